@@ -1,0 +1,47 @@
+# make test: everything CI runs, from nothing but python3 (3.11 or later), make and, on Debian, python3-venv.
+VENV  ?= .venv
+SOAK  ?= tests
+PY    := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+
+.PHONY: test java lint format types fast spark soak demo bench clean
+.NOTPARALLEL:
+
+test: java lint types fast spark
+
+$(STAMP): pyproject.toml requirements/test.txt scripts/bootstrap.sh
+	@bash scripts/bootstrap.sh $(VENV)
+	@touch $@
+
+java: $(STAMP)
+	@bash scripts/java.sh $(PY)
+
+lint: $(STAMP)
+	$(PY) -m ruff check .
+	@$(PY) -m ruff format --check --quiet . || { echo "Not formatted as above: make format"; exit 1; }
+
+format: $(STAMP)
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+
+types: $(STAMP)
+	$(PY) -m mypy streamq
+
+fast: $(STAMP)
+	$(PY) -m pytest -q -m "not spark"
+
+spark: java
+	$(PY) -m pytest -q -m spark --durations=10
+
+# The same tests with many more random examples: make soak SOAK=tests/laws
+soak: java
+	STREAMQ_SOAK=1 $(PY) -m pytest -q $(SOAK)
+
+demo: java
+	$(PY) -m streamq.demo $(if $(EVENT_LOG),"$(EVENT_LOG)")
+
+bench: java
+	$(PY) -m benchmarks $(ARGS)
+
+clean:
+	rm -rf dist .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log

@@ -1,0 +1,46 @@
+"""Batch code generation: a plan as one DataFrame, by pure DataFrame operations; Catalyst does the work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streamq.compiler.lowering import instant
+from streamq.compiler.operators import BATCH, Source
+from streamq.compiler.plan import Node, fold
+from streamq.runtime.event import LE, RE
+from streamq.schema import Schema, quote
+from streamq.time import INFINITY
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass
+class Batch:
+    """What lowering needs beside the plan: the tables by name and the bound on infinite lifetimes, in ticks."""
+
+    tables: Mapping[str, DataFrame]
+    until: int | None = None
+
+    def table(self, source: Source) -> DataFrame:
+        """The DataFrame of a source."""
+        return self.tables[source.table]
+
+
+def lower(plan: Node, run: Batch) -> DataFrame:
+    """The plan's events as ``__le``, ``__re`` (ticks) and payload."""
+    return fold(plan, lambda node, inputs: BATCH[type(node)](node, inputs, run))
+
+
+def to_user(df: DataFrame, schema: Schema) -> DataFrame:
+    """The payload first, then ``start`` and ``end`` as the axis shows them; an open end is NULL."""
+    from pyspark.sql import functions as F
+
+    end = F.when(F.col(RE) != INFINITY, F.col(RE))
+    return df.select(
+        *(F.col(quote(name)) for name in schema.names),
+        instant(F.col(LE), schema.axis).alias("start"),
+        instant(end, schema.axis).alias("end"),
+    )

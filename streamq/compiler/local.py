@@ -1,0 +1,262 @@
+"""The in-process host: the stages of a program over Arrow tables, without Spark; for tests, docs and tiny data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.compiler.operators import Edges, Intervals, Physical, Points, Select, Source, Where
+from streamq.compiler.stages import Feed, Program, Relation
+from streamq.errors import NeedsSpark, sentence
+from streamq.expr import Expr
+from streamq.runtime.basket import Baskets, DictStore
+from streamq.runtime.columnar import concat, decode, with_column
+from streamq.runtime.event import BAD, BUCKET, CTI, INSERT, KEEP, KIND, LE, NEW_END, OPENS, RE, RETRACT, WEIGHT
+from streamq.runtime.progress import Message, decode_messages
+from streamq.runtime.stage import LATE, PROGRESS, SPOKEN, TOTALS, Envelope, kept_rows, relation_of
+from streamq.schema import Field, Schema
+from streamq.time import INFINITY
+
+
+@dataclass
+class LocalRun:
+    """A program running in-process: feed it micro-batches, take deltas. State survives in ``stores``, by stage and bucket.
+
+    ``restart()`` forgets everything but what a checkpoint would hold.
+    """
+
+    program: Program
+    stores: dict[tuple[int, int], dict[str, bytes]] = field(default_factory=dict)
+    late: list[pa.Table] = field(default_factory=list)
+    totals: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)
+
+    def restart(self) -> LocalRun:
+        """The same query, started again from its state."""
+        return LocalRun(self.program, {k: dict(v) for k, v in self.stores.items()}, list(self.late), dict(self.totals))
+
+    def batch(self, rows: Mapping[str, pa.Table], ctis: Iterable[tuple[str | None, int]] = ()) -> pa.Table:
+        """One micro-batch: raw rows by table name, and CTIs from outside ``(table or None for all, c)``; gives deltas."""
+        envelopes: list[Envelope] = []
+        result: list[pa.Table] = []
+        for relation in self.program.sources:
+            assert relation.source is not None
+            table = rows.get(relation.source.table)
+            spoken = [Message(relation.name, c=c) for name, c in ctis if name in (None, relation.source.table)]
+            if table is None and not spoken:
+                continue
+            packer = self.program.packer([relation])
+            good, told, refused = packer.read_source([source_rows(relation.source, table)] if table is not None else [])
+            self._late(refused)
+            if told is not None:
+                spoken.append(told)
+            merged = _merged(relation.name, spoken)
+            envelopes += self._send(packer, [(relation, g) for g in good], [], merged, result)
+        for stage in self.program.stages:
+            out: list[Envelope] = []
+            for bucket in range(stage.buckets):
+                mine = [e for e in envelopes if e[0] == bucket]
+                if mine:
+                    baskets = Baskets(DictStore(self.stores.setdefault((stage.level, bucket), {})))
+                    out += stage.run(bucket, baskets, mine)
+            envelopes = self._between(stage.level, out, result)
+        return _deltas(result, self.program)
+
+    def finish(self) -> pa.Table:
+        """The end of every input: ``cti(inf)``."""
+        return self.batch({}, [(None, INFINITY)])
+
+    def _late(self, envelopes: Iterable[Envelope]) -> None:
+        self.late += [decode(body) for _, number, body in envelopes if number == LATE]
+
+    def _between(self, level: int, out: list[Envelope], result: list[pa.Table]) -> list[Envelope]:
+        """What lies between two stages: raw outputs go through their paths, progress to every bucket, the rest passes."""
+        passed = [e for e in out if e[1] == PROGRESS or (e[1] >= 0)]
+        self._late(out)
+        for bucket, number, body in out:
+            if number == TOTALS:
+                import json
+
+                self.totals[(level, bucket)] = json.loads(body)
+        spoken = [m for _, number, body in out if number == SPOKEN for m in decode_messages(body)]
+        relations = self.program.made_at(level + 1)
+        by_number = {r.number: r for r in relations}
+        tables = [(by_number[n], decode(body)) for _, number, body in out if (n := relation_of(number)) is not None]
+        packer = self.program.packer(relations)
+        done = {f.channel.number for f in self.program.result}
+        result += [decode(body) for _, number, body in passed if number in done]
+        return [e for e in passed if e[1] not in done] + self._send(packer, tables, spoken, None, result)
+
+    def _send(
+        self, packer: Any, tables: Sequence[tuple[Relation, pa.Table]], spoken: Sequence[Message], told: Message | None, result: list[pa.Table]
+    ) -> list[Envelope]:
+        lanes: dict[int, list[pa.Table]] = {}
+        for relation, table in tables:
+            for feed in self.program.feeds_of(relation):
+                made = along(feed, relation.schema, table, self.program.options.buckets)
+                if feed.channel.kernel < 0:
+                    result.append(made)
+                elif made.num_rows:
+                    lanes.setdefault(feed.channel.number, []).append(made)
+        return list(packer.pack(lanes, spoken, told))
+
+
+def _merged(relation: str, messages: Sequence[Message]) -> Message | None:
+    if not messages:
+        return None
+    merged = Message(relation, c=max(m.c for m in messages), w=max(m.w for m in messages))
+    for message in messages:
+        merged.invalid |= message.invalid
+    return merged
+
+
+def _deltas(result: list[pa.Table], program: Program) -> pa.Table:
+    names = [*program.plan.schema.names, LE, RE, WEIGHT]
+    full = []
+    for table in result:
+        if WEIGHT not in table.column_names:
+            table = with_column(table, WEIGHT, np.ones(table.num_rows, np.int64))
+        full.append(table.select(names))
+    from streamq.runtime.arrow_expr import arrow_type
+
+    kinds = [arrow_type(f.type) for f in program.plan.schema.fields] + [pa.int64()] * 3
+    empty = pa.table([pa.array([], k) for k in kinds], names=names)
+    return concat([empty, *(t.cast(empty.schema) for t in full)])
+
+
+def along(feed: Feed, schema: Schema, table: pa.Table, buckets: int) -> pa.Table:
+    """A relation's rows at the end of a path: what the port takes, with buckets."""
+    keep = pa.array(np.ones(table.num_rows, bool))
+    if KIND in table.column_names and KIND not in feed.lifetimes:
+        keep = pc.not_equal(table.column(KIND), CTI)
+    technical = {n: table.column(n) for n in table.column_names if n.startswith("__")}
+    payload = {n: table.column(n) for n in schema.names}
+    for step in feed.path.steps:
+        if isinstance(step, Where):
+            passed = _evaluate(step.predicate, step.input.schema, payload, technical, table.num_rows)
+            keep = pc.and_(keep, pc.fill_null(passed, False))
+            table, technical, payload, keep = _filtered(table, technical, payload, keep)
+        elif isinstance(step, Select):
+            payload = {n: _evaluate(e, step.input.schema, payload, technical, len(keep)) for n, e in step.columns}
+    rows = len(keep)
+    made = {n: _evaluate(e, feed.path.schema, payload, technical, rows) for n, e in feed.columns}
+    for name in feed.channel.columns:
+        if name in made:
+            continue
+        if name == RE and RE not in technical:
+            made[name] = pc.add(technical[LE], 1)
+        elif name == WEIGHT and WEIGHT not in technical:
+            made[name] = pa.array(np.ones(rows, np.int64))
+        else:
+            made[name] = technical[name]
+    made[KEEP] = keep
+    if feed.channel.kernel >= 0:
+        made[BUCKET] = _buckets(feed, made, rows, buckets)
+    return kept_rows(pa.table(made), feed.channel.columns)
+
+
+def _filtered(table: pa.Table, technical: dict[str, Any], payload: dict[str, Any], keep: Any) -> tuple[pa.Table, dict[str, Any], dict[str, Any], Any]:
+    """The rows kept so far: what a filter has dropped must not be evaluated by what follows."""
+    return (
+        table,
+        {n: c.filter(keep) for n, c in technical.items()},
+        {n: c.filter(keep) for n, c in payload.items()},
+        pa.array(np.ones(pc.sum(keep).as_py() or 0, bool)),
+    )
+
+
+def _evaluate(expr: Expr, schema: Schema, payload: Mapping[str, Any], technical: Mapping[str, Any], rows: int) -> Any:
+    from streamq.runtime.arrow_expr import evaluate
+
+    def lifetime(part: str) -> Any:
+        le = _array(technical[LE])
+        re = _array(technical[RE]) if RE in technical else pc.add(le, 1)
+        endless = pc.equal(re, INFINITY)
+        if part == "start":
+            return le.cast(_axis(schema))
+        if part == "end":
+            return pc.if_else(endless, None, re).cast(_axis(schema))
+        # a difference that overflows is longer than the axis: durations saturate
+        long = pc.subtract(re, le)
+        return pc.if_else(endless, None, pc.if_else(pc.less(long, 0), INFINITY, long))
+
+    return evaluate(expr, schema, {n: _array(c) for n, c in payload.items()}, lifetime, rows)
+
+
+def _axis(schema: Schema) -> pa.DataType:
+    from streamq.runtime.arrow_expr import arrow_type
+
+    return arrow_type(schema.axis_type)
+
+
+def _array(column: Any) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _buckets(feed: Feed, made: Mapping[str, Any], rows: int, buckets: int) -> pa.Array:
+    if buckets == 1 or not feed.hashed:
+        return pa.array(np.zeros(rows, np.int64))
+    import zlib
+
+    columns = [_array(made[n]).to_pylist() for n in feed.hashed]
+    return pa.array([zlib.crc32(repr([0.0 if v == 0 else v for v in row]).encode()) % buckets for row in zip(*columns, strict=True)], pa.int64())
+
+
+def source_rows(source: Source, table: pa.Table) -> pa.Table:
+    """Raw rows of a literal table as a source hands them on: lifetimes in ticks, payload, and why a row is no event."""
+    rows = table.num_rows
+    payload = {f.name: table.column(f.name) for f in source.payload}
+
+    def ticks(name: str, missing: int | None = None) -> Any:
+        column = _array(table.column(name))
+        if not (pa.types.is_integer(column.type) or pa.types.is_timestamp(column.type)):
+            raise NeedsSpark(sentence("source", f"column {name!r} of type {column.type} in-process", "", "Use integers or timestamps."))
+        made = column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()) if pa.types.is_timestamp(column.type) else column.cast(pa.int64())
+        return made if missing is None else pc.fill_null(made, missing)
+
+    reason: Any = pa.nulls(rows, pa.string())
+
+    def refuse(condition: Any, why: str) -> None:
+        nonlocal reason
+        reason = pc.if_else(pc.and_(pc.is_null(reason), pc.fill_null(condition, False)), why, reason)
+
+    match source:
+        case Points(time=time):
+            technical: dict[str, Any] = {LE: ticks(time)}
+            refuse(pc.is_null(technical[LE]), "null start")
+        case Intervals(start=start, end=end):
+            technical = {LE: ticks(start), RE: ticks(end, INFINITY)}
+            refuse(pc.is_null(technical[LE]), "null start")
+            refuse(pc.less_equal(technical[RE], technical[LE]), "end before start")
+        case Edges():
+            schema = Schema(source.columns, source.schema.axis)
+            columns = {f.name: table.column(f.name) for f in source.columns}
+            opens = pc.fill_null(_evaluate(_same(source.edge, source.open), schema, columns, {LE: pa.nulls(rows, pa.int64())}, rows), False)
+            closes = pc.fill_null(_evaluate(_same(source.edge, source.close), schema, columns, {LE: pa.nulls(rows, pa.int64())}, rows), False)
+            technical = {LE: ticks(source.time), OPENS: opens}
+            refuse(pc.is_null(technical[LE]), "null start")
+            refuse(pc.invert(pc.or_(opens, closes)), "neither a start nor an end")
+        case Physical():
+            kind = pc.utf8_lower(_array(table.column(source.kind)))
+            technical = {KIND: kind, LE: ticks(source.start), RE: ticks(source.end, INFINITY), NEW_END: ticks(source.new_end, INFINITY)}
+            known = pc.fill_null(pc.is_in(kind, pa.array([INSERT, RETRACT, CTI])), False)
+            refuse(pc.invert(known), "a kind that is not insert, retract or cti")
+            refuse(pc.is_null(technical[LE]), "null start")
+            refuse(pc.and_(pc.not_equal(kind, CTI), pc.less_equal(technical[RE], technical[LE])), "end before start")
+            refuse(pc.and_(pc.equal(kind, RETRACT), pc.less(technical[NEW_END], technical[LE])), "new end before start")
+        case _:
+            raise NeedsSpark(sentence("source", f"no in-process form of {type(source).__name__}"))
+    return pa.table({**technical, **payload, BAD: reason})
+
+
+def _same(column: str, value: Expr) -> Expr:
+    from streamq.expr import Call, Col
+
+    return Call("<=>", (Col(column), value))
+
+
+__all__ = ["Field", "LocalRun", "along", "source_rows"]

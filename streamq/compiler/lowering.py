@@ -1,0 +1,56 @@
+"""Expressions in Spark over the columns of a delta: ``__le`` and ``__re`` in ticks, the payload under its own names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamq.expr import Expr, to_spark
+from streamq.schema import POINT, Schema, quote
+from streamq.time import INFINITY, TIMESTAMP
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+class DeltaColumns:
+    """Column lookup for :func:`streamq.expr.to_spark`; a declared point needs no ``__re``."""
+
+    def __init__(self, schema: Schema | None):
+        self.schema = schema
+
+    def column(self, name: str) -> Column:
+        from pyspark.sql import functions as F
+
+        return F.col(quote(name))
+
+    def lifetime(self, part: str) -> Column:
+        from pyspark.sql import functions as F
+
+        assert self.schema is not None
+        le = F.col("__le")
+        re = le + 1 if self.schema.shape == POINT else F.col("__re")
+        if part == "start":
+            return instant(le, self.schema.axis)
+        if part == "end":
+            return instant(F.when(re != INFINITY, re), self.schema.axis)
+        # an event that is older than the axis is long would overflow: durations saturate
+        return F.when(re != INFINITY, F.coalesce(F.try_subtract(re, le), F.lit(INFINITY)))
+
+
+def instant(ticks: Column, axis: str) -> Column:
+    """Ticks as the axis shows them to a user."""
+    from pyspark.sql import functions as F
+
+    return F.timestamp_micros(ticks) if axis == TIMESTAMP else ticks
+
+
+def spark_expression(expr: Expr, schema: Schema | None = None) -> Column:
+    """The Spark Column of an expression over the deltas of a stream."""
+    return to_spark(expr, DeltaColumns(schema))
+
+
+def floor_div(x: Column, by: int) -> Column:
+    """Exact floor division of bigints; ``floor(x / by)`` would go through doubles."""
+    from pyspark.sql import functions as F
+
+    return F.call_function("div", x - F.pmod(x, F.lit(by).cast("bigint")), F.lit(by).cast("bigint"))

@@ -1,0 +1,392 @@
+"""Partial results of ranges of windows are merged into windows, by the cheapest form their algebra allows.
+
+The batch half of DataCell's "merge" (Liarou, Idreos, Manegold, Kersten: *Enhanced Stream Processing in a DBMS Kernel*,
+section 3). An event belongs to the windows ``lo .. hi`` of a hopping grid and to no others, so events that share a range
+were aggregated once, and here a window gathers the ranges that hold its index. What a window holds changes only where a
+range starts or has ended, at most two places a partial: every form but ``explode`` works at those change points, and
+writes a row a window only at the very end. Neither ``n`` nor an empty stretch of time costs anything before that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import DecimalType, LongType
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+__all__ = ["STRATEGIES", "PartialSlot", "choose_strategy", "merge_partials"]
+
+STRATEGIES = ("direct", "difference", "blocks", "explode", "dyadic")
+
+
+@dataclass(frozen=True)
+class PartialSlot:
+    """One partial aggregate: the columns it has, and whether subtracting a part gives exactly the rest.
+
+    ========== ============================================================== ===============================
+    kind       columns                                                        exact
+    ========== ============================================================== ===============================
+    count      ``name`` bigint                                                yes
+    sum        ``name`` (NULL without a value), ``name__n`` bigint            bigint and decimal, not double
+    min, max   ``name`` (NULL without a value)                                no
+    moments    ``name__n`` bigint, ``name__mean``, ``name__m2`` double        no
+    ========== ============================================================== ===============================
+
+    ``moments`` of no value: n is 0, mean and m2 are read as anything and written as NULL.
+    """
+
+    name: str
+    kind: str
+    exact: bool
+
+
+def choose_strategy(shape: str, n: int, slots: Sequence[PartialSlot]) -> tuple[str, str]:
+    """How to merge, and why, from static facts only.
+
+    ``shape`` is ``"points"`` or ``"intervals"``, ``n`` the greatest number of windows a point lies in. ``"direct"`` is the
+    only answer that :func:`merge_partials` does not take: aggregate events, not partials.
+    """
+    raise NotImplementedError
+
+
+def merge_partials(
+    partials: DataFrame,
+    keys: Sequence[str],
+    slots: Sequence[PartialSlot],
+    n: int,
+    strategy: str,
+    until: Column | int | None = None,
+    divides: bool = True,
+) -> DataFrame:
+    """One row a window with a member: the keys, ``__i`` bigint (its index), and the columns of the slots, types unchanged.
+
+    ``partials`` has the keys, ``__lo`` and ``__hi`` bigint (first and last window of the range, inclusive; ``2**63 - 1``:
+    never ends), ``__n`` bigint (events in it, > 0) and the columns of the slots (:class:`PartialSlot`). More than one
+    partial of a range is allowed. ``n`` is size / hop, rounded up; ``divides``: hop divides size. ``until`` is the greatest
+    index to report (a literal, a scalar subquery, an expression of the keys); ranges that never end need it.
+
+    ``difference`` takes exact slots, any ranges; ``blocks`` any slots, ranges of declared points; ``explode`` and ``dyadic``
+    any slots, any ranges.
+
+    Raises ``ValueError`` if the strategy does not fit. Under ANSI an integer or decimal sum that overflows fails the job.
+    """
+    if strategy not in STRATEGIES or strategy == "direct":
+        raise ValueError(f"merge_partials: no strategy {strategy!r} for partials; there are {', '.join(STRATEGIES[1:])}")
+    if strategy == "difference" and not all(slot.exact for slot in slots):
+        inexact = ", ".join(slot.name for slot in slots if not slot.exact)
+        raise ValueError(f"merge_partials: difference needs exact aggregates; {inexact} cannot be subtracted")
+    layout = _Layout.of(partials, keys, slots)
+    last = F.lit(until) if isinstance(until, int) else until
+    if last is not None:
+        partials = partials.where(F.col("__lo") <= last)
+        if strategy != "blocks":  # which knows a point by the length of its range
+            partials = partials.withColumn("__hi", F.least(F.col("__hi"), last))
+    merged = layout.leave(_FORMS[strategy](layout.enter(partials), layout, n))
+    return merged if last is None else merged.where(F.col("__i") <= last)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Columns: keys, slots and their fields get names of our own, so that nothing the user calls a column can be in the way.
+# Expressions are SQL text over those names: Column by Column, building a plan took longer than running a small one.
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A field, or three for moments, with one algebra: ``total``, ``sum``, ``min``, ``max`` or ``moments``."""
+
+    algebra: str
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """The names outside and inside, and the type each has to have again at the end."""
+
+    keys: Mapping[str, str]
+    fields: Mapping[str, tuple[str, DataType]]
+    parts: tuple[_Part, ...]
+
+    @classmethod
+    def of(cls, partials: DataFrame, keys: Sequence[str], slots: Sequence[PartialSlot]) -> _Layout:
+        types = {field.name: field.dataType for field in partials.schema.fields}
+        fields: dict[str, tuple[str, DataType]] = {}
+        parts = [_Part("total", ("__n",))]
+        for number, slot in enumerate(slots):
+            if slot.name == "__n":  # is merged anyway
+                fields["__n"] = ("__n", types["__n"])
+                continue
+            names = {f"__{number}{suffix}": slot.name + suffix for suffix in _SUFFIXES[slot.kind]}
+            fields |= {inside: (outside, types[outside]) for inside, outside in names.items()}
+            parts += [_Part(algebra, tuple(list(names)[at])) for algebra, at in _ALGEBRAS[slot.kind]]
+        return cls({f"__k{number}": key for number, key in enumerate(keys)}, fields, tuple(parts))
+
+    @property
+    def columns(self) -> list[str]:
+        """Every field that is merged."""
+        return [field for part in self.parts for field in part.fields]
+
+    def enter(self, partials: DataFrame) -> DataFrame:
+        keys = [f"{_quoted(name)} AS {inside}" for inside, name in self.keys.items()]
+        fields = [f"{_quoted(name)} AS {inside}" for inside, (name, _) in self.fields.items() if inside != "__n"]
+        return partials.selectExpr(*keys, "__lo", "__hi", "__n", *fields)
+
+    def leave(self, merged: DataFrame) -> DataFrame:
+        keys = [f"{inside} AS {_quoted(name)}" for inside, name in self.keys.items()]
+        fields = [f"{self.typed(inside, inside)} AS {_quoted(name)}" for inside, (name, _) in self.fields.items()]
+        return merged.selectExpr(*keys, "__i", *fields)
+
+    def typed(self, field: str, value: str) -> str:
+        """A merged value in the type its parts have: a sum of decimal(p,s) is a wider decimal."""
+        type_ = self.fields[field][1] if field in self.fields else None
+        return f"CAST({value} AS {type_.simpleString()})" if isinstance(type_, DecimalType) else value
+
+
+_SUFFIXES = {"count": [""], "sum": ["", "__n"], "min": [""], "max": [""], "moments": ["__n", "__mean", "__m2"]}
+_ALGEBRAS = {
+    "count": [("total", slice(0, 1))],
+    "sum": [("sum", slice(0, 1)), ("total", slice(1, 2))],
+    "min": [("min", slice(0, 1))],
+    "max": [("max", slice(0, 1))],
+    "moments": [("moments", slice(0, 3))],
+}
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _named(expressions: Mapping[str, str]) -> list[str]:
+    return [f"{expression} AS {name}" for name, expression in expressions.items()]
+
+
+def _over(by: Sequence[str], order: str = "", rows: str = "") -> str:
+    partition = f"PARTITION BY {', '.join(by)}" if by else ""
+    ordered = f"ORDER BY {order}" if order else ""
+    frame = f"ROWS BETWEEN UNBOUNDED PRECEDING AND {rows}" if rows else ""
+    return f"OVER ({partition} {ordered} {frame})"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The algebra, three times: two values, all values of a group, all values so far. A total is 0 over nothing, the others
+# are NULL. Moments are never taken from sums of squares: M2 only ever grows, by terms that cannot be negative.
+
+
+def _pair(parts: Sequence[_Part], left: str, right: str) -> dict[str, str]:
+    """The fields with prefix ``left`` merged with those with prefix ``right``."""
+    merged: dict[str, str] = {}
+    for part in parts:
+        a, b = ([prefix + field for field in part.fields] for prefix in (left, right))
+        match part.algebra:
+            case "total":
+                values = [f"coalesce({a[0]}, 0) + coalesce({b[0]}, 0)"]
+            case "sum":
+                values = [f"coalesce({a[0]} + {b[0]}, {a[0]}, {b[0]})"]
+            case "min":
+                values = [f"least({a[0]}, {b[0]})"]
+            case "max":
+                values = [f"greatest({a[0]}, {b[0]})"]
+            case _:
+                n = f"({a[0]} + {b[0]})"
+                which = f"CASE WHEN {a[0]} > 0 AND {b[0]} > 0 THEN {{}} WHEN {b[0]} > 0 THEN {{}} WHEN {a[0]} > 0 THEN {{}} END"
+                mean = f"{a[1]} + ({b[1]} - {a[1]}) * {b[0]} / {n}"
+                m2 = f"{a[2]} + {b[2]} + ({b[1]} - {a[1]}) * ({b[1]} - {a[1]}) * {a[0]} * {b[0]} / {n}"
+                values = [
+                    f"coalesce({a[0]}, 0) + coalesce({b[0]}, 0)",
+                    which.format(mean, b[1], a[1]),
+                    which.format(m2, b[2], a[2]),
+                ]
+        merged |= zip(part.fields, values, strict=True)
+    return merged
+
+
+def _gather(frame: DataFrame, by: Sequence[str], parts: Sequence[_Part]) -> DataFrame:
+    """One row a group of ``by``. Moments first learn the group's mean: the group is then sorted, but shuffled once."""
+    means: dict[str, str] = {}
+    merged: dict[str, str] = {}
+    for part in parts:
+        match part.algebra:
+            case "moments":
+                n, mean, m2 = part.fields
+                some, group = f"CASE WHEN {n} > 0 THEN", _over(by)
+                means["mean" + n] = f"sum({some} {n} * {mean} END) {group} / nullif(sum({n}) {group}, 0)"
+                apart = f"({mean} - mean{n})"
+                merged[n], merged[mean] = f"sum({n})", f"max(mean{n})"
+                merged[m2] = f"sum({some} {m2} + {n} * {apart} * {apart} END)"
+            case algebra:
+                merged[part.fields[0]] = f"{'sum' if algebra == 'total' else algebra}({part.fields[0]})"
+    frame = frame.selectExpr("*", *_named(means)) if means else frame
+    return frame.groupBy(*by).agg(*map(F.expr, _named(merged)))
+
+
+def _running(frame: DataFrame, parts: Sequence[_Part], by: Sequence[str], order: str, source: str, target: str,
+             rows: str, **also: str) -> DataFrame:
+    """Adds, with prefix ``target``, the fields with prefix ``source`` merged over the rows so far, and what is ``also`` asked.
+
+    ``rows`` is ``"1 PRECEDING"`` or ``"CURRENT ROW"``: the last row of the frame.
+    """
+    before, span = _over(by, order, "1 PRECEDING"), _over(by, order, rows)
+    sums = dict(also)
+    steps: dict[str, str] = {}
+    for part in parts:
+        match part.algebra:
+            case "moments":
+                n, mean, m2 = (source + field for field in part.fields)
+                seen, total = f"seen{n}", f"total{n}"
+                sums |= {
+                    seen: f"coalesce(sum({n}) {before}, 0)",
+                    total: f"sum(CASE WHEN {n} > 0 THEN {n} * {mean} END) {before}",
+                }
+                apart = f"({mean} - {total} / nullif({seen}, 0))"
+                grown = f"{m2} + coalesce({apart} * {apart} * {seen} * {n} / ({seen} + {n}), 0)"
+                so_far = (seen, total)
+                if rows == "CURRENT ROW":
+                    here = f"CASE WHEN {n} > 0 THEN {n} * {mean} END"
+                    so_far = (f"({seen} + coalesce({n}, 0))", f"coalesce({total} + {here}, {here}, {total})")
+                counts, totals = so_far
+                steps |= {
+                    target + part.fields[0]: counts,
+                    target + part.fields[1]: f"{totals} / nullif({counts}, 0)",
+                    target + part.fields[2]: f"sum(CASE WHEN {n} > 0 THEN {grown} END) {span}",
+                }
+            case algebra:
+                (field,) = part.fields
+                sums[target + field] = f"{'sum' if algebra == 'total' else algebra}({source}{field}) {span}"
+    frame = frame.selectExpr("*", *_named(sums))
+    return frame.selectExpr("*", *_named(steps)) if steps else frame
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The forms
+
+
+def _difference(partials: DataFrame, layout: _Layout, _n: int) -> DataFrame:
+    """Added where the range starts, taken off where it has ended; a running sum a key."""
+    keys, columns = list(layout.keys), layout.columns
+    # Generators keep the partitioning, unpivot (an Expand) would forget it.
+    ends = partials.selectExpr(*keys, *columns, "stack(2, true, __lo, false, __hi + 1) AS (__enters, __i)")
+    so_far = _over(keys, "__i", "CURRENT ROW")
+    running = {field: _signed_sum(field, field, so_far) for field in columns}
+    for field, (_, type_) in layout.fields.items():
+        if field != "__n" and isinstance(type_, LongType):
+            running[field] = _wide_sum(field, so_far)
+    ends = ends.selectExpr(*keys, "__i", *_named({**running, "__next": f"lead(__i) {_over(keys, '__i')}"}))
+    # Taken off again, a sum of nothing is 0: the count of its values tells that it is NULL.
+    sums = [field for part in layout.parts if part.algebra == "sum" for field in part.fields]
+    known = {field: f"CASE WHEN {field}__n > 0 THEN {field} END" if field in sums else field for field in columns}
+    return _spread(ends.selectExpr(*keys, "__i", "__next", *_named(known)), [*keys, *columns])
+
+
+def _signed_sum(field: str, value: str, so_far: str) -> str:
+    return f"coalesce(sum(CASE WHEN {field} IS NULL THEN NULL WHEN __enters THEN {value} ELSE -({value}) END) {so_far}, 0)"
+
+
+def _wide_sum(field: str, so_far: str) -> str:
+    """A running sum of bigints that overflows only if its value does, not half-way through the rows of one index."""
+    high = _signed_sum(field, f"shiftright({field}, 32)", so_far)
+    low = _signed_sum(field, f"({field} & {_LOW}L)", so_far)
+    return f"({high} + shiftright({low}, 32)) * {_LOW + 1}L + ({low} & {_LOW}L)"
+
+
+_LOW = 2**32 - 1
+
+
+def _blocks(partials: DataFrame, layout: _Layout, n: int) -> DataFrame:
+    """Panes in blocks of n: a window is a suffix of block k and a prefix of block k + 1, both running merges.
+
+    A pane is in block ``floor(hi / n)``. The windows ``kn + 1 .. kn + n`` are *round* k: they hold the panes of block k
+    with ``hi >= i`` and those of block k + 1 with ``lo <= i``, and no others. So a pane tells round k - 1 its value, when
+    it enters, and round k the suffix behind it, when it has left: two rows, and a first suffix a block.
+    """
+    keys, columns, parts = list(layout.keys), layout.columns, layout.parts
+    # By the keys alone both passes lie together; without keys the blocks, then the rounds, are what runs in parallel.
+    panes = partials.repartition(*keys) if keys else partials
+    panes = panes.selectExpr("*", f"__hi - pmod(__hi, {n}L) AS __base")
+    by, backwards = [*keys, "__base"], "__hi DESC"
+    panes = _running(
+        panes, parts, by, backwards, source="", target="behind", rows="1 PRECEDING",
+        __later=f"lag(__hi) {_over(by, backwards)}", __earlier=f"lead(__hi) {_over(by, backwards)}",
+    )  # fmt: skip
+    whole = _pair(parts, "", "behind")
+    rows = [
+        # With hop not dividing size a block's last pane may enter in its own round: it is in the first suffix.
+        ("CASE WHEN __lo <= __base THEN __lo END", f"__base - {n}L", "true", *columns),
+        # Of panes that leave together the last one tells.
+        ("CASE WHEN NOT __hi <=> __later THEN __hi + 1 END", "__base", "false", *(layout.typed(c, f"behind{c}") for c in columns)),
+        ("CASE WHEN __earlier IS NULL AND __hi > __base THEN __base + 1 END", "__base", "false", *(layout.typed(c, whole[c]) for c in columns)),
+    ]
+    names = ["__i", "__round", "__enters", *columns]
+    stacked = f"stack({len(rows)}, {', '.join(value for row in rows for value in row)}) AS ({', '.join(names)})"
+    changes = panes.selectExpr(*keys, stacked).where("__i IS NOT NULL")
+    suffix = ", ".join(f"{column} AS suffix{column}" for column in columns)
+    changes = changes.selectExpr(
+        *keys, "__i", "__round", f"CASE WHEN NOT __enters THEN struct({suffix}) END AS __told",
+        *(f"CASE WHEN __enters THEN {column} END AS own{column}" for column in columns),
+    )  # fmt: skip
+    by, forwards = [*keys, "__round"], "__i"
+    changes = _running(
+        changes, parts, by, forwards, source="own", target="prefix", rows="CURRENT ROW",
+        __suffix=f"last(__told, true) {_over(by, forwards, 'CURRENT ROW')}",
+        # What no later row of the round changes holds to its end; the next round opens with a row of its own.
+        __next=f"coalesce(lead(__i) {_over(by, forwards)}, __round + {n + 1}L)",
+    )  # fmt: skip
+    windows = _pair(parts, "__suffix.suffix", "prefix")
+    changes = changes.where("__next > __i").selectExpr(*keys, "__i", "__next", *_named(windows))
+    return _spread(changes, [*keys, *columns])
+
+
+def _explode(partials: DataFrame, layout: _Layout, _n: int) -> DataFrame:
+    """A row a partial and window, plainly merged."""
+    keys = list(layout.keys)
+    rows = partials.selectExpr(*keys, *layout.columns, "explode(sequence(__lo, __hi)) AS __i")
+    return _gather(rows, [*keys, "__i"], layout.parts)
+
+
+def _dyadic(partials: DataFrame, layout: _Layout, _n: int) -> DataFrame:
+    """A range is at most two dyadic nodes a level; between two changes a window merges the nodes above it, one a level.
+
+    Node (level, x) stands for the windows ``x * 2**level .. (x + 1) * 2**level - 1``. Nodes and the lookups at change points
+    are rows of one table: sorted by node, parts before lookups, a running merge answers every lookup of the node.
+    """
+    keys, columns, parts = list(layout.keys), layout.columns, layout.parts
+    ranges = partials.selectExpr("*", "length(bin(__hi - __lo + 1)) - 1 AS __top")
+    changes = ranges.selectExpr("*", "stack(2, true, __lo, false, __hi + 1) AS (__enters, __i)")
+    changes = changes.selectExpr(
+        "*", f"lead(__i) {_over(keys, '__i')} AS __next", f"max(__top) {_over(keys)} AS __levels"
+    ).selectExpr("*", "coalesce(__next > __i, false) AS __asks").where("__asks OR __enters")
+    changes = changes.selectExpr("*", "explode(sequence(0, if(__asks, __levels, __top))) AS __level")
+    # What is left of the range on this level, [from, to): the levels below have taken what is not whole here.
+    changes = changes.selectExpr("*", "-shiftright(-__lo, __level) AS __from", "shiftright(__hi + 1, __level) AS __to")
+    taken = "__enters AND __from < __to"
+    rows = [
+        (f"CASE WHEN {taken} AND __from & 1 = 1 THEN __from END", "false"),
+        (f"CASE WHEN {taken} AND __to & 1 = 1 THEN __to - 1 END", "false"),
+        ("CASE WHEN __asks THEN shiftright(__i, __level) END", "true"),
+    ]
+    places = f"stack({len(rows)}, {', '.join(value for row in rows for value in row)}) AS (__node, __look)"
+    nodes = changes.selectExpr(*keys, "__level", "__i", "__next", *columns, places).where("__node IS NOT NULL")
+    nodes = nodes.selectExpr(
+        *keys, "__level", "__node", "__look", "__i", "__next",
+        *(f"CASE WHEN NOT __look THEN {column} END AS own{column}" for column in columns),
+    )  # fmt: skip
+    by = [*keys, "__level", "__node"]
+    answers = _running(nodes, parts, by, "__look", source="own", target="node", rows="CURRENT ROW")
+    answers = answers.where("__look AND node__n > 0")
+    answers = answers.selectExpr(*keys, "__i", "__next", *(f"node{column} AS {column}" for column in columns))
+    return _spread(_gather(answers, [*keys, "__i", "__next"], parts), [*keys, *columns])
+
+
+def _spread(changes: DataFrame, carried: Sequence[str]) -> DataFrame:
+    """The stretches from a change to the next one that hold an event, as one row a window."""
+    held = changes.where("__next > __i AND __n > 0")
+    return held.selectExpr(*carried, "__i AS __from", "__next").selectExpr(
+        *carried, "explode(sequence(__from, __next - 1)) AS __i"
+    )
+
+
+_FORMS = {"difference": _difference, "blocks": _blocks, "explode": _explode, "dyadic": _dyadic}

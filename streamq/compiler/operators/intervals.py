@@ -1,0 +1,61 @@
+"""Intervals: each row is an event on ``[start, end)``; a NULL end is one that is still alive."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamq.compiler.lowering import spark_expression
+from streamq.compiler.operators.source import Source, axis_of, checked, keep_good, source_schema, ticks_of
+from streamq.compiler.plan import Traits, node
+from streamq.policies import SourcePolicy
+from streamq.runtime.event import BAD, LE, RE
+from streamq.schema import INTERVAL, Field, Schema, quote
+from streamq.time import INFINITY
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamq.compiler.batch import Batch
+
+
+@node
+class Intervals(Source):
+    """The rows of ``table``, alive from column ``start`` to column ``end``."""
+
+    table: str
+    columns: tuple[Field, ...]
+    start: str
+    end: str
+    policy: SourcePolicy = SourcePolicy()
+
+    title = "intervals"
+
+    @property
+    def consumed(self) -> tuple[str, ...]:
+        return (self.start, self.end)
+
+    def _schema(self) -> Schema:
+        return source_schema(self, axis_of(self.columns, (self.start, self.end), "intervals"), INTERVAL, "intervals")
+
+    def _traits(self) -> Traits:
+        return Traits(infinite=True)
+
+    def detail(self) -> str:
+        return f"{self.shown_name()}, start={self.start}, end={self.end}"
+
+
+def rows(node: Intervals, df: DataFrame, streaming: bool) -> DataFrame:
+    """``__le``, ``__re``, payload and ``__bad`` of every row."""
+    from pyspark.sql import functions as F
+
+    raw = Schema(node.columns, node.schema.axis)
+    le = spark_expression(ticks_of(node.start, raw.type_of(node.start)))
+    re = F.coalesce(spark_expression(ticks_of(node.end, raw.type_of(node.end))), F.lit(INFINITY))
+    reason = F.when(le.isNull(), F.lit("null start")).when(re <= le, F.lit("end before start"))
+    le, reason = checked(le, reason, node, streaming)
+    return df.select(le.alias(LE), re.alias(RE), *(F.col(quote(f.name)) for f in node.payload), reason.alias(BAD))
+
+
+def batch(node: Intervals, inputs: list[DataFrame], run: Batch) -> DataFrame:
+    """One row an event."""
+    return keep_good(rows(node, run.table(node), False))

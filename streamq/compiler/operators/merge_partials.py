@@ -1,0 +1,51 @@
+"""MergePartials: partial results of window ranges merged into windows, by one of five strategies (DESIGN D6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamq.compiler.operators.partial_aggregate import PartialAggregate, show_slots
+from streamq.compiler.operators.window_aggregate import COUNT, show_keys, show_window, window_lifetime
+from streamq.compiler.plan import Node, Traits, node
+from streamq.schema import INTERVAL, POINT, Field, Schema, quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamq.compiler.batch import Batch
+
+
+@node
+class MergePartials(Node):
+    """One row a window with members, on the window's interval, of the partial results of ``input``."""
+
+    input: PartialAggregate
+
+    title = "merge"
+    progress = "start of the earliest window not final"
+
+    def _schema(self) -> Schema:
+        dropped = ("__lo", "__hi")
+        return self.input.schema.with_fields(f for f in self.input.schema.fields if f.name not in dropped).with_shape(INTERVAL)
+
+    def _traits(self) -> Traits:
+        return Traits()
+
+    def detail(self) -> str:
+        part = self.input
+        return f"{show_window(part.window, self.schema.axis)}{show_keys(part.keys)}: {show_slots(part.slots)}"
+
+
+def batch(node: MergePartials, inputs: list[DataFrame], run: Batch) -> DataFrame:
+    """The strategy that costs least, as DataFrame operations."""
+    from streamq.compiler.merging import PartialSlot, choose_strategy, merge_partials
+
+    part = node.input
+    slots = [PartialSlot("__n", "count", True), *(PartialSlot(s.name, s.kind, s.exact) for s in part.slots)]
+    shape = POINT if part.input.schema.shape == POINT else INTERVAL
+    strategy, _ = choose_strategy(shape, part.window.n, slots)
+    df = merge_partials(inputs[0], list(part.keys), slots, part.window.n, strategy, divides=part.window.divides)
+    return df.select(*window_lifetime(part.window), *(quote(f.name) for f in node.schema.fields))
+
+
+__all__ = ["COUNT", "Field", "MergePartials", "batch"]

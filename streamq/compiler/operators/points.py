@@ -1,0 +1,60 @@
+"""Points: each row is an event that lives for one tick, ``[t, t + 1)``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamq.compiler.lowering import spark_expression
+from streamq.compiler.operators.source import Source, axis_of, checked, keep_good, source_schema, ticks_of
+from streamq.compiler.plan import Traits, node
+from streamq.policies import SourcePolicy
+from streamq.runtime.event import BAD, LE, RE
+from streamq.schema import POINT, Field, Schema, quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamq.compiler.batch import Batch
+
+
+@node
+class Points(Source):
+    """The rows of ``table`` at the instants of column ``time``."""
+
+    table: str
+    columns: tuple[Field, ...]
+    time: str
+    policy: SourcePolicy = SourcePolicy()
+
+    title = "points"
+
+    @property
+    def consumed(self) -> tuple[str, ...]:
+        return (self.time,)
+
+    def _schema(self) -> Schema:
+        return source_schema(self, axis_of(self.columns, (self.time,), "points"), POINT, "points")
+
+    def _traits(self) -> Traits:
+        return Traits()
+
+    def detail(self) -> str:
+        return f"{self.shown_name()}, time={self.time}"
+
+
+def rows(node: Points, df: DataFrame, streaming: bool) -> DataFrame:
+    """``__le``, payload and ``__bad`` of every row."""
+    from pyspark.sql import functions as F
+
+    le = spark_expression(ticks_of(node.time, Schema(node.columns, node.schema.axis).type_of(node.time)))
+    reason = F.when(le.isNull(), F.lit("null start"))
+    le, reason = checked(le, reason, node, streaming)
+    return df.select(le.alias(LE), *(F.col(quote(f.name)) for f in node.payload), reason.alias(BAD))
+
+
+def batch(node: Points, inputs: list[DataFrame], run: Batch) -> DataFrame:
+    """One row an event."""
+    from pyspark.sql import functions as F
+
+    df = keep_good(rows(node, run.table(node), False))
+    return df.select(LE, (F.col(LE) + 1).alias(RE), *(F.col(quote(f.name)) for f in node.payload))

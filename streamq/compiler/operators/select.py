@@ -1,0 +1,103 @@
+"""Select: computes the payload anew, event by event; lifetimes stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Self
+
+from pyspark.sql import types as t
+
+from streamq.compiler.lowering import spark_expression
+from streamq.compiler.plan import Node, node
+from streamq.compiler.resolve import Given, named, resolve
+from streamq.compiler.verbs import Verbs
+from streamq.errors import PlanError, sentence
+from streamq.expr import Col, Expr, show
+from streamq.runtime.event import LE, RE
+from streamq.schema import Field, Schema, check_names, infer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamq.compiler.batch import Batch
+
+
+@node
+class Select(Node):
+    """The payload ``columns``: pairs of a name and the expression it stands for."""
+
+    input: Node
+    columns: tuple[tuple[str, Expr], ...]
+
+    title = "select"
+    progress = "c; where an expression reads RE: the least start of an event whose end is open"
+
+    def _schema(self) -> Schema:
+        fields = []
+        for name, expr in self.columns:
+            kind = infer(expr, self.input.schema, "select")
+            if isinstance(kind, t.NullType):
+                raise PlanError(sentence("select", f"column {name!r} has no type", f"found {show(expr)}", "Cast it: lit(None).cast('string')."))
+            fields.append(Field(name, kind))
+        return self.input.schema.with_fields(fields)
+
+    @property
+    def exprs(self) -> dict[str, Expr]:
+        """Name to expression."""
+        return dict(self.columns)
+
+    def detail(self) -> str:
+        return ", ".join(name if isinstance(e, Col) and e.name == name else f"{name} = {show(e)}" for name, e in self.columns)
+
+
+def batch(node: Select, inputs: list[DataFrame], run: Batch) -> DataFrame:
+    """A projection."""
+    made = (spark_expression(e, node.input.schema).alias(name) for name, e in node.columns)
+    return inputs[0].select(LE, RE, *made)
+
+
+class SelectVerbs(Verbs):
+    """``select`` and the verbs derived from it."""
+
+    def select(self, *columns: Given, **named_columns: Given) -> Self:
+        """Compute the payload anew: a keyword is the output's name; lifetimes stay as they are.
+
+        Positional arguments are column names or aliased expressions. Raises UnknownColumn, TypeMismatch, PlanError for
+        a column called ``start`` or ``end``. (SEMANTICS section 2.)
+
+        >>> import streamq as sq
+        >>> s = sq.events([(1, 5, {"zone": "a", "fare": 3})])
+        >>> s.select("zone", twice=sq.col("fare") * 2).show()
+        zone  twice  start  end
+           a      6      1    5
+        """
+        made = list(named(columns, named_columns, "select"))
+        check_names([name for name, _ in made], "select")
+        return self._derive(Select(self.plan, tuple((name, resolve(e, self.plan, "select")) for name, e in made)))
+
+    def with_columns(self, **named_columns: Given) -> Self:
+        """Add columns, or replace those of the same name; the others stay.
+
+        >>> import streamq as sq
+        >>> sq.events([(1, 5, {"fare": 3})]).with_columns(open=sq.end().is_null()).show()
+        fare   open  start  end
+           3  False      1    5
+        """
+        check_names(named_columns, "with_columns")
+        made = {name: resolve(e, self.plan, "with_columns") for name, e in named_columns.items()}
+        kept = {name: Col(name) for name in self.plan.schema.names}
+        return self._derive(Select(self.plan, tuple((kept | made).items())))
+
+    def drop(self, *names: str) -> Self:
+        """Leave out columns; raises UnknownColumn for one that is not there."""
+        for name in names:
+            self.plan.schema.require(name, "drop")
+        return self._derive(Select(self.plan, tuple((n, Col(n)) for n in self.plan.schema.names if n not in names)))
+
+    def rename(self, names: Mapping[str, str] | None = None, **more: str) -> Self:
+        """Give columns other names, ``old="new"``; raises UnknownColumn, or AmbiguousColumn where names would clash."""
+        change = {**(names or {}), **more}
+        for name in change:
+            self.plan.schema.require(name, "rename")
+        check_names([change.get(n, n) for n in self.plan.schema.names], "rename")
+        return self._derive(Select(self.plan, tuple((change.get(n, n), Col(n)) for n in self.plan.schema.names)))

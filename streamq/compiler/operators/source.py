@@ -1,0 +1,98 @@
+"""What all sources share: a table by name, its columns, and a policy; the rows they hand on are lifetimes and payload."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import types as t
+
+from streamq.compiler.plan import Node
+from streamq.errors import TypeMismatch, sentence
+from streamq.expr import Call, Cast, Col, Expr, Lit
+from streamq.policies import SourcePolicy
+from streamq.runtime.event import BAD, LE
+from streamq.schema import Field, Schema, check_names
+from streamq.time import INTEGER, TIMESTAMP
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+class Source(Node):
+    """A leaf: the rows of ``table`` read as events. ``columns`` are all of the table's, in order."""
+
+    table: str
+    columns: tuple[Field, ...]
+    policy: SourcePolicy
+    insert_only = True
+
+    @property
+    def consumed(self) -> tuple[str, ...]:
+        """The columns that give lifetimes and kinds; they are no payload."""
+        raise NotImplementedError
+
+    @property
+    def payload(self) -> tuple[Field, ...]:
+        """The columns that stay."""
+        return tuple(f for f in self.columns if f.name not in self.consumed)
+
+    def shown_name(self) -> str:
+        """The table's name as explain and messages show it."""
+        return self.table.removeprefix("#")
+
+
+def axis_of(fields: tuple[Field, ...], names: tuple[str, ...], verb: str) -> str:
+    """The one axis of all time columns; raises UnknownColumn, or TypeMismatch for a column that is no time."""
+    schema = Schema(fields, INTEGER)
+    axes = set()
+    for name in names:
+        kind = schema.require(name, verb)
+        if isinstance(kind, t.TimestampType | t.TimestampNTZType | t.DateType):
+            axes.add(TIMESTAMP)
+        elif isinstance(kind, t.ByteType | t.ShortType | t.IntegerType | t.LongType):
+            axes.add(INTEGER)
+        else:
+            raise TypeMismatch(
+                sentence(verb, f"column {name!r} is no time", f"found {kind.simpleString()}", "Times are timestamps, dates or integers; cast it first.")
+            )
+    if len(axes) != 1:
+        raise TypeMismatch(sentence(verb, "time columns on different axes", f"found {', '.join(names)}", "Cast them to one type."))
+    return axes.pop()
+
+
+def source_schema(node: Source, axis: str, shape: str, verb: str) -> Schema:
+    """The stream's schema: the payload, checked for names that clash with the lifetime's."""
+    check_names([f.name for f in node.payload], verb)
+    return Schema(node.payload, axis, shape)
+
+
+def ticks_of(name: str, kind: t.DataType) -> Expr:
+    """A time column as ticks: microseconds since the epoch in UTC, whatever the session's time zone."""
+    column = Col(name)
+    if isinstance(kind, t.TimestampType):
+        return Call("unix_micros", (column,))
+    if isinstance(kind, t.DateType):
+        return Cast(Call("unix_date", (column,)), t.LongType()) * 86_400_000_000
+    if isinstance(kind, t.TimestampNTZType):
+        days = Cast(Call("unix_date", (Cast(column, t.DateType()),)), t.LongType())
+        minutes = (days * 24 + Call("hour", (column,))) * 60 + Call("minute", (column,))
+        seconds = Call("extract", (Lit("SECOND"), column))
+        return minutes * 60_000_000 + Cast(seconds * 1_000_000, t.LongType())
+    return Cast(column, t.LongType())
+
+
+def checked(le: Column, reason: Column, node: Source, streaming: bool) -> tuple[Column, Column]:
+    """A source's LE and ``__bad``: under ``invalid="fail"`` a bad row raises as soon as its LE is read."""
+    from pyspark.sql import functions as F
+
+    if node.policy.invalid_in(streaming) == "fail" and not streaming:
+        message = F.concat(F.lit(f"[streamq] source {node.shown_name()}: a row is no event; "), reason)
+        return F.when(reason.isNull(), le).otherwise(F.raise_error(message).cast("bigint")), F.lit(None).cast("string")
+    return le, reason
+
+
+def keep_good(df: DataFrame) -> DataFrame:
+    """The rows that are events."""
+    from pyspark.sql import functions as F
+
+    return df.where(F.col(BAD).isNull()).drop(BAD)

@@ -1,0 +1,65 @@
+"""Where: keeps the events whose payload (and lifetime, read-only) satisfies a predicate; lifetimes stay as they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from pyspark.sql import types as t
+
+from streamq.compiler.lowering import spark_expression
+from streamq.compiler.plan import Node, node
+from streamq.compiler.resolve import Given, resolve
+from streamq.compiler.verbs import Verbs
+from streamq.errors import TypeMismatch, sentence
+from streamq.expr import Expr, show
+from streamq.schema import Schema, infer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamq.compiler.batch import Batch
+
+
+@node
+class Where(Node):
+    """The events of ``input`` for which ``predicate`` is true (not false, not NULL)."""
+
+    input: Node
+    predicate: Expr
+
+    title = "where"
+    progress = "c; where the predicate reads RE: the least start of an event whose end is open"
+
+    def _schema(self) -> Schema:
+        kind = infer(self.predicate, self.input.schema, "where")
+        if not isinstance(kind, t.BooleanType | t.NullType):
+            raise TypeMismatch(sentence("where", "the predicate is not boolean", f"found {kind.simpleString()} in {show(self.predicate)}"))
+        return self.input.schema
+
+    def detail(self) -> str:
+        return show(self.predicate)
+
+
+def batch(node: Where, inputs: list[DataFrame], run: Batch) -> DataFrame:
+    """A filter."""
+    return inputs[0].where(spark_expression(node.predicate, node.input.schema))
+
+
+class WhereVerbs(Verbs):
+    """``where``."""
+
+    def where(self, predicate: Given) -> Self:
+        """Keep the events for which ``predicate`` is true; lifetimes stay as they are.
+
+        ``predicate`` is a boolean expression over the payload and, read-only, ``sq.start()`` and ``sq.end()``, or a function
+        of an event that returns one. Raises UnknownColumn, TypeMismatch or MixedStreams. (SEMANTICS section 2.)
+
+        >>> import streamq as sq
+        >>> s = sq.events([(1, 5, {"fare": 3}), (2, 4, {"fare": 8})])
+        >>> s.where(lambda e: e.fare > 5).show()
+        fare  start  end
+           8      2    4
+        """
+        return self._derive(Where(self.plan, resolve(predicate, self.plan, "where")))
+
+    filter = where

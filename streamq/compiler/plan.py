@@ -1,0 +1,174 @@
+"""Logical plans: immutable nodes with a schema checked on construction and a digest that is their identity."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+from pyspark.sql.types import DataType
+
+from streamq.expr import Expr
+from streamq.schema import Schema
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What an operator's output may hold beyond its schema.
+
+    retracts: rows may be taken back, because the source says so (disorder is another matter);
+    moves_ends: a retraction may move an end, not only delete; infinite: lifetimes may never end.
+    """
+
+    retracts: bool = False
+    moves_ends: bool = False
+    infinite: bool = False
+
+    def __or__(self, other: Traits) -> Traits:
+        return Traits(self.retracts or other.retracts, self.moves_ends or other.moves_ends, self.infinite or other.infinite)
+
+
+class Node:
+    """A node of a plan; subclasses are made by ``@node`` and define ``_schema`` and, unless as their inputs, ``_traits``.
+
+    ``title`` heads the node's line in explain; ``detail`` follows it; ``progress`` is its CTI rule, ``cost`` its cost.
+    """
+
+    schema: Schema
+    traits: Traits
+    digest: str
+    title: ClassVar[str] = ""
+    progress: ClassVar[str] = "c"
+
+    def _schema(self) -> Schema:
+        raise NotImplementedError
+
+    def _traits(self) -> Traits:
+        found = Traits()
+        for child in self.children:
+            found |= child.traits
+        return found
+
+    def detail(self) -> str:
+        """The node's own parameters, for explain."""
+        return ""
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """The input nodes, in field order."""
+        found: list[Node] = []
+        for f in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, f.name)
+            if isinstance(value, Node):
+                found.append(value)
+            elif isinstance(value, tuple):
+                found.extend(v for v in value if isinstance(v, Node))
+        return tuple(found)
+
+    def with_children(self, children: Sequence[Node]) -> Node:
+        """The same node over other inputs."""
+        rest = iter(children)
+        changes: dict[str, Any] = {}
+        for f in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, f.name)
+            if isinstance(value, Node):
+                changes[f.name] = next(rest)
+            elif isinstance(value, tuple) and any(isinstance(v, Node) for v in value):
+                changes[f.name] = tuple(next(rest) if isinstance(v, Node) else v for v in value)
+        return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Node) and other.digest == self.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+
+NODES: dict[str, type[Node]] = {}
+"""Every node class by name: what a plan can consist of."""
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+def node(cls: type[T]) -> type[T]:
+    """A frozen dataclass whose schema, traits and digest are made on construction."""
+
+    def finish(self: Any) -> None:
+        object.__setattr__(self, "schema", self._schema())
+        object.__setattr__(self, "traits", self._traits())
+        values = [type(self).__name__, *(canonical(getattr(self, f.name)) for f in dataclasses.fields(self))]
+        object.__setattr__(self, "digest", hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16])
+
+    cls.__post_init__ = finish  # type: ignore[attr-defined]
+    made = dataclass(frozen=True, eq=False, repr=False)(cls)
+    NODES[cls.__name__] = made  # type: ignore[assignment]
+    return made
+
+
+def canonical(value: Any) -> Any:
+    """A field's value as JSON: what the digest is made of."""
+    match value:
+        case Node():
+            return {"node": value.digest}
+        case Expr():
+            return {"expr": value.digest}
+        case DataType():
+            return {"type": value.json()}
+        case tuple() | list():
+            return [canonical(v) for v in value]
+        case None | bool() | int() | str():
+            return value
+    if dataclasses.is_dataclass(value):
+        return {type(value).__name__: {f.name: canonical(getattr(value, f.name)) for f in dataclasses.fields(value)}}
+    raise TypeError(f"plan: a field of type {type(value).__name__} has no canonical form")
+
+
+def fold(root: Node, visit: Callable[[Node, list[T]], T]) -> T:
+    """Bottom-up over a plan, without recursion, each shared node once: ``visit(node, results of its inputs)``."""
+    done: dict[str, T] = {}
+    stack: list[tuple[Node, bool]] = [(root, False)]
+    while stack:
+        found, ready = stack.pop()
+        if found.digest in done:
+            continue
+        if ready:
+            done[found.digest] = visit(found, [done[c.digest] for c in found.children])
+        else:
+            stack.append((found, True))
+            stack.extend((c, False) for c in reversed(found.children))
+    return done[root.digest]
+
+
+def nodes(root: Node) -> list[Node]:
+    """Every distinct node, inputs first, in a fixed order."""
+    found: list[Node] = []
+    fold(root, lambda n, _: found.append(n))
+    return found
+
+
+def fingerprint(root: Node) -> str:
+    """A digest that does not depend on the numbers of unnamed sources, only on their order: the checkpoint's."""
+    from streamq.compiler.operators.source import Source
+
+    order = {n.digest: i for i, n in enumerate(n for n in nodes(root) if isinstance(n, Source))}
+
+    def visit(found: Node, parts: list[str]) -> str:
+        rest = iter(parts)
+        values: list[Any] = [type(found).__name__]
+        for f in dataclasses.fields(found):  # type: ignore[arg-type]
+            value = getattr(found, f.name)
+            if isinstance(found, Source) and f.name == "table" and value.startswith("#"):
+                values.append(f"#{order[found.digest]}")
+            elif isinstance(value, Node):
+                values.append(next(rest))
+            elif isinstance(value, tuple) and any(isinstance(v, Node) for v in value):
+                values.append([next(rest) for _ in value])
+            else:
+                values.append(canonical(value))
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
+
+    return fold(root, visit)

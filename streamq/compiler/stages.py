@@ -1,0 +1,425 @@
+"""From an incremental plan, a DAG, to one linear chain of stages (DESIGN D4b): which kernels, on what level, fed by which paths.
+
+A *relation* is where rows exist: a source's, or a kernel's output. A *path* is the stateless operators from a relation to a
+port of a kernel or to the result. Level k hosts all kernels whose inputs are made below k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from streamq.compiler.operators import Edges, MergePartials, PartialAggregate, Physical, Select, Source, Union, Where, WindowAggregate
+from streamq.compiler.operators.partial_aggregate import Slot, expand, show_slots
+from streamq.compiler.operators.window_aggregate import show_keys, show_window
+from streamq.compiler.plan import Node, fingerprint, fold, nodes
+from streamq.errors import PlanError, sentence
+from streamq.expr import Cast, Col, Expr, reads_end, reads_lifetime
+from streamq.policies import ADJUST
+from streamq.runtime.event import KIND, LE, NEW_END, OPENS, RE, WEIGHT
+from streamq.runtime.kernel import Judge, Kernel
+from streamq.runtime.kernels.edges import EdgesKernel
+from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
+from streamq.runtime.kernels.physical import PhysicalKernel
+from streamq.runtime.kernels.settle import SettleKernel
+from streamq.runtime.kernels.window_aggregate import SlotSpec, WindowAggregateKernel
+from streamq.runtime.stage import Channel, Hosted, Lane, Packer, SourceInfo, Stage
+from streamq.schema import POINT, Schema
+from streamq.windows import Hopping
+
+FINAL, CHANGELOG = "final", "changelog"
+
+BUCKETS = 32
+"""Buckets of a stage by default: fixed in the checkpoint."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a plan is to run as a stream."""
+
+    output: str = FINAL
+    late_output: bool = False
+    buckets: int = BUCKETS
+    streaming: bool = True
+
+
+@dataclass(frozen=True)
+class Path:
+    """Stateless ``steps`` (Where and Select nodes, bottom up) over a relation; ``schema`` is what they give."""
+
+    relation: str
+    level: int
+    schema: Schema
+    steps: tuple[Node, ...] = ()
+    retracts: bool = False
+    points: bool = False
+
+    def then(self, step: Node) -> Path:
+        """One more step."""
+        return Path(self.relation, self.level, step.schema, (*self.steps, step), self.retracts, self.points)
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A path and what it delivers: the port's columns as expressions over the path, hashed by ``hashed`` into buckets."""
+
+    path: Path
+    channel: Channel
+    columns: tuple[tuple[str, Expr], ...]
+    lifetimes: tuple[str, ...]
+    hashed: tuple[str, ...]
+    kernel: Kernel | None
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Rows at one point of the chain: of a source (level 0) or of kernel ``number`` (made on ``level - 1``)."""
+
+    name: str
+    level: int
+    schema: Schema
+    source: Source | None = None
+    number: int = -1
+
+
+@dataclass
+class Program:
+    """A plan compiled for streaming: relations, stages in order, and the feeds that connect them."""
+
+    plan: Node
+    options: Options
+    relations: dict[str, Relation] = field(default_factory=dict)
+    stages: list[Stage] = field(default_factory=list)
+    feeds: list[Feed] = field(default_factory=list)
+    titles: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def sources(self) -> list[Relation]:
+        """The source relations, in order of appearance."""
+        return [r for r in self.relations.values() if r.source is not None]
+
+    def made_at(self, level: int) -> list[Relation]:
+        """The relations that the stage below ``level`` makes."""
+        return [r for r in self.relations.values() if r.source is None and r.level == level]
+
+    def feeds_of(self, relation: Relation) -> list[Feed]:
+        """The feeds that start at a relation."""
+        return [f for f in self.feeds if f.path.relation == relation.name]
+
+    @property
+    def result(self) -> list[Feed]:
+        """The feeds of the result."""
+        return [f for f in self.feeds if f.channel.kernel < 0]
+
+    @property
+    def late_reasons(self) -> list[str]:
+        """What is counted: ``source|reason``."""
+        return [f"{r.source.shown_name()}|{reason}" for r in self.sources if r.source for reason in ("dropped", "adjusted", "invalid")]
+
+    def packer(self, relations: Sequence[Relation]) -> Packer:
+        """The map side behind some relations."""
+        lanes = tuple(Lane(f.channel, f.kernel) for r in relations for f in self.feeds_of(r))
+        source = relations[0].source if len(relations) == 1 else None
+        info = None
+        if source is not None:
+            invalid = source.policy.invalid_in(self.options.streaming)
+            info = SourceInfo(relations[0].name, source.shown_name(), source.policy.delay, invalid)
+        return Packer(lanes, self.options.buckets, info, self.options.late_output)
+
+    def fingerprint(self) -> str:
+        """What a checkpoint must agree in."""
+        return f"{fingerprint(self.plan)}/{self.options.output}/{self.options.buckets}/{int(self.options.late_output)}"
+
+
+@dataclass
+class _Port:
+    """A kernel to be hosted, before levels are numbered."""
+
+    name: str
+    kernel: Kernel
+    paths: list[Path]
+    schema: Schema
+    columns: tuple[tuple[str, Expr], ...]
+    lifetimes: tuple[str, ...]
+    hashed: tuple[str, ...]
+    judges: bool
+    title: tuple[str, ...]
+    level: int = 0
+
+
+class _Compiler:
+    def __init__(self, plan: Node, options: Options):
+        self.program = Program(plan, options)
+        self.options = options
+        self.ports: list[_Port] = []
+        self.consumers = _consumers(plan)
+
+    def compile(self) -> Program:
+        paths = fold(self.program.plan, self._visit)
+        if self.options.output == FINAL:
+            moving = [p for p in paths if p.retracts and self._moves(p)]
+            if moving:
+                settled = self._settle(moving)
+                paths = [*(p for p in paths if p not in moving), settled]
+            if any(p.level == 0 for p in paths):
+                paths = [self._ingress_of(p) if p.level == 0 else p for p in paths]
+        self._host()
+        self._feed_result(paths)
+        return self.program
+
+    def _moves(self, path: Path) -> bool:
+        """Whether rows of a path may still change: a window's final rows may not, an ingress's may."""
+        return self.program.relations[path.relation].name.startswith("ingress")
+
+    def _visit(self, node: Node, inputs: list[list[Path]]) -> list[Path]:
+        match node:
+            case Source():
+                return [self._source(node)]
+            case Where() | Select():
+                return [p.then(node) for p in inputs[0]]
+            case Union():
+                return [p for paths in inputs for p in paths]
+            case PartialAggregate():
+                return inputs[0]
+            case MergePartials(input=part):
+                return [self._window(node, part.input, part.keys, part.window, part.slots, inputs[0], True)]
+            case WindowAggregate():
+                slots, outputs = expand(node.aggregates, node.input.schema)
+                merged = self._window(node, node.input, node.keys, node.window, slots, inputs[0], False)
+                columns = (*((k, Col(k)) for k in node.keys), *outputs)
+                return [merged.then(Select(_Given.of(merged.schema), columns))]
+        raise PlanError(sentence("stream", f"no streaming form of {type(node).__name__}"))
+
+    # sources
+
+    def _source(self, node: Source) -> Path:
+        name = f"source:{node.table}"
+        self.program.relations[name] = Relation(name, 0, node.schema, node)
+        path = Path(name, 0, node.schema, points=node.schema.shape == POINT)
+        if isinstance(node, Edges):
+            kernel: Kernel = EdgesKernel(node.key, node.payload_from == "end")
+            return self._ingress(path, kernel, (OPENS,), node.key, f"edges by {', '.join(node.key)}", "open starts, edges at or after c")
+        if isinstance(node, Physical):
+            columns = tuple(f.name for f in node.payload)
+            kernel = PhysicalKernel(columns, node.id)
+            hashed = (node.id,) if node.id else (LE,)
+            return self._ingress(path, kernel, (KIND, RE, NEW_END), hashed, "match retractions with their events", "unsettled events")
+        chains = self.consumers[node.digest]
+        judged_by_window = len(chains) == 1 and isinstance(chains[0][-1], Hopping)
+        cut = node.policy.late == ADJUST and any(_reads(c, "start", "end", "duration") for c in chains)
+        asks = self.options.late_output or node.policy.late != "drop"
+        if self.options.late_output or len(chains) > 1 or cut or (asks and not judged_by_window):
+            return self._ingress_of(path)
+        return path
+
+    def _ingress_of(self, path: Path) -> Path:
+        """An insert-only source judged in a stage of its own, with the steps after it."""
+        source = self.program.relations[path.relation].source
+        assert source is not None
+        chains = self.consumers[source.digest]
+        grid = chains[0][-1] if len(chains) == 1 else None
+        kernel = InsertIngressKernel(path.points, grid if isinstance(grid, Hopping) else None)
+        bare = Path(path.relation, 0, source.schema, points=path.points)
+        made = self._ingress(bare, kernel, () if path.points else (RE,), (LE,), "judge lateness", "none")
+        for step in path.steps:
+            made = made.then(step)
+        return made
+
+    def _ingress(self, path: Path, kernel: Kernel, extra: tuple[str, ...], hashed: tuple[str, ...], title: str, state: str) -> Path:
+        name = f"ingress:{path.relation.removeprefix('source:')}"
+        columns = tuple((f.name, Col(f.name)) for f in path.schema.fields)
+        source = self.program.relations[path.relation].source
+        assert source is not None
+        lines = (f"ingress of {source.shown_name()}: {title}", f"basket: {state}", "CTI: c")
+        self.ports.append(_Port(name, kernel, [path], path.schema, columns, (LE, *extra), hashed, True, lines))
+        retracts = not source.insert_only
+        self.program.relations[name] = Relation(name, 1, path.schema)
+        return Path(name, 1, path.schema, retracts=retracts, points=False)
+
+    # windows
+
+    def _window(
+        self, node: Node, source: Node, keys: tuple[str, ...], window: Hopping, slots: tuple[Slot, ...], paths: list[Path], ahead: bool
+    ) -> Path:
+        final = self.options.output == FINAL
+        points = all(p.points for p in paths)
+        retracts = any(p.retracts for p in paths)
+        # a speculative window below hands on rows that are taken back when they are corrected
+        reads = source.traits.moves_ends and (any(_path_reads_end(p) for p in paths) or any(s.arg is not None and reads_end(s.arg) for s in slots))
+        kernel = WindowAggregateKernel(
+            keys,
+            window,
+            tuple(SlotSpec(s.name, s.kind, s.exact, _arrow(s)) for s in slots),
+            points,
+            merges=not retracts and ahead,
+            ahead=ahead,
+            infinite=source.traits.infinite,
+            reads_end=reads,
+            final=final,
+        )
+        columns = [(k, Col(k)) for k in keys]
+        columns += [(s.name, _slot_argument(s)) for s in slots]
+        lifetimes = (LE,) if points else (LE, RE)
+        if retracts:
+            lifetimes = (*lifetimes, WEIGHT)
+        level = max(p.level for p in paths)
+        name = f"window:{node.digest}"
+        bound = "windows not final" if not reads else "windows not final, and members not settled"
+        lines = (
+            f"hopping {show_window(window, node.schema.axis)}{show_keys(keys)}: {show_slots(slots)}",
+            ("partial results" if kernel.merges else "values with weights") + (", combined before the shuffle" if ahead else ""),
+            f"basket: {bound}" + ("" if final else "; rows reported and not final"),
+            f"CTI: {node.progress}",
+        )
+        self.ports.append(_Port(name, kernel, paths, node.schema, tuple(columns), lifetimes, keys, True, lines, level))
+        schema = node.schema if ahead else node.schema.with_fields([*(f for f in node.schema.fields if f.name in keys), *_slot_fields(slots)])
+        self.program.relations[name] = Relation(name, level + 1, schema)
+        return Path(name, level + 1, schema, retracts=not final)
+
+    def _settle(self, paths: list[Path]) -> Path:
+        schema = self.program.plan.schema
+        level = max(p.level for p in paths)
+        columns = tuple((f.name, Col(f.name)) for f in schema.fields)
+        lines = ("final rows: pass on what is settled", "basket: rows not settled", "CTI: c")
+        name = f"settle:{self.program.plan.digest}"
+        hashed = (LE,)
+        self.ports.append(_Port(name, SettleKernel(), paths, schema, columns, (LE, RE, WEIGHT), hashed, False, lines, level))
+        self.program.relations[name] = Relation(name, level + 1, schema)
+        return Path(name, level + 1, schema, retracts=False)
+
+    # numbering
+
+    def _host(self) -> None:
+        levels = max((p.level for p in self.ports), default=-1) + 1
+        hosted: list[list[Hosted]] = [[] for _ in range(levels)]
+        for number, port in enumerate(self.ports):
+            channels = []
+            for path in port.paths:
+                channel = Channel(len(self.program.feeds), path.relation, port.level, number, 0, (*(n for n, _ in port.columns), *port.lifetimes), self._judge(path))
+                channels.append(channel)
+                self.program.feeds.append(Feed(path, channel, port.columns, port.lifetimes, port.hashed, port.kernel))
+            relation = self.program.relations[port.name]
+            self.program.relations[port.name] = Relation(port.name, relation.level, relation.schema, None, number)
+            inputs = tuple(dict.fromkeys(p.relation for p in port.paths))
+            hosted[port.level].append(Hosted(number, port.name, port.kernel, inputs, tuple(channels)))
+            self.program.titles[port.name] = port.title
+        sources = frozenset(r.name for r in self.program.sources)
+        for level, kernels in enumerate(hosted):
+            here = tuple(c for h in kernels for c in h.channels)
+            later = frozenset(r for more in hosted[level + 1 :] for h in more for r in h.inputs)
+            self.program.stages.append(Stage(level, tuple(kernels), here, sources, later, self.options.buckets, self.options.late_output))
+
+    def _judge(self, path: Path) -> Judge | None:
+        source = self.program.relations[path.relation].source
+        if source is None:
+            return None
+        return Judge(source.shown_name(), source.policy.late, source.policy.invalid_in(self.options.streaming))
+
+    def _feed_result(self, paths: list[Path]) -> None:
+        columns = tuple((n, Col(n)) for n in self.program.plan.schema.names)
+        for path in paths:
+            lifetimes = (LE, RE) if self.options.output == FINAL else (LE, RE, WEIGHT)
+            channel = Channel(len(self.program.feeds), path.relation, len(self.program.stages), -1, 0, (*(n for n, _ in columns), *lifetimes))
+            self.program.feeds.append(Feed(path, channel, columns, lifetimes, (), None))
+
+
+class _Given(Node):
+    """A stream with a schema and nothing behind it: what a lowered select is checked against."""
+
+    @staticmethod
+    def of(schema: Schema) -> Node:
+        from streamq.compiler.plan import Traits
+
+        made = _Given()
+        made.schema, made.traits, made.digest = schema, Traits(), f"given:{schema.names}"
+        return made
+
+
+def _slot_argument(slot: Slot) -> Expr:
+    assert slot.arg is not None
+    return slot.arg
+
+
+def _slot_fields(slots: tuple[Slot, ...]) -> list[object]:
+    from pyspark.sql import types as t
+
+    from streamq.schema import Field
+
+    return [Field("__n", t.LongType()), *(f for s in slots for f in s.fields)]
+
+
+def _arrow(slot: Slot) -> object:
+    from streamq.runtime.arrow_expr import arrow_type
+
+    return arrow_type(slot.type)
+
+
+def _reads(chain: tuple[object, ...], *parts: str) -> bool:
+    return any(isinstance(e, Expr) and reads_lifetime(e, *parts) for e in chain)
+
+
+def _path_reads_end(path: Path) -> bool:
+    for step in path.steps:
+        if isinstance(step, Where) and reads_end(step.predicate):
+            return True
+        if isinstance(step, Select) and any(reads_end(e) for _, e in step.columns):
+            return True
+    return False
+
+
+def _consumers(plan: Node) -> dict[str, list[tuple[object, ...]]]:
+    """For each source: a chain (expressions read on the way, then the window's grid) for every window it feeds first."""
+    found: dict[str, list[tuple[object, ...]]] = {}
+
+    def visit(node: Node, inputs: list[list[tuple[str, tuple[object, ...]]]]) -> list[tuple[str, tuple[object, ...]]]:
+        flat = [chain for chains in inputs for chain in chains]
+        match node:
+            case Source():
+                return [(node.digest, ())]
+            case Where(predicate=p):
+                return [(d, (*read, p)) for d, read in flat]
+            case Select(columns=columns):
+                return [(d, (*read, *(e for _, e in columns))) for d, read in flat]
+            case PartialAggregate(slots=slots):
+                return [(d, (*read, *(s.arg for s in slots if s.arg is not None))) for d, read in flat]
+            case MergePartials(input=part):
+                for d, read in flat:
+                    found.setdefault(d, []).append((*read, part.window))
+                return []
+            case WindowAggregate(aggregates=aggregates, window=window):
+                for d, read in flat:
+                    found.setdefault(d, []).append((*read, *(a for _, a in aggregates), window))
+                return []
+        return flat
+
+    open_chains = fold(plan, visit)
+    for d, read in open_chains:
+        found.setdefault(d, []).append((*read, None))
+    return found
+
+
+def compile_stages(plan: Node, options: Options) -> Program:
+    """The chain of stages of a (rewritten) plan. Raises PlanError for a plan that has no streaming form."""
+    return _Compiler(plan, options).compile()
+
+
+def describe(plan: Node) -> list[str]:
+    """The stages as explain shows them: keys, buckets, baskets and their bound, CTI rule."""
+    program = compile_stages(plan, Options(output=CHANGELOG))
+    if not program.stages:
+        return ["no stage: every operator is stateless"]
+    names = {n.table: i + 1 for i, n in enumerate(n for n in nodes(plan) if isinstance(n, Source))}
+    lines = []
+    for stage in program.stages:
+        lines.append(f"stage {stage.level + 1} of {len(program.stages)}, {stage.buckets} buckets")
+        for hosted in stage.hosted:
+            title, *rest = program.titles[hosted.name]
+            for table, number in names.items():
+                if table.startswith("#"):
+                    title = title.replace(f" of {table.removeprefix('#')}:", f" of source {number}:")
+            lines.append(f"  {title}")
+            lines += [f"    {line}" for line in rest]
+    return lines
+
+
+__all__ = ["BUCKETS", "CHANGELOG", "FINAL", "Cast", "Feed", "Options", "Path", "Program", "Relation", "compile_stages", "describe"]

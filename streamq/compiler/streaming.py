@@ -1,0 +1,339 @@
+"""Streaming code generation: a program as one Structured Streaming DataFrame, a linear chain of stateful stages.
+
+Scalar expressions are Spark's; a stage is ``mapInArrow`` (combine, pack into envelopes), ``groupBy(bucket)`` and one generic
+stateful processor. Nothing here touches the JVM, so it runs on Spark Connect as well.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from streamq.compiler.lowering import DeltaColumns, instant
+from streamq.compiler.operators import Edges, Intervals, Physical, Points, Select, Source, Where, edges, intervals, physical, points
+from streamq.compiler.stages import FINAL, Feed, Program, Relation
+from streamq.errors import PlanError, sentence
+from streamq.expr import Expr, is_opaque, to_spark
+from streamq.runtime.event import BAD, BUCKET, CTI, KEEP, KIND, LE, NEW_END, OPENS, RE, WEIGHT
+from streamq.runtime.stage import LATE, TOTALS
+from streamq.schema import Schema, quote
+from streamq.time import INFINITY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+LATE_DDL = "source string, reason string, start bigint, `end` bigint, late_by bigint, payload string"
+
+_ROWS = {Points: points.rows, Intervals: intervals.rows, Edges: edges.rows, Physical: physical.rows}
+
+
+def ship_runtime() -> None:
+    """Make Spark send streamq's own code to executors by value: they need not have it installed (DESIGN D7b)."""
+    from pyspark import cloudpickle
+
+    import streamq
+
+    if streamq.__name__ not in cloudpickle.list_registry_pickle_by_value():
+        cloudpickle.register_pickle_by_value(streamq)
+
+
+def chain(program: Program, tables: Mapping[str, DataFrame], control: DataFrame) -> DataFrame:
+    """The streaming DataFrame of a program: ``__channel``, ``__late``, ``__total_key``, ``__total``, ``__le``, ``__re``, ``__w``, payload.
+
+    ``control`` holds ``source string, cti bigint`` rows (section progress of DESIGN, D3).
+    """
+    from streamq.runtime.processor import ENVELOPE_DDL, control_packer, make_processor, stage_packer
+
+    ship_runtime()
+    sources = {r.source.table: r.name for r in program.sources if r.source}
+    packed = [_packed_source(program, r, tables) for r in program.sources]
+    buckets = program.options.buckets
+    packed.append(control.mapInArrow(control_packer(sources, buckets), ENVELOPE_DDL))
+    df = reduce(lambda a, b: a.unionAll(b), packed)
+    for stage in program.stages:
+        processor = make_processor(stage)
+        df = df.groupBy("__to").transformWithStateInPandas(processor, ENVELOPE_DDL, "append", "none")
+        if stage.level + 1 < len(program.stages):
+            relations = program.made_at(stage.level + 1)
+            df = _opened(program, relations, df)
+            df, lanes = _along(program, relations, df)
+            df = df.mapInArrow(stage_packer(program.packer(relations), lanes), ENVELOPE_DDL)
+    return _result(program, df)
+
+
+def stateless(program: Program, tables: Mapping[str, DataFrame]) -> DataFrame:
+    """The streaming DataFrame of a program without a stage, in the same columns."""
+    from pyspark.sql import functions as F
+
+    parts = []
+    for relation in program.sources:
+        for feed in program.feeds_of(relation):
+            assert relation.source is not None
+            rows = _ROWS[type(relation.source)](relation.source, tables[relation.source.table], True)
+            df = rows.withColumn(KEEP, F.col(BAD).isNull())
+            df = _steps(feed, df, relation.schema)
+            parts.append(df.where(F.col(KEEP)).select(*(_delta_columns(feed, df))))
+    return reduce(lambda a, b: a.unionByName(b), parts)
+
+
+def _delta_columns(feed: Feed, df: DataFrame) -> list[Column]:
+    from pyspark.sql import functions as F
+
+    made = [F.col(LE), F.col(RE) if RE in df.columns else (F.col(LE) + 1).alias(RE)]
+    made.append(F.col(WEIGHT) if WEIGHT in df.columns else F.lit(1).cast("bigint").alias(WEIGHT))
+    return [*made, *(F.col(quote(n)) for n, _ in feed.columns)]
+
+
+# map sides
+
+
+def _packed_source(program: Program, relation: Relation, tables: Mapping[str, DataFrame]) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    from streamq.runtime.processor import ENVELOPE_DDL, source_packer
+
+    source = relation.source
+    assert source is not None
+    df = _ROWS[type(source)](source, tables[source.table], True)
+    good = F.col(BAD).isNull()
+    if KIND in df.columns:
+        good = good & ((F.col(KIND) != CTI) | F.lit(False))
+    df, lanes = _along(program, [relation], df, good)
+    return df.mapInArrow(source_packer(program.packer([relation]), lanes), ENVELOPE_DDL)
+
+
+def _along(program: Program, relations: list[Relation], df: DataFrame, keep: Column | None = None) -> tuple[DataFrame, Any]:
+    """The relations' rows at the ends of their paths: one channel's columns plain, several channels' each in a struct."""
+    from pyspark.sql import functions as F
+
+    from streamq.runtime.processor import Lanes
+
+    feeds = [(r, f) for r in relations for f in program.feeds_of(r)]
+    outside = [n for n in ("__to", "__channel", "__body", BAD, KIND, LE, OPENS) if n in df.columns]
+    if len(feeds) == 1:
+        relation, feed = feeds[0]
+        df = df.withColumn(KEEP, keep if keep is not None else F.col("__channel") == _raw(relation))
+        df = _steps(feed, df, relation.schema)
+        df = df.select(*_port(program, feed, df, outside))
+        return df, Lanes({feed.channel.number: (None, feed.channel.columns)})
+    single = len(relations) == 1
+    packed: list[str] = []
+    all_columns = [n for n in df.columns if n not in ("__to", "__channel", "__body", BAD)]
+    rest = [n for n in ("__to", "__channel", "__body", BAD) if n in df.columns]
+    lanes: dict[int, tuple[str | None, tuple[str, ...]]] = {}
+    df = df.select(*rest, F.struct(*(F.col(quote(n)) for n in all_columns)).alias("__row"))
+    for relation, feed in feeds:
+        struct = None if single else _struct(relation)
+        fields = all_columns if single else _relation_columns(relation)
+        base = F.col("__row") if struct is None else F.col("__row")[struct]
+        side = df.select(*rest, "__row", *packed, *(base[n].alias(n) for n in fields))
+        side = side.withColumn(KEEP, keep if keep is not None else F.col("__channel") == _raw(relation))
+        side = _steps(feed, side, relation.schema, [*rest, "__row", *packed])
+        name = f"__lane{feed.channel.number}"
+        side = side.select(*rest, "__row", *packed, F.struct(*_port(program, feed, side, [])).alias(name))
+        packed.append(name)
+        lanes[feed.channel.number] = (name, feed.channel.columns)
+        df = side
+    technical = [n for n in (KIND, LE, OPENS) if n in all_columns] if single else []
+    df = df.select(*rest, *(F.col("__row")[n].alias(n) for n in technical), *packed)
+    return df, Lanes(lanes)
+
+
+def _steps(feed: Feed, df: DataFrame, schema: Schema, carried: list[str] | None = None) -> DataFrame:
+    """The path's filters and projections; what a filter drops stays as a row (it moves progress) and is not evaluated."""
+    from pyspark.sql import functions as F
+
+    names = schema.names
+    for step in feed.path.steps:
+        technical = [n for n in df.columns if n not in names]
+        if isinstance(step, Where):
+            df = df.withColumn(KEEP, F.col(KEEP) & F.coalesce(_guarded(step.predicate, step.input.schema), F.lit(False)))
+        elif isinstance(step, Select):
+            made = [_guarded(e, step.input.schema).alias(n) for n, e in step.columns]
+            df = df.select(*(F.col(quote(n)) for n in technical), *made)
+            names = step.schema.names
+    return df
+
+
+class _Deltas(DeltaColumns):
+    """Lifetimes as rows hold them: an insert-only source of points ships no end."""
+
+
+def _guarded(expr: Expr, schema: Schema) -> Column:
+    from pyspark.sql import functions as F
+
+    made = to_spark(expr, _Deltas(schema))
+    return made if not expr.children and not is_opaque(expr) else F.when(F.col(KEEP), made)
+
+
+def _port(program: Program, feed: Feed, df: DataFrame, outside: list[str]) -> list[Column]:
+    """What a port takes: its columns, lifetimes, whether the row passed, its bucket."""
+    from pyspark.sql import functions as F
+    from pyspark.sql import types as t
+
+    schema = feed.path.schema
+    made: dict[str, Column] = {n: F.col(n) for n in outside}
+    for name, expr in feed.columns:
+        column = _guarded(expr, schema)
+        if name in feed.hashed and isinstance(_type_of(schema, name), t.FloatType | t.DoubleType):
+            # -0.0 and 0.0 are one key
+            column = F.when(column == 0, F.lit(0.0).cast(_type_of(schema, name))).otherwise(column)
+        made[name] = column.alias(name)
+    for name in feed.lifetimes:
+        if name == RE and RE not in df.columns:
+            made[RE] = (F.col(LE) + 1).alias(RE)
+        elif name == WEIGHT and WEIGHT not in df.columns:
+            made[WEIGHT] = F.lit(1).cast("bigint").alias(WEIGHT)
+        else:
+            made[name] = F.col(name)
+    made[KEEP] = F.col(KEEP)
+    made[BUCKET] = _bucket(program, feed, made).cast("bigint").alias(BUCKET)
+    return list(made.values())
+
+
+def _type_of(schema: Schema, name: str) -> DataType | None:
+    return schema.type_of(name) if name in schema.names else None
+
+
+def _bucket(program: Program, feed: Feed, made: Mapping[str, Column]) -> Column:
+    from pyspark.sql import functions as F
+
+    if not feed.hashed:
+        return F.lit(0)
+    return F.pmod(F.hash(*(made[n] for n in feed.hashed)), F.lit(program.options.buckets))
+
+
+# opening
+
+
+def _raw(relation: Relation) -> int:
+    return -100 - relation.number
+
+
+def _struct(relation: Relation) -> str:
+    return f"__r{relation.number}"
+
+
+def _relation_columns(relation: Relation) -> list[str]:
+    return [LE, RE, WEIGHT, *relation.schema.names]
+
+
+def _arrow_columns(relation: Relation) -> Any:
+    import pyarrow as pa
+
+    from streamq.runtime.arrow_expr import arrow_type
+
+    kinds = [pa.int64()] * 3 + [arrow_type(f.type) for f in relation.schema.fields]
+    return pa.schema(list(zip(_relation_columns(relation), kinds, strict=True)))
+
+
+def _wide_schema(first: list[tuple[str, Any]], relations: list[Relation]) -> tuple[Any, dict[int, tuple[str | None, Any]]]:
+    import pyarrow as pa
+
+    fields = [pa.field(n, k) for n, k in first]
+    how: dict[int, tuple[str | None, Any]] = {}
+    for relation in relations:
+        wanted = _arrow_columns(relation)
+        struct = None if len(relations) == 1 else _struct(relation)
+        fields += list(wanted) if struct is None else [pa.field(struct, pa.struct(list(wanted)))]
+        how[relation.number] = (struct, wanted)
+    return pa.schema(fields), how
+
+
+def _spark_schema(schema: Any) -> Any:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema)
+
+
+def _opened(program: Program, relations: list[Relation], df: DataFrame) -> DataFrame:
+    import pyarrow as pa
+
+    from streamq.runtime.processor import opener
+
+    schema, how = _wide_schema([("__to", pa.int32()), ("__channel", pa.int32()), ("__body", pa.binary())], relations)
+    return df.mapInArrow(opener(how, schema), _spark_schema(schema))
+
+
+def _result(program: Program, df: DataFrame) -> DataFrame:
+    import pyarrow as pa
+    from pyspark.sql import functions as F
+
+    from streamq.runtime.lateness import LATE_SCHEMA
+    from streamq.runtime.processor import result_opener
+
+    last = program.made_at(len(program.stages))
+    plan = program.plan
+    earlier = [f for f in program.result if program.relations[f.path.relation] not in last]
+    # what came to the result from an earlier level is already in the result's columns
+    passing = [Relation(f"result{f.channel.number}", len(program.stages), plan.schema, None, f.channel.number) for f in earlier]
+    feeds = [(program.relations[f.path.relation], f) for f in program.result if f not in earlier]
+    relations = [r for r, _ in feeds] + passing
+    first = [("__channel", pa.int32()), ("__late", pa.struct(list(LATE_SCHEMA))), ("__total_key", pa.string()), ("__total", pa.int64())]
+    unique = list({r.name: r for r in relations}.values())
+    schema, how = _wide_schema(first, unique)
+    opened = df.mapInArrow(result_opener(how, {f.channel.number for f in earlier}, schema), _spark_schema(schema))
+    names = [LE, RE, WEIGHT, *plan.schema.names]
+    meta = ["__channel", "__late", "__total_key", "__total"]
+    if len(feeds) == 1 and len(unique) == 1:
+        relation, feed = feeds[0]
+        rows = opened.withColumn(KEEP, F.col("__channel") == _raw(relation))
+        rows = _steps(feed, rows, relation.schema)
+        rows = rows.where(F.col(KEEP) | F.col("__channel").isin(LATE, TOTALS))
+        return rows.select(*meta, *(F.col(quote(n)) for n in names))
+    side = opened
+    packed: list[str] = []
+    for number, (relation, found) in enumerate([*feeds, *((r, None) for r in passing)]):
+        struct = None if len(unique) == 1 else _struct(relation)
+        base = [F.col(quote(n)) if struct is None else F.col(struct)[n].alias(n) for n in _relation_columns(relation)]
+        kept = [*meta, *(_struct(r) for r in unique if len(unique) > 1), *packed]
+        raw = relation.number if found is None else _raw(relation)
+        step = side.select(*kept, *base).withColumn(KEEP, F.col("__channel") == raw)
+        if found is not None:
+            step = _steps(found, step, relation.schema)
+        name = f"__out{number}"
+        fields = F.struct(*(F.col(quote(n)) for n in names))
+        side = step.select(*kept, F.when(F.col(KEEP), fields).alias(name), *([] if struct else [F.col(quote(n)) for n in _relation_columns(relation)]))
+        packed.append(name)
+    # one row of the last stage may feed the result along several paths
+    made = side.select(*meta, F.filter(F.array(*(F.col(n) for n in packed)), lambda x: x.isNotNull()).alias("__outs"))
+    made = made.select(*meta, F.explode_outer("__outs").alias("__out")).where(F.col("__out").isNotNull() | F.col("__channel").isin(LATE, TOTALS))
+    return made.select(*meta, *(F.col("__out")[n].alias(n) for n in names))
+
+
+# what a user sees
+
+
+def user_rows(df: DataFrame, program: Program) -> DataFrame:
+    """Result rows in the columns a user reads: payload, start, end; for a changelog also kind and new_end."""
+    from pyspark.sql import functions as F
+
+    schema = program.plan.schema
+    end = F.when(F.col(RE) != INFINITY, F.col(RE))
+    payload = [F.col(quote(n)) for n in schema.names]
+    start, stop = instant(F.col(LE), schema.axis).alias("start"), instant(end, schema.axis).alias("end")
+    if program.options.output == FINAL:
+        return df.select(*payload, start, stop)
+    # a row taken back is a retraction to its own start: it deletes
+    kind = F.when(F.col(WEIGHT) > 0, F.lit("insert")).otherwise(F.lit("retract")).alias("kind")
+    new_end = F.when(F.col(WEIGHT) < 0, instant(F.col(LE), schema.axis)).alias("new_end")
+    return df.select(kind, *payload, start, stop, new_end)
+
+
+def late_rows(df: DataFrame) -> DataFrame:
+    """The late output: source, reason, start, end, late_by (ticks), payload as JSON."""
+    from pyspark.sql import functions as F
+
+    return df.where(F.col("__channel") == LATE).select("__late.*")
+
+
+def check_streaming(node: Source, df: DataFrame) -> None:
+    """Raise where a source of a streaming query is not a streaming DataFrame."""
+    if not df.isStreaming:
+        raise PlanError(sentence("run", f"source {node.shown_name()} is not a streaming DataFrame", "", "Read it with spark.readStream, or ask for the batch answer: q.to_df()."))
+
+
+__all__ = ["CTI", "NEW_END", "chain", "check_streaming", "late_rows", "stateless", "user_rows"]

@@ -1,0 +1,225 @@
+"""``python -m streamq.demo [--event-log PATH]``: what Spark's tasks did, asked in batch and streaming."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from streamq.demo import agreement, eventlog, job
+from streamq.demo.chart import ProgressBar, chart, table
+from streamq.demo.land import ddl, land
+from streamq.errors import SourceError, StreamqError, sentence
+
+SERIES = 8
+"""Stages that the table and the chart show at most."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo. Returns 0 if batch and streaming agree, 1 if they do not, 2 if there is nothing to ask."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    given = _arguments(arguments)
+    try:
+        with _folder(given.keep) as folder:
+            return _demo(given, folder)
+    except StreamqError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader, `head` say, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+
+
+def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m streamq.demo",
+        description="Reads a Spark event log as a stream of task starts and ends; asks it in batch and streaming.",
+    )
+    parser.add_argument(
+        "--event-log",
+        metavar="PATH",
+        help="a log file, a rolled log directory, or a folder with one log (default: run a Spark job and read its log)",
+    )
+    parser.add_argument(
+        "--batches",
+        type=_positive,
+        default=8,
+        metavar="N",
+        help="micro-batches that the log is replayed in (default: %(default)s)",
+    )
+    parser.add_argument("--size", help="window size, as '2 seconds' (default: fits the log's length)")
+    parser.add_argument("--hop", help="window hop, as '500 milliseconds' (default: fits the log's length)")
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="keep everything written here (default: a temporary folder)"
+    )
+    given = parser.parse_args(arguments)
+    if (given.size is None) != (given.hop is None):
+        parser.error("--size and --hop go together")
+    if not given.event_log:  # also `make demo` with an empty EVENT_LOG
+        given.event_log = None
+    return given
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="streamq-demo-", ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
+        return
+    try:
+        keep.mkdir(parents=True, exist_ok=True)
+        yield Path(tempfile.mkdtemp(prefix=datetime.now().strftime("%Y%m%d-%H%M%S-"), dir=keep))
+    except OSError as error:
+        raise SourceError(sentence("demo", f"cannot write to {keep}", f"it gave: {error.strerror or error}")) from error
+
+
+def _demo(given: argparse.Namespace, folder: Path) -> int:
+    log = eventlog.find_log(given.event_log or _own_log(folder))
+    edges = eventlog.task_edges(log)
+    _describe(log, edges)
+    if edges.num_rows == 0:
+        early = (
+            "Spark writes the log in portions: try again later."
+            if log.in_progress
+            else "Did the application run a job?"
+        )
+        raise SourceError(sentence("demo", "a log without tasks", f"{log.path} has none", early))
+
+    from streamq.demo import queries  # the query API, and with it Spark, only once there is something to ask
+
+    span = pc.min_max(edges["ts"]).as_py()
+    fitting = queries.windows((span["max"] - span["min"]).total_seconds())
+    size, hop = (given.size, given.hop) if given.size else fitting
+    ask = functools.partial(queries.asked, delay=timedelta(microseconds=eventlog.disorder(edges)), size=size, hop=hop)
+    landed = folder / "edges"
+    batches = len(land(edges, landed, given.batches))
+    return _answer(ask, landed, ddl(edges.schema), batches, folder, _labels(eventlog.stages(log)))
+
+
+def _own_log(folder: Path) -> Path:
+    print("Running a Spark job with event logging on (about half a minute) ...")
+    logs = folder / "job" / "events"
+    with ProgressBar(None, "job") as bar:
+        return job.run_job(folder / "job", each=lambda: bar.update(0, _written(logs)))
+
+
+def _written(logs: Path) -> str:
+    size = sum(file.stat().st_size for file in logs.glob("*/events_*") if file.exists())
+    return f"{size / 1000:,.0f} kB of log" if size else "Spark starts"
+
+
+def _describe(log: eventlog.EventLog, edges: pa.Table) -> None:
+    application = eventlog.app(log)
+    print(f"Log: {log.describe()}")
+    print(f"Application: {application.name or '?'} ({application.id or '?'}), Spark {application.spark or '?'}")
+    ends = edges.filter(pc.equal(edges["edge"], "end"))
+    starts, failed = edges.num_rows - ends.num_rows, pc.sum(ends["failed"]).as_py() or 0
+    print(f"Tasks: {starts:,} started, {ends.num_rows:,} ended ({failed:,} failed), {starts - ends.num_rows:,} open")
+    print(f"Disorder: {eventlog.disorder(edges) / 1000:g} ms at most, in order of arrival")
+    for harm in log.damage:
+        print(f"warning: {harm}", file=sys.stderr)
+
+
+def _labels(stages: dict[int, eventlog.Stage]) -> dict[int, str]:
+    return {
+        number: f"{number} {stage.description or stage.name}".replace("\n", " ")[:40]
+        for number, stage in stages.items()
+    }
+
+
+def _answer(ask: Any, landed: Path, schema: str, batches: int, folder: Path, labels: dict[int, str]) -> int:
+    import streamq as sq
+
+    spark = sq.session()
+    files = str(landed.resolve())
+    in_batch = ask(spark.read.schema(schema).parquet(files))
+    streaming = ask(spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(files))
+    print("\nThe plan of the first question:\n")
+    in_batch[0].query.explain()
+    agreed = True
+    for number, (question, streamed) in enumerate(zip(in_batch, streaming, strict=True)):
+        print(f"\n{question.title}\n")
+        began = time.monotonic()
+        rows = question.query.to_df().toArrow().to_pylist()  # collect() would give instants without a zone
+        batch_took = time.monotonic() - began
+        began = time.monotonic()
+        found = _stream(streamed.query, folder / f"answer-{number}", batches)
+        stream_took = time.monotonic() - began
+        _show(question, rows, labels)
+        columns = list(rows[0]) if rows else list(question.query.columns)
+        same = agreement.compare(rows, found, columns)
+        took = f"batch {batch_took:.1f} s, streaming {stream_took:.1f} s in {batches} micro-batches"
+        if same:
+            print(f"\nBatch and streaming agree on all {same.common:,} rows ({took}).")
+        else:
+            agreed = False
+            print(f"\nBatch and streaming DISAGREE; {same.common:,} rows are the same ({took}):")
+            print("\n".join("  " + line for line in same.differences("batch", "streaming")))
+    return 0 if agreed else 1
+
+
+def _stream(query: Any, folder: Path, batches: int) -> list[dict[str, Any]]:
+    """Replay the log through a query and return the rows it wrote."""
+    sink, checkpoint = folder / "rows", folder / "checkpoint"
+    with ExitStack() as stack:
+        bar = stack.enter_context(ProgressBar(batches, "streaming"))
+        run = stack.enter_context(
+            query.run(output="final", sink=str(sink), checkpoint=str(checkpoint), trigger="available_now", finish=True)
+        )
+        while not run.await_termination(0.3):
+            bar.update(min(_committed(checkpoint), batches))
+        bar.update(batches)
+    files = sorted(sink.rglob("*.parquet")) if sink.exists() else []
+    return [row for file in files for row in pq.read_table(file).to_pylist()]
+
+
+def _committed(checkpoint: Path) -> int:
+    return max((int(file.name) + 1 for file in checkpoint.rglob("commits/*") if file.name.isdigit()), default=0)
+
+
+def _show(question: Any, rows: list[dict[str, Any]], labels: dict[int, str]) -> None:
+    """A table of the series' peaks and a chart over time, of the series that have most."""
+    series: dict[Any, list[dict[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: row["start"]):
+        series.setdefault(row[question.series], []).append(row)
+    shown = sorted(sorted(series, key=lambda key: -sum(row[question.value] or 0 for row in series[key]))[:SERIES])
+    names = {key: labels.get(key, str(key)) for key in shown}
+    figures = [name for name in rows[0] if name not in ("start", "end", question.series)] if rows else []
+    print(table([_summary(names[key], series[key], figures) for key in shown]))
+    if len(series) > len(shown):
+        print(f"... and {len(series) - len(shown):,} more, with less in them")
+    lines = {names[key]: [(row["start"], row[question.value]) for row in series[key]] for key in shown}
+    print(f"\n{question.value} over time (UTC)\n{chart(lines, unit=question.unit)}")
+
+
+def _summary(name: str, rows: list[dict[str, Any]], figures: Sequence[str]) -> dict[str, Any]:
+    values = {figure: [row[figure] for row in rows if isinstance(row[figure], int | float)] for figure in figures}
+    peaks = {f"peak {figure}": max(found, default=None) for figure, found in values.items()}
+    return {"stage": name, "windows": len(rows), "from": rows[0]["start"], "to": rows[-1]["end"], **peaks}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""Whether two answers are the same bag of rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The rows that both answers have, and those that only one of them has, each as often as it has it too often."""
+
+    columns: tuple[str, ...]
+    common: int
+    only_left: Counter[Row]
+    only_right: Counter[Row]
+
+    def __bool__(self) -> bool:
+        return not self.only_left and not self.only_right
+
+    def differences(self, left: str, right: str, limit: int = 10) -> list[str]:
+        """A line for each of the first differing rows, in order, with which answer has it."""
+        rows = [(left, row) for row in self.only_left.elements()] + [(right, row) for row in self.only_right.elements()]
+        rows.sort(key=lambda found: (repr(found[1]), found[0]))
+        lines = [
+            f"only in {side}: " + ", ".join(f"{c}={v}" for c, v in zip(self.columns, row, strict=True))
+            for side, row in rows[:limit]
+        ]
+        return lines + ([f"... and {len(rows) - limit:,} more"] if len(rows) > limit else [])
+
+
+def compare(left: Iterable[Mapping[str, Any]], right: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Agreement:
+    """Compare two bags of rows by some columns: floats to nine significant digits, instants in UTC."""
+    a, b = (Counter(tuple(_plain(row[column]) for column in columns) for row in rows) for rows in (left, right))
+    return Agreement(tuple(columns), (a & b).total(), a - b, b - a)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case float() | Decimal():
+            return f"{value + 0:.9g}"
+        case datetime():
+            return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
+    return value

@@ -1,0 +1,401 @@
+"""Spark event logs read without Spark: found, decompressed, checked, and turned into edges of task lifetimes.
+
+A log is a file of JSON lines (plain, zstd, gzip, lz4 or snappy) or, Spark's default, a directory of such files that
+were rolled, some of them perhaps compacted. Logs are read in bounded memory; what cannot be read is counted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TypeGuard
+
+import pyarrow as pa
+
+from streamq.demo.lines import Lines, count, refusal
+from streamq.errors import SourceError
+
+LAST_MS: Final = 253_402_300_800_000
+"""The end of the year 9999, in milliseconds: no instant of a log is later."""
+EDGES: Final = pa.schema(
+    [
+        pa.field("ts", pa.timestamp("us", "UTC"), nullable=False),
+        pa.field("edge", pa.string(), nullable=False),
+        pa.field("task_id", pa.int64(), nullable=False),
+        pa.field("stage_id", pa.int64(), nullable=False),
+        pa.field("attempt", pa.int32()),
+        pa.field("executor", pa.string()),
+        pa.field("host", pa.string()),
+        pa.field("locality", pa.string()),
+        pa.field("reason", pa.string()),
+        pa.field("failed", pa.bool_()),
+        pa.field("run_ms", pa.int64()),
+        pa.field("records_read", pa.int64()),
+        pa.field("bytes_read", pa.int64()),
+        pa.field("shuffle_read", pa.int64()),
+        pa.field("shuffle_write", pa.int64()),
+    ]
+)
+"""The columns of `task_edges`: those from ``reason`` on are NULL in start edges; sizes are in bytes."""
+
+_PART = re.compile(r"events_(\d+)_.+")
+_NAMED = re.compile(rb'\{"Event":"([^"]+)"')
+
+
+@dataclass(frozen=True)
+class App:
+    """The application a log is of; what the log does not say is None (``ended``: it still runs, or was killed)."""
+
+    name: str | None
+    id: str | None
+    spark: str | None
+    started: datetime | None
+    ended: datetime | None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage: its name, the description of its job (if any), the tasks its first attempt has, how many were tried."""
+
+    id: int
+    name: str
+    description: str | None
+    tasks: int
+    attempts: int
+
+
+@dataclass
+class EventLog:
+    """An event log: the files it consists of in reading order, and, once it was read, what of them could not be."""
+
+    path: Path
+    parts: tuple[Path, ...]
+    in_progress: bool = False
+    missing: tuple[int, ...] = ()
+    _losses: list[str] | None = field(default=None, repr=False)
+
+    def events(self, *names: str) -> Iterator[dict[str, Any]]:
+        """Every event in log order as a dict; with names (``"SparkListenerTaskEnd"``) only those, much faster.
+
+        Lines and bytes that are unreadable are skipped and counted: see `truncated` and `damage`. Raises SourceError
+        where a file cannot be opened or is compressed with a codec that is not understood.
+        """
+        losses = []
+        if self.missing:
+            losses.append(
+                f"{count(len(self.missing), 'rolled file')} missing (number {', '.join(map(str, self.missing))})"
+            )
+        wanted = {name.encode() for name in names}
+        for part in self.parts:
+            broken = 0
+            lines = Lines(part)
+            for line in lines:
+                named = _NAMED.match(line)
+                if wanted and named and named[1] not in wanted and line.endswith(b"}") and line is not lines.tail:
+                    continue  # whole, and of no interest: not worth parsing
+                event = _parse(line)
+                if event is None:
+                    broken += line is not lines.tail and bool(line.strip())
+                    lines.lost += len(line) if line is lines.tail else 0
+                elif not wanted or event["Event"].encode() in wanted:
+                    yield event
+            losses += lines.losses()
+            if broken:
+                losses.append(
+                    f"{part.name}: {count(broken, 'line')} that {'is' if broken == 1 else 'are'} no event skipped"
+                )
+        self._losses = losses
+
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """A sentence for every part of the log that could not be read, none if all of it was. Reads it if need be."""
+        if self._losses is None:
+            for _ in self.events():
+                pass
+        return tuple(self._losses or ())
+
+    @property
+    def truncated(self) -> bool:
+        """Whether something of the log could not be read. Reads the log if need be."""
+        return bool(self.damage)
+
+    def describe(self) -> str:
+        """One line: the path, the number of files, their size, whether the application was still running."""
+        size = sum(part.stat().st_size for part in self.parts)
+        running = ", in progress" if self.in_progress else ""
+        return f"{self.path} ({count(len(self.parts), 'file')}, {size / 1000:,.0f} kB{running})"
+
+
+def find_log(path: str | Path) -> EventLog:
+    """The event log at a path: a file, a rolled directory ``eventlog_v2_<app>``, or a folder with exactly one log.
+
+    Raises SourceError if there is nothing, nothing readable, no Spark log or more than one; it says what was found.
+    """
+    where = _local(path)
+    try:
+        if not where.exists():
+            raise refusal("no such file or directory", f"found nothing at {where}", _neighbours(where))
+        log = (
+            _from_directory(where) if where.is_dir() else EventLog(where, (where,), where.name.endswith(".inprogress"))
+        )
+        _check(log)
+    except PermissionError as error:
+        raise refusal(
+            "no permission to read",
+            f"found {error.filename or where}",
+            "Spark writes its logs readable for their owner only.",
+        ) from error
+    except OSError as error:
+        raise refusal("a file that cannot be read", f"{where} gave: {error.strerror or error}") from error
+    return log
+
+
+def task_edges(log: EventLog) -> pa.Table:
+    """The starts and ends of a log's tasks, in log order (the order of arrival), with the columns `EDGES`.
+
+    A start edge is at the task's launch, an end edge at its finish; the driver stamps both, in milliseconds. What the
+    algebra of edges does not allow is put right here:
+
+    * A task that ended within the millisecond of its launch: an end must be later than its start, so it ends one
+      microsecond after it. (So does one whose clock was set back between both.)
+    * A task whose start is not in the log (a compacted one): its end names the launch; the start edge is put in front.
+    * A second end of a task (Spark reports a finished task again when the executor with its output is lost), or a
+      second start: dropped, the first counts.
+
+    A task without an end (the application still runs or was killed) stays open. Raises SourceError as `events` does.
+    """
+    columns: dict[str, list[Any]] = {name: [] for name in EDGES.names}
+    launched: dict[int, int] = {}
+    ended: set[int] = set()
+    strange = 0
+    for event in log.events("SparkListenerTaskStart", "SparkListenerTaskEnd"):
+        info, ending = _part_of(event, "Task Info"), event["Event"] == "SparkListenerTaskEnd"
+        task, launch, finish = info.get("Task ID"), info.get("Launch Time"), info.get("Finish Time")
+        if not (_within(task, 2**63) and _within(launch, LAST_MS) and (not ending or _within(finish, LAST_MS))):
+            strange += 1
+            continue
+        if task in ended:
+            continue
+        if task not in launched:
+            launched[task] = launch * 1000
+            _append(columns, event, info, "start", launch * 1000)
+        if ending and finish:
+            ended.add(task)
+            _append(columns, event, info, "end", max(finish * 1000, launched[task] + 1))
+    if strange and log._losses is not None:
+        log._losses.append(f"{count(strange, 'task event')} without a task id or a time skipped")
+    return pa.table(columns, schema=EDGES)
+
+
+def disorder(edges: pa.Table) -> int:
+    """How far an edge arrives behind the latest time before it, at most, in microseconds: the delay a source needs."""
+    latest = worst = 0
+    for ts in edges["ts"].cast(pa.int64()).to_pylist():
+        latest = max(latest, ts)
+        worst = max(worst, latest - ts)
+    return worst
+
+
+def stages(log: EventLog) -> dict[int, Stage]:
+    """The stages that were submitted, by id."""
+    found: dict[int, Stage] = {}
+    for event in log.events("SparkListenerStageSubmitted", "SparkListenerStageCompleted"):
+        info = _part_of(event, "Stage Info")
+        if not _within(info.get("Stage ID"), 2**63):
+            continue
+        number, before = info["Stage ID"], found.get(info["Stage ID"])
+        description = _part_of(event, "Properties").get("spark.job.description") or (
+            before.description if before else None
+        )
+        tasks = before.tasks if before else info.get("Number of Tasks", 0)
+        attempts = max(info.get("Stage Attempt ID", 0) + 1, before.attempts if before else 0)
+        found[number] = Stage(number, info.get("Stage Name", ""), description, tasks, attempts)
+    return found
+
+
+def app(log: EventLog) -> App:
+    """The application: name, id, Spark's version, first start and last end."""
+    name = number = version = started = ended = None
+    for event in log.events("SparkListenerLogStart", "SparkListenerApplicationStart", "SparkListenerApplicationEnd"):
+        match event["Event"]:
+            case "SparkListenerLogStart":
+                version = event.get("Spark Version")
+            case "SparkListenerApplicationStart":
+                name, number, started = event.get("App Name"), event.get("App ID"), _instant(event.get("Timestamp"))
+            case "SparkListenerApplicationEnd":
+                ended = _instant(event.get("Timestamp"))
+    return App(name, number, version, started, ended)
+
+
+def _append(columns: dict[str, list[Any]], event: dict[str, Any], info: dict[str, Any], edge: str, ts: int) -> None:
+    row: dict[str, Any] = {
+        "ts": ts,
+        "edge": edge,
+        "task_id": info["Task ID"],
+        "stage_id": event["Stage ID"] if _within(event.get("Stage ID"), 2**63) else -1,
+        "attempt": info.get("Attempt"),
+        "executor": info.get("Executor ID"),
+        "host": info.get("Host"),
+        "locality": info.get("Locality"),
+    }
+    if edge == "end":
+        metrics = _part_of(event, "Task Metrics")
+        read, fetched = _part_of(metrics, "Input Metrics"), _part_of(metrics, "Shuffle Read Metrics")
+        remote, local = fetched.get("Remote Bytes Read"), fetched.get("Local Bytes Read")
+        row |= {
+            "reason": _part_of(event, "Task End Reason").get("Reason"),
+            "failed": bool(info.get("Failed")),
+            "run_ms": metrics.get("Executor Run Time"),
+            "records_read": read.get("Records Read"),
+            "bytes_read": read.get("Bytes Read"),
+            "shuffle_read": None if remote is None and local is None else (remote or 0) + (local or 0),
+            "shuffle_write": _part_of(metrics, "Shuffle Write Metrics").get("Shuffle Bytes Written"),
+        }
+    for column in EDGES:
+        columns[column.name].append(_fitting(row.get(column.name), column.type))
+
+
+def _within(value: Any, limit: int) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < limit
+
+
+def _fitting(value: Any, kind: pa.DataType) -> Any:
+    """The value, or None where a damaged line has something else in its place."""
+    if pa.types.is_string(kind):
+        return value if isinstance(value, str) else None
+    if pa.types.is_integer(kind):
+        return value if _within(value, 2 ** (kind.bit_width - 1)) else None
+    return value
+
+
+def _instant(milliseconds: Any) -> datetime | None:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC) if _within(milliseconds, LAST_MS) else None
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("Event"), str) else None
+
+
+def _part_of(event: dict[str, Any], name: str) -> dict[str, Any]:
+    part = event.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _local(path: str | Path) -> Path:
+    text = str(path)
+    scheme, colon, rest = text.partition("://")
+    if not text.strip():
+        raise refusal("an empty path", "", "Give a file or a directory.")
+    if colon and scheme != "file":
+        raise refusal("a log that is not on this machine", f"found {text}", "Copy it here first.")
+    if not colon and text.startswith("file:"):
+        rest, colon = text.removeprefix("file:"), ":"
+    return Path(rest if colon else text).expanduser()
+
+
+def _neighbours(where: Path) -> str:
+    there = where.with_name(where.name + ".inprogress")
+    done = where.with_name(where.name.removesuffix(".inprogress"))
+    other = there if there.exists() else done if done != where and done.exists() else None
+    return f"Did you mean {other.name!r}?" if other else ""
+
+
+def _from_directory(folder: Path) -> EventLog:
+    children = sorted(child for child in folder.iterdir() if not child.name.startswith("."))
+    if any(_PART.fullmatch(child.name) for child in children):
+        return _rolled(folder, children)
+    if folder.name.startswith("eventlog_v2_"):
+        found = ", ".join(child.name for child in children) or "nothing"
+        raise refusal(
+            "a rolled log without event files",
+            f"found {found} in {folder}",
+            "A copy must take the files 'events_<n>_<app>' along.",
+        )
+    logs = [child for child in children if _is_log(child)]
+    if len(logs) == 1:
+        return find_log(logs[0])
+    if not logs:
+        found = (
+            f"found {count(len(children), 'other entry').replace('entrys', 'entries')}" if children else "it is empty"
+        )
+        raise refusal(
+            f"no Spark event log in {folder}", found, "Was the application started with spark.eventLog.enabled=true?"
+        )
+    logs.sort(key=lambda log: log.stat().st_mtime, reverse=True)
+    names = ", ".join(log.name for log in logs[:8]) + (", ..." if len(logs) > 8 else "")
+    raise refusal(f"{len(logs)} logs in {folder}", f"found, newest first: {names}", "Choose one of them.")
+
+
+def _rolled(folder: Path, children: list[Path]) -> EventLog:
+    """A compacted file stands for every file up to its number, so reading begins at the last one."""
+    parts: dict[int, Path] = {}
+    first = 0
+    for child in children:
+        match = _PART.fullmatch(child.name)
+        if match is None:
+            continue
+        number = int(match[1])
+        if child.name.endswith(".compact"):
+            first = max(first, number)
+        if number not in parts or child.name.endswith(".compact"):
+            parts[number] = child
+    numbers = [number for number in sorted(parts) if number >= first]
+    missing = tuple(number for number in range(first or 1, numbers[-1]) if number not in parts)
+    running = any(child.name.startswith("appstatus_") and child.name.endswith(".inprogress") for child in children)
+    return EventLog(folder, tuple(parts[number] for number in numbers), running, missing)
+
+
+def _is_log(path: Path) -> bool:
+    try:
+        if path.is_dir():
+            return path.name.startswith("eventlog_v2_") or any(_PART.fullmatch(child.name) for child in path.iterdir())
+        return path.is_file() and _is_spark(Lines(path).first() or b"")
+    except (SourceError, OSError):
+        return False
+
+
+def _is_spark(line: bytes) -> bool:
+    event = _parse(line)
+    return event is not None and "SparkListener" in event["Event"]
+
+
+def _check(log: EventLog) -> None:
+    """Raise unless the log begins as Spark's do."""
+    if all(part.stat().st_size == 0 for part in log.parts):
+        wait = (
+            "Spark buffers what it writes: try again when the application has run a while."
+            if log.in_progress
+            else "Spark leaves one behind when it is killed early."
+        )
+        raise refusal("an empty file", f"{log.parts[0]} has 0 bytes", wait)
+    for part in log.parts:
+        lines = Lines(part)
+        line = lines.first()
+        if line is None or (line is lines.tail and line.startswith(b'{"Event":"SparkListener') and not _is_spark(line)):
+            continue  # nothing, or no whole line, was flushed to it yet
+        if not _is_spark(line):
+            raise refusal(
+                "not a Spark event log",
+                f"{part} begins with {_excerpt(line)}",
+                'Each line should be JSON with an "Event" of Spark\'s.',
+            )
+        return
+    raise refusal(
+        "nothing readable in it",
+        f"{log.parts[0]} has no whole line yet",
+        "Spark buffers what it writes: try again later.",
+    )
+
+
+def _excerpt(line: bytes) -> str:
+    text = line[:40].decode("utf-8", "replace")
+    shown = repr(text if text.isprintable() else line[:12])
+    return shown + (" ..." if len(line) > 40 else "")

@@ -1,0 +1,185 @@
+"""A real Spark job, small but uneven, run in a Python process of its own with event logging on.
+
+Two branches that run side by side (trips with one very popular zone; sensor readings that pass through a Python worker,
+one of whose tasks fails once and is tried again) and a join of both: seven stages, some 230 tasks, stragglers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamq.errors import QueryFailed, sentence
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
+
+ZONES = 200
+TAIL_LINES = 15
+
+
+def run_job(
+    folder: Path, size: float = 1.0, codec: str = "zstd", each: Callable[[], None] = lambda: None, timeout: float = 600
+) -> Path:
+    """Run the job in a new process and return the path of its event log, a rolled directory below ``folder``.
+
+    ``size`` scales the rows (1.0 is 10 to 15 s of tasks on two cores), ``codec`` is Spark's
+    ``spark.eventLog.compression.codec``, ``each`` is called about ten times a second while the job runs, ``timeout`` is
+    in seconds.
+    Raises QueryFailed with the last lines of the job's output where the job fails, hangs or leaves no log.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    output = folder / "job-output.txt"
+    logs = folder / "events"
+    logs.mkdir()
+    command = [sys.executable, "-m", "streamq.demo.job", str(logs), "--size", str(size), "--codec", codec]
+    package = str(Path(__file__).parents[2])
+    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+    python = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **python}
+    with output.open("wb") as sink:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, env=environment
+        )
+        try:
+            code = _wait(process, each, timeout)
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait(30)
+    found = sorted(logs.iterdir())
+    if code != 0 or not found:
+        ended = "did not end in time" if code is None else f"ended with code {code}" if code else "wrote no event log"
+        wrong = f"the Spark job {ended}"
+        tail = output.read_text(errors="replace").strip().splitlines()[-TAIL_LINES:]
+        raise QueryFailed(
+            sentence("demo job", wrong, "its last words were:\n  " + "\n  ".join(tail) if tail else "it said nothing")
+        )
+    return found[0]
+
+
+def _wait(process: subprocess.Popen[bytes], each: Callable[[], None], timeout: float) -> int | None:
+    for _ in range(int(timeout * 10)):
+        try:
+            return process.wait(0.1)
+        except subprocess.TimeoutExpired:
+            each()
+    return None
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the job in this process: ``python -m streamq.demo.job FOLDER``; the log appears in FOLDER."""
+    parser = argparse.ArgumentParser(prog="python -m streamq.demo.job", description=main.__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--size", type=float, default=1.0)
+    parser.add_argument("--codec", default="zstd")
+    parser.add_argument("--master", default="local[2,2]", help="the second figure lets a failed task be tried again")
+    given = parser.parse_args(arguments)
+    given.folder.mkdir(parents=True, exist_ok=True)
+    spark = _session(given.folder, given.codec, given.master)
+    try:
+        _work(spark, given.size)
+    finally:
+        spark.stop()
+    return 0
+
+
+def _session(folder: Path, codec: str, master: str) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    options = {
+        "spark.master": master,
+        "spark.app.name": "uneven zones",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "localhost",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.adaptive.enabled": "false",  # it would merge the small tasks into a few
+        "spark.sql.shuffle.partitions": "32",
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": folder.resolve().as_uri(),
+        "spark.eventLog.compress": "true",
+        "spark.eventLog.compression.codec": codec,
+    }
+    builder = SparkSession.builder
+    for key, value in options.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _work(spark: SparkSession, size: float) -> None:
+    from pyspark import InheritableThread
+
+    trips, readings = _trips(spark, size).cache(), _readings(spark, size).cache()
+    failures: list[BaseException] = []
+    work = [("trips by zone", trips), ("smoothed readings", readings)]
+    branches = [InheritableThread(target=_run, args=(spark, *branch, failures)) for branch in work]
+    for branch in branches:
+        branch.start()
+    for branch in branches:
+        branch.join()
+    if not failures:
+        _run(spark, "fares against readings", trips.join(readings, "zone").orderBy("fares"), failures)
+    if failures:
+        raise failures[0]
+
+
+def _run(spark: SparkSession, name: str, frame: DataFrame, failures: list[BaseException]) -> None:
+    try:
+        spark.sparkContext.setJobDescription(name)
+        frame.write.format("noop").mode("overwrite").save()
+    except BaseException as error:
+        failures.append(error)
+
+
+def _trips(spark: SparkSession, size: float) -> DataFrame:
+    """Fares a zone: partition p has (p mod 8)^2 times the rows of the lightest, zone 0 has a third of all."""
+    from pyspark.sql import functions as f
+
+    heavy = f.explode(f.sequence(f.lit(0), f.pow(f.spark_partition_id() % 8, 2).cast("int")))
+    rows = spark.range(0, int(30_000 * size), 1, 48).select("id", heavy.alias("copy"))
+    draw = f.abs(f.xxhash64("id", "copy"))
+    digest = f.sha2(f.concat_ws("-", "id", "copy"), 256)
+    zone = f.when(draw % 3 == 0, f.lit(0)).otherwise(draw % ZONES)
+    trips = rows.select(zone.alias("zone"), (draw % 10_000 / 100).alias("fare"), digest.alias("receipt")).repartition(
+        32, "zone"
+    )
+    return trips.groupBy("zone").agg(f.sum("fare").alias("fares"), f.countDistinct("receipt").alias("receipts"))
+
+
+def _readings(spark: SparkSession, size: float) -> DataFrame:
+    """Smoothed readings a zone, through a Python worker; the task of partition 5 fails on its first attempt."""
+    from pyspark.sql import functions as f
+
+    rows = spark.range(0, int(300_000 * size), 1, 24).select(
+        (f.abs(f.xxhash64("id")) % ZONES).alias("zone"), (f.col("id") % 97).alias("level")
+    )
+    smooth = rows.mapInPandas(_smooth, "zone long, level double")
+    return smooth.groupBy("zone").agg(f.avg("level").alias("level"))
+
+
+def _smooth(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    import time
+
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is not None and context.partitionId() == 5 and context.attemptNumber() == 0:
+        raise RuntimeError("sensor 5 did not answer; the second attempt will")
+    if context is not None and context.partitionId() % 11 == 0:
+        time.sleep(0.6)  # a straggler that waits instead of working
+    for batch in batches:
+        yield batch.assign(level=batch["level"].ewm(span=20).mean())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""What the demo asks about a log: the stream of tasks, and the questions put to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import streamq as sq
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_HOPS: Final = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21600, 86400)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A query with its words: ``value`` is the column that the chart draws for each ``series``."""
+
+    title: str
+    query: Any
+    value: str
+    series: str = "stage_id"
+    unit: str = ""
+
+
+def windows(seconds: float) -> tuple[str, str]:
+    """Size and hop of the windows for a log of so many seconds: some 30 to 75 hops, four to a window."""
+    hop = next((hop for hop in _HOPS if seconds / hop <= 75), _HOPS[-1])
+    return _words(4 * hop), _words(hop)
+
+
+def tasks(edges: DataFrame, delay: timedelta) -> Any:
+    """The tasks as events that live while they run; ``delay`` is the log's greatest disorder."""
+    return sq.edges(
+        edges,
+        time="ts",
+        edge="edge",
+        key=["task_id"],
+        open="start",
+        close="end",
+        payload="end",
+        name="tasks",
+        progress=sq.generate(delay=delay),
+    )
+
+
+def questions(edges_stream: Any, size: str, hop: str) -> list[Question]:
+    """The questions put to a stream of tasks (see `tasks`), in the order in which they are answered."""
+    running = (
+        edges_stream.group_by("stage_id")
+        .hopping_window(size, hop)
+        .select(running=sq.count(), mean_ms=sq.avg(sq.duration()) / sq.lit(1000))
+    )
+    return [
+        Question(f"Tasks running and mean task time per stage, in windows of {size} every {hop}", running, "running"),
+    ]
+
+
+def asked(frame: DataFrame, delay: timedelta, size: str, hop: str) -> list[Question]:
+    """The same questions over any DataFrame of edges, batch or streaming."""
+    return questions(tasks(frame, delay), size, hop)
+
+
+def _words(seconds: float) -> str:
+    number, unit = (seconds, "second") if seconds >= 1 else (seconds * 1000, "millisecond")
+    return f"{number:g} {unit}" + ("" if number == 1 else "s")

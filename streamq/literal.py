@@ -1,0 +1,97 @@
+"""Literal streams: rows written down in a program, as an Arrow table."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streamq.errors import SourceError, sentence
+from streamq.schema import Field, parse_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Time = int | dt.datetime | None
+
+
+@dataclass(frozen=True)
+class Item:
+    """One item of a literal physical stream."""
+
+    kind: str
+    start: Time
+    end: Time = None
+    new_end: Time = None
+    payload: tuple[tuple[str, Any], ...] = ()
+
+
+def insert(start: Time, end: Time = None, /, **payload: Any) -> Item:
+    """An event on ``[start, end)``; None is still alive."""
+    return Item("insert", start, end, None, tuple(payload.items()))
+
+
+def retract(start: Time, end: Time, new_end: Time, /, **payload: Any) -> Item:
+    """The event ``[start, end)`` with this payload now ends at ``new_end``; at ``start``: it is deleted."""
+    return Item("retract", start, end, new_end, tuple(payload.items()))
+
+
+def cti(time: Time, /) -> Item:
+    """The promise that no later item changes anything before ``time`` (its sync time is not less)."""
+    return Item("cti", time)
+
+
+def literal_table(items: Sequence[Any], schema: Mapping[str, str] | None) -> tuple[pa.Table, bool]:
+    """The items as a table and whether it is a physical stream (kind and new_end columns) or plain intervals."""
+    import pyarrow as pa
+
+    from streamq.runtime.arrow_expr import arrow_type
+
+    found = [_item(i) for i in items]
+    physical = any(i.kind != "insert" for i in found)
+    names = list(dict.fromkeys(n for i in found for n, _ in i.payload))
+    names += [n for n in schema or {} if n not in names]
+    times = [t for i in found for t in (i.start, i.end, i.new_end) if t is not None]
+    stamps = any(isinstance(t, dt.datetime) for t in times)
+    for t in times:
+        if isinstance(t, bool) or not isinstance(t, dt.datetime if stamps else int):
+            raise SourceError(sentence("events", "starts and ends are all integers or all datetimes", f"found {t!r}"))
+    axis = pa.timestamp("us", tz="UTC") if stamps else pa.int64()
+
+    def time_column(values: list[Time]) -> pa.Array:
+        return pa.array([v.replace(tzinfo=dt.UTC) if isinstance(v, dt.datetime) and v.tzinfo is None else v for v in values], axis)
+
+    columns: dict[str, pa.Array] = {"kind": pa.array([i.kind for i in found], pa.string())} if physical else {}
+    columns["start"] = time_column([i.start for i in found])
+    columns["end"] = time_column([i.end for i in found])
+    if physical:
+        columns["new_end"] = time_column([i.new_end for i in found])
+    for name in names:
+        if name in columns or name in ("kind", "new_end"):
+            raise SourceError(sentence("events", f"a payload column called {name!r}", "that is the item's own", "Give it another name."))
+        values = [dict(i.payload).get(name) for i in found]
+        wanted = arrow_type(parse_type(schema[name])) if schema and name in schema else None
+        try:
+            made = pa.array(values, wanted)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise SourceError(sentence("events", f"column {name!r} mixes types", str(error).splitlines()[0])) from error
+        if pa.types.is_null(made.type):
+            raise SourceError(sentence("events", f"column {name!r} has only NULLs", "no type can be told", f"Give it one: schema={{{name!r}: 'double'}}."))
+        columns[name] = made
+    return pa.table(columns), physical
+
+
+def _item(given: Any) -> Item:
+    if isinstance(given, Item):
+        return given
+    if isinstance(given, tuple) and len(given) in (2, 3) and (len(given) == 2 or isinstance(given[2], Mapping)):
+        return Item("insert", given[0], given[1], None, tuple((given[2] if len(given) == 3 else {}).items()))
+    raise SourceError(sentence("events", "not an event", f"found {given!r}", "Write (start, end, {...}), sq.insert(...), sq.retract(...) or sq.cti(...)."))
+
+
+def table_fields(table: pa.Table) -> tuple[Field, ...]:
+    """The columns of an Arrow table with their Spark types."""
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    return tuple(Field(f.name, from_arrow_type(f.type)) for f in table.schema)

@@ -1,0 +1,158 @@
+"""Answers: a plan over its tables as a DataFrame, as Arrow or pandas, or printed."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from streamq.compiler.plan import Node
+from streamq.errors import SessionError, StreamqError, TimeError, sentence
+from streamq.schema import Schema
+from streamq.time import INFINITY, TIMESTAMP
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+
+def is_literal(tables: Mapping[str, Any]) -> bool:
+    """Whether all tables are literal, so that the query runs in-process."""
+    import pyarrow as pa
+
+    return all(isinstance(t, pa.Table) for t in tables.values())
+
+
+def frames(tables: Mapping[str, Any]) -> dict[str, DataFrame]:
+    """The tables as DataFrames; literal ones become local relations of the active session."""
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    made: dict[str, DataFrame] = {}
+    for name, table in tables.items():
+        if isinstance(table, pa.Table):
+            spark = SparkSession.getActiveSession()
+            if spark is None:
+                raise SessionError(sentence("to_df", "no active SparkSession", "the query has only literal streams", "Start one: sq.session()."))
+            from pyspark.sql.pandas.types import from_arrow_schema
+
+            made[name] = spark.createDataFrame(table.to_pylist(), from_arrow_schema(table.schema))
+        else:
+            made[name] = table
+    return made
+
+
+def until_ticks(until: int | dt.datetime | None, axis: str) -> int | None:
+    """``until`` in ticks of the axis."""
+    if until is None:
+        return None
+    if isinstance(until, dt.datetime) and axis == TIMESTAMP:
+        moment = until if until.tzinfo else until.replace(tzinfo=dt.UTC)
+        return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+    if isinstance(until, int) and not isinstance(until, bool) and axis != TIMESTAMP:
+        return until
+    raise TimeError(sentence("to_df", "until does not fit the time axis", f"found {until!r} on a {axis} axis"))
+
+
+def batch_frame(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None = None, rules: Any = None) -> DataFrame:
+    """The answer over batch DataFrames: payload, ``start``, ``end``."""
+    from streamq.compiler.batch import Batch, lower, to_user
+    from streamq.compiler.rewriter import rewrite
+
+    made = frames(tables)
+    for name, df in made.items():
+        if df.isStreaming:
+            raise StreamqError(sentence("to_df", f"source {name.removeprefix('#')} is a streaming DataFrame", "", "Run it: q.run(...), or q.to_stream(...)."))
+    rewritten = rewrite(plan).plan if rules is None else rewrite(plan, rules).plan
+    run = Batch(made, until_ticks(until, plan.schema.axis))
+    return to_user(lower(rewritten, run), plan.schema)
+
+
+def answer(plan: Node, tables: Mapping[str, Any]) -> pa.Table:
+    """The answer as Arrow: payload, ``start``, ``end`` as the axis shows them, in order of start, end, payload."""
+    if is_literal(tables):
+        return in_user_form(local_history(plan, tables), plan.schema)
+    return ordered(_collected(batch_frame(plan, tables)), plan.schema)
+
+
+def _collected(df: DataFrame) -> pa.Table:
+    from pyspark.errors import PySparkException
+
+    try:
+        return df.toArrow()
+    except PySparkException as error:
+        from streamq.failure import translated
+
+        raise translated(error) from error
+
+
+def local_history(plan: Node, tables: Mapping[str, pa.Table], rules: Any = None) -> pa.Table:
+    """The answer in-process: all input as one micro-batch, then its end; ``__le``, ``__re`` in ticks."""
+    from streamq.compiler.local import LocalRun
+    from streamq.compiler.rewriter import rewrite
+    from streamq.compiler.stages import Options, compile_stages
+
+    rewritten = rewrite(plan).plan if rules is None else rewrite(plan, rules).plan
+    run = LocalRun(compile_stages(rewritten, Options(output="final", buckets=1, streaming=False)))
+    import pyarrow as pa
+
+    # two micro-batches: what is there, then the end; lateness is judged before a batch, so nothing here is late
+    return pa.concat_tables([run.batch(tables), run.finish()])
+
+
+def in_user_form(deltas: pa.Table, schema: Schema) -> pa.Table:
+    """Ticks as the axis shows them, infinity as NULL; ordered."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    axis = pa.timestamp("us", tz="UTC") if schema.axis == TIMESTAMP else pa.int64()
+    end = pc.if_else(pc.equal(deltas.column("__re"), INFINITY), None, deltas.column("__re"))
+    columns = {n: deltas.column(n) for n in schema.names}
+    return ordered(pa.table({**columns, "start": deltas.column("__le").cast(axis), "end": end.cast(axis)}), schema)
+
+
+def ordered(table: pa.Table, schema: Schema) -> pa.Table:
+    """Rows by start, end, then payload, as far as the columns have an order."""
+    import pyarrow as pa
+
+    simple = [n for n in schema.names if not pa.types.is_nested(table.schema.field(n).type)]
+    return table.sort_by([(n, "ascending") for n in ("start", "end", *simple)]) if table.num_rows else table
+
+
+def to_pandas(table: pa.Table, schema: Schema) -> pd.DataFrame:
+    """Arrow as pandas; integers with NULLs keep their type, as nullable integers."""
+    import pandas as pd
+    import pyarrow as pa
+
+    nullable = {pa.int8(): pd.Int8Dtype(), pa.int16(): pd.Int16Dtype(), pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+
+    def dtype(kind: pa.DataType) -> Any:
+        return nullable.get(kind)
+
+    holes = {f.name for f in table.schema if table.column(f.name).null_count}
+    whole = table.to_pandas(date_as_object=False)
+    for name in holes:
+        kind = dtype(table.schema.field(name).type)
+        if kind is not None:
+            whole[name] = pd.Series(table.column(name).to_pylist(), dtype=kind, index=whole.index)
+    return whole
+
+
+def shown(table: pa.Table, n: int) -> str:
+    """The first rows as text, columns aligned to the right; infinity and NULL are ``NULL``."""
+    names = table.column_names
+    rows = [[_cell(v) for v in row.values()] for row in table.slice(0, n).to_pylist()]
+    widths = [max([len(name), *(len(r[i]) for r in rows)]) for i, name in enumerate(names)]
+    lines = ["  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)) for line in [names, *rows]]
+    if table.num_rows > n:
+        lines.append(f"... {table.num_rows - n} more rows")
+    return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, dt.datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S") + (f".{value.microsecond:06d}".rstrip("0") if value.microsecond else "")
+    return str(value)

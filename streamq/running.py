@@ -1,0 +1,331 @@
+"""Running a query as a Structured Streaming query, and the handle of one that runs."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from streamq.compiler.plan import Node
+from streamq.compiler.verbs import Verbs
+from streamq.errors import CheckpointError, PlanError, sentence
+from streamq.time import INFINITY
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from streamq.compiler.stages import Program
+
+Sink = str | Mapping[str, Any] | Callable[["DataFrame", int], None] | None
+
+STATE_VERSION = 1
+"""Changes when the layout of the state does."""
+
+CONTROL_DDL = "source string, cti bigint"
+
+
+class RunVerbs(Verbs):
+    """``run`` and ``to_stream``."""
+
+    def to_stream(self, *, output: str = "final", control: str | None = None, buckets: int | None = None) -> DataFrame:
+        """The query as a streaming DataFrame for a ``writeStream`` of your own (output mode append).
+
+        ``output`` is "final" (payload, start, end; each row once) or "changelog" (kind "insert" or "retract", payload,
+        start, end, new_end). ``control`` is a folder, made if need be, into which CTIs from outside can be written; give it
+        one that lives as long as the checkpoint. Raises PlanError where a source is not a streaming DataFrame.
+        """
+        from streamq.compiler.streaming import user_rows
+
+        prepared = _Prepared(self.plan, self.tables, output, False, control or tempfile.mkdtemp(prefix="streamq-control-"), buckets)
+        return user_rows(prepared.results(), prepared.program)
+
+    def run(
+        self,
+        *,
+        name: str | None = None,
+        checkpoint: str | None = None,
+        output: str = "final",
+        sink: Sink = None,
+        trigger: str | None = None,
+        late_sink: str | None = None,
+        finish: bool = False,
+        buckets: int | None = None,
+    ) -> Run:
+        """Start the query as a stream.
+
+        output: "final" (final rows, once each) or "changelog" (rows as soon as the watermark reaches them, taken back when
+        late or corrected input changes them). sink: a path (Parquet), ``{"format": ..., option: ...}``, "memory" (a table
+        called ``name``), "console", "noop", or a function of (DataFrame, batch id). trigger: "10 seconds", or
+        "available_now": process what is there and return; with ``finish=True`` the stream has then ended, its last windows
+        are flushed, and the checkpoint cannot be gone on with; without it the next run on the checkpoint goes on.
+        late_sink: a path for rows that were dropped, adjusted or no events (source, reason, start, end, late_by, payload);
+        results and late rows then stand in folders ``batch=N``, each written once. checkpoint: required for a sink that
+        lasts. Raises PlanError, CheckpointError, and QueryFailed or the query's own error once it runs.
+        """
+        return Run(self.plan, self.tables, name, checkpoint, output, sink, trigger, late_sink, finish, buckets)
+
+
+class _Prepared:
+    """A plan compiled and connected to its streaming tables and its control folder."""
+
+    def __init__(self, plan: Node, tables: Mapping[str, Any], output: str, late_output: bool, control: str, buckets: int | None):
+        from streamq.compiler.operators import Source
+        from streamq.compiler.plan import nodes
+        from streamq.compiler.rewriter import rewrite
+        from streamq.compiler.stages import BUCKETS, CHANGELOG, FINAL, Options, compile_stages
+        from streamq.compiler.streaming import check_streaming
+
+        if output not in (FINAL, CHANGELOG):
+            raise PlanError(sentence("run", "output is 'final' or 'changelog'", f"found {output!r}"))
+        self.spark = _session(tables)
+        self.control = control
+        self.program: Program = compile_stages(rewrite(plan).plan, Options(output, late_output, buckets or BUCKETS))
+        self.tables: dict[str, DataFrame] = {}
+        for source in (n for n in nodes(plan) if isinstance(n, Source)):
+            table = tables[source.table]
+            self.tables[source.table] = _as_stream(self.spark, control, source, table) if not hasattr(table, "isStreaming") else table
+            check_streaming(source, self.tables[source.table])
+
+    def results(self) -> DataFrame:
+        """Result rows, late rows and totals, in the columns of ``compiler.streaming.chain``."""
+        from streamq.compiler.streaming import chain, stateless
+
+        if not self.program.stages:
+            return stateless(self.program, self.tables)
+        self.spark.createDataFrame([], CONTROL_DDL).write.mode("append").parquet(self.control)
+        return chain(self.program, self.tables, self.spark.readStream.schema(CONTROL_DDL).parquet(self.control))
+
+
+def _session(tables: Mapping[str, Any]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    for table in tables.values():
+        if hasattr(table, "sparkSession"):
+            return table.sparkSession  # type: ignore[no-any-return]
+    spark = SparkSession.getActiveSession()
+    if spark is None:
+        raise PlanError(sentence("run", "no active SparkSession", "the query has only literal streams", "Start one: sq.session()."))
+    return spark
+
+
+def _as_stream(spark: SparkSession, control: str, source: Any, table: Any) -> DataFrame:
+    """A literal table as a streaming DataFrame: written once beside the control folder, read as a file stream."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    path = f"{control.rstrip('/')}-literal-{source.shown_name()}"
+    schema = from_arrow_schema(table.schema)
+    spark.createDataFrame(table.to_pylist(), schema).coalesce(1).write.mode("overwrite").parquet(path)
+    return spark.readStream.schema(schema).parquet(path)
+
+
+class Run:
+    """A running query; also a context manager that stops it."""
+
+    def __init__(
+        self,
+        plan: Node,
+        tables: Mapping[str, Any],
+        name: str | None,
+        checkpoint: str | None,
+        output: str,
+        sink: Sink,
+        trigger: str | None,
+        late_sink: str | None,
+        finish: bool,
+        buckets: int | None,
+    ):
+        _check_arguments(sink, checkpoint, trigger, finish, name)
+        self.name = name
+        self.checkpoint = checkpoint or tempfile.mkdtemp(prefix="streamq-checkpoint-")
+        self._sink, self._late_sink, self._trigger = sink, late_sink, trigger
+        self._prepared = _Prepared(plan, tables, output, late_sink is not None, f"{self.checkpoint}/streamq/control", buckets)
+        self._program = self._prepared.program
+        self._spark = self._prepared.spark
+        self._claim()
+        self.query: StreamingQuery = self._start()
+        if trigger == "available_now":
+            self.await_termination()
+            if finish:
+                self._say(None, INFINITY)
+                self.query = self._start()
+                self.await_termination()
+
+    # control
+
+    def finish(self) -> None:
+        """The input has ended: process what is there, flush the last windows, stop. Raises what the query failed with."""
+        self._drain()
+        self._say(None, INFINITY)
+        self._drain()
+        self.stop()
+
+    def advance(self, to: int, source: str | None = None) -> None:
+        """A CTI from outside, in ticks: nothing before ``to`` will come any more (from ``source``, or from any)."""
+        names = [r.source.table for r in self._program.sources if r.source]
+        if source is not None and source not in names:
+            raise PlanError(sentence("advance", f"no source {source!r}", f"there are: {', '.join(n.removeprefix('#') for n in names)}"))
+        self._say(source, to)
+
+    def stop(self) -> None:
+        """Stop the query; its checkpoint can be gone on with."""
+        self.query.stop()
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait until the query ends (at most ``timeout`` seconds); whether it has. Raises what it failed with."""
+        from pyspark.errors import PySparkException
+
+        from streamq.failure import translated
+
+        try:
+            if timeout is not None:
+                return bool(self.query.awaitTermination(timeout))
+            self.query.awaitTermination()
+            return True
+        except PySparkException as error:
+            raise translated(error) from error
+
+    def process_all_available(self) -> None:
+        """Wait until everything that is in the sources now has been processed. For tests."""
+        self._drain()
+
+    def _drain(self) -> None:
+        from pyspark.errors import PySparkException
+
+        from streamq.failure import translated
+
+        try:
+            self.query.processAllAvailable()
+        except PySparkException as error:
+            raise translated(error) from error
+
+    def _say(self, source: str | None, cti: int) -> None:
+        if not self._program.stages:
+            return
+        rows = self._spark.createDataFrame([(source, cti)], CONTROL_DDL)
+        rows.coalesce(1).write.mode("append").parquet(self._prepared.control)
+
+    # looking
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """Spark's report on the last micro-batch; empty before the first."""
+        found = self.query.lastProgress
+        return {} if found is None else json.loads(found.json)
+
+    @property
+    def late(self) -> dict[str, int]:
+        """What was not taken as it came, so far: ``"source|dropped"``, ``"source|adjusted"``, ``"source|invalid"`` to a count."""
+        counts = dict.fromkeys(self._program.late_reasons, 0)
+        for report in self.query.recentProgress:
+            found = json.loads(report.json).get("observedMetrics", {}).get("streamq", {})
+            for key in counts:
+                counts[key] = max(counts[key], found.get(key) or 0)
+        return counts
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"Run({self.name or self.query.id}, {'active' if self.query.isActive else 'ended'})"
+
+    # starting
+
+    def _start(self) -> StreamingQuery:
+        from pyspark.sql import functions as F
+
+        from streamq.compiler.streaming import user_rows
+
+        df = self._prepared.results()
+        if self._program.stages:
+            counted = [F.sum(F.when(F.col("__total_key") == key, F.col("__total"))).alias(key) for key in self._program.late_reasons]
+            df = df.observe("streamq", *counted)
+        if self._late_sink is not None:
+            writer = df.writeStream.foreachBatch(_split(self._program, self._sink, self._late_sink))
+        else:
+            rows = df.where(F.col("__w").isNotNull())
+            writer = _to(user_rows(rows, self._program).writeStream, self._sink)
+        if self.name:
+            writer = writer.queryName(self.name)
+        if self._trigger == "available_now":
+            writer = writer.trigger(availableNow=True)
+        elif self._trigger is not None:
+            writer = writer.trigger(processingTime=self._trigger)
+        return writer.outputMode("append").option("checkpointLocation", self.checkpoint).start()
+
+    def _claim(self) -> None:
+        """The checkpoint is this query's, and not finished; a new one is marked."""
+        from pyspark.errors import AnalysisException
+
+        path = f"{self.checkpoint}/streamq/identity"
+        mine = {"version": STATE_VERSION, "fingerprint": self._program.fingerprint()}
+        try:
+            found = json.loads(self._spark.read.text(path).collect()[0][0])
+        except AnalysisException:
+            self._spark.createDataFrame([(json.dumps(mine),)], "value string").coalesce(1).write.text(path)
+            return
+        if found != mine:
+            what = "the layout of state" if found["version"] != STATE_VERSION else "the query, its output or its buckets"
+            raise CheckpointError(
+                sentence("run", f"the checkpoint is another query's: {what} changed", f"found {found}, this query is {mine}", "Use a new checkpoint, or the query that made this one.")
+            )
+        ended = self._spark.read.schema(CONTROL_DDL).parquet(self._prepared.control).where(f"cti = {INFINITY}").limit(1).collect()
+        if ended:
+            raise CheckpointError(sentence("run", "the checkpoint's stream has ended", "finish was called on it", "Use a new checkpoint."))
+
+
+def _check_arguments(sink: Sink, checkpoint: str | None, trigger: str | None, finish: bool, name: str | None) -> None:
+    lasting = sink is not None and sink not in ("memory", "console", "noop") and not callable(sink)
+    if lasting and checkpoint is None:
+        raise PlanError(sentence("run", "no checkpoint", "the sink lasts longer than this process", "Give checkpoint='a folder'."))
+    if finish and trigger != "available_now":
+        raise PlanError(sentence("run", "finish=True goes with trigger='available_now'", f"found trigger={trigger!r}", "Else call run.finish() when the input has ended."))
+    if sink == "memory" and not name:
+        raise PlanError(sentence("run", "the memory sink needs a name", "", "Give name='...': the table is called that."))
+
+
+def _to(writer: Any, sink: Sink) -> Any:
+    match sink:
+        case None | "noop":
+            return writer.format("noop")
+        case "memory" | "console":
+            return writer.format(sink)
+        case str():
+            return writer.format("parquet").option("path", sink)
+        case Mapping():
+            options = {k: v for k, v in sink.items() if k != "format"}
+            return writer.format(sink.get("format", "parquet")).options(**options)
+    if callable(sink):
+        return writer.foreachBatch(sink)
+    raise PlanError(sentence("run", "not a sink", f"found {sink!r}", "A path, {'format': ...}, 'memory', 'console', 'noop' or a function of (DataFrame, batch id)."))
+
+
+def _split(program: Program, sink: Sink, late_sink: str) -> Callable[[DataFrame, int], None]:
+    """Results and late rows of a micro-batch into their sinks; a batch that is done again overwrites its own folders."""
+    from streamq.compiler.streaming import late_rows, user_rows
+
+    def write(batch: DataFrame, number: int) -> None:
+        from pyspark.sql import functions as F
+
+        batch.persist()
+        rows = user_rows(batch.where(F.col("__w").isNotNull()), program)
+        if callable(sink):
+            sink(rows, number)
+        elif isinstance(sink, str) and sink not in ("memory", "console", "noop"):
+            rows.write.mode("overwrite").parquet(f"{sink}/batch={number}")
+        elif isinstance(sink, Mapping):
+            options = {k: v for k, v in sink.items() if k not in ("format", "path")}
+            rows.write.mode("overwrite").format(sink.get("format", "parquet")).options(**options).save(f"{sink['path']}/batch={number}")
+        else:
+            rows.write.mode("append").format("noop").save()
+        late_rows(batch).write.mode("overwrite").parquet(f"{late_sink}/batch={number}")
+        batch.unpersist()
+
+    return write
+
+

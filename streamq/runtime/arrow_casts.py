@@ -1,0 +1,286 @@
+"""Casts by Spark's ANSI rules on Arrow arrays: what does not fit is an error, never NULL.
+
+Left to Spark, because the digits depend on its Java: double and float to string or decimal. Also string to float and timestamp.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import types as t
+from pyspark.sql.types import DataType
+
+from streamq.runtime.arrow_types import (
+    BITS,
+    CAST_OVERFLOW,
+    FLOATING,
+    INTEGRAL,
+    INVALID,
+    OUT_OF_RANGE,
+    Outcome,
+    Refused,
+    arrow_type,
+    fault,
+    from_numpy,
+    nulls,
+    rowwise,
+    to_numpy,
+)
+
+SECOND, DAY = 1_000_000, 86_400_000_000
+_WIDE = Context(prec=100)
+_BLANK = "".join(map(chr, range(33))) + "\x7f"
+_REAL = re.compile(r"[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?)", re.ASCII)
+_HEX = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+)[fFdD]?", re.ASCII)
+_SPECIAL = {
+    **dict.fromkeys(("inf", "+inf", "infinity", "+infinity"), float("inf")),
+    **dict.fromkeys(("-inf", "-infinity"), float("-inf")),
+    "nan": float("nan"),
+}
+_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_DATE = re.compile(r"([+-]?)(\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
+_TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
+
+Numbers = (*INTEGRAL, *FLOATING)
+
+
+def cast(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
+    """The values in another type; faults where they do not fit. ``can_cast(kind, to)`` holds."""
+    if kind == to:
+        return array, []
+    if isinstance(kind, t.NullType):
+        return pa.nulls(len(array), arrow_type(to)), []
+    found = _cast(kind, to)
+    assert found is not None, (kind, to)
+    return found(array, kind, to)
+
+
+def can_cast(kind: DataType, to: DataType) -> bool:
+    """Whether a cast gives Spark's answer here."""
+    return kind == to or isinstance(kind, t.NullType) or _cast(kind, to) is not None
+
+
+def _cast(kind: DataType, to: DataType) -> Callable[[pa.Array, DataType, DataType], Outcome] | None:
+    """The cast of one type to another."""
+    plain = t.StringType()
+    match kind, to:
+        case (t.BooleanType(), _) if isinstance(to, Numbers):
+            return lambda a, _, to: (a.cast(pa.int8()).cast(arrow_type(to)), [])
+        case (_, t.BooleanType()) if isinstance(kind, Numbers):
+            return lambda a, _, to: (from_numpy(to_numpy(a) != 0, nulls(a), to), [])
+        case (_, _) if isinstance(kind, INTEGRAL) and isinstance(to, INTEGRAL):
+            return _narrow
+        case (_, _) if isinstance(kind, Numbers) and isinstance(to, FLOATING):
+            return lambda a, _, to: (a.cast(arrow_type(to), safe=False), [])
+        case (_, _) if isinstance(kind, FLOATING) and isinstance(to, INTEGRAL):
+            return _truncate
+        case (_, t.StringType()) if isinstance(kind, INTEGRAL) and to == plain:
+            return lambda a, _, to: (a.cast(pa.string()), [])
+        case (t.BooleanType(), t.StringType()) if to == plain:
+            return lambda a, _, to: (a.cast(pa.string()), [])
+        case (t.StringType(), _) if kind == plain:
+            return _from_string(to)
+        case (t.DecimalType(), _):
+            return _from_decimal(to)
+        case (_, t.DecimalType()) if isinstance(kind, (*INTEGRAL, t.BooleanType)):
+            return lambda a, _, to: rowwise(lambda x: rescaled(Decimal(x), to), to, _text(OUT_OF_RANGE, to), a)
+        case (t.DateType(), t.TimestampType()) | (t.DateType(), t.TimestampNTZType()):
+            return lambda a, _, to: (from_numpy(to_numpy(a).astype(np.int64) * DAY, nulls(a), to), [])
+        case (t.TimestampType(), t.DateType()) | (t.TimestampNTZType(), t.DateType()):
+            return lambda a, _, to: (from_numpy((to_numpy(a) // DAY).astype(np.int32), nulls(a), to), [])
+        case (t.TimestampType(), t.TimestampNTZType()) | (t.TimestampNTZType(), t.TimestampType()):
+            return lambda a, _, to: (a.view(pa.int64()).view(arrow_type(to)), [])
+        case (t.DateType(), t.StringType()) if to == plain:
+            return lambda a, _, to: rowwise(_show_date, to, "", a.view(pa.int32()))
+        case (t.TimestampType(), t.StringType()) | (t.TimestampNTZType(), t.StringType()) if to == plain:
+            return lambda a, _, to: rowwise(_show_timestamp, to, "", a.view(pa.int64()))
+        case (t.TimestampType(), _) if isinstance(to, INTEGRAL):
+            return lambda a, _, to: _narrow(from_numpy(to_numpy(a) // SECOND, nulls(a), t.LongType()), t.LongType(), to)
+        case (t.TimestampType(), t.DoubleType()):
+            return lambda a, _, to: (from_numpy(to_numpy(a) / float(SECOND), nulls(a), to), [])
+        case (_, t.TimestampType()) if isinstance(kind, INTEGRAL):
+            return _seconds
+        case (t.DoubleType(), t.TimestampType()):
+            return _fraction
+    return None
+
+
+def _text(text: str, to: DataType) -> str:
+    return text.format(to=to.simpleString())
+
+
+def _narrow(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
+    values, empty, limit = to_numpy(array), nulls(array), 1 << BITS[type(to)] - 1
+    if BITS[type(kind)] <= BITS[type(to)]:
+        return array.cast(arrow_type(to)), []
+    bad = ((values < -limit) | (values > limit - 1)) & ~empty
+    return array.cast(arrow_type(to), safe=False) if not bad.any() else from_numpy(
+        np.where(bad, 0, values).astype(f"i{BITS[type(to)] // 8}"), empty | bad, to
+    ), fault(bad, _text(CAST_OVERFLOW, to))
+
+
+def saturated(values: Any, bits: int) -> Any:
+    """Java's conversion of a double to an integral: truncated, NaN is 0, and what is beyond is the limit."""
+    limit = 2.0 ** (bits - 1)
+    with np.errstate(invalid="ignore"):
+        inside = np.where(np.abs(values) < limit, values, 0.0).astype(np.int64)
+    return np.where(values >= limit, (1 << bits - 1) - 1, np.where(values <= -limit, -(1 << bits - 1), inside))
+
+
+def _truncate(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
+    values, empty, bits = to_numpy(array).astype(np.float64), nulls(array), BITS[type(to)]
+    # As Spark compares: the greatest bigint, as a double, is 2**63, so 2**63 itself passes and becomes the greatest bigint.
+    low, high = float(-(1 << bits - 1)), float((1 << bits - 1) - 1)
+    good = (np.floor(values) <= high) & (np.ceil(values) >= low)
+    bad = ~good & ~empty
+    return from_numpy(saturated(np.where(good, values, 0.0), bits).astype(f"i{bits // 8}"), empty | bad, to), fault(bad, _text(CAST_OVERFLOW, to))
+
+
+def _seconds(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
+    seconds, limit = to_numpy(array).astype(np.int64), (2**63 - 1) // SECOND
+    ticks = np.clip(seconds, -limit, limit) * SECOND
+    ticks = np.where(seconds > limit, 2**63 - 1, np.where(seconds < -limit, -(2**63), ticks))
+    return from_numpy(ticks, nulls(array), to), []
+
+
+def _fraction(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
+    values, empty = to_numpy(array), nulls(array)
+    bad = ~np.isfinite(values) & ~empty
+    with np.errstate(all="ignore"):
+        ticks = saturated(np.where(bad, 0.0, values) * float(SECOND), 64)
+    return from_numpy(ticks, empty | bad, to), fault(bad, _text(INVALID, to))
+
+
+def rescaled(value: Decimal, to: DataType) -> Decimal:
+    """The value with the digits of a decimal type, rounded half up; Refused where it does not fit."""
+    assert isinstance(to, t.DecimalType)
+    if value.adjusted() > 80:
+        raise Refused
+    if value.adjusted() < -80:
+        return Decimal(0).scaleb(-to.scale)
+    found = value.quantize(Decimal(1).scaleb(-to.scale), ROUND_HALF_UP, _WIDE)
+    if found and found.adjusted() + 1 + to.scale > to.precision:
+        raise Refused
+    return found
+
+
+def _from_decimal(to: DataType) -> Callable[[pa.Array, DataType, DataType], Outcome] | None:
+    def integral(value: Decimal) -> int:
+        found = int(value.to_integral_value(ROUND_DOWN))
+        limit = 1 << BITS[type(to)] - 1
+        if not -limit <= found < limit:
+            raise Refused
+        return found
+
+    if isinstance(to, INTEGRAL):
+        return lambda a, _, to: rowwise(integral, to, _text(CAST_OVERFLOW, to), a)
+    if isinstance(to, t.DoubleType):
+        return lambda a, _, to: rowwise(float, to, "", a)
+    if isinstance(to, t.BooleanType):
+        return lambda a, _, to: rowwise(bool, to, "", a)
+    if isinstance(to, t.DecimalType):
+        return lambda a, _, to: rowwise(lambda x: rescaled(x, to), to, _text(OUT_OF_RANGE, to), a)
+    if to == t.StringType():
+        return lambda a, _, to: rowwise(lambda x: format(x, "f"), to, "", a)
+    return None
+
+
+def _from_string(to: DataType) -> Callable[[pa.Array, DataType, DataType], Outcome] | None:
+    def integral(text: str) -> int:
+        found = text.strip(_BLANK)
+        limit = 1 << BITS[type(to)] - 1
+        if not re.fullmatch("[+-]?[0-9]+", found) or not -limit <= int(found) < limit:
+            raise Refused
+        return int(found)
+
+    def boolean(text: str) -> bool:
+        found = text.strip(_BLANK).lower()
+        if found not in _TRUE and found not in _FALSE:
+            raise Refused
+        return found in _TRUE
+
+    def decimal(text: str) -> Decimal:
+        found = text.strip(_BLANK)
+        if not _DECIMAL.fullmatch(found):
+            raise Refused
+        return rescaled(Decimal(found), to)
+
+    if isinstance(to, INTEGRAL):
+        return lambda a, _, to: rowwise(integral, to, _text(INVALID, to), a)
+    if isinstance(to, t.DoubleType):
+        return lambda a, _, to: rowwise(_real, to, _text(INVALID, to), a)
+    if isinstance(to, t.BooleanType):
+        return lambda a, _, to: rowwise(boolean, to, _text(INVALID, to), a)
+    if isinstance(to, t.DecimalType):
+        return lambda a, _, to: rowwise(decimal, to, _text(INVALID, to), a)
+    if isinstance(to, t.DateType):
+        return _dates
+    if isinstance(to, t.BinaryType):
+        return lambda a, _, to: (a.cast(pa.binary()), [])
+    return None
+
+
+def _dates(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
+    days, faults = rowwise(_days, t.IntegerType(), _text(INVALID, to), array)
+    return days.view(pa.date32()), faults
+
+
+def _real(text: str) -> float:
+    found = text.strip(_BLANK[:33])
+    if match := _HEX.fullmatch(found):
+        try:
+            return float.fromhex(match.group(1))
+        except OverflowError:
+            return float("-inf" if found.startswith("-") else "inf")
+    if _REAL.fullmatch(found):
+        return float(found.rstrip("fFdD")) if found[-1] in "fFdD" else float(found)
+    if found.lower() in _SPECIAL:
+        return _SPECIAL[found.lower()]
+    raise Refused
+
+
+def _days(text: str) -> int:
+    match = _DATE.fullmatch(text.strip(_BLANK))
+    if not match:
+        raise Refused
+    year, month, day = int(match.group(1) + match.group(2)), int(match.group(3) or 1), int(match.group(4) or 1)
+    if not 1 <= month <= 12 or not 1 <= day <= 31:
+        raise Refused
+    first = days_of(year, month, 1)
+    following = days_of(year + month // 12, month % 12 + 1, 1)
+    if first + day > following:
+        raise Refused
+    return first + day - 1
+
+
+def days_of(year: int, month: int, day: int) -> int:
+    """Days since 1970-01-01 of a date of the proleptic Gregorian calendar, of any year."""
+    year -= month <= 2
+    era = year // 400
+    of_era = year - era * 400
+    of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
+    return era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719468
+
+
+def _show_date(days: int) -> str:
+    date = np.datetime64(days, "D")
+    year = int(date.astype("datetime64[Y]").astype(int)) + 1970
+    month = int(date.astype("datetime64[M]").astype(int)) % 12 + 1
+    day = days - days_of(year, month, 1) + 1
+    shown = f"{year:04d}" if 0 <= year <= 9999 else f"{year:+05d}"
+    return f"{shown}-{month:02d}-{day:02d}"
+
+
+def _show_timestamp(ticks: int) -> str:
+    days, rest = divmod(ticks, DAY)
+    seconds, micros = divmod(rest, SECOND)
+    shown = f"{_show_date(days)} {seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    return f"{shown}.{micros:06d}".rstrip("0") if micros else shown
+
+
+__all__ = ["DAY", "SECOND", "can_cast", "cast", "days_of", "rescaled", "saturated"]

@@ -1,0 +1,203 @@
+"""Expressions over Arrow arrays, without Spark and with Spark's answers.
+
+One pass from the leaves up, every shared part once: an array for each node and, beside it, the rows on which Spark would raise.
+A parent drops those rows it would not have asked for (a branch of CASE not taken, the right of an AND whose left is false), and
+what is left at the root is raised. So an error appears exactly where Spark's lazy evaluation would meet it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as t
+from pyspark.sql.types import DataType
+
+from streamq.errors import NeedsSpark, StreamqError, nearest, sentence
+from streamq.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, fold, show
+from streamq.runtime.arrow_casts import can_cast, cast
+from streamq.runtime.arrow_functions import FUNCTIONS
+from streamq.runtime.arrow_types import Fault, Value, arrow_type, constant_array, true
+from streamq.schema import Schema, literal_type, types
+
+if TYPE_CHECKING:
+    from streamq.runtime.arrow_types import Mask
+
+_HINTS = {
+    "[DIVIDE_BY_ZERO]": "Guard it: sq.when(y != 0, x / y).",
+    "[REMAINDER_BY_ZERO]": "Guard it: sq.when(y != 0, x % y).",
+    "[ARITHMETIC_OVERFLOW]": "Cast the operands to a wider type.",
+    "[CAST_OVERFLOW]": "Cast to a wider type.",
+    "[CAST_INVALID_INPUT]": "Guard the cast with sq.when(...).",
+    "[NUMERIC_VALUE_OUT_OF_RANGE]": "Cast to a decimal with more digits.",
+    "[INVALID_FORMAT]": r"\ may only stand before %, _ and \.",
+}
+
+
+def evaluate(
+    expr: Expr, schema: Schema, columns: Mapping[str, pa.Array], lifetime: Callable[[str], pa.Array], rows: int
+) -> pa.Array:
+    """The values of an expression on ``rows`` events, in the Arrow type of ``infer(expr, schema)``.
+
+    ``columns`` are the payload's arrays by name, ``lifetime`` gives those of start, end and duration. Raises StreamqError where
+    Spark raises on one of the rows, NeedsSpark for what :func:`check` refuses.
+    """
+    kinds = _checked(expr, schema, "expression")
+
+    def visit(node: Expr, parts: list[Value]) -> Value:
+        kind = kinds[node.digest]
+        match node:
+            case Col(name=name):
+                return Value(_plain(columns[name], kind), kind)
+            case Lifetime(part=part):
+                return Value(_plain(lifetime(part), kind), kind)
+            case Lit(value=value):
+                natural = literal_type(value)
+                array, faults = cast(constant_array(value, natural, rows), natural, kind)
+                return Value(array, kind, value if kind == natural else ..., _located(node, faults))
+            case Alias():
+                return parts[0]
+            case Cast(type=to):
+                array, faults = cast(parts[0].array, parts[0].kind, to)
+                return Value(array, to, ..., (*parts[0].faults, *_located(node, faults)))
+            case Case():
+                return _case(parts, kind, rows)
+            case Call():
+                return _call(node, parts, kind, rows)
+        raise AssertionError(type(node))
+
+    found = fold(expr, visit)
+    if found.faults:
+        raise StreamqError(min(found.faults, key=lambda f: int(f.rows.argmax())).text)
+    return found.array
+
+
+def check(expr: Expr, schema: Schema, verb: str) -> None:
+    """Raise NeedsSpark for an expression that cannot be evaluated here with Spark's answer."""
+    _checked(expr, schema, verb)
+
+
+def _checked(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType]:
+    """The type of every node, each of which can be evaluated here."""
+    found: dict[str, DataType] = {}
+    known = types(expr, schema, verb)
+
+    def refuse(node: Expr, what: str, hint: str = "") -> None:
+        raise NeedsSpark(
+            sentence(
+                verb, f"{what} needs Spark, and this query runs in-process", f"found {show(node)}",
+                hint or "Give it a DataFrame as its source, or use another function.",
+            )
+        )  # fmt: skip
+
+    def visit(node: Expr, parts: list[DataType]) -> DataType:
+        kind = known[node.digest]
+        match node:
+            case Call(name=name):
+                function = FUNCTIONS.get(name)
+                if function is None:
+                    refuse(node, f"{name}()", nearest(name, FUNCTIONS))
+                elif kind is None or not function.takes(_operands(node, [_sample(k) for k in parts], 0)):
+                    refuse(node, f"{name}({', '.join(k.simpleString() for k in parts)})")
+            case Case():
+                if kind is None or not all(can_cast(k, kind) for k in (*parts[1:-1:2], parts[-1])):
+                    refuse(node, "a case of values of several types", "Cast the values to one type.")
+            case Cast(type=to):
+                if not can_cast(parts[0], to):
+                    refuse(node, f"a cast of {parts[0].simpleString()} to {to.simpleString()}")
+            case Lit(value=value, type=to) if to is not None and not can_cast(literal_type(value), to):
+                refuse(node, f"a literal of type {to.simpleString()}")
+        if kind is None:
+            refuse(node, "a pyspark Column" if not node.children else "its type")
+            raise AssertionError
+        arrow_type(kind)
+        found[node.digest] = kind
+        return kind
+
+    fold(expr, visit)
+    return found
+
+
+def _sample(kind: DataType) -> Value:
+    return Value(pa.nulls(0), kind)
+
+
+def _operands(node: Call, parts: Sequence[Value], rows: int) -> list[Value]:
+    """The arguments in order, plain Python values as constants; those left out at the end (None) are not there."""
+    args = list(node.args)
+    while args and args[-1] is None:
+        args.pop()
+    rest = iter(parts)
+    out = []
+    for arg in args:
+        if isinstance(arg, Expr):
+            value = next(rest)
+            known = isinstance(arg, Lit) and arg.type is None
+            out.append(Value(value.array, value.kind, arg.value if known and isinstance(arg, Lit) else ..., value.faults))
+        else:
+            kind = literal_type(arg)
+            out.append(Value(constant_array(arg, kind, rows), kind, arg))
+    return out
+
+
+def _call(node: Call, parts: Sequence[Value], kind: DataType, rows: int) -> Value:
+    function = FUNCTIONS[node.name]
+    operands = _operands(node, parts, rows)
+    faults: list[Fault] = []
+    if any(o.faults for o in operands):
+        for operand, reached in zip(operands, function.reach(operands), strict=True):
+            faults += _restricted(operand.faults, reached)
+    made = function.compute(operands, kind)
+    array, own = made if isinstance(made, tuple) else (made, [])
+    return Value(array, kind, ..., (*faults, *_located(node, own)))
+
+
+def _case(parts: Sequence[Value], kind: DataType, rows: int) -> Value:
+    faults: list[Fault] = []
+    rest = np.ones(rows, dtype=bool)
+    taken: list[tuple[Mask, Value]] = []
+    for condition, value in zip(parts[:-1:2], parts[1:-1:2], strict=True):
+        faults += _restricted(condition.faults, rest)
+        here = rest & true(condition.array)
+        faults += _restricted(value.faults, here)
+        taken.append((here, value))
+        rest = rest & ~here
+    faults += _restricted(parts[-1].faults, rest)
+    result, _ = cast(parts[-1].array, parts[-1].kind, kind)
+    if not isinstance(kind, t.NullType):
+        for here, value in taken:
+            result = pc.if_else(pa.array(here), cast(value.array, value.kind, kind)[0], result)
+    return Value(result, kind, ..., tuple(faults))
+
+
+def _restricted(faults: Sequence[Fault], reached: Mask | None) -> list[Fault]:
+    """The faults on the rows that are evaluated at all."""
+    if reached is None:
+        return list(faults)
+    kept = (Fault(f.rows & reached, f.text) for f in faults)
+    return [f for f in kept if f.rows.any()]
+
+
+def _located(node: Expr, faults: Sequence[Fault]) -> tuple[Fault, ...]:
+    """The faults with a message that shows the expression."""
+    if not faults:
+        return ()
+    shown = show(node)
+    return tuple(
+        Fault(f.rows, sentence("expression", f.text, f"found {shown}", _HINTS.get(f.text.partition(" ")[0], ""))) for f in faults
+    )
+
+
+def _plain(array: Any, kind: DataType) -> pa.Array:
+    """A column in the one Arrow type of its Spark type, in one piece."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+        array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+    to = arrow_type(kind)
+    return array if array.type == to else array.cast(to, safe=False)
+
+
+__all__ = ["FUNCTIONS", "arrow_type", "check", "evaluate"]

@@ -1,0 +1,146 @@
+"""Spark's types in Arrow, and arrays in NumPy: what the in-process expressions are computed on."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as t
+from pyspark.sql.types import DataType
+
+from streamq.errors import NeedsSpark, sentence
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Mask = NDArray[np.bool_]
+
+_ARROW: dict[type[DataType], pa.DataType] = {
+    t.NullType: pa.null(), t.BooleanType: pa.bool_(), t.ByteType: pa.int8(), t.ShortType: pa.int16(), t.IntegerType: pa.int32(),
+    t.LongType: pa.int64(), t.FloatType: pa.float32(), t.DoubleType: pa.float64(), t.StringType: pa.string(), t.BinaryType: pa.binary(),
+    t.DateType: pa.date32(), t.TimestampType: pa.timestamp("us", tz="UTC"), t.TimestampNTZType: pa.timestamp("us"),
+    t.DayTimeIntervalType: pa.duration("us"),
+}  # fmt: skip
+
+INTEGRAL = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
+FLOATING = (t.FloatType, t.DoubleType)
+BITS = {t.ByteType: 8, t.ShortType: 16, t.IntegerType: 32, t.LongType: 64}
+
+DIVIDED = "[DIVIDE_BY_ZERO] division by zero"
+REMAINDER = "[REMAINDER_BY_ZERO] remainder of a division by zero"
+OVERFLOW = "[ARITHMETIC_OVERFLOW] the result does not fit {to}"
+CAST_OVERFLOW = "[CAST_OVERFLOW] a value does not fit {to}"
+INVALID = "[CAST_INVALID_INPUT] a value is no {to}"
+OUT_OF_RANGE = "[NUMERIC_VALUE_OUT_OF_RANGE] a value does not fit {to}"
+
+
+def arrow_type(kind: DataType) -> pa.DataType:
+    """The Arrow type of a Spark type; raises NeedsSpark for one that has none here."""
+    match kind:
+        case t.DecimalType():
+            return pa.decimal128(kind.precision, kind.scale)
+        case t.ArrayType():
+            return pa.list_(arrow_type(kind.elementType))
+        case t.MapType():
+            return pa.map_(arrow_type(kind.keyType), arrow_type(kind.valueType))
+        case t.StructType():
+            return pa.struct([pa.field(f.name, arrow_type(f.dataType)) for f in kind.fields])
+    if type(kind) not in _ARROW or (isinstance(kind, t.StringType) and kind != t.StringType()):
+        raise NeedsSpark(sentence("arrow", "a type that only Spark has", f"found {kind.simpleString()}", "Cast it."))
+    return _ARROW[type(kind)]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """The rows on which Spark raises an error, and the error."""
+
+    rows: Mask
+    text: str
+
+
+@dataclass(frozen=True)
+class Value:
+    """A computed operand; NULL where it has a fault. ``constant`` is the Python value if it was written down as one."""
+
+    array: pa.Array
+    kind: DataType
+    constant: Any = ...
+    faults: tuple[Fault, ...] = ()
+
+
+Outcome = tuple[pa.Array, Sequence[Fault]]
+"""What a function made of its operands, and the rows where it could not."""
+
+
+class Refused(Exception):
+    """Raised by the function of a single row: this row is an error in Spark."""
+
+
+def nulls(array: pa.Array) -> Mask:
+    """Where the array is NULL."""
+    return array.is_null().to_numpy(zero_copy_only=False)
+
+
+def valid(array: pa.Array) -> Mask:
+    """Where the array is not NULL."""
+    return array.is_valid().to_numpy(zero_copy_only=False)
+
+
+def true(array: pa.Array) -> Mask:
+    """Where a boolean array is true, neither false nor NULL."""
+    if pa.types.is_null(array.type):
+        return np.zeros(len(array), dtype=bool)
+    return pc.fill_null(array, False).to_numpy(zero_copy_only=False)
+
+
+def to_numpy(array: pa.Array) -> Any:
+    """Numbers, or the ticks and days of times, as a NumPy array, with zero for NULL."""
+    if pa.types.is_temporal(array.type):
+        array = array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64())
+    return (array.fill_null(0) if array.null_count else array).to_numpy(zero_copy_only=False)
+
+
+def from_numpy(values: Any, empty: Mask, kind: DataType) -> pa.Array:
+    """The reverse of :func:`to_numpy`, NULL where ``empty``."""
+    to = arrow_type(kind)
+    if pa.types.is_temporal(to):
+        plain = pa.int32() if pa.types.is_date32(to) else pa.int64()
+        return pa.array(values, plain, mask=empty).view(to)
+    return pa.array(values, to, mask=empty)
+
+
+def rowwise(function: Callable[..., Any], kind: DataType, text: str, *arrays: pa.Array) -> Outcome:
+    """A function of Python values, row by row; NULL where an operand is NULL, a fault where it raises Refused."""
+    out: list[Any] = []
+    bad: list[int] = []
+    for row in zip(*(a.to_pylist() for a in arrays), strict=True):
+        try:
+            out.append(None if None in row else function(*row))
+        except Refused:
+            bad.append(len(out))
+            out.append(None)
+    faults = []
+    if bad:
+        rows = np.zeros(len(out), dtype=bool)
+        rows[bad] = True
+        faults.append(Fault(rows, text))
+    return pa.array(out, arrow_type(kind)), faults
+
+
+def fault(rows: Mask, text: str) -> list[Fault]:
+    """The fault, or none if there are no such rows."""
+    return [Fault(rows, text)] if rows.any() else []
+
+
+def constant_array(value: Any, kind: DataType, rows: int) -> pa.Array:
+    """A constant as an array; a datetime without a zone is UTC."""
+    if value is None:
+        return pa.nulls(rows, arrow_type(kind))
+    if isinstance(value, dt.datetime) and value.tzinfo is None:
+        value = value.replace(tzinfo=dt.UTC)
+    return pa.repeat(pa.scalar(value, arrow_type(kind)), rows)

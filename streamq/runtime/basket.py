@@ -1,0 +1,147 @@
+"""Baskets: a kernel's state, as named columnar buffers cut into bins of Arrow chunks (DataCell, section 2).
+
+A chunk is appended, never rewritten because of what came later; a bin with many chunks is compacted when it is read anyway;
+a bin is dropped as a whole once progress has passed it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from streamq.runtime.columnar import concat, decode, encode
+
+COMPACT_AT = 8
+"""Chunks in a bin from which on reading it rewrites it as one."""
+CHUNK_BYTES = 1 << 20
+"""A chunk is cut into several beyond about this size: one huge state value is slow to move."""
+
+
+class Store(Protocol):
+    """Where chunks live: a dict in-process, Spark's MapState on a cluster."""
+
+    def get(self, key: str) -> bytes | None: ...
+
+    def put(self, key: str, value: bytes) -> None: ...
+
+    def remove(self, key: str) -> None: ...
+
+
+class DictStore:
+    """Chunks in memory."""
+
+    def __init__(self, held: dict[str, bytes] | None = None):
+        self.held = {} if held is None else held
+
+    def get(self, key: str) -> bytes | None:
+        return self.held.get(key)
+
+    def put(self, key: str, value: bytes) -> None:
+        self.held[key] = value
+
+    def remove(self, key: str) -> None:
+        del self.held[key]
+
+
+class Baskets:
+    """The baskets of one bucket; ``values`` holds small JSON-like things beside them. ``flush`` makes changes durable."""
+
+    MANIFEST = "manifest"
+
+    def __init__(self, store: Store):
+        self.store = store
+        found = store.get(self.MANIFEST)
+        manifest = json.loads(found) if found else {"values": {}, "bins": {}}
+        self.values: dict[str, Any] = manifest["values"]
+        self._bins: dict[str, dict[str, list[int]]] = manifest["bins"]
+
+    def scoped(self, prefix: str) -> Scope:
+        """The baskets of one kernel of the stage."""
+        return Scope(self, prefix)
+
+    def bins(self, basket: str) -> list[str]:
+        """The bins that hold something, oldest first."""
+        return list(self._bins.get(basket, {}))
+
+    def append(self, basket: str, bin: str, table: pa.Table) -> None:
+        """Add rows to a bin."""
+        if table.num_rows == 0:
+            return
+        seqs = self._bins.setdefault(basket, {}).setdefault(bin, [])
+        rows = max(1, CHUNK_BYTES * table.num_rows // max(1, table.nbytes))
+        for at in range(0, table.num_rows, rows):
+            seq = seqs[-1] + 1 if seqs else 0
+            seqs.append(seq)
+            self.store.put(f"{basket}/{bin}/{seq}", encode(table.slice(at, rows), "zstd"))
+
+    def chunks(self, basket: str, bin: str) -> int:
+        """How many chunks a bin has."""
+        return len(self._bins.get(basket, {}).get(bin, []))
+
+    def read(self, basket: str, bin: str) -> pa.Table | None:
+        """The rows of a bin."""
+        found = []
+        for seq in self._bins.get(basket, {}).get(bin, []):
+            body = self.store.get(f"{basket}/{bin}/{seq}")
+            if body is None:
+                raise RuntimeError(f"basket {basket}/{bin}: chunk {seq} is gone from the state store")
+            found.append(decode(body))
+        return concat(found) if found else None
+
+    def drop(self, basket: str, bin: str) -> None:
+        """Forget a bin."""
+        for seq in self._bins.get(basket, {}).pop(bin, []):
+            self.store.remove(f"{basket}/{bin}/{seq}")
+        if not self._bins.get(basket, True):
+            del self._bins[basket]
+
+    def replace(self, basket: str, bin: str, table: pa.Table) -> None:
+        """The rows of a bin, anew."""
+        self.drop(basket, bin)
+        self.append(basket, bin, table)
+
+    def flush(self) -> None:
+        """Write the manifest: the last act of a micro-batch."""
+        text = json.dumps({"values": self.values, "bins": self._bins}, separators=(",", ":"))
+        self.store.put(self.MANIFEST, text.encode())
+
+
+class Scope:
+    """One kernel's view of its bucket's baskets."""
+
+    def __init__(self, baskets: Baskets, prefix: str):
+        self.baskets, self.prefix = baskets, prefix
+        self.values: dict[str, Any] = baskets.values.setdefault(prefix, {})
+
+    def bins(self, basket: str) -> list[str]:
+        """The bins of a basket."""
+        return self.baskets.bins(f"{self.prefix}.{basket}")
+
+    def append(self, basket: str, bin: str, table: pa.Table) -> None:
+        """Add rows to a bin."""
+        self.baskets.append(f"{self.prefix}.{basket}", bin, table)
+
+    def drop(self, basket: str, bin: str) -> None:
+        """Forget a bin."""
+        self.baskets.drop(f"{self.prefix}.{basket}", bin)
+
+    def replace(self, basket: str, bin: str, table: pa.Table) -> None:
+        """The rows of a bin, anew."""
+        self.baskets.replace(f"{self.prefix}.{basket}", bin, table)
+
+    def read(self, basket: str, bin: str, compact: Callable[[pa.Table], pa.Table] | None = None) -> pa.Table | None:
+        """The rows of a bin; one with many chunks is rewritten by ``compact`` on the way."""
+        name = f"{self.prefix}.{basket}"
+        table = self.baskets.read(name, bin)
+        if table is not None and compact is not None and self.baskets.chunks(name, bin) >= COMPACT_AT:
+            table = compact(table)
+            self.baskets.replace(name, bin, table)
+        return table
+
+    def read_all(self, basket: str, compact: Callable[[pa.Table], pa.Table] | None = None) -> pa.Table | None:
+        """The rows of all bins of a basket."""
+        found = [t for b in self.bins(basket) if (t := self.read(basket, b, compact)) is not None]
+        return concat(found) if found else None

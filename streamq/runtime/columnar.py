@@ -1,0 +1,136 @@
+"""Columnar work on Arrow tables: encoding, grouping, taking ranges apart. No Spark, no state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.errors import StreamqError, sentence
+
+
+def encode(table: pa.Table, compression: str | None = None) -> bytes:
+    """An Arrow IPC stream of a table."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table.combine_chunks())
+    return sink.getvalue().to_pybytes()
+
+
+def decode(body: bytes) -> pa.Table:
+    """The table of an Arrow IPC stream."""
+    with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+        return reader.read_all()
+
+
+def ints(table: pa.Table, name: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """An int64 column without NULLs, as numpy."""
+    return table.column(name).to_numpy().astype(np.int64, copy=False)
+
+
+def with_column(table: pa.Table, name: str, values: Any) -> pa.Table:
+    """The table with a column added or replaced."""
+    column = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
+    at = table.schema.get_field_index(name)
+    return table.append_column(name, column) if at < 0 else table.set_column(at, name, column)
+
+
+def group(table: pa.Table, by: Sequence[str], made: Mapping[str, tuple[str, str]]) -> pa.Table:
+    """One row a group of equal ``by`` columns (NULL and NaN equal themselves): ``name -> (column, function)``.
+
+    Functions: sum (NULL over no values; an integer that overflows is an error), min, max, count (of non-NULLs).
+    """
+    options = {"sum": pc.ScalarAggregateOptions(min_count=1), "min": None, "max": None, "count": pc.CountOptions(mode="only_valid")}
+    wide: dict[str, pa.DataType] = {}
+    for name, (column, function) in made.items():
+        kind = table.schema.field(column).type
+        if function == "sum" and pa.types.is_integer(kind) and _may_overflow(table, column):
+            wide[name] = kind
+            table = with_column(table, column, table.column(column).cast(pa.decimal128(19, 0)))
+        elif function == "sum" and pa.types.is_decimal(kind):
+            wide[name] = kind
+    pairs = [(column, function, options[function]) if options[function] is not None else (column, function) for column, function in made.values()]
+    found = table.group_by(list(by), use_threads=False).aggregate(pairs)
+    columns = {name: found.column(name) for name in by}
+    for (name, (column, function)) in made.items():
+        values = found.column(f"{column}_{function}")
+        columns[name] = _narrow(values, wide[name]) if name in wide else values
+    return pa.table(columns)
+
+
+def _may_overflow(table: pa.Table, column: str) -> bool:
+    bounds = pc.min_max(table.column(column)).as_py()
+    greatest = max(abs(bounds["min"] or 0), abs(bounds["max"] or 0))
+    return bool(greatest * max(1, table.num_rows) >= 2**63)
+
+
+def _narrow(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    try:
+        return values.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise StreamqError(sentence("sum", f"overflow of {kind}", str(error).splitlines()[0], "Cast the column to a wider type, such as decimal(38,0).")) from error
+
+
+def codes(table: pa.Table, by: Sequence[str]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """A dense group number a row, and one row a group: equal ``by`` columns share a number."""
+    found = np.zeros(table.num_rows, dtype=np.int64)
+    for name in by:
+        part = table.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
+        index = part.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        _, found = np.unique(found * max(1, len(part.dictionary)) + index, return_inverse=True)
+    _, first, found = np.unique(found, return_index=True, return_inverse=True)
+    return found, first
+
+
+def sortable(values: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Floats as int64 in Spark's order: -inf < ... < inf < NaN; NULLs stay."""
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    array = array.cast(pa.float64())
+    missing = array.is_null().to_numpy(zero_copy_only=False)
+    floats = array.fill_null(0.0).to_numpy(zero_copy_only=False).copy()
+    floats[np.isnan(floats)] = np.nan
+    bits = floats.view(np.int64)
+    return pa.array(np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits), mask=missing)
+
+
+def unsortable(values: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.Array:
+    """The floats behind :func:`sortable`."""
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    missing = array.is_null().to_numpy(zero_copy_only=False)
+    bits = array.fill_null(0).to_numpy(zero_copy_only=False)
+    floats = np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits).view(np.float64)
+    return pa.array(floats, mask=missing).cast(kind)
+
+
+def runs(low: np.ndarray[Any, Any], high: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Ranges ``low..high`` taken apart: for each member the number of its range, and its value."""
+    length = high - low + 1
+    which = np.repeat(np.arange(len(low)), length)
+    before = np.cumsum(length) - length
+    return which, np.arange(len(which)) - np.repeat(before - low, length)
+
+
+def split_by(table: pa.Table, name: str) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each value of an int column, in ascending order, without that column."""
+    if table.num_rows == 0:
+        return
+    values = ints(table, name)
+    rest = table.drop_columns([name])
+    if (values[0] == values).all():
+        yield int(values[0]), rest
+        return
+    order = np.argsort(values, kind="stable")
+    values, rest = values[order], rest.take(pa.array(order))
+    starts = np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
+    ends = np.append(starts[1:], len(values))
+    for a, b in zip(starts, ends, strict=True):
+        yield int(values[a]), rest.slice(a, b - a)
+
+
+def concat(tables: Sequence[pa.Table]) -> pa.Table:
+    """The rows of tables of one schema."""
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)

@@ -1,0 +1,96 @@
+"""The kernel interface: what a stateful operator is to the hosts. Three methods, kept at three."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from streamq.errors import LateEvent, sentence
+from streamq.runtime.basket import Scope
+from streamq.time import MINUS_INFINITY
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Who decides on lateness: a source's name and policy, where its items are seen first by something with a c."""
+
+    source: str
+    late: str
+    invalid: str
+
+
+@dataclass
+class Arrival:
+    """What one channel brought in a micro-batch: deltas (or partial results of them) for a port.
+
+    ``c`` is the channel's own CTI before this micro-batch: what lies before it is late, if ``judge`` is set.
+    """
+
+    port: int
+    table: pa.Table
+    judge: Judge | None = None
+    c: int = MINUS_INFINITY
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Progress before and after a micro-batch: CTI ``c``, watermark ``m``; ``notes`` are what the map side announced."""
+
+    c_before: int
+    c: int
+    m_before: int
+    m: int
+    notes: tuple[Any, ...] = ()
+
+
+@dataclass
+class Totals:
+    """What became of items that were not taken as they came; counted by (source, reason), rows for the late output."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    rows: list[pa.Table] = field(default_factory=list)
+
+    def add(self, source: str, reason: str, n: int) -> None:
+        """Count ``n`` items of a source under dropped, adjusted or invalid."""
+        if n:
+            key = f"{source}|{reason}"
+            self.counts[key] = self.counts.get(key, 0) + n
+
+
+@dataclass
+class Output:
+    """What a kernel gives in a micro-batch: deltas with ``__le``, ``__re``, ``__w`` and payload, and its own CTI."""
+
+    table: pa.Table | None
+    c: int
+    totals: Totals = field(default_factory=Totals)
+
+
+class Kernel(Protocol):
+    """An incremental operator over deltas. It keeps nothing on ``self`` but parameters; state lives in baskets."""
+
+    def combine(self, port: int, table: pa.Table) -> pa.Table:
+        """Map side, before the shuffle: the same deltas in fewer rows (column ``__bucket``, if there, is one more key)."""
+
+    def announce(self, port: int, table: pa.Table) -> Any:
+        """Map side: what every bucket must know of these deltas, JSON-like; None for nothing."""
+
+    def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+        """One micro-batch of one bucket."""
+
+
+def refuse_late(judge: Judge, n: int, c: int) -> None:
+    """Raise under ``late="fail"``."""
+    if n and judge.late == "fail":
+        raise LateEvent(sentence(f"source {judge.source}", f"{n} late item(s) behind the CTI", f"the CTI is {c}", 'Allow more delay (sq.generate("...")), or say late="drop" or "adjust".'))
+
+
+def remembered_judge(state: Scope, arrivals: Sequence[Arrival]) -> Judge:
+    """The source's policy, from this batch or an earlier one: a bucket may be called without an item of its own."""
+    found = next((a.judge for a in arrivals if a.judge is not None), None)
+    if found is not None:
+        state.values["judge"] = [found.source, found.late, found.invalid]
+    return Judge(*state.values.get("judge", ["", "drop", "drop"]))

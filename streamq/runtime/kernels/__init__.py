@@ -1,0 +1,1 @@
+"""The kernels: one module a stateful operator."""

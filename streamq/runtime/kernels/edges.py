@@ -1,0 +1,182 @@
+"""Edges into deltas: per key, the edges that can still matter are kept; a batch's effect is the difference of lifetimes.
+
+State: per key its open start and every edge at or after c. Cost: a sort of the keys a batch touches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.errors import InvalidEvent, sentence
+from streamq.runtime.basket import Scope
+from streamq.runtime.columnar import codes, concat, group, ints, with_column
+from streamq.runtime.event import BUCKET, LE, OPENS, RE, WEIGHT
+from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, refuse_late, remembered_judge
+from streamq.runtime.lateness import late_rows
+from streamq.time import INFINITY, MINUS_INFINITY
+
+GHOST = "__ghost"
+"""True for a start that was dropped as late: the end that belongs to it goes with it."""
+
+
+@dataclass(frozen=True)
+class EdgesKernel:
+    """key: the columns that make a chain; from_end: a closed event carries the end row's payload."""
+
+    key: tuple[str, ...]
+    from_end: bool
+
+    def combine(self, port: int, table: pa.Table) -> pa.Table:
+        """Raw edges."""
+        return table
+
+    def announce(self, port: int, table: pa.Table) -> Any:
+        """Nothing."""
+        return None
+
+    def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+        """Lifetimes after this batch less lifetimes before it, as deltas."""
+        totals = Totals()
+        judge = remembered_judge(state, arrivals)
+        held = state.read_all("edges")
+        if held is None and not arrivals:
+            return Output(None, clock.c, totals)
+        fresh = [self._judged(a, held, totals) for a in arrivals]
+        every = [t for t in (held, *fresh) if t is not None]
+        names = every[0].column_names
+        old = np.concatenate([np.full(t.num_rows, t is held) for t in every])
+        edges = concat([t.select(names) for t in every])
+        edges, old, number = self._ordered(edges, old)
+        tie = self._ties(edges, number)
+        self._invalid(edges.filter(pa.array(tie)), judge, "two edges of one key at one instant", totals)
+        edges, old, number = edges.filter(pa.array(~tie)), old[~tie], number[~tie]
+        touched = np.isin(number, number[~old])
+        before = self._lifetimes(edges.filter(pa.array(old & touched)), number[old & touched], -1)
+        after = self._lifetimes(edges.filter(pa.array(touched)), number[touched], 1)
+        self._keep(state, edges, number, judge, clock.c, totals)
+        both = concat([before, after])
+        columns = [n for n in both.column_names if n != WEIGHT]
+        net = group(both, columns, {WEIGHT: (WEIGHT, "sum")})
+        net = net.filter(pc.not_equal(net.column(WEIGHT), 0))
+        return Output(net if net.num_rows else None, clock.c, totals)
+
+    def _ordered(self, edges: pa.Table, old: np.ndarray[Any, Any]) -> tuple[pa.Table, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """By key, time, ends before starts; among ties what was there first, then by payload."""
+        number, _ = codes(edges, list(self.key)) if edges.num_rows else (np.zeros(0, np.int64), None)
+        rest = [n for n in edges.column_names if n not in (*self.key, LE, OPENS, GHOST)]
+        ranks = [codes_in_order(edges, n) for n in reversed(rest)]
+        opens = edges.column(OPENS).to_numpy()
+        order = np.lexsort([*ranks, ~old, opens, ints(edges, LE), number])
+        return edges.take(pa.array(order)), old[order], number[order]
+
+    def _ties(self, edges: pa.Table, number: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        time, opens = ints(edges, LE), edges.column(OPENS).to_numpy()
+        tie = np.zeros(len(time), bool)
+        tie[1:] = (number[1:] == number[:-1]) & (time[1:] == time[:-1]) & (opens[1:] == opens[:-1])
+        return tie
+
+    def _closed_by(self, edges: pa.Table, number: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """For each edge: the position of the next edge of its key (or -1), ghosts left out; and whether it is a lost end."""
+        n = edges.num_rows
+        real = np.flatnonzero(~edges.column(GHOST).to_numpy())
+        following = np.full(n, -1)
+        same = number[real[1:]] == number[real[:-1]]
+        following[real[:-1][same]] = real[1:][same]
+        opens, time = edges.column(OPENS).to_numpy(), ints(edges, LE)
+        matched = np.zeros(n, bool)
+        starts = np.flatnonzero(opens & (following >= 0))
+        matched[following[starts]] = time[following[starts]] > time[starts]
+        return following, ~opens & ~matched
+
+    def _lifetimes(self, edges: pa.Table, number: np.ndarray[Any, Any], weight: int) -> pa.Table:
+        following, _ = self._closed_by(edges, number)
+        starts = np.flatnonzero(edges.column(OPENS).to_numpy() & ~edges.column(GHOST).to_numpy())
+        end = np.full(len(starts), INFINITY)
+        closed = following[starts] >= 0
+        end[closed] = ints(edges, LE)[following[starts][closed]]
+        rows = starts
+        if self.from_end:
+            by_end = closed & ~edges.column(OPENS).to_numpy()[following[starts]]
+            rows = np.where(by_end, following[starts], starts)
+        made = edges.take(pa.array(rows)).drop_columns([OPENS, GHOST])
+        made = with_column(with_column(made, LE, ints(edges, LE)[starts]), RE, end)
+        return with_column(made, WEIGHT, np.full(len(starts), weight, np.int64))
+
+    def _keep(self, state: Scope, edges: pa.Table, number: np.ndarray[Any, Any], judge: Judge, c: int, totals: Totals) -> None:
+        """Keep what can still matter; an end that no start can reach any more is no event."""
+        time, opens, ghost = ints(edges, LE), edges.column(OPENS).to_numpy(), edges.column(GHOST).to_numpy()
+        _, lost = self._closed_by(edges, number)
+        over = lost & (time < c)
+        if over.any():
+            with_ghost = over & np.isin(number, number[ghost])
+            n = int(with_ghost.sum())
+            totals.add(judge.source, "dropped", n)
+            if n:
+                totals.rows.append(late_rows(judge.source, "dropped", edges.filter(pa.array(with_ghost)), None))
+            self._invalid(edges.filter(pa.array(over & ~with_ghost)), judge, "an end without an open start", totals)
+        if c == INFINITY:
+            for bin in state.bins("edges"):
+                state.drop("edges", bin)
+            return
+        last = np.ones(len(time), bool)
+        last[:-1] = (number[1:] != number[:-1]) | (time[1:] >= c)
+        state.replace("edges", "0", edges.filter(pa.array((time >= c) | (last & opens & (time < c)))))
+
+    def _judged(self, arrival: Arrival, held: pa.Table | None, totals: Totals) -> pa.Table:
+        table, judge, c = arrival.table, arrival.judge, arrival.c
+        if BUCKET in table.column_names:
+            table = table.drop_columns([BUCKET])
+        time, opens = ints(table, LE), table.column(OPENS).to_numpy(zero_copy_only=False)
+        ghost = np.zeros(len(time), bool)
+        late = time < c if judge is not None and c != MINUS_INFINITY else ghost
+        if judge is None or not late.any():
+            return with_column(table, GHOST, ghost)
+        refuse_late(judge, int(late.sum()), c)
+        left = late & (judge.late == "adjust") & self._still_matters(table, held, time, opens, c)
+        gone = late & ~left
+        for mask, reason in ((gone, "dropped"), (left, "adjusted")):
+            totals.add(judge.source, reason, int(mask.sum()))
+            if mask.any():
+                totals.rows.append(late_rows(judge.source, reason, table.filter(pa.array(mask)), c))
+        moved = with_column(table, LE, np.where(left, c, time))
+        moved = with_column(moved, GHOST, gone & opens)
+        return moved.filter(pa.array(~gone | opens))
+
+    def _still_matters(self, table: pa.Table, held: pa.Table | None, time: np.ndarray[Any, Any], opens: np.ndarray[Any, Any], c: int) -> np.ndarray[Any, Any]:
+        """Whether a late edge has an effect from c on: nothing of its key lies between it and c; an end needs an open start."""
+        parts = [table.select([*self.key, LE, OPENS])]
+        if held is not None:
+            parts.append(held.filter(pc.invert(held.column(GHOST))).select([*self.key, LE, OPENS]))
+        both = concat([p.cast(parts[0].schema) for p in parts])
+        number, _ = codes(both, list(self.key))
+        all_time, all_opens = ints(both, LE), both.column(OPENS).to_numpy(zero_copy_only=False)
+        found = np.zeros(len(time), bool)
+        for i in np.flatnonzero(time < c):
+            same = number == number[i]
+            between = same & (all_time <= c) & ((all_time > time[i]) | ((all_time == time[i]) & all_opens & ~opens[i]))
+            open_start = (same & all_opens & (all_time < time[i])).any()
+            found[i] = not between.any() and (opens[i] or open_start)
+        return found
+
+    def _invalid(self, rows: pa.Table, judge: Judge, reason: str, totals: Totals) -> None:
+        if not rows.num_rows:
+            return
+        if judge.invalid == "fail":
+            first = rows.drop_columns([OPENS, GHOST]).slice(0, 1).to_pylist()[0]
+            raise InvalidEvent(sentence(f"source {judge.source}", f"a row is no event: {reason}", f"first: {first}", 'Mend the source, or say invalid="drop".'))
+        totals.add(judge.source, "invalid", rows.num_rows)
+        totals.rows.append(late_rows(judge.source, reason, rows, None))
+
+
+def codes_in_order(table: pa.Table, name: str) -> np.ndarray[Any, Any]:
+    """A rank a row by one column, equal values sharing it; NULLs last. A column without an order ranks all rows equal."""
+    column = table.column(name).combine_chunks()
+    if pa.types.is_nested(column.type):
+        return np.zeros(table.num_rows, np.int64)
+    return np.asarray(pc.rank(column, sort_keys="ascending", null_placement="at_end", tiebreaker="dense").to_numpy()).astype(np.int64)

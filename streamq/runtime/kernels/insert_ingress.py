@@ -1,0 +1,64 @@
+"""Ingress of an insert-only source: judges lateness where c is kept; no state of its own, one pass over the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.runtime.basket import Scope
+from streamq.runtime.columnar import concat, ints, with_column
+from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, refuse_late
+from streamq.runtime.lateness import late_rows
+from streamq.time import MINUS_INFINITY
+from streamq.windows import Hopping
+
+
+@dataclass(frozen=True)
+class InsertIngressKernel:
+    """points: the source declares points, so RE = LE + 1; round_to: the grid c is rounded down to (SEMANTICS section 7)."""
+
+    points: bool
+    round_to: Hopping | None = None
+
+    def combine(self, port: int, table: pa.Table) -> pa.Table:
+        """Raw events."""
+        return table
+
+    def announce(self, port: int, table: pa.Table) -> Any:
+        """Nothing."""
+        return None
+
+    def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+        """The events that are on time, and what the policy leaves of the others."""
+        totals = Totals()
+        out = [self._judged(a, totals) for a in arrivals]
+        return Output(concat(out) if out else None, clock.c, totals)
+
+    def _judged(self, arrival: Arrival, totals: Totals) -> pa.Table:
+        table, judge = arrival.table, arrival.judge
+        if RE not in table.column_names:
+            table = with_column(table, RE, ints(table, LE) + 1)
+        table = with_column(table, WEIGHT, np.ones(table.num_rows, np.int64))
+        c = self.round_to.floor_to_end(arrival.c) if self.round_to else arrival.c
+        if judge is None or c == MINUS_INFINITY:
+            return table
+        late = ints(table, LE) < c
+        if not late.any():
+            return table
+        refuse_late(judge, int(late.sum()), c)
+        return self._kept(table, late, judge, c, totals)
+
+    def _kept(self, table: pa.Table, late: np.ndarray[Any, Any], judge: Judge, c: int, totals: Totals) -> pa.Table:
+        left = late & (ints(table, RE) > c) & (judge.late == "adjust")
+        gone = late & ~left
+        for mask, reason in ((gone, "dropped"), (left, "adjusted")):
+            totals.add(judge.source, reason, int(mask.sum()))
+            if mask.any():
+                totals.rows.append(late_rows(judge.source, reason, table.filter(pa.array(mask)), c))
+        moved = with_column(table, LE, np.where(left, c, ints(table, LE)))
+        return moved.filter(pa.array(~gone))

@@ -1,0 +1,215 @@
+"""Physical rows into deltas: retractions are matched with the lifetimes they name, late ones translated.
+
+State: every live event until it is settled, as the source sees it (start, end) and as it was passed on; retractions whose
+insert has not come yet. Cost: inserts are columnar; a retraction costs a look-up among the rows that share its start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.errors import InvalidEvent, sentence
+from streamq.runtime.basket import Scope
+from streamq.runtime.columnar import concat, ints, with_column
+from streamq.runtime.event import BUCKET, INSERT, KIND, LE, NEW_END, RE, RETRACT, WEIGHT
+from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, refuse_late, remembered_judge
+from streamq.runtime.kernels.window_aggregate import matching
+from streamq.runtime.lateness import late_rows
+from streamq.time import INFINITY, MINUS_INFINITY
+
+OWN_LE, OWN_RE = "__own_le", "__own_re"
+"""The lifetime that was passed on; OWN_RE <= OWN_LE: nothing of it was."""
+
+
+@dataclass(frozen=True)
+class PhysicalKernel:
+    """payload: the payload columns in order; id: the column that names an event, if the stream has ids."""
+
+    payload: tuple[str, ...]
+    id: str | None
+
+    def combine(self, port: int, table: pa.Table) -> pa.Table:
+        """Raw rows."""
+        return table
+
+    def announce(self, port: int, table: pa.Table) -> Any:
+        """Nothing."""
+        return None
+
+    def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+        """Inserts, then retractions as often as they find their event; the others wait until c has passed their start."""
+        totals = Totals()
+        judge = remembered_judge(state, arrivals)
+        c = max([a.c for a in arrivals], default=MINUS_INFINITY)
+        items = [a.table.drop_columns([BUCKET]) if BUCKET in a.table.column_names else a.table for a in arrivals]
+        waiting = state.read_all("waiting")
+        if waiting is not None:
+            state.drop("waiting", "0")
+        out: list[pa.Table] = []
+        inserted = [i.filter(pc.equal(i.column(KIND), INSERT)) for i in items]
+        fresh = [self._inserted(i, judge, c, totals, out) for i in inserted if i.num_rows]
+        retractions = [i.filter(pc.equal(i.column(KIND), RETRACT)) for i in items]
+        moves = [r for r in (waiting, *retractions) if r is not None and r.num_rows]
+        late_from = waiting.num_rows if waiting is not None else 0
+        if moves:
+            self._retract(state, fresh, concat([m.select(moves[0].column_names) for m in moves]), late_from, judge, c, clock.c, totals, out)
+        else:
+            for table in fresh:
+                state.append("live", "0", table)
+        self._settle(state, clock)
+        return Output(concat(out) if out else None, clock.c, totals)
+
+    def _inserted(self, table: pa.Table, judge: Judge, c: int, totals: Totals, out: list[pa.Table]) -> pa.Table:
+        """New live rows; those behind c dropped or cut, as the policy says."""
+        le, re = ints(table, LE), ints(table, RE)
+        own_le, own_re = le.copy(), re.copy()
+        late = le < c if c != MINUS_INFINITY else np.zeros(len(le), bool)
+        if late.any():
+            refuse_late(judge, int(late.sum()), c)
+            left = late & (re > c) & (judge.late == "adjust")
+            gone = late & ~left
+            own_le[left], own_re[gone] = c, own_le[gone]
+            for mask, reason in ((gone, "dropped"), (left, "adjusted")):
+                totals.add(judge.source, reason, int(mask.sum()))
+                if mask.any():
+                    totals.rows.append(late_rows(judge.source, reason, table.filter(pa.array(mask)), c))
+        live = table.select([*self.payload, LE, RE])
+        live = with_column(with_column(live, OWN_LE, own_le), OWN_RE, own_re)
+        passed = live.filter(pa.array(own_re > own_le))
+        if passed.num_rows:
+            out.append(self._delta(passed, 1))
+        return live
+
+    def _delta(self, live: pa.Table, weight: int) -> pa.Table:
+        made = live.select(list(self.payload))
+        made = with_column(with_column(made, LE, ints(live, OWN_LE)), RE, ints(live, OWN_RE))
+        return with_column(made, WEIGHT, np.full(live.num_rows, weight, np.int64))
+
+    def _retract(
+        self, state: Scope, fresh: list[pa.Table], moves: pa.Table, waited: int, judge: Judge, c: int, c_now: int, totals: Totals, out: list[pa.Table]
+    ) -> None:
+        held = state.read_all("live")
+        every = [t for t in (held, *fresh) if t is not None]
+        if not every:
+            self._wait(state, moves, judge, c_now, totals)
+            return
+        live = concat([t.select(every[0].column_names) for t in every])
+        near = matching(live, moves, [self.id] if self.id else [LE])
+        rest, candidates = live.filter(pa.array(~near)), live.filter(pa.array(near))
+        rows = candidates.to_pylist()
+        where: dict[Any, list[int]] = {}
+        for i, row in enumerate(rows):
+            where.setdefault(self._name(row), []).append(i)
+        before = [(r[OWN_LE], r[OWN_RE]) for r in rows]
+        pieces: list[tuple[int, int, int]] = []
+        open_moves = list(enumerate(moves.to_pylist()))
+        dropped: list[int] = []
+        adjusted: list[int] = []
+        while True:
+            again = []
+            for number, move in open_moves:
+                found = where.get(self._name(move))
+                if not found:
+                    again.append((number, move))
+                    continue
+                i = found.pop()
+                fate = self._moved(rows[i], before, i, move[NEW_END], number >= waited, judge, c, pieces)
+                (dropped if fate == "dropped" else adjusted if fate == "adjusted" else []).append(number)
+                where.setdefault(self._name(rows[i]), []).append(i)
+            if len(again) == len(open_moves):
+                break
+            open_moves = again
+        for numbers, reason in ((dropped, "dropped"), (adjusted, "adjusted")):
+            totals.add(judge.source, reason, len(numbers))
+            if numbers:
+                totals.rows.append(late_rows(judge.source, reason, moves.take(pa.array(numbers)), c))
+        changed = [i for i, row in enumerate(rows) if before[i] != (row[OWN_LE], row[OWN_RE])]
+        self._emit(candidates, rows, before, changed, pieces, out)
+        kept = [row for row in rows if row[RE] > row[LE]]
+        tables = [rest] + ([pa.Table.from_pylist(kept, schema=candidates.schema)] if kept else [])
+        for bin in state.bins("live"):
+            state.drop("live", bin)
+        state.append("live", "0", concat(tables))
+        if open_moves:
+            self._wait(state, moves.take(pa.array([n for n, _ in open_moves])), judge, c_now, totals)
+
+    def _name(self, row: dict[str, Any]) -> Any:
+        """What a retraction and its event agree in."""
+        if self.id:
+            return row[self.id]
+        return (row[LE], row[RE], *(_hashable(row[n]) for n in self.payload))
+
+    def _moved(
+        self, row: dict[str, Any], before: list[tuple[int, int]], i: int, new: int, fresh: bool, judge: Judge, c: int, pieces: list[tuple[int, int, int]]
+    ) -> str:
+        """Move a live row's end as the source says; what was passed on follows as far as c allows."""
+        old = row[RE]
+        row[RE] = new
+        if row[OWN_RE] <= row[OWN_LE]:
+            return "dropped"
+        late = fresh and c != MINUS_INFINITY and min(old, new) < c
+        if not late:
+            row[OWN_RE] = max(new, row[OWN_LE])
+            return "on time"
+        refuse_late(judge, 1, c)
+        if judge.late == "drop":
+            return "dropped"
+        if old >= c:
+            row[OWN_RE] = max(new, c)
+            return "adjusted"
+        if new <= c:
+            return "dropped"
+        # the settled part stays as it is; what the retraction adds from c on is an event of its own
+        pieces.append((i, row[OWN_LE], row[OWN_RE]))
+        row[OWN_LE], row[OWN_RE] = c, new
+        return "adjusted"
+
+    def _emit(
+        self, candidates: pa.Table, rows: list[dict[str, Any]], before: list[tuple[int, int]], changed: list[int], pieces: list[tuple[int, int, int]], out: list[pa.Table]
+    ) -> None:
+        if not changed:
+            return
+        settled = {i for i, _, _ in pieces}
+        for weight, lifetimes in ((-1, {i: before[i] for i in changed if i not in settled}), (1, {i: (rows[i][OWN_LE], rows[i][OWN_RE]) for i in changed})):
+            alive = [i for i, (le, re) in lifetimes.items() if re > le]
+            if alive:
+                table = candidates.take(pa.array(alive))
+                table = with_column(table, OWN_LE, np.array([lifetimes[i][0] for i in alive], np.int64))
+                table = with_column(table, OWN_RE, np.array([lifetimes[i][1] for i in alive], np.int64))
+                out.append(self._delta(table, weight))
+
+    def _wait(self, state: Scope, moves: pa.Table, judge: Judge, c: int, totals: Totals) -> None:
+        """Keep retractions whose event may still come; one whose start c has passed matches nothing."""
+        lost = ints(moves, LE) < c
+        if lost.any():
+            rows = moves.filter(pa.array(lost))
+            reason = "a retraction that matches nothing"
+            if judge.invalid == "fail":
+                first = rows.slice(0, 1).to_pylist()[0]
+                raise InvalidEvent(sentence(f"source {judge.source}", f"a row is no event: {reason}", f"first: {first}", 'Mend the source, or say invalid="drop".'))
+            totals.add(judge.source, "invalid", rows.num_rows)
+            totals.rows.append(late_rows(judge.source, reason, rows, None))
+        state.append("waiting", "0", moves.filter(pa.array(~lost)))
+
+    def _settle(self, state: Scope, clock: Clock) -> None:
+        if clock.c == clock.c_before:
+            return
+        live = state.read_all("live")
+        if live is None:
+            return
+        kept = live.filter(pc.greater_equal(live.column(RE), clock.c)) if clock.c != INFINITY else live.slice(0, 0)
+        if kept.num_rows < live.num_rows:
+            state.drop("live", "0")
+            state.append("live", "0", kept)
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, float) and value != value:
+        return "NaN"
+    return repr(value) if isinstance(value, list | dict) else value

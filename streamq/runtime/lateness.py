@@ -1,0 +1,39 @@
+"""The late output: rows that were not taken as they came, of any source, with the reason and how late they were."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.runtime.columnar import ints
+from streamq.runtime.event import BUCKET, LE, RE
+from streamq.time import INFINITY, MINUS_INFINITY
+
+LATE_SCHEMA = pa.schema(
+    [("source", pa.string()), ("reason", pa.string()), ("start", pa.int64()), ("end", pa.int64()), ("late_by", pa.int64()), ("payload", pa.string())]
+)
+"""start and end in ticks (NULL end: still alive), late_by in ticks behind the CTI (NULL for rows that are no events)."""
+
+
+def late_rows(source: str, reason: str, table: pa.Table, c: int | None) -> pa.Table:
+    """Rows of a source as rows of the late output; everything but the lifetime goes into ``payload`` as JSON."""
+    n = table.num_rows
+    start = table.column(LE).cast(pa.int64()) if LE in table.column_names else pa.nulls(n, pa.int64())
+    end: Any = pa.nulls(n, pa.int64())
+    if RE in table.column_names:
+        values = table.column(RE).to_numpy(zero_copy_only=False)
+        end = pa.array(values, pa.int64(), mask=(values == INFINITY) | np.isnan(values.astype(float)))
+    by: Any = pa.nulls(n, pa.int64())
+    if c is not None and c not in (INFINITY, MINUS_INFINITY) and start.null_count == 0:
+        by = pa.array(c - ints(table, LE))
+    names = [name for name in table.column_names if not name.startswith("__") and name != BUCKET]
+    payload = [json.dumps(row, default=_plain, sort_keys=True) for row in table.select(names).to_pylist()] if names else ["{}"] * n
+    return pa.table([pa.array([source] * n), pa.array([reason] * n), start, end, by, pa.array(payload)], schema=LATE_SCHEMA)
+
+
+def _plain(value: Any) -> Any:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

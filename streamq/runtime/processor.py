@@ -1,0 +1,266 @@
+"""The Spark host: one generic stateful processor for every stage, and the map sides before and after it.
+
+Everything here runs on executors. Rows between stages are envelopes: ``__to int, __channel int, __body binary``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from streamq.runtime.basket import Baskets
+from streamq.runtime.columnar import concat, decode, encode
+from streamq.runtime.event import KEEP
+from streamq.runtime.progress import Message, decode_messages
+from streamq.runtime.stage import LATE, PROGRESS, SPOKEN, TOTALS, Envelope, Packer, Stage, kept_rows, relation_of
+
+ENVELOPE_DDL = "__to int, __channel int, __body binary"
+ENVELOPE = pa.schema([("__to", pa.int32()), ("__channel", pa.int32()), ("__body", pa.binary())])
+
+FLUSH_ROWS = 1 << 18
+"""Source rows a map-side task combines at a time: bounds its memory, costs nothing in what it sends."""
+
+STATE = "baskets"
+
+
+class MapStateStore:
+    """Chunks in Spark's MapState, so that checkpoints, exactly-once and recovery are Spark's."""
+
+    def __init__(self, state: Any):
+        self.state = state
+
+    def get(self, key: str) -> bytes | None:
+        """The chunk, or None."""
+        found = self.state.getValue((key,))
+        return None if found is None else bytes(found[0])
+
+    def put(self, key: str, value: bytes) -> None:
+        """Write a chunk."""
+        self.state.updateValue((key,), (value,))
+
+    def remove(self, key: str) -> None:
+        """Forget a chunk."""
+        self.state.removeKey((key,))
+
+
+def make_processor(stage: Stage) -> Any:
+    """A StatefulProcessor that hosts a stage. Made by a function: its class must not be imported before a session is set up."""
+    import pandas as pd
+    from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+    from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+    class StageProcessor(StatefulProcessor):  # type: ignore[misc]
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            key = StructType([StructField("key", StringType())])
+            self.state = handle.getMapState(STATE, key, StructType([StructField("chunk", BinaryType())]))
+
+        def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
+            bucket = int(key[0])
+            envelopes = (
+                (bucket, int(channel), bytes(body))
+                for frame in rows
+                # by position: some versions of PySpark rename columns that begin with an underscore
+                for channel, body in zip(frame.iloc[:, -2], frame.iloc[:, -1], strict=True)
+            )
+            out = stage.run(bucket, Baskets(MapStateStore(self.state)), envelopes)
+            if out:
+                buckets, channels, bodies = zip(*out, strict=True)
+                yield pd.DataFrame(
+                    {"__to": pd.Series(buckets, dtype="int32"), "__channel": pd.Series(channels, dtype="int32"), "__body": pd.Series(bodies, dtype=object)}
+                )
+
+        def close(self) -> None:
+            pass
+
+    return StageProcessor()
+
+
+def envelope_batches(envelopes: list[Envelope]) -> Iterator[pa.RecordBatch]:
+    """Envelopes as rows, a few at a time: bodies may be large."""
+    for at in range(0, len(envelopes), 64):
+        part = envelopes[at : at + 64]
+        yield pa.record_batch([pa.array([e[i] for e in part], ENVELOPE.field(i).type) for i in range(3)], schema=ENVELOPE)
+
+
+class Lanes:
+    """How a wide row holds what several channels take: each channel's columns under their own names, or inside a struct."""
+
+    def __init__(self, columns: dict[int, tuple[str | None, tuple[str, ...]]]):
+        self.columns = columns
+
+    def take(self, batch: pa.Table) -> dict[int, pa.Table]:
+        """The rows that passed, by channel."""
+        made = {}
+        for number, (struct, columns) in self.columns.items():
+            rows = batch
+            if struct is not None:
+                column = batch.column(struct).combine_chunks()
+                if isinstance(column, pa.ChunkedArray):
+                    column = pa.concat_arrays(column.chunks)
+                rows = pa.Table.from_struct_array(column)
+            made[number] = kept_rows(rows, columns)
+        return made
+
+
+def source_packer(packer: Packer, lanes: Lanes) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The map side over a source's rows, for ``mapInArrow``."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        combined: dict[int, list[pa.Table]] = {}
+        told: Message | None = None
+        pending: list[pa.Table] = []
+        envelopes: list[Envelope] = []
+
+        def flush() -> None:
+            nonlocal told
+            good, said, refused = packer.read_source([concat(pending)] if pending else [])
+            pending.clear()
+            envelopes.extend(refused)
+            if said is not None:
+                told = said if told is None else _joined(told, said)
+            for table in good:
+                for number, rows in lanes.take(table).items():
+                    if rows.num_rows:
+                        combined.setdefault(number, []).append(rows)
+
+        held = 0
+        for batch in batches:
+            pending.append(pa.Table.from_batches([batch]))
+            held += batch.num_rows
+            if held >= FLUSH_ROWS:
+                flush()
+                held = 0
+                yield from envelope_batches(packer.pack(combined, [], told))
+                combined.clear()
+                yield from envelope_batches(envelopes)
+                envelopes.clear()
+                told = None
+        flush()
+        yield from envelope_batches(packer.pack(combined, [], told))
+        yield from envelope_batches(envelopes)
+
+    return run
+
+
+def _joined(a: Message, b: Message) -> Message:
+    invalid = {k: a.invalid.get(k, 0) + b.invalid.get(k, 0) for k in {**a.invalid, **b.invalid}}
+    return Message(a.relation, max(a.c, b.c), max(a.w, b.w), None, {**a.notes, **b.notes}, invalid)
+
+
+def control_packer(sources: dict[str, str], buckets: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Control rows ``source string (NULL: all), cti bigint`` as progress for every bucket; ``sources``: name to relation."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from streamq.runtime.progress import encode_messages
+
+        messages = []
+        for batch in batches:
+            for row in batch.to_pylist():
+                messages += [Message(r, c=row["cti"]) for name, r in sources.items() if row["source"] in (None, name)]
+        if messages:
+            body = encode_messages(messages)
+            yield from envelope_batches([(b, PROGRESS, body) for b in range(buckets)])
+
+    return run
+
+
+def opener(relations: dict[int, tuple[str | None, pa.Schema]], schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Opens a stage's raw outputs into columns (under a struct where the stage makes several relations); the rest passes.
+
+    ``schema`` is the wide row: an envelope's columns, then the relations' columns.
+    """
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            numbers = batch.column("__channel").to_pylist()
+            passed = [i for i, n in enumerate(numbers) if relation_of(n) is None]
+            if passed:
+                rows = batch.take(pa.array(passed))
+                nothing = [pa.nulls(len(passed), f.type) for f in schema][3:]
+                yield pa.record_batch([*(rows.column(i) for i in range(3)), *nothing], schema=schema)
+            for i, n in enumerate(numbers):
+                number = relation_of(n)
+                if number is not None and number in relations:
+                    table = decode(batch.column("__body")[i].as_py())
+                    yield from _wide(table, n, relations[number], schema)
+
+    return run
+
+
+def _wide(table: pa.Table, channel: int, relation: tuple[str | None, pa.Schema], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    struct, wanted = relation
+    rows = table.num_rows
+    columns: dict[str, Any] = {"__channel": pa.array([channel] * rows, pa.int32())}
+    cast = [table.column(f.name).combine_chunks().cast(f.type) for f in wanted]
+    if struct is None:
+        columns |= {f.name: c for f, c in zip(wanted, cast, strict=True)}
+    else:
+        columns[struct] = pa.StructArray.from_arrays(cast, fields=list(wanted))
+    yield pa.record_batch([columns[f.name] if f.name in columns else pa.nulls(rows, f.type) for f in schema], schema=schema)
+
+
+def stage_packer(packer: Packer, lanes: Lanes) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The map side between two stages: rows of opened outputs into envelopes, progress to every bucket, the rest passes."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow.compute as pc
+
+        tables: dict[int, list[pa.Table]] = {}
+        spoken: list[Message] = []
+        for batch in batches:
+            table = pa.Table.from_batches([batch])
+            opened = pc.less_equal(table.column("__channel"), -100)
+            rest = table.select(["__to", "__channel", "__body"]).filter(pc.invert(opened))
+            passed: list[Envelope] = []
+            for row in rest.to_pylist():
+                if row["__channel"] == SPOKEN:
+                    spoken += decode_messages(row["__body"])
+                else:
+                    passed.append((row["__to"], row["__channel"], row["__body"]))
+            yield from envelope_batches(passed)
+            if pc.any(opened).as_py():
+                for number, rows in lanes.take(table.filter(opened)).items():
+                    if rows.num_rows:
+                        tables.setdefault(number, []).append(rows)
+        yield from envelope_batches(packer.pack(tables, spoken, None))
+
+    return run
+
+
+def result_opener(
+    relations: dict[int, tuple[str | None, pa.Schema]], passed: set[int], schema: pa.Schema
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Opens what leaves the last stage: results of its kernels, results that passed through, late rows, totals.
+
+    ``schema`` is the wide row: ``__channel``, ``__late`` (struct), ``__total_key``, ``__total``, then the relations' columns.
+    """
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for channel, body in zip(batch.column("__channel").to_pylist(), batch.column("__body"), strict=True):
+                number = relation_of(channel)
+                if number is not None and number in relations:
+                    yield from _wide(decode(body.as_py()), channel, relations[number], schema)
+                elif channel in passed:
+                    yield from _wide(decode(body.as_py()), channel, relations[channel], schema)
+                elif channel == LATE:
+                    late = decode(body.as_py()).combine_chunks()
+                    rows = late.num_rows
+                    struct = pa.StructArray.from_arrays([late.column(f.name).combine_chunks() for f in schema.field("__late").type], fields=list(schema.field("__late").type))
+                    yield _row(schema, rows, {"__channel": pa.array([LATE] * rows, pa.int32()), "__late": struct})
+                elif channel == TOTALS:
+                    totals = json.loads(body.as_py())
+                    made = {"__channel": pa.array([TOTALS] * len(totals), pa.int32()), "__total_key": pa.array(list(totals)), "__total": pa.array(list(totals.values()), pa.int64())}
+                    yield _row(schema, len(totals), made)
+
+    return run
+
+
+def _row(schema: pa.Schema, rows: int, columns: dict[str, Any]) -> pa.RecordBatch:
+    return pa.record_batch([columns[f.name] if f.name in columns else pa.nulls(rows, f.type) for f in schema], schema=schema)
+
+
+__all__ = ["ENVELOPE_DDL", "KEEP", "Lanes", "control_packer", "encode", "make_processor", "opener", "result_opener", "source_packer", "stage_packer"]

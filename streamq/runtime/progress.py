@@ -1,0 +1,76 @@
+"""Progress as data: what a source or a stage says of its c and W, and how a stage keeps it from batch to batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamq.time import MINUS_INFINITY
+
+
+NOTES_ONLY = -1
+"""The sender of a message that carries notes and says nothing of c and W."""
+
+
+@dataclass
+class Message:
+    """What one task (or bucket ``sender``) says of a relation: CTI, greatest LE, and notes for the channels that read it."""
+
+    relation: str
+    c: int = MINUS_INFINITY
+    w: int = MINUS_INFINITY
+    sender: int | None = None
+    notes: dict[int, list[Any]] = field(default_factory=dict)
+    invalid: dict[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> Any:
+        return [self.relation, self.c, self.w, self.sender, {str(k): v for k, v in self.notes.items()}, self.invalid]
+
+    @staticmethod
+    def from_json(found: Any) -> Message:
+        relation, c, w, sender, notes, invalid = found
+        return Message(relation, c, w, sender, {int(k): v for k, v in notes.items()}, invalid)
+
+
+def encode_messages(messages: Iterable[Message]) -> bytes:
+    """Messages as an envelope's body."""
+    return json.dumps([m.to_json() for m in messages], separators=(",", ":")).encode()
+
+
+def decode_messages(body: bytes) -> list[Message]:
+    """The messages of an envelope."""
+    return [Message.from_json(m) for m in json.loads(body)]
+
+
+class RelationClock:
+    """A relation's c and W as a bucket knows them; kept in ``values`` (JSON-like, in the state store).
+
+    A source's c is the greatest any task has said; a stage's is the least over its buckets. Neither goes back.
+    """
+
+    def __init__(self, values: dict[str, Any], relation: str, senders: int | None):
+        self.held = values.setdefault(relation, {"c": MINUS_INFINITY, "w": MINUS_INFINITY, "by": {}})
+        self.senders = senders
+
+    @property
+    def c(self) -> int:
+        return int(self.held["c"])
+
+    @property
+    def w(self) -> int:
+        return int(self.held["w"])
+
+    def hear(self, message: Message) -> None:
+        """Take in what a task or bucket says."""
+        if message.sender == NOTES_ONLY:
+            return
+        self.held["w"] = max(self.held["w"], message.w)
+        if self.senders is None:
+            self.held["c"] = max(self.held["c"], message.c)
+            return
+        by = self.held["by"]
+        by[str(message.sender)] = max(by.get(str(message.sender), MINUS_INFINITY), message.c)
+        if len(by) == self.senders:
+            self.held["c"] = max(self.held["c"], min(by.values()))

@@ -1,0 +1,285 @@
+"""A stage: the kernels of one level of the chain, hosted bucket by bucket. The same code runs in Spark and in-process.
+
+What travels between stages are envelopes ``(bucket, channel, body)``: deltas of a channel as an Arrow IPC stream, or
+progress, late rows and totals under the channel numbers below. What is meant for a later level passes through.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.runtime.basket import Baskets
+from streamq.runtime.columnar import concat, decode, encode, split_by, with_column
+from streamq.runtime.event import BAD, BUCKET, CTI, KEEP, KIND, LE, NEW_END, OPENS, WEIGHT
+from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel
+from streamq.runtime.lateness import late_rows
+from streamq.runtime.progress import NOTES_ONLY, Message, RelationClock, decode_messages, encode_messages
+from streamq.time import MINUS_INFINITY
+
+PROGRESS, LATE, TOTALS, SPOKEN = -1, -2, -3, -4
+"""Channels of envelopes that hold no deltas; SPOKEN is a stage's progress before it is sent to every bucket."""
+
+Envelope = tuple[int, int, bytes]
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A path of deltas from a relation (a source, or a kernel's output) to a port of a kernel, or to the result.
+
+    level: the stage that consumes it; kernel: that kernel's number (-1: the result); columns: what the port takes.
+    """
+
+    number: int
+    relation: str
+    level: int
+    kernel: int
+    port: int
+    columns: tuple[str, ...]
+    judge: Judge | None = None
+
+
+@dataclass(frozen=True)
+class Hosted:
+    """A kernel in its stage; ``name`` is the relation it makes and names its state."""
+
+    number: int
+    name: str
+    kernel: Kernel
+    inputs: tuple[str, ...]
+    channels: tuple[Channel, ...]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The kernels of one level; ``sources`` are relations whose c is the greatest heard, the others come from buckets."""
+
+    level: int
+    hosted: tuple[Hosted, ...]
+    channels: tuple[Channel, ...]
+    sources: frozenset[str]
+    later: frozenset[str]
+    buckets: int
+    late_output: bool = False
+
+    def run(self, bucket: int, baskets: Baskets, envelopes: Iterable[Envelope]) -> list[Envelope]:
+        """One micro-batch of one bucket: every hosted kernel advances once."""
+        out: list[Envelope] = []
+        tables: dict[int, list[pa.Table]] = {}
+        messages: list[Message] = []
+        mine = {c.number for c in self.channels}
+        for envelope in envelopes:
+            number, body = envelope[1], envelope[2]
+            if number == PROGRESS:
+                messages += decode_messages(body)
+            elif number in mine:
+                tables.setdefault(number, []).append(decode(body))
+            else:
+                out.append(envelope)
+        here = {r for h in self.hosted for r in h.inputs}
+        passed = [replace(m, invalid={}) if m.relation in here else m for m in messages if m.relation in self.later]
+        if passed:
+            out.append((bucket, PROGRESS, encode_messages(passed)))
+        out += self._advance(bucket, baskets, tables, messages)
+        baskets.flush()
+        return out
+
+    def _advance(self, bucket: int, baskets: Baskets, tables: dict[int, list[pa.Table]], messages: list[Message]) -> list[Envelope]:
+        out: list[Envelope] = []
+        clocks = baskets.values.setdefault(f"clocks{self.level}", {})
+        totals: dict[str, int] = baskets.values.setdefault(f"totals{self.level}", {})
+        late: list[pa.Table] = []
+        relations = {r for h in self.hosted for r in h.inputs}
+        known = {r: RelationClock(clocks, r, None if r in self.sources else self.buckets) for r in sorted(relations)}
+        before = {r: (clock.c, clock.w) for r, clock in known.items()}
+        notes: dict[int, list[Any]] = {}
+        for message in messages:
+            if message.relation in known:
+                known[message.relation].hear(message)
+                for number, note in message.notes.items():
+                    notes.setdefault(number, []).extend(note)
+                # every bucket hears it, one counts it
+                for key, n in message.invalid.items() if bucket == 0 else ():
+                    totals[key] = totals.get(key, 0) + n
+        for hosted in self.hosted:
+            arrivals = []
+            announced: list[Any] = []
+            for channel in hosted.channels:
+                c = before[channel.relation][0]
+                if channel.number in tables:
+                    arrivals.append(Arrival(channel.port, concat(tables[channel.number]), channel.judge, c))
+                announced += [(channel.judge, c, note) for note in notes.get(channel.number, ())]
+            clock = _clock(hosted, before, known, tuple(announced))
+            output = hosted.kernel.advance(baskets.scoped(hosted.name), arrivals, clock)
+            if output.table is not None and output.table.num_rows:
+                out.append((bucket, _relation_number(hosted), encode(output.table)))
+            w = max(known[r].w for r in hosted.inputs)
+            out.append((bucket, SPOKEN, encode_messages([Message(hosted.name, output.c, w, bucket)])))
+            for key, n in output.totals.counts.items():
+                totals[key] = totals.get(key, 0) + n
+            late += output.totals.rows
+        if late and self.late_output:
+            out.append((bucket, LATE, encode(concat(late))))
+        if totals:
+            out.append((bucket, TOTALS, json.dumps(totals).encode()))
+        return out
+
+
+def _clock(hosted: Hosted, before: dict[str, tuple[int, int]], known: dict[str, RelationClock], notes: tuple[Any, ...]) -> Clock:
+    c_before, w_before = min(before[r][0] for r in hosted.inputs), max(before[r][1] for r in hosted.inputs)
+    c, w = min(known[r].c for r in hosted.inputs), max(known[r].w for r in hosted.inputs)
+    return Clock(c_before, c, max(c_before, w_before), max(c, w), notes)
+
+
+def _relation_number(hosted: Hosted) -> int:
+    """The channel number under which a kernel's raw output travels to the next opening: below all others."""
+    return -100 - hosted.number
+
+
+def relation_of(number: int) -> int | None:
+    """The kernel number behind an envelope of raw output, None for other envelopes."""
+    return -100 - number if number <= -100 else None
+
+
+# the map side
+
+
+@dataclass(frozen=True)
+class SourceInfo:
+    """How a source's rows speak of progress: ``delay`` in ticks, or None where CTI rows do."""
+
+    relation: str
+    name: str
+    delay: int | None
+    invalid: str
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A channel on the map side: the kernel that combines its deltas before the shuffle (None: pass them on as they are)."""
+
+    channel: Channel
+    kernel: Kernel | None
+
+
+@dataclass(frozen=True)
+class Packer:
+    """The map side of a stage: combines deltas, sorts them into buckets, speaks of progress to every bucket."""
+
+    lanes: tuple[Lane, ...]
+    buckets: int
+    source: SourceInfo | None = None
+    late_output: bool = False
+
+    def pack(self, tables: dict[int, list[pa.Table]], spoken: Sequence[Message], told: Message | None) -> list[Envelope]:
+        """Envelopes of one task: ``tables`` by channel number, progress heard from a stage or told by source rows."""
+        out: list[Envelope] = []
+        messages: dict[tuple[str, int | None], Message] = {(m.relation, m.sender): m for m in spoken}
+        if told is not None:
+            messages[(told.relation, None)] = told
+        for lane in self.lanes:
+            found = tables.get(lane.channel.number)
+            if not found:
+                continue
+            table = concat(found)
+            if table.num_rows == 0:
+                continue
+            if lane.kernel is not None:
+                note = lane.kernel.announce(lane.channel.port, table)
+                if note is not None:
+                    relation = lane.channel.relation
+                    message = next((m for (r, _), m in messages.items() if r == relation), None)
+                    if message is None:
+                        # a stage's own words are in another task: only the note travels, its c and W add nothing
+                        message = messages.setdefault((relation, NOTES_ONLY), Message(relation, sender=NOTES_ONLY))
+                    message.notes.setdefault(lane.channel.number, []).append(note)
+                table = lane.kernel.combine(lane.channel.port, table)
+            if BUCKET not in table.column_names:
+                table = with_column(table, BUCKET, np.zeros(table.num_rows, np.int64))
+            for bucket, rows in split_by(table, BUCKET):
+                out.append((bucket, lane.channel.number, encode(rows)))
+        if messages:
+            body = encode_messages(messages.values())
+            out += [(bucket, PROGRESS, body) for bucket in range(self.buckets)]
+        return out
+
+    def read_source(self, batches: Iterable[pa.Table]) -> tuple[list[pa.Table], Message | None, list[Envelope]]:
+        """Rows of a source that are events, what they tell of progress, and envelopes for those that are none."""
+        assert self.source is not None
+        good: list[pa.Table] = []
+        late: list[pa.Table] = []
+        message = Message(self.source.relation)
+        seen = False
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            seen = True
+            if BAD in batch.column_names:
+                bad = pc.is_valid(batch.column(BAD))
+                n = pc.sum(bad).as_py()
+                if n:
+                    late += self._refused(batch.filter(bad), message)
+                    batch = batch.filter(pc.invert(bad))
+                batch = batch.drop_columns([BAD])
+            if batch.num_rows:
+                self._tell(batch, message)
+                good.append(batch)
+        envelopes = [(0, LATE, encode(concat(late)))] if late and self.late_output else []
+        return good, message if seen else None, envelopes
+
+    def _refused(self, rows: pa.Table, message: Message) -> list[pa.Table]:
+        from streamq.errors import InvalidEvent, sentence
+
+        assert self.source is not None
+        if self.source.invalid == "fail":
+            first = {k: v for k, v in rows.slice(0, 1).to_pylist()[0].items() if not k.startswith("__")}
+            reason = rows.column(BAD)[0].as_py()
+            raise InvalidEvent(
+                sentence(f"source {self.source.name}", f"a row is no event: {reason}", f"first: {first}", 'Mend the source, or say invalid="drop".')
+            )
+        key = f"{self.source.name}|invalid"
+        message.invalid[key] = message.invalid.get(key, 0) + rows.num_rows
+        if not self.late_output:
+            return []
+        made = []
+        for reason in sorted(set(rows.column(BAD).to_pylist())):
+            part = rows.filter(pc.equal(rows.column(BAD), reason))
+            hidden = (KEEP, BUCKET, BAD, KIND, NEW_END, OPENS, WEIGHT)
+            made.append(late_rows(self.source.name, reason, part.drop_columns([n for n in hidden if n in part.column_names]), None))
+        return made
+
+    def _tell(self, batch: pa.Table, message: Message) -> None:
+        assert self.source is not None
+        le = batch.column(LE)
+        if KIND in batch.column_names:
+            promise = pc.equal(batch.column(KIND), CTI)
+            if self.source.delay is None and pc.any(promise).as_py():
+                message.c = max(message.c, pc.max(le.filter(promise)).as_py())
+            le = le.filter(pc.invert(promise))
+        elif OPENS in batch.column_names:
+            le = le.filter(batch.column(OPENS))
+        if len(le):
+            message.w = max(message.w, pc.max(le).as_py())
+            if self.source.delay is not None:
+                message.c = max(message.c, max(MINUS_INFINITY + 1, message.w - self.source.delay))
+
+
+def kept_rows(batch: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """The rows that passed the filters, in the columns a port takes (and their bucket)."""
+    if KEEP in batch.column_names:
+        batch = batch.filter(batch.column(KEEP))
+    names = [*columns, *([BUCKET] if BUCKET in batch.column_names else [])]
+    # rebuilt, for tables of several sources are put together and must agree in what they say of NULLs
+    return pa.table({n: batch.column(n) for n in names})
+
+
+def control_messages(rows: Iterable[tuple[str | None, int]], sources: Sequence[str]) -> list[Message]:
+    """Control rows ``(source or None for all, cti)`` as progress."""
+    return [Message(relation, c=c) for source, c in rows for relation in sources if source is None or source == relation]
+

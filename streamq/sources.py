@@ -1,0 +1,160 @@
+"""Streams from DataFrames, batch or streaming by the same call, and literal streams."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from streamq.compiler.operators import Edges, Intervals, Physical, Points, Source
+from streamq.compiler.operators.edges import edge_literal
+from streamq.compiler.operators.source import axis_of
+from streamq.errors import PlanError, SourceError, sentence
+from streamq.literal import Item, literal_table, table_fields
+from streamq.policies import Progress, source_policy
+from streamq.schema import Field, check_names
+from streamq.stream import Stream
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+_numbers = itertools.count(1)
+
+
+def points(
+    df: DataFrame, time: str, *, name: str | None = None, progress: Progress | None = None, late: str = "drop", invalid: str | None = None
+) -> Stream:
+    """Events that last one tick: each row of ``df`` at the instant in column ``time``.
+
+    ``time`` is a timestamp (ticks are microseconds, UTC), a date or an integer, and is consumed: in expressions it is
+    ``sq.start()``. ``progress`` is ``sq.generate(delay)`` (default, delay 0) or ``sq.explicit()``; ``late`` what becomes of
+    items behind the CTI: "drop" (counted), "adjust" or "fail"; ``invalid`` what becomes of rows without a time: "fail"
+    (default in batch) or "drop" (counted; default in streams). Raises UnknownColumn, TypeMismatch, PlanError.
+    """
+    fields = _fields(df, "points")
+    policy = source_policy("points", axis_of(fields, (time,), "points"), progress, late, invalid)
+    return _stream(Points(_name(name), fields, time, policy), df)
+
+
+def intervals(
+    df: DataFrame, start: str, end: str, *, name: str | None = None, progress: Progress | None = None, late: str = "drop", invalid: str | None = None
+) -> Stream:
+    """Events on ``[start, end)``: a NULL end is still alive; ``start`` and ``end`` columns are consumed.
+
+    A NULL start, or an end that is not after the start, is no event: see ``invalid``. The other arguments and the errors
+    are those of :func:`points`.
+    """
+    fields = _fields(df, "intervals")
+    policy = source_policy("intervals", axis_of(fields, (start, end), "intervals"), progress, late, invalid)
+    return _stream(Intervals(_name(name), fields, start, end, policy), df)
+
+
+def edges(
+    df: DataFrame,
+    time: str,
+    *,
+    edge: str,
+    key: str | Sequence[str],
+    open: Any = "start",
+    close: Any = "end",
+    payload: str = "start",
+    name: str | None = None,
+    progress: Progress | None = None,
+    late: str = "drop",
+    invalid: str | None = None,
+) -> Stream:
+    """Events that begin with one row and end with another: per ``key``, a row with ``edge == open`` opens ``[t, inf)``.
+
+    The key's next edge closes it: a row with ``edge == close``, or another start. ``payload="end"`` takes the other
+    columns from the closing row once it is there. An end without an open start before it is no event: see ``invalid``.
+    ``time`` and ``edge`` are consumed. The other arguments and the errors are those of :func:`points`. (SEMANTICS section 1.)
+    """
+    fields = _fields(df, "edges")
+    if payload not in ("start", "end"):
+        raise PlanError(sentence("edges", "payload is 'start' or 'end'", f"found {payload!r}"))
+    policy = source_policy("edges", axis_of(fields, (time,), "edges"), progress, late, invalid)
+    keys = (key,) if isinstance(key, str) else tuple(key)
+    return _stream(Edges(_name(name), fields, time, edge, keys, edge_literal(open), edge_literal(close), payload, policy), df)
+
+
+def physical(
+    df: DataFrame,
+    *,
+    kind: str = "kind",
+    start: str = "start",
+    end: str = "end",
+    new_end: str = "new_end",
+    id: str | None = None,
+    name: str | None = None,
+    progress: Progress | None = None,
+    late: str = "drop",
+    invalid: str | None = None,
+) -> Stream:
+    """A physical stream: rows that insert ``[start, end)``, retract (to ``new_end``; at ``start``: delete) or promise (cti).
+
+    ``kind`` holds "insert", "retract" or "cti", a CTI's time stands in ``start``. A retraction matches an event of the
+    same ``id``, if the stream has ids, else of the same start, end and payload; one that matches nothing is no event: see
+    ``invalid``. ``progress`` defaults to ``sq.explicit()``. The other arguments and the errors are those of :func:`points`.
+    """
+    fields = _fields(df, "physical")
+    axis = axis_of(fields, (start, end, new_end), "physical")
+    policy = source_policy("physical", axis, progress, late, invalid, explicit_by_default=True)
+    return _stream(Physical(_name(name), fields, kind, start, end, new_end, id, policy), df)
+
+
+def events(
+    items: Sequence[Item | tuple[Any, Any, Mapping[str, Any]]],
+    *,
+    schema: Mapping[str, str] | None = None,
+    name: str | None = None,
+    progress: Progress | None = None,
+    late: str = "drop",
+    invalid: str | None = None,
+) -> Stream:
+    """A literal stream: ``(start, end, payload)`` tuples, or items made by ``sq.insert``, ``sq.retract`` and ``sq.cti``.
+
+    Starts and ends are all integers or all datetimes (naive ones are UTC); an end of None is still alive. Items stand in
+    arrival order. ``schema`` gives columns the values do not tell, as ``{"v": "double"}``. Such a stream runs in-process,
+    without Spark, by ``show()`` and ``to_pandas()``. Raises SourceError, TypeMismatch.
+
+    >>> import streamq as sq
+    >>> sq.events([sq.insert(1, None, v=3), sq.retract(1, None, 10, v=3), sq.cti(20)]).show()
+    v  start  end
+    3      1   10
+    """
+    table, is_physical = literal_table(items, schema)
+    fields = table_fields(table)
+    axis = axis_of(fields, ("start",), "events")
+    policy = source_policy("events", axis, progress, late, invalid, explicit_by_default=True)
+    check_names([f.name for f in fields if f.name not in ("kind", "start", "end", "new_end")], "events")
+    label = _name(name)
+    if is_physical:
+        return _stream(Physical(label, fields, "kind", "start", "end", "new_end", None, policy), table)
+    return _stream(Intervals(label, fields, "start", "end", policy), table)
+
+
+def _name(name: str | None) -> str:
+    if name is not None and (not name or name.startswith("#")):
+        raise PlanError(sentence("name", "not a name for a source", f"found {name!r}"))
+    return name or f"#{next(_numbers)}"
+
+
+def _fields(df: DataFrame, verb: str) -> tuple[Field, ...]:
+    if not hasattr(df, "schema") or not hasattr(df, "select"):
+        raise SourceError(sentence(verb, "not a DataFrame", f"found {type(df).__name__}", "Give a Spark DataFrame; for literal events use sq.events."))
+    fields = tuple(Field(f.name, f.dataType) for f in df.schema.fields)
+    names = [f.name.lower() for f in fields]
+    twice = sorted({n for n in names if names.count(n) > 1})
+    if twice:
+        from streamq.errors import AmbiguousColumn
+
+        raise AmbiguousColumn(sentence(verb, f"column {twice[0]!r} twice in the DataFrame", f"there are: {', '.join(f.name for f in fields)}", "Rename one."))
+    return fields
+
+
+def _stream(source: Source, table: DataFrame | pa.Table) -> Stream:
+    return Stream(source, {source.table: table})
+
+
+__all__ = ["edges", "events", "intervals", "physical", "points"]

@@ -1,0 +1,110 @@
+"""Stream: a query, built verb by verb; the table of contents of the language."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+
+from streamq.compiler.operators.select import SelectVerbs
+from streamq.compiler.operators.union import UnionVerbs
+from streamq.compiler.operators.where import WhereVerbs
+from streamq.compiler.operators.window_aggregate import WindowVerbs
+from streamq.compiler.plan import Node
+from streamq.compiler.resolve import Row
+from streamq.compiler.verbs import Verbs
+from streamq.errors import PlanError, sentence
+from streamq.expr import Expr
+from streamq.running import RunVerbs
+from streamq.schema import Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Stream(WhereVerbs, SelectVerbs, UnionVerbs, WindowVerbs, RunVerbs):
+    """Events with lifetimes and what is to be computed over them; immutable: every verb gives another stream.
+
+    ``plan`` is the logical plan; ``tables`` the DataFrames or literal tables behind its sources, by name.
+    """
+
+    def __init__(self, plan: Node, tables: Mapping[str, Any]):
+        self.plan = plan
+        self.tables = tables
+
+    def _derive(self, plan: Node, *others: Verbs) -> Self:
+        tables = dict(self.tables)
+        for other in others:
+            for name, table in other.tables.items():
+                if tables.setdefault(name, table) is not table:
+                    raise PlanError(sentence("union", f"two sources called {name!r}", "they are different tables", "Give each its own name=."))
+        return type(self)(plan, tables)
+
+    @property
+    def schema(self) -> Schema:
+        """The payload's columns and types, the time axis and the declared shape."""
+        return self.plan.schema
+
+    @property
+    def columns(self) -> list[str]:
+        """The payload's column names."""
+        return list(self.plan.schema.names)
+
+    def __getitem__(self, name: str) -> Expr:
+        return Row(self.plan, "column")[name]
+
+    def pipe(self, function: Callable[Concatenate[Self, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """``function(self, ...)``, so that your own verbs chain like streamq's."""
+        return function(self, *args, **kwargs)
+
+    def explain(self, mode: str | None = None, format: str = "text") -> None:
+        """Print the logical plan, the rules that fired (and why others did not), the incremental plan and the stages.
+
+        ``mode`` picks one part: "logical", "rules", "incremental" or "physical"; ``format`` is "text", "html" or "json".
+        """
+        print(self.explanation(mode, format))
+
+    def explanation(self, mode: str | None = None, format: str = "text") -> str:
+        """What :meth:`explain` prints."""
+        from streamq.compiler.explain import explain
+
+        return explain(self.plan, mode, format)
+
+    def to_df(self, until: int | dt.datetime | None = None) -> DataFrame:
+        """The answer over the whole of a batch input: payload columns, ``start`` and ``end`` (NULL: still alive).
+
+        ``until`` bounds the windows reported for lifetimes that never end: those that start before it. By default that is
+        the greatest finite endpoint of the window's input. Pure DataFrame operations; nothing runs until you act on it.
+        """
+        from streamq.query import batch_frame
+
+        return batch_frame(self.plan, self.tables, until)
+
+    def to_arrow(self) -> pa.Table:
+        """The answer as an Arrow table, ordered by start, end and payload; literal streams run in-process, without Spark."""
+        from streamq.query import answer
+
+        return answer(self.plan, self.tables)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The answer as a pandas DataFrame, ordered by start, end and payload.
+
+        Literal streams run in-process, without Spark; others as a batch.
+        """
+        from streamq.query import to_pandas
+
+        return to_pandas(self.to_arrow(), self.plan.schema)
+
+    def show(self, n: int = 20) -> None:
+        """Print the first ``n`` rows of the answer, as a table."""
+        from streamq.query import shown
+
+        print(shown(self.to_arrow(), n))
+
+    def __repr__(self) -> str:
+        return f"Stream({self.schema.describe()})"

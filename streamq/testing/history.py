@@ -1,0 +1,314 @@
+"""Canonical histories: folding a physical stream into one, and comparing two as bags."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from streamq.errors import InvalidEvent, sentence
+from streamq.time import INFINITY
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    History: TypeAlias = pa.Table | pd.DataFrame
+    """``start`` and ``end`` (int64 ticks; infinity is the largest int64) and the payload columns; a bag of rows."""
+
+Row = tuple[Any, ...]
+Place = tuple[Hashable, int, int]
+SHOWN = 20
+"""How many rows of a kind a Difference prints."""
+
+
+def history(table: History) -> pa.Table:
+    """A history from a table, or from an answer as a user gets it.
+
+    ``start`` and ``end`` become int64 ticks and come first; an end of NULL becomes infinity.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = table if isinstance(table, pa.Table) else pa.Table.from_pandas(table, preserve_index=False)
+    for name in ("start", "end"):
+        if name not in found.column_names:
+            there = ", ".join(found.column_names)
+            raise InvalidEvent(sentence("history", f"no column {name!r}", f"there are: {there}"))
+    rest = [name for name in found.column_names if name not in ("start", "end")]
+    start, end = _ticks(found["start"]), pc.fill_null(_ticks(found["end"]), INFINITY)
+    if start.null_count:
+        raise InvalidEvent(sentence("history", "a start of NULL", f"found {start.null_count} of {found.num_rows} rows"))
+    return pa.table([start, end, *(found[name] for name in rest)], names=["start", "end", *rest])
+
+
+def _ticks(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        column = column.cast(pa.timestamp("us", kind.tz), safe=False)
+    return column.cast(pa.int64())
+
+
+# folding
+
+
+def fold_physical(rows: Iterable[Mapping[str, Any]], id: str | None = None) -> pa.Table:
+    """The canonical history of a physical stream, in whatever order its rows arrive.
+
+    A row has ``kind`` (insert, retract or cti), ``start``, ``end``, for retractions ``new_end``, and its payload under
+    any other names; times are ticks, an end of None is infinity. A retraction names an event by ``id``, start and end
+    if ``id`` is given (the payload is then the insert's), else by start, end and payload. Raises InvalidEvent for a
+    retraction that matches nothing, and for rows that are no events.
+
+    An event is a token that stands at its end; a retraction moves one token, once. There is an order in which all of
+    them can move iff no place gives away more tokens than it gets and every connected group of places has an insert:
+    so orders need not be searched.
+
+    >>> rows = [dict(kind="insert", start=1, end=None, v=3), dict(kind="retract", start=1, end=None, new_end=10, v=3)]
+    >>> fold_physical(rows).to_pylist()
+    [{'start': 1, 'end': 10, 'v': 3}]
+    """
+    import pyarrow as pa
+
+    tokens: Counter[Place] = Counter()
+    moves: list[tuple[Place, Place, Mapping[str, Any]]] = []
+    payloads: dict[Hashable, list[dict[str, Any]]] = {}
+    names: dict[str, None] = {}
+    for row in rows:
+        if row["kind"] == "cti":
+            continue
+        payload = {name: value for name, value in row.items() if name not in ("kind", "start", "end", "new_end")}
+        names |= dict.fromkeys(payload)
+        start, end, new_end = row["start"], _or_infinity(row.get("end")), _or_infinity(row.get("new_end"))
+        if row["kind"] not in ("insert", "retract") or start is None or end <= start or new_end < start:
+            raise InvalidEvent(sentence("fold_physical", "a row that is no event", f"found {dict(row)}"))
+        whose = comparable(payload[id]) if id else tuple((n, comparable(v)) for n, v in sorted(payload.items()))
+        here = (whose, start, end)
+        if row["kind"] == "insert":
+            tokens[here] += 1
+            payloads.setdefault(here[:2], []).append(payload)
+        else:
+            moves.append((here, (whose, start, new_end), row))
+    reached = _reached(tokens, moves)
+    for here, there, _ in moves:
+        tokens[here] -= 1
+        tokens[there] += 1
+    for here, _, row in moves:
+        if tokens[here] < 0 or here not in reached:
+            raise InvalidEvent(sentence("fold_physical", "a retraction that matches nothing", f"found {dict(row)}"))
+    events = [(place[1], place[2], payloads[place[:2]].pop(0)) for place, n in tokens.items() for _ in range(n)]
+    events = [event for event in events if event[1] > event[0]]
+    columns: dict[str, Any] = {name: pa.array([e[2].get(name) for e in events]) for name in names}
+    lifetimes = {
+        "start": pa.array([e[0] for e in events], pa.int64()),
+        "end": pa.array([e[1] for e in events], pa.int64()),
+    }
+    return pa.table(lifetimes | columns)
+
+
+def _or_infinity(end: int | None) -> int:
+    return INFINITY if end is None else end
+
+
+def _reached(inserted: Iterable[Place], moves: Iterable[tuple[Place, Place, Any]]) -> set[Place]:
+    """The places joined, by moves in either direction, to one where a token was put."""
+    beside: dict[Place, set[Place]] = {}
+    for a, b, _ in moves:
+        beside.setdefault(a, set()).add(b)
+        beside.setdefault(b, set()).add(a)
+    found, stack = set(inserted), list(inserted)
+    while stack:
+        for place in beside.get(stack.pop(), set()) - found:
+            found.add(place)
+            stack.append(place)
+    return found
+
+
+# comparing
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What tells two histories apart: rows only in the expected one, rows only in the one found, or their columns."""
+
+    missing: tuple[Row, ...] = ()
+    extra: tuple[Row, ...] = ()
+    names: tuple[str, ...] = ()
+    columns: str = ""
+
+    def __str__(self) -> str:
+        if self.columns:
+            return f"the histories have different columns: {self.columns}"
+        axis = _Axis([row for part in (self.missing, self.extra) for row in sorted(part, key=_order)[:SHOWN]])
+        lines: list[str] = []
+        sides = (
+            ("missing (only in the expected history)", self.missing),
+            ("extra (only in the one found)", self.extra),
+        )
+        for title, rows in sides:
+            if rows:
+                lines.append(f"{title}: {len(rows)} row{'s' if len(rows) > 1 else ''}")
+                lines += [f"  {self._line(row, axis)}" for row in sorted(rows, key=_order)[:SHOWN]]
+                if len(rows) > SHOWN:
+                    lines.append(f"  ... and {len(rows) - SHOWN} more")
+        return "\n".join(lines)
+
+    def _line(self, row: Row, axis: _Axis) -> str:
+        payload = ", ".join(f"{name}={value!r}" for name, value in zip(self.names[2:], row[2:], strict=True))
+        return f"{axis.draw(row[0], row[1])} {axis.label(row[0], row[1])}  {payload}".rstrip()
+
+
+class _Axis:
+    """A piece of the time axis, drawn at most WIDTH characters wide."""
+
+    WIDTH = 48
+
+    def __init__(self, rows: Sequence[Row]):
+        ends = sorted({t for row in rows for t in row[:2] if t != INFINITY}) or [0]
+        self.low, self.high = ends[0], ends[-1] + 1
+        self.wide = max(len(self._label(*row[:2])) for row in rows) if rows else 0
+
+    def _place(self, t: int) -> int:
+        span = self.high - self.low
+        return t - self.low if span <= self.WIDTH else (t - self.low) * self.WIDTH // span
+
+    def draw(self, start: int, end: int) -> str:
+        """``  |---)``, or an arrow for a lifetime that never ends."""
+        last = min(self.WIDTH, self.high - self.low)
+        a, b = self._place(start), last if end == INFINITY else self._place(end)
+        body = "|" + "-" * max(0, b - a - 1)
+        return (" " * a + body + (">" if end == INFINITY else ")")).ljust(last + 2)
+
+    def _label(self, start: int, end: int) -> str:
+        return f"[{start}, {'inf' if end == INFINITY else end})"
+
+    def label(self, start: int, end: int) -> str:
+        """``[1, 5)``, padded."""
+        return self._label(start, end).ljust(self.wide)
+
+
+def same_history(found: History, expected: History, tolerance: float = 1e-9) -> Difference | None:
+    """None if two histories are equal bags, else what tells them apart.
+
+    Columns match by name, in any order. Floats are equal within ``tolerance`` times the greater of them and 1; NaN
+    equals NaN, -0.0 equals 0.0, NULL equals NULL. Between Arrow tables the kinds of types (integer, float, decimal of
+    a scale, ...) must agree too. Both are read by :func:`history`, so that answers as a user gets them can be compared.
+    """
+    a, b = history(found), history(expected)
+    names = tuple(b.column_names)
+    if sorted(a.column_names) != sorted(names):
+        return Difference(columns=f"found {', '.join(a.column_names)}; expected {', '.join(names)}")
+    a = a.select(list(names))
+    if type(found) is type(expected) and (wrong := _kinds_differ(a, b)):
+        return Difference(columns=wrong)
+    return _bag_difference(_rows(a), _rows(b), names, tolerance)
+
+
+def assert_same_history(found: History, expected: History, tolerance: float = 1e-9) -> None:
+    """Fail with a printed :class:`Difference` where :func:`same_history` finds one."""
+    difference = same_history(found, expected, tolerance)
+    if difference is not None:
+        raise AssertionError(f"not the expected history\n{difference}")
+
+
+def comparable(value: Any) -> Any:
+    """A hashable value under the equality of keys: NaN equals itself, -0.0 is 0.0, lists and structs by their parts."""
+    match value:
+        case float():
+            return "NaN" if math.isnan(value) else value + 0.0
+        case list() | tuple():
+            return tuple(comparable(v) for v in value)
+        case dict():
+            return tuple((k, comparable(v)) for k, v in value.items())
+    return value
+
+
+def _rows(table: pa.Table) -> list[Row]:
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def _kinds_differ(a: pa.Table, b: pa.Table) -> str:
+    # a column of NULLs only, made from Python values, has a type of its own
+    pairs = [(x, y) for x, y in zip(a.schema, b.schema, strict=True) if "null" not in (_kind(x.type), _kind(y.type))]
+    return "; ".join(f"{x.name} is {x.type}, expected {y.type}" for x, y in pairs if _kind(x.type) != _kind(y.type))
+
+
+def _kind(kind: pa.DataType) -> str:
+    import pyarrow as pa
+
+    if pa.types.is_decimal(kind):
+        return f"decimal of scale {kind.scale}"
+    for name in ("integer", "floating", "timestamp", "list", "struct", "boolean", "date", "null"):
+        if getattr(pa.types, f"is_{name}")(kind):
+            return name
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "string"
+    return "binary" if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else str(kind)
+
+
+def _bag_difference(
+    found: Sequence[Row], expected: Sequence[Row], names: tuple[str, ...], tolerance: float
+) -> Difference | None:
+    # equal rows cancel out first; what is left is matched within the tolerance among rows equal but for their floats
+    have, want = _by_value(found), _by_value(expected)
+    extra = [row for key, rows in have.items() for row in rows[len(want.get(key, ())) :]]
+    missing = [row for key, rows in want.items() for row in rows[len(have.get(key, ())) :]]
+    left: list[Row] = []
+    close = _by_value(extra, exact_only=True)
+    for key, wanted in _by_value(missing, exact_only=True).items():
+        left += _unmatched(wanted, close.get(key, []), tolerance)
+    extra = [row for rows in close.values() for row in rows]
+    return Difference(tuple(left), tuple(extra), names) if left or extra else None
+
+
+def _by_value(rows: Iterable[Row], exact_only: bool = False) -> dict[Row, list[Row]]:
+    grouped: dict[Row, list[Row]] = {}
+    for row in rows:
+        key = tuple("float" if exact_only and isinstance(v, float) else comparable(v) for v in row)
+        grouped.setdefault(key, []).append(row)
+    return grouped
+
+
+def _unmatched(wanted: list[Row], offered: list[Row], tolerance: float) -> list[Row]:
+    """The wanted rows left over by a greatest matching; those matched are taken out of ``offered``."""
+    near = [[j for j, other in enumerate(offered) if _near(row, other, tolerance)] for row in wanted]
+    taken: dict[int, int] = {}
+
+    def place(i: int, seen: set[int]) -> bool:
+        for j in near[i]:
+            if j not in seen:
+                seen.add(j)
+                if j not in taken or place(taken[j], seen):
+                    taken[j] = i
+                    return True
+        return False
+
+    left = [row for i, row in enumerate(wanted) if not place(i, set())]
+    offered[:] = [row for j, row in enumerate(offered) if j not in taken]
+    return left
+
+
+def _near(a: Row, b: Row, tolerance: float) -> bool:
+    for x, y in zip(a, b, strict=True):
+        if isinstance(x, float) and comparable(x) != comparable(y):
+            if not abs(x - y) <= tolerance * max(1.0, abs(x), abs(y)) or math.isinf(x) or math.isinf(y):
+                return False
+    return True
+
+
+def _order(row: Row) -> tuple[Any, ...]:
+    return (row[0], row[1], *((value is not None, type(value).__name__, _sortable(value)) for value in row[2:]))
+
+
+def _sortable(value: Any) -> Any:
+    if isinstance(value, float):
+        return (math.isnan(value), 0.0 if math.isnan(value) else value)
+    return value if isinstance(value, int | str | bytes | Decimal) else repr(value)
+
+
+__all__ = ["Difference", "assert_same_history", "comparable", "fold_physical", "history", "same_history"]

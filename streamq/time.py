@@ -1,0 +1,121 @@
+"""Application time: int64 ticks, durations in units, the two axes, saturating arithmetic."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Final
+
+from streamq.errors import TimeError, sentence
+
+TIMESTAMP: Final = "timestamp"
+"""The axis of timestamps: a tick is one microsecond since 1970-01-01 UTC."""
+INTEGER: Final = "integer"
+"""The axis of integral columns: a tick is one unit of the column."""
+
+INFINITY: Final = 2**63 - 1
+"""The end of a lifetime that is still open (NULL in anything handed to a user)."""
+MINUS_INFINITY: Final = -(2**63)
+"""The CTI of a source that has not spoken yet."""
+
+Duration = str | int | timedelta
+
+_MICROSECONDS: Final = {
+    "microsecond": 1, "us": 1,
+    "millisecond": 1_000, "ms": 1_000,
+    "second": 1_000_000, "sec": 1_000_000, "s": 1_000_000,
+    "minute": 60_000_000, "min": 60_000_000,
+    "hour": 3_600_000_000, "h": 3_600_000_000,
+    "day": 86_400_000_000, "d": 86_400_000_000,
+    "week": 604_800_000_000, "w": 604_800_000_000,
+}  # fmt: skip
+_PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*,?")
+
+
+def ticks(duration: Duration, axis: str, verb: str = "duration") -> int:
+    """A duration in ticks of an axis.
+
+    ``"10 minutes"``, ``"1 hour 30 minutes"`` or a ``timedelta`` on a timestamp axis; an integer is ticks on either
+    (microseconds on a timestamp axis only as a ``timedelta`` or with a unit, so that a bare 10 is never guessed at).
+    Raises TimeError where unit and axis do not fit.
+    """
+    if isinstance(duration, bool) or not isinstance(duration, str | int | timedelta):
+        raise TimeError(sentence(verb, "not a duration", f"found {duration!r}", "Write '10 minutes', a timedelta or integer ticks."))
+    if isinstance(duration, int):
+        if axis == TIMESTAMP and duration != 0:
+            raise TimeError(
+                sentence(verb, "a duration without a unit on a timestamp axis", f"found {duration!r}", f"Write '{duration} seconds' or a timedelta.")
+            )
+        return _bounded(duration, verb)
+    if axis == INTEGER:
+        raise TimeError(
+            sentence(verb, "a duration with a unit on an integer axis", f"found {str(duration)!r}", "Give an integer number of ticks.")
+        )
+    if isinstance(duration, timedelta):
+        return _bounded(duration // timedelta(microseconds=1), verb)
+    return _bounded(_parse(duration, verb), verb)
+
+
+def _parse(text: str, verb: str) -> int:
+    position, total = 0, 0
+    while position < len(text):
+        part = _PART.match(text, position)
+        unit = part.group(2).lower() if part else ""
+        size = _MICROSECONDS.get(unit) or _MICROSECONDS.get(unit.removesuffix("s"))
+        if part is None or size is None:
+            raise TimeError(
+                sentence(verb, "not a duration", f"found {text!r}", "Units: microseconds, ms, seconds, minutes, hours, days, weeks.")
+            )
+        whole, _, fraction = part.group(1).partition(".")
+        value = int(whole) * size
+        if fraction:
+            parts = int(fraction) * size
+            if parts % 10 ** len(fraction):
+                raise TimeError(sentence(verb, "a duration finer than a microsecond", f"found {text!r}"))
+            value += -(parts // 10 ** len(fraction)) if whole.startswith("-") else parts // 10 ** len(fraction)
+        total += value
+        position = part.end()
+    if not text.strip():
+        raise TimeError(sentence(verb, "an empty duration", "", "Write '10 minutes'."))
+    return total
+
+
+def _bounded(value: int, verb: str) -> int:
+    if abs(value) >= 2**62:
+        raise TimeError(sentence(verb, "a duration longer than the time axis", f"found {value} ticks"))
+    return value
+
+
+def saturating_add(a: int, b: int) -> int:
+    """``a + b`` where infinity stays infinite and nothing overflows."""
+    if a == INFINITY or a == MINUS_INFINITY:
+        return a
+    return max(MINUS_INFINITY, min(INFINITY, a + b))
+
+
+def show_ticks(value: int, axis: str) -> str:
+    """An instant as a person reads it."""
+    if value == INFINITY:
+        return "inf"
+    if value == MINUS_INFINITY:
+        return "-inf"
+    if axis == INTEGER:
+        return str(value)
+    from datetime import UTC, datetime
+
+    try:
+        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    except OverflowError:
+        return f"{value} us"
+
+
+def show_duration(value: int, axis: str) -> str:
+    """A duration as a person writes it: the largest unit that divides it."""
+    if axis == INTEGER:
+        return str(value)
+    for unit in ("day", "hour", "minute", "second", "millisecond", "microsecond"):
+        size = _MICROSECONDS[unit]
+        if value % size == 0 and (value or unit == "second"):
+            count = value // size
+            return f"{count} {unit}" + ("" if count == 1 else "s")
+    return f"{value} microseconds"

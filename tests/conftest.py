@@ -1,0 +1,48 @@
+"""The one SparkSession of a run, the marks that follow from where a test lies, how hard Hypothesis searches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+
+from streamq.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# The same examples in every run, so that a red build is red again; `make soak` is what searches.
+settings.register_profile("default", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("soak", max_examples=5_000, deadline=None, print_blob=True)
+settings.load_profile("soak" if os.environ.get("STREAMQ_SOAK") else "default")
+
+SPARK_TESTS = Path(__file__).parent / "spark"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if SPARK_TESTS in item.path.parents:
+            item.add_marker("spark")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Embedded Spark on two cores; what it writes without being told where lands in a temporary folder."""
+    folder = tmp_path_factory.mktemp("spark")
+    spark = session(
+        "streamq tests",
+        master="local[2]",
+        config={
+            "spark.driver.memory": "3g",
+            "spark.sql.shuffle.partitions": 2,
+            "spark.sql.streaming.checkpointLocation": folder / "checkpoints",
+            "spark.sql.warehouse.dir": folder / "warehouse",
+        },
+    )
+    yield spark
+    spark.stop()

@@ -1,0 +1,405 @@
+"""Event logs in every form that Spark leaves them in, and in those that accidents do."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import random
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from streamq.demo.eventlog import EDGES, app, disorder, find_log, stages, task_edges
+from streamq.errors import SourceError
+
+DATA = Path(__file__).parent / "data"
+EPOCH = 1_700_000_000_000
+
+
+def started(task: int, at: int, stage: int = 0) -> dict[str, Any]:
+    return {
+        "Event": "SparkListenerTaskStart",
+        "Stage ID": stage,
+        "Stage Attempt ID": 0,
+        "Task Info": {
+            "Task ID": task,
+            "Attempt": 0,
+            "Launch Time": EPOCH + at,
+            "Executor ID": "1",
+            "Host": "h",
+            "Locality": "ANY",
+            "Finish Time": 0,
+        },
+    }
+
+
+def ended(task: int, start: int, end: int, stage: int = 0, failed: bool = False) -> dict[str, Any]:
+    event = started(task, start, stage) | {"Event": "SparkListenerTaskEnd", "Task Type": "ResultTask"}
+    event["Task Info"] |= {"Finish Time": EPOCH + end, "Failed": failed}
+    event["Task End Reason"] = {"Reason": "ExceptionFailure" if failed else "Success"}
+    event["Task Metrics"] = {
+        "Executor Run Time": end - start,
+        "Input Metrics": {"Bytes Read": 10, "Records Read": 2},
+        "Shuffle Read Metrics": {"Remote Bytes Read": 3, "Local Bytes Read": 4},
+        "Shuffle Write Metrics": {"Shuffle Bytes Written": 5},
+    }
+    return event
+
+
+LOG_START = {"Event": "SparkListenerLogStart", "Spark Version": "4.3.0"}
+APP_START = {"Event": "SparkListenerApplicationStart", "App Name": "a", "App ID": "app-1", "Timestamp": EPOCH}
+APP_END = {"Event": "SparkListenerApplicationEnd", "Timestamp": EPOCH + 9000}
+
+
+def text(*events: dict[str, Any]) -> bytes:
+    return b"".join(json.dumps(event, separators=(",", ":")).encode() + b"\n" for event in events)
+
+
+def some_log(tasks: int = 200) -> bytes:
+    draw = random.Random(7)
+    events = [LOG_START, APP_START]
+    for task in range(tasks):
+        length = draw.randrange(1, 900)
+        events += [started(task, task * 10, task % 3), ended(task, task * 10, task * 10 + length, task % 3)]
+    return text(*events, APP_END)
+
+
+LOG = some_log()
+
+
+def zstd(data: bytes) -> bytes:
+    return pa.compress(data, "zstd", asbytes=True)
+
+
+def zstd_frames(data: bytes, size: int = 5000) -> bytes:
+    return b"".join(zstd(data[at : at + size]) for at in range(0, len(data), size))
+
+
+def zstd_flushed(data: bytes, size: int = 5000) -> bytes:
+    """One frame that has no end, flushed now and then: what a running Spark has written so far."""
+    sink = io.BytesIO()
+    stream = pa.CompressedOutputStream(pa.PythonFile(sink, "w"), "zstd")
+    for at in range(0, len(data), size):
+        stream.write(data[at : at + size])
+        stream.flush()
+    found = sink.getvalue()
+    stream.close()
+    return found
+
+
+def lz4_blocks(data: bytes, size: int = 5000) -> bytes:
+    found = b""
+    for at in range(0, len(data), size):
+        block = data[at : at + size]
+        packed = pa.compress(block, "lz4_raw", asbytes=True)
+        method = 0x20 if len(packed) < len(block) else 0x10
+        packed = packed if method == 0x20 else block
+        lengths = len(packed).to_bytes(4, "little") + len(block).to_bytes(4, "little")
+        found += b"LZ4Block" + bytes([method | 6]) + lengths + b"\0\0\0\0" + packed
+    return found + b"LZ4Block" + bytes([0x16]) + bytes(12)
+
+
+def snappy_blocks(data: bytes, size: int = 5000) -> bytes:
+    found = b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") * 2
+    for at in range(0, len(data), size):
+        packed = pa.compress(data[at : at + size], "snappy", asbytes=True)
+        found += len(packed).to_bytes(4, "big") + packed
+    return found
+
+
+def put(path: Path, data: bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+def rows(log_bytes: bytes, tmp_path: Path) -> list[dict[str, Any]]:
+    return task_edges(find_log(put(tmp_path / "plain-reference", log_bytes))).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("app-1", LOG),
+        ("app-1.gz", gzip.compress(LOG)),
+        ("members.gz", gzip.compress(LOG[:4000]) + gzip.compress(LOG[4000:])),
+        ("app-1.zstd", zstd(LOG)),
+        ("frames.zst", zstd_frames(LOG)),
+        ("app-1.lz4", lz4_blocks(LOG)),
+        ("app-1.snappy", snappy_blocks(LOG)),
+        ("misnamed.txt", zstd(LOG)),
+        ("misnamed.zstd", LOG),
+        ("no-last-line-break", LOG.rstrip(b"\n")),
+        ("windows", LOG.replace(b"\n", b"\r\n")),
+    ],
+)
+def test_every_form_of_one_file_is_the_same_log(name: str, data: bytes, tmp_path: Path) -> None:
+    log = find_log(put(tmp_path / name, data))
+    edges = task_edges(log)
+    assert edges.to_pylist() == rows(LOG, tmp_path)
+    assert edges.num_rows == 400
+    assert not log.truncated
+    assert sum(1 for _ in log.events()) == 403
+
+
+def test_a_running_log_ends_in_an_open_frame(tmp_path: Path) -> None:
+    log = find_log(put(tmp_path / "app-1.zstd.inprogress", zstd_flushed(LOG)))
+    assert log.in_progress
+    assert task_edges(log).to_pylist() == rows(LOG, tmp_path)
+    assert log.damage == ("app-1.zstd.inprogress: the last zstd frame has no end",)
+    assert "in progress" in log.describe()
+
+
+@pytest.mark.parametrize("cut", [0.2, 0.5, 0.9])
+@pytest.mark.parametrize("form", ["plain", "gzip", "frames", "flushed", "lz4", "snappy"])
+def test_a_truncated_log_gives_every_whole_line(form: str, cut: float, tmp_path: Path) -> None:
+    forms = {
+        "plain": bytes,
+        "gzip": gzip.compress,
+        "frames": zstd_frames,
+        "flushed": zstd_flushed,
+        "lz4": lz4_blocks,
+        "snappy": snappy_blocks,
+    }
+    whole = rows(LOG, tmp_path)
+    data = forms[form](LOG)
+    log = find_log(put(tmp_path / "cut", data[: int(len(data) * cut)]))
+    found = task_edges(log).to_pylist()
+    assert found == whole[: len(found)]
+    assert cut * 0.7 - 0.1 < len(found) / len(whole) < min(1, cut * 1.3 + 0.1)
+    assert log.truncated
+    assert all(line.startswith("cut: ") for line in log.damage)
+
+
+def test_a_cut_line_is_counted_in_bytes(tmp_path: Path) -> None:
+    log = find_log(put(tmp_path / "cut", LOG + b'{"Event":"SparkListenerBlock'))
+    task_edges(log)
+    assert log.damage == ("cut: the last line is cut off, 28 bytes of it skipped",)
+
+
+def test_broken_lines_are_counted_also_where_they_would_not_be_wanted(tmp_path: Path) -> None:
+    bad = b'{"Event":"SparkListenerJobStart","Jo\n[1]\n\xff\xfe\n\n{"no":"event"}\n'
+    log = find_log(put(tmp_path / "bad", text(LOG_START) + bad + LOG))
+    assert task_edges(log).num_rows == 400
+    assert log.damage == ("bad: 4 lines that are no event skipped",)
+
+
+@pytest.mark.parametrize("form", [zstd_frames, gzip.compress])
+def test_damage_in_the_middle_is_placed(form: Any, tmp_path: Path) -> None:
+    data = bytearray(form(LOG))
+    middle = len(data) // 2
+    data[middle : middle + 400] = bytes(400)
+    log = find_log(put(tmp_path / "damaged", bytes(data)))
+    whole = rows(LOG, tmp_path)
+    found = task_edges(log).to_pylist()
+    assert 0 < len(found) < 400
+    assert found[:50] == whole[:50]
+    assert any("damaged" in line and "byte" in line for line in log.damage)
+
+
+def rolled(folder: Path, parts: dict[str, bytes], status: str = "appstatus_app-1") -> Path:
+    for name, data in parts.items():
+        put(folder / name, data)
+    put(folder / status, b"")
+    put(folder / f".{status}.crc", b"crc\0")
+    return folder
+
+
+def test_rolled_files_are_read_by_number(tmp_path: Path) -> None:
+    lines = LOG.splitlines(keepends=True)
+    parts = {f"events_{n + 1}_app-1.zstd": zstd(b"".join(lines[n * 40 : n * 40 + 40])) for n in range(11)}
+    folder = rolled(tmp_path / "logs" / "eventlog_v2_app-1", parts)
+    expected = rows(LOG, tmp_path)
+    for path in (folder, folder.parent, str(folder), folder.as_uri()):
+        log = find_log(path)
+        assert len(log.parts) == 11
+        assert not log.in_progress
+        assert task_edges(log).to_pylist() == expected
+        assert not log.truncated
+
+
+def test_a_compacted_file_stands_for_those_before_it(tmp_path: Path) -> None:
+    compacted = text(LOG_START, APP_START, ended(3, 5, 30))
+    parts = {
+        "events_1_app-1": text(LOG_START, started(1, 0)),
+        "events_2_app-1": text(ended(1, 0, 9)),
+        "events_2_app-1.compact": compacted,
+        "events_3_app-1": text(started(4, 40), ended(4, 40, 50)),
+    }
+    log = find_log(rolled(tmp_path / "eventlog_v2_app-1", parts))
+    assert [part.name for part in log.parts] == ["events_2_app-1.compact", "events_3_app-1"]
+    edges = task_edges(log)
+    assert edges["task_id"].to_pylist() == [3, 3, 4, 4]
+    assert edges["edge"].to_pylist() == ["start", "end"] * 2
+    assert not log.truncated
+
+
+def test_a_missing_rolled_file_is_told(tmp_path: Path) -> None:
+    parts = {"events_1_app-1": text(LOG_START), "events_4_app-1": text(started(1, 0))}
+    log = find_log(rolled(tmp_path / "eventlog_v2_app-1", parts, "appstatus_app-1.inprogress"))
+    assert log.in_progress
+    assert log.damage == ("2 rolled files missing (number 2, 3)",)
+
+
+def test_a_rolled_file_just_begun_is_no_error(tmp_path: Path) -> None:
+    parts = {"events_1_app-1": LOG, "events_2_app-1": b""}
+    log = find_log(rolled(tmp_path / "eventlog_v2_app-1", parts, "appstatus_app-1.inprogress"))
+    assert task_edges(log).num_rows == 400
+    assert not log.truncated
+
+
+REFUSED = {
+    "empty file": ("empty", b""),
+    "empty file in progress": ("empty.inprogress", b""),
+    "only line breaks": ("blank", b"\n\n\n"),
+    "half of the first line": ("half", b'{"Event":"SparkListenerLogSt'),
+    "nothing flushed": ("start.zstd.inprogress", zstd_flushed(b"")[:9] or b"\x28\xb5\x2f\xfd"),
+    "text": ("notes.txt", b"dear diary\n"),
+    "JSON of something else": ("other.json", b'{"Event":"click","x":1}\n{"Event":"click"}\n'),
+    "a JSON array": ("array.json", b'["Event"]\n'),
+    "binary garbage": ("noise", bytes(range(1, 256)) * 40),
+    "gzip of text": ("text.gz", gzip.compress(b"dear diary\n")),
+    "zstd of text": ("text.zstd", zstd(b"dear diary\n")),
+    "not really gzip": ("broken.gz", b"\x1f\x8b\x08\x00 and so on"),
+    "lzf": ("app-1.lzf", b"ZV\x01\x00\x10\x00\x20abcdef"),
+    "zip": ("logs.zip", b"PK\x03\x04abc"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_log_is_refused_in_words(case: str, tmp_path: Path) -> None:
+    name, data = REFUSED[case]
+    with pytest.raises(SourceError, match=r"^event log: .+[.?]$") as raised:
+        find_log(put(tmp_path / name, data))
+    assert "\n" not in str(raised.value)
+    assert name in str(raised.value)
+    if case == "lzf":
+        assert "spark.eventLog.compression.codec=zstd" in str(raised.value)
+
+
+def test_a_missing_path_is_refused_and_the_nearest_offered(tmp_path: Path) -> None:
+    put(tmp_path / "app-1.inprogress", LOG)
+    with pytest.raises(SourceError, match=r"no such file.*Did you mean 'app-1.inprogress'\?"):
+        find_log(tmp_path / "app-1")
+    with pytest.raises(SourceError, match="not on this machine"):
+        find_log("hdfs://name/logs/app-1")
+    with pytest.raises(SourceError, match="an empty path"):
+        find_log("")
+
+
+def test_directories_without_or_with_several_logs_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="no Spark event log in .*it is empty"):
+        find_log(tmp_path)
+    put(tmp_path / "notes.txt", b"dear diary")
+    with pytest.raises(SourceError, match="no Spark event log in .*found 1 other entry"):
+        find_log(tmp_path)
+    put(tmp_path / "app-1", LOG)
+    assert find_log(tmp_path).path.name == "app-1"
+    rolled(tmp_path / "eventlog_v2_app-2", {"events_1_app-2": LOG})
+    os.utime(tmp_path / "app-1", (1, 1))
+    with pytest.raises(SourceError, match="2 logs in .*newest first: eventlog_v2_app-2, app-1"):
+        find_log(tmp_path)
+    with pytest.raises(SourceError, match="without event files; found appstatus_x"):
+        find_log(put(tmp_path / "eventlog_v2_x" / "appstatus_x", b"").parent)
+
+
+def test_no_permission_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put(tmp_path / "app-1", LOG)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(SourceError, match="no permission to read; found .*app-1"):
+        find_log(path)
+
+
+def edges_of(tmp_path: Path, *events: dict[str, Any]) -> list[tuple[str, int, int]]:
+    """Edge, task, microseconds since the first instant."""
+    table = task_edges(find_log(put(tmp_path / "app-1", text(LOG_START, *events))))
+    assert table.schema == EDGES
+    micros = (ts - EPOCH * 1000 for ts in table["ts"].cast(pa.int64()).to_pylist())
+    return list(zip(table["edge"].to_pylist(), table["task_id"].to_pylist(), micros, strict=True))
+
+
+def test_edges_keep_the_order_of_the_log(tmp_path: Path) -> None:
+    found = edges_of(tmp_path, started(1, 0), started(2, 5), ended(2, 5, 9), started(3, 8), ended(1, 0, 20))
+    assert found == [("start", 1, 0), ("start", 2, 5000), ("end", 2, 9000), ("start", 3, 8000), ("end", 1, 20000)]
+    assert disorder(task_edges(find_log(tmp_path / "app-1"))) == 1000
+
+
+def test_a_task_without_length_ends_a_microsecond_later(tmp_path: Path) -> None:
+    assert edges_of(tmp_path, started(1, 7), ended(1, 7, 7)) == [("start", 1, 7000), ("end", 1, 7001)]
+    assert edges_of(tmp_path, started(1, 7), ended(1, 7, 3)) == [("start", 1, 7000), ("end", 1, 7001)]
+
+
+def test_a_task_has_one_start_and_at_most_one_end(tmp_path: Path) -> None:
+    twice = [started(1, 0), started(1, 0), ended(1, 0, 5), ended(1, 0, 5), started(1, 0), started(2, 1)]
+    assert edges_of(tmp_path, *twice) == [("start", 1, 0), ("end", 1, 5000), ("start", 2, 1000)]
+    assert edges_of(tmp_path, ended(1, 2, 5)) == [("start", 1, 2000), ("end", 1, 5000)]
+
+
+def test_events_of_a_strange_shape_are_passed_over(tmp_path: Path) -> None:
+    strange = [{"Event": "SparkListenerTaskEnd"}, {"Event": "SparkListenerTaskStart", "Task Info": [1]}]
+    no_metrics = ended(1, 0, 4, failed=True) | {"Task Metrics": None}
+    no_metrics["Task Info"] |= {"Host": 7, "Attempt": 2**40}
+    assert edges_of(tmp_path, *strange, no_metrics) == [("start", 1, 0), ("end", 1, 4000)]
+    log = find_log(tmp_path / "app-1")
+    end = task_edges(log).to_pylist()[1]
+    assert log.damage == ("2 task events without a task id or a time skipped",)
+    assert end["host"] is end["attempt"] is None
+    assert end["failed"] is True
+    assert end["reason"] == "ExceptionFailure"
+    assert end["run_ms"] is None
+
+
+def test_ends_carry_metrics_and_starts_do_not(tmp_path: Path) -> None:
+    put(tmp_path / "app-1", text(LOG_START, started(1, 0, 4), ended(1, 0, 9, 4)))
+    start, end = task_edges(find_log(tmp_path / "app-1")).to_pylist()
+    assert end["stage_id"] == start["stage_id"] == 4
+    assert [end[name] for name in EDGES.names[8:]] == ["Success", False, 9, 2, 10, 7, 5]
+    assert [start[name] for name in EDGES.names[8:]] == [None] * 7
+
+
+def test_the_application_and_its_stages(tmp_path: Path) -> None:
+    stage = {"Stage ID": 3, "Stage Attempt ID": 0, "Stage Name": "count at x.py:1", "Number of Tasks": 8}
+    submitted = {
+        "Event": "SparkListenerStageSubmitted",
+        "Stage Info": stage,
+        "Properties": {"spark.job.description": "zones"},
+    }
+    again = {
+        "Event": "SparkListenerStageSubmitted",
+        "Stage Info": stage | {"Stage Attempt ID": 1, "Number of Tasks": 2},
+    }
+    log = find_log(put(tmp_path / "app-1", text(LOG_START, APP_START, submitted, again, APP_END)))
+    found = stages(log)[3]
+    assert (found.name, found.description, found.tasks, found.attempts) == ("count at x.py:1", "zones", 8, 2)
+    application = app(log)
+    assert (application.name, application.id, application.spark) == ("a", "app-1", "4.3.0")
+    assert application.started == datetime.fromtimestamp(EPOCH / 1000, UTC)
+    assert application.ended == datetime.fromtimestamp(EPOCH / 1000 + 9, UTC)
+    assert app(find_log(put(tmp_path / "app-2", text(LOG_START)))).ended is None
+
+
+def test_a_log_that_spark_wrote() -> None:
+    log = find_log(DATA)
+    assert len(log.parts) == 2
+    assert not log.truncated
+    edges = task_edges(log)
+    ends = edges.filter(pa.compute.equal(edges["edge"], "end"))
+    assert edges.num_rows == 2 * ends.num_rows
+    assert pa.compute.sum(ends["failed"]).as_py() == 1
+    assert len(stages(log)) == 7
+    assert {stage.description for stage in stages(log).values()} == {
+        "trips by zone",
+        "smoothed readings",
+        "fares against readings",
+    }
+    assert sum(stage.tasks for stage in stages(log).values()) == ends.num_rows - 1
+    assert app(log).name == "uneven zones"

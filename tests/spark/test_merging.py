@@ -1,0 +1,262 @@
+"""Differential: every form of merging agrees with evaluating each window from its events, in Python."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from streamq.compiler.merging import PartialSlot, choose_strategy, merge_partials
+
+FOREVER = 2**63 - 1
+EXACT = (
+    PartialSlot("events", "count", True),
+    PartialSlot("whole sum", "sum", True),
+    PartialSlot("price.sum", "sum", True),
+)
+SLOTS = (
+    *EXACT,
+    PartialSlot("v", "sum", False),
+    PartialSlot("low", "min", False),
+    PartialSlot("high", "max", False),
+    PartialSlot("name", "max", False),
+    PartialSlot("spread", "moments", False),
+)
+PARTIALS_SCHEMA = (
+    "`case` bigint, `the key` string, __lo bigint, __hi bigint, __n bigint, events bigint, "
+    "`whole sum` bigint, `whole sum__n` bigint, `price.sum` decimal(20,2), `price.sum__n` bigint, "
+    "v double, v__n bigint, low double, high double, name string, "
+    "spread__n bigint, spread__mean double, spread__m2 double"
+)
+KEYS = ["case", "the key"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """A range of windows, and a payload."""
+
+    lo: int
+    hi: int
+    whole: int | None
+    price: Decimal | None
+    v: float | None
+    name: str | None
+
+
+def greatest(values: Sequence[float]) -> float | None:
+    return max(values, key=lambda v: (math.isnan(v), v), default=None)
+
+
+def least(values: Sequence[float]) -> float | None:
+    return min(values, key=lambda v: (math.isnan(v), v), default=None)
+
+
+def aggregate(events: Sequence[Event]) -> dict[str, Any]:
+    """Every slot over a bag of events; moments in exact arithmetic."""
+    wholes = [e.whole for e in events if e.whole is not None]
+    prices = [e.price for e in events if e.price is not None]
+    floats = [e.v for e in events if e.v is not None]
+    row: dict[str, Any] = {
+        "events": len(wholes),
+        "whole sum": sum(wholes) if wholes else None,
+        "whole sum__n": len(wholes),
+        "price.sum": sum(prices, Decimal(0)) if prices else None,
+        "price.sum__n": len(prices),
+        "v": math.fsum(floats) if floats else None,
+        "v__n": len(floats),
+        "low": least(floats),
+        "high": greatest(floats),
+        "name": max((e.name for e in events if e.name is not None), default=None),
+        "spread__n": len(floats),
+        "spread__mean": None,
+        "spread__m2": None,
+    }
+    if floats and all(map(math.isfinite, floats)):
+        exact = [Fraction(v) for v in floats]
+        mean = sum(exact) / len(exact)
+        row |= {"spread__mean": float(mean), "spread__m2": float(sum((v - mean) ** 2 for v in exact))}
+    elif floats:
+        row |= {"spread__mean": math.nan, "spread__m2": math.nan}
+    return row
+
+
+@dataclass(frozen=True)
+class Case:
+    """One grid and its events, by key."""
+
+    number: int
+    n: int
+    divides: bool
+    events: dict[str | None, list[Event]]
+
+    def partials(self) -> Iterator[tuple[Any, ...]]:
+        for key, events in self.events.items():
+            ranges: dict[tuple[int, int], list[Event]] = defaultdict(list)
+            for event in events:
+                ranges[event.lo, event.hi].append(event)
+            for (lo, hi), members in ranges.items():
+                yield (self.number, key, lo, hi, len(members), *aggregate(members).values())
+
+    def windows(self, until: int | None) -> dict[tuple[Any, ...], dict[str, Any]]:
+        found = {}
+        for key, events in self.events.items():
+            members: dict[int, list[Event]] = defaultdict(list)
+            for event in events:
+                last = event.hi if until is None else min(event.hi, until)
+                for index in range(event.lo, last + 1):
+                    members[index].append(event)
+            found |= {(self.number, key, index): aggregate(held) for index, held in members.items()}
+        return found
+
+
+def payload(rng: random.Random, base: float) -> tuple[int | None, Decimal | None, float | None, str | None]:
+    v = rng.choice([None, math.nan, *(base + rng.choice([-1.0, 0.0, 1.0, rng.random()]) for _ in range(20))])
+    whole = rng.choice([None, rng.randint(-(2**40), 2**40)])
+    price = rng.choice([None, Decimal(rng.randint(-(10**6), 10**6)).scaleb(-2)])
+    return whole, price, v, rng.choice([None, "a", "b", "ab"])
+
+
+@cache
+def cases(shape: str, size: int, hop: int, endless: bool = False) -> tuple[Case, ...]:
+    """Random histories of one grid: negative times, gaps, keys that are NULL, all-NULL columns, one event a century away."""
+    rng = random.Random(f"{shape} {size} {hop}")
+    n, divides = -(-size // hop), size % hop == 0
+    made = []
+    for number in range(10):
+        offset, span = rng.randint(-50, 50), rng.choice([5, 60, 400])
+        base = rng.choice([0.0, 1e9, -1e9])
+        groups: dict[str | None, list[Event]] = {}
+        for key in ("a", None, "b")[: rng.randint(1, 3)]:
+            events = []
+            for _ in range(rng.choice([1, 3, 25])):
+                le = rng.randint(-span, span) + (10**9 if rng.random() < 0.05 else 0)
+                length = 1 if shape == "points" else rng.choice([1, 2, rng.randint(1, 3 * span)])
+                lo = (le - offset - size) // hop + 1
+                hi = (le + length - 1 - offset) // hop
+                if endless and le < 10**9 and rng.random() < 0.1:
+                    hi = FOREVER
+                if lo <= hi:
+                    events.append(Event(lo, hi, *payload(rng, base)))
+            groups[key] = events
+        made.append(Case(number, n, divides, groups))
+    return tuple(made)
+
+
+GRIDS = [(3, 7), (10, 10), (20, 10), (25, 10), (64, 1)]
+
+
+def check(rows: list[Any], expected: dict[tuple[Any, ...], dict[str, Any]], slots: Sequence[PartialSlot]) -> None:
+    answer = {(row["case"], row["the key"], row["__i"]): row.asDict() for row in rows}
+    assert len(answer) == len(rows)
+    assert answer.keys() == expected.keys()
+    for window, row in answer.items():
+        for name in [name for name in row if name not in (*KEYS, "__i")]:
+            assert same(row[name], expected[window][name], name), (window, name, row[name], expected[window][name])
+
+
+def same(got: Any, wanted: Any, name: str) -> bool:
+    if got is None or wanted is None:
+        return got is wanted
+    if isinstance(wanted, float):
+        if math.isnan(wanted):
+            return math.isnan(got)
+        # M2 of values near 1e9 that differ by 1: a sum of squares would be wrong by hundreds.
+        loose = {"rel_tol": 1e-6, "abs_tol": 1e-6} if name == "spread__m2" else {"rel_tol": 1e-12, "abs_tol": 1e-6}
+        return math.isclose(got, wanted, **loose)
+    return type(got) is type(wanted) and got == wanted
+
+
+def table(spark: SparkSession, made: Sequence[Case]) -> DataFrame:
+    return spark.createDataFrame([row for case in made for row in case.partials()], PARTIALS_SCHEMA)
+
+
+def renumbered(made: Sequence[Case], by: int) -> list[Case]:
+    return [Case(case.number + by, case.n, case.divides, case.events) for case in made]
+
+
+@pytest.mark.parametrize(("strategy", "slots"), [("difference", EXACT), ("explode", SLOTS), ("dyadic", SLOTS)])
+@pytest.mark.parametrize("until", [None, 17])
+def test_any_ranges(spark: SparkSession, strategy: str, slots: Sequence[PartialSlot], until: int | None) -> None:
+    made: list[Case] = []
+    for size, hop in GRIDS:  # the forms for any ranges do not read n: all grids are one job
+        for shape in ("points", "intervals"):
+            made += renumbered(cases(shape, size, hop, endless=until is not None), len(made))
+    merged = merge_partials(table(spark, made), KEYS, slots, 1, strategy, until)
+    expected = {window: row for case in made for window, row in case.windows(until).items()}
+    check(merged.collect(), expected, slots)
+
+
+def test_blocks(spark: SparkSession) -> None:
+    merged, expected = [], {}
+    for number, (size, hop) in enumerate(GRIDS):
+        made = renumbered(cases("points", size, hop), 100 * number)
+        until = 17 if number % 3 == 1 else None
+        merged.append(merge_partials(table(spark, made), KEYS, SLOTS, made[0].n, "blocks", until, made[0].divides))
+        expected |= {window: row for case in made for window, row in case.windows(until).items()}
+    rows = [row for frame in merged for row in frame.collect()]
+    check(rows, expected, SLOTS)
+
+
+@pytest.mark.parametrize("strategy", ["difference", "blocks", "explode", "dyadic"])
+def test_columns_keep_their_types_and_no_keys_are_keys(spark: SparkSession, strategy: str) -> None:
+    made = cases("points", 20, 10)[:1]
+    partials = table(spark, made).where("`the key` = 'a'")
+    slots = EXACT if strategy == "difference" else SLOTS
+    merged = merge_partials(partials, [], slots, made[0].n, strategy)
+    kept = {field.name: field.dataType for field in partials.schema.fields}
+    assert merged.columns[0] == "__i"
+    assert all(field.dataType == kept[field.name] for field in merged.schema.fields if field.name != "__i")
+    wanted = {index: row for (_, key, index), row in made[0].windows(None).items() if key == "a"}
+    for row in merged.collect():
+        assert all(same(row[name], wanted[row["__i"]][name], name) for name in merged.columns[1:])
+        del wanted[row["__i"]]
+    assert not wanted
+
+
+def sums(spark: SparkSession, rows: Sequence[tuple[int, int, int]]) -> DataFrame:
+    filled = [(lo, hi, 1, value, 1) for lo, hi, value in rows]
+    return spark.createDataFrame(filled, "__lo bigint, __hi bigint, __n bigint, s bigint, s__n bigint")
+
+
+def test_difference_overflows_only_where_a_window_does(spark: SparkSession) -> None:
+    big, slot = 2**62 + 2**61, [PartialSlot("s", "sum", True)]
+    rows = [(0, 0, big), (0, 1, big), (0, 1, -big), (1, 2, big), (2, 3, -big), (3, 3, -(2**61)), (4, 4, -(2**63))]
+    merged = merge_partials(sums(spark, rows), [], slot, 2, "difference").collect()
+    assert {row["__i"]: row["s"] for row in merged} == {0: big, 1: big, 2: 0, 3: -(2**63), 4: -(2**63)}
+    with pytest.raises(Exception, match="ARITHMETIC_OVERFLOW"):
+        merge_partials(sums(spark, [(0, 1, big), (1, 2, big)]), [], slot, 2, "difference").collect()
+
+
+def test_ranges_that_never_end_need_until(spark: SparkSession) -> None:
+    endless = sums(spark, [(0, FOREVER, 1)])
+    with pytest.raises(Exception, match="ARITHMETIC_OVERFLOW"):
+        merge_partials(endless, [], [PartialSlot("s", "sum", True)], 1, "difference").collect()
+    limit = endless.agg(F.lit(3).alias("limit")).scalar()
+    merged = merge_partials(endless, [], [PartialSlot("s", "sum", True)], 1, "difference", limit).collect()
+    assert sorted(row["__i"] for row in merged) == [0, 1, 2, 3]
+
+
+def test_a_strategy_that_does_not_fit_is_an_error(spark: SparkSession) -> None:
+    partials = sums(spark, [(0, 1, 1)])
+    with pytest.raises(ValueError, match="s cannot be subtracted"):
+        merge_partials(partials, [], [PartialSlot("s", "sum", False)], 2, "difference")
+    with pytest.raises(ValueError, match="no strategy 'direct' for partials"):
+        merge_partials(partials, [], [PartialSlot("s", "sum", True)], 2, "direct")
+
+
+def test_choice_reads_only_what_is_static() -> None:
+    assert choose_strategy("points", 1, SLOTS)[0] == "direct"
+    assert choose_strategy("points", 60, EXACT)[0] == "difference"
+    assert choose_strategy("points", 60, SLOTS)[0] == "blocks"
+    assert choose_strategy("intervals", 60, EXACT)[0] == "difference"
+    assert choose_strategy("intervals", 60, SLOTS)[0] == "dyadic"

@@ -1,0 +1,307 @@
+"""The doctor against fake Javas and interpreters: what it finds, and in which words."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import venv
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from streamq.errors import SessionError
+from streamq.session import (
+    CONNECT_NEEDS,
+    DRIVER_NEEDS,
+    Finding,
+    Interpreter,
+    Report,
+    check_interpreter,
+    check_java,
+    check_server,
+    check_spark_home,
+    cores,
+    default_master,
+    doctor,
+    driver_memory,
+    probe_interpreter,
+    session,
+    this_interpreter,
+)
+
+ROOT = Path(__file__).parent.parent
+GOOD = {"pandas": "2.3.3", "pyarrow": "21.0.0", "google.protobuf": "6.33.0", "pyspark": "4.1.0"}
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="the fakes are shell scripts")
+
+
+def script(path: Path, *lines: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(["#!/bin/sh", *lines]) + "\n")
+    path.chmod(0o755)
+    return path
+
+
+def java(folder: Path, version: str, *, modules: bool = True) -> dict[str, str]:
+    """An environment whose PATH has a Java of this version."""
+    no_modules = 'case "$1" in --add-modules*) echo "Module jdk.incubator.vector not found" >&2; exit 1;; esac'
+    script(folder / "java", "" if modules else no_modules, f"echo 'openjdk version \"{version}\" 2025-04-15' >&2")
+    return {"PATH": str(folder)}
+
+
+def worker(changes: Mapping[str, str] | None = None) -> Interpreter:
+    """A worker with good versions but for the changes: a version, or what an import said."""
+    modules = GOOD | (changes or {})
+    failures = {name: text for name, text in modules.items() if not text[0].isdigit()}
+    return Interpreter("/opt/python", (3, 11, 7), {k: v for k, v in modules.items() if k not in failures}, failures)
+
+
+@pytest.mark.parametrize("version", ["17.0.15", "17-ea", "21", "21.0.4+7-LTS"])
+def test_java_17_and_21_will_do(tmp_path: Path, version: str) -> None:
+    finding = check_java(java(tmp_path, version))
+    assert finding == Finding("Java", f"{version} at {tmp_path / 'java'}")
+
+
+@pytest.mark.parametrize(
+    ("version", "wrong"),
+    [
+        ("1.8.0_392", "Java is too old; found 1.8.0_392"),
+        ("11.0.2", "Java is too old; found 11.0.2"),
+        ("25", "Java 25 is not supported; found 25"),
+    ],
+)
+def test_other_javas_will_not(tmp_path: Path, version: str, wrong: str) -> None:
+    message = check_java(java(tmp_path, version)).message("session")
+    assert message.startswith(
+        f"session: {wrong} at {tmp_path}/java, Spark 4 needs 17 or 21. Install Java 17 or 21: apt-get"
+    )
+
+
+def test_no_java(tmp_path: Path) -> None:
+    finding = check_java({"PATH": str(tmp_path)})
+    assert finding.message().startswith("there is no Java; JAVA_HOME is not set and PATH has no java. Install")
+
+
+def test_java_home_goes_before_path_even_if_it_is_empty(tmp_path: Path) -> None:
+    environ = java(tmp_path / "bin", "17.0.1") | {"JAVA_HOME": str(tmp_path / "gone")}
+    assert (
+        check_java(environ)
+        .message()
+        .startswith(f"JAVA_HOME has no Java; there is no {tmp_path}/gone/bin/java. Install")
+    )
+    assert check_java(environ | {"JAVA_HOME": str(tmp_path)}).ok
+
+
+def test_java_that_does_not_run(tmp_path: Path) -> None:
+    script(tmp_path / "java", "echo Unable to locate a Java Runtime.", "exit 1")
+    message = check_java({"PATH": str(tmp_path)}).message()
+    assert message.startswith(f"Java does not run; {tmp_path}/java said 'Unable to locate a Java Runtime.'. Install")
+
+
+def test_java_that_hangs(tmp_path: Path) -> None:
+    script(tmp_path / "java", "exec /bin/sleep 30")
+    assert "said 'nothing in 0.2 seconds'" in check_java({"PATH": str(tmp_path)}, seconds=0.2).found
+
+
+def test_java_without_the_module_that_spark_insists_on(tmp_path: Path) -> None:
+    finding = check_java(java(tmp_path, "21.0.1", modules=False))
+    assert finding.wrong == "Java lacks a module of Spark"
+    assert "Module jdk.incubator.vector not found" in finding.found
+
+
+def test_a_good_worker_is_one_line() -> None:
+    (finding,) = check_interpreter("worker", worker(), DRIVER_NEEDS, (3, 11, 2))
+    assert finding == Finding(
+        "worker", "Python 3.11.7 at /opt/python, pyspark 4.1.0, pandas 2.3.3, pyarrow 21.0.0, protobuf 6.33.0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"google.protobuf": "No module named 'google'"},
+            "the worker has no protobuf; looked in /opt/python. "
+            "Install it: /opt/python -m pip install 'protobuf>=6.33,<8'",
+        ),
+        (
+            {"pyarrow": "libarrow.so: cannot open shared object file"},
+            "the worker cannot import pyarrow; /opt/python said 'libarrow.so: cannot open shared object file'. "
+            "Install it: /opt/python -m pip install 'pyarrow>=18'",
+        ),
+        (
+            {"pandas": "3.0.0"},
+            "the worker has an unsupported pandas; found 3.0.0 in /opt/python, streamq needs pandas>=2.2,<3. "
+            "Install it: /opt/python -m pip install 'pandas>=2.2,<3'",
+        ),
+        (
+            {"pyspark": "4.0.1"},
+            "the worker has an unsupported pyspark; found 4.0.1 in /opt/python, streamq needs pyspark>=4.1,<5. "
+            "Install it: /opt/python -m pip install 'pyspark>=4.1,<5'",
+        ),
+        (
+            {"pyspark": "5.0.0.dev1"},
+            "the worker has an unsupported pyspark; found 5.0.0.dev1 in /opt/python, streamq needs pyspark>=4.1,<5. "
+            "Install it: /opt/python -m pip install 'pyspark>=4.1,<5'",
+        ),
+    ],
+)
+def test_packages_of_a_worker(changes: dict[str, str], message: str) -> None:
+    (finding,) = check_interpreter("worker", worker(changes), DRIVER_NEEDS)
+    assert finding.message() == message
+
+
+def test_a_worker_of_another_python_than_the_driver() -> None:
+    (finding,) = check_interpreter("worker", worker(), DRIVER_NEEDS, (3, 12, 1))
+    assert finding.message() == (
+        "the worker runs another Python version than the driver; found 3.11.7 at /opt/python, the driver runs 3.12.1. "
+        f"Set PYSPARK_PYTHON to {sys.executable}."
+    )
+
+
+def test_a_real_interpreter_without_packages(tmp_path: Path) -> None:
+    venv.create(tmp_path / "bare", with_pip=False, symlinks=True)
+    python = str(tmp_path / "bare" / "bin" / "python")
+    probed = probe_interpreter(python, environ={})
+    assert isinstance(probed, Interpreter)
+    assert probed.python == sys.version_info[:3]
+    problems = check_interpreter("worker", probed, DRIVER_NEEDS[1:], sys.version_info[:3])
+    assert [p.wrong for p in problems] == [f"the worker has no {name}" for name in ("pandas", "pyarrow", "protobuf")]
+    assert problems[1].message() == (
+        f"the worker has no pyarrow; looked in {python}. Install it: {python} -m pip install 'pyarrow>=18'"
+    )
+
+
+def test_the_interpreter_of_this_process() -> None:
+    assert check_interpreter("driver", this_interpreter(), DRIVER_NEEDS)[0].ok
+    assert check_interpreter("client", this_interpreter(CONNECT_NEEDS), CONNECT_NEEDS)[0].ok
+
+
+@pytest.mark.parametrize("lines", [["exit 3"], ["echo hello"], ["echo nonsense >&2", "exit 127"]])
+def test_interpreters_that_do_not_answer(tmp_path: Path, lines: list[str]) -> None:
+    finding = probe_interpreter(str(script(tmp_path / "python", *lines)))
+    assert isinstance(finding, Finding)
+    assert finding.wrong == "the worker interpreter does not run"
+    assert finding.hint == f"Set PYSPARK_PYTHON to {sys.executable}."
+
+
+def test_an_interpreter_that_is_not_there() -> None:
+    finding = probe_interpreter("/nowhere/python")
+    assert isinstance(finding, Finding)
+    assert finding.message("session").startswith(
+        "session: the worker interpreter does not exist; there is no /nowhere/python. Set PYSPARK_PYTHON to /"
+    )
+
+
+def test_spark_home_of_another_version(tmp_path: Path) -> None:
+    assert check_spark_home({}, "4.1.0") is None
+    environ = {"SPARK_HOME": str(tmp_path)}
+    empty = check_spark_home(environ, "4.1.0")
+    assert empty is not None
+    assert empty.wrong == "SPARK_HOME has no Spark"
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-core_2.13-4.1.0.jar").touch()
+    same, other = check_spark_home(environ, "4.1.0"), check_spark_home(environ, "4.3.0")
+    assert same is not None
+    assert same.ok
+    assert other is not None
+    assert other.message() == (
+        f"SPARK_HOME is another Spark than PySpark; found 4.1.0 in {tmp_path}, PySpark is 4.3.0. Unset SPARK_HOME."
+    )
+
+
+def test_nobody_answers_at_a_connect_address() -> None:
+    assert check_server("sc://127.0.0.1:9", seconds=1).wrong == "no Spark Connect server answers"
+    with pytest.raises(SessionError, match="session: no Spark Connect server answers; sc://127.0.0.1:9 said"):
+        doctor(master="sc://127.0.0.1:9", raise_on_problem=True)
+
+
+def test_doctor_looks_at_all_and_raises_once(tmp_path: Path) -> None:
+    environ = java(tmp_path, "11.0.2")
+    report = doctor(master="local[1]", worker="/nowhere/python", environ=environ)
+    assert [f.subject for f in report.findings] == ["driver", "Java", "worker"]
+    assert [p.subject for p in report.problems] == ["Java", "worker"]
+    assert not report.ok
+    with pytest.raises(SessionError) as raised:
+        doctor(master="local[1]", worker="/nowhere/python", environ=environ, raise_on_problem=True)
+    lines = str(raised.value).splitlines()
+    assert lines[0] == "session: 2 things are not as they must be."
+    assert [line.partition(";")[0] for line in lines[1:]] == [
+        "  - Java is too old",
+        "  - the worker interpreter does not exist",
+    ]
+
+
+def test_doctor_leaves_a_cluster_s_workers_alone(tmp_path: Path) -> None:
+    report = doctor(master="spark://host:7077", worker="/nowhere/python", environ=java(tmp_path, "17"))
+    assert [f.subject for f in report.findings] == ["driver", "Java"]
+    assert report.ok
+
+
+def test_report_prints_as_a_table() -> None:
+    report = Report(
+        (Finding("Java", "17 at /java"), Finding("worker pandas", "looked in <x>", "no pandas", "Install it."))
+    )
+    assert str(report) == (
+        "streamq doctor: 1 problem\n"
+        "  ok       Java           17 at /java\n"
+        "  PROBLEM  worker pandas  no pandas; looked in <x>. Install it."
+    )
+    assert "<th style='text-align:left'>worker pandas</th>" in report._repr_html_()
+    assert "looked in &lt;x&gt;" in report._repr_html_()
+    assert str(Report(())) == "streamq doctor: all is well"
+
+
+def test_session_says_what_is_wrong_before_any_spark_starts() -> None:
+    with pytest.raises(
+        SessionError, match="^session: the worker interpreter does not exist; there is no /nowhere/python"
+    ):
+        session(master="local[1]", config={"spark.pyspark.python": "/nowhere/python"})
+
+
+@pytest.mark.parametrize(
+    ("master", "expected"), [("local", 1), ("local[3]", 3), ("local[4,2]", 4), ("local-cluster[2,3,1024]", 6)]
+)
+def test_cores_of_a_master(master: str, expected: int) -> None:
+    assert cores(master) == expected
+
+
+def test_cores_and_memory_of_the_machine(tmp_path: Path) -> None:
+    assert cores("local[*]") >= 1
+    limit = tmp_path / "memory.max"
+    limit.write_text(str(6 << 30))
+    assert 1024 <= driver_memory(limit) <= 1536
+    limit.write_text("max")
+    assert 1024 <= driver_memory(limit) <= 8192
+
+
+def test_master_of_the_environment() -> None:
+    assert default_master({}) == "local[*]"
+    assert default_master({"SPARK_REMOTE": "sc://host"}) == "sc://host"
+    assert default_master({"PYSPARK_GATEWAY_PORT": "1"}) == "spark-submit"
+
+
+def test_importing_the_module_does_not_import_spark() -> None:
+    code = (
+        "import sys, types; sys.modules['streamq'] = p = types.ModuleType('streamq'); p.__path__ = [sys.argv[1]]\n"
+        + ("import streamq.session; print([m for m in ('pyspark', 'pandas', 'pyarrow') if m in sys.modules])")
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(ROOT / "streamq")], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_doctor_asks_for_what_pyproject_asks_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = project["dependencies"] + project["optional-dependencies"]["connect"]
+    assert {str(need) for need in (*DRIVER_NEEDS, *CONNECT_NEEDS)} <= set(wanted)
+
+
+def test_pins_satisfy_the_doctor() -> None:
+    pins = dict(re.findall(r"^([\w.-]+)==([\w.]+)", (ROOT / "requirements" / "test.txt").read_text(), re.MULTILINE))
+    assert [str(need) for need in (*DRIVER_NEEDS, *CONNECT_NEEDS) if not need.accepts(pins[need.package])] == []
