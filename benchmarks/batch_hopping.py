@@ -2,8 +2,8 @@
 
     python benchmarks/batch_hopping.py [--rows 10000000] [--repeat 3] [--only d60-n16 ...] [--json FILE]
 
-Point events with a timestamp and a double, 1,000 keys; sum, count and max a key and window, written to the noop sink. Both
-sides run in turn, A B A B, in one session; a cell is the median of its runs. Ratios above 1 mean that ours is faster.
+Point events with a timestamp and a double, 1,000 keys; sum, count and max a key and window, written to the noop sink.
+Both sides run in turn, A B A B, in one session; a cell is the median of its runs. Ratios above 1: ours is faster.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ KEYS = 1_000
 HOP = 60_000_000
 CENTURY = 100 * 365 * 24 * 3_600_000_000
 SLOTS = (PartialSlot("events", "count", True), PartialSlot("total", "sum", False), PartialSlot("top", "max", False))
+
+
+Query = Callable[[DataFrame], DataFrame]
 
 
 @dataclass(frozen=True)
@@ -56,9 +59,8 @@ CELLS = (
 
 def ours(df: DataFrame, n: int, strategy: str | None = None) -> DataFrame:
     """Windows of ``n`` hops, by whatever strategy is chosen (or the one given)."""
-    strategy = strategy or choose_strategy("points", n, SLOTS)[0]
-    at = F.unix_micros("ts")
-    last = ((at - F.pmod(at, F.lit(HOP))) / F.lit(HOP)).cast("bigint") if False else F.expr(f"(unix_micros(ts) - pmod(unix_micros(ts), {HOP})) div {HOP}")
+    strategy = strategy or choose_strategy("point", n, SLOTS)[0]
+    last = F.expr(f"(unix_micros(ts) - pmod(unix_micros(ts), {HOP})) div {HOP}")  # div cuts towards zero
     aggregates = [F.count("v").alias("events"), F.sum("v").alias("total"), F.max("v").alias("top")]
     df = df.select("key", last.alias("__hi"), "v")
     if strategy == "direct":
@@ -70,16 +72,16 @@ def ours(df: DataFrame, n: int, strategy: str | None = None) -> DataFrame:
         partials = partials.withColumns({"__lo": F.col("__hi") - (n - 1), "total__n": F.col("events")})
         merged = merge_partials(partials, ["key"], SLOTS, n, strategy)
     start = F.col("__i") * HOP
-    return merged.select(
-        "key", F.timestamp_micros(start).alias("start"), F.timestamp_micros(start + n * HOP).alias("end"), "events", "total", "top"
-    )
+    bounds = F.timestamp_micros(start).alias("start"), F.timestamp_micros(start + n * HOP).alias("end")
+    return merged.select("key", *bounds, "events", "total", "top")
 
 
 def native(df: DataFrame, n: int) -> DataFrame:
     """The same by Spark's own window function."""
     minutes = HOP // 60_000_000
     window = F.window("ts", f"{n * minutes} minutes", f"{minutes} minutes")
-    return df.groupBy("key", window).agg(F.count("v").alias("events"), F.sum("v").alias("total"), F.max("v").alias("top"))
+    aggregates = [F.count("v").alias("events"), F.sum("v").alias("total"), F.max("v").alias("top")]
+    return df.groupBy("key", window).agg(*aggregates)
 
 
 def events(spark: SparkSession, folder: Path, rows: int, density: float, lone: bool) -> DataFrame:
@@ -99,34 +101,50 @@ def events(spark: SparkSession, folder: Path, rows: int, density: float, lone: b
     return spark.read.parquet(str(path))
 
 
-def seconds(make: Callable[[], DataFrame]) -> float:
+@dataclass(frozen=True)
+class Result:
+    """Seconds a run, in the order of the runs."""
+
+    cell: Cell
+    rows: int
+    strategy: str
+    ours: list[float]
+    other: list[float]
+
+    @property
+    def ratio(self) -> float:
+        return statistics.median(self.other) / statistics.median(self.ours)
+
+
+def seconds(query: Query, df: DataFrame) -> float:
     begun = time.perf_counter()
-    make().write.format("noop").mode("overwrite").save()
+    query(df).write.format("noop").mode("overwrite").save()
     return time.perf_counter() - begun
 
 
-def measure(spark: SparkSession, folder: Path, rows: int, repeat: int, cells: list[Cell]) -> Iterator[dict[str, object]]:
-    """Yields a result a cell, both sides warmed up by a tenth of the rows."""
+def sides(cell: Cell) -> tuple[Query, Query]:
+    """What is measured, and what it is measured against."""
+
+    def merged(df: DataFrame) -> DataFrame:
+        return ours(df, cell.n)
+
+    others: dict[str, Query] = {"native": lambda df: native(df, cell.n), "ours n=1": lambda df: ours(df, 1)}
+    return merged, others.get(cell.against, merged)
+
+
+def measure(spark: SparkSession, folder: Path, rows: int, repeat: int, cells: list[Cell]) -> Iterator[Result]:
+    """Yields a result a cell; both sides have run on a twentieth of the rows before."""
     for cell in cells:
         count = int(rows * cell.share)
-        df = events(spark, folder, count, cell.density, cell.lone)
         plain = events(spark, folder, count, cell.density, False)
-        sides: tuple[Callable[[DataFrame], DataFrame], Callable[[DataFrame], DataFrame]] = {
-            "native": (lambda d: ours(d, cell.n), lambda d: native(d, cell.n)),
-            "ours n=1": (lambda d: ours(d, cell.n), lambda d: ours(d, 1)),
-            "ours without the event": (lambda d: ours(d, cell.n), lambda d: ours(d, cell.n)),
-        }[cell.against]
-        for side in sides:
-            seconds(lambda: side(plain.limit(max(1, count // 20))))
-        mine, theirs = [], []
-        for _ in range(repeat):
-            mine.append(seconds(lambda: sides[0](df)))
-            theirs.append(seconds(lambda: sides[1](plain)))
-        ratio = statistics.median(theirs) / statistics.median(mine)
-        yield {
-            **asdict(cell), "rows": count, "ours": mine, "other": theirs, "ratio": ratio, "met": ratio >= cell.target,
-            "strategy": choose_strategy("points", cell.n, SLOTS)[0],
-        }  # fmt: skip
+        df = events(spark, folder, count, cell.density, cell.lone)
+        mine, theirs = sides(cell)
+        few = plain.limit(max(1, count // 20))
+        seconds(mine, few)
+        seconds(theirs, few)
+        pairs = [(seconds(mine, df), seconds(theirs, plain)) for _ in range(repeat)]
+        strategy, _ = choose_strategy("point", cell.n, SLOTS)
+        yield Result(cell, count, strategy, *(list(runs) for runs in zip(*pairs, strict=True)))
 
 
 def main() -> None:
@@ -150,18 +168,18 @@ def main() -> None:
     cells = [cell for cell in CELLS if not options.only or cell.name in options.only]
     results = []
     with tempfile.TemporaryDirectory() as temporary:
-        folder = options.data or Path(temporary)
-        row = "{:<16} {:>10} {:>11} {:>8} {:<23} {:>8} {:>7} {:>7}"
+        row = "{:<16} {:>10} {:<11} {:>8} {:<23} {:>8} {:>7} {:>7}"
         print(row.format("cell", "rows", "strategy", "ours s", "against", "other s", "ratio", "target"))
-        for result in measure(spark, folder, options.rows, options.repeat, cells):
-            results.append(result)
-            mine, other = (f"{statistics.median(result[side]):.2f}" for side in ("ours", "other"))
-            print(row.format(
-                result["name"], result["rows"], result["strategy"], mine, result["against"], other,
-                f"{result['ratio']:.2f}", f"{result['target']:.2f}" + ("" if result["met"] else " !"),
-            ), flush=True)  # fmt: skip
+        for result in measure(spark, options.data or Path(temporary), options.rows, options.repeat, cells):
+            cell, met = result.cell, result.ratio >= result.cell.target
+            mine, other = (f"{statistics.median(runs):.2f}" for runs in (result.ours, result.other))
+            ratio, target = f"{result.ratio:.2f}", f"{cell.target:.2f}{'' if met else ' !'}"
+            columns = cell.name, result.rows, result.strategy, mine, cell.against, other, ratio, target
+            print(row.format(*columns), flush=True)
+            results.append({**asdict(result), "ratio": result.ratio, "met": met})
         spark.stop()
-    options.json.write_text(json.dumps({"options": {k: str(v) for k, v in vars(options).items()}, "results": results}, indent=2))
+    settings = {name: str(value) for name, value in vars(options).items()}
+    options.json.write_text(json.dumps({"options": settings, "results": results}, indent=2))
 
 
 if __name__ == "__main__":

@@ -381,7 +381,7 @@ def window_end() -> Expr:
 
 
 def fold(root: Expr, visit: Callable[[Expr, list[T]], T]) -> T:
-    """Bottom-up over a tree, without recursion, each shared node once: ``visit(node, results of its children)``."""
+    """Bottom-up and left to right, without recursion, each shared node once: ``visit(node, results of its children)``."""
     done: dict[str, T] = {}
     stack: list[tuple[Expr, bool]] = [(root, False)]
     while stack:
@@ -392,7 +392,7 @@ def fold(root: Expr, visit: Callable[[Expr, list[T]], T]) -> T:
             done[node.digest] = visit(node, [done[c.digest] for c in node.children])
         else:
             stack.append((node, True))
-            stack.extend((c, False) for c in node.children)
+            stack.extend((c, False) for c in reversed(node.children))
     return done[root.digest]
 
 
@@ -546,9 +546,15 @@ def to_spark(root: Expr, columns: Columns) -> Column:
 
     def literal(node: Lit) -> Column:
         value = node.value
-        if isinstance(value, dt.datetime) and value.tzinfo is None:
-            value = value.replace(tzinfo=dt.UTC)
-        made = F.lit(value)
+        made: Column
+        # F.lit goes through java.sql.Date and Timestamp: it refuses years below 1000 and shifts old dates by the Julian calendar.
+        if isinstance(value, dt.datetime):
+            aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
+            made = F.timestamp_micros(F.lit((aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)))
+        elif isinstance(value, dt.date):
+            made = F.date_from_unix_date(F.lit((value - dt.date(1970, 1, 1)).days))
+        else:
+            made = F.lit(value)
         return made.cast(node.type) if node.type is not None else made
 
     def visit(node: Expr, parts: list[Any]) -> Any:

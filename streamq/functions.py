@@ -1,7 +1,8 @@
 """Every function of ``pyspark.sql.functions`` under its own name, as a builder of expressions: ``f.upper("name")``.
 
-Needs neither a SparkSession nor a JVM: PySpark's signatures say which arguments are columns. A string where PySpark takes a
-column or its name becomes a column, so that plans know what is read; a format, a flag or a length stays as it is.
+Needs neither a SparkSession nor a JVM: PySpark's signatures say which arguments are columns. A string where PySpark
+takes a column or its name becomes a column, so that plans know what is read; a format, a flag or a length stays as it
+is.
 """
 
 from __future__ import annotations
@@ -25,34 +26,46 @@ class UnknownFunction(PlanError, AttributeError):
 
 _OURS = {
     "avg": "avg", "mean": "avg", "count": "count", "max": "max", "min": "min", "sum": "sum", "var_pop": "var_pop",
-    "stddev_pop": "stddev_pop", "std": "stddev", "stddev": "stddev", "stddev_samp": "stddev", "variance": "var", "var_samp": "var",
+    "stddev_pop": "stddev_pop", "std": "stddev", "stddev": "stddev", "stddev_samp": "stddev", "variance": "var",
+    "var_samp": "var",
 }  # fmt: skip
 """Spark's aggregates that streamq has, and streamq's names of them."""
 
-AGGREGATES = frozenset(_OURS) | frozenset("""
-    any_value approx_count_distinct approx_percentile array_agg bit_and bit_or bit_xor bitmap_and_agg bitmap_construct_agg
-    bitmap_or_agg bool_and bool_or collect_list collect_set collect_union corr count_distinct count_if count_min_sketch covar_pop
-    covar_samp every first first_value grouping grouping_id histogram_numeric hll_sketch_agg hll_union_agg kll_merge_agg_bigint
-    kll_merge_agg_double kll_merge_agg_float kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float kurtosis last
-    last_value listagg listagg_distinct max_by median min_by mode percentile percentile_approx product regr_avgx regr_avgy
-    regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy schema_of_variant_agg skewness some string_agg
-    string_agg_distinct sum_distinct theta_intersection_agg theta_sketch_agg theta_union_agg try_avg try_sum
-    tuple_intersection_agg_double tuple_intersection_agg_integer tuple_sketch_agg_double tuple_sketch_agg_integer
-    tuple_union_agg_double tuple_union_agg_integer vector_avg vector_sum
-""".split())  # fmt: skip
-WINDOWED = frozenset("counter_diff cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number".split())
-GENERATORS = frozenset("explode explode_outer inline inline_outer json_tuple posexplode posexplode_outer stack".split())
+AGGREGATES = frozenset(_OURS) | frozenset({
+    "any_value", "approx_count_distinct", "approx_percentile", "array_agg", "bit_and", "bit_or", "bit_xor",
+    "bitmap_and_agg", "bitmap_construct_agg", "bitmap_or_agg", "bool_and", "bool_or", "collect_list", "collect_set",
+    "collect_union", "corr", "count_distinct", "count_if", "count_min_sketch", "covar_pop", "covar_samp", "every",
+    "first", "first_value", "grouping", "grouping_id", "histogram_numeric", "hll_sketch_agg", "hll_union_agg",
+    "kll_merge_agg_bigint", "kll_merge_agg_double", "kll_merge_agg_float", "kll_sketch_agg_bigint",
+    "kll_sketch_agg_double", "kll_sketch_agg_float", "kurtosis", "last", "last_value", "listagg",
+    "listagg_distinct", "max_by", "median", "min_by", "mode", "percentile", "percentile_approx", "product",
+    "regr_avgx", "regr_avgy", "regr_count", "regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy",
+    "regr_syy", "schema_of_variant_agg", "skewness", "some", "string_agg", "string_agg_distinct", "sum_distinct",
+    "theta_intersection_agg", "theta_sketch_agg", "theta_union_agg", "try_avg", "try_sum",
+    "tuple_intersection_agg_double", "tuple_intersection_agg_integer", "tuple_sketch_agg_double",
+    "tuple_sketch_agg_integer", "tuple_union_agg_double", "tuple_union_agg_integer", "vector_avg", "vector_sum",
+})  # fmt: skip
+WINDOWED = frozenset({
+    "counter_diff", "cume_dist", "dense_rank", "lag", "lead", "nth_value", "ntile", "percent_rank", "rank",
+    "row_number",
+})  # fmt: skip
+GENERATORS = frozenset({
+    "explode", "explode_outer", "inline", "inline_outer", "json_tuple", "posexplode", "posexplode_outer", "stack",
+})  # fmt: skip
 _ELSEWHERE = {
     **dict.fromkeys(("col", "column"), "Use sq.col, or s[name]."),
     "lit": "Use sq.lit.",
     "when": "Use sq.when.",
-    **dict.fromkeys(("window", "session_window", "window_time"), "Use the windows of a stream, as s.tumbling_window(...)."),
+    **dict.fromkeys(
+        ("window", "session_window", "window_time"), "Use the windows of a stream, as s.tumbling_window(...)."
+    ),
     **dict.fromkeys(
         ("expr", "call_function", "call_udf", "udf", "pandas_udf", "arrow_udf", "udtf", "arrow_udtf"),
         "Make the Column with PySpark and pass that.",
     ),
     **dict.fromkeys(
-        ("asc", "asc_nulls_first", "asc_nulls_last", "desc", "desc_nulls_first", "desc_nulls_last"), "Streams have no order but time."
+        ("asc", "asc_nulls_first", "asc_nulls_last", "desc", "desc_nulls_first", "desc_nulls_last"),
+        "Streams have no order but time.",
     ),
     **dict.fromkeys(("years", "months", "days", "hours", "bucket"), "It partitions tables and computes no value."),
     "broadcast": "It takes a DataFrame.",
@@ -85,12 +98,20 @@ def _builder(name: str) -> Builder:
     verb = f"functions.{name}"
     if name in AGGREGATES:
         ours = ", ".join(f"sq.{n}" for n in sorted(set(_OURS.values())))
-        hint = f"Use sq.{_OURS[name]} in a window's select." if name in _OURS else f"In a window's select there are {ours}."
+        hint = (
+            f"Use sq.{_OURS[name]} in a window's select."
+            if name in _OURS
+            else f"In a window's select there are {ours}."
+        )
         raise UnknownFunction(sentence(verb, "an aggregate is no function of one event", "", hint))
     if name in WINDOWED:
-        raise UnknownFunction(sentence(verb, "a SQL window function is no function of one event", "", "Use the windows of a stream."))
+        raise UnknownFunction(
+            sentence(verb, "a SQL window function is no function of one event", "", "Use the windows of a stream.")
+        )
     if name in GENERATORS:
-        raise UnknownFunction(sentence(verb, "it makes several rows of one", "", "Do it to the DataFrame the source is made from."))
+        raise UnknownFunction(
+            sentence(verb, "it makes several rows of one", "", "Do it to the DataFrame the source is made from.")
+        )
     if name in _ELSEWHERE:
         raise UnknownFunction(sentence(verb, "not a function of an event's values", "", _ELSEWHERE[name]))
     if name not in _names():
@@ -146,15 +167,17 @@ def _argument(verb: str, name: str, kind: str, value: Any) -> Any:
     if hasattr(value, "item") and type(value).__module__ == "numpy":
         value = value.item()
     if callable(value) and not isinstance(value, Expr):
-        raise PlanError(
-            sentence(verb, "a Python function inside an expression", f"found {name}={value!r}", f"Pass a pyspark Column instead: pyspark.{verb.replace('functions', 'sql.functions')}(...).")
-        )
+        shown = getattr(value, "__name__", type(value).__name__)
+        hint = f"Pass a pyspark Column instead: pyspark.sql.{verb}(...)."
+        raise PlanError(sentence(verb, "a Python function inside an expression", f"found {name}={shown}", hint))
     if isinstance(value, list | tuple | set | frozenset | dict):
         raise PlanError(sentence(verb, f"{name} is one value", f"found {value!r}", "Pass a pyspark Column instead."))
     if "ColumnOrName" in kind:
         if isinstance(value, str):
             return Col(value)
-        plain = value is None and "Optional" in kind or isinstance(value, int | float) and ("int" in kind or "float" in kind)
+        plain = (value is None and "Optional" in kind) or (
+            isinstance(value, int | float) and ("int" in kind or "float" in kind)
+        )
         return value if plain and not isinstance(value, bool) else as_expr(value)
     if isinstance(value, str | int | float | bool) or value is None:
         # Only a Column is taken, as the field of extract(): the string is meant as a constant.
@@ -164,11 +187,14 @@ def _argument(verb: str, name: str, kind: str, value: Any) -> Any:
         return found
     if isinstance(found, Lit) and isinstance(found.value, str | int | float | bool):
         return found.value
-    raise PlanError(sentence(verb, f"{name} is a plain value in PySpark", f"found {value!r}", "Give a Python constant."))
+    raise PlanError(
+        sentence(verb, f"{name} is a plain value in PySpark", f"found {value!r}", "Give a Python constant.")
+    )
 
 
 _COLUMN_ONLY = frozenset({
-    "Column", "<class 'pyspark.sql.column.Column'>", "typing.Optional[pyspark.sql.column.Column]", "typing.Optional[ForwardRef('Column')]",
+    "Column", "<class 'pyspark.sql.column.Column'>", "typing.Optional[pyspark.sql.column.Column]",
+    "typing.Optional[ForwardRef('Column')]",
 })  # fmt: skip
 
 __all__ = ["AGGREGATES", "GENERATORS", "WINDOWED", "UnknownFunction"]

@@ -63,7 +63,8 @@ def batch_frame(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime 
     made = frames(tables)
     for name, df in made.items():
         if df.isStreaming:
-            raise StreamqError(sentence("to_df", f"source {name.removeprefix('#')} is a streaming DataFrame", "", "Run it: q.run(...), or q.to_stream(...)."))
+            shown = name if not name.startswith("#") else "without a name"
+            raise StreamqError(sentence("to_df", f"source {shown} is a streaming DataFrame", "", "Run it: q.run(...), or q.to_stream(...)."))
     rewritten = rewrite(plan).plan if rules is None else rewrite(plan, rules).plan
     run = Batch(made, until_ticks(until, plan.schema.axis))
     return to_user(lower(rewritten, run), plan.schema)
@@ -88,17 +89,19 @@ def _collected(df: DataFrame) -> pa.Table:
 
 
 def local_history(plan: Node, tables: Mapping[str, pa.Table], rules: Any = None) -> pa.Table:
-    """The answer in-process: all input as one micro-batch, then its end; ``__le``, ``__re`` in ticks."""
+    """The answer in-process, as deltas: ``__le``, ``__re`` in ticks, payload."""
     from streamq.compiler.local import LocalRun
+    from streamq.compiler.plan import numbered
     from streamq.compiler.rewriter import rewrite
     from streamq.compiler.stages import Options, compile_stages
 
+    plan, names = numbered(plan)
+    tables = {names[name]: table for name, table in tables.items() if name in names}
     rewritten = rewrite(plan).plan if rules is None else rewrite(plan, rules).plan
     run = LocalRun(compile_stages(rewritten, Options(output="final", buckets=1, streaming=False)))
     import pyarrow as pa
-
-    # two micro-batches: what is there, then the end; lateness is judged before a batch, so nothing here is late
-    return pa.concat_tables([run.batch(tables), run.finish()])
+    # one micro-batch that is the end as well: as in a batch, nothing is late and no watermark comes into it
+    return run.batch(tables, [(None, INFINITY)])
 
 
 def in_user_form(deltas: pa.Table, schema: Schema) -> pa.Table:

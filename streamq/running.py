@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import tempfile
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from streamq.compiler.plan import Node
 from streamq.compiler.verbs import Verbs
 from streamq.errors import CheckpointError, PlanError, sentence
+from streamq.query import until_ticks
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ Sink = str | Mapping[str, Any] | Callable[["DataFrame", int], None] | None
 STATE_VERSION = 1
 """Changes when the layout of the state does."""
 
-CONTROL_DDL = "source string, cti bigint"
+CONTROL_DDL = "source string, cti bigint, until bigint"
 
 
 class RunVerbs(Verbs):
@@ -73,7 +75,7 @@ class _Prepared:
 
     def __init__(self, plan: Node, tables: Mapping[str, Any], output: str, late_output: bool, control: str, buckets: int | None):
         from streamq.compiler.operators import Source
-        from streamq.compiler.plan import nodes
+        from streamq.compiler.plan import nodes, numbered
         from streamq.compiler.rewriter import rewrite
         from streamq.compiler.stages import BUCKETS, CHANGELOG, FINAL, Options, compile_stages
         from streamq.compiler.streaming import check_streaming
@@ -82,6 +84,8 @@ class _Prepared:
             raise PlanError(sentence("run", "output is 'final' or 'changelog'", f"found {output!r}"))
         self.spark = _session(tables)
         self.control = control
+        plan, names = numbered(plan)
+        tables = {names[name]: table for name, table in tables.items() if name in names}
         self.program: Program = compile_stages(rewrite(plan).plan, Options(output, late_output, buckets or BUCKETS))
         self.tables: dict[str, DataFrame] = {}
         for source in (n for n in nodes(plan) if isinstance(n, Source)):
@@ -155,19 +159,23 @@ class Run:
 
     # control
 
-    def finish(self) -> None:
-        """The input has ended: process what is there, flush the last windows, stop. Raises what the query failed with."""
+    def finish(self, until: int | dt.datetime | None = None) -> None:
+        """The input has ended: process what is there, flush the last windows, stop. Raises what the query failed with.
+
+        ``until`` bounds the windows reported for lifetimes that never end, as in ``to_df``.
+        """
+        bound = until_ticks(until, self._program.plan.schema.axis)
         self._drain()
-        self._say(None, INFINITY)
+        self._say(None, INFINITY, bound)
         self._drain()
         self.stop()
 
     def advance(self, to: int, source: str | None = None) -> None:
         """A CTI from outside, in ticks: nothing before ``to`` will come any more (from ``source``, or from any)."""
-        names = [r.source.table for r in self._program.sources if r.source]
+        names = {r.source.shown_name(): r.source.table for r in self._program.sources if r.source}
         if source is not None and source not in names:
-            raise PlanError(sentence("advance", f"no source {source!r}", f"there are: {', '.join(n.removeprefix('#') for n in names)}"))
-        self._say(source, to)
+            raise PlanError(sentence("advance", f"no source {source!r}", f"there are: {', '.join(names)}"))
+        self._say(None if source is None else names[source], to)
 
     def stop(self) -> None:
         """Stop the query; its checkpoint can be gone on with."""
@@ -201,10 +209,10 @@ class Run:
         except PySparkException as error:
             raise translated(error) from error
 
-    def _say(self, source: str | None, cti: int) -> None:
+    def _say(self, source: str | None, cti: int, until: int | None = None) -> None:
         if not self._program.stages:
             return
-        rows = self._spark.createDataFrame([(source, cti)], CONTROL_DDL)
+        rows = self._spark.createDataFrame([(source, cti, until)], CONTROL_DDL)
         rows.coalesce(1).write.mode("append").parquet(self._prepared.control)
 
     # looking

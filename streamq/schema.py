@@ -150,7 +150,7 @@ _RETURNS: Mapping[str, DataType] = {
         t.BooleanType(),
     ),
     **dict.fromkeys(
-        ("upper", "ucase", "lower", "lcase", "trim", "ltrim", "rtrim", "btrim", "concat_ws", "replace", "repeat"), t.StringType()
+        ("upper", "ucase", "lower", "lcase", "trim", "ltrim", "rtrim", "btrim", "concat_ws", "replace", "repeat", "right"), t.StringType()
     ),
     **dict.fromkeys(
         (
@@ -169,7 +169,7 @@ _RETURNS: Mapping[str, DataType] = {
 _COMMON = frozenset({"coalesce", "greatest", "least", "ifnull", "nvl"})
 """Functions whose type is the common type of all arguments."""
 _SIGNED = frozenset({"abs", "negative", "positive", "round"})
-_TEXT = frozenset({"substring", "substr", "left", "right", "reverse", "lpad", "rpad"})
+_TEXT = frozenset({"substring", "substr", "left", "reverse", "lpad", "rpad"})
 
 
 def is_numeric(kind: DataType) -> bool:
@@ -274,7 +274,7 @@ def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
             for part in known[1:]:
                 if not _comparable(known[0], part):
                     raise TypeMismatch(sentence(verb, f"cannot compare {known[0].simpleString()} with {part.simpleString()}", f"found {show(node)}", "Cast one side."))
-        if node.name == "to_date" and len(node.args) > 1 or node.name == "log" and len(node.args) > 2:
+        if node.name == "to_date" and len(node.args) > 1:
             return None
         if node.name in _RETURNS:
             return _RETURNS[node.name]
@@ -324,7 +324,7 @@ def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
         whole = t.DayTimeIntervalType()
         if name == "-" and isinstance(a, t.TimestampType) and isinstance(b, t.TimestampType):
             return whole
-        if name in ("+", "-") and isinstance(a, t.TimestampType) and b == whole or name == "+" and a == whole:
+        if (name in ("+", "-") and isinstance(a, t.TimestampType) and b == whole) or (name == "+" and a == whole):
             return t.TimestampType()
         return None
 
@@ -354,7 +354,8 @@ def as_decimal(kind: DataType, arg: Any = None) -> t.DecimalType | None:
         return kind
     if isinstance(arg, Lit) and arg.type is None and isinstance(arg.value, int) and not isinstance(arg.value, bool):
         return t.DecimalType(len(str(abs(arg.value))), 0)
-    digits = {t.ByteType: 3, t.ShortType: 5, t.IntegerType: 10, t.LongType: 20}.get(type(kind))
+    widths: dict[type[DataType], int] = {t.ByteType: 3, t.ShortType: 5, t.IntegerType: 10, t.LongType: 20}
+    digits = widths.get(type(kind))
     return t.DecimalType(digits, 0) if digits else None
 
 

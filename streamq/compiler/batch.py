@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from streamq.compiler.lowering import instant
@@ -23,6 +23,7 @@ class Batch:
 
     tables: Mapping[str, DataFrame]
     until: int | None = None
+    made: dict[str, DataFrame] = field(default_factory=dict)
 
     def table(self, source: Source) -> DataFrame:
         """The DataFrame of a source."""
@@ -31,7 +32,12 @@ class Batch:
 
 def lower(plan: Node, run: Batch) -> DataFrame:
     """The plan's events as ``__le``, ``__re`` (ticks) and payload."""
-    return fold(plan, lambda node, inputs: BATCH[type(node)](node, inputs, run))
+
+    def visit(node: Node, inputs: list[DataFrame]) -> DataFrame:
+        run.made[node.digest] = BATCH[type(node)](node, inputs, run)
+        return run.made[node.digest]
+
+    return fold(plan, visit)
 
 
 def to_user(df: DataFrame, schema: Schema) -> DataFrame:

@@ -19,7 +19,7 @@ from streamq.runtime.columnar import concat, decode, with_column
 from streamq.runtime.event import BAD, BUCKET, CTI, INSERT, KEEP, KIND, LE, NEW_END, OPENS, RE, RETRACT, WEIGHT
 from streamq.runtime.progress import Message, decode_messages
 from streamq.runtime.stage import LATE, PROGRESS, SPOKEN, TOTALS, Envelope, kept_rows, relation_of
-from streamq.schema import Field, Schema
+from streamq.schema import Schema
 from streamq.time import INFINITY
 
 
@@ -39,14 +39,14 @@ class LocalRun:
         """The same query, started again from its state."""
         return LocalRun(self.program, {k: dict(v) for k, v in self.stores.items()}, list(self.late), dict(self.totals))
 
-    def batch(self, rows: Mapping[str, pa.Table], ctis: Iterable[tuple[str | None, int]] = ()) -> pa.Table:
+    def batch(self, rows: Mapping[str, pa.Table], ctis: Iterable[tuple[str | None, int]] = (), until: int | None = None) -> pa.Table:
         """One micro-batch: raw rows by table name, and CTIs from outside ``(table or None for all, c)``; gives deltas."""
         envelopes: list[Envelope] = []
         result: list[pa.Table] = []
         for relation in self.program.sources:
             assert relation.source is not None
             table = rows.get(relation.source.table)
-            spoken = [Message(relation.name, c=c) for name, c in ctis if name in (None, relation.source.table)]
+            spoken = [Message(relation.name, c=c, until=until) for name, c in ctis if name in (None, relation.source.table)]
             if table is None and not spoken:
                 continue
             packer = self.program.packer([relation])
@@ -66,9 +66,9 @@ class LocalRun:
             envelopes = self._between(stage.level, out, result)
         return _deltas(result, self.program)
 
-    def finish(self) -> pa.Table:
-        """The end of every input: ``cti(inf)``."""
-        return self.batch({}, [(None, INFINITY)])
+    def finish(self, until: int | None = None) -> pa.Table:
+        """The end of every input: ``cti(inf)``, and the bound on windows of lifetimes without an end."""
+        return self.batch({}, [(None, INFINITY)], until)
 
     def _late(self, envelopes: Iterable[Envelope]) -> None:
         self.late += [decode(body) for _, number, body in envelopes if number == LATE]
@@ -108,7 +108,8 @@ class LocalRun:
 def _merged(relation: str, messages: Sequence[Message]) -> Message | None:
     if not messages:
         return None
-    merged = Message(relation, c=max(m.c for m in messages), w=max(m.w for m in messages))
+    until = next((m.until for m in messages if m.until is not None), None)
+    merged = Message(relation, c=max(m.c for m in messages), w=max(m.w for m in messages), until=until)
     for message in messages:
         merged.invalid |= message.invalid
     return merged
@@ -137,13 +138,21 @@ def along(feed: Feed, schema: Schema, table: pa.Table, buckets: int) -> pa.Table
     payload = {n: table.column(n) for n in schema.names}
     for step in feed.path.steps:
         if isinstance(step, Where):
-            passed = _evaluate(step.predicate, step.input.schema, payload, technical, table.num_rows)
+            passed = _evaluate(step.predicate, step.input.schema, payload, technical, len(keep))
             keep = pc.and_(keep, pc.fill_null(passed, False))
-            table, technical, payload, keep = _filtered(table, technical, payload, keep)
+            # what a filter has dropped must not be evaluated by what follows
+            technical = {n: c.filter(keep) for n, c in technical.items()}
+            payload = {n: c.filter(keep) for n, c in payload.items()}
+            keep = pa.array(np.ones(pc.sum(keep).as_py() or 0, bool))
         elif isinstance(step, Select):
             payload = {n: _evaluate(e, step.input.schema, payload, technical, len(keep)) for n, e in step.columns}
     rows = len(keep)
     made = {n: _evaluate(e, feed.path.schema, payload, technical, rows) for n, e in feed.columns}
+    for name in feed.hashed:
+        if name in made and pa.types.is_floating(made[name].type):
+            # -0.0 and 0.0 are one key, and so is every NaN
+            zero, nan = pa.scalar(0.0, made[name].type), pa.scalar(float("nan"), made[name].type)
+            made[name] = pc.if_else(pc.equal(made[name], zero), zero, pc.if_else(pc.is_nan(made[name]), nan, made[name]))
     for name in feed.channel.columns:
         if name in made:
             continue
@@ -157,16 +166,6 @@ def along(feed: Feed, schema: Schema, table: pa.Table, buckets: int) -> pa.Table
     if feed.channel.kernel >= 0:
         made[BUCKET] = _buckets(feed, made, rows, buckets)
     return kept_rows(pa.table(made), feed.channel.columns)
-
-
-def _filtered(table: pa.Table, technical: dict[str, Any], payload: dict[str, Any], keep: Any) -> tuple[pa.Table, dict[str, Any], dict[str, Any], Any]:
-    """The rows kept so far: what a filter has dropped must not be evaluated by what follows."""
-    return (
-        table,
-        {n: c.filter(keep) for n, c in technical.items()},
-        {n: c.filter(keep) for n, c in payload.items()},
-        pa.array(np.ones(pc.sum(keep).as_py() or 0, bool)),
-    )
 
 
 def _evaluate(expr: Expr, schema: Schema, payload: Mapping[str, Any], technical: Mapping[str, Any], rows: int) -> Any:
@@ -258,5 +257,3 @@ def _same(column: str, value: Expr) -> Expr:
 
     return Call("<=>", (Col(column), value))
 
-
-__all__ = ["Field", "LocalRun", "along", "source_rows"]

@@ -1,10 +1,11 @@
 """Partial results of ranges of windows are merged into windows, by the cheapest form their algebra allows.
 
 The batch half of DataCell's "merge" (Liarou, Idreos, Manegold, Kersten: *Enhanced Stream Processing in a DBMS Kernel*,
-section 3). An event belongs to the windows ``lo .. hi`` of a hopping grid and to no others, so events that share a range
-were aggregated once, and here a window gathers the ranges that hold its index. What a window holds changes only where a
-range starts or has ended, at most two places a partial: every form but ``explode`` works at those change points, and
-writes a row a window only at the very end. Neither ``n`` nor an empty stretch of time costs anything before that.
+section 3). An event belongs to the windows ``lo .. hi`` of a hopping grid and to no others, so events that share a
+range were aggregated once, and here a window gathers the ranges that hold its index. What a window holds changes only
+where a range starts or has ended, at most two places a partial: every form but ``explode`` works at those change
+points, and writes a row a window only at the very end. Neither ``n`` nor an empty stretch of time costs anything
+before that.
 """
 
 from __future__ import annotations
@@ -49,10 +50,26 @@ class PartialSlot:
 def choose_strategy(shape: str, n: int, slots: Sequence[PartialSlot]) -> tuple[str, str]:
     """How to merge, and why, from static facts only.
 
-    ``shape`` is ``"points"`` or ``"intervals"``, ``n`` the greatest number of windows a point lies in. ``"direct"`` is the
-    only answer that :func:`merge_partials` does not take: aggregate events, not partials.
+    ``shape`` is ``"point"`` (lifetimes of one tick, declared) or any other, ``n`` the greatest number of windows a
+    point lies in. ``"direct"`` is the only answer that :func:`merge_partials` does not take: aggregate events, without
+    partials.
+    The bounds are where the forms were measured to cost the same, at 1 and at 60 events a key and hop.
     """
-    raise NotImplementedError
+    exact = all(slot.exact for slot in slots)
+    if shape != "point":
+        return ("difference", "exact aggregates: added and taken off") if exact else ("dyadic", "ranges of any length")
+    if n == 1:
+        return "direct", "every event lies in one window"
+    if n <= _FEW:
+        return "direct", f"n = {n}: too few windows an event for splitting to pay"
+    if n <= _SOME:
+        return "explode", f"n = {n}: few windows a basic window"
+    if exact:
+        return "difference", f"n = {n}, exact aggregates: added and taken off"
+    return "blocks", f"n = {n}: a suffix and a prefix a window"
+
+
+_FEW, _SOME = 3, 8
 
 
 def merge_partials(
@@ -64,20 +81,24 @@ def merge_partials(
     until: Column | int | None = None,
     divides: bool = True,
 ) -> DataFrame:
-    """One row a window with a member: the keys, ``__i`` bigint (its index), and the columns of the slots, types unchanged.
+    """One row a window with a member: the keys, ``__i`` bigint (its index), and the slots' columns, types unchanged.
 
-    ``partials`` has the keys, ``__lo`` and ``__hi`` bigint (first and last window of the range, inclusive; ``2**63 - 1``:
-    never ends), ``__n`` bigint (events in it, > 0) and the columns of the slots (:class:`PartialSlot`). More than one
-    partial of a range is allowed. ``n`` is size / hop, rounded up; ``divides``: hop divides size. ``until`` is the greatest
-    index to report (a literal, a scalar subquery, an expression of the keys); ranges that never end need it.
+    ``partials`` has the keys, ``__lo`` and ``__hi`` bigint (first and last window of the range, inclusive;
+    ``2**63 - 1``: never ends), ``__n`` bigint (events in it, > 0) and the columns of the slots (:class:`PartialSlot`).
+    More than one partial of a range is allowed. A slot ``PartialSlot("__n", "count", True)`` hands ``__n`` on.
 
-    ``difference`` takes exact slots, any ranges; ``blocks`` any slots, ranges of declared points; ``explode`` and ``dyadic``
-    any slots, any ranges.
+    ``n`` is size / hop, rounded up; ``divides``: hop divides size (all forms are right either way). ``until`` is the
+    greatest index to report: a literal, a scalar subquery, an expression of the keys. Ranges that never end need it.
 
-    Raises ``ValueError`` if the strategy does not fit. Under ANSI an integer or decimal sum that overflows fails the job.
+    ``difference`` takes exact slots, any ranges; ``blocks`` any slots, ranges of declared points; ``explode`` and
+    ``dyadic`` any slots, any ranges. All but ``explode`` hash by the keys: the partials of a key go to one task.
+
+    Raises ``ValueError`` if the strategy does not fit. Under ANSI mode an integer or decimal sum that overflows, or a
+    range without end and without ``until``, fails the job.
     """
     if strategy not in STRATEGIES or strategy == "direct":
-        raise ValueError(f"merge_partials: no strategy {strategy!r} for partials; there are {', '.join(STRATEGIES[1:])}")
+        known = ", ".join(STRATEGIES[1:])
+        raise ValueError(f"merge_partials: no strategy {strategy!r} for partials; there are {known}")
     if strategy == "difference" and not all(slot.exact for slot in slots):
         inexact = ", ".join(slot.name for slot in slots if not slot.exact)
         raise ValueError(f"merge_partials: difference needs exact aggregates; {inexact} cannot be subtracted")
@@ -193,7 +214,8 @@ def _pair(parts: Sequence[_Part], left: str, right: str) -> dict[str, str]:
                 values = [f"greatest({a[0]}, {b[0]})"]
             case _:
                 n = f"({a[0]} + {b[0]})"
-                which = f"CASE WHEN {a[0]} > 0 AND {b[0]} > 0 THEN {{}} WHEN {b[0]} > 0 THEN {{}} WHEN {a[0]} > 0 THEN {{}} END"
+                both = f"{a[0]} > 0 AND {b[0]} > 0"
+                which = f"CASE WHEN {both} THEN {{}} WHEN {b[0]} > 0 THEN {{}} WHEN {a[0]} > 0 THEN {{}} END"
                 mean = f"{a[1]} + ({b[1]} - {a[1]}) * {b[0]} / {n}"
                 m2 = f"{a[2]} + {b[2]} + ({b[1]} - {a[1]}) * ({b[1]} - {a[1]}) * {a[0]} * {b[0]} / {n}"
                 values = [
@@ -224,9 +246,17 @@ def _gather(frame: DataFrame, by: Sequence[str], parts: Sequence[_Part]) -> Data
     return frame.groupBy(*by).agg(*map(F.expr, _named(merged)))
 
 
-def _running(frame: DataFrame, parts: Sequence[_Part], by: Sequence[str], order: str, source: str, target: str,
-             rows: str, **also: str) -> DataFrame:
-    """Adds, with prefix ``target``, the fields with prefix ``source`` merged over the rows so far, and what is ``also`` asked.
+def _running(
+    frame: DataFrame,
+    parts: Sequence[_Part],
+    by: Sequence[str],
+    order: str,
+    source: str,
+    target: str,
+    rows: str,
+    **also: str,
+) -> DataFrame:
+    """Adds, with prefix ``target``, the fields with prefix ``source`` merged over the rows so far, and ``also`` others.
 
     ``rows`` is ``"1 PRECEDING"`` or ``"CURRENT ROW"``: the last row of the frame.
     """
@@ -271,25 +301,23 @@ def _difference(partials: DataFrame, layout: _Layout, _n: int) -> DataFrame:
     # Generators keep the partitioning, unpivot (an Expand) would forget it.
     ends = partials.selectExpr(*keys, *columns, "stack(2, true, __lo, false, __hi + 1) AS (__enters, __i)")
     so_far = _over(keys, "__i", "CURRENT ROW")
-    running = {field: _signed_sum(field, field, so_far) for field in columns}
-    for field, (_, type_) in layout.fields.items():
-        if field != "__n" and isinstance(type_, LongType):
-            running[field] = _wide_sum(field, so_far)
+    running = {field: _signed_sum(field, so_far) for field in columns}
+    sums = [field for part in layout.parts if part.algebra == "sum" for field in part.fields]
+    running |= {field: _wide_sum(field, so_far) for field in sums if isinstance(layout.fields[field][1], LongType)}
     ends = ends.selectExpr(*keys, "__i", *_named({**running, "__next": f"lead(__i) {_over(keys, '__i')}"}))
     # Taken off again, a sum of nothing is 0: the count of its values tells that it is NULL.
-    sums = [field for part in layout.parts if part.algebra == "sum" for field in part.fields]
     known = {field: f"CASE WHEN {field}__n > 0 THEN {field} END" if field in sums else field for field in columns}
     return _spread(ends.selectExpr(*keys, "__i", "__next", *_named(known)), [*keys, *columns])
 
 
-def _signed_sum(field: str, value: str, so_far: str) -> str:
-    return f"coalesce(sum(CASE WHEN {field} IS NULL THEN NULL WHEN __enters THEN {value} ELSE -({value}) END) {so_far}, 0)"
+def _signed_sum(value: str, so_far: str) -> str:
+    return f"coalesce(sum(CASE WHEN __enters THEN {value} ELSE -({value}) END) {so_far}, 0)"
 
 
 def _wide_sum(field: str, so_far: str) -> str:
     """A running sum of bigints that overflows only if its value does, not half-way through the rows of one index."""
-    high = _signed_sum(field, f"shiftright({field}, 32)", so_far)
-    low = _signed_sum(field, f"({field} & {_LOW}L)", so_far)
+    high = _signed_sum(f"shiftright({field}, 32)", so_far)
+    low = _signed_sum(f"({field} & {_LOW}L)", so_far)
     return f"({high} + shiftright({low}, 32)) * {_LOW + 1}L + ({low} & {_LOW}L)"
 
 
@@ -300,8 +328,8 @@ def _blocks(partials: DataFrame, layout: _Layout, n: int) -> DataFrame:
     """Panes in blocks of n: a window is a suffix of block k and a prefix of block k + 1, both running merges.
 
     A pane is in block ``floor(hi / n)``. The windows ``kn + 1 .. kn + n`` are *round* k: they hold the panes of block k
-    with ``hi >= i`` and those of block k + 1 with ``lo <= i``, and no others. So a pane tells round k - 1 its value, when
-    it enters, and round k the suffix behind it, when it has left: two rows, and a first suffix a block.
+    with ``hi >= i`` and those of block k + 1 with ``lo <= i``, and no others. So a pane tells round k - 1 its value,
+    when it enters, and round k the suffix behind it, when it has left: two rows, and a first suffix a block.
     """
     keys, columns, parts = list(layout.keys), layout.columns, layout.parts
     # By the keys alone both passes lie together; without keys the blocks, then the rounds, are what runs in parallel.
@@ -312,13 +340,14 @@ def _blocks(partials: DataFrame, layout: _Layout, n: int) -> DataFrame:
         panes, parts, by, backwards, source="", target="behind", rows="1 PRECEDING",
         __later=f"lag(__hi) {_over(by, backwards)}", __earlier=f"lead(__hi) {_over(by, backwards)}",
     )  # fmt: skip
-    whole = _pair(parts, "", "behind")
+    behind = [layout.typed(column, f"behind{column}") for column in columns]
+    whole = [layout.typed(column, value) for column, value in _pair(parts, "", "behind").items()]
     rows = [
         # With hop not dividing size a block's last pane may enter in its own round: it is in the first suffix.
         ("CASE WHEN __lo <= __base THEN __lo END", f"__base - {n}L", "true", *columns),
         # Of panes that leave together the last one tells.
-        ("CASE WHEN NOT __hi <=> __later THEN __hi + 1 END", "__base", "false", *(layout.typed(c, f"behind{c}") for c in columns)),
-        ("CASE WHEN __earlier IS NULL AND __hi > __base THEN __base + 1 END", "__base", "false", *(layout.typed(c, whole[c]) for c in columns)),
+        ("CASE WHEN NOT __hi <=> __later THEN __hi + 1 END", "__base", "false", *behind),
+        ("CASE WHEN __earlier IS NULL AND __hi > __base THEN __base + 1 END", "__base", "false", *whole),
     ]
     names = ["__i", "__round", "__enters", *columns]
     stacked = f"stack({len(rows)}, {', '.join(value for row in rows for value in row)}) AS ({', '.join(names)})"
@@ -350,15 +379,16 @@ def _explode(partials: DataFrame, layout: _Layout, _n: int) -> DataFrame:
 def _dyadic(partials: DataFrame, layout: _Layout, _n: int) -> DataFrame:
     """A range is at most two dyadic nodes a level; between two changes a window merges the nodes above it, one a level.
 
-    Node (level, x) stands for the windows ``x * 2**level .. (x + 1) * 2**level - 1``. Nodes and the lookups at change points
-    are rows of one table: sorted by node, parts before lookups, a running merge answers every lookup of the node.
+    Node (level, x) stands for the windows ``x * 2**level .. (x + 1) * 2**level - 1``. Nodes and the lookups at change
+    points are rows of one table: sorted by node, parts before lookups, a running merge answers every lookup of a node.
     """
     keys, columns, parts = list(layout.keys), layout.columns, layout.parts
     ranges = partials.selectExpr("*", "length(bin(__hi - __lo + 1)) - 1 AS __top")
     changes = ranges.selectExpr("*", "stack(2, true, __lo, false, __hi + 1) AS (__enters, __i)")
     changes = changes.selectExpr(
         "*", f"lead(__i) {_over(keys, '__i')} AS __next", f"max(__top) {_over(keys)} AS __levels"
-    ).selectExpr("*", "coalesce(__next > __i, false) AS __asks").where("__asks OR __enters")
+    )
+    changes = changes.selectExpr("*", "coalesce(__next > __i, false) AS __asks").where("__asks OR __enters")
     changes = changes.selectExpr("*", "explode(sequence(0, if(__asks, __levels, __top))) AS __level")
     # What is left of the range on this level, [from, to): the levels below have taken what is not whole here.
     changes = changes.selectExpr("*", "-shiftright(-__lo, __level) AS __from", "shiftright(__hi + 1, __level) AS __to")

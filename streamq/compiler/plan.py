@@ -150,25 +150,20 @@ def nodes(root: Node) -> list[Node]:
     return found
 
 
-def fingerprint(root: Node) -> str:
-    """A digest that does not depend on the numbers of unnamed sources, only on their order: the checkpoint's."""
+def numbered(root: Node) -> tuple[Node, dict[str, str]]:
+    """The plan with unnamed sources numbered by order of appearance, and the new name of each table.
+
+    Two programs that write the same query then have the same digests, which is what checkpoints go by.
+    """
     from streamq.compiler.operators.source import Source
 
-    order = {n.digest: i for i, n in enumerate(n for n in nodes(root) if isinstance(n, Source))}
+    tables = list(dict.fromkeys(n.table for n in nodes(root) if isinstance(n, Source)))
+    unnamed = [t for t in tables if t.startswith("#")]
+    names = {t: t if t not in unnamed else f"#{unnamed.index(t) + 1}" for t in tables}
 
-    def visit(found: Node, parts: list[str]) -> str:
-        rest = iter(parts)
-        values: list[Any] = [type(found).__name__]
-        for f in dataclasses.fields(found):  # type: ignore[arg-type]
-            value = getattr(found, f.name)
-            if isinstance(found, Source) and f.name == "table" and value.startswith("#"):
-                values.append(f"#{order[found.digest]}")
-            elif isinstance(value, Node):
-                values.append(next(rest))
-            elif isinstance(value, tuple) and any(isinstance(v, Node) for v in value):
-                values.append([next(rest) for _ in value])
-            else:
-                values.append(canonical(value))
-        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
+    def visit(found: Node, inputs: list[Node]) -> Node:
+        if isinstance(found, Source):
+            return dataclasses.replace(found, table=names[found.table])  # type: ignore[type-var]
+        return found if all(a is b for a, b in zip(found.children, inputs, strict=True)) else found.with_children(inputs)
 
-    return fold(root, visit)
+    return fold(root, visit), names

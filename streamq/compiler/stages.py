@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from streamq.compiler.operators import Edges, MergePartials, PartialAggregate, Physical, Select, Source, Union, Where, WindowAggregate
 from streamq.compiler.operators.partial_aggregate import Slot, expand, show_slots
 from streamq.compiler.operators.window_aggregate import show_keys, show_window
-from streamq.compiler.plan import Node, fingerprint, fold, nodes
+from streamq.compiler.plan import Node, fold, numbered
 from streamq.errors import PlanError, sentence
 from streamq.expr import Cast, Col, Expr, reads_end, reads_lifetime
 from streamq.policies import ADJUST
@@ -128,7 +128,7 @@ class Program:
 
     def fingerprint(self) -> str:
         """What a checkpoint must agree in."""
-        return f"{fingerprint(self.plan)}/{self.options.output}/{self.options.buckets}/{int(self.options.late_output)}"
+        return f"{self.plan.digest}/{self.options.output}/{self.options.buckets}/{int(self.options.late_output)}"
 
 
 @dataclass
@@ -318,7 +318,7 @@ class _Compiler:
     def _feed_result(self, paths: list[Path]) -> None:
         columns = tuple((n, Col(n)) for n in self.program.plan.schema.names)
         for path in paths:
-            lifetimes = (LE, RE) if self.options.output == FINAL else (LE, RE, WEIGHT)
+            lifetimes = (LE, RE, WEIGHT)
             channel = Channel(len(self.program.feeds), path.relation, len(self.program.stages), -1, 0, (*(n for n, _ in columns), *lifetimes))
             self.program.feeds.append(Feed(path, channel, columns, lifetimes, (), None))
 
@@ -405,18 +405,14 @@ def compile_stages(plan: Node, options: Options) -> Program:
 
 def describe(plan: Node) -> list[str]:
     """The stages as explain shows them: keys, buckets, baskets and their bound, CTI rule."""
-    program = compile_stages(plan, Options(output=CHANGELOG))
+    program = compile_stages(numbered(plan)[0], Options(output=CHANGELOG))
     if not program.stages:
         return ["no stage: every operator is stateless"]
-    names = {n.table: i + 1 for i, n in enumerate(n for n in nodes(plan) if isinstance(n, Source))}
     lines = []
     for stage in program.stages:
         lines.append(f"stage {stage.level + 1} of {len(program.stages)}, {stage.buckets} buckets")
         for hosted in stage.hosted:
             title, *rest = program.titles[hosted.name]
-            for table, number in names.items():
-                if table.startswith("#"):
-                    title = title.replace(f" of {table.removeprefix('#')}:", f" of source {number}:")
             lines.append(f"  {title}")
             lines += [f"    {line}" for line in rest]
     return lines

@@ -43,7 +43,7 @@ def ship_runtime() -> None:
 def chain(program: Program, tables: Mapping[str, DataFrame], control: DataFrame) -> DataFrame:
     """The streaming DataFrame of a program: ``__channel``, ``__late``, ``__total_key``, ``__total``, ``__le``, ``__re``, ``__w``, payload.
 
-    ``control`` holds ``source string, cti bigint`` rows (section progress of DESIGN, D3).
+    ``control`` holds ``source string, cti bigint, until bigint`` rows (section progress of DESIGN, D3).
     """
     from streamq.runtime.processor import ENVELOPE_DDL, control_packer, make_processor, stage_packer
 
@@ -179,8 +179,9 @@ def _port(program: Program, feed: Feed, df: DataFrame, outside: list[str]) -> li
     for name, expr in feed.columns:
         column = _guarded(expr, schema)
         if name in feed.hashed and isinstance(_type_of(schema, name), t.FloatType | t.DoubleType):
-            # -0.0 and 0.0 are one key
-            column = F.when(column == 0, F.lit(0.0).cast(_type_of(schema, name))).otherwise(column)
+            # -0.0 and 0.0 are one key, and so is every NaN
+            kind = schema.type_of(name)
+            column = F.when(column == 0, F.lit(0.0).cast(kind)).when(F.isnan(column), F.lit(float("nan")).cast(kind)).otherwise(column)
         made[name] = column.alias(name)
     for name in feed.lifetimes:
         if name == RE and RE not in df.columns:

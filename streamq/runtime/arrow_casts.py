@@ -1,6 +1,7 @@
 """Casts by Spark's ANSI rules on Arrow arrays: what does not fit is an error, never NULL.
 
-Left to Spark, because the digits depend on its Java: double and float to string or decimal. Also string to float and timestamp.
+Left to Spark: double and float to string or decimal, because the digits depend on its Java; string to float; string to
+timestamp.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ _SPECIAL = {
     **dict.fromkeys(("-inf", "-infinity"), float("-inf")),
     "nan": float("nan"),
 }
-_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+# any script's digits, as Java's BigDecimal
+_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE]([+-]?\d+))?")
 _DATE = re.compile(r"([+-]?)(\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
 _TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
 
@@ -134,11 +136,13 @@ def saturated(values: Any, bits: int) -> Any:
 
 def _truncate(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
     values, empty, bits = to_numpy(array).astype(np.float64), nulls(array), BITS[type(to)]
-    # As Spark compares: the greatest bigint, as a double, is 2**63, so 2**63 itself passes and becomes the greatest bigint.
+    # As Spark compares: the greatest bigint as a double is 2**63, so 2**63 itself passes and becomes that bigint.
     low, high = float(-(1 << bits - 1)), float((1 << bits - 1) - 1)
     good = (np.floor(values) <= high) & (np.ceil(values) >= low)
     bad = ~good & ~empty
-    return from_numpy(saturated(np.where(good, values, 0.0), bits).astype(f"i{bits // 8}"), empty | bad, to), fault(bad, _text(CAST_OVERFLOW, to))
+    return from_numpy(saturated(np.where(good, values, 0.0), bits).astype(f"i{bits // 8}"), empty | bad, to), fault(
+        bad, _text(CAST_OVERFLOW, to)
+    )
 
 
 def _seconds(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
@@ -150,18 +154,19 @@ def _seconds(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
 
 def _fraction(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
     values, empty = to_numpy(array), nulls(array)
-    bad = ~np.isfinite(values) & ~empty
+    broken = ~np.isfinite(values) & ~empty
     with np.errstate(all="ignore"):
-        ticks = saturated(np.where(bad, 0.0, values) * float(SECOND), 64)
-    return from_numpy(ticks, empty | bad, to), fault(bad, _text(INVALID, to))
+        product = np.where(broken, 0.0, values) * float(SECOND)
+    ticks, faults = _truncate(from_numpy(product, empty, t.DoubleType()), kind, t.LongType())
+    return from_numpy(to_numpy(ticks), nulls(ticks) | broken, to), [*fault(broken, _text(INVALID, to)), *faults]
 
 
 def rescaled(value: Decimal, to: DataType) -> Decimal:
     """The value with the digits of a decimal type, rounded half up; Refused where it does not fit."""
     assert isinstance(to, t.DecimalType)
-    if value.adjusted() > 80:
+    if value and value.adjusted() > 80:
         raise Refused
-    if value.adjusted() < -80:
+    if not value or value.adjusted() < -80:
         return Decimal(0).scaleb(-to.scale)
     found = value.quantize(Decimal(1).scaleb(-to.scale), ROUND_HALF_UP, _WIDE)
     if found and found.adjusted() + 1 + to.scale > to.precision:
@@ -205,8 +210,9 @@ def _from_string(to: DataType) -> Callable[[pa.Array, DataType, DataType], Outco
         return found in _TRUE
 
     def decimal(text: str) -> Decimal:
-        found = text.strip(_BLANK)
-        if not _DECIMAL.fullmatch(found):
+        found = text.strip(_BLANK[:33])
+        match = _DECIMAL.fullmatch(found)
+        if not match or abs(int(match.group(1) or 0)) >= 2**31:
             raise Refused
         return rescaled(Decimal(found), to)
 
@@ -253,7 +259,7 @@ def _days(text: str) -> int:
         raise Refused
     first = days_of(year, month, 1)
     following = days_of(year + month // 12, month % 12 + 1, 1)
-    if first + day > following:
+    if first + day > following or not -(2**31) <= first + day - 1 < 2**31:
         raise Refused
     return first + day - 1
 

@@ -1,8 +1,9 @@
 """Expressions over Arrow arrays, without Spark and with Spark's answers.
 
-One pass from the leaves up, every shared part once: an array for each node and, beside it, the rows on which Spark would raise.
-A parent drops those rows it would not have asked for (a branch of CASE not taken, the right of an AND whose left is false), and
-what is left at the root is raised. So an error appears exactly where Spark's lazy evaluation would meet it.
+One pass from the leaves up, every shared part once: an array for each node and, beside it, the rows on which Spark
+would raise. A parent drops those rows it would not have asked for (a branch of CASE not taken, the right of an AND
+whose left is false), and what is left at the root is raised. So an error appears exactly where Spark's lazy
+evaluation would meet it.
 """
 
 from __future__ import annotations
@@ -42,9 +43,19 @@ def evaluate(
 ) -> pa.Array:
     """The values of an expression on ``rows`` events, in the Arrow type of ``infer(expr, schema)``.
 
-    ``columns`` are the payload's arrays by name, ``lifetime`` gives those of start, end and duration. Raises StreamqError where
-    Spark raises on one of the rows, NeedsSpark for what :func:`check` refuses.
+    ``columns`` are the payload's arrays by name, ``lifetime`` gives those of start, end and duration. Raises
+    StreamqError where Spark raises on one of the rows, NeedsSpark for what :func:`check` refuses.
     """
+    found = attempt(expr, schema, columns, lifetime, rows)
+    if found.faults:
+        raise StreamqError(min(found.faults, key=lambda f: int(f.rows.argmax())).text)
+    return found.array
+
+
+def attempt(
+    expr: Expr, schema: Schema, columns: Mapping[str, pa.Array], lifetime: Callable[[str], pa.Array], rows: int
+) -> Value:
+    """As :func:`evaluate`, but the rows on which Spark raises come back as faults, and are NULL or whatever else."""
     kinds = _checked(expr, schema, "expression")
 
     def visit(node: Expr, parts: list[Value]) -> Value:
@@ -69,10 +80,7 @@ def evaluate(
                 return _call(node, parts, kind, rows)
         raise AssertionError(type(node))
 
-    found = fold(expr, visit)
-    if found.faults:
-        raise StreamqError(min(found.faults, key=lambda f: int(f.rows.argmax())).text)
-    return found.array
+    return fold(expr, visit)
 
 
 def check(expr: Expr, schema: Schema, verb: str) -> None:
@@ -136,7 +144,9 @@ def _operands(node: Call, parts: Sequence[Value], rows: int) -> list[Value]:
         if isinstance(arg, Expr):
             value = next(rest)
             known = isinstance(arg, Lit) and arg.type is None
-            out.append(Value(value.array, value.kind, arg.value if known and isinstance(arg, Lit) else ..., value.faults))
+            out.append(
+                Value(value.array, value.kind, arg.value if known and isinstance(arg, Lit) else ..., value.faults)
+            )
         else:
             kind = literal_type(arg)
             out.append(Value(constant_array(arg, kind, rows), kind, arg))
@@ -187,7 +197,8 @@ def _located(node: Expr, faults: Sequence[Fault]) -> tuple[Fault, ...]:
         return ()
     shown = show(node)
     return tuple(
-        Fault(f.rows, sentence("expression", f.text, f"found {shown}", _HINTS.get(f.text.partition(" ")[0], ""))) for f in faults
+        Fault(f.rows, sentence("expression", f.text, f"found {shown}", _HINTS.get(f.text.partition(" ")[0], "")))
+        for f in faults
     )
 
 

@@ -1,7 +1,8 @@
 """The functions and operators that run in-process: FUNCTIONS is the one place where another is added.
 
-A function says which types it takes, on which rows its operands are needed (an error elsewhere is none), and computes an array
-from arrays. Only what gives Spark's answer to the last bit is here; ``tests/spark/test_expressions.py`` compares each with Spark.
+A function says which types it takes, on which rows its operands are needed (an error elsewhere is none), and computes
+an array from arrays. Only what gives Spark's answer to the last bit is here; ``tests/spark/test_expressions.py``
+compares each with Spark.
 """
 
 from __future__ import annotations
@@ -130,6 +131,7 @@ INSTANT: Group = (t.TimestampType,)
 DAYS: Group = (t.DateType, t.TimestampType)
 DOUBLE: Group = (t.DoubleType, t.FloatType, *INTEGRAL)
 ANY: Group = (DataType,)
+_NUMBER: Group = (*DOUBLE, t.DecimalType)
 
 
 def _is(kind: DataType, group: Group) -> bool:
@@ -161,7 +163,9 @@ def common(operands: Sequence[Value]) -> DataType | None:
             return None
         if found := wider(a, b):
             return found
-        if isinstance(a, t.DecimalType) and isinstance(b, FLOATING) or isinstance(b, t.DecimalType) and isinstance(a, FLOATING):
+        if (isinstance(a, t.DecimalType) and isinstance(b, FLOATING)) or (
+            isinstance(b, t.DecimalType) and isinstance(a, FLOATING)
+        ):
             return t.DoubleType()
         left, right = as_decimal(a), as_decimal(b)
         if left is None or right is None:
@@ -173,7 +177,11 @@ def common(operands: Sequence[Value]) -> DataType | None:
     start: DataType | None = t.NullType()
     found = reduce(both, (o.kind for o in operands), start)
     plain = (t.ArrayType, t.MapType, t.StructType)
-    return None if found is None or isinstance(found, plain) or not all(can_cast(o.kind, found) for o in operands) else found
+    return (
+        None
+        if found is None or isinstance(found, plain) or not all(can_cast(o.kind, found) for o in operands)
+        else found
+    )
 
 
 def _alike(operands: Sequence[Value]) -> bool:
@@ -187,7 +195,14 @@ def _picked(operands: Sequence[Value]) -> bool:
 
 # Comparisons and logic
 
-_COMPARE = {"==": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
+_COMPARE = {
+    "==": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
 
 
 def _as(operand: Value, to: DataType) -> pa.Array:
@@ -313,7 +328,9 @@ def _arithmetic(name: str) -> Function:
 
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
         if isinstance(kind, t.TimestampType | t.DayTimeIntervalType):
-            arrays = [_ticks(o.array) if not isinstance(o.kind, t.NullType) else o.array.cast(pa.int64()) for o in operands]
+            arrays = [
+                _ticks(o.array) if not isinstance(o.kind, t.NullType) else o.array.cast(pa.int64()) for o in operands
+            ]
             found, faults = _checked(checked, exact, kind, *arrays)
             return found.view(arrow_type(kind)), faults
         if isinstance(kind, t.DecimalType):
@@ -333,7 +350,7 @@ def _arithmetic(name: str) -> Function:
 
 
 def _fits(name: str, operands: Sequence[Value]) -> bool:
-    """Arrow widens integers without looking at literals, so that its result may have 39 digits where Spark's has fewer."""
+    """Integers are widened here without a look at literals: 39 digits may come out where Spark's result has fewer."""
     if any(isinstance(o.kind, FLOATING) for o in operands):
         return True
     left, right = (as_decimal(o.kind) for o in operands)
@@ -342,6 +359,12 @@ def _fits(name: str, operands: Sequence[Value]) -> bool:
     if name == "*":
         return left.precision + right.precision + 1 <= 38
     return max(left.precision - left.scale, right.precision - right.scale) + max(left.scale, right.scale) + 1 <= 38
+
+
+def _inexact(operands: Sequence[Value]) -> bool:
+    """Numbers whose quotient is a double or an integer, not a decimal."""
+    decimals = any(isinstance(o.kind, t.DecimalType) for o in operands)
+    return each(_NUMBER, _NUMBER)(operands) and (not decimals or any(isinstance(o.kind, FLOATING) for o in operands))
 
 
 def _divide(operands: Sequence[Value], kind: DataType) -> Outcome:
@@ -379,7 +402,7 @@ def _double(function: Callable[[Any], Any], empty: Callable[[Any], Mask] | None 
         with np.errstate(all="ignore"):
             return from_numpy(function(values), nulls(array) if empty is None else nulls(array) | empty(values), kind)
 
-    return Function(each(DOUBLE), compute, in_order)
+    return Function(each(_NUMBER), compute, in_order)
 
 
 def _not_positive(values: Any) -> Mask:
@@ -391,11 +414,15 @@ def _sign(values: Any) -> Any:
 
 
 def _whole(function: Callable[[Any], Any]) -> Compute:
-    def compute(operands: Sequence[Value], kind: DataType) -> pa.Array:
+    """NaN becomes 0, what no bigint holds is an error."""
+
+    def compute(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
         operand = operands[0]
         if isinstance(operand.kind, INTEGRAL):
             return _as(operand, kind)
-        return from_numpy(saturated(function(to_numpy(_as(operand, t.DoubleType()))), 64), nulls(operand.array), kind)
+        values, empty = function(to_numpy(_as(operand, t.DoubleType()))), nulls(operand.array)
+        bad = ((values >= 2.0**63) | (values < -(2.0**63))) & ~empty
+        return from_numpy(saturated(values, 64), empty | bad, kind), fault(bad, _overflow(kind))
 
     return compute
 
@@ -418,13 +445,15 @@ def _round(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
             return found
 
         return rowwise(whole, kind, _overflow(kind), array)
-    if places > 330:
-        return array
-    unit_place = Decimal(1).scaleb(-max(places, -330))
+    unit_place = Decimal(1).scaleb(-max(-330, min(places, 1100)))
 
     def real(value: float) -> float:
         # of the shortest decimal that reads as this double, as Java's BigDecimal.valueOf
-        return float(Decimal(repr(value)).quantize(unit_place, ROUND_HALF_UP, _WIDE)) + 0.0 if np.isfinite(value) else value
+        return (
+            float(Decimal(repr(value)).quantize(unit_place, ROUND_HALF_UP, _WIDE)) + 0.0
+            if np.isfinite(value)
+            else value
+        )
 
     return rowwise(real, kind, "", array)
 
@@ -435,7 +464,10 @@ def _round(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
 def _by_row(function: Callable[..., Any], *to: DataType) -> Compute:
     """A function of Python strings and integers; NULL where an operand is NULL."""
     return lambda operands, kind: rowwise(
-        function, kind, "", *(o.array if not isinstance(o.kind, t.NullType) else pa.nulls(len(o.array), pa.string()) for o in operands)
+        function,
+        kind,
+        "",
+        *(o.array if not isinstance(o.kind, t.NullType) else pa.nulls(len(o.array), pa.string()) for o in operands),
     )
 
 
@@ -493,7 +525,9 @@ def _padded(left: bool) -> Callable[[str, int, str], str]:
 def _concat_ws(operands: Sequence[Value], kind: DataType) -> pa.Array:
     separators, *parts = (_as(o, kind).to_pylist() for o in operands)
     rows = zip(*parts, strict=True) if parts else [()] * len(separators)
-    joined = [None if s is None else s.join(p for p in row if p is not None) for s, row in zip(separators, rows, strict=True)]
+    joined = [
+        None if s is None else s.join(p for p in row if p is not None) for s, row in zip(separators, rows, strict=True)
+    ]
     return pa.array(joined, pa.string())
 
 
@@ -538,7 +572,7 @@ _REGEX = re.compile(
 
 @lru_cache(maxsize=256)
 def java_pattern(pattern: str) -> re.Pattern[str] | None:
-    """A Java regular expression as one of Python's that finds the same; None beyond the syntax whose meaning is shared."""
+    """A Java regular expression as one of Python's that finds the same; None beyond the syntax they share."""
     out: list[str] = []
     position = 0
     while position < len(pattern):
@@ -640,7 +674,8 @@ _TRUNCATED: dict[str, Callable[[Any], Any]] = {
     "WEEK": _monday,
 }
 _UNITS = {
-    **dict.fromkeys(("DAY", "DD"), DAY), "HOUR": 3600 * SECOND, "MINUTE": 60 * SECOND, "SECOND": SECOND, "MILLISECOND": 1000, "MICROSECOND": 1,
+    **dict.fromkeys(("DAY", "DD"), DAY), "HOUR": 3600 * SECOND, "MINUTE": 60 * SECOND, "SECOND": SECOND,
+    "MILLISECOND": 1000, "MICROSECOND": 1,
 }  # fmt: skip
 
 
@@ -658,25 +693,35 @@ def _date_trunc(operands: Sequence[Value], kind: DataType) -> pa.Array:
 def _shifted_days(sign: int) -> Compute:
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array:
         days, by = _days(operands[0]), to_numpy(_as(operands[1], t.IntegerType())).astype(np.int64)
-        return from_numpy((days + sign * by).astype(np.int32), nulls(operands[0].array) | nulls(operands[1].array), kind)
+        return from_numpy(
+            (days + sign * by).astype(np.int32), nulls(operands[0].array) | nulls(operands[1].array), kind
+        )
 
     return compute
 
 
 def _datediff(operands: Sequence[Value], kind: DataType) -> pa.Array:
-    return from_numpy((_days(operands[0]) - _days(operands[1])).astype(np.int32), nulls(operands[0].array) | nulls(operands[1].array), kind)
+    return from_numpy(
+        (_days(operands[0]) - _days(operands[1])).astype(np.int32),
+        nulls(operands[0].array) | nulls(operands[1].array),
+        kind,
+    )
 
 
 def _unix(unit: int) -> Function:
     return Function(
-        each(INSTANT), lambda o, kind: from_numpy(to_numpy(_as(o[0], t.TimestampType())) // unit, nulls(o[0].array), kind), in_order
+        each(INSTANT),
+        lambda o, kind: from_numpy(to_numpy(_as(o[0], t.TimestampType())) // unit, nulls(o[0].array), kind),
+        in_order,
     )
 
 
 def _instant(unit: int) -> Function:
     def compute(operands: Sequence[Value], kind: DataType) -> Outcome:
         array = _as(operands[0], t.LongType())
-        found, faults = _checked(pc.multiply_checked, operator.mul, t.LongType(), array, pa.repeat(pa.scalar(unit), len(array)))
+        found, faults = _checked(
+            pc.multiply_checked, operator.mul, t.LongType(), array, pa.repeat(pa.scalar(unit), len(array))
+        )
         return found.view(arrow_type(kind)), faults
 
     return Function(each(INTEGRAL), compute, in_order)
@@ -703,7 +748,6 @@ _DATEDIFF = Function(each(DAYS, DAYS), _datediff, in_order)
 _DAY = _calendar(lambda days: days - _first(_months(days)) + 1)
 _CEIL = Function(each(DOUBLE), _whole(np.ceil), in_order)
 _EQUAL = Function(lambda o: len(o) == 2 and _alike(o), _null_safe, always)
-_NUMBER = (*DOUBLE, t.DecimalType)
 
 FUNCTIONS: dict[str, Function] = {
     # comparisons and logic
@@ -716,9 +760,7 @@ FUNCTIONS: dict[str, Function] = {
     "isin": Function(_alike, _isin, _until_found),
     "isnull": Function(each(ANY), _ISNULL, always),
     "isnotnull": Function(each(ANY), lambda o, _: o[0].array.is_valid(), always),
-    "isnan": Function(
-        each(FLOATING), lambda o, _: pa.array(np.isnan(to_numpy(_as(o[0], t.DoubleType())))), always
-    ),
+    "isnan": Function(each(_NUMBER), lambda o, _: pa.array(np.isnan(to_numpy(_as(o[0], t.DoubleType())))), always),
     # one of the operands
     "coalesce": _COALESCE,
     "ifnull": _COALESCE,
@@ -732,14 +774,16 @@ FUNCTIONS: dict[str, Function] = {
     "+": _arithmetic("+"),
     "-": _arithmetic("-"),
     "*": _arithmetic("*"),
-    "/": Function(each(DOUBLE, DOUBLE), _divide, divisor_first),
-    "%": Function(each(DOUBLE, DOUBLE), _remainder, divisor_first),
+    "/": Function(_inexact, _divide, divisor_first),
+    "%": Function(_inexact, _remainder, divisor_first),
     "negative": Function(each(_NUMBER), _signed(pc.negate_checked, pc.negate, operator.neg), in_order),
     "positive": Function(each(_NUMBER), lambda o, _: o[0].array, in_order),
     "abs": Function(each(_NUMBER), _signed(pc.abs_checked, pc.abs, abs), in_order),
     "sign": _double(_sign),
     "signum": _double(_sign),
-    "round": Function(_constant(each((t.DoubleType, *INTEGRAL), (t.IntegerType,), optional=1), 1, int), _round, in_order),
+    "round": Function(
+        _constant(each((t.DoubleType, *INTEGRAL), (t.IntegerType,), optional=1), 1, int), _round, in_order
+    ),
     "rint": _double(np.rint),
     "floor": Function(each(DOUBLE), _whole(np.floor), in_order),
     "ceil": _CEIL,
@@ -766,7 +810,7 @@ FUNCTIONS: dict[str, Function] = {
     "substring": _rows(each(BYTES, WHOLE, WHOLE), _substring),
     "substr": _rows(each(BYTES, WHOLE, WHOLE, optional=1), _substring),
     "left": _rows(each(BYTES, WHOLE), lambda text, length: text[: max(0, length)]),
-    "right": _rows(each(BYTES, WHOLE), lambda text, length: text[-length:] if length > 0 else text[:0]),
+    "right": _rows(each(STRING, WHOLE), lambda text, length: text[-length:] if length > 0 else text[:0]),
     "concat": _rows(each(STRING, repeated=True), lambda *parts: "".join(parts)),
     "concat_ws": Function(each(STRING, STRING, optional=1, repeated=True), _concat_ws, always),
     "startswith": Function(_PART, _matched(pc.starts_with, str.startswith), in_order),

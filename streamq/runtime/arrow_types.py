@@ -21,15 +21,16 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 _ARROW: dict[type[DataType], pa.DataType] = {
-    t.NullType: pa.null(), t.BooleanType: pa.bool_(), t.ByteType: pa.int8(), t.ShortType: pa.int16(), t.IntegerType: pa.int32(),
-    t.LongType: pa.int64(), t.FloatType: pa.float32(), t.DoubleType: pa.float64(), t.StringType: pa.string(), t.BinaryType: pa.binary(),
+    t.NullType: pa.null(), t.BooleanType: pa.bool_(), t.ByteType: pa.int8(), t.ShortType: pa.int16(),
+    t.IntegerType: pa.int32(), t.LongType: pa.int64(), t.FloatType: pa.float32(), t.DoubleType: pa.float64(),
+    t.StringType: pa.string(), t.BinaryType: pa.binary(),
     t.DateType: pa.date32(), t.TimestampType: pa.timestamp("us", tz="UTC"), t.TimestampNTZType: pa.timestamp("us"),
     t.DayTimeIntervalType: pa.duration("us"),
 }  # fmt: skip
 
 INTEGRAL = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
 FLOATING = (t.FloatType, t.DoubleType)
-BITS = {t.ByteType: 8, t.ShortType: 16, t.IntegerType: 32, t.LongType: 64}
+BITS: dict[type[DataType], int] = {t.ByteType: 8, t.ShortType: 16, t.IntegerType: 32, t.LongType: 64}
 
 DIVIDED = "[DIVIDE_BY_ZERO] division by zero"
 REMAINDER = "[REMAINDER_BY_ZERO] remainder of a division by zero"

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.errors import StreamqError, sentence
+from streamq.runtime.event import WEIGHT
 
 
 def encode(table: pa.Table, compression: str | None = None) -> bytes:
@@ -134,3 +135,14 @@ def split_by(table: pa.Table, name: str) -> Iterator[tuple[int, pa.Table]]:
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
     """The rows of tables of one schema."""
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+
+def unit_weights(table: pa.Table) -> pa.Table:
+    """The same deltas with weights +1 and -1 only."""
+    if WEIGHT not in table.column_names:
+        return table
+    weight = ints(table, WEIGHT)
+    if (np.abs(weight) == 1).all():
+        return table
+    table = table.take(pa.array(np.repeat(np.arange(len(weight)), np.abs(weight))))
+    return with_column(table, WEIGHT, np.sign(ints(table, WEIGHT)))

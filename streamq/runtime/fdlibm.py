@@ -1,7 +1,7 @@
 """exp, ln and log10 to the last bit as Java's StrictMath: fdlibm's algorithms (Sun Microsystems, 1993) on NumPy arrays.
 
-A C library's own versions are as good, and differ in the last bit, so that a comparison could go the other way than in Spark.
-Every step is one IEEE operation; where fdlibm branches, all branches are computed and one is picked.
+A C library's own versions are as good, and differ in the last bit, so that a comparison could go the other way than in
+Spark. Every step is one IEEE operation; where fdlibm branches, all branches are computed and one is picked.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def log(x: Doubles) -> Doubles:
         )
         r = t2 + t1
         half = 0.5 * f * f
-        wide = np.where(k == 0, f - (half - s * (half + r)), dk * LN2_HIGH - ((half - (s * (half + r) + dk * LN2_LOW)) - f))
+        wide = np.where(
+            k == 0, f - (half - s * (half + r)), dk * LN2_HIGH - ((half - (s * (half + r) + dk * LN2_LOW)) - f)
+        )
         slim = np.where(k == 0, f - s * (f - r), dk * LN2_HIGH - ((s * (f - r) - dk * LN2_LOW) - f))
         result = np.where(((high - 0x6147A) | (0x6B851 - high)) > 0, wide, slim)
         # |f| < 2**-20
@@ -99,7 +101,11 @@ def exp(x: Doubles) -> Doubles:
         t = r * r
         c = r - t * (
             1.66666666666666019037e-01
-            + t * (-2.77777777770155933842e-03 + t * (6.61375632143793436117e-05 + t * (-1.65339022054652515390e-06 + t * 4.13813679705723846039e-08)))
+            + t
+            * (
+                -2.77777777770155933842e-03
+                + t * (6.61375632143793436117e-05 + t * (-1.65339022054652515390e-06 + t * 4.13813679705723846039e-08))
+            )
         )
         plain = 1.0 - ((r * c) / (c - 2.0) - r)
         y = 1.0 - ((low - (r * c) / (2.0 - c)) - high)

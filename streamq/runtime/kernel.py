@@ -37,13 +37,17 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Clock:
-    """Progress before and after a micro-batch: CTI ``c``, watermark ``m``; ``notes`` are what the map side announced."""
+    """Progress before and after a micro-batch: CTI ``c``, watermark ``m``; ``notes`` are what the map side announced.
+
+    until: at the end of the stream, the bound on windows of lifetimes without an end, if one was given.
+    """
 
     c_before: int
     c: int
     m_before: int
     m: int
     notes: tuple[Any, ...] = ()
+    until: int | None = None
 
 
 @dataclass

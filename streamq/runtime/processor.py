@@ -151,7 +151,7 @@ def _joined(a: Message, b: Message) -> Message:
 
 
 def control_packer(sources: dict[str, str], buckets: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Control rows ``source string (NULL: all), cti bigint`` as progress for every bucket; ``sources``: name to relation."""
+    """Control rows ``source string (NULL: all), cti bigint, until bigint`` as progress for every bucket; ``sources``: name to relation."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from streamq.runtime.progress import encode_messages
@@ -159,7 +159,7 @@ def control_packer(sources: dict[str, str], buckets: int) -> Callable[[Iterable[
         messages = []
         for batch in batches:
             for row in batch.to_pylist():
-                messages += [Message(r, c=row["cti"]) for name, r in sources.items() if row["source"] in (None, name)]
+                messages += [Message(r, c=row["cti"], until=row["until"]) for name, r in sources.items() if row["source"] in (None, name)]
         if messages:
             body = encode_messages(messages)
             yield from envelope_batches([(b, PROGRESS, body) for b in range(buckets)])

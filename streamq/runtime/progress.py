@@ -24,14 +24,15 @@ class Message:
     sender: int | None = None
     notes: dict[int, list[Any]] = field(default_factory=dict)
     invalid: dict[str, int] = field(default_factory=dict)
+    until: int | None = None
 
     def to_json(self) -> Any:
-        return [self.relation, self.c, self.w, self.sender, {str(k): v for k, v in self.notes.items()}, self.invalid]
+        return [self.relation, self.c, self.w, self.sender, {str(k): v for k, v in self.notes.items()}, self.invalid, self.until]
 
     @staticmethod
     def from_json(found: Any) -> Message:
-        relation, c, w, sender, notes, invalid = found
-        return Message(relation, c, w, sender, {int(k): v for k, v in notes.items()}, invalid)
+        relation, c, w, sender, notes, invalid, until = found
+        return Message(relation, c, w, sender, {int(k): v for k, v in notes.items()}, invalid, until)
 
 
 def encode_messages(messages: Iterable[Message]) -> bytes:
@@ -51,7 +52,7 @@ class RelationClock:
     """
 
     def __init__(self, values: dict[str, Any], relation: str, senders: int | None):
-        self.held = values.setdefault(relation, {"c": MINUS_INFINITY, "w": MINUS_INFINITY, "by": {}})
+        self.held = values.setdefault(relation, {"c": MINUS_INFINITY, "w": MINUS_INFINITY, "by": {}, "until": None})
         self.senders = senders
 
     @property
@@ -62,10 +63,17 @@ class RelationClock:
     def w(self) -> int:
         return int(self.held["w"])
 
+    @property
+    def until(self) -> int | None:
+        """The bound on windows of lifetimes without an end, if whoever ended the stream gave one."""
+        return None if self.held["until"] is None else int(self.held["until"])
+
     def hear(self, message: Message) -> None:
         """Take in what a task or bucket says."""
         if message.sender == NOTES_ONLY:
             return
+        if message.until is not None:
+            self.held["until"] = message.until
         self.held["w"] = max(self.held["w"], message.w)
         if self.senders is None:
             self.held["c"] = max(self.held["c"], message.c)

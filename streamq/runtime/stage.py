@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.basket import Baskets
-from streamq.runtime.columnar import concat, decode, encode, split_by, with_column
+from streamq.runtime.columnar import concat, decode, encode, split_by, unit_weights, with_column
 from streamq.runtime.event import BAD, BUCKET, CTI, KEEP, KIND, LE, NEW_END, OPENS, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel
 from streamq.runtime.lateness import late_rows
@@ -118,9 +118,9 @@ class Stage:
             clock = _clock(hosted, before, known, tuple(announced))
             output = hosted.kernel.advance(baskets.scoped(hosted.name), arrivals, clock)
             if output.table is not None and output.table.num_rows:
-                out.append((bucket, _relation_number(hosted), encode(output.table)))
+                out.append((bucket, _relation_number(hosted), encode(unit_weights(output.table))))
             w = max(known[r].w for r in hosted.inputs)
-            out.append((bucket, SPOKEN, encode_messages([Message(hosted.name, output.c, w, bucket)])))
+            out.append((bucket, SPOKEN, encode_messages([Message(hosted.name, output.c, w, bucket, until=clock.until)])))
             for key, n in output.totals.counts.items():
                 totals[key] = totals.get(key, 0) + n
             late += output.totals.rows
@@ -134,7 +134,8 @@ class Stage:
 def _clock(hosted: Hosted, before: dict[str, tuple[int, int]], known: dict[str, RelationClock], notes: tuple[Any, ...]) -> Clock:
     c_before, w_before = min(before[r][0] for r in hosted.inputs), max(before[r][1] for r in hosted.inputs)
     c, w = min(known[r].c for r in hosted.inputs), max(known[r].w for r in hosted.inputs)
-    return Clock(c_before, c, max(c_before, w_before), max(c, w), notes)
+    until = next((known[r].until for r in hosted.inputs if known[r].until is not None), None)
+    return Clock(c_before, c, max(c_before, w_before), max(c, w), notes, until)
 
 
 def _relation_number(hosted: Hosted) -> int:
@@ -277,9 +278,4 @@ def kept_rows(batch: pa.Table, columns: Sequence[str]) -> pa.Table:
     names = [*columns, *([BUCKET] if BUCKET in batch.column_names else [])]
     # rebuilt, for tables of several sources are put together and must agree in what they say of NULLs
     return pa.table({n: batch.column(n) for n in names})
-
-
-def control_messages(rows: Iterable[tuple[str | None, int]], sources: Sequence[str]) -> list[Message]:
-    """Control rows ``(source or None for all, cti)`` as progress."""
-    return [Message(relation, c=c) for source, c in rows for relation in sources if source is None or source == relation]
 

@@ -48,7 +48,7 @@ def oracle(plan: Node, tables: Mapping[str, pa.Table | pd.DataFrame], until: int
     """
     import pyarrow as pa
 
-    run = Run(_database(), tables, until)
+    run = Run(_database().cursor(), tables, until)
 
     def visit(node: Node, inputs: list[str]) -> str:
         if type(node) not in ORACLE:
@@ -61,15 +61,15 @@ def oracle(plan: Node, tables: Mapping[str, pa.Table | pd.DataFrame], until: int
     try:
         made = run.arrow(f"SELECT {listed('le', 're', *payload(plan.schema))} FROM {fold_plan(plan, visit)}")
     finally:
-        run.forget()
-    kinds = [pa.int64(), pa.int64(), *(_arrow_type(f.type) for f in plan.schema.fields)]
+        run.connection.close()
+    kinds = [pa.int64(), pa.int64(), *(arrow_type(f.type) for f in plan.schema.fields)]
     columns = [_handed_out(column, kind) for column, kind in zip(made.columns, kinds, strict=True)]
     return pa.table(columns, names=["start", "end", *plan.schema.names])
 
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    # one for all: to open one costs more than most queries
+    # to open one costs more than most queries; a cursor of it has its own temporary tables
     import duckdb
 
     return duckdb.connect(config={"threads": 1})
@@ -100,20 +100,14 @@ class Run:
             raise QueryFailed(sentence("oracle", "the query fails by Spark's rules", reason)) from error
         return name
 
-    def forget(self) -> None:
-        """Drop all tables made and taken in."""
-        for name in self.made:
-            self.connection.unregister(name)
-            self.connection.execute(f"DROP TABLE IF EXISTS {name}")
-
     def arrow(self, query: str) -> pa.Table:
         """A query's result."""
         return self.connection.sql(query).to_arrow_table()
 
     def value(self, query: str) -> Any:
         """A query's only value; None if there is no row."""
-        found = self.connection.execute(query).fetchone()
-        return None if found is None else found[0]
+        found = self.connection.execute(query).fetchall()
+        return found[0][0] if found else None
 
     def source(self, node: Source) -> str:
         """A source's rows: ``n``, their number in order of arrival, and ``x0, x1, ...`` as in ``node.columns``.
@@ -130,13 +124,14 @@ class Run:
                 there = ", ".join(table.column_names)
                 raise SourceError(sentence("oracle", f"no column {f.name!r} in {node.table!r}", f"there are: {there}"))
             column = table[f.name]
-            columns[f"x{i}"] = _ticks(column) if f.name in _times(node) else _taken_in(column, _arrow_type(f.type))
+            columns[f"x{i}"] = _ticks(column) if f.name in _times(node) else _taken_in(column, arrow_type(f.type))
         name = self._name()
         self.connection.register(name, pa.table(columns))
         return name
 
 
-def _arrow_type(kind: t.DataType) -> pa.DataType:
+def arrow_type(kind: t.DataType) -> pa.DataType:
+    """Arrow's type for a Spark type; timestamps are in UTC."""
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_type
 
@@ -691,4 +686,4 @@ FUNCTIONS: dict[str, Callable[..., str]] = {
 }
 """Spark's functions that SQL here gives Spark's values for; the others are refused by name."""
 
-__all__ = ["FUNCTIONS", "ORACLE", "Run", "literal", "oracle", "sql", "sql_type"]
+__all__ = ["FUNCTIONS", "ORACLE", "Run", "arrow_type", "literal", "oracle", "sql", "sql_type"]

@@ -108,7 +108,7 @@ class Case:
                 yield (self.number, key, lo, hi, len(members), *aggregate(members).values())
 
     def windows(self, until: int | None) -> dict[tuple[Any, ...], dict[str, Any]]:
-        found = {}
+        found: dict[tuple[Any, ...], dict[str, Any]] = {}
         for key, events in self.events.items():
             members: dict[int, list[Event]] = defaultdict(list)
             for event in events:
@@ -128,7 +128,7 @@ def payload(rng: random.Random, base: float) -> tuple[int | None, Decimal | None
 
 @cache
 def cases(shape: str, size: int, hop: int, endless: bool = False) -> tuple[Case, ...]:
-    """Random histories of one grid: negative times, gaps, keys that are NULL, all-NULL columns, one event a century away."""
+    """Random histories of one grid: negative times, gaps, NULL keys and columns, an event a century away."""
     rng = random.Random(f"{shape} {size} {hop}")
     n, divides = -(-size // hop), size % hop == 0
     made = []
@@ -196,15 +196,12 @@ def test_any_ranges(spark: SparkSession, strategy: str, slots: Sequence[PartialS
     check(merged.collect(), expected, slots)
 
 
-def test_blocks(spark: SparkSession) -> None:
-    merged, expected = [], {}
-    for number, (size, hop) in enumerate(GRIDS):
-        made = renumbered(cases("points", size, hop), 100 * number)
-        until = 17 if number % 3 == 1 else None
-        merged.append(merge_partials(table(spark, made), KEYS, SLOTS, made[0].n, "blocks", until, made[0].divides))
-        expected |= {window: row for case in made for window, row in case.windows(until).items()}
-    rows = [row for frame in merged for row in frame.collect()]
-    check(rows, expected, SLOTS)
+@pytest.mark.parametrize(("size", "hop", "until"), [(3, 7, None), (64, 1, 17), (25, 10, None)])
+def test_blocks(spark: SparkSession, size: int, hop: int, until: int | None) -> None:
+    made = cases("points", size, hop)
+    merged = merge_partials(table(spark, made), KEYS, SLOTS, made[0].n, "blocks", until, made[0].divides)
+    expected = {window: row for case in made for window, row in case.windows(until).items()}
+    check(merged.collect(), expected, SLOTS)
 
 
 @pytest.mark.parametrize("strategy", ["difference", "blocks", "explode", "dyadic"])
@@ -254,9 +251,17 @@ def test_a_strategy_that_does_not_fit_is_an_error(spark: SparkSession) -> None:
         merge_partials(partials, [], [PartialSlot("s", "sum", True)], 2, "direct")
 
 
-def test_choice_reads_only_what_is_static() -> None:
-    assert choose_strategy("points", 1, SLOTS)[0] == "direct"
-    assert choose_strategy("points", 60, EXACT)[0] == "difference"
-    assert choose_strategy("points", 60, SLOTS)[0] == "blocks"
-    assert choose_strategy("intervals", 60, EXACT)[0] == "difference"
-    assert choose_strategy("intervals", 60, SLOTS)[0] == "dyadic"
+@pytest.mark.parametrize(
+    ("shape", "n", "slots", "strategy"),
+    [
+        ("point", 1, SLOTS, "direct"),
+        ("point", 3, SLOTS, "direct"),
+        ("point", 8, SLOTS, "explode"),
+        ("point", 9, SLOTS, "blocks"),
+        ("point", 9, EXACT, "difference"),
+        ("interval", 1, EXACT, "difference"),
+        ("interval", 1, SLOTS, "dyadic"),
+    ],
+)
+def test_choice_reads_only_what_is_static(shape: str, n: int, slots: Sequence[PartialSlot], strategy: str) -> None:
+    assert choose_strategy(shape, n, slots)[0] == strategy

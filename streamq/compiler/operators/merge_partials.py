@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamq.compiler.operators.partial_aggregate import PartialAggregate, show_slots
-from streamq.compiler.operators.window_aggregate import COUNT, show_keys, show_window, window_lifetime
+from streamq.compiler.operators.partial_aggregate import PartialAggregate, partial_columns, show_slots
+from streamq.compiler.operators.window_aggregate import COUNT, INDEX, in_windows, show_keys, show_window, window_lifetime
 from streamq.compiler.plan import Node, Traits, node
-from streamq.schema import INTERVAL, POINT, Field, Schema, quote
+from streamq.schema import INTERVAL, POINT, Schema, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,8 +44,19 @@ def batch(node: MergePartials, inputs: list[DataFrame], run: Batch) -> DataFrame
     slots = [PartialSlot("__n", "count", True), *(PartialSlot(s.name, s.kind, s.exact) for s in part.slots)]
     shape = POINT if part.input.schema.shape == POINT else INTERVAL
     strategy, _ = choose_strategy(shape, part.window.n, slots)
+    if strategy == "direct":
+        return _direct(node, run)
     df = merge_partials(inputs[0], list(part.keys), slots, part.window.n, strategy, divides=part.window.divides)
     return df.select(*window_lifetime(part.window), *(quote(f.name) for f in node.schema.fields))
 
 
-__all__ = ["COUNT", "Field", "MergePartials", "batch"]
+def _direct(node: MergePartials, run: Batch) -> DataFrame:
+    """No split: the events themselves in each of their windows, aggregated once."""
+    from pyspark.sql import functions as F
+
+    part = node.input
+    source = part.input.schema
+    df = in_windows(part.input, run.made[part.input.digest], part.window, run)
+    made = [F.count(F.lit(1)).alias(COUNT), *(c for s in part.slots for c in partial_columns(s, source))]
+    df = df.groupBy(*(quote(k) for k in part.keys), INDEX).agg(*made)
+    return df.select(*window_lifetime(part.window), *(quote(f.name) for f in node.schema.fields))

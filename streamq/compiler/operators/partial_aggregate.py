@@ -10,7 +10,8 @@ from pyspark.sql import types as t
 from streamq.compiler.lowering import spark_expression
 from streamq.compiler.operators.window_aggregate import COUNT, HI, LO, check_key, members, show_keys, show_window
 from streamq.compiler.plan import Node, Traits, node
-from streamq.expr import Aggregate, Call, Case, Cast, Col, Expr, Lit, show
+from streamq.expr import Aggregate, Call, Case, Cast, Col, Expr, Lit, rewrite, show
+from streamq.expr import aggregates as aggregates_in
 from streamq.runtime.event import LE, RE
 from streamq.schema import INTERVAL, POINT, Field, Schema, avg_type, infer, is_exact, quote, sum_type
 from streamq.windows import Hopping
@@ -80,15 +81,43 @@ def show_slots(slots: tuple[Slot, ...]) -> str:
     return ", ".join(["count(*)", *shown])
 
 
+def restated(aggregate: Aggregate, schema: Schema) -> Expr:
+    """An aggregate as an expression over simpler ones: a mean by sum and count, a deviation by its variance; or itself."""
+    match aggregate:
+        case Aggregate(name="avg", args=(arg,)):
+            kind = infer(arg, schema, "avg")
+            if isinstance(kind, t.DecimalType):
+                total, n = Aggregate("sum", (arg,)), Aggregate("count", (arg,))
+                mean: Expr = Cast(Call("/", (total, Cast(n, t.DecimalType(20, 0)))), avg_type(kind))
+            else:
+                value = arg if isinstance(kind, t.DoubleType) else Cast(arg, t.DoubleType())
+                total, n = Aggregate("sum", (value,)), Aggregate("count", (value,))
+                mean = Call("/", (total, Cast(n, t.DoubleType())))
+            return Case((n > 0, mean, Lit(None)))
+        case Aggregate(name="stddev"):
+            return Call("sqrt", (Aggregate("var", aggregate.args),))
+        case Aggregate(name="stddev_pop"):
+            return Call("sqrt", (Aggregate("var_pop", aggregate.args),))
+    return aggregate
+
+
 def expand(aggregates: tuple[tuple[str, Aggregate], ...], schema: Schema) -> tuple[tuple[Slot, ...], tuple[tuple[str, Expr], ...]]:
     """What to compute per basic window, and the aggregates as expressions over it (DataCell's expanding replication).
 
-    avg becomes sum and count, variances and deviations become (n, mean, M2); equal parts are computed once.
+    avg becomes sum and count, variances and deviations become (n, mean, M2); equal parts are computed once, and a count
+    of the values of a sum is the one that stands beside it.
     """
     slots: dict[tuple[str, str], Slot] = {}
+    counted: dict[str, Slot] = {}
 
     def slot(kind: str, arg: Expr, of: t.DataType) -> Slot:
         return slots.setdefault((kind, arg.digest), Slot(f"__{kind}{len(slots)}", kind, arg, of))
+
+    def part(found: Expr) -> Expr | None:
+        if not isinstance(found, Aggregate):
+            return None
+        again = restated(found, schema)
+        return one(found) if again is found else rewrite(again, part)
 
     def one(aggregate: Aggregate) -> Expr:
         if not aggregate.args:
@@ -96,28 +125,23 @@ def expand(aggregates: tuple[tuple[str, Aggregate], ...], schema: Schema) -> tup
         arg = aggregate.args[0]
         kind = infer(arg, schema, aggregate.name)
         if aggregate.name == "count":
-            return Col(slot("count", arg, t.LongType()).name)
+            beside = counted.get(arg.digest)
+            return Col(f"{beside.name}__n" if beside else slot("count", arg, t.LongType()).name)
         if aggregate.name in ("min", "max"):
             return Col(slot(aggregate.name, arg, kind).name)
-        if aggregate.name in ("sum", "avg"):
-            wide = sum_type(kind) if aggregate.name == "sum" or isinstance(kind, t.DecimalType) else t.DoubleType()
-            found = slot("sum", arg if kind == wide else Cast(arg, wide), wide)
-            if aggregate.name == "sum":
-                return Col(found.name)
-            n = Col(f"{found.name}__n")
-            if isinstance(wide, t.DecimalType):
-                mean: Expr = Cast(Call("/", (Col(found.name), Cast(n, t.DecimalType(20, 0)))), avg_type(kind))
-            else:
-                mean = Call("/", (Col(found.name), Cast(n, t.DoubleType())))
-            return Case((n > 0, mean, Lit(None)))
+        if aggregate.name == "sum":
+            wide = sum_type(kind)
+            found = counted[arg.digest] = slot("sum", arg if kind == wide else Cast(arg, wide), wide)
+            return Col(found.name)
         found = slot("moments", arg if isinstance(kind, t.DoubleType) else Cast(arg, t.DoubleType()), t.DoubleType())
         n, m2 = Col(f"{found.name}__n"), Col(f"{found.name}__m2")
-        sample = aggregate.name in ("var", "stddev")
+        sample = aggregate.name == "var"
         variance = Call("/", (m2, Cast(n - 1 if sample else n, t.DoubleType())))
-        value = Call("sqrt", (variance,)) if aggregate.name.startswith("stddev") else variance
-        return Case((n > (1 if sample else 0), value, Lit(None)))
+        return Case((n > (1 if sample else 0), variance, Lit(None)))
 
-    outputs = tuple((name, one(a)) for name, a in aggregates)
+    for found in (f for _, a in aggregates for f in aggregates_in(restated(a, schema)) if f.name == "sum"):
+        one(found)
+    outputs = tuple((name, rewrite(a, part)) for name, a in aggregates)
     return tuple(slots.values()), outputs
 
 
@@ -153,4 +177,4 @@ def partial_columns(slot: Slot, schema: Schema) -> list[Column]:
     return [getattr(F, slot.kind)(arg).alias(slot.name)]
 
 
-__all__ = ["LE", "RE", "PartialAggregate", "Slot", "batch", "expand", "partial_columns", "show_slots"]
+__all__ = ["LE", "RE", "PartialAggregate", "Slot", "batch", "expand", "partial_columns", "restated", "show_slots"]

@@ -38,7 +38,7 @@ class Source(Node):
 
     def shown_name(self) -> str:
         """The table's name as explain and messages show it."""
-        return self.table.removeprefix("#")
+        return f"{self.title}{self.table.removeprefix('#')}" if self.table.startswith("#") else self.table
 
 
 def axis_of(fields: tuple[Field, ...], names: tuple[str, ...], verb: str) -> str:

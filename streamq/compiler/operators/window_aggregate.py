@@ -151,11 +151,20 @@ def members(node: Node, df: DataFrame, window: Hopping, run: Batch) -> DataFrame
     from pyspark.sql import functions as F
 
     low, high = window_range(window, node.schema.shape)
-    if not node.traits.infinite:
+    if not node.traits.infinite and run.until is None:
         df = df.withColumns({LO: low, HI: high})
         return df if window.hop <= window.size else df.where(F.col(LO) <= F.col(HI))
     df = last_window(df, window, run).withColumns({LO: low, HI: F.least(high, F.col("__last"))})
     return df.where(F.col(LO) <= F.col(HI)).drop("__last")
+
+
+def in_windows(node: Node, df: DataFrame, window: Hopping, run: Batch) -> DataFrame:
+    """The input's events, one copy for each window they lie in, with its number ``__i``."""
+    from pyspark.sql import functions as F
+
+    df = members(node, df, window, run)
+    one = node.schema.shape == POINT and window.n == 1
+    return df.withColumn(INDEX, F.col(LO) if one else F.explode(F.sequence(F.col(LO), F.col(HI))))
 
 
 def spark_aggregate(aggregate: Aggregate, schema: Schema) -> Column:
@@ -168,12 +177,8 @@ def spark_aggregate(aggregate: Aggregate, schema: Schema) -> Column:
 
 def batch(node: WindowAggregate, inputs: list[DataFrame], run: Batch) -> DataFrame:
     """Re-evaluation: every event copied into each of its windows, then Spark's own aggregates."""
-    from pyspark.sql import functions as F
-
     source = node.input.schema
-    df = members(node.input, inputs[0], node.window, run)
-    one = source.shape == POINT and node.window.n == 1
-    df = df.withColumn(INDEX, F.col(LO) if one else F.explode(F.sequence(F.col(LO), F.col(HI))))
+    df = in_windows(node.input, inputs[0], node.window, run)
     made = [spark_aggregate(a, source).alias(name) for name, a in node.aggregates]
     grouped = df.groupBy(*(quote(k) for k in node.keys), INDEX).agg(*made) if made else df.select(*(quote(k) for k in node.keys), INDEX).distinct()
     return grouped.select(*window_lifetime(node.window), *(quote(f.name) for f in node.schema.fields))

@@ -179,4 +179,4 @@ def codes_in_order(table: pa.Table, name: str) -> np.ndarray[Any, Any]:
     column = table.column(name).combine_chunks()
     if pa.types.is_nested(column.type):
         return np.zeros(table.num_rows, np.int64)
-    return np.asarray(pc.rank(column, sort_keys="ascending", null_placement="at_end", tiebreaker="dense").to_numpy()).astype(np.int64)
+    return np.asarray(pc.rank(column, sort_keys="ascending", tiebreaker="dense").to_numpy()).astype(np.int64)

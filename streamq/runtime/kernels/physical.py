@@ -125,6 +125,7 @@ class PhysicalKernel:
             if len(again) == len(open_moves):
                 break
             open_moves = again
+        open_moves = self._without_cycles(open_moves)
         for numbers, reason in ((dropped, "dropped"), (adjusted, "adjusted")):
             totals.add(judge.source, reason, len(numbers))
             if numbers:
@@ -139,10 +140,36 @@ class PhysicalKernel:
         if open_moves:
             self._wait(state, moves.take(pa.array([n for n, _ in open_moves])), judge, c_now, totals)
 
+    def _without_cycles(self, moves: list[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
+        """The moves that are left once those that lead an event back to where it was are gone.
+
+        Retractions of one event that arrive out of order may be matched in another order than they were made; what is
+        then left over of them leads in circles, and adds up to nothing.
+        """
+        left = dict(moves)
+        leaving: dict[Any, list[int]] = {}
+        for number, move in moves:
+            leaving.setdefault(self._name(move), []).append(number)
+        for first in [number for number, _ in moves]:
+            path: list[int] = []
+            seen: dict[Any, int] = {}
+            number: int | None = first if first in left else None
+            while number is not None:
+                seen[self._name(left[number])] = len(path)
+                path.append(number)
+                there = self._name({**left[number], RE: left[number][NEW_END]})
+                if there in seen:
+                    for gone in path[seen[there] :]:
+                        del left[gone]
+                    break
+                number = next((n for n in leaving.get(there, ()) if n in left), None)
+        return [(number, move) for number, move in moves if number in left]
+
     def _name(self, row: dict[str, Any]) -> Any:
         """What a retraction and its event agree in."""
         if self.id:
-            return row[self.id]
+            # the end as well: of a chain of retractions each finds the one before it, in whatever order they come
+            return (row[self.id], row[RE])
         return (row[LE], row[RE], *(_hashable(row[n]) for n in self.payload))
 
     def _moved(
@@ -185,8 +212,8 @@ class PhysicalKernel:
                 out.append(self._delta(table, weight))
 
     def _wait(self, state: Scope, moves: pa.Table, judge: Judge, c: int, totals: Totals) -> None:
-        """Keep retractions whose event may still come; one whose start c has passed matches nothing."""
-        lost = ints(moves, LE) < c
+        """Keep retractions whose event, or the retraction before them in its chain, may still come; c past their end, none can."""
+        lost = (ints(moves, RE) < c) | (c == INFINITY)
         if lost.any():
             rows = moves.filter(pa.array(lost))
             reason = "a retraction that matches nothing"

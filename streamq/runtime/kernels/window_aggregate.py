@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.basket import Scope
-from streamq.runtime.columnar import codes, concat, group, ints, runs, sortable, unsortable, with_column
+from streamq.runtime.columnar import codes, concat, group, ints, runs, sortable, unit_weights, unsortable, with_column
 from streamq.runtime.event import BUCKET, LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, refuse_late
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -81,7 +81,8 @@ class WindowAggregateKernel:
         low = self._first_after(le)
         last = self._index(np.where(endless, le, re) - 1, self.window.offset)
         weight = ints(table, WEIGHT) if WEIGHT in table.column_names else np.ones(len(le), np.int64)
-        rows = pa.table({"low": low if self.merges else np.zeros(len(le), np.int64), "last": last, "endless": endless.astype(np.int64), "w": weight})
+        rows = pa.table({"low": low, "last": last, "endless": endless.astype(np.int64), "w": weight})
+        # the first window goes along, for the late are left out where c is known
         if self.merges:
             found = group(rows, ["low", "endless"], {"last": ("last", "max"), "w": ("w", "max")})
         else:
@@ -453,8 +454,9 @@ class WindowAggregateKernel:
 
     def _bound(self, state: Scope, clock: Clock) -> int:
         """The last window to report once the input is finished: the greatest finite endpoint's, if a lifetime never ends."""
+        given = INFINITY if clock.until is None else self.window.last_starting_before(clock.until)
         if not self.infinite:
-            return INFINITY
+            return given
         ends: dict[str, int] = state.values.setdefault("ends", {})
         for judge, c, note in clock.notes:
             first = self.window.first_ending_after(c) if judge is not None else MINUS_INFINITY
@@ -473,8 +475,8 @@ class WindowAggregateKernel:
             if self.merges or not endless:
                 for last in old[:-1]:
                     del ends[f"{last},{endless}"]
-        if not any(k.endswith(",1") and w > 0 for k, w in ends.items()):
-            return INFINITY
+        if clock.until is not None or not any(k.endswith(",1") and w > 0 for k, w in ends.items()):
+            return given
         return max(int(k.split(",")[0]) for k, w in ends.items() if w > 0)
 
     # results
@@ -498,17 +500,6 @@ def result_columns(slot: SlotSpec) -> list[str]:
     if slot.kind == "moments":
         return [f"{slot.name}__{part}" for part in ("n", "mean", "m2")]
     return [slot.name]
-
-
-def unit_weights(table: pa.Table) -> pa.Table:
-    """The same deltas with weights +1 and -1 only."""
-    if WEIGHT not in table.column_names:
-        return table
-    weight = ints(table, WEIGHT)
-    if (np.abs(weight) == 1).all():
-        return table
-    table = table.take(pa.array(np.repeat(np.arange(len(weight)), np.abs(weight))))
-    return with_column(table, WEIGHT, np.sign(ints(table, WEIGHT)))
 
 
 def _negated(values: Any) -> Any:

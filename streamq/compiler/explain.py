@@ -1,0 +1,230 @@
+"""Explain: the logical plan, the laws that fired and those that did not, the incremental plan, the stages.
+
+One structure, three forms: text, the same lines as a page, and JSON. Deterministic: nothing is printed in the order of
+a set, and sources without a name are numbered by place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamq.compiler.operators import MergePartials, Select, Source, Union, Where
+from streamq.compiler.plan import Node, nodes, numbered
+from streamq.compiler.rewriter import Firing, Rewritten, clipped, rewrite
+from streamq.compiler.rules import Rule
+from streamq.errors import PlanError, sentence
+from streamq.expr import reads_end
+from streamq.schema import INTERVAL, POINT
+
+MODES = ("logical", "rules", "incremental", "physical")
+FORMATS = ("text", "json", "html")
+
+SHOWN = 2
+"""Firings of a rule that are shown; the others are counted."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of an explanation: a heading, its lines, and the same as data."""
+
+    mode: str
+    heading: str
+    lines: list[str]
+    data: Any
+
+
+@dataclass(frozen=True)
+class Line:
+    """A node of a plan: ``label`` if it is read more than once, ``again`` where it is only named, ``notes`` below."""
+
+    prefix: str
+    node: Node
+    text: str
+    label: str = ""
+    again: bool = False
+    notes: list[tuple[str, str]] = field(default_factory=list)
+
+
+def explain(plan: Node, mode: str | None = None, format: str = "text") -> str:
+    """What becomes of a plan; ``mode`` picks one part of it (MODES), ``format`` is ``text``, ``json`` or ``html``.
+
+    Raises PlanError for a mode or format that does not exist.
+    """
+    if mode is not None and mode not in MODES:
+        raise PlanError(sentence("explain", f"no mode {mode!r}", f"there are: {', '.join(MODES)}"))
+    if format not in FORMATS:
+        raise PlanError(sentence("explain", f"no format {format!r}", f"there are: {', '.join(FORMATS)}"))
+    parts = explained(plan, MODES if mode is None else (mode,))
+    if format == "json":
+        return json.dumps({part.mode: part.data for part in parts}, indent=2)
+    if format == "html":
+        from streamq.compiler.explain_html import page
+
+        return page(parts)
+    return "\n\n".join("\n".join([part.heading, *(f"  {line}".rstrip() for line in part.lines)]) for part in parts)
+
+
+def explained(plan: Node, modes: tuple[str, ...] = MODES) -> list[Part]:
+    """The parts of an explanation, in the order of MODES."""
+    plan = numbered(plan)[0]
+    done = rewrite(plan)
+    made: dict[str, Callable[[], Part]] = {
+        "logical": lambda: _plan_part("logical", "logical plan", plan, _nothing),
+        "rules": lambda: _rules_part(done),
+        "incremental": lambda: _plan_part(
+            "incremental", "incremental plan (CTI: c, unless said otherwise)", done.plan, _notes
+        ),
+        "physical": lambda: _physical_part(done.plan),
+    }
+    return [made[mode]() for mode in MODES if mode in modes]
+
+
+# plans
+
+
+def _plan_part(mode: str, heading: str, plan: Node, notes: Callable[[Node], list[tuple[str, str]]]) -> Part:
+    tree = list(_tree(plan, notes))
+    return Part(mode, heading, [text for line in tree for text in _lines(line)], _tree_data(plan, tree))
+
+
+def _tree(plan: Node, notes: Callable[[Node], list[tuple[str, str]]]) -> Iterator[Line]:
+    """The nodes from the result down; an only input stands right below, several are branches."""
+    shared = _read_twice(plan)
+    labels: dict[str, str] = {}
+    todo: list[tuple[Node, str, str]] = [(plan, "", "")]
+    while todo:
+        node, first, rest = todo.pop()
+        if node.digest in labels:
+            yield Line(first, node, described(node), labels[node.digest], again=True)
+            continue
+        label = ""
+        if node.digest in shared:
+            label = labels[node.digest] = f"@{len(labels) + 1}"
+        yield Line(first, node, described(node), label, notes=notes(node))
+        inputs = node.children
+        if len(inputs) == 1:
+            todo.append((inputs[0], rest, rest))
+            continue
+        for i, child in enumerate(reversed(inputs)):
+            todo.append((child, rest + "├ ", rest + "│ ") if i else (child, rest + "└ ", rest + "  "))
+
+
+def _lines(line: Line) -> Iterator[str]:
+    yield line.prefix + (line.label if line.again else f"{line.label + ' ' if line.label else ''}{line.text}")
+    below = line.prefix.replace("├", "│").replace("└", " ") + ("│     " if len(line.node.children) > 1 else "      ")
+    for name, note in line.notes:
+        yield f"{below}{name}: {note}"
+
+
+def _tree_data(plan: Node, tree: list[Line]) -> list[dict[str, Any]]:
+    numbers = {line.node.digest: i for i, line in enumerate((found for found in tree if not found.again), 1)}
+    return [
+        {
+            "id": numbers[line.node.digest],
+            "operator": line.node.title,
+            "text": line.text,
+            "inputs": [numbers[c.digest] for c in line.node.children],
+            "schema": {f.name: f.type.simpleString() for f in line.node.schema.fields},
+            "shape": line.node.schema.shape,
+            "axis": line.node.schema.axis,
+            **dict(line.notes),
+        }
+        for line in tree
+        if not line.again
+    ]
+
+
+def _read_twice(plan: Node) -> set[str]:
+    count: dict[str, int] = {}
+    for node in nodes(plan):
+        for child in node.children:
+            count[child.digest] = count.get(child.digest, 0) + 1
+    return {digest for digest, n in count.items() if n > 1}
+
+
+def described(node: Node) -> str:
+    """A node on one line; a source also says what its events are."""
+    if isinstance(node, Source):
+        return f"{node.title} {node.detail()}  [{node.schema.describe()}]"
+    if isinstance(node, Select) and not node.columns:
+        return f"{node.title} no column"
+    return f"{node.title} {node.detail()}".rstrip()
+
+
+def _nothing(node: Node) -> list[tuple[str, str]]:
+    return []
+
+
+def _notes(node: Node) -> list[tuple[str, str]]:
+    """What the incremental plan says below a node: the CTI it sends if it is not c, the strategy of a batch job."""
+    found = []
+    if (sent := _cti(node)) != "c":
+        found.append(("CTI", sent))
+    if isinstance(node, MergePartials):
+        found.append(("batch", "{} ({})".format(*_strategy(node))))
+    return found
+
+
+def _cti(node: Node) -> str:
+    match node:
+        case Where(source, predicate):
+            read = [predicate]
+        case Select(source, columns):
+            read = [e for _, e in columns]
+        case Union():
+            return "c"
+        case _:
+            return node.progress
+    waits = source.traits.moves_ends and any(reads_end(e) for e in read)
+    return "least start of an event whose end is open" if waits else "c"
+
+
+def _strategy(node: MergePartials) -> tuple[str, str]:
+    from streamq.compiler.merging import PartialSlot, choose_strategy
+
+    part = node.input
+    slots = [PartialSlot("__n", "count", True), *(PartialSlot(s.name, s.kind, s.exact) for s in part.slots)]
+    return choose_strategy(POINT if part.input.schema.shape == POINT else INTERVAL, part.window.n, slots)
+
+
+# rules
+
+
+def _rules_part(done: Rewritten) -> Part:
+    lines: list[str] = []
+    for rule in dict.fromkeys(f.rule for f in done.firings):
+        lines += _fired(rule, [f for f in done.firings if f.rule == rule])
+    lines += [] if done.firings else ["none fired"]
+    lines += ["did not fire"] if done.skipped else []
+    for s in done.skipped:
+        lines += [f"  {s.rule.name} at {clipped(described(s.node))}", f"      {s.reason}"]
+    data = {
+        "fired": [{"rule": f.rule.name, "law": f.rule.law, "before": f.before, "after": f.after} for f in done.firings],
+        "did not fire": [{"rule": s.rule.name, "at": described(s.node), "reason": s.reason} for s in done.skipped],
+    }
+    return Part("rules", "rules", lines, data)
+
+
+def _fired(rule: Rule, found: list[Firing]) -> Iterator[str]:
+    yield f"{rule.name}: {rule.law}"
+    for firing in found[:SHOWN]:
+        yield f"      {firing.before}"
+        yield f"   => {firing.after}"
+    if len(found) > SHOWN:
+        yield f"      and {len(found) - SHOWN} more"
+
+
+# stages
+
+
+def _physical_part(plan: Node) -> Part:
+    from streamq.compiler.stages import describe
+
+    lines = describe(plan)
+    return Part("physical", "stages", lines, lines)
+
+
+__all__ = ["FORMATS", "MODES", "Part", "explain", "explained"]

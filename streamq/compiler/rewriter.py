@@ -1,0 +1,251 @@
+"""The rewriter: applies the laws until none fires, and checks after every firing that the plan's type survived.
+
+Bottom-up, with an explicit stack, each distinct node once a phase: what a law makes is rewritten before anything above
+it is looked at, so a law sees inputs to which no law applies any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from streamq.compiler.operators import MergePartials, PartialAggregate, Select, Source, Union, Where, WindowAggregate
+from streamq.compiler.operators.partial_aggregate import show_slots
+from streamq.compiler.operators.window_aggregate import show_keys
+from streamq.compiler.plan import Node, nodes
+from streamq.compiler.rules import RULES, Rule
+from streamq.errors import NeedsSpark, StreamqError, sentence
+from streamq.expr import show
+
+SHARED = "the window is read elsewhere too, and would be computed twice"
+
+
+class RewriteError(StreamqError):
+    """A rule that breaks its promise, or a set of rules that comes to no end."""
+
+
+@dataclass(frozen=True)
+class Firing:
+    """A rule that fired: ``left`` became ``right``."""
+
+    rule: Rule
+    left: Node
+    right: Node
+
+    @cached_property
+    def before(self) -> str:
+        """What was there, from the input on: ``… | select a | where a > 3``."""
+        return self._sketches[0]
+
+    @cached_property
+    def after(self) -> str:
+        """What took its place."""
+        return self._sketches[1]
+
+    @cached_property
+    def _sketches(self) -> tuple[str, str]:
+        known = _near(self.left)[1:] if self.left.children else []
+        common = {n.digest for n in known} & {n.digest for n in _near(self.right)}
+        return sketch(self.left, common), sketch(self.right, common)
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A rule that did not fire at a node where one might have expected it to, and why."""
+
+    rule: Rule
+    node: Node
+    reason: str
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """The plan, how it came about, and what did not happen."""
+
+    plan: Node
+    firings: tuple[Firing, ...]
+    skipped: tuple[Skipped, ...]
+
+
+def rewrite(plan: Node, rules: Sequence[Rule] = RULES, budget: int | None = None) -> Rewritten:
+    """The plan with all ``rules`` applied until none fires any more.
+
+    ``budget`` bounds the number of firings (default: a hundred a node and 1,000). Raises RewriteError, naming the
+    rule, if one changes the schema or the traits, makes an illegal plan, or changes nothing; or if the budget is spent.
+    """
+    allowed = 1_000 + 100 * len(nodes(plan)) if budget is None else budget
+    firings: list[Firing] = []
+    skipped: list[Skipped] = []
+    for phase in sorted({r.phase for r in rules}):
+        run = _Phase([r for r in rules if r.phase <= phase], plan, allowed, firings)
+        plan = run.normal_form(plan)
+        skipped += run.skipped([r for r in rules if r.phase == phase], plan)
+    return Rewritten(plan, tuple(firings), tuple(skipped))
+
+
+class _Phase:
+    """One fixpoint: what became of every node, and which nodes are read more than once."""
+
+    def __init__(self, rules: Sequence[Rule], plan: Node, budget: int, firings: list[Firing]):
+        self.rules, self.budget, self.firings = rules, budget, firings
+        self.normal: dict[str, Node] = {}
+        self.shared = _shared(plan)
+        self.refused: dict[tuple[str, str], Skipped] = {}
+
+    def normal_form(self, plan: Node) -> Node:
+        """The plan to which no rule applies any more."""
+        todo: list[tuple[str, Node, Node | None]] = [("enter", plan, None)]
+        while todo:
+            step, node, made = todo.pop()
+            if step == "become" and made is not None:
+                self._become(node, self.normal[made.digest])
+            elif node.digest in self.normal:
+                continue
+            elif step == "enter":
+                todo.append(("leave", node, None))
+                todo.extend(("enter", c, None) for c in reversed(node.children))
+            else:
+                again = self._over_normal_inputs(node)
+                fired = None if again.digest in self.normal else self._fire(again)
+                if fired is None:
+                    self._become(again, self.normal.get(again.digest, again))
+                    self._become(node, self.normal[again.digest])
+                else:
+                    todo += [("become", node, fired), ("become", again, fired), ("enter", fired, None)]
+        return self.normal[plan.digest]
+
+    def skipped(self, rules: Sequence[Rule], plan: Node) -> list[Skipped]:
+        """Why rules do not apply to the nodes of a plan in normal form."""
+        found = [Skipped(r, n, reason) for r in rules if r.why_not for n in nodes(plan) if (reason := r.why_not(n))]
+        there = {n.digest for n in nodes(plan)}
+        return [*found, *(s for s in self.refused.values() if s.node.digest in there and s.rule in rules)]
+
+    def _become(self, node: Node, made: Node) -> None:
+        self.normal[node.digest] = made
+        if node.digest in self.shared:
+            self.shared.add(made.digest)
+
+    def _over_normal_inputs(self, node: Node) -> Node:
+        inputs = [self.normal[c.digest] for c in node.children]
+        same = all(a.digest == b.digest for a, b in zip(inputs, node.children, strict=True))
+        return node if same else node.with_children(inputs)
+
+    def _fire(self, node: Node) -> Node | None:
+        """What the first rule that applies makes of a node."""
+        for rule in self.rules:
+            made = self._apply(rule, node)
+            if made is None:
+                continue
+            if rule.recomputes and self._shares_window_below(node):
+                self.refused[rule.name, node.digest] = Skipped(rule, node, SHARED)
+                continue
+            self.firings.append(Firing(rule, node, made))
+            if len(self.firings) > self.budget:
+                last = ", ".join(dict.fromkeys(f.rule.name for f in self.firings[-20:]))
+                raise RewriteError(sentence("rewrite", f"no end after {self.budget} firings", f"the last were {last}"))
+            self._part(node, made)
+            return made
+        return None
+
+    def _shares_window_below(self, node: Node) -> bool:
+        found = node.children[0]
+        while isinstance(found, Where | Select) and found.digest not in self.shared:
+            found = found.input
+        return found.digest in self.shared
+
+    def _part(self, node: Node, made: Node) -> None:
+        """Where a law leaves a node that others still read, its inputs are now read by both."""
+        kept = {n.digest for n in _near(made)}
+        todo = list(node.children)
+        while todo:
+            found = todo.pop()
+            if found.digest in self.shared and found.digest not in kept:
+                self.shared.update(c.digest for c in found.children)
+                todo.extend(found.children)
+
+    def _apply(self, rule: Rule, node: Node) -> Node | None:
+        try:
+            made = rule.function(node)
+        except NeedsSpark:
+            raise
+        except StreamqError as error:
+            raise RewriteError(sentence("rewrite", f"rule {rule.name} makes an illegal plan", str(error))) from error
+        if made is None:
+            return None
+        where = f"at {type(node).__name__}({node.detail()})"
+        if made.schema != node.schema:
+            found = f"{node.schema.describe()} became {made.schema.describe()} {where}"
+            raise RewriteError(sentence("rewrite", f"rule {rule.name} changes the schema", found))
+        if made.traits != node.traits:
+            found = f"{node.traits} became {made.traits} {where}"
+            raise RewriteError(sentence("rewrite", f"rule {rule.name} changes the traits", found))
+        if made.digest == node.digest:
+            raise RewriteError(sentence("rewrite", f"rule {rule.name} fires and changes nothing", where))
+        return made
+
+
+def _shared(plan: Node) -> set[str]:
+    """The nodes that more than one node reads."""
+    readers: dict[str, set[str]] = {}
+    for node in nodes(plan):
+        for child in node.children:
+            readers.setdefault(child.digest, set()).add(node.digest)
+    return {digest for digest, found in readers.items() if len(found) > 1}
+
+
+# a few operators on one line, for people
+
+
+NEAR, WIDEST = 16, 56
+"""How many operators below a node a sketch shows, and how wide each."""
+
+
+def sketch(node: Node, common: Iterable[str]) -> str:
+    """A plan down to the nodes in ``common``, input first: ``union(a, b) | where v > 1``."""
+    stop = set(common)
+    near = {n.digest for n in _near(node)}
+
+    def piped(found: Node) -> str:
+        steps: list[str] = []
+        while found.digest in near and found.digest not in stop and len(found.children) == 1:
+            steps.append(clipped(_briefly(found)))
+            found = found.children[0]
+        if isinstance(found, Source):
+            steps.append(found.shown_name())
+        elif isinstance(found, Union) and found.digest in near and found.digest not in stop:
+            steps.append(f"union({'; '.join(piped(c) for c in found.inputs)})")
+        else:
+            steps.append("…")
+        return " | ".join(reversed(steps))
+
+    return piped(node)
+
+
+def _briefly(node: Node) -> str:
+    """What an operator computes; a window's grid says nothing about why a law holds."""
+    match node:
+        case WindowAggregate(keys=keys, aggregates=aggregates):
+            return f"{node.title}{show_keys(keys)}: {', '.join(f'{name} = {show(a)}' for name, a in aggregates)}"
+        case PartialAggregate(keys=keys, slots=slots):
+            return f"{node.title}{show_keys(keys)}: {show_slots(slots)}"
+        case MergePartials(input=part):
+            return f"{node.title}{show_keys(part.keys)}"
+    return f"{node.title} {node.detail()}".rstrip()
+
+
+def clipped(text: str) -> str:
+    """The text, cut where it gets too wide."""
+    return text if len(text) <= WIDEST else text[: WIDEST - 1].rstrip() + "…"
+
+
+def _near(node: Node) -> list[Node]:
+    """A node and the first few below it, level by level."""
+    found, position = [node], 0
+    while position < len(found) and len(found) < NEAR:
+        found += found[position].children
+        position += 1
+    return found[:NEAR]
+
+
+__all__ = ["Firing", "RewriteError", "Rewritten", "Skipped", "rewrite", "sketch"]

@@ -1,0 +1,66 @@
+"""The laws by which plans are rewritten, one module each; ``RULES`` is their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from streamq.compiler.plan import Node
+from streamq.compiler.rules import (
+    drop_identity_select,
+    expand_avg,
+    expand_stddev,
+    merge_selects,
+    merge_wheres,
+    prune_aggregates,
+    prune_columns,
+    push_select_below_union,
+    push_where_below_select,
+    push_where_below_union,
+    push_where_below_window,
+    split_basic_windows,
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A law as the rewriter takes it.
+
+    ``why_not`` says of a node why the law does not hold there, where a user might have expected it to. Rules of phase
+    0 are applied until none fires, then those of phase 1 with them. ``recomputes``: it changes a window below the
+    node, so one that others read too would be computed twice.
+    """
+
+    function: Callable[[Node], Node | None]
+    why_not: Callable[[Node], str | None] | None = None
+    phase: int = 0
+    recomputes: bool = False
+
+    @property
+    def name(self) -> str:
+        """The function's name, and the module's."""
+        return self.function.__name__
+
+    @property
+    def law(self) -> str:
+        """``left => right``: how the function's docstring begins."""
+        return (self.function.__doc__ or "").split("``")[1]
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(drop_identity_select.drop_identity_select),
+    Rule(merge_wheres.merge_wheres, merge_wheres.why_not),
+    Rule(merge_selects.merge_selects, merge_selects.why_not),
+    Rule(push_where_below_select.push_where_below_select, push_where_below_select.why_not),
+    Rule(push_where_below_union.push_where_below_union, push_where_below_union.why_not),
+    Rule(push_where_below_window.push_where_below_window, push_where_below_window.why_not, recomputes=True),
+    Rule(push_select_below_union.push_select_below_union, push_select_below_union.why_not),
+    Rule(prune_columns.prune_columns, prune_columns.why_not),
+    Rule(prune_aggregates.prune_aggregates, recomputes=True),
+    Rule(expand_avg.expand_avg, phase=1),
+    Rule(expand_stddev.expand_stddev, phase=1),
+    Rule(split_basic_windows.split_basic_windows, phase=1),
+)
+"""Every law. Any subset, in any order, gives a legal plan of the same meaning."""
+
+__all__ = ["RULES", "Rule"]

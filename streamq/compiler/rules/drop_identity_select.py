@@ -1,0 +1,16 @@
+"""A select that changes nothing goes."""
+
+from __future__ import annotations
+
+from streamq.compiler.operators import Select
+from streamq.compiler.plan import Node
+from streamq.expr import Col
+
+
+def drop_identity_select(node: Node) -> Node | None:
+    """``select(a, all columns of a, in order) => a``."""
+    match node:
+        case Select(source, columns) if [n for n, _ in columns] == list(source.schema.names):
+            if all(isinstance(e, Col) and e.name == name for name, e in columns):
+                return source
+    return None

@@ -1,0 +1,40 @@
+"""Two projections in a row become one."""
+
+from __future__ import annotations
+
+from streamq.compiler.operators import Select
+from streamq.compiler.plan import Node
+from streamq.compiler.rules.substitution import facts, fits, inlined, is_plain, uses
+from streamq.expr import Col, show
+
+
+def merge_selects(node: Node) -> Node | None:
+    """``select(select(a, x), y) => select(a, y[x])``, if nothing that x computes is then evaluated more than once.
+
+    What is nondeterministic in x may at most be renamed; an opaque expression in x or y stays where it is.
+    """
+    match node:
+        case Select(Select(source, inner), outer) if why_not(node) is None:
+            by = dict(inner)
+            return Select(source, tuple((name, inlined(e, by)) for name, e in outer))
+    return None
+
+
+def why_not(node: Node) -> str | None:
+    """What speaks against it, for a select over a select."""
+    match node:
+        case Select(Select(_, inner), outer):
+            for name, e in (*inner, *outer):
+                if facts(e).opaque:
+                    return f"column {name} hides what it reads: {show(e)}"
+            count = uses(e for _, e in outer)
+            renamed = {e.name for _, e in outer if isinstance(e, Col)}
+            for name, e in inner:
+                if count[name] > 1 and not is_plain(e):
+                    return f"{name} = {show(e)} would be evaluated {count[name]} times"
+                if count[name] and name not in renamed and not facts(e).deterministic:
+                    return f"{name} = {show(e)} is not deterministic"
+            for name, e in outer:
+                if not fits(e, dict(inner)):
+                    return f"{name} would become too large"
+    return None

@@ -1,0 +1,34 @@
+"""Two filters in a row become one."""
+
+from __future__ import annotations
+
+from streamq.compiler.operators import Where
+from streamq.compiler.plan import Node
+from streamq.compiler.rules.substitution import LARGEST, facts
+from streamq.compiler.rules.totality import can_fail
+from streamq.expr import conjunction, conjuncts, show
+
+
+def merge_wheres(node: Node) -> Node | None:
+    """``where(where(a, p), q) => where(a, p and q)``, if p and q are deterministic and q cannot fail.
+
+    AND evaluates q where p is NULL, and those rows q has not seen before.
+    """
+    match node:
+        case Where(Where(source, p), q) if why_not(node) is None:
+            return Where(source, conjunction([p, *conjuncts(q)]))
+    return None
+
+
+def why_not(node: Node) -> str | None:
+    """What speaks against it, for a where over a where."""
+    match node:
+        case Where(Where(source, p), q):
+            for found in (p, q):
+                if not facts(found).deterministic:
+                    return f"{show(found)} is not known to be deterministic"
+            if facts(p).size + facts(q).size >= LARGEST:
+                return "the predicate would become too large"
+            if can_fail(q, source.schema):
+                return f"{show(q)} may fail on rows where {show(p)} is NULL"
+    return None

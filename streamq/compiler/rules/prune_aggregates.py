@@ -1,0 +1,19 @@
+"""Aggregates that nothing above reads are not computed."""
+
+from __future__ import annotations
+
+from streamq.compiler.operators import WindowAggregate
+from streamq.compiler.plan import Node
+from streamq.compiler.rules.prune_columns import columns_read, filters_below, over
+
+
+def prune_aggregates(node: Node) -> Node | None:
+    """``op(window(a, m, n)) => op(window(a, m))``, if op, a select or window, and filters between do not read n."""
+    wheres, bottom = filters_below(node)
+    if bottom is node or not isinstance(bottom, WindowAggregate):
+        return None
+    wanted = columns_read(node, wheres)
+    if wanted is None or all(name in wanted for name, _ in bottom.aggregates):
+        return None
+    kept = tuple((name, a) for name, a in bottom.aggregates if name in wanted)
+    return over(node, wheres, WindowAggregate(bottom.input, bottom.keys, bottom.window, kept))

@@ -1,0 +1,85 @@
+"""Columns that nothing above reads are left out where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from streamq.compiler.operators import PartialAggregate, Select, Source, Union, Where, WindowAggregate
+from streamq.compiler.plan import Node
+from streamq.compiler.rules.substitution import facts
+from streamq.expr import Col, Expr, show
+
+
+def prune_columns(node: Node) -> Node | None:
+    """``op(a) => op(select(a, c))``, where c are the columns of a that op and the filters between read, if not all.
+
+    op is a select or a window, a the source, select or union (only right below a window) under it; a select is cut
+    down itself. An opaque expression needs all columns.
+    """
+    wheres, bottom = filters_below(node)
+    wanted = _read(node, wheres)
+    if not wheres and isinstance(node, Select) and not isinstance(bottom, Select):
+        return None
+    if wanted is None or not len(kept := [n for n in bottom.schema.names if n in wanted]) < len(bottom.schema.names):
+        return None
+    match bottom:
+        case Select(source, made) if not any(facts(e).opaque for _, e in made):
+            return over(node, wheres, Select(source, tuple((n, e) for n, e in made if n in wanted)))
+        case Source():
+            return over(node, wheres, Select(bottom, tuple((n, Col(n)) for n in kept)))
+        case Union() if not wheres:
+            return over(node, wheres, Select(bottom, tuple((n, Col(n)) for n in kept)))
+    return None
+
+
+def why_not(node: Node) -> str | None:
+    """Which expression needs all columns."""
+    wheres, bottom = filters_below(node)
+    if isinstance(bottom, Source | Select | Union) and (wheres or not isinstance(node, Select)):
+        for e in (*_expressions(node), *(w.predicate for w in wheres)):
+            if facts(e).opaque:
+                return f"{show(e)} may read any column"
+    return None
+
+
+def filters_below(node: Node) -> tuple[list[Where], Node]:
+    """The filters right below a node that makes its own columns, top down, and what they filter."""
+    if not isinstance(node, Select | WindowAggregate | PartialAggregate):
+        return [], node
+    wheres: list[Where] = []
+    bottom = node.input
+    while isinstance(bottom, Where):
+        wheres.append(bottom)
+        bottom = bottom.input
+    return wheres, bottom
+
+
+def over(node: Node, wheres: Iterable[Where], bottom: Node) -> Node:
+    """The node and its filters over something else."""
+    for where in reversed(list(wheres)):
+        bottom = Where(bottom, where.predicate)
+    return node.with_children([bottom])
+
+
+def columns_read(node: Node, wheres: Iterable[Where]) -> frozenset[str] | None:
+    """The columns that a node and the filters below it read; None if they can't be told."""
+    found = [*_expressions(node), *(w.predicate for w in wheres)]
+    if any(facts(e).opaque for e in found):
+        return None
+    keys = node.keys if isinstance(node, WindowAggregate | PartialAggregate) else ()
+    return frozenset(keys).union(*(facts(e).uses for e in found))
+
+
+def _read(node: Node, wheres: list[Where]) -> frozenset[str] | None:
+    return columns_read(node, wheres) if isinstance(node, Select | WindowAggregate | PartialAggregate) else None
+
+
+def _expressions(node: Node) -> list[Expr]:
+    match node:
+        case Select(columns=made):
+            return [e for _, e in made]
+        case WindowAggregate(aggregates=aggregates):
+            return [a for _, a in aggregates]
+        case PartialAggregate(slots=slots):
+            return [s.arg for s in slots if s.arg is not None]
+    return []

@@ -1,0 +1,26 @@
+"""A projection goes into the branches of a union."""
+
+from __future__ import annotations
+
+from streamq.compiler.operators import Select, Union
+from streamq.compiler.plan import Node
+from streamq.compiler.rules.substitution import facts
+from streamq.expr import show
+
+
+def push_select_below_union(node: Node) -> Node | None:
+    """``select(union(a, b), x) => union(select(a, x), select(b, x))``, if x is deterministic."""
+    match node:
+        case Select(Union(inputs), columns) if why_not(node) is None:
+            return Union(tuple(Select(source, columns) for source in inputs))
+    return None
+
+
+def why_not(node: Node) -> str | None:
+    """What holds a select over a union back."""
+    match node:
+        case Select(Union(), columns):
+            for name, e in columns:
+                if not facts(e).deterministic:
+                    return f"{name} = {show(e)} is not known to be deterministic"
+    return None

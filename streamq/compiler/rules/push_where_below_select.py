@@ -1,0 +1,64 @@
+"""A filter goes below a projection: less is computed, and it comes nearer to the sources."""
+
+from __future__ import annotations
+
+from streamq.compiler.operators import Select, Source, Where
+from streamq.compiler.plan import Node
+from streamq.compiler.rules.substitution import facts, fits, inlined, is_cheap, is_plain
+from streamq.compiler.rules.totality import can_fail
+from streamq.expr import Col, Expr, conjunction, conjuncts, show
+
+
+def push_where_below_select(node: Node) -> Node | None:
+    """``where(select(a, x), p) => select(where(a, p[x]), x)``, if what p reads of x is cheap and all is deterministic.
+
+    Lifetimes are the same below. Of a conjunction the parts go that can; one that may fail does not overtake one that
+    stays. A select that only leaves out columns of a source or select stays below: that is where pruning puts it.
+    """
+    match node:
+        case Where(Select(source, x) as select, p) if not _prunes(select):
+            going, staying = _split(select, p)
+            if going:
+                made = Select(Where(source, conjunction(inlined(part, dict(x)) for part in going)), x)
+                return Where(made, conjunction(staying)) if staying else made
+    return None
+
+
+def why_not(node: Node) -> str | None:
+    """What holds a where over a select back."""
+    match node:
+        case Where(Select() as select, p) if not _prunes(select):
+            staying = _split(select, p)[1]
+            return _obstacle(select, staying[0]) if staying else None
+    return None
+
+
+def _prunes(select: Select) -> bool:
+    """Whether it only leaves out columns of a source or a select."""
+    return isinstance(select.input, Source | Select) and all(
+        isinstance(e, Col) and e.name == n for n, e in select.columns
+    )
+
+
+def _split(select: Select, p: Expr) -> tuple[list[Expr], list[Expr]]:
+    going: list[Expr] = []
+    staying: list[Expr] = []
+    for part in conjuncts(p):
+        stays = _obstacle(select, part) is not None or (staying and can_fail(part, select.schema))
+        (staying if stays else going).append(part)
+    return going, staying
+
+
+def _obstacle(select: Select, part: Expr) -> str | None:
+    x = select.exprs
+    for name, e in x.items():
+        if not facts(e).deterministic:
+            return f"{name} = {show(e)} is not known to be deterministic"
+    if not facts(part).deterministic:
+        return f"{show(part)} is not known to be deterministic"
+    for name in sorted(facts(part).uses):
+        if not is_plain(x[name]) and not is_cheap(x[name]):
+            return f"{name} = {show(x[name])} would be evaluated twice"
+    if not fits(part, x):
+        return "the predicate would become too large"
+    return None

@@ -1,0 +1,24 @@
+"""A filter goes into the branches of a union."""
+
+from __future__ import annotations
+
+from streamq.compiler.operators import Union, Where
+from streamq.compiler.plan import Node
+from streamq.compiler.rules.substitution import facts
+from streamq.expr import show
+
+
+def push_where_below_union(node: Node) -> Node | None:
+    """``where(union(a, b), p) => union(where(a, p), where(b, p))``, if p is deterministic."""
+    match node:
+        case Where(Union(inputs), p) if facts(p).deterministic:
+            return Union(tuple(Where(source, p) for source in inputs))
+    return None
+
+
+def why_not(node: Node) -> str | None:
+    """What holds a where over a union back."""
+    match node:
+        case Where(Union(), p) if not facts(p).deterministic:
+            return f"{show(p)} is not known to be deterministic"
+    return None

@@ -1,0 +1,56 @@
+"""A filter on the keys of a window goes below it: groups that nobody asks for are never built."""
+
+from __future__ import annotations
+
+from pyspark.sql import types as t
+
+from streamq.compiler.operators import Where, WindowAggregate
+from streamq.compiler.plan import Node
+from streamq.compiler.rules.substitution import facts
+from streamq.compiler.rules.totality import can_fail
+from streamq.expr import Expr, columns, conjunction, conjuncts, reads_lifetime, show
+
+
+def push_where_below_window(node: Node) -> Node | None:
+    """``where(window(a by k), p) => window(where(a, p) by k)``, if p reads only keys, cannot fail, and all of a ends.
+
+    An event that never ends is reported in the windows up to the last endpoint of *all* groups, so none may go. p
+    must not read the lifetime, which is the window's, nor fail, for below it sees events of no reported window. A
+    floating key stays too: a group is called 0.0 whose events say -0.0. Of a conjunction the parts go that can.
+    """
+    match node:
+        case Where(WindowAggregate(source, keys, window, aggregates) as below, p):
+            parts = conjuncts(p)
+            going = [part for part in parts if _obstacle(below, part) is None]
+            if going:
+                made = WindowAggregate(Where(source, conjunction(going)), keys, window, aggregates)
+                staying = [part for part in parts if _obstacle(below, part) is not None]
+                return Where(made, conjunction(staying)) if staying else made
+    return None
+
+
+def why_not(node: Node) -> str | None:
+    """What holds a filter on keys over a window back."""
+    match node:
+        case Where(WindowAggregate(keys=keys) as below, p):
+            for part in conjuncts(p):
+                if columns(part) and columns(part) <= set(keys) and (reason := _obstacle(below, part)):
+                    return reason
+    return None
+
+
+def _obstacle(below: WindowAggregate, part: Expr) -> str | None:
+    if not facts(part).deterministic:
+        return f"{show(part)} is not known to be deterministic"
+    if others := sorted(columns(part) - set(below.keys)):
+        return f"{others[0]} is no key"
+    if reads_lifetime(part):
+        return f"{show(part)} reads the window's lifetime"
+    for key in sorted(columns(part)):
+        if isinstance(below.schema.type_of(key), t.FloatType | t.DoubleType):
+            return f"key {key} is floating: -0.0 and 0.0 are one group"
+    if below.input.traits.infinite:
+        return "events may never end, and then the windows of one group depend on the endpoints of all"
+    if can_fail(part, below.schema):
+        return f"{show(part)} may fail, and would see events of no reported window"
+    return None

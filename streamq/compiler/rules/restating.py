@@ -1,0 +1,35 @@
+"""Aggregates of a window stated by simpler ones: what DataCell calls expanding replication."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from streamq.compiler.operators import Select, WindowAggregate
+from streamq.compiler.operators.partial_aggregate import restated
+from streamq.compiler.plan import Node
+from streamq.expr import Aggregate, Col, Expr, rewrite
+
+
+def restate(node: WindowAggregate, names: Collection[str]) -> Node | None:
+    """The aggregates called ``names`` as expressions over simpler ones, each computed once; None without any."""
+    if not any(a.name in names for _, a in node.aggregates):
+        return None
+    made: dict[str, tuple[str, Aggregate]] = {}
+    for name, a in node.aggregates:
+        if a.name not in names:
+            made.setdefault(a.digest, (name, a))
+    taken = {name for name, _ in node.aggregates}
+
+    def part(found: Expr) -> Expr | None:
+        if not isinstance(found, Aggregate):
+            return None
+        if found.digest not in made:
+            number = next(i for i in range(len(taken) + 1) if f"__{found.name}{i}" not in taken)
+            made[found.digest] = (f"__{found.name}{number}", found)
+            taken.add(f"__{found.name}{number}")
+        return Col(made[found.digest][0])
+
+    source = node.input.schema
+    outputs = [(n, rewrite(restated(a, source) if a.name in names else a, part)) for n, a in node.aggregates]
+    below = WindowAggregate(node.input, node.keys, node.window, tuple(made.values()))
+    return Select(below, (*((k, Col(k)) for k in node.keys), *outputs))

@@ -1,0 +1,23 @@
+"""A window's aggregates are computed once a basic window, and merged."""
+
+from __future__ import annotations
+
+from streamq.compiler.operators import MergePartials, PartialAggregate, Select, WindowAggregate
+from streamq.compiler.operators.partial_aggregate import expand
+from streamq.compiler.plan import Node
+from streamq.expr import Col
+
+
+def split_basic_windows(node: Node) -> Node | None:
+    """``window(a by k) => select(merge(partial(a by k)), results)``: no event is aggregated twice.
+
+    Each aggregate is kept as what can be merged: counts, sums, least and greatest values as they are, a mean as sum and
+    count, a variance as count, mean and sum of squared differences (DataCell's compensating and expanding replication).
+    Whether a batch job merges partials or takes the events at once is a matter of cost, not of this law.
+    """
+    match node:
+        case WindowAggregate(source, keys, window, aggregates):
+            slots, outputs = expand(aggregates, source.schema)
+            merged = MergePartials(PartialAggregate(source, keys, window, slots))
+            return Select(merged, (*((k, Col(k)) for k in keys), *outputs))
+    return None

@@ -1,0 +1,55 @@
+"""Which expressions may fail on a row (overflow, division by zero, a cast): those must not see new rows."""
+
+from __future__ import annotations
+
+from pyspark.sql import types as t
+from pyspark.sql.types import DataType
+
+from streamq.expr import COMPARISON, LOGIC, Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, nodes
+from streamq.schema import Schema, types
+
+_TOTAL = frozenset(
+    {*COMPARISON, *LOGIC, "isin", "isnull", "isnotnull", "isnan", "equal_null", "coalesce", "ifnull", "nvl", "nullif"}
+    | {"startswith", "endswith", "contains", "upper", "lower", "trim", "ltrim", "rtrim", "length", "concat"}
+)
+_WIDENING: list[type[DataType]] = [t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType]
+_FLOATING = (t.FloatType, t.DoubleType)
+
+
+def can_fail(expr: Expr, schema: Schema) -> bool:
+    """Whether Spark's ANSI rules may raise for some row; true where that is not known."""
+    kinds = types(expr, schema, "rewrite")
+    return not all(_is_total(n, kinds) for n in nodes(expr))
+
+
+def _is_total(node: Expr, kinds: dict[str, DataType | None]) -> bool:
+    kind = kinds[node.digest]
+    match node:
+        case Col() | Lifetime() | Alias():
+            return True
+        case Lit(type=to):
+            return to is None or kind == to
+        case Case():
+            return kind is not None
+        case Cast(arg=arg, type=to):
+            return _widens(kinds[arg.digest], to)
+        case Call(name=name) if name in _TOTAL:
+            return kind is not None
+        case Call(name="+" | "-" | "*"):
+            return isinstance(kind, _FLOATING)
+        case Call(name="/" | "%", args=(_, Lit(value=divisor))):
+            # the least integer has no quotient by -1, but a remainder
+            return isinstance(divisor, int | float) and divisor != 0 and not isinstance(kind, t.DecimalType)
+    return False
+
+
+def _widens(found: DataType | None, to: DataType) -> bool:
+    if found is None:
+        return False
+    if type(found) in _WIDENING and type(to) in _WIDENING:
+        return _WIDENING.index(type(found)) <= _WIDENING.index(type(to))
+    return (
+        found == to
+        or isinstance(found, t.NullType)
+        or (isinstance(to, t.StringType) and isinstance(found, t.AtomicType))
+    )

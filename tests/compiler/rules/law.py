@@ -1,0 +1,51 @@
+"""A law's two sides: compared as plans, and executed: left by the oracle, right in-process, without any other rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+from pyspark.sql import types as t
+
+from streamq.compiler.operators import Intervals, Points
+from streamq.compiler.plan import Node
+from streamq.query import local_history
+from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.schema import Field
+from streamq.testing.history import assert_same_history
+from streamq.testing.oracle import oracle
+from streamq.windows import Hopping
+
+PAYLOAD = (Field("k", t.StringType()), Field("v", t.LongType()), Field("w", t.DoubleType()))
+TRIPS = Points("trips", (Field("at", t.LongType()), *PAYLOAD), "at")
+MORE = Points("more", (Field("at", t.LongType()), *PAYLOAD), "at")
+STAYS = Intervals("stays", (Field("from", t.LongType()), Field("to", t.LongType()), *PAYLOAD), "from", "to")
+HOPPING = Hopping(4, 2)
+
+_ROWS = {
+    "k": ["a", "b", "a", None, "c", "a", "b"],
+    "v": [1, 2, None, 4, -5, 6, 0],
+    "w": [0.5, 1.5, 2.5, None, -1.25, 0.0, 8.0],
+}
+TABLES = {
+    "trips": pa.table({"at": [0, 1, 1, 3, 6, 7, 9], **_ROWS}),
+    "more": pa.table({"at": [2, 2, 4, 5, 8, 9, 12], **_ROWS}),
+    "stays": pa.table({"from": [0, 1, 1, 3, 6, 7, 9], "to": [3, 9, 2, None, 8, None, 10], **_ROWS}),
+}
+
+
+def holds(rule: Callable[[Node], Node | None], left: Node, right: Node) -> None:
+    """The rule makes ``right`` of ``left``, with the same schema and traits, and both have the same history."""
+    made = rule(left)
+    assert made is not None
+    assert drawn(made) == drawn(right)
+    assert (made.schema, made.traits) == (left.schema, left.traits)
+    out = local_history(made, TABLES, ()).drop_columns([WEIGHT])
+    names = {LE: "start", RE: "end"}
+    assert_same_history(out.rename_columns([names.get(n, n) for n in out.column_names]), oracle(left, TABLES))
+
+
+def drawn(plan: Node) -> str:
+    """A plan as text, for readable differences."""
+    inputs = ", ".join(drawn(c) for c in plan.children)
+    return f"{plan.title}[{plan.detail()}]({inputs})"

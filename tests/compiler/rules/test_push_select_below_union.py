@@ -1,0 +1,16 @@
+from streamq.compiler.operators import Select, Union
+from streamq.compiler.rules.push_select_below_union import push_select_below_union, why_not
+from streamq.expr import Call, Col, start
+from tests.compiler.rules.law import MORE, STAYS, TRIPS, holds
+
+
+def test_the_projection_goes_into_every_branch() -> None:
+    x = (("x", Col("v") + 1), ("since", start()))
+    left = Select(Union((TRIPS, STAYS, MORE)), x)
+    holds(push_select_below_union, left, Union((Select(TRIPS, x), Select(STAYS, x), Select(MORE, x))))
+
+
+def test_a_random_one_stays() -> None:
+    plan = Select(Union((TRIPS, MORE)), (("x", Call("rand", ()).cast("double")),))
+    assert push_select_below_union(plan) is None
+    assert why_not(plan) == "x = cast(rand() as double) is not known to be deterministic"

@@ -1,0 +1,16 @@
+from streamq.compiler.operators import Union, Where
+from streamq.compiler.rules.push_where_below_union import push_where_below_union, why_not
+from streamq.expr import Call, Col, duration
+from tests.compiler.rules.law import MORE, STAYS, TRIPS, holds
+
+
+def test_the_filter_goes_into_every_branch() -> None:
+    p = (Col("v") > 0) & (duration() < 5)
+    left = Where(Union((TRIPS, STAYS, MORE)), p)
+    holds(push_where_below_union, left, Union((Where(TRIPS, p), Where(STAYS, p), Where(MORE, p))))
+
+
+def test_a_random_one_stays() -> None:
+    plan = Where(Union((TRIPS, MORE)), Call("rand", ()) > 0.5)
+    assert push_where_below_union(plan) is None
+    assert why_not(plan) == "rand() > 0.5 is not known to be deterministic"

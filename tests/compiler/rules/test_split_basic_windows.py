@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from streamq.compiler.operators import MergePartials, PartialAggregate, Select, WindowAggregate
+from streamq.compiler.plan import Node
+from streamq.compiler.rules.split_basic_windows import split_basic_windows
+from streamq.expr import Aggregate, Col
+from tests.compiler.rules.law import HOPPING, STAYS, TRIPS, holds
+
+V, W = Col("v"), Col("w")
+
+
+def split(node: Node) -> tuple[Select, PartialAggregate]:
+    made = split_basic_windows(node)
+    assert isinstance(made, Select)
+    assert isinstance(made.input, MergePartials)
+    return made, made.input.input
+
+
+def test_points_and_intervals_give_the_same_answer_split() -> None:
+    names = ("count", "sum", "avg", "min", "max", "var", "var_pop", "stddev", "stddev_pop")
+    aggregates = (
+        ("all", Aggregate("count", ())),
+        *((f"{n}_{c.name}", Aggregate(n, (c,))) for n in names for c in (V, W)),
+    )
+    for source in (TRIPS, STAYS):
+        for keys in ((), ("k",)):
+            left = WindowAggregate(source, keys, HOPPING, aggregates)
+            holds(split_basic_windows, left, split(left)[0])
+
+
+def test_equal_parts_are_computed_once() -> None:
+    """A mean takes the sum and the count that stand beside it; all deviations of a column share its moments."""
+    names = ("count", "sum", "avg", "var", "stddev", "stddev_pop")
+    _, partial = split(WindowAggregate(TRIPS, ("k",), HOPPING, tuple((n, Aggregate(n, (W,))) for n in names)))
+    assert [(s.kind, s.name) for s in partial.slots] == [("sum", "__sum0"), ("moments", "__moments1")]
+
+
+def test_a_count_of_its_own_is_a_slot() -> None:
+    made, partial = split(WindowAggregate(TRIPS, (), HOPPING, (("n", Aggregate("count", (V,))),)))
+    assert [(s.kind, s.exact) for s in partial.slots] == [("count", True)]
+    assert made.detail() == "n = __count0"

@@ -1,0 +1,244 @@
+"""The driver: a fixpoint, checked after every firing, without recursion, each shared node once; and what fired."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamq.compiler.operators import (
+    MergePartials,
+    PartialAggregate,
+    Select,
+    Source,
+    Union,
+    Where,
+    WindowAggregate,
+)
+from streamq.compiler.plan import Node, nodes
+from streamq.compiler.rewriter import RewriteError, rewrite
+from streamq.compiler.rules import RULES, Rule
+from streamq.expr import Aggregate, Call, Col, Expr, Lit
+from streamq.query import local_history
+from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.testing.generate import Case, cases
+from streamq.testing.history import assert_same_history
+from tests.compiler.rules.law import HOPPING, MORE, STAYS, TABLES, TRIPS, drawn
+
+K, V, W = Col("k"), Col("v"), Col("w")
+N, MEAN = ("n", Aggregate("count", ())), ("mean", Aggregate("avg", (W,)))
+
+
+def window(source: Node, *aggregates: tuple[str, Aggregate]) -> WindowAggregate:
+    return WindowAggregate(source, ("k",), HOPPING, aggregates or (N, MEAN))
+
+
+def fired(plan: Node, rules: Any = RULES) -> list[str]:
+    return [f.rule.name for f in rewrite(plan, rules).firings]
+
+
+def test_a_query_is_filtered_early_pruned_and_split() -> None:
+    query = Where(Select(window(Union((TRIPS, MORE))), (("k", K), ("twice", Col("n") * 2))), K == "a")
+    made = rewrite(query).plan
+    branches = [Where(Select(source, (("k", K),)), K == "a") for source in (TRIPS, MORE)]
+    merged = MergePartials(PartialAggregate(Union(tuple(branches)), ("k",), HOPPING, ()))
+    assert drawn(made) == drawn(Select(merged, (("k", K), ("twice", Col("__n") * 2))))
+    assert made.schema == query.schema
+
+
+def test_rewriting_twice_changes_nothing_more() -> None:
+    query = Where(Select(window(Union((TRIPS, MORE))), (("k", K), ("m", Col("mean") + 1))), Col("m") > 1)
+    made = rewrite(query).plan
+    again = rewrite(made)
+    assert again.plan == made
+    assert again.firings == ()
+
+
+def test_it_is_deterministic() -> None:
+    query = Where(window(Where(TRIPS, V > 0)), (K == "a") & (Col("n") > 1))
+    assert fired(query) == fired(query)
+    assert rewrite(query).plan == rewrite(query).plan
+
+
+def test_a_firing_shows_what_it_did() -> None:
+    first = rewrite(Where(Select(Union((TRIPS, MORE)), (("k", K),)), K == "a")).firings[0]
+    assert first.rule.name == "push_select_below_union"
+    assert first.before == "union(trips; more) | select k"
+    assert first.after == "union(trips | select k; more | select k)"
+
+
+def test_what_did_not_fire_says_why() -> None:
+    plan = Where(window(STAYS), K == "a")
+    (skipped,) = rewrite(plan).skipped
+    assert (skipped.rule.name, drawn(skipped.node)[:6]) == ("push_where_below_window", "where[")
+    assert "may never end" in skipped.reason
+
+
+def test_a_window_that_is_read_twice_is_computed_once() -> None:
+    below = window(TRIPS)
+    plan = Union((Select(Where(below, K == "a"), (("k", K),)), Select(Where(below, K == "b"), (("k", K),))))
+    done = rewrite(plan)
+    assert len([n for n in nodes(done.plan) if isinstance(n, MergePartials)]) == 1
+    reasons = [s.reason for s in done.skipped if s.rule.name == "push_where_below_window"]
+    assert reasons == ["the window is read elsewhere too, and would be computed twice"] * 2
+
+
+def test_a_shared_filter_goes_below_its_window_all_the_same() -> None:
+    shared = Where(window(TRIPS), K == "a")
+    plan = Union((Select(shared, (("x", Col("n")),)), Select(shared, (("x", Col("n") + 1),))))
+    assert "push_where_below_window" in fired(plan)
+
+
+# what breaks its promise is named
+
+
+def drop_column(node: Node) -> Node | None:
+    """``a => select(a, some)``: wrong."""
+    return Select(node, (("k", K),)) if isinstance(node, Source) else None
+
+
+def again(node: Node) -> Node | None:
+    """``a => a``: wrong."""
+    return node
+
+
+def grow(node: Node) -> Node | None:
+    """``where(a, p) => where(a, p and true)``: without end."""
+    return Where(node.input, node.predicate & True) if isinstance(node, Where) else None
+
+
+def misread(node: Node) -> Node | None:
+    """``where(a, p) => where(a, nothing there)``: wrong."""
+    return Where(node.input, Col("nowhere") > 0) if isinstance(node, Where) else None
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (drop_column, "rewrite: rule drop_column changes the schema; k string, v bigint, w double; point on integer"),
+        (again, "rewrite: rule again fires and changes nothing"),
+        (misread, "rewrite: rule misread makes an illegal plan; where: no column 'nowhere'"),
+        (grow, "rewrite: no end after 50 firings; the last were grow"),
+    ],
+)
+def test_the_guilty_rule_is_named(rule: Any, message: str) -> None:
+    plan = Union((Where(TRIPS, V > 0), Select(STAYS, (("k", K), ("v", V), ("w", W)))))
+    with pytest.raises(RewriteError) as raised:
+        rewrite(plan, [Rule(rule)], budget=50)
+    assert str(raised.value).startswith(message)
+
+
+def test_traits_must_survive_too() -> None:
+    def forget(node: Node) -> Node | None:
+        return Where(window(TRIPS), K == "a") if isinstance(node, Where) and node.traits.infinite else None
+
+    plan = Where(Union((window(TRIPS), Select(STAYS, (("k", K), ("n", V), ("mean", W))))), K == "a")
+    with pytest.raises(RewriteError, match="rule forget changes the traits"):
+        rewrite(plan, [Rule(forget)])
+
+
+# size
+
+
+def deep(kind: str, levels: int) -> Node:
+    plan: Node = TRIPS
+    for i in range(levels):
+        if kind == "wheres" or (kind == "both" and i % 2):
+            plan = Where(plan, Lit(i) <= V)
+        else:
+            plan = Select(plan, (("k", K), ("v", V + 1 if kind == "selects" else V), ("w", W)))
+    return plan
+
+
+@pytest.mark.parametrize("kind", ["wheres", "selects", "both"])
+def test_three_thousand_operators_deep(kind: str) -> None:
+    plan = deep(kind, 3_000)
+    began = time.process_time()
+    made = rewrite(plan).plan
+    assert time.process_time() - began < 3
+    assert len(nodes(made)) < 250
+
+
+def test_forty_levels_of_sharing() -> None:
+    plan: Node = TRIPS
+    for _ in range(40):
+        plan = Union((plan, plan))
+    began = time.process_time()
+    done = rewrite(Select(Where(plan, V > 1), (("k", K),)))
+    assert time.process_time() - began < 1
+    assert len(nodes(done.plan)) == 44
+    assert [f.rule.name for f in done.firings].count("push_where_below_union") == 40
+
+
+def test_an_expression_that_would_double_at_every_level_does_not() -> None:
+    plan: Node = Select(TRIPS, (("v", V + 1),))
+    for _ in range(40):
+        plan = Select(plan, (("v", V + V),))
+    assert rewrite(plan).firings == ()
+
+
+# the meaning stays
+
+
+def test_any_single_rule_and_none_give_the_same_history() -> None:
+    query = Where(
+        Select(window(Union((TRIPS, MORE))), (("k", K), ("m", Col("mean") + 1))), (Col("m") > 1) | K.is_null()
+    )
+    expected = history(query, ())
+    for rule in RULES:
+        assert_same_history(history(query, (rule,)), expected)
+    assert_same_history(history(query, RULES), expected)
+
+
+def history(plan: Node, rules: Any) -> Any:
+    out = local_history(plan, TABLES, rules).drop_columns([WEIGHT])
+    return out.rename_columns([{LE: "start", RE: "end"}.get(n, n) for n in out.column_names])
+
+
+def predicates() -> st.SearchStrategy[Expr]:
+    plain = st.sampled_from([V > 0, W < 2.0, K == "a", K.is_null(), V % 2 == 0, Call("length", (K,)) > 0])
+    return st.one_of(plain, st.builds(lambda a, b: a & b, plain, plain), st.builds(lambda a, b: a | b, plain, plain))
+
+
+def wrap(below: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
+    """Operators over streams of columns k, v, w."""
+    columns = st.tuples(
+        st.sampled_from([K, Call("upper", (K,))]),
+        st.sampled_from([V, V + 1, V % 3]),
+        st.sampled_from([W, W * 2, V * 1.5]),
+    ).map(lambda e: tuple(zip(("k", "v", "w"), e, strict=True)))
+    aggregates = (("v", Aggregate("count", (V,))), ("w", Aggregate("avg", (W,))), ("d", Aggregate("stddev", (V,))))
+    return st.one_of(
+        st.builds(Where, below, predicates()),
+        st.builds(Select, below, columns),
+        st.builds(lambda a, b: Union((a, b)), below, below),
+        below.map(lambda a: Union((Where(a, V > 0), a))),
+        below.map(lambda a: Select(WindowAggregate(a, ("k",), HOPPING, aggregates), (("k", K), ("v", V), ("w", W)))),
+    )
+
+
+plans = st.recursive(st.sampled_from([TRIPS, MORE, STAYS]), wrap, max_leaves=6)
+subsets = st.lists(st.sampled_from(RULES), unique=True)
+
+
+@given(plan=plans, rules=subsets)
+def test_any_rules_in_any_order_come_to_an_end_with_a_legal_plan(plan: Node, rules: list[Rule]) -> None:
+    done = rewrite(plan, rules)
+    assert done.plan.schema == plan.schema
+    assert rewrite(done.plan, [r for r in rules if r.phase == 0]).firings == () or any(r.phase for r in rules)
+
+
+@given(plan=plans, rules=subsets)
+def test_any_rules_in_any_order_keep_the_history(plan: Node, rules: list[Rule]) -> None:
+    assert_same_history(history(plan, rules), history(plan, ()))
+
+
+@given(case=cases())
+def test_all_rules_keep_the_history_of_generated_queries(case: Case) -> None:
+    out = local_history(rewrite(case.plan).plan, case.tables, ()).drop_columns([WEIGHT])
+    assert_same_history(
+        out.rename_columns([{LE: "start", RE: "end"}.get(n, n) for n in out.column_names]), case.answer()
+    )

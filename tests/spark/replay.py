@@ -1,0 +1,57 @@
+"""Micro-batches for Spark tests: a folder of Parquet files, one a micro-batch, read in order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+
+def land(folder: Path, tables: Sequence[pa.Table], first: int = 0) -> None:
+    """Write each table as a file; later ones are younger, which is the order in which the file source takes them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for i, table in enumerate(tables, start=first):
+        path = folder / f"{i:06d}.parquet"
+        hidden = folder / f".{i:06d}"
+        pq.write_table(table, hidden)
+        os.utime(hidden, (1_700_000_000 + i, 1_700_000_000 + i))
+        hidden.rename(path)
+
+
+def stream(spark: SparkSession, folder: Path, schema: pa.Schema) -> DataFrame:
+    """The folder as a stream, a file a micro-batch."""
+    return spark.readStream.schema(from_arrow_schema(schema)).option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def rows(df: DataFrame, *leave_out: str) -> list[tuple[Any, ...]]:
+    """The rows as a sorted list; floats to nine significant digits."""
+    names = [n for n in sorted(df.columns) if n not in leave_out]
+    return bag(df.select(*names).toArrow())
+
+
+def bag(table: pa.Table) -> list[tuple[Any, ...]]:
+    """Rows of an Arrow table as a sorted list, columns in alphabetical order."""
+
+    def plain(value: Any) -> Any:
+        return float(f"{value:.9g}") if isinstance(value, float) else value
+
+    names = sorted(table.column_names)
+    return sorted((tuple(plain(row[n]) for n in names) for row in table.select(names).to_pylist()), key=repr)
+
+
+def folded(df: DataFrame) -> list[tuple[Any, ...]]:
+    """A changelog's rows folded into its history: every retraction takes one equal insert away."""
+    names = [n for n in sorted(df.columns) if n not in ("kind", "new_end")]
+    inserted: dict[tuple[Any, ...], int] = {}
+    for row in df.select("kind", *names).toArrow().to_pylist():
+        key = tuple(row[n] for n in names)
+        inserted[key] = inserted.get(key, 0) + (1 if row["kind"] == "insert" else -1)
+    assert all(n >= 0 for n in inserted.values()), "a retraction that matches nothing"
+    table = pa.Table.from_pylist([dict(zip(names, key, strict=True)) for key, n in inserted.items() for _ in range(n)], schema=pa.schema([f for f in df.limit(0).toArrow().select(names).schema]))
+    return bag(table)

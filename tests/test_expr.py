@@ -1,0 +1,175 @@
+"""The tree itself: building, showing, comparing and passing over it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamq import functions as f
+from streamq.errors import PlanError, TypeMismatch
+from streamq.expr import (
+    Aggregate,
+    Call,
+    Col,
+    Expr,
+    Lit,
+    aggregates,
+    as_expr,
+    col,
+    columns,
+    conjunction,
+    conjuncts,
+    duration,
+    end,
+    fold,
+    is_deterministic,
+    lit,
+    nodes,
+    reads_end,
+    reads_lifetime,
+    rewrite,
+    show,
+    start,
+    substitute,
+    when,
+)
+
+a, b, c = col("a"), col("b"), col("c")
+
+
+@pytest.mark.parametrize(
+    ("expr", "text"),
+    [
+        (a + b * c, "a + b * c"),
+        ((a + b) * c, "(a + b) * c"),
+        (a - (b - c), "a - (b - c)"),
+        (a - b - c, "a - b - c"),
+        (1 - a / 2, "1 - a / 2"),
+        (-a % 3, "-a % 3"),
+        ((a > 1) & ((b == "x") | ~(c < 2)), "a > 1 and (b == 'x' or not (c < 2))"),
+        (~((a > 1) & (b > 1)), "not (a > 1 and b > 1)"),
+        (a.is_null() | a.is_not_null(), "a is null or not (a is null)"),
+        (a.isin(1, None), "a in (1, NULL)"),
+        (a.between(1, 2), "a >= 1 and a <= 2"),
+        (a["k"], "a['k']"),
+        (a.cast("decimal(5,2)"), "cast(a as decimal(5,2))"),
+        (a.alias("x"), "a as x"),
+        (
+            when(a > 1, "big").when(a > 0, "small").otherwise(None),
+            "case when a > 1 then 'big' when a > 0 then 'small' else NULL end",
+        ),
+        (end() - start(), "end() - start()"),
+        (duration(), "duration()"),
+        (f.upper("a").startswith("X"), "startswith(upper(a), 'X')"),
+        (lit(True), "true"),
+        (Aggregate("count", ()), "count(*)"),
+        (Aggregate("sum", (a,)), "sum(a)"),
+        (a.eq_null_safe(None), "a <=> NULL"),
+        (a.like("x%"), "like(a, 'x%')"),
+    ],
+)
+def test_show(expr: Expr, text: str) -> None:
+    assert show(expr) == repr(expr) == text
+
+
+def test_digests_tell_trees_apart_and_equal_trees_together() -> None:
+    different: list[Expr] = [
+        lit(1), lit(True), lit(1.0), lit("1"), lit(Decimal("1")), lit(Decimal("1.0")), lit(None), lit(0.0), lit(-0.0),
+        lit(float("nan")),
+        lit(b"1"), lit(dt.date(2000, 1, 1)), lit(dt.datetime(2000, 1, 1)), a, Col("a", "origin"), a + b, b + a, a - b,
+        a.cast("int"),
+        a.cast("long"), a.alias("x"), Call("x", ("a",)), Call("x", (a,)), Call("x", (None,)),
+        Aggregate("x", (a,)), start(), end(),
+    ]  # fmt: skip
+    assert len({e.digest for e in different}) == len(different)
+    assert (col("a") + 1).digest == (col("a") + lit(1)).digest
+    assert lit(float("nan")).digest == lit(float("nan")).digest
+    assert hash(a + 1) == hash(col("a") + 1)
+
+
+@pytest.mark.parametrize("value", [a == 1, a & b, a])
+def test_an_expression_has_no_truth_value(value: Expr) -> None:
+    with pytest.raises(TypeMismatch, match="Use & | ~"):
+        bool(value)
+    with pytest.raises(TypeMismatch):
+        1 < value < 3  # noqa: B015
+
+
+def test_an_expression_is_not_iterable() -> None:
+    with pytest.raises(TypeMismatch, match="not iterable"):
+        list(a)
+
+
+@pytest.mark.parametrize("value", [object(), [1], {"x": 1}, slice(1)])
+def test_only_values_become_literals(value: Any) -> None:
+    with pytest.raises(TypeMismatch, match="found"):
+        as_expr(value)
+
+
+def test_numpy_scalars_become_python_values() -> None:
+    found = as_expr(np.int64(3))
+    assert isinstance(found, Lit)
+    assert type(found.value) is int
+
+
+def test_a_column_name_is_a_string() -> None:
+    with pytest.raises(PlanError, match="col: a column name is a string; found 3"):
+        col(3)  # type: ignore[arg-type]
+
+
+def test_passes_do_not_recurse() -> None:
+    deep: Expr = a
+    for k in range(5_000):
+        deep = deep + k if k % 2 else Call("abs", (deep,))
+    assert fold(deep, lambda node, parts: 1 + max(parts, default=0)) == 5_001
+    assert len(nodes(deep)) == 5_000 + 1 + 2_500
+    assert len(show(deep)) > 5_000
+    assert columns(substitute(deep, {"a": b})) == {"b"}
+
+
+def test_shared_parts_are_visited_once() -> None:
+    shared = a
+    for _ in range(60):
+        shared = shared + shared
+    seen: list[Expr] = []
+    fold(shared, lambda node, _: seen.append(node))
+    assert len(seen) == 61
+
+
+def test_substitute_replaces_columns_and_keeps_the_rest() -> None:
+    assert show(substitute(a + b, {"a": c * 2})) == "c * 2 + b"
+    assert show(substitute(a + b, {"a": b, "b": a})) == "b + a"
+    assert substitute(c, {"a": b}) is c
+
+
+def test_rewrite_sees_rewritten_operands() -> None:
+    found = rewrite(
+        Call("f", (Call("g", (a,)), 3)), lambda n: n.children[0] if isinstance(n, Call) and n.name == "g" else None
+    )
+    assert show(found) == "f(a, 3)"
+
+
+def test_conjuncts_and_back() -> None:
+    predicate = (a > 1) & ((b > 1) & (c > 1)) & ((a > 2) | (b > 2))
+    assert [show(p) for p in conjuncts(predicate)] == ["a > 1", "b > 1", "c > 1", "a > 2 or b > 2"]
+    assert show(conjunction(conjuncts(predicate))) == "a > 1 and b > 1 and c > 1 and (a > 2 or b > 2)"
+    assert show(conjunction([])) == "true"
+    many: Expr = a > 0
+    for k in range(5_000):
+        many = many & (a > k)
+    assert len(conjuncts(many)) == 5_001
+
+
+def test_what_an_expression_reads() -> None:
+    expr = when(a > 1, start()).otherwise(b)
+    assert columns(expr) == {"a", "b"}
+    assert reads_lifetime(expr)
+    assert not reads_end(expr)
+    assert reads_end(duration() + 1)
+    assert not is_deterministic(f.rand() + a)
+    assert is_deterministic(expr)
+    assert [x.name for x in aggregates(Aggregate("sum", (a,)) / Aggregate("count", ()))] == ["sum", "count"]

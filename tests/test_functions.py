@@ -1,0 +1,107 @@
+"""Functions by name: what becomes a column, what stays plain, what is refused."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+from pyspark.sql import types as t
+
+from streamq import functions as f
+from streamq.errors import PlanError
+from streamq.expr import Call, Expr, col, columns, lit, show
+
+
+@pytest.mark.parametrize(
+    ("built", "shown", "read"),
+    [
+        (f.upper("name"), "upper(name)", {"name"}),
+        (f.upper(col("name")), "upper(name)", {"name"}),
+        (f.date_format(col("ts"), "yyyy"), "date_format(ts, 'yyyy')", {"ts"}),
+        (f.substring("s", 1, 2), "substring(s, 1, 2)", {"s"}),
+        (f.substring("s", "p", len="l"), "substring(s, p, l)", {"s", "p", "l"}),
+        (f.round("x", scale=2), "round(x, 2)", {"x"}),
+        (f.round("x"), "round(x)", {"x"}),
+        (f.concat_ws(",", "a", "b"), "concat_ws(',', a, b)", {"a", "b"}),
+        (f.array(["a", "b"]), "array(a, b)", {"a", "b"}),
+        (f.coalesce("a", 0), "coalesce(a, 0)", {"a"}),
+        (f.regexp_replace("s", "x", "y"), "regexp_replace(s, 'x', 'y')", {"s"}),
+        (f.log(2.0, "x"), "log(2.0, x)", {"x"}),
+        (f.log("x"), "log(x)", {"x"}),
+        (f.lpad("s", 3, "#"), "lpad(s, 3, '#')", {"s"}),
+        (f.trim("s", lit("#")), "trim(s, '#')", {"s"}),
+        (f.array_contains("a", "v"), "array_contains(a, 'v')", {"a"}),
+        (f.extract("YEAR", "ts"), "extract('YEAR', ts)", {"ts"}),
+        (f.locate("x", "s", pos=3), "locate('x', s, 3)", {"s"}),
+        (f.date_trunc(lit("hour"), "ts"), "date_trunc('hour', ts)", {"ts"}),
+        (f.pow("x", np.float64(2)), "pow(x, 2.0)", {"x"}),
+        (f.rand(), "rand()", set()),
+    ],
+)
+def test_strings_are_columns_where_pyspark_takes_columns(built: Call, shown: str, read: set[str]) -> None:
+    assert (show(built), columns(built)) == (shown, read)
+
+
+def test_plain_arguments_are_json() -> None:
+    built = [
+        f.round("x", scale=2),
+        f.from_json("s", t.StructType([t.StructField("a", t.IntegerType())])),
+        f.levenshtein("a", "b", threshold=2),
+    ]
+    plain = [a for call in built for a in call.args if not isinstance(a, Expr)]
+    assert all(a is None or isinstance(a, str | int | float | bool) for a in plain)
+
+
+def test_a_builder_has_the_name_signature_and_help_of_pysparks() -> None:
+    assert f.upper.__name__ == "upper"
+    assert list(inspect.signature(f.substring).parameters) == ["str", "pos", "len"]
+    assert inspect.getdoc(f.upper)
+    assert f.upper is f.upper
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: f.uper("s"), "Did you mean 'upper'?"),
+        (lambda: f.sum("x"), "sq.sum in a window's select"),
+        (lambda: f.mean("x"), "sq.avg in a window's select"),
+        (lambda: f.count_if("x"), "In a window's select there are sq.avg"),
+        (lambda: f.row_number(), "window function"),
+        (lambda: f.explode("a"), "several rows"),
+        (lambda: f.window("ts", "1 hour"), "tumbling_window"),
+        (lambda: f.lit(1), "sq.lit"),
+        (lambda: f.expr("a"), "PySpark"),
+        (lambda: f.udf("a"), "PySpark"),
+        (lambda: f.upper(), "missing a required argument: 'col'; it is upper(col)"),
+        (lambda: f.upper("a", b=1), "unexpected keyword argument 'b'"),
+        (lambda: f.transform("a", lambda x: x), "Pass a pyspark Column instead: pyspark.sql.functions.transform(...)"),
+        (lambda: f.from_json("s", "a int", {"mode": "x"}), "Pass a pyspark Column instead"),
+        (lambda: f.date_trunc(col("unit"), "ts"), "format is a plain value in PySpark"),
+    ],
+)
+def test_what_is_no_function_of_an_event_says_what_to_do(make: Any, words: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        make()
+    assert words in str(caught.value)
+
+
+def test_messages_are_the_same_in_every_run() -> None:
+    with pytest.raises(PlanError) as caught:
+        f.transform("a", lambda x: x)
+    assert "0x" not in str(caught.value)
+
+
+def test_dir_lists_what_can_be_called() -> None:
+    names = dir(f)
+    assert {"upper", "date_format", "coalesce", "element_at"} <= set(names)
+    assert not {"sum", "explode", "row_number", "udf", "col"} & set(names)
+    assert all(callable(getattr(f, name)) for name in names)
+    assert not hasattr(f, "sum")
+
+
+def test_private_names_are_attribute_errors() -> None:
+    with pytest.raises(AttributeError) as caught:
+        f.__wrapped__
+    assert not isinstance(caught.value, PlanError)

@@ -1,0 +1,492 @@
+"""The oracle against histories computed by hand, from SEMANTICS and from published examples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyspark.sql import types as t
+
+from streamq.compiler.operators import (
+    LOGICAL,
+    Edges,
+    Intervals,
+    Physical,
+    Points,
+    Select,
+    Source,
+    Union,
+    Where,
+    WindowAggregate,
+)
+from streamq.compiler.plan import Node
+from streamq.errors import InvalidEvent, PlanError, QueryFailed
+from streamq.expr import Aggregate, Call, Col, Expr, Lit, as_expr, col, duration, end, lit, start, when
+from streamq.policies import SourcePolicy
+from streamq.schema import Field, Schema
+from streamq.testing.generate import table
+from streamq.testing.history import assert_same_history, fold_physical, history, same_history
+from streamq.testing.oracle import ORACLE, oracle, sql
+from streamq.time import INFINITY, INTEGER
+from streamq.windows import Hopping
+
+LONG, STRING, DOUBLE, INT = t.LongType(), t.StringType(), t.DoubleType(), t.IntegerType()
+GOLDEN = Path(__file__).parent / "golden"
+NAN, INF = float("nan"), float("inf")
+
+
+def fields(**kinds: t.DataType) -> tuple[Field, ...]:
+    return tuple(Field(name, kind) for name, kind in kinds.items())
+
+
+def intervals(**payload: t.DataType) -> Intervals:
+    return Intervals("s", fields(start=LONG, end=LONG, **payload), "start", "end")
+
+
+def answer(plan: Node, rows: Sequence[Sequence[Any]], until: int | None = None) -> list[tuple[Any, ...]]:
+    """Rows ``start, end, payload...`` of the answer over source rows, in order; an open end is None."""
+    source = next(n for n in _sources(plan))
+    given = table(source, [dict(zip([f.name for f in source.columns], row, strict=True)) for row in rows])
+    return shown(oracle(plan, {source.table: given}, until))
+
+
+def _sources(plan: Node) -> list[Source]:
+    return [plan] if isinstance(plan, Source) else [s for child in plan.children for s in _sources(child)]
+
+
+def shown(found: pa.Table) -> list[tuple[Any, ...]]:
+    columns = [column.to_pylist() for column in found.columns]
+    rows = [(a, None if b == INFINITY else b, *rest) for a, b, *rest in zip(*columns, strict=True)]
+    return sorted(rows, key=lambda row: [(v is not None, str(type(v)), v) for v in row])
+
+
+def window(source: Node, grid: Hopping, keys: Sequence[str] = (), **aggregates: Aggregate) -> WindowAggregate:
+    return WindowAggregate(source, tuple(keys), grid, tuple(aggregates.items()))
+
+
+def count(*args: Expr) -> Aggregate:
+    return Aggregate("count", args)
+
+
+def of(name: str, column: str = "v") -> Aggregate:
+    return Aggregate(name, (Col(column),))
+
+
+def test_every_logical_operator_has_a_definition_named_as_it() -> None:
+    assert set(ORACLE) == set(LOGICAL)
+    names = {node.__name__.lower(): f.__name__.replace("_", "") for node, f in ORACLE.items()}
+    assert all(node == function for node, function in names.items())
+
+
+# sources
+
+
+def test_points_live_for_one_tick_and_keep_duplicates() -> None:
+    plan = Points("s", fields(at=LONG, v=LONG), "at")
+    assert answer(plan, [(3, 1), (3, 1), (-2, 2)]) == [(-2, -1, 2), (3, 4, 1), (3, 4, 1)]
+
+
+def test_an_interval_without_an_end_is_alive() -> None:
+    assert answer(intervals(v=LONG), [(1, 5, 1), (2, None, 2)]) == [(1, 5, 1), (2, None, 2)]
+
+
+@pytest.mark.parametrize("row", [(None, 5, 1), (5, 5, 1), (6, 5, 1)])
+def test_rows_that_are_no_events_fail_or_are_dropped(row: tuple[Any, ...]) -> None:
+    with pytest.raises(InvalidEvent, match="no event"):
+        answer(intervals(v=LONG), [row])
+    forgiving = Intervals("s", fields(start=LONG, end=LONG, v=LONG), "start", "end", SourcePolicy(invalid="drop"))
+    assert answer(forgiving, [row, (1, 2, 3)]) == [(1, 2, 3)]
+
+
+def test_times_are_ticks_of_timestamps() -> None:
+    plan = Points("s", fields(at=t.TimestampType(), v=LONG), "at")
+    given = pa.table({"at": pa.array([5], pa.timestamp("us", "UTC")), "v": [1]})
+    assert shown(oracle(plan, {"s": given})) == [(5, 6, 1)]
+    assert shown(oracle(plan, {"s": pd.DataFrame({"at": [5], "v": [1]})})) == [(5, 6, 1)]
+    stamped = Select(plan, (("at", start()), ("lives", duration())))
+    assert oracle(stamped, {"s": given})["at"].cast(pa.int64()).to_pylist() == [5]
+    assert oracle(stamped, {"s": given}).schema.field("at").type == pa.timestamp("us", "UTC")
+
+
+def edges(payload_from: str = "start", invalid: str = "drop") -> Edges:
+    columns = fields(at=LONG, edge=STRING, k=STRING, v=LONG)
+    return Edges(
+        "s", columns, "at", "edge", ("k",), Lit("start"), Lit("end"), payload_from, SourcePolicy(invalid=invalid)
+    )
+
+
+def test_the_next_edge_of_a_key_closes_a_start() -> None:
+    rows = [(9, "end", "a", 4), (1, "start", "a", 1), (2, "start", None, 5), (5, "end", "a", 2), (5, "start", "a", 3)]
+    assert answer(edges(), rows) == [(1, 5, "a", 1), (2, None, None, 5), (5, 9, "a", 3)]
+    assert answer(edges("end"), rows) == [(1, 5, "a", 2), (2, None, None, 5), (5, 9, "a", 4)]
+
+
+def test_a_second_start_closes_the_first_whose_payload_stays() -> None:
+    rows = [(1, "start", "a", 1), (4, "start", "a", 2), (6, "end", "a", 3)]
+    assert answer(edges("end"), rows) == [(1, 4, "a", 1), (4, 6, "a", 3)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "left"),
+    [
+        ([(3, "end", "a", 1)], []),
+        ([(3, "end", "a", 1), (3, "start", "a", 2)], [(3, None, "a", 2)]),
+        ([(1, "start", "a", 1), (3, "end", "a", 2), (5, "end", "a", 3)], [(1, 3, "a", 1)]),
+        ([(1, "start", "a", 1), (3, "end", "a", 2), (3, "end", "a", 3)], [(1, 3, "a", 1)]),
+        ([(1, "start", "a", 2), (1, "start", "a", 1), (1, "start", "b", 9)], [(1, None, "a", 1), (1, None, "b", 9)]),
+        ([(1, "begin", "a", 1), (2, None, "a", 1), (None, "start", "a", 1)], []),
+    ],
+)
+def test_edges_without_a_place_in_their_chain(rows: list[tuple[Any, ...]], left: list[tuple[Any, ...]]) -> None:
+    assert answer(edges(), rows) == left
+    with pytest.raises(InvalidEvent):
+        answer(edges(invalid="fail"), rows)
+
+
+def physical(id: str | None = None, invalid: str | None = None, **payload: t.DataType) -> Physical:
+    columns = fields(kind=STRING, start=LONG, end=LONG, new_end=LONG, **payload)
+    return Physical("s", columns, "kind", "start", "end", "new_end", id, SourcePolicy(None, invalid=invalid))
+
+
+CHAIN = [("insert", 1, None, None), ("retract", 1, None, 10), ("retract", 1, 10, 5), ("insert", 4, 9, None)]
+"""Table 1 of the StreamInsight papers: E0 shortened twice, E1."""
+
+
+def test_published_folding_in_any_order() -> None:
+    rows = [(*item, p) for item, p in zip(CHAIN, ("P1", "P1", "P1", "P2"), strict=True)]
+    rows.append(("cti", 7, None, None, None))
+    for order in (rows, rows[::-1], rows[2:] + rows[:2]):
+        assert answer(physical(p=STRING), order) == [(1, 5, "P1"), (4, 9, "P2")]
+        named = [
+            dict(zip(("kind", "start", "end", "new_end", "p"), row, strict=True)) for row in order if row[0] != "cti"
+        ]
+        assert shown(fold_physical(named)) == [(1, 5, "P1"), (4, 9, "P2")]
+
+
+def test_a_retraction_takes_one_of_equal_events() -> None:
+    rows = [("insert", 1, 5, None, 1), ("insert", 1, 5, None, 1), ("retract", 1, 5, 1, 1), ("insert", 2, 3, None, NAN)]
+    rows += [("retract", 2, 3, None, NAN)]
+    assert answer(physical(v=LONG), rows[:3]) == [(1, 5, 1)]
+    assert answer(physical(v=DOUBLE), rows[3:])[0][:2] == (2, None)
+
+
+def test_a_retraction_by_id_needs_no_payload() -> None:
+    rows = [("insert", 1, 5, None, 1, "a"), ("insert", 1, 5, None, 2, "b"), ("retract", 1, 5, 9, 2, None)]
+    assert answer(physical("n", n=LONG, p=STRING), rows) == [(1, 5, 1, "a"), (1, 9, 2, "b")]
+
+
+@pytest.mark.parametrize(
+    ("extra", "left"),
+    [
+        (("retract", 1, 6, 2, 1), [(1, 5, 1)]),
+        (("retract", 1, 5, 2, 2), [(1, 5, 1)]),
+        (("retract", 1, 5, 0, 1), [(1, 5, 1)]),
+        (("insert", None, 5, None, 1), [(1, 5, 1)]),
+        (("update", 1, 5, 7, 1), [(1, 5, 1)]),
+    ],
+)
+def test_physical_rows_that_match_nothing(extra: tuple[Any, ...], left: list[tuple[Any, ...]]) -> None:
+    rows = [("insert", 1, 5, None, 1), extra]
+    with pytest.raises(InvalidEvent):
+        answer(physical(v=LONG), rows)
+    with pytest.raises(InvalidEvent):
+        fold_physical([dict(zip(("kind", "start", "end", "new_end", "v"), row, strict=True)) for row in rows])
+    assert answer(physical(invalid="drop", v=LONG), rows) == left
+
+
+def test_what_follows_from_a_dropped_retraction_goes_with_it() -> None:
+    rows = [("insert", 1, 5, None, 1), ("retract", 1, 5, 3, 1), ("retract", 1, 5, 8, 1), ("retract", 1, 8, 9, 1)]
+    assert answer(physical(invalid="drop", v=LONG), rows) == [(1, 3, 1)]
+
+
+def test_a_walk_that_no_insert_begins_matches_nothing() -> None:
+    loop = [{"kind": "retract", "start": 1, "end": a, "new_end": b, "v": 1} for a, b in ((5, 7), (7, 5))]
+    with pytest.raises(InvalidEvent, match="matches nothing"):
+        fold_physical(loop)
+    assert fold_physical([*loop, {"kind": "insert", "start": 1, "end": 7, "v": 1}]).num_rows == 1
+
+
+# span operators
+
+
+def test_where_keeps_what_is_true_not_what_is_unknown() -> None:
+    rows = [(1, 5, 1.0), (1, 5, None), (2, None, 9.0), (3, 4, NAN)]
+    assert answer(Where(intervals(v=DOUBLE), col("v") > 5.0), rows)[0] == (2, None, 9.0)
+    assert len(answer(Where(intervals(v=DOUBLE), col("v") > 5.0), rows)) == 2, "NaN is greater than any number"
+    assert answer(Where(intervals(v=DOUBLE), end().is_null()), rows) == [(2, None, 9.0)]
+    assert answer(Where(intervals(v=DOUBLE), (start() >= 2) & (duration() < 2)), rows)[0][:2] == (3, 4)
+
+
+def test_select_keeps_lifetimes() -> None:
+    plan = Select(intervals(v=LONG), (("w", col("v") * 2), ("since", start()), ("lives", duration())))
+    assert answer(plan, [(1, 5, 3), (2, None, 4)]) == [(1, 5, 6, 1, 4), (2, None, 8, 2, None)]
+
+
+def test_union_is_a_bag() -> None:
+    source = intervals(v=LONG)
+    assert answer(Union((source, source, Where(source, col("v") > 1))), [(1, 2, 1), (1, 2, 2)]) == [
+        (1, 2, 1), (1, 2, 1), (1, 2, 2), (1, 2, 2), (1, 2, 2),
+    ]  # fmt: skip
+
+
+# windows
+
+OVERLAP = [(0, 5, "e1"), (4, 12, "e2"), (11, 13, "e3")]
+
+
+@pytest.mark.parametrize(
+    ("grid", "expected"),
+    [
+        (Hopping(5, 5), {(0, 5): "e1 e2", (5, 10): "e2", (10, 15): "e2 e3"}),
+        (Hopping(10, 5), {(-5, 5): "e1 e2", (0, 10): "e1 e2", (5, 15): "e2 e3", (10, 20): "e2 e3"}),
+        (Hopping(2, 5), {(0, 2): "e1", (5, 7): "e2", (10, 12): "e2 e3"}),
+        (Hopping(2, 5, -6), {(-1, 1): "e1", (4, 6): "e1 e2", (9, 11): "e2"}),
+        (Hopping(3, 4, 1), {(1, 4): "e1", (5, 8): "e2", (9, 12): "e2 e3"}),
+        (Hopping(5, 4), {(-4, 1): "e1", (0, 5): "e1 e2", (4, 9): "e1 e2", (8, 13): "e2 e3", (12, 17): "e3"}),
+    ],
+)  # fmt: skip
+def test_members_overlap_the_window(grid: Hopping, expected: Mapping[tuple[int, int], str]) -> None:
+    plan = window(intervals(e=STRING), grid, n=count(), least=of("min", "e"), most=of("max", "e"))
+    wanted = [(*w, len(m.split()), m.split()[0], m.split()[-1]) for w, m in sorted(expected.items())]
+    assert answer(plan, OVERLAP) == wanted
+
+
+def test_an_event_in_a_gap_is_in_no_window() -> None:
+    assert answer(window(intervals(), Hopping(2, 5), n=count()), [(2, 5), (-3, 0), (7, 8)]) == []
+
+
+@pytest.fixture(scope="module")
+def toll() -> dict[str, Any]:
+    return json.loads((GOLDEN / "hellotoll.json").read_text())
+
+
+@pytest.mark.parametrize(("name", "grid"), [("tumbling_count_3", Hopping(3, 3)), ("hopping_count_3_1", Hopping(3, 1))])
+def test_hello_toll(toll: dict[str, Any], name: str, grid: Hopping) -> None:
+    found = answer(window(intervals(), grid, n=count()), [row[:2] for row in toll["readings"]])
+    assert [[end, n] for _, end, n in found] == toll[name]
+    assert all(end - start == grid.size for start, end, _ in found)
+
+
+def test_hello_toll_by_station(toll: dict[str, Any]) -> None:
+    rows = [(row[0], row[1], row[2], row[6]) for row in toll["readings"]]
+    plan = window(intervals(id=STRING, v=DOUBLE), Hopping(3, 1), ["id"], total=of("sum"), n=count())
+    found = answer(plan, rows)
+    for station, expected in toll["part_hopping_3_1"].items():
+        assert [[end, total, n] for _, end, key, total, n in found if key == station] == expected
+    assert len(found) == sum(map(len, toll["part_hopping_3_1"].values()))
+
+
+def test_infinite_lifetimes_are_reported_up_to_the_greatest_finite_endpoint() -> None:
+    plan = window(intervals(k=STRING), Hopping(5, 5), ["k"], n=count())
+    rows = [(2, None, "a"), (1, 12, "b")]
+    tens = [(0, 5), (5, 10), (10, 15)]
+    assert answer(plan, rows) == [(*w, k, 1) for w in tens for k in "ab"], "the bound is that of all groups"
+    assert answer(plan, [(2, None, "a")]) == [(0, 5, "a", 1)]
+    assert answer(plan, [(5, None, "a")]) == [], "the window [5, 10) does not start before 5"
+    assert answer(plan, [(5, 6, "a")]) == [(5, 10, "a", 1)], "no lifetime is infinite: all windows"
+
+
+def test_until_bounds_the_windows() -> None:
+    plan = window(intervals(), Hopping(4, 2), n=count())
+    assert answer(plan, [(3, None)], until=5) == [(0, 4, 1), (2, 6, 1), (4, 8, 1)]
+    assert answer(plan, [(5, 7)], until=3) == [(2, 6, 1)], "an event after until in a window that starts before it"
+    with pytest.raises(QueryFailed, match="too many windows"):
+        answer(plan, [(3, None)], until=INFINITY)
+
+
+def test_windows_over_windows() -> None:
+    inner = window(intervals(v=LONG), Hopping(2, 2), s=of("sum"))
+    outer = window(inner, Hopping(4, 4), n=count(), s=of("sum", "s"))
+    assert answer(inner, [(0, 3, 1), (1, 5, 10)]) == [(0, 2, 11), (2, 4, 11), (4, 6, 10)]
+    assert answer(outer, [(0, 3, 1), (1, 5, 10)]) == [(0, 4, 2, 22), (4, 8, 1, 10)]
+
+
+def test_groups_of_null_nan_and_both_zeros() -> None:
+    plan = window(intervals(k=DOUBLE), Hopping(9, 9), ["k"], n=count())
+    found = answer(plan, [(0, 1, k) for k in (None, None, NAN, NAN, 0.0, -0.0)])
+    assert sorted(str(row[2:]) for row in found) == ["(0.0, 2)", "(None, 2)", "(nan, 2)"]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "expected"),
+    [
+        ("count", [1.0, None, NAN], 2),
+        ("sum", [None, None], None),
+        ("sum", [INF, -INF], NAN),
+        ("sum", [1.0, NAN], NAN),
+        ("avg", [1.0, None, 2.0], 1.5),
+        ("avg", [None], None),
+        ("min", [NAN, 3.0, None], 3.0),
+        ("min", [NAN], NAN),
+        ("max", [INF, NAN, 3.0], NAN),
+        ("var", [1.0], None),
+        ("var", [1.0, 3.0, None], 2.0),
+        ("var_pop", [1.0, 3.0], 1.0),
+        ("var_pop", [7.0], 0.0),
+        ("var_pop", [None], None),
+        ("var_pop", [INF, 1.0], NAN),
+        ("stddev", [1.0, 3.0, 5.0], 2.0),
+        ("stddev", [NAN, 3.0], NAN),
+        ("stddev_pop", [1.0, 3.0], 1.0),
+    ],
+)
+def test_aggregates_of_floats(name: str, values: list[float | None], expected: Any) -> None:
+    found = answer(window(intervals(v=DOUBLE), Hopping(9, 9), x=of(name)), [(0, 1, v) for v in values])
+    assert found[0][2] == pytest.approx(expected, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "expected"),
+    [
+        ("sum", ["1.25", "-0.30", None], "0.95"),
+        ("avg", ["1.00", "0.00", "0.00"], "0.333333"),
+        ("avg", ["0.01", "0.01", "0.00"], "0.006667"),
+        ("avg", ["-0.01", "-0.01", "0.00"], "-0.006667"),
+        ("avg", ["100.00", "2.00"], "51.000000"),
+        ("avg", [None], None),
+    ],
+)
+def test_aggregates_of_decimals(name: str, values: list[str | None], expected: str | None) -> None:
+    plan = window(intervals(v=t.DecimalType(5, 2)), Hopping(9, 9), x=of(name))
+    found = answer(plan, [(0, 1, None if v is None else Decimal(v)) for v in values])[0][2]
+    assert (found, str(found)) == (None if expected is None else Decimal(expected), str(expected))
+
+
+def test_integers_average_to_doubles_and_overflow() -> None:
+    plan = window(intervals(v=LONG), Hopping(9, 9), s=of("sum"), a=of("avg"), n=count(Col("v")))
+    assert answer(plan, [(0, 1, 1), (0, 1, 2), (0, 1, None)]) == [(0, 9, 3, 1.5, 2)]
+    with pytest.raises(QueryFailed, match="Spark's rules"):
+        answer(plan, [(0, 1, 2**63 - 1), (0, 1, 1)])
+
+
+# expressions
+
+
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        (col("i") % 3, -1),
+        (col("i") / 2, -3.5),
+        (lit(7) % col("i"), 0),
+        (col("i") + lit(None).cast("int"), None),
+        (col("d").cast("int"), -2),
+        (lit(" 12 ").cast("bigint"), 12),
+        (when(col("i") > 0, 1).otherwise(2.5), 2.5),
+        (Call("coalesce", (lit(None).cast("int"), col("i"))), -7),
+        (Call("greatest", (col("d"), lit(NAN))), NAN),
+        (Call("concat", (lit("a"), lit(None).cast("string"))), None),
+        (Call("sqrt", (lit(-1.0),)), NAN),
+        (Call("ln", (lit(0.0),)), None),
+        (col("s").like("a\\_c%"), False),
+        (col("s").startswith("ab") & ~col("s").contains("x"), True),
+        (col("s").isin("q", None), None),
+        (lit(None).cast("int").eq_null_safe(None), True),
+        (lit(NAN) == lit(NAN), True),
+        (lit(-0.0) == lit(0.0), True),
+        (col("m") + lit(Decimal("0.5")), Decimal("1.75")),
+        (col("m") * 2, Decimal("2.50")),
+    ],
+)  # fmt: skip
+def test_values_are_sparks(expr: Expr, expected: Any) -> None:
+    found = evaluated(expr)
+    assert type(found) is type(expected)
+    assert found == pytest.approx(expected, nan_ok=True) if isinstance(expected, float) else found == expected
+
+
+ROW = "SELECT -7 AS c0, -2.5::DOUBLE AS c1, 'abc' AS c2, 1.25::DECIMAL(5, 2) AS c3, 3 AS le, 7 AS re"
+
+
+def evaluated(expr: Expr) -> Any:
+    schema = Schema(fields(i=INT, d=DOUBLE, s=STRING, m=t.DecimalType(5, 2)), INTEGER)
+    found = duckdb.execute(f"SELECT {sql(expr, schema)} FROM ({ROW})").fetchone()
+    assert found is not None
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [
+        col("v") / 0,
+        col("v") % 0,
+        col("v") + (2**31 - 1),
+        (col("v") * 2.5e9).cast("int"),
+        lit("1.5").cast("int"),
+        lit("x").cast("double"),
+    ],
+)
+def test_what_fails_in_spark_fails_here(expr: Expr) -> None:
+    with pytest.raises(QueryFailed, match="Spark's rules"):
+        answer(Select(intervals(v=INT), (("x", expr),)), [(1, 2, 3)])
+
+
+@pytest.mark.parametrize(
+    ("expr", "named"),
+    [
+        (Call("soundex", (col("s"),)), "'soundex'"),
+        (Call("like", (col("s"), lit("a"), lit("b"))), "'like' of 3 arguments"),
+        (col("d").cast("string"), "double to string"),
+        (col("m") / 2, "'/'"),
+        (as_expr(b"a").cast("int"), "binary to int"),
+    ],
+)
+def test_what_is_not_translated_is_named(expr: Expr, named: str) -> None:
+    with pytest.raises(PlanError, match=named):
+        evaluated(expr)
+
+
+# histories
+
+
+def test_equal_histories() -> None:
+    a = pa.table({"start": [1, 1, 2], "end": [5, 5, INFINITY], "k": ["a", "a", None], "v": [0.1 + 0.2, NAN, -0.0]})
+    b = pa.table({"v": [0.0, 0.3, NAN], "start": [2, 1, 1], "end": [None, 5, 5], "k": [None, "a", "a"]})
+    assert same_history(a, b) is None
+    assert same_history(a, b.to_pandas()) is not None, "in pandas a NaN is a NULL"
+    assert_same_history(a.slice(0, 0), b.slice(0, 0))
+
+
+def test_answers_as_users_get_them_are_histories() -> None:
+    instants = pa.array([1, None], pa.timestamp("us", "UTC"))
+    found = history(pa.table({"v": [1, 2], "start": instants.fill_null(7), "end": instants}))
+    assert found.to_pylist() == [{"start": 1, "end": 1, "v": 1}, {"start": 7, "end": INFINITY, "v": 2}]
+
+
+def test_floats_are_matched_as_bags() -> None:
+    def made(*values: float) -> pa.Table:
+        return pa.table({"start": [1] * len(values), "end": [2] * len(values), "v": pa.array(values, pa.float64())})
+
+    assert same_history(made(1.0, 1.0 + 6e-10), made(1.0 + 1.2e-9, 1.0)) is None
+    assert same_history(made(1.0, 1.0), made(1.0, 1.1)) is not None
+    assert same_history(made(INF), made(1e308)) is not None
+    assert same_history(made(1e300, 5e-324), made(1e300 * (1 + 1e-12), 0.0)) is None
+    assert same_history(made(1.0), made(1.0, 1.0)) is not None
+
+
+def test_kinds_of_types_are_compared() -> None:
+    a = pa.table({"start": [1], "end": [2], "v": pa.array([1], pa.int32())})
+    assert same_history(a, a.set_column(2, "v", pa.array([1], pa.int64()))) is None
+    assert "v is int32, expected double" in str(same_history(a, a.set_column(2, "v", pa.array([1.0]))))
+    assert "columns" in str(same_history(a, a.rename_columns(["start", "end", "w"])))
+
+
+def test_a_difference_is_drawn() -> None:
+    found = pa.table({"start": [1, 2, 9], "end": [5, 3, INFINITY], "v": [1, 2, 3]})
+    expected = pa.table({"start": [1, 2], "end": [5, 4], "v": [1, 2]})
+    assert str(same_history(found, expected)) == (
+        "missing (only in the expected history): 1 row\n"
+        "  |-)        [2, 4)    v=2\n"
+        "extra (only in the one found): 2 rows\n"
+        "  |)         [2, 3)    v=2\n"
+        "         |>  [9, inf)  v=3"
+    )
+    many = pa.table({"start": range(30), "end": range(1, 31)})
+    assert "... and 10 more" in str(same_history(many, many.slice(0, 0)))
+    with pytest.raises(AssertionError, match="missing"):
+        assert_same_history(found, expected)
