@@ -27,7 +27,20 @@ ARITHMETIC = ("+", "-", "*", "/", "%")
 COMPARISON = ("==", "!=", "<", "<=", ">", ">=", "<=>")
 LOGIC = ("and", "or", "not")
 
-NONDETERMINISTIC = frozenset({"rand", "randn", "uuid", "shuffle", "monotonically_increasing_id", "spark_partition_id", "input_file_name", "random", "randstr", "uniform"})
+NONDETERMINISTIC = frozenset(
+    {
+        "rand",
+        "randn",
+        "uuid",
+        "shuffle",
+        "monotonically_increasing_id",
+        "spark_partition_id",
+        "input_file_name",
+        "random",
+        "randstr",
+        "uniform",
+    }
+)
 
 
 def _canonical(value: Any) -> Any:
@@ -53,7 +66,10 @@ class Expr:
     digest: str = field(init=False, default="", compare=False)
 
     def __post_init__(self) -> None:
-        values = [type(self).__name__, *(_canonical(getattr(self, f.name)) for f in fields(self) if f.name not in ("digest", "shown"))]
+        values = [
+            type(self).__name__,
+            *(_canonical(getattr(self, f.name)) for f in fields(self) if f.name not in ("digest", "shown")),
+        ]
         object.__setattr__(self, "digest", hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16])
 
     @property
@@ -73,7 +89,12 @@ class Expr:
 
     def __bool__(self) -> bool:
         raise TypeMismatch(
-            sentence("expression", "a truth value of a column expression", f"found {self!r}", "Use & | ~ instead of and, or, not; == inside parentheses.")
+            sentence(
+                "expression",
+                "a truth value of a column expression",
+                f"found {self!r}",
+                "Use & | ~ instead of and, or, not; == inside parentheses.",
+            )
         )
 
     def __iter__(self) -> Iterator[Any]:
@@ -328,11 +349,15 @@ def as_expr(value: Any) -> Expr:
         return value
     if type(value).__name__ == "Column" and type(value).__module__.startswith("pyspark."):
         return Opaque(value, str(value))
-    if value is None or isinstance(value, bool | int | float | str | bytes | Decimal | dt.date | dt.datetime | dt.timedelta):
+    if value is None or isinstance(
+        value, bool | int | float | str | bytes | Decimal | dt.date | dt.datetime | dt.timedelta
+    ):
         return Lit(value)
     if hasattr(value, "item") and type(value).__module__ == "numpy":
         return Lit(value.item())
-    raise TypeMismatch(sentence("expression", "not a value a column can be compared or combined with", f"found {value!r}"))
+    raise TypeMismatch(
+        sentence("expression", "not a value a column can be compared or combined with", f"found {value!r}")
+    )
 
 
 def col(name: str) -> Col:
@@ -472,7 +497,22 @@ def aggregates(root: Expr) -> list[Aggregate]:
     return [n for n in nodes(root) if isinstance(n, Aggregate)]
 
 
-_INFIX = {"+": 6, "-": 6, "*": 7, "/": 7, "%": 7, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "<=>": 4, "and": 2, "or": 1}
+_INFIX = {
+    "+": 6,
+    "-": 6,
+    "*": 7,
+    "/": 7,
+    "%": 7,
+    "==": 4,
+    "!=": 4,
+    "<": 4,
+    "<=": 4,
+    ">": 4,
+    ">=": 4,
+    "<=>": 4,
+    "and": 2,
+    "or": 1,
+}
 
 
 def show(root: Expr) -> str:
@@ -537,7 +577,8 @@ def to_spark(root: Expr, columns: Columns) -> Column:
     from pyspark.sql import functions as F
 
     binary: dict[str, Callable[[Any, Any], Any]] = {
-        "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": lambda a, b: a / b, "%": lambda a, b: a % b,
+        "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": lambda a, b: a / b,
+        "%": lambda a, b: a % b,
         "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b, "<=": lambda a, b: a <= b,
         ">": lambda a, b: a > b, ">=": lambda a, b: a >= b, "<=>": lambda a, b: a.eqNullSafe(b),
         "and": lambda a, b: a & b, "or": lambda a, b: a | b,
@@ -550,7 +591,9 @@ def to_spark(root: Expr, columns: Columns) -> Column:
         # F.lit goes through java.sql.Date and Timestamp: it refuses years below 1000 and shifts old dates by the Julian calendar.
         if isinstance(value, dt.datetime):
             aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
-            made = F.timestamp_micros(F.lit((aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)))
+            made = F.timestamp_micros(
+                F.lit((aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1))
+            )
         elif isinstance(value, dt.date):
             made = F.date_from_unix_date(F.lit((value - dt.date(1970, 1, 1)).days))
         else:

@@ -16,9 +16,16 @@ def translated(error: BaseException) -> StreamqError:
     text = str(error)
     if found := _OURS.search(text):
         kind = getattr(errors, found.group(1), StreamqError)
-        return kind(found.group(2).strip())  # type: ignore[no-any-return]
+        return kind(found.group(2).strip())
     if found := _BATCH.search(text):
         message = found.group(1).split(" SQLSTATE")[0].strip().rstrip("'")
         return errors.InvalidEvent(message if message.endswith(".") else message + ".")
     lines = [line for line in text.splitlines() if line.strip()]
-    return QueryFailed(sentence("query", "it ended with an error", lines[0][:500] if lines else type(error).__name__, "Spark's own report is the cause of this error."))
+    return QueryFailed(
+        sentence(
+            "query",
+            "it ended with an error",
+            lines[0][:500] if lines else type(error).__name__,
+            "Spark's own report is the cause of this error.",
+        )
+    )

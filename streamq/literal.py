@@ -60,7 +60,9 @@ def literal_table(items: Sequence[Any], schema: Mapping[str, str] | None) -> tup
     axis = pa.timestamp("us", tz="UTC") if stamps else pa.int64()
 
     def time_column(values: list[Time]) -> pa.Array:
-        return pa.array([v.replace(tzinfo=dt.UTC) if isinstance(v, dt.datetime) and v.tzinfo is None else v for v in values], axis)
+        return pa.array(
+            [v.replace(tzinfo=dt.UTC) if isinstance(v, dt.datetime) and v.tzinfo is None else v for v in values], axis
+        )
 
     columns: dict[str, pa.Array] = {"kind": pa.array([i.kind for i in found], pa.string())} if physical else {}
     columns["start"] = time_column([i.start for i in found])
@@ -69,7 +71,11 @@ def literal_table(items: Sequence[Any], schema: Mapping[str, str] | None) -> tup
         columns["new_end"] = time_column([i.new_end for i in found])
     for name in names:
         if name in columns or name in ("kind", "new_end"):
-            raise SourceError(sentence("events", f"a payload column called {name!r}", "that is the item's own", "Give it another name."))
+            raise SourceError(
+                sentence(
+                    "events", f"a payload column called {name!r}", "that is the item's own", "Give it another name."
+                )
+            )
         values = [dict(i.payload).get(name) for i in found]
         wanted = arrow_type(parse_type(schema[name])) if schema and name in schema else None
         try:
@@ -77,7 +83,14 @@ def literal_table(items: Sequence[Any], schema: Mapping[str, str] | None) -> tup
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise SourceError(sentence("events", f"column {name!r} mixes types", str(error).splitlines()[0])) from error
         if pa.types.is_null(made.type):
-            raise SourceError(sentence("events", f"column {name!r} has only NULLs", "no type can be told", f"Give it one: schema={{{name!r}: 'double'}}."))
+            raise SourceError(
+                sentence(
+                    "events",
+                    f"column {name!r} has only NULLs",
+                    "no type can be told",
+                    f"Give it one: schema={{{name!r}: 'double'}}.",
+                )
+            )
         columns[name] = made
     return pa.table(columns), physical
 
@@ -87,7 +100,14 @@ def _item(given: Any) -> Item:
         return given
     if isinstance(given, tuple) and len(given) in (2, 3) and (len(given) == 2 or isinstance(given[2], Mapping)):
         return Item("insert", given[0], given[1], None, tuple((given[2] if len(given) == 3 else {}).items()))
-    raise SourceError(sentence("events", "not an event", f"found {given!r}", "Write (start, end, {...}), sq.insert(...), sq.retract(...) or sq.cti(...)."))
+    raise SourceError(
+        sentence(
+            "events",
+            "not an event",
+            f"found {given!r}",
+            "Write (start, end, {...}), sq.insert(...), sq.retract(...) or sq.cti(...).",
+        )
+    )
 
 
 def table_fields(table: pa.Table) -> tuple[Field, ...]:

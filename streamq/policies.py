@@ -64,7 +64,15 @@ class SourcePolicy:
         return self.invalid or (DROP if streaming else FAIL)
 
 
-def source_policy(verb: str, axis: str, progress: Progress | None, late: str, invalid: str | None, *, explicit_by_default: bool = False) -> SourcePolicy:
+def source_policy(
+    verb: str,
+    axis: str,
+    progress: Progress | None,
+    late: str,
+    invalid: str | None,
+    *,
+    explicit_by_default: bool = False,
+) -> SourcePolicy:
     """Check a source's policy arguments at the user's line."""
     if progress is None:
         progress = Explicit() if explicit_by_default else Generate()

@@ -34,7 +34,14 @@ def frames(tables: Mapping[str, Any]) -> dict[str, DataFrame]:
         if isinstance(table, pa.Table):
             spark = SparkSession.getActiveSession()
             if spark is None:
-                raise SessionError(sentence("to_df", "no active SparkSession", "the query has only literal streams", "Start one: sq.session()."))
+                raise SessionError(
+                    sentence(
+                        "to_df",
+                        "no active SparkSession",
+                        "the query has only literal streams",
+                        "Start one: sq.session().",
+                    )
+                )
             from pyspark.sql.pandas.types import from_arrow_schema
 
             made[name] = spark.createDataFrame(table.to_pylist(), from_arrow_schema(table.schema))
@@ -55,7 +62,9 @@ def until_ticks(until: int | dt.datetime | None, axis: str) -> int | None:
     raise TimeError(sentence("to_df", "until does not fit the time axis", f"found {until!r} on a {axis} axis"))
 
 
-def batch_frame(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None = None, rules: Any = None) -> DataFrame:
+def batch_frame(
+    plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None = None, rules: Any = None
+) -> DataFrame:
     """The answer over batch DataFrames: payload, ``start``, ``end``."""
     from streamq.compiler.batch import Batch, lower, to_user
     from streamq.compiler.rewriter import rewrite
@@ -64,7 +73,11 @@ def batch_frame(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime 
     for name, df in made.items():
         if df.isStreaming:
             shown = name if not name.startswith("#") else "without a name"
-            raise StreamqError(sentence("to_df", f"source {shown} is a streaming DataFrame", "", "Run it: q.run(...), or q.to_stream(...)."))
+            raise StreamqError(
+                sentence(
+                    "to_df", f"source {shown} is a streaming DataFrame", "", "Run it: q.run(...), or q.to_stream(...)."
+                )
+            )
     rewritten = rewrite(plan).plan if rules is None else rewrite(plan, rules).plan
     run = Batch(made, until_ticks(until, plan.schema.axis))
     return to_user(lower(rewritten, run), plan.schema)
@@ -99,7 +112,7 @@ def local_history(plan: Node, tables: Mapping[str, pa.Table], rules: Any = None)
     tables = {names[name]: table for name, table in tables.items() if name in names}
     rewritten = rewrite(plan).plan if rules is None else rewrite(plan, rules).plan
     run = LocalRun(compile_stages(rewritten, Options(output="final", buckets=1, streaming=False)))
-    import pyarrow as pa
+
     # one micro-batch that is the end as well: as in a batch, nothing is late and no watermark comes into it
     return run.batch(tables, [(None, INFINITY)])
 
@@ -128,7 +141,13 @@ def to_pandas(table: pa.Table, schema: Schema) -> pd.DataFrame:
     import pandas as pd
     import pyarrow as pa
 
-    nullable = {pa.int8(): pd.Int8Dtype(), pa.int16(): pd.Int16Dtype(), pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+    nullable = {
+        pa.int8(): pd.Int8Dtype(),
+        pa.int16(): pd.Int16Dtype(),
+        pa.int32(): pd.Int32Dtype(),
+        pa.int64(): pd.Int64Dtype(),
+        pa.bool_(): pd.BooleanDtype(),
+    }
 
     def dtype(kind: pa.DataType) -> Any:
         return nullable.get(kind)
@@ -157,5 +176,7 @@ def _cell(value: Any) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, dt.datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S") + (f".{value.microsecond:06d}".rstrip("0") if value.microsecond else "")
+        return value.strftime("%Y-%m-%d %H:%M:%S") + (
+            f".{value.microsecond:06d}".rstrip("0") if value.microsecond else ""
+        )
     return str(value)

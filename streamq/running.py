@@ -17,7 +17,7 @@ from streamq.time import INFINITY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from streamq.compiler.stages import Program
 
@@ -41,7 +41,9 @@ class RunVerbs(Verbs):
         """
         from streamq.compiler.streaming import user_rows
 
-        prepared = _Prepared(self.plan, self.tables, output, False, control or tempfile.mkdtemp(prefix="streamq-control-"), buckets)
+        prepared = _Prepared(
+            self.plan, self.tables, output, False, control or tempfile.mkdtemp(prefix="streamq-control-"), buckets
+        )
         return user_rows(prepared.results(), prepared.program)
 
     def run(
@@ -73,7 +75,9 @@ class RunVerbs(Verbs):
 class _Prepared:
     """A plan compiled and connected to its streaming tables and its control folder."""
 
-    def __init__(self, plan: Node, tables: Mapping[str, Any], output: str, late_output: bool, control: str, buckets: int | None):
+    def __init__(
+        self, plan: Node, tables: Mapping[str, Any], output: str, late_output: bool, control: str, buckets: int | None
+    ):
         from streamq.compiler.operators import Source
         from streamq.compiler.plan import nodes, numbered
         from streamq.compiler.rewriter import rewrite
@@ -90,7 +94,9 @@ class _Prepared:
         self.tables: dict[str, DataFrame] = {}
         for source in (n for n in nodes(plan) if isinstance(n, Source)):
             table = tables[source.table]
-            self.tables[source.table] = _as_stream(self.spark, control, source, table) if not hasattr(table, "isStreaming") else table
+            self.tables[source.table] = (
+                _as_stream(self.spark, control, source, table) if not hasattr(table, "isStreaming") else table
+            )
             check_streaming(source, self.tables[source.table])
 
     def results(self) -> DataFrame:
@@ -108,10 +114,12 @@ def _session(tables: Mapping[str, Any]) -> SparkSession:
 
     for table in tables.values():
         if hasattr(table, "sparkSession"):
-            return table.sparkSession  # type: ignore[no-any-return]
+            return table.sparkSession
     spark = SparkSession.getActiveSession()
     if spark is None:
-        raise PlanError(sentence("run", "no active SparkSession", "the query has only literal streams", "Start one: sq.session()."))
+        raise PlanError(
+            sentence("run", "no active SparkSession", "the query has only literal streams", "Start one: sq.session().")
+        )
     return spark
 
 
@@ -145,7 +153,9 @@ class Run:
         self.name = name
         self.checkpoint = checkpoint or tempfile.mkdtemp(prefix="streamq-checkpoint-")
         self._sink, self._late_sink, self._trigger = sink, late_sink, trigger
-        self._prepared = _Prepared(plan, tables, output, late_sink is not None, f"{self.checkpoint}/streamq/control", buckets)
+        self._prepared = _Prepared(
+            plan, tables, output, late_sink is not None, f"{self.checkpoint}/streamq/control", buckets
+        )
         self._program = self._prepared.program
         self._spark = self._prepared.spark
         self._claim()
@@ -181,7 +191,7 @@ class Run:
         """Stop the query; its checkpoint can be gone on with."""
         self.query.stop()
 
-    def await_termination(self, timeout: float | None = None) -> bool:
+    def await_termination(self, timeout: int | None = None) -> bool:
         """Wait until the query ends (at most ``timeout`` seconds); whether it has. Raises what it failed with."""
         from pyspark.errors import PySparkException
 
@@ -236,7 +246,9 @@ class Run:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
     def __repr__(self) -> str:
@@ -251,7 +263,10 @@ class Run:
 
         df = self._prepared.results()
         if self._program.stages:
-            counted = [F.sum(F.when(F.col("__total_key") == key, F.col("__total"))).alias(key) for key in self._program.late_reasons]
+            counted = [
+                F.sum(F.when(F.col("__total_key") == key, F.col("__total"))).alias(key)
+                for key in self._program.late_reasons
+            ]
             df = df.observe("streamq", *counted)
         if self._late_sink is not None:
             writer = df.writeStream.foreachBatch(_split(self._program, self._sink, self._late_sink))
@@ -278,23 +293,49 @@ class Run:
             self._spark.createDataFrame([(json.dumps(mine),)], "value string").coalesce(1).write.text(path)
             return
         if found != mine:
-            what = "the layout of state" if found["version"] != STATE_VERSION else "the query, its output or its buckets"
-            raise CheckpointError(
-                sentence("run", f"the checkpoint is another query's: {what} changed", f"found {found}, this query is {mine}", "Use a new checkpoint, or the query that made this one.")
+            what = (
+                "the layout of state" if found["version"] != STATE_VERSION else "the query, its output or its buckets"
             )
-        ended = self._spark.read.schema(CONTROL_DDL).parquet(self._prepared.control).where(f"cti = {INFINITY}").limit(1).collect()
+            raise CheckpointError(
+                sentence(
+                    "run",
+                    f"the checkpoint is another query's: {what} changed",
+                    f"found {found}, this query is {mine}",
+                    "Use a new checkpoint, or the query that made this one.",
+                )
+            )
+        ended = (
+            self._spark.read.schema(CONTROL_DDL)
+            .parquet(self._prepared.control)
+            .where(f"cti = {INFINITY}")
+            .limit(1)
+            .collect()
+        )
         if ended:
-            raise CheckpointError(sentence("run", "the checkpoint's stream has ended", "finish was called on it", "Use a new checkpoint."))
+            raise CheckpointError(
+                sentence("run", "the checkpoint's stream has ended", "finish was called on it", "Use a new checkpoint.")
+            )
 
 
 def _check_arguments(sink: Sink, checkpoint: str | None, trigger: str | None, finish: bool, name: str | None) -> None:
     lasting = sink is not None and sink not in ("memory", "console", "noop") and not callable(sink)
     if lasting and checkpoint is None:
-        raise PlanError(sentence("run", "no checkpoint", "the sink lasts longer than this process", "Give checkpoint='a folder'."))
+        raise PlanError(
+            sentence("run", "no checkpoint", "the sink lasts longer than this process", "Give checkpoint='a folder'.")
+        )
     if finish and trigger != "available_now":
-        raise PlanError(sentence("run", "finish=True goes with trigger='available_now'", f"found trigger={trigger!r}", "Else call run.finish() when the input has ended."))
+        raise PlanError(
+            sentence(
+                "run",
+                "finish=True goes with trigger='available_now'",
+                f"found trigger={trigger!r}",
+                "Else call run.finish() when the input has ended.",
+            )
+        )
     if sink == "memory" and not name:
-        raise PlanError(sentence("run", "the memory sink needs a name", "", "Give name='...': the table is called that."))
+        raise PlanError(
+            sentence("run", "the memory sink needs a name", "", "Give name='...': the table is called that.")
+        )
 
 
 def _to(writer: Any, sink: Sink) -> Any:
@@ -310,7 +351,14 @@ def _to(writer: Any, sink: Sink) -> Any:
             return writer.format(sink.get("format", "parquet")).options(**options)
     if callable(sink):
         return writer.foreachBatch(sink)
-    raise PlanError(sentence("run", "not a sink", f"found {sink!r}", "A path, {'format': ...}, 'memory', 'console', 'noop' or a function of (DataFrame, batch id)."))
+    raise PlanError(
+        sentence(
+            "run",
+            "not a sink",
+            f"found {sink!r}",
+            "A path, {'format': ...}, 'memory', 'console', 'noop' or a function of (DataFrame, batch id).",
+        )
+    )
 
 
 def _split(program: Program, sink: Sink, late_sink: str) -> Callable[[DataFrame, int], None]:
@@ -328,12 +376,12 @@ def _split(program: Program, sink: Sink, late_sink: str) -> Callable[[DataFrame,
             rows.write.mode("overwrite").parquet(f"{sink}/batch={number}")
         elif isinstance(sink, Mapping):
             options = {k: v for k, v in sink.items() if k not in ("format", "path")}
-            rows.write.mode("overwrite").format(sink.get("format", "parquet")).options(**options).save(f"{sink['path']}/batch={number}")
+            rows.write.mode("overwrite").format(sink.get("format", "parquet")).options(**options).save(
+                f"{sink['path']}/batch={number}"
+            )
         else:
             rows.write.mode("append").format("noop").save()
         late_rows(batch).write.mode("overwrite").parquet(f"{late_sink}/batch={number}")
         batch.unpersist()
 
     return write
-
-

@@ -13,7 +13,23 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.errors import AmbiguousColumn, NeedsSpark, PlanError, TypeMismatch, sentence, unknown_column
-from streamq.expr import ARITHMETIC, COMPARISON, Aggregate, Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, Opaque, fold, show, to_spark
+from streamq.expr import (
+    ARITHMETIC,
+    COMPARISON,
+    Aggregate,
+    Alias,
+    Call,
+    Case,
+    Cast,
+    Col,
+    Expr,
+    Lifetime,
+    Lit,
+    Opaque,
+    fold,
+    show,
+    to_spark,
+)
 from streamq.time import INTEGER, TIMESTAMP
 
 POINT, INTERVAL, EDGE, SIGNAL = "point", "interval", "edge", "signal"
@@ -75,14 +91,33 @@ def check_names(names: Iterable[str], verb: str) -> None:
     """Raise where payload columns clash with one another or with the lifetime's names."""
     seen: dict[str, str] = {}
     for name in names:
-        if name in RESERVED:
+        if name.lower() in RESERVED:
             raise PlanError(
-                sentence(verb, f"a payload column called {name!r}", "that is the lifetime's name in results", f"Rename it, or read the lifetime as sq.{name}().")
+                sentence(
+                    verb,
+                    f"a payload column called {name!r}",
+                    "that is the lifetime's name in results",
+                    f"Rename it, or read the lifetime as sq.{name.lower()}().",
+                )
             )
         if name.startswith("__"):
-            raise PlanError(sentence(verb, "a column name that begins with two underscores", f"found {name!r}", "Those are streamq's own."))
+            raise PlanError(
+                sentence(
+                    verb,
+                    "a column name that begins with two underscores",
+                    f"found {name!r}",
+                    "Those are streamq's own.",
+                )
+            )
         if name.lower() in seen:
-            raise AmbiguousColumn(sentence(verb, f"column {name!r} twice", f"found {seen[name.lower()]!r} and {name!r}", "Spark does not tell names apart by case."))
+            raise AmbiguousColumn(
+                sentence(
+                    verb,
+                    f"column {name!r} twice",
+                    f"found {seen[name.lower()]!r} and {name!r}",
+                    "Spark does not tell names apart by case.",
+                )
+            )
         seen[name.lower()] = name
 
 
@@ -105,7 +140,14 @@ def parse_type(to: str | DataType) -> DataType:
         return t.DecimalType(int(match.group(1)), int(match.group(2) or 0))
     if match := re.fullmatch(r"array<(.+)>", text):
         return t.ArrayType(parse_type(match.group(1)))
-    raise TypeMismatch(sentence("cast", "no such type", f"found {to!r}", f"Give a pyspark DataType or one of {', '.join(_SIMPLE)}, decimal(p,s)."))
+    raise TypeMismatch(
+        sentence(
+            "cast",
+            "no such type",
+            f"found {to!r}",
+            f"Give a pyspark DataType or one of {', '.join(_SIMPLE)}, decimal(p,s).",
+        )
+    )
 
 
 def literal_type(value: Any) -> DataType:
@@ -146,15 +188,20 @@ _WIDTH: list[type[DataType]] = [t.ByteType, t.ShortType, t.IntegerType, t.LongTy
 
 _RETURNS: Mapping[str, DataType] = {
     **dict.fromkeys(
-        ("isnull", "isnotnull", "isnan", "isin", "startswith", "endswith", "contains", "like", "rlike", "regexp", "regexp_like", "equal_null"),
+        (
+            "isnull", "isnotnull", "isnan", "isin", "startswith", "endswith", "contains", "like", "rlike", "regexp",
+            "regexp_like", "equal_null",
+        ),
         t.BooleanType(),
     ),
     **dict.fromkeys(
-        ("upper", "ucase", "lower", "lcase", "trim", "ltrim", "rtrim", "btrim", "concat_ws", "replace", "repeat", "right"), t.StringType()
+        ("upper", "ucase", "lower", "lcase", "trim", "ltrim", "rtrim", "btrim", "concat_ws", "replace", "repeat", "right"),
+        t.StringType(),
     ),
     **dict.fromkeys(
         (
-            "length", "char_length", "character_length", "octet_length", "instr", "year", "quarter", "month", "day", "dayofmonth", "dayofyear",
+            "length", "char_length", "character_length", "octet_length", "instr", "year", "quarter", "month", "day",
+            "dayofmonth", "dayofyear",
             "dayofweek", "weekday", "weekofyear", "hour", "minute", "second", "datediff", "date_diff", "unix_date",
         ),
         t.IntegerType(),
@@ -200,7 +247,12 @@ def wider(a: DataType, b: DataType) -> DataType | None:
 
 
 def _comparable(a: DataType, b: DataType) -> bool:
-    if isinstance(a, t.NullType) or isinstance(b, t.NullType) or type(a) is type(b) or (is_numeric(a) and is_numeric(b)):
+    if (
+        isinstance(a, t.NullType)
+        or isinstance(b, t.NullType)
+        or type(a) is type(b)
+        or (is_numeric(a) and is_numeric(b))
+    ):
         return True
     times = (t.TimestampType, t.TimestampNTZType, t.DateType)
     return isinstance(a, times) and isinstance(b, times)
@@ -243,7 +295,14 @@ def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
             case Case():
                 return _case(node, parts)
             case Aggregate():
-                raise PlanError(sentence(verb, "an aggregate outside a window's select", f"found {show(node)}", "Make a window first: s.tumbling_window(...).select(...)."))
+                raise PlanError(
+                    sentence(
+                        verb,
+                        "an aggregate outside a window's select",
+                        f"found {show(node)}",
+                        "Make a window first: s.tumbling_window(...).select(...).",
+                    )
+                )
             case Call():
                 return _call(node, parts)
         raise AssertionError(type(node))
@@ -251,7 +310,11 @@ def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
     def _case(node: Case, parts: list[DataType | None]) -> DataType | None:
         for condition in parts[:-1:2]:
             if condition is not None and not isinstance(condition, t.BooleanType | t.NullType):
-                raise TypeMismatch(sentence(verb, "a condition that is not boolean", f"found {condition.simpleString()} in {show(node)}"))
+                raise TypeMismatch(
+                    sentence(
+                        verb, "a condition that is not boolean", f"found {condition.simpleString()} in {show(node)}"
+                    )
+                )
         common: DataType | None = t.NullType()
         for value in (*parts[1:-1:2], parts[-1]):
             common = wider(common, value) if common is not None and value is not None else None
@@ -261,19 +324,40 @@ def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
         known = [p for p in parts if p is not None]
         if node.name in COMPARISON:
             if len(known) == 2 and not _comparable(known[0], known[1]):
-                raise TypeMismatch(sentence(verb, f"cannot compare {known[0].simpleString()} with {known[1].simpleString()}", f"found {show(node)}", "Cast one side."))
+                raise TypeMismatch(
+                    sentence(
+                        verb,
+                        f"cannot compare {known[0].simpleString()} with {known[1].simpleString()}",
+                        f"found {show(node)}",
+                        "Cast one side.",
+                    )
+                )
             return t.BooleanType()
         if node.name in ("and", "or", "not"):
             for part in known:
                 if not isinstance(part, t.BooleanType | t.NullType):
-                    raise TypeMismatch(sentence(verb, f"{node.name} needs booleans", f"found {part.simpleString()} in {show(node)}", "Compare it with something."))
+                    raise TypeMismatch(
+                        sentence(
+                            verb,
+                            f"{node.name} needs booleans",
+                            f"found {part.simpleString()} in {show(node)}",
+                            "Compare it with something.",
+                        )
+                    )
             return t.BooleanType()
         if node.name in ARITHMETIC and len(known) == 2:
             return _arithmetic(node, known[0], known[1])
         if node.name == "isin":
             for part in known[1:]:
                 if not _comparable(known[0], part):
-                    raise TypeMismatch(sentence(verb, f"cannot compare {known[0].simpleString()} with {part.simpleString()}", f"found {show(node)}", "Cast one side."))
+                    raise TypeMismatch(
+                        sentence(
+                            verb,
+                            f"cannot compare {known[0].simpleString()} with {part.simpleString()}",
+                            f"found {show(node)}",
+                            "Cast one side.",
+                        )
+                    )
         if node.name == "to_date" and len(node.args) > 1:
             return None
         if node.name in _RETURNS:
@@ -281,11 +365,20 @@ def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
         if not parts or len(known) < len(parts):
             return None
         first = known[0]
-        if node.name in _SIGNED and is_numeric(first) and not (node.name == "round" and isinstance(first, t.DecimalType)):
+        if (
+            node.name in _SIGNED
+            and is_numeric(first)
+            and not (node.name == "round" and isinstance(first, t.DecimalType))
+        ):
             return first
         if node.name in _TEXT and isinstance(first, t.StringType | t.BinaryType):
             return first
-        if node.name in ("floor", "ceil", "ceiling") and len(node.args) == 1 and is_numeric(first) and not isinstance(first, t.DecimalType):
+        if (
+            node.name in ("floor", "ceil", "ceiling")
+            and len(node.args) == 1
+            and is_numeric(first)
+            and not isinstance(first, t.DecimalType)
+        ):
             return t.LongType()
         if node.name in ("sign", "signum") and is_numeric(first):
             return t.DoubleType()
@@ -307,7 +400,11 @@ def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
     def _arithmetic(node: Call, a: DataType, b: DataType) -> DataType | None:
         for part in (a, b):
             if isinstance(part, t.StringType | t.BooleanType | t.BinaryType | t.ArrayType | t.MapType | t.StructType):
-                raise TypeMismatch(sentence(verb, f"{node.name} needs numbers", f"found {part.simpleString()} in {show(node)}", "Cast it."))
+                raise TypeMismatch(
+                    sentence(
+                        verb, f"{node.name} needs numbers", f"found {part.simpleString()} in {show(node)}", "Cast it."
+                    )
+                )
         if isinstance(a, t.NullType) and isinstance(b, t.NullType):
             return None
         if isinstance(a, t.TimestampType) or isinstance(b, t.TimestampType):
@@ -387,7 +484,14 @@ def _ask_spark(expr: Expr, schema: Schema, verb: str) -> DataType:
 
     spark = SparkSession.getActiveSession()
     if spark is None:
-        raise NeedsSpark(sentence(verb, "only Spark knows the type of this expression", f"found {show(expr)}", "Start a session first: sq.session(); or cast it: .cast('double')."))
+        raise NeedsSpark(
+            sentence(
+                verb,
+                "only Spark knows the type of this expression",
+                f"found {show(expr)}",
+                "Start a session first: sq.session(); or cast it: .cast('double').",
+            )
+        )
     empty = spark.createDataFrame([], t.StructType([t.StructField(f.name, f.type) for f in schema.fields]))
     try:
         return empty.select(to_spark(expr, _Plain(schema)).alias("x")).schema["x"].dataType
@@ -411,6 +515,6 @@ def avg_type(kind: DataType) -> DataType:
 
 
 __all__ = [
-    "EDGE", "INTEGER", "INTERVAL", "POINT", "RESERVED", "SIGNAL", "TIMESTAMP", "Field", "Schema", "as_decimal", "avg_type", "check_names", "infer", "is_exact",
-    "is_numeric", "literal_type", "parse_type", "quote", "sum_type", "types", "wider",
+    "EDGE", "INTEGER", "INTERVAL", "POINT", "RESERVED", "SIGNAL", "TIMESTAMP", "Field", "Schema", "as_decimal",
+    "avg_type", "check_names", "infer", "is_exact", "is_numeric", "literal_type", "parse_type", "quote", "sum_type", "types", "wider",
 ]  # fmt: skip

@@ -23,7 +23,13 @@ _numbers = itertools.count(1)
 
 
 def points(
-    df: DataFrame, time: str, *, name: str | None = None, progress: Progress | None = None, late: str = "drop", invalid: str | None = None
+    df: DataFrame,
+    time: str,
+    *,
+    name: str | None = None,
+    progress: Progress | None = None,
+    late: str = "drop",
+    invalid: str | None = None,
 ) -> Stream:
     """Events that last one tick: each row of ``df`` at the instant in column ``time``.
 
@@ -38,7 +44,14 @@ def points(
 
 
 def intervals(
-    df: DataFrame, start: str, end: str, *, name: str | None = None, progress: Progress | None = None, late: str = "drop", invalid: str | None = None
+    df: DataFrame,
+    start: str,
+    end: str,
+    *,
+    name: str | None = None,
+    progress: Progress | None = None,
+    late: str = "drop",
+    invalid: str | None = None,
 ) -> Stream:
     """Events on ``[start, end)``: a NULL end is still alive; ``start`` and ``end`` columns are consumed.
 
@@ -75,7 +88,13 @@ def edges(
         raise PlanError(sentence("edges", "payload is 'start' or 'end'", f"found {payload!r}"))
     policy = source_policy("edges", axis_of(fields, (time,), "edges"), progress, late, invalid)
     keys = (key,) if isinstance(key, str) else tuple(key)
-    return _stream(Edges(_name(name), fields, time, edge, keys, edge_literal(open), edge_literal(close), payload, policy), df)
+    if not keys or {time, edge} & set(keys):
+        raise PlanError(sentence("edges", "the key needs columns other than time and edge", f"found {list(keys)}"))
+    if edge_literal(open).digest == edge_literal(close).digest:
+        raise PlanError(sentence("edges", "open and close are the same value", f"found {open!r}"))
+    return _stream(
+        Edges(_name(name), fields, time, edge, keys, edge_literal(open), edge_literal(close), payload, policy), df
+    )
 
 
 def physical(
@@ -142,14 +161,28 @@ def _name(name: str | None) -> str:
 
 def _fields(df: DataFrame, verb: str) -> tuple[Field, ...]:
     if not hasattr(df, "schema") or not hasattr(df, "select"):
-        raise SourceError(sentence(verb, "not a DataFrame", f"found {type(df).__name__}", "Give a Spark DataFrame; for literal events use sq.events."))
+        raise SourceError(
+            sentence(
+                verb,
+                "not a DataFrame",
+                f"found {type(df).__name__}",
+                "Give a Spark DataFrame; for literal events use sq.events.",
+            )
+        )
     fields = tuple(Field(f.name, f.dataType) for f in df.schema.fields)
     names = [f.name.lower() for f in fields]
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
         from streamq.errors import AmbiguousColumn
 
-        raise AmbiguousColumn(sentence(verb, f"column {twice[0]!r} twice in the DataFrame", f"there are: {', '.join(f.name for f in fields)}", "Rename one."))
+        raise AmbiguousColumn(
+            sentence(
+                verb,
+                f"column {twice[0]!r} twice in the DataFrame",
+                f"there are: {', '.join(f.name for f in fields)}",
+                "Rename one.",
+            )
+        )
     return fields
 
 

@@ -42,7 +42,14 @@ class Stream(WhereVerbs, SelectVerbs, UnionVerbs, WindowVerbs, RunVerbs):
         for other in others:
             for name, table in other.tables.items():
                 if tables.setdefault(name, table) is not table:
-                    raise PlanError(sentence("union", f"two sources called {name!r}", "they are different tables", "Give each its own name=."))
+                    raise PlanError(
+                        sentence(
+                            "union",
+                            f"two sources called {name!r}",
+                            "they are different tables",
+                            "Give each its own name=.",
+                        )
+                    )
         return type(self)(plan, tables)
 
     @property

@@ -40,16 +40,28 @@ def ticks(duration: Duration, axis: str, verb: str = "duration") -> int:
     Raises TimeError where unit and axis do not fit.
     """
     if isinstance(duration, bool) or not isinstance(duration, str | int | timedelta):
-        raise TimeError(sentence(verb, "not a duration", f"found {duration!r}", "Write '10 minutes', a timedelta or integer ticks."))
+        raise TimeError(
+            sentence(verb, "not a duration", f"found {duration!r}", "Write '10 minutes', a timedelta or integer ticks.")
+        )
     if isinstance(duration, int):
         if axis == TIMESTAMP and duration != 0:
             raise TimeError(
-                sentence(verb, "a duration without a unit on a timestamp axis", f"found {duration!r}", f"Write '{duration} seconds' or a timedelta.")
+                sentence(
+                    verb,
+                    "a duration without a unit on a timestamp axis",
+                    f"found {duration!r}",
+                    f"Write '{duration} seconds' or a timedelta.",
+                )
             )
         return _bounded(duration, verb)
     if axis == INTEGER:
         raise TimeError(
-            sentence(verb, "a duration with a unit on an integer axis", f"found {str(duration)!r}", "Give an integer number of ticks.")
+            sentence(
+                verb,
+                "a duration with a unit on an integer axis",
+                f"found {str(duration)!r}",
+                "Give an integer number of ticks.",
+            )
         )
     if isinstance(duration, timedelta):
         return _bounded(duration // timedelta(microseconds=1), verb)
@@ -64,7 +76,12 @@ def _parse(text: str, verb: str) -> int:
         size = _MICROSECONDS.get(unit) or _MICROSECONDS.get(unit.removesuffix("s"))
         if part is None or size is None:
             raise TimeError(
-                sentence(verb, "not a duration", f"found {text!r}", "Units: microseconds, ms, seconds, minutes, hours, days, weeks.")
+                sentence(
+                    verb,
+                    "not a duration",
+                    f"found {text!r}",
+                    "Units: microseconds, ms, seconds, minutes, hours, days, weeks.",
+                )
             )
         whole, _, fraction = part.group(1).partition(".")
         value = int(whole) * size
@@ -88,7 +105,7 @@ def _bounded(value: int, verb: str) -> int:
 
 def saturating_add(a: int, b: int) -> int:
     """``a + b`` where infinity stays infinite and nothing overflows."""
-    if a == INFINITY or a == MINUS_INFINITY:
+    if a in (INFINITY, MINUS_INFINITY):
         return a
     return max(MINUS_INFINITY, min(INFINITY, a + b))
 

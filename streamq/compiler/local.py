@@ -39,14 +39,18 @@ class LocalRun:
         """The same query, started again from its state."""
         return LocalRun(self.program, {k: dict(v) for k, v in self.stores.items()}, list(self.late), dict(self.totals))
 
-    def batch(self, rows: Mapping[str, pa.Table], ctis: Iterable[tuple[str | None, int]] = (), until: int | None = None) -> pa.Table:
+    def batch(
+        self, rows: Mapping[str, pa.Table], ctis: Iterable[tuple[str | None, int]] = (), until: int | None = None
+    ) -> pa.Table:
         """One micro-batch: raw rows by table name, and CTIs from outside ``(table or None for all, c)``; gives deltas."""
         envelopes: list[Envelope] = []
         result: list[pa.Table] = []
         for relation in self.program.sources:
             assert relation.source is not None
             table = rows.get(relation.source.table)
-            spoken = [Message(relation.name, c=c, until=until) for name, c in ctis if name in (None, relation.source.table)]
+            spoken = [
+                Message(relation.name, c=c, until=until) for name, c in ctis if name in (None, relation.source.table)
+            ]
             if table is None and not spoken:
                 continue
             packer = self.program.packer([relation])
@@ -92,7 +96,12 @@ class LocalRun:
         return [e for e in passed if e[1] not in done] + self._send(packer, tables, spoken, None, result)
 
     def _send(
-        self, packer: Any, tables: Sequence[tuple[Relation, pa.Table]], spoken: Sequence[Message], told: Message | None, result: list[pa.Table]
+        self,
+        packer: Any,
+        tables: Sequence[tuple[Relation, pa.Table]],
+        spoken: Sequence[Message],
+        told: Message | None,
+        result: list[pa.Table],
     ) -> list[Envelope]:
         lanes: dict[int, list[pa.Table]] = {}
         for relation, table in tables:
@@ -152,7 +161,9 @@ def along(feed: Feed, schema: Schema, table: pa.Table, buckets: int) -> pa.Table
         if name in made and pa.types.is_floating(made[name].type):
             # -0.0 and 0.0 are one key, and so is every NaN
             zero, nan = pa.scalar(0.0, made[name].type), pa.scalar(float("nan"), made[name].type)
-            made[name] = pc.if_else(pc.equal(made[name], zero), zero, pc.if_else(pc.is_nan(made[name]), nan, made[name]))
+            made[name] = pc.if_else(
+                pc.equal(made[name], zero), zero, pc.if_else(pc.is_nan(made[name]), nan, made[name])
+            )
     for name in feed.channel.columns:
         if name in made:
             continue
@@ -202,7 +213,13 @@ def _buckets(feed: Feed, made: Mapping[str, Any], rows: int, buckets: int) -> pa
     import zlib
 
     columns = [_array(made[n]).to_pylist() for n in feed.hashed]
-    return pa.array([zlib.crc32(repr([0.0 if v == 0 else v for v in row]).encode()) % buckets for row in zip(*columns, strict=True)], pa.int64())
+    return pa.array(
+        [
+            zlib.crc32(repr([0.0 if v == 0 else v for v in row]).encode()) % buckets
+            for row in zip(*columns, strict=True)
+        ],
+        pa.int64(),
+    )
 
 
 def source_rows(source: Source, table: pa.Table) -> pa.Table:
@@ -213,8 +230,16 @@ def source_rows(source: Source, table: pa.Table) -> pa.Table:
     def ticks(name: str, missing: int | None = None) -> Any:
         column = _array(table.column(name))
         if not (pa.types.is_integer(column.type) or pa.types.is_timestamp(column.type)):
-            raise NeedsSpark(sentence("source", f"column {name!r} of type {column.type} in-process", "", "Use integers or timestamps."))
-        made = column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()) if pa.types.is_timestamp(column.type) else column.cast(pa.int64())
+            raise NeedsSpark(
+                sentence(
+                    "source", f"column {name!r} of type {column.type} in-process", "", "Use integers or timestamps."
+                )
+            )
+        made = (
+            column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+            if pa.types.is_timestamp(column.type)
+            else column.cast(pa.int64())
+        )
         return made if missing is None else pc.fill_null(made, missing)
 
     reason: Any = pa.nulls(rows, pa.string())
@@ -234,14 +259,25 @@ def source_rows(source: Source, table: pa.Table) -> pa.Table:
         case Edges():
             schema = Schema(source.columns, source.schema.axis)
             columns = {f.name: table.column(f.name) for f in source.columns}
-            opens = pc.fill_null(_evaluate(_same(source.edge, source.open), schema, columns, {LE: pa.nulls(rows, pa.int64())}, rows), False)
-            closes = pc.fill_null(_evaluate(_same(source.edge, source.close), schema, columns, {LE: pa.nulls(rows, pa.int64())}, rows), False)
+            opens = pc.fill_null(
+                _evaluate(_same(source.edge, source.open), schema, columns, {LE: pa.nulls(rows, pa.int64())}, rows),
+                False,
+            )
+            closes = pc.fill_null(
+                _evaluate(_same(source.edge, source.close), schema, columns, {LE: pa.nulls(rows, pa.int64())}, rows),
+                False,
+            )
             technical = {LE: ticks(source.time), OPENS: opens}
             refuse(pc.is_null(technical[LE]), "null start")
             refuse(pc.invert(pc.or_(opens, closes)), "neither a start nor an end")
         case Physical():
             kind = pc.utf8_lower(_array(table.column(source.kind)))
-            technical = {KIND: kind, LE: ticks(source.start), RE: ticks(source.end, INFINITY), NEW_END: ticks(source.new_end, INFINITY)}
+            technical = {
+                KIND: kind,
+                LE: ticks(source.start),
+                RE: ticks(source.end, INFINITY),
+                NEW_END: ticks(source.new_end, INFINITY),
+            }
             known = pc.fill_null(pc.is_in(kind, pa.array([INSERT, RETRACT, CTI])), False)
             refuse(pc.invert(known), "a kind that is not insert, retract or cti")
             refuse(pc.is_null(technical[LE]), "null start")
@@ -256,4 +292,3 @@ def _same(column: str, value: Expr) -> Expr:
     from streamq.expr import Call, Col
 
     return Call("<=>", (Col(column), value))
-

@@ -30,7 +30,9 @@ class Traits:
     infinite: bool = False
 
     def __or__(self, other: Traits) -> Traits:
-        return Traits(self.retracts or other.retracts, self.moves_ends or other.moves_ends, self.infinite or other.infinite)
+        return Traits(
+            self.retracts or other.retracts, self.moves_ends or other.moves_ends, self.infinite or other.infinite
+        )
 
 
 class Node:
@@ -164,6 +166,8 @@ def numbered(root: Node) -> tuple[Node, dict[str, str]]:
     def visit(found: Node, inputs: list[Node]) -> Node:
         if isinstance(found, Source):
             return dataclasses.replace(found, table=names[found.table])  # type: ignore[type-var]
-        return found if all(a is b for a, b in zip(found.children, inputs, strict=True)) else found.with_children(inputs)
+        return (
+            found if all(a is b for a, b in zip(found.children, inputs, strict=True)) else found.with_children(inputs)
+        )
 
     return fold(root, visit), names

@@ -38,7 +38,14 @@ def resolve(given: Given, plan: Node, verb: str) -> Expr:
     """
     made = given(Row(plan, verb)) if callable(given) and not isinstance(given, Expr) else given
     if isinstance(made, bool | None) and callable(given):
-        raise PlanError(sentence(verb, "the function gave no expression", f"found {made!r}", "Use & | ~ and == on its columns, not and, or, not, is."))
+        raise PlanError(
+            sentence(
+                verb,
+                "the function gave no expression",
+                f"found {made!r}",
+                "Use & | ~ and == on its columns, not and, or, not, is.",
+            )
+        )
     expr = as_expr(made)
     ancestors: list[set[str]] = []
 
@@ -49,7 +56,14 @@ def resolve(given: Given, plan: Node, verb: str) -> Expr:
             if not ancestors:
                 ancestors.append({n.digest for n in nodes(plan)})
             if found.origin not in ancestors[0]:
-                raise MixedStreams(sentence(verb, "an expression that mixes streams", f"column {found.name!r} is of another one", "Join or union the streams first."))
+                raise MixedStreams(
+                    sentence(
+                        verb,
+                        "an expression that mixes streams",
+                        f"column {found.name!r} is of another one",
+                        "Join or union the streams first.",
+                    )
+                )
         if found.name not in plan.schema.names:
             head, _, rest = found.name.partition(".")
             if rest and head in plan.schema.names:
@@ -75,8 +89,13 @@ def named(positional: Iterable[Given], keywords: Mapping[str, Given], verb: str)
             case Alias(arg=arg, name=name):
                 yield name, arg
             case Expr():
-                raise PlanError(sentence(verb, "an expression without a name", f"found {show(found)}", "Write name=expression."))
+                raise PlanError(
+                    sentence(verb, "an expression without a name", f"found {show(found)}", "Write name=expression.")
+                )
             case _:
-                raise PlanError(sentence(verb, "neither a column nor a named expression", f"found {given!r}", "Write name=expression."))
+                raise PlanError(
+                    sentence(
+                        verb, "neither a column nor a named expression", f"found {given!r}", "Write name=expression."
+                    )
+                )
     yield from keywords.items()
-

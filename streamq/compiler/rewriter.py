@@ -197,7 +197,7 @@ def _shared(plan: Node) -> set[str]:
 # a few operators on one line, for people
 
 
-NEAR, WIDEST = 16, 56
+NEAR, WIDEST = 16, 64
 """How many operators below a node a sketch shows, and how wide each."""
 
 
@@ -226,7 +226,7 @@ def _briefly(node: Node) -> str:
     """What an operator computes; a window's grid says nothing about why a law holds."""
     match node:
         case WindowAggregate(keys=keys, aggregates=aggregates):
-            return f"{node.title}{show_keys(keys)}: {', '.join(f'{name} = {show(a)}' for name, a in aggregates)}"
+            return f"{node.title}{show_keys(keys)}: {', '.join(show(a) for _, a in aggregates) or 'keys'}"
         case PartialAggregate(keys=keys, slots=slots):
             return f"{node.title}{show_keys(keys)}: {show_slots(slots)}"
         case MergePartials(input=part):

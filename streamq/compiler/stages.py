@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from streamq.compiler.operators import Edges, MergePartials, PartialAggregate, Physical, Select, Source, Union, Where, WindowAggregate
+from streamq.compiler.operators import (
+    Edges,
+    MergePartials,
+    PartialAggregate,
+    Physical,
+    Select,
+    Source,
+    Union,
+    Where,
+    WindowAggregate,
+)
 from streamq.compiler.operators.partial_aggregate import Slot, expand, show_slots
 from streamq.compiler.operators.window_aggregate import show_keys, show_window
 from streamq.compiler.plan import Node, fold, numbered
@@ -24,7 +34,7 @@ from streamq.runtime.kernels.physical import PhysicalKernel
 from streamq.runtime.kernels.settle import SettleKernel
 from streamq.runtime.kernels.window_aggregate import SlotSpec, WindowAggregateKernel
 from streamq.runtime.stage import Channel, Hosted, Lane, Packer, SourceInfo, Stage
-from streamq.schema import POINT, Schema
+from streamq.schema import POINT, Field, Schema
 from streamq.windows import Hopping
 
 FINAL, CHANGELOG = "final", "changelog"
@@ -114,7 +124,12 @@ class Program:
     @property
     def late_reasons(self) -> list[str]:
         """What is counted: ``source|reason``."""
-        return [f"{r.source.shown_name()}|{reason}" for r in self.sources if r.source for reason in ("dropped", "adjusted", "invalid")]
+        return [
+            f"{r.source.shown_name()}|{reason}"
+            for r in self.sources
+            if r.source
+            for reason in ("dropped", "adjusted", "invalid")
+        ]
 
     def packer(self, relations: Sequence[Relation]) -> Packer:
         """The map side behind some relations."""
@@ -198,12 +213,16 @@ class _Compiler:
         path = Path(name, 0, node.schema, points=node.schema.shape == POINT)
         if isinstance(node, Edges):
             kernel: Kernel = EdgesKernel(node.key, node.payload_from == "end")
-            return self._ingress(path, kernel, (OPENS,), node.key, f"edges by {', '.join(node.key)}", "open starts, edges at or after c")
+            return self._ingress(
+                path, kernel, (OPENS,), node.key, f"edges by {', '.join(node.key)}", "open starts, edges at or after c"
+            )
         if isinstance(node, Physical):
             columns = tuple(f.name for f in node.payload)
             kernel = PhysicalKernel(columns, node.id)
             hashed = (node.id,) if node.id else (LE,)
-            return self._ingress(path, kernel, (KIND, RE, NEW_END), hashed, "match retractions with their events", "unsettled events")
+            return self._ingress(
+                path, kernel, (KIND, RE, NEW_END), hashed, "match retractions with their events", "unsettled events"
+            )
         chains = self.consumers[node.digest]
         judged_by_window = len(chains) == 1 and isinstance(chains[0][-1], Hopping)
         cut = node.policy.late == ADJUST and any(_reads(c, "start", "end", "duration") for c in chains)
@@ -225,7 +244,9 @@ class _Compiler:
             made = made.then(step)
         return made
 
-    def _ingress(self, path: Path, kernel: Kernel, extra: tuple[str, ...], hashed: tuple[str, ...], title: str, state: str) -> Path:
+    def _ingress(
+        self, path: Path, kernel: Kernel, extra: tuple[str, ...], hashed: tuple[str, ...], title: str, state: str
+    ) -> Path:
         name = f"ingress:{path.relation.removeprefix('source:')}"
         columns = tuple((f.name, Col(f.name)) for f in path.schema.fields)
         source = self.program.relations[path.relation].source
@@ -239,13 +260,22 @@ class _Compiler:
     # windows
 
     def _window(
-        self, node: Node, source: Node, keys: tuple[str, ...], window: Hopping, slots: tuple[Slot, ...], paths: list[Path], ahead: bool
+        self,
+        node: Node,
+        source: Node,
+        keys: tuple[str, ...],
+        window: Hopping,
+        slots: tuple[Slot, ...],
+        paths: list[Path],
+        ahead: bool,
     ) -> Path:
         final = self.options.output == FINAL
         points = all(p.points for p in paths)
         retracts = any(p.retracts for p in paths)
         # a speculative window below hands on rows that are taken back when they are corrected
-        reads = source.traits.moves_ends and (any(_path_reads_end(p) for p in paths) or any(s.arg is not None and reads_end(s.arg) for s in slots))
+        reads = source.traits.moves_ends and (
+            any(_path_reads_end(p) for p in paths) or any(s.arg is not None and reads_end(s.arg) for s in slots)
+        )
         kernel = WindowAggregateKernel(
             keys,
             window,
@@ -257,7 +287,7 @@ class _Compiler:
             reads_end=reads,
             final=final,
         )
-        columns = [(k, Col(k)) for k in keys]
+        columns: list[tuple[str, Expr]] = [(k, Col(k)) for k in keys]
         columns += [(s.name, _slot_argument(s)) for s in slots]
         lifetimes = (LE,) if points else (LE, RE)
         if retracts:
@@ -267,12 +297,17 @@ class _Compiler:
         bound = "windows not final" if not reads else "windows not final, and members not settled"
         lines = (
             f"hopping {show_window(window, node.schema.axis)}{show_keys(keys)}: {show_slots(slots)}",
-            ("partial results" if kernel.merges else "values with weights") + (", combined before the shuffle" if ahead else ""),
+            ("partial results" if kernel.merges else "values with weights")
+            + (", combined before the shuffle" if ahead else ""),
             f"basket: {bound}" + ("" if final else "; rows reported and not final"),
             f"CTI: {node.progress}",
         )
         self.ports.append(_Port(name, kernel, paths, node.schema, tuple(columns), lifetimes, keys, True, lines, level))
-        schema = node.schema if ahead else node.schema.with_fields([*(f for f in node.schema.fields if f.name in keys), *_slot_fields(slots)])
+        schema = (
+            node.schema
+            if ahead
+            else node.schema.with_fields([*(f for f in node.schema.fields if f.name in keys), *_slot_fields(slots)])
+        )
         self.program.relations[name] = Relation(name, level + 1, schema)
         return Path(name, level + 1, schema, retracts=not final)
 
@@ -283,7 +318,9 @@ class _Compiler:
         lines = ("final rows: pass on what is settled", "basket: rows not settled", "CTI: c")
         name = f"settle:{self.program.plan.digest}"
         hashed = (LE,)
-        self.ports.append(_Port(name, SettleKernel(), paths, schema, columns, (LE, RE, WEIGHT), hashed, False, lines, level))
+        self.ports.append(
+            _Port(name, SettleKernel(), paths, schema, columns, (LE, RE, WEIGHT), hashed, False, lines, level)
+        )
         self.program.relations[name] = Relation(name, level + 1, schema)
         return Path(name, level + 1, schema, retracts=False)
 
@@ -295,7 +332,15 @@ class _Compiler:
         for number, port in enumerate(self.ports):
             channels = []
             for path in port.paths:
-                channel = Channel(len(self.program.feeds), path.relation, port.level, number, 0, (*(n for n, _ in port.columns), *port.lifetimes), self._judge(path))
+                channel = Channel(
+                    len(self.program.feeds),
+                    path.relation,
+                    port.level,
+                    number,
+                    0,
+                    (*(n for n, _ in port.columns), *port.lifetimes),
+                    self._judge(path),
+                )
                 channels.append(channel)
                 self.program.feeds.append(Feed(path, channel, port.columns, port.lifetimes, port.hashed, port.kernel))
             relation = self.program.relations[port.name]
@@ -307,7 +352,9 @@ class _Compiler:
         for level, kernels in enumerate(hosted):
             here = tuple(c for h in kernels for c in h.channels)
             later = frozenset(r for more in hosted[level + 1 :] for h in more for r in h.inputs)
-            self.program.stages.append(Stage(level, tuple(kernels), here, sources, later, self.options.buckets, self.options.late_output))
+            self.program.stages.append(
+                Stage(level, tuple(kernels), here, sources, later, self.options.buckets, self.options.late_output)
+            )
 
     def _judge(self, path: Path) -> Judge | None:
         source = self.program.relations[path.relation].source
@@ -319,7 +366,14 @@ class _Compiler:
         columns = tuple((n, Col(n)) for n in self.program.plan.schema.names)
         for path in paths:
             lifetimes = (LE, RE, WEIGHT)
-            channel = Channel(len(self.program.feeds), path.relation, len(self.program.stages), -1, 0, (*(n for n, _ in columns), *lifetimes))
+            channel = Channel(
+                len(self.program.feeds),
+                path.relation,
+                len(self.program.stages),
+                -1,
+                0,
+                (*(n for n, _ in columns), *lifetimes),
+            )
             self.program.feeds.append(Feed(path, channel, columns, lifetimes, (), None))
 
 
@@ -340,10 +394,8 @@ def _slot_argument(slot: Slot) -> Expr:
     return slot.arg
 
 
-def _slot_fields(slots: tuple[Slot, ...]) -> list[object]:
+def _slot_fields(slots: tuple[Slot, ...]) -> list[Field]:
     from pyspark.sql import types as t
-
-    from streamq.schema import Field
 
     return [Field("__n", t.LongType()), *(f for s in slots for f in s.fields)]
 
@@ -418,4 +470,16 @@ def describe(plan: Node) -> list[str]:
     return lines
 
 
-__all__ = ["BUCKETS", "CHANGELOG", "FINAL", "Cast", "Feed", "Options", "Path", "Program", "Relation", "compile_stages", "describe"]
+__all__ = [
+    "BUCKETS",
+    "CHANGELOG",
+    "FINAL",
+    "Cast",
+    "Feed",
+    "Options",
+    "Path",
+    "Program",
+    "Relation",
+    "compile_stages",
+    "describe",
+]

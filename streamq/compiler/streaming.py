@@ -6,11 +6,24 @@ stateful processor. Nothing here touches the JVM, so it runs on Spark Connect as
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from streamq.compiler.lowering import DeltaColumns, instant
-from streamq.compiler.operators import Edges, Intervals, Physical, Points, Select, Source, Where, edges, intervals, physical, points
+from streamq.compiler.operators import (
+    Edges,
+    Intervals,
+    Physical,
+    Points,
+    Select,
+    Source,
+    Where,
+    edges,
+    intervals,
+    physical,
+    points,
+)
 from streamq.compiler.stages import FINAL, Feed, Program, Relation
 from streamq.errors import PlanError, sentence
 from streamq.expr import Expr, is_opaque, to_spark
@@ -27,7 +40,12 @@ if TYPE_CHECKING:
 
 LATE_DDL = "source string, reason string, start bigint, `end` bigint, late_by bigint, payload string"
 
-_ROWS = {Points: points.rows, Intervals: intervals.rows, Edges: edges.rows, Physical: physical.rows}
+_ROWS: dict[type[Source], Callable[..., DataFrame]] = {
+    Points: points.rows,
+    Intervals: intervals.rows,
+    Edges: edges.rows,
+    Physical: physical.rows,
+}
 
 
 def ship_runtime() -> None:
@@ -41,7 +59,7 @@ def ship_runtime() -> None:
 
 
 def chain(program: Program, tables: Mapping[str, DataFrame], control: DataFrame) -> DataFrame:
-    """The streaming DataFrame of a program: ``__channel``, ``__late``, ``__total_key``, ``__total``, ``__le``, ``__re``, ``__w``, payload.
+    """The streaming DataFrame of a program: results, late rows and totals, told apart by ``__channel``.
 
     ``control`` holds ``source string, cti bigint, until bigint`` rows (section progress of DESIGN, D3).
     """
@@ -105,14 +123,16 @@ def _packed_source(program: Program, relation: Relation, tables: Mapping[str, Da
     return df.mapInArrow(source_packer(program.packer([relation]), lanes), ENVELOPE_DDL)
 
 
-def _along(program: Program, relations: list[Relation], df: DataFrame, keep: Column | None = None) -> tuple[DataFrame, Any]:
+def _along(
+    program: Program, relations: list[Relation], df: DataFrame, keep: Column | None = None
+) -> tuple[DataFrame, Any]:
     """The relations' rows at the ends of their paths: one channel's columns plain, several channels' each in a struct."""
     from pyspark.sql import functions as F
 
     from streamq.runtime.processor import Lanes
 
     feeds = [(r, f) for r in relations for f in program.feeds_of(r)]
-    outside = [n for n in ("__to", "__channel", "__body", BAD, KIND, LE, OPENS) if n in df.columns]
+    outside: list[str] = [n for n in ("__to", "__channel", "__body", BAD, KIND, LE, OPENS) if n in df.columns]
     if len(feeds) == 1:
         relation, feed = feeds[0]
         df = df.withColumn(KEEP, keep if keep is not None else F.col("__channel") == _raw(relation))
@@ -150,7 +170,9 @@ def _steps(feed: Feed, df: DataFrame, schema: Schema, carried: list[str] | None 
     for step in feed.path.steps:
         technical = [n for n in df.columns if n not in names]
         if isinstance(step, Where):
-            df = df.withColumn(KEEP, F.col(KEEP) & F.coalesce(_guarded(step.predicate, step.input.schema), F.lit(False)))
+            df = df.withColumn(
+                KEEP, F.col(KEEP) & F.coalesce(_guarded(step.predicate, step.input.schema), F.lit(False))
+            )
         elif isinstance(step, Select):
             made = [_guarded(e, step.input.schema).alias(n) for n, e in step.columns]
             df = df.select(*(F.col(quote(n)) for n in technical), *made)
@@ -181,7 +203,11 @@ def _port(program: Program, feed: Feed, df: DataFrame, outside: list[str]) -> li
         if name in feed.hashed and isinstance(_type_of(schema, name), t.FloatType | t.DoubleType):
             # -0.0 and 0.0 are one key, and so is every NaN
             kind = schema.type_of(name)
-            column = F.when(column == 0, F.lit(0.0).cast(kind)).when(F.isnan(column), F.lit(float("nan")).cast(kind)).otherwise(column)
+            column = (
+                F.when(column == 0, F.lit(0.0).cast(kind))
+                .when(F.isnan(column), F.lit(float("nan")).cast(kind))
+                .otherwise(column)
+            )
         made[name] = column.alias(name)
     for name in feed.lifetimes:
         if name == RE and RE not in df.columns:
@@ -231,7 +257,9 @@ def _arrow_columns(relation: Relation) -> Any:
     return pa.schema(list(zip(_relation_columns(relation), kinds, strict=True)))
 
 
-def _wide_schema(first: list[tuple[str, Any]], relations: list[Relation]) -> tuple[Any, dict[int, tuple[str | None, Any]]]:
+def _wide_schema(
+    first: list[tuple[str, Any]], relations: list[Relation]
+) -> tuple[Any, dict[int, tuple[str | None, Any]]]:
     import pyarrow as pa
 
     fields = [pa.field(n, k) for n, k in first]
@@ -270,10 +298,17 @@ def _result(program: Program, df: DataFrame) -> DataFrame:
     plan = program.plan
     earlier = [f for f in program.result if program.relations[f.path.relation] not in last]
     # what came to the result from an earlier level is already in the result's columns
-    passing = [Relation(f"result{f.channel.number}", len(program.stages), plan.schema, None, f.channel.number) for f in earlier]
+    passing = [
+        Relation(f"result{f.channel.number}", len(program.stages), plan.schema, None, f.channel.number) for f in earlier
+    ]
     feeds = [(program.relations[f.path.relation], f) for f in program.result if f not in earlier]
     relations = [r for r, _ in feeds] + passing
-    first = [("__channel", pa.int32()), ("__late", pa.struct(list(LATE_SCHEMA))), ("__total_key", pa.string()), ("__total", pa.int64())]
+    first = [
+        ("__channel", pa.int32()),
+        ("__late", pa.struct(list(LATE_SCHEMA))),
+        ("__total_key", pa.string()),
+        ("__total", pa.int64()),
+    ]
     unique = list({r.name: r for r in relations}.values())
     schema, how = _wide_schema(first, unique)
     opened = df.mapInArrow(result_opener(how, {f.channel.number for f in earlier}, schema), _spark_schema(schema))
@@ -297,11 +332,17 @@ def _result(program: Program, df: DataFrame) -> DataFrame:
             step = _steps(found, step, relation.schema)
         name = f"__out{number}"
         fields = F.struct(*(F.col(quote(n)) for n in names))
-        side = step.select(*kept, F.when(F.col(KEEP), fields).alias(name), *([] if struct else [F.col(quote(n)) for n in _relation_columns(relation)]))
+        side = step.select(
+            *kept,
+            F.when(F.col(KEEP), fields).alias(name),
+            *([] if struct else [F.col(quote(n)) for n in _relation_columns(relation)]),
+        )
         packed.append(name)
     # one row of the last stage may feed the result along several paths
     made = side.select(*meta, F.filter(F.array(*(F.col(n) for n in packed)), lambda x: x.isNotNull()).alias("__outs"))
-    made = made.select(*meta, F.explode_outer("__outs").alias("__out")).where(F.col("__out").isNotNull() | F.col("__channel").isin(LATE, TOTALS))
+    made = made.select(*meta, F.explode_outer("__outs").alias("__out")).where(
+        F.col("__out").isNotNull() | F.col("__channel").isin(LATE, TOTALS)
+    )
     return made.select(*meta, *(F.col("__out")[n].alias(n) for n in names))
 
 
@@ -334,7 +375,14 @@ def late_rows(df: DataFrame) -> DataFrame:
 def check_streaming(node: Source, df: DataFrame) -> None:
     """Raise where a source of a streaming query is not a streaming DataFrame."""
     if not df.isStreaming:
-        raise PlanError(sentence("run", f"source {node.shown_name()} is not a streaming DataFrame", "", "Read it with spark.readStream, or ask for the batch answer: q.to_df()."))
+        raise PlanError(
+            sentence(
+                "run",
+                f"source {node.shown_name()} is not a streaming DataFrame",
+                "",
+                "Read it with spark.readStream, or ask for the batch answer: q.to_df().",
+            )
+        )
 
 
 __all__ = ["CTI", "NEW_END", "chain", "check_streaming", "late_rows", "stateless", "user_rows"]

@@ -7,21 +7,24 @@ import functools
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from streamq.demo import agreement, eventlog, job
 from streamq.demo.chart import ProgressBar, chart, table
 from streamq.demo.land import ddl, land
 from streamq.errors import SourceError, StreamqError, sentence
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SERIES = 8
 """Stages that the table and the chart show at most."""
@@ -153,7 +156,8 @@ def _labels(stages: dict[int, eventlog.Stage]) -> dict[int, str]:
 def _answer(ask: Any, landed: Path, schema: str, batches: int, folder: Path, labels: dict[int, str]) -> int:
     import streamq as sq
 
-    spark = sq.session()
+    with _jvm_speaks_to(folder / "spark.log"):
+        spark = sq.session()
     files = str(landed.resolve())
     in_batch = ask(spark.read.schema(schema).parquet(files))
     streaming = ask(spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(files))
@@ -166,7 +170,7 @@ def _answer(ask: Any, landed: Path, schema: str, batches: int, folder: Path, lab
         rows = question.query.to_df().toArrow().to_pylist()  # collect() would give instants without a zone
         batch_took = time.monotonic() - began
         began = time.monotonic()
-        found = _stream(streamed.query, folder / f"answer-{number}", batches)
+        found = _stream(spark, streamed.query, folder / f"answer-{number}", batches)
         stream_took = time.monotonic() - began
         _show(question, rows, labels)
         columns = list(rows[0]) if rows else list(question.query.columns)
@@ -181,19 +185,39 @@ def _answer(ask: Any, landed: Path, schema: str, batches: int, folder: Path, lab
     return 0 if agreed else 1
 
 
-def _stream(query: Any, folder: Path, batches: int) -> list[dict[str, Any]]:
+def _stream(spark: SparkSession, query: Any, folder: Path, batches: int) -> list[dict[str, Any]]:
     """Replay the log through a query and return the rows it wrote."""
     sink, checkpoint = folder / "rows", folder / "checkpoint"
-    with ExitStack() as stack:
-        bar = stack.enter_context(ProgressBar(batches, "streaming"))
-        run = stack.enter_context(
-            query.run(output="final", sink=str(sink), checkpoint=str(checkpoint), trigger="available_now", finish=True)
-        )
-        while not run.await_termination(0.3):
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.3):
             bar.update(min(_committed(checkpoint), batches))
+
+    with ProgressBar(batches, "streaming") as bar:
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            query.run(output="final", sink=str(sink), checkpoint=str(checkpoint), trigger="available_now", finish=True)
+        finally:
+            done.set()
+            watcher.join()
         bar.update(batches)
-    files = sorted(sink.rglob("*.parquet")) if sink.exists() else []
-    return [row for file in files for row in pq.read_table(file).to_pylist()]
+    # through Spark, which honours the sink's commit log
+    return spark.read.parquet(str(sink)).toArrow().to_pylist()
+
+
+@contextmanager
+def _jvm_speaks_to(path: Path) -> Iterator[None]:
+    """What Spark's JVM and its workers print goes into a file: a child keeps the standard error it was started with."""
+    kept = os.dup(2)
+    with path.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 def _committed(checkpoint: Path) -> int:

@@ -45,7 +45,12 @@ def group(table: pa.Table, by: Sequence[str], made: Mapping[str, tuple[str, str]
 
     Functions: sum (NULL over no values; an integer that overflows is an error), min, max, count (of non-NULLs).
     """
-    options = {"sum": pc.ScalarAggregateOptions(min_count=1), "min": None, "max": None, "count": pc.CountOptions(mode="only_valid")}
+    options = {
+        "sum": pc.ScalarAggregateOptions(min_count=1),
+        "min": None,
+        "max": None,
+        "count": pc.CountOptions(mode="only_valid"),
+    }
     wide: dict[str, pa.DataType] = {}
     for name, (column, function) in made.items():
         kind = table.schema.field(column).type
@@ -54,10 +59,13 @@ def group(table: pa.Table, by: Sequence[str], made: Mapping[str, tuple[str, str]
             table = with_column(table, column, table.column(column).cast(pa.decimal128(19, 0)))
         elif function == "sum" and pa.types.is_decimal(kind):
             wide[name] = kind
-    pairs = [(column, function, options[function]) if options[function] is not None else (column, function) for column, function in made.values()]
+    pairs = [
+        (column, function, options[function]) if options[function] is not None else (column, function)
+        for column, function in made.values()
+    ]
     found = table.group_by(list(by), use_threads=False).aggregate(pairs)
     columns = {name: found.column(name) for name in by}
-    for (name, (column, function)) in made.items():
+    for name, (column, function) in made.items():
         values = found.column(f"{column}_{function}")
         columns[name] = _narrow(values, wide[name]) if name in wide else values
     return pa.table(columns)
@@ -73,7 +81,14 @@ def _narrow(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     try:
         return values.cast(kind)
     except pa.ArrowInvalid as error:
-        raise StreamqError(sentence("sum", f"overflow of {kind}", str(error).splitlines()[0], "Cast the column to a wider type, such as decimal(38,0).")) from error
+        raise StreamqError(
+            sentence(
+                "sum",
+                f"overflow of {kind}",
+                str(error).splitlines()[0],
+                "Cast the column to a wider type, such as decimal(38,0).",
+            )
+        ) from error
 
 
 def codes(table: pa.Table, by: Sequence[str]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -133,8 +148,8 @@ def split_by(table: pa.Table, name: str) -> Iterator[tuple[int, pa.Table]]:
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
-    """The rows of tables of one schema."""
-    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+    """The rows of tables of the same columns, in the order of the first."""
+    return tables[0] if len(tables) == 1 else pa.concat_tables([t.select(tables[0].column_names) for t in tables])
 
 
 def unit_weights(table: pa.Table) -> pa.Table:

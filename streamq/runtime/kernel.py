@@ -89,7 +89,14 @@ class Kernel(Protocol):
 def refuse_late(judge: Judge, n: int, c: int) -> None:
     """Raise under ``late="fail"``."""
     if n and judge.late == "fail":
-        raise LateEvent(sentence(f"source {judge.source}", f"{n} late item(s) behind the CTI", f"the CTI is {c}", 'Allow more delay (sq.generate("...")), or say late="drop" or "adjust".'))
+        raise LateEvent(
+            sentence(
+                f"source {judge.source}",
+                f"{n} late item(s) behind the CTI",
+                f"the CTI is {c}",
+                'Allow more delay (sq.generate("...")), or say late="drop" or "adjust".',
+            )
+        )
 
 
 def remembered_judge(state: Scope, arrivals: Sequence[Arrival]) -> Judge:

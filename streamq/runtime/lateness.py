@@ -14,7 +14,14 @@ from streamq.runtime.event import BUCKET, LE, RE
 from streamq.time import INFINITY, MINUS_INFINITY
 
 LATE_SCHEMA = pa.schema(
-    [("source", pa.string()), ("reason", pa.string()), ("start", pa.int64()), ("end", pa.int64()), ("late_by", pa.int64()), ("payload", pa.string())]
+    [
+        ("source", pa.string()),
+        ("reason", pa.string()),
+        ("start", pa.int64()),
+        ("end", pa.int64()),
+        ("late_by", pa.int64()),
+        ("payload", pa.string()),
+    ]
 )
 """start and end in ticks (NULL end: still alive), late_by in ticks behind the CTI (NULL for rows that are no events)."""
 
@@ -31,8 +38,14 @@ def late_rows(source: str, reason: str, table: pa.Table, c: int | None) -> pa.Ta
     if c is not None and c not in (INFINITY, MINUS_INFINITY) and start.null_count == 0:
         by = pa.array(c - ints(table, LE))
     names = [name for name in table.column_names if not name.startswith("__") and name != BUCKET]
-    payload = [json.dumps(row, default=_plain, sort_keys=True) for row in table.select(names).to_pylist()] if names else ["{}"] * n
-    return pa.table([pa.array([source] * n), pa.array([reason] * n), start, end, by, pa.array(payload)], schema=LATE_SCHEMA)
+    payload = (
+        [json.dumps(row, default=_plain, sort_keys=True) for row in table.select(names).to_pylist()]
+        if names
+        else ["{}"] * n
+    )
+    return pa.table(
+        [pa.array([source] * n), pa.array([reason] * n), start, end, by, pa.array(payload)], schema=LATE_SCHEMA
+    )
 
 
 def _plain(value: Any) -> Any:

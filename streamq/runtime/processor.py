@@ -49,10 +49,10 @@ class MapStateStore:
 def make_processor(stage: Stage) -> Any:
     """A StatefulProcessor that hosts a stage. Made by a function: its class must not be imported before a session is set up."""
     import pandas as pd
-    from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-    class StageProcessor(StatefulProcessor):  # type: ignore[misc]
+    class StageProcessor(StatefulProcessor):
         def init(self, handle: StatefulProcessorHandle) -> None:
             key = StructType([StructField("key", StringType())])
             self.state = handle.getMapState(STATE, key, StructType([StructField("chunk", BinaryType())]))
@@ -69,7 +69,11 @@ def make_processor(stage: Stage) -> Any:
             if out:
                 buckets, channels, bodies = zip(*out, strict=True)
                 yield pd.DataFrame(
-                    {"__to": pd.Series(buckets, dtype="int32"), "__channel": pd.Series(channels, dtype="int32"), "__body": pd.Series(bodies, dtype=object)}
+                    {
+                        "__to": pd.Series(buckets, dtype="int32"),
+                        "__channel": pd.Series(channels, dtype="int32"),
+                        "__body": pd.Series(bodies, dtype=object),
+                    }
                 )
 
         def close(self) -> None:
@@ -82,7 +86,9 @@ def envelope_batches(envelopes: list[Envelope]) -> Iterator[pa.RecordBatch]:
     """Envelopes as rows, a few at a time: bodies may be large."""
     for at in range(0, len(envelopes), 64):
         part = envelopes[at : at + 64]
-        yield pa.record_batch([pa.array([e[i] for e in part], ENVELOPE.field(i).type) for i in range(3)], schema=ENVELOPE)
+        yield pa.record_batch(
+            [pa.array([e[i] for e in part], ENVELOPE.field(i).type) for i in range(3)], schema=ENVELOPE
+        )
 
 
 class Lanes:
@@ -150,8 +156,13 @@ def _joined(a: Message, b: Message) -> Message:
     return Message(a.relation, max(a.c, b.c), max(a.w, b.w), None, {**a.notes, **b.notes}, invalid)
 
 
-def control_packer(sources: dict[str, str], buckets: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Control rows ``source string (NULL: all), cti bigint, until bigint`` as progress for every bucket; ``sources``: name to relation."""
+def control_packer(
+    sources: dict[str, str], buckets: int
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Control rows ``source string (NULL: all), cti bigint, until bigint`` as progress for every bucket.
+
+    ``sources`` leads from a source's name to its relation.
+    """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from streamq.runtime.progress import encode_messages
@@ -159,7 +170,11 @@ def control_packer(sources: dict[str, str], buckets: int) -> Callable[[Iterable[
         messages = []
         for batch in batches:
             for row in batch.to_pylist():
-                messages += [Message(r, c=row["cti"], until=row["until"]) for name, r in sources.items() if row["source"] in (None, name)]
+                messages += [
+                    Message(r, c=row["cti"], until=row["until"])
+                    for name, r in sources.items()
+                    if row["source"] in (None, name)
+                ]
         if messages:
             body = encode_messages(messages)
             yield from envelope_batches([(b, PROGRESS, body) for b in range(buckets)])
@@ -167,7 +182,9 @@ def control_packer(sources: dict[str, str], buckets: int) -> Callable[[Iterable[
     return run
 
 
-def opener(relations: dict[int, tuple[str | None, pa.Schema]], schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def opener(
+    relations: dict[int, tuple[str | None, pa.Schema]], schema: pa.Schema
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Opens a stage's raw outputs into columns (under a struct where the stage makes several relations); the rest passes.
 
     ``schema`` is the wide row: an envelope's columns, then the relations' columns.
@@ -190,7 +207,9 @@ def opener(relations: dict[int, tuple[str | None, pa.Schema]], schema: pa.Schema
     return run
 
 
-def _wide(table: pa.Table, channel: int, relation: tuple[str | None, pa.Schema], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _wide(
+    table: pa.Table, channel: int, relation: tuple[str | None, pa.Schema], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
     struct, wanted = relation
     rows = table.num_rows
     columns: dict[str, Any] = {"__channel": pa.array([channel] * rows, pa.int32())}
@@ -199,7 +218,9 @@ def _wide(table: pa.Table, channel: int, relation: tuple[str | None, pa.Schema],
         columns |= {f.name: c for f, c in zip(wanted, cast, strict=True)}
     else:
         columns[struct] = pa.StructArray.from_arrays(cast, fields=list(wanted))
-    yield pa.record_batch([columns[f.name] if f.name in columns else pa.nulls(rows, f.type) for f in schema], schema=schema)
+    yield pa.record_batch(
+        [columns[f.name] if f.name in columns else pa.nulls(rows, f.type) for f in schema], schema=schema
+    )
 
 
 def stage_packer(packer: Packer, lanes: Lanes) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -249,18 +270,38 @@ def result_opener(
                 elif channel == LATE:
                     late = decode(body.as_py()).combine_chunks()
                     rows = late.num_rows
-                    struct = pa.StructArray.from_arrays([late.column(f.name).combine_chunks() for f in schema.field("__late").type], fields=list(schema.field("__late").type))
+                    struct = pa.StructArray.from_arrays(
+                        [late.column(f.name).combine_chunks() for f in schema.field("__late").type],
+                        fields=list(schema.field("__late").type),
+                    )
                     yield _row(schema, rows, {"__channel": pa.array([LATE] * rows, pa.int32()), "__late": struct})
                 elif channel == TOTALS:
                     totals = json.loads(body.as_py())
-                    made = {"__channel": pa.array([TOTALS] * len(totals), pa.int32()), "__total_key": pa.array(list(totals)), "__total": pa.array(list(totals.values()), pa.int64())}
+                    made = {
+                        "__channel": pa.array([TOTALS] * len(totals), pa.int32()),
+                        "__total_key": pa.array(list(totals)),
+                        "__total": pa.array(list(totals.values()), pa.int64()),
+                    }
                     yield _row(schema, len(totals), made)
 
     return run
 
 
 def _row(schema: pa.Schema, rows: int, columns: dict[str, Any]) -> pa.RecordBatch:
-    return pa.record_batch([columns[f.name] if f.name in columns else pa.nulls(rows, f.type) for f in schema], schema=schema)
+    return pa.record_batch(
+        [columns[f.name] if f.name in columns else pa.nulls(rows, f.type) for f in schema], schema=schema
+    )
 
 
-__all__ = ["ENVELOPE_DDL", "KEEP", "Lanes", "control_packer", "encode", "make_processor", "opener", "result_opener", "source_packer", "stage_packer"]
+__all__ = [
+    "ENVELOPE_DDL",
+    "KEEP",
+    "Lanes",
+    "control_packer",
+    "encode",
+    "make_processor",
+    "opener",
+    "result_opener",
+    "source_packer",
+    "stage_packer",
+]

@@ -9,7 +9,6 @@ from typing import Any
 
 from streamq.time import MINUS_INFINITY
 
-
 NOTES_ONLY = -1
 """The sender of a message that carries notes and says nothing of c and W."""
 
@@ -27,7 +26,15 @@ class Message:
     until: int | None = None
 
     def to_json(self) -> Any:
-        return [self.relation, self.c, self.w, self.sender, {str(k): v for k, v in self.notes.items()}, self.invalid, self.until]
+        return [
+            self.relation,
+            self.c,
+            self.w,
+            self.sender,
+            {str(k): v for k, v in self.notes.items()},
+            self.invalid,
+            self.until,
+        ]
 
     @staticmethod
     def from_json(found: Any) -> Message:

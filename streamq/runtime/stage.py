@@ -90,7 +90,9 @@ class Stage:
         baskets.flush()
         return out
 
-    def _advance(self, bucket: int, baskets: Baskets, tables: dict[int, list[pa.Table]], messages: list[Message]) -> list[Envelope]:
+    def _advance(
+        self, bucket: int, baskets: Baskets, tables: dict[int, list[pa.Table]], messages: list[Message]
+    ) -> list[Envelope]:
         out: list[Envelope] = []
         clocks = baskets.values.setdefault(f"clocks{self.level}", {})
         totals: dict[str, int] = baskets.values.setdefault(f"totals{self.level}", {})
@@ -120,7 +122,9 @@ class Stage:
             if output.table is not None and output.table.num_rows:
                 out.append((bucket, _relation_number(hosted), encode(unit_weights(output.table))))
             w = max(known[r].w for r in hosted.inputs)
-            out.append((bucket, SPOKEN, encode_messages([Message(hosted.name, output.c, w, bucket, until=clock.until)])))
+            out.append(
+                (bucket, SPOKEN, encode_messages([Message(hosted.name, output.c, w, bucket, until=clock.until)]))
+            )
             for key, n in output.totals.counts.items():
                 totals[key] = totals.get(key, 0) + n
             late += output.totals.rows
@@ -131,7 +135,9 @@ class Stage:
         return out
 
 
-def _clock(hosted: Hosted, before: dict[str, tuple[int, int]], known: dict[str, RelationClock], notes: tuple[Any, ...]) -> Clock:
+def _clock(
+    hosted: Hosted, before: dict[str, tuple[int, int]], known: dict[str, RelationClock], notes: tuple[Any, ...]
+) -> Clock:
     c_before, w_before = min(before[r][0] for r in hosted.inputs), max(before[r][1] for r in hosted.inputs)
     c, w = min(known[r].c for r in hosted.inputs), max(known[r].w for r in hosted.inputs)
     until = next((known[r].until for r in hosted.inputs if known[r].until is not None), None)
@@ -178,7 +184,9 @@ class Packer:
     source: SourceInfo | None = None
     late_output: bool = False
 
-    def pack(self, tables: dict[int, list[pa.Table]], spoken: Sequence[Message], told: Message | None) -> list[Envelope]:
+    def pack(
+        self, tables: dict[int, list[pa.Table]], spoken: Sequence[Message], told: Message | None
+    ) -> list[Envelope]:
         """Envelopes of one task: ``tables`` by channel number, progress heard from a stage or told by source rows."""
         out: list[Envelope] = []
         messages: dict[tuple[str, int | None], Message] = {(m.relation, m.sender): m for m in spoken}
@@ -242,7 +250,12 @@ class Packer:
             first = {k: v for k, v in rows.slice(0, 1).to_pylist()[0].items() if not k.startswith("__")}
             reason = rows.column(BAD)[0].as_py()
             raise InvalidEvent(
-                sentence(f"source {self.source.name}", f"a row is no event: {reason}", f"first: {first}", 'Mend the source, or say invalid="drop".')
+                sentence(
+                    f"source {self.source.name}",
+                    f"a row is no event: {reason}",
+                    f"first: {first}",
+                    'Mend the source, or say invalid="drop".',
+                )
             )
         key = f"{self.source.name}|invalid"
         message.invalid[key] = message.invalid.get(key, 0) + rows.num_rows
@@ -252,7 +265,11 @@ class Packer:
         for reason in sorted(set(rows.column(BAD).to_pylist())):
             part = rows.filter(pc.equal(rows.column(BAD), reason))
             hidden = (KEEP, BUCKET, BAD, KIND, NEW_END, OPENS, WEIGHT)
-            made.append(late_rows(self.source.name, reason, part.drop_columns([n for n in hidden if n in part.column_names]), None))
+            made.append(
+                late_rows(
+                    self.source.name, reason, part.drop_columns([n for n in hidden if n in part.column_names]), None
+                )
+            )
         return made
 
     def _tell(self, batch: pa.Table, message: Message) -> None:
@@ -278,4 +295,3 @@ def kept_rows(batch: pa.Table, columns: Sequence[str]) -> pa.Table:
     names = [*columns, *([BUCKET] if BUCKET in batch.column_names else [])]
     # rebuilt, for tables of several sources are put together and must agree in what they say of NULLs
     return pa.table({n: batch.column(n) for n in names})
-

@@ -501,9 +501,10 @@ def sql(expr: Expr, schema: Schema) -> str:
                 return f"coalesce({listed(*(_as(p, kind_of(node)) for p in parts))})"
             case Call(name="greatest" | "least" as name):
                 return f"{name}({listed(*(_as(p, kind_of(node)) for p in parts))})"
-            case Call(name=name, args=args) if name in FUNCTIONS and len(parts) == len(args):
+            case Call(name=name, args=args) if name in FUNCTIONS:
+                shown = iter(parts)
                 try:
-                    return f"({FUNCTIONS[name](*parts)})"
+                    return f"({FUNCTIONS[name](*(next(shown) if isinstance(a, Expr) else literal(a) for a in args))})"
                 except TypeError as error:
                     wrong = f"function {name!r} of {len(args)} arguments is not translated"
                     raise PlanError(sentence("oracle", wrong, f"found {show(node)}")) from error

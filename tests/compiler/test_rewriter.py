@@ -24,7 +24,6 @@ from streamq.compiler.rules import RULES, Rule
 from streamq.expr import Aggregate, Call, Col, Expr, Lit
 from streamq.query import local_history
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.testing.generate import Case, cases
 from streamq.testing.history import assert_same_history
 from tests.compiler.rules.law import HOPPING, MORE, STAYS, TABLES, TRIPS, drawn
 
@@ -234,11 +233,3 @@ def test_any_rules_in_any_order_come_to_an_end_with_a_legal_plan(plan: Node, rul
 @given(plan=plans, rules=subsets)
 def test_any_rules_in_any_order_keep_the_history(plan: Node, rules: list[Rule]) -> None:
     assert_same_history(history(plan, rules), history(plan, ()))
-
-
-@given(case=cases())
-def test_all_rules_keep_the_history_of_generated_queries(case: Case) -> None:
-    out = local_history(rewrite(case.plan).plan, case.tables, ()).drop_columns([WEIGHT])
-    assert_same_history(
-        out.rename_columns([{LE: "start", RE: "end"}.get(n, n) for n in out.column_names]), case.answer()
-    )

@@ -61,7 +61,11 @@ def bounded(case: Case) -> Case:
     return replace(case, until=max(times, default=0) + 1)
 
 
-subsets = st.one_of(st.just(RULES), st.just(()), st.lists(st.sampled_from(range(len(RULES))), unique=True).map(lambda at: tuple(RULES[i] for i in sorted(at))))
+subsets = st.one_of(
+    st.just(RULES),
+    st.just(()),
+    st.lists(st.sampled_from(range(len(RULES))), unique=True).map(lambda at: tuple(RULES[i] for i in sorted(at))),
+)
 
 
 @given(case=cases().map(bounded), rules=subsets, buckets=st.sampled_from([1, 3]), restart=st.booleans())

@@ -53,5 +53,8 @@ def folded(df: DataFrame) -> list[tuple[Any, ...]]:
         key = tuple(row[n] for n in names)
         inserted[key] = inserted.get(key, 0) + (1 if row["kind"] == "insert" else -1)
     assert all(n >= 0 for n in inserted.values()), "a retraction that matches nothing"
-    table = pa.Table.from_pylist([dict(zip(names, key, strict=True)) for key, n in inserted.items() for _ in range(n)], schema=pa.schema([f for f in df.limit(0).toArrow().select(names).schema]))
+    table = pa.Table.from_pylist(
+        [dict(zip(names, key, strict=True)) for key, n in inserted.items() for _ in range(n)],
+        schema=df.limit(0).toArrow().select(names).schema,
+    )
     return bag(table)

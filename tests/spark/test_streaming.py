@@ -38,8 +38,10 @@ def cut(made: list[dict[str, Any]], sizes: list[int], schema: pa.Schema) -> list
 
 def per_key(points: sq.Stream) -> sq.Stream:
     wanted = points.where(lambda e: e.n != 3).with_columns(twice=sq.col("n") * 2)
-    return wanted.group_by("k").hopping_window(20, 7, offset=3).select(
-        n=sq.count(), s=sq.sum("twice"), m=sq.avg("v"), low=sq.min("v"), high=sq.max("v"), sd=sq.stddev("v")
+    return (
+        wanted.group_by("k")
+        .hopping_window(20, 7, offset=3)
+        .select(n=sq.count(), s=sq.sum("twice"), m=sq.avg("v"), low=sq.min("v"), high=sq.max("v"), sd=sq.stddev("v"))
     )
 
 
@@ -63,7 +65,9 @@ def test_instalments_and_restarts(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="the checkpoint's stream has ended"):
         q.run(checkpoint=str(tmp_path / "cp"), sink=str(tmp_path / "out"), trigger="available_now")
     with pytest.raises(CheckpointError, match="another query's"):
-        q.where(sq.col("n") > 1).run(checkpoint=str(tmp_path / "cp"), sink=str(tmp_path / "out"), trigger="available_now")
+        q.where(sq.col("n") > 1).run(
+            checkpoint=str(tmp_path / "cp"), sink=str(tmp_path / "out"), trigger="available_now"
+        )
 
 
 def test_changelog_takes_back_what_disorder_changed(spark: SparkSession, tmp_path: Path) -> None:
@@ -73,7 +77,13 @@ def test_changelog_takes_back_what_disorder_changed(spark: SparkSession, tmp_pat
     land(tmp_path / "in", cut(made, [20, 20], READINGS))
     batch = per_key(sq.points(spark.read.parquet(str(tmp_path / "in")), time="t")).to_df()
     q = per_key(sq.points(stream(spark, tmp_path / "in", READINGS), time="t", progress=sq.generate(1000)))
-    q.run(checkpoint=str(tmp_path / "cp"), sink=str(tmp_path / "out"), output="changelog", trigger="available_now", finish=True)
+    q.run(
+        checkpoint=str(tmp_path / "cp"),
+        sink=str(tmp_path / "out"),
+        output="changelog",
+        trigger="available_now",
+        finish=True,
+    )
     changes = spark.read.parquet(str(tmp_path / "out"))
     assert changes.where("kind = 'retract'").count() > 0
     assert folded(changes) == rows(batch)
@@ -108,7 +118,14 @@ def test_edges_retractions_stages_and_unions(spark: SparkSession, tmp_path: Path
     batch = query(sq.edges(spark.read.parquet(str(tmp_path / "in")), **source)).to_df(until=120)
     q = query(sq.edges(stream(spark, tmp_path / "in", EDGES), progress=sq.generate(1000), **source))
     for output in ("final", "changelog"):
-        q.run(checkpoint=str(tmp_path / f"cp-{output}"), sink=str(tmp_path / output), output=output, trigger="available_now", finish=True, buckets=3)
+        q.run(
+            checkpoint=str(tmp_path / f"cp-{output}"),
+            sink=str(tmp_path / output),
+            output=output,
+            trigger="available_now",
+            finish=True,
+            buckets=3,
+        )
     # a stream ends by itself at the greatest finite endpoint; until=120 lies beyond it, so it is asked about what both cover
     local = bag(pa.table(query_local(query, made)))
     assert rows(spark.read.parquet(str(tmp_path / "final"))) == local
@@ -126,14 +143,29 @@ def query_local(query: Any, made: list[dict[str, Any]]) -> pa.Table:
     from streamq.literal import table_fields
     from streamq.policies import SourcePolicy
 
-    node = Edges("#local", table_fields(table), "t", "what", ("id",), Lit("start"), Lit("end"), "start", SourcePolicy(delay=1000))
+    node = Edges(
+        "#local", table_fields(table), "t", "what", ("id",), Lit("start"), Lit("end"), "start", SourcePolicy(delay=1000)
+    )
     return query(Stream(node, {"#local": table})).to_arrow()
 
 
 def test_literal_physical_stream_runs_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     """Inserts, retractions and CTIs written down run as a stream too, and end as they do in-process."""
-    s = sq.events([sq.insert(1, None, k="a", v=3), sq.insert(2, 9, k="b", v=5), sq.retract(1, None, 6, k="a", v=3), sq.cti(4), sq.insert(5, 8, k="a", v=1)])
-    q = s.union(s.select("k", v=sq.col("v") * 10)).group_by("k").tumbling_window(4).select(n=sq.count(), top=sq.max("v"))
+    s = sq.events(
+        [
+            sq.insert(1, None, k="a", v=3),
+            sq.insert(2, 9, k="b", v=5),
+            sq.retract(1, None, 6, k="a", v=3),
+            sq.cti(4),
+            sq.insert(5, 8, k="a", v=1),
+        ]
+    )
+    q = (
+        s.union(s.select("k", v=sq.col("v") * 10))
+        .group_by("k")
+        .tumbling_window(4)
+        .select(n=sq.count(), top=sq.max("v"))
+    )
     q.run(checkpoint=str(tmp_path / "cp"), sink=str(tmp_path / "out"), trigger="available_now", finish=True)
     assert rows(spark.read.parquet(str(tmp_path / "out"))) == bag(q.to_arrow()) == rows(q.to_df())
 
@@ -141,26 +173,52 @@ def test_literal_physical_stream_runs_on_spark(spark: SparkSession, tmp_path: Pa
 def test_late_and_invalid_rows_are_counted_and_kept(spark: SparkSession, tmp_path: Path) -> None:
     """Behind the CTI, or no event at all: by policy, counted by source and reason, and in the late output."""
     schema = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("v", pa.int64())])
-    first = pa.Table.from_pylist([{"a": 0, "b": 5, "v": 1}, {"a": 100, "b": 130, "v": 2}, {"a": None, "b": 4, "v": 3}], schema=schema)
-    second = pa.Table.from_pylist([{"a": 10, "b": 20, "v": 4}, {"a": 50, "b": 300, "v": 5}, {"a": 120, "b": 110, "v": 6}], schema=schema)
+    first = pa.Table.from_pylist(
+        [{"a": 0, "b": 5, "v": 1}, {"a": 100, "b": 130, "v": 2}, {"a": None, "b": 4, "v": 3}], schema=schema
+    )
+    second = pa.Table.from_pylist(
+        [{"a": 10, "b": 20, "v": 4}, {"a": 50, "b": 300, "v": 5}, {"a": 120, "b": 110, "v": 6}], schema=schema
+    )
     land(tmp_path / "in", [first, second])
 
     def run(late: str, invalid: str = "drop", late_sink: str | None = None) -> Any:
-        s = sq.intervals(stream(spark, tmp_path / "in", schema), start="a", end="b", name="stays", progress=sq.generate(0), late=late, invalid=invalid)
+        s = sq.intervals(
+            stream(spark, tmp_path / "in", schema),
+            start="a",
+            end="b",
+            name="stays",
+            progress=sq.generate(0),
+            late=late,
+            invalid=invalid,
+        )
         q = s.tumbling_window(50).select(n=sq.count(), s=sq.sum("v"))
         name = f"{late}-{invalid}-{late_sink is not None}"
-        return q.run(checkpoint=str(tmp_path / f"cp-{name}"), sink=str(tmp_path / name), trigger="available_now", finish=True, late_sink=late_sink)
+        return q.run(
+            checkpoint=str(tmp_path / f"cp-{name}"),
+            sink=str(tmp_path / name),
+            trigger="available_now",
+            finish=True,
+            late_sink=late_sink,
+        )
 
     dropped = run("drop")
     assert dropped.late == {"stays|dropped": 2, "stays|adjusted": 0, "stays|invalid": 2}
     want = {(0, 50, 1, 1), (100, 150, 1, 2)}
-    assert {tuple(r) for r in spark.read.parquet(str(tmp_path / "drop-drop-False")).select("start", "end", "n", "s").collect()} == want
+    assert {
+        tuple(r)
+        for r in spark.read.parquet(str(tmp_path / "drop-drop-False")).select("start", "end", "n", "s").collect()
+    } == want
     adjusted = run("adjust", late_sink=str(tmp_path / "late"))
     assert adjusted.late == {"stays|dropped": 1, "stays|adjusted": 1, "stays|invalid": 2}
     out = spark.read.parquet(str(tmp_path / "adjust-drop-True"))
     want = {(0, 50, 1, 1), (100, 150, 2, 7), (150, 200, 1, 5), (200, 250, 1, 5), (250, 300, 1, 5)}
     assert {tuple(r) for r in out.select("start", "end", "n", "s").collect()} == want
-    late = {tuple(r) for r in spark.read.parquet(str(tmp_path / "late")).select("source", "reason", "start", "end", "late_by", "payload").collect()}
+    late = {
+        tuple(r)
+        for r in spark.read.parquet(str(tmp_path / "late"))
+        .select("source", "reason", "start", "end", "late_by", "payload")
+        .collect()
+    }
     assert late == {
         ("stays", "null start", None, 4, None, '{"v": 3}'),
         ("stays", "end before start", 120, 110, None, '{"v": 6}'),
@@ -182,8 +240,21 @@ def test_a_batch_refuses_rows_that_are_no_events(spark: SparkSession, tmp_path: 
 
 def test_state_stays_flat(spark: SparkSession, tmp_path: Path) -> None:
     """200 micro-batches with a moving CTI: rows and bytes of state do not grow (SEMANTICS section 6)."""
-    land(tmp_path / "in", [pa.Table.from_pylist([{"t": 10 * i + j, "k": f"k{j % 4}", "v": 1.0 * j, "n": j} for j in range(10)], schema=READINGS) for i in range(200)])
-    q = sq.points(stream(spark, tmp_path / "in", READINGS), time="t").group_by("k").hopping_window(120, 2).select(n=sq.count(), s=sq.sum("v"))
+    land(
+        tmp_path / "in",
+        [
+            pa.Table.from_pylist(
+                [{"t": 10 * i + j, "k": f"k{j % 4}", "v": 1.0 * j, "n": j} for j in range(10)], schema=READINGS
+            )
+            for i in range(200)
+        ],
+    )
+    q = (
+        sq.points(stream(spark, tmp_path / "in", READINGS), time="t")
+        .group_by("k")
+        .hopping_window(120, 2)
+        .select(n=sq.count(), s=sq.sum("v"))
+    )
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", 300)
     with q.run(checkpoint=str(tmp_path / "cp"), sink="noop", buckets=2) as run:
         run.process_all_available()

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from streamq.compiler.operators import edges, intervals, merge_partials, partial_aggregate, physical, points, select, union, where, window_aggregate
+from streamq.compiler.operators import (
+    edges,
+    intervals,
+    merge_partials,
+    partial_aggregate,
+    physical,
+    points,
+    select,
+    union,
+    where,
+    window_aggregate,
+)
 from streamq.compiler.operators.edges import Edges
 from streamq.compiler.operators.intervals import Intervals
 from streamq.compiler.operators.merge_partials import MergePartials
@@ -37,5 +48,6 @@ LOGICAL: tuple[type[Node], ...] = (Points, Intervals, Edges, Physical, Where, Se
 """The operators a user's query consists of; the others come from rewriting."""
 
 __all__ = [
-    "BATCH", "LOGICAL", "Edges", "Intervals", "MergePartials", "PartialAggregate", "Physical", "Points", "Select", "Source", "Union", "Where", "WindowAggregate",
+    "BATCH", "LOGICAL", "Edges", "Intervals", "MergePartials", "PartialAggregate", "Physical",
+    "Points", "Select", "Source", "Union", "Where", "WindowAggregate",
 ]  # fmt: skip

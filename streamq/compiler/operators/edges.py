@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from streamq.compiler.batch import Batch
 
+
 @node
 class Edges(Source):
     """The edges of ``table``: column ``edge`` holds ``open`` or ``close``; equal ``key`` columns make one chain.
@@ -52,7 +53,9 @@ class Edges(Source):
         return Traits(retracts=True, moves_ends=True, infinite=True)
 
     def detail(self) -> str:
-        return f"{self.shown_name()}, time={self.time}, edge={self.edge} ({self.open!r}/{self.close!r}), key=[{', '.join(self.key)}], payload={self.payload_from}"
+        marks = f"edge={self.edge} ({self.open!r}/{self.close!r})"
+        keys = ", ".join(self.key)
+        return f"{self.shown_name()}, time={self.time}, {marks}, key=[{keys}], payload={self.payload_from}"
 
 
 def rows(node: Edges, df: DataFrame, streaming: bool) -> DataFrame:
@@ -81,7 +84,9 @@ def batch(node: Edges, inputs: list[DataFrame], run: Batch) -> DataFrame:
     df = df.withColumn("__prev", F.lag(whole).over(chain))
     open_before = F.coalesce(F.col("__prev")[OPENS] & (F.col("__prev")[LE] < F.col(LE)), F.lit(False))
     tie = F.coalesce(F.col(OPENS) & F.col("__prev")[OPENS] & (F.col("__prev")[LE] == F.col(LE)), F.lit(False))
-    reason = F.when(~F.col(OPENS) & ~open_before, F.lit("an end without an open start")).when(tie, F.lit("two starts of one key at one instant"))
+    reason = F.when(~F.col(OPENS) & ~open_before, F.lit("an end without an open start")).when(
+        tie, F.lit("two starts of one key at one instant")
+    )
     le, reason = checked(F.col(LE), reason, node, False)
     df = keep_good(df.withColumn(LE, le).withColumn(BAD, reason)).withColumn("__next", F.lead(whole).over(chain))
     df = df.where(F.col(OPENS)).withColumn(RE, F.coalesce(F.col("__next")[LE], F.lit(INFINITY)))

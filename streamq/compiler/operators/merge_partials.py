@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamq.compiler.operators.partial_aggregate import PartialAggregate, partial_columns, show_slots
-from streamq.compiler.operators.window_aggregate import COUNT, INDEX, in_windows, show_keys, show_window, window_lifetime
+from streamq.compiler.operators.window_aggregate import (
+    COUNT,
+    INDEX,
+    in_windows,
+    show_keys,
+    show_window,
+    window_lifetime,
+)
 from streamq.compiler.plan import Node, Traits, node
 from streamq.schema import INTERVAL, POINT, Schema, quote
 
@@ -26,7 +33,9 @@ class MergePartials(Node):
 
     def _schema(self) -> Schema:
         dropped = ("__lo", "__hi")
-        return self.input.schema.with_fields(f for f in self.input.schema.fields if f.name not in dropped).with_shape(INTERVAL)
+        return self.input.schema.with_fields(f for f in self.input.schema.fields if f.name not in dropped).with_shape(
+            INTERVAL
+        )
 
     def _traits(self) -> Traits:
         return Traits()

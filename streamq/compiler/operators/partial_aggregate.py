@@ -43,7 +43,11 @@ class Slot:
             return Field(self.name, self.type), Field(f"{self.name}__n", t.LongType())
         if self.kind == "moments":
             double = t.DoubleType()
-            return Field(f"{self.name}__n", t.LongType()), Field(f"{self.name}__mean", double), Field(f"{self.name}__m2", double)
+            return (
+                Field(f"{self.name}__n", t.LongType()),
+                Field(f"{self.name}__mean", double),
+                Field(f"{self.name}__m2", double),
+            )
         return (Field(self.name, self.type),)
 
 
@@ -101,7 +105,9 @@ def restated(aggregate: Aggregate, schema: Schema) -> Expr:
     return aggregate
 
 
-def expand(aggregates: tuple[tuple[str, Aggregate], ...], schema: Schema) -> tuple[tuple[Slot, ...], tuple[tuple[str, Expr], ...]]:
+def expand(
+    aggregates: tuple[tuple[str, Aggregate], ...], schema: Schema
+) -> tuple[tuple[Slot, ...], tuple[tuple[str, Expr], ...]]:
     """What to compute per basic window, and the aggregates as expressions over it (DataCell's expanding replication).
 
     avg becomes sum and count, variances and deviations become (n, mean, M2); equal parts are computed once, and a count
@@ -173,7 +179,11 @@ def partial_columns(slot: Slot, schema: Schema) -> list[Column]:
         return [F.sum(arg).cast(slot.type).alias(slot.name), F.count(arg).alias(f"{slot.name}__n")]
     if slot.kind == "moments":
         n = F.count(arg)
-        return [n.alias(f"{slot.name}__n"), F.avg(arg).alias(f"{slot.name}__mean"), (F.var_pop(arg) * n).alias(f"{slot.name}__m2")]
+        return [
+            n.alias(f"{slot.name}__n"),
+            F.avg(arg).alias(f"{slot.name}__mean"),
+            (F.var_pop(arg) * n).alias(f"{slot.name}__m2"),
+        ]
     return [getattr(F, slot.kind)(arg).alias(slot.name)]
 
 

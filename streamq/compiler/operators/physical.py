@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from streamq.compiler.batch import Batch
 
 
-
 @node
 class Physical(Source):
     """The rows of ``table``: ``kind`` is insert, retract or cti; a cti's time stands in ``start``; ids match if given."""
@@ -43,13 +42,17 @@ class Physical(Source):
         raw = Schema(self.columns, "integer")
         for name in (self.kind, *([self.id] if self.id else [])):
             raw.require(name, "physical")
-        return source_schema(self, axis_of(self.columns, (self.start, self.end, self.new_end), "physical"), INTERVAL, "physical")
+        return source_schema(
+            self, axis_of(self.columns, (self.start, self.end, self.new_end), "physical"), INTERVAL, "physical"
+        )
 
     def _traits(self) -> Traits:
         return Traits(retracts=True, moves_ends=True, infinite=True)
 
     def detail(self) -> str:
-        return f"{self.shown_name()}, kind={self.kind}, start={self.start}, end={self.end}, new_end={self.new_end}" + (f", id={self.id}" if self.id else "")
+        return f"{self.shown_name()}, kind={self.kind}, start={self.start}, end={self.end}, new_end={self.new_end}" + (
+            f", id={self.id}" if self.id else ""
+        )
 
 
 def rows(node: Physical, df: DataFrame, streaming: bool) -> DataFrame:
@@ -63,7 +66,10 @@ def rows(node: Physical, df: DataFrame, streaming: bool) -> DataFrame:
     new = F.coalesce(spark_expression(ticks_of(node.new_end, raw.type_of(node.new_end))), F.lit(INFINITY))
     is_row = kind.isin(INSERT, RETRACT)
     reason = (
-        F.when(~F.coalesce(kind.isin(INSERT, RETRACT, CTI), F.lit(False)), F.lit("a kind that is not insert, retract or cti"))
+        F.when(
+            ~F.coalesce(kind.isin(INSERT, RETRACT, CTI), F.lit(False)),
+            F.lit("a kind that is not insert, retract or cti"),
+        )
         .when(le.isNull(), F.lit("null start"))
         .when(is_row & (re <= le), F.lit("end before start"))
         .when((kind == RETRACT) & (new < le), F.lit("new end before start"))
@@ -79,13 +85,18 @@ def batch(node: Physical, inputs: list[DataFrame], run: Batch) -> DataFrame:
 
     df = keep_good(rows(node, run.table(node), False)).where(F.col(KIND) != CTI)
     deltas = F.when(F.col(KIND) == INSERT, F.array(F.struct(F.col(RE).alias("re"), F.lit(1).alias("w")))).otherwise(
-        F.array(F.struct(F.col(RE).alias("re"), F.lit(-1).alias("w")), F.struct(F.col(NEW_END).alias("re"), F.lit(1).alias("w")))
+        F.array(
+            F.struct(F.col(RE).alias("re"), F.lit(-1).alias("w")),
+            F.struct(F.col(NEW_END).alias("re"), F.lit(1).alias("w")),
+        )
     )
     names = [f.name for f in node.payload]
     df = df.select(LE, F.explode(deltas).alias("__d"), *(quote(name) for name in names))
     df = df.select(LE, F.col("__d.re").alias(RE), F.col("__d.w").alias("__w"), *(quote(name) for name in names))
     # an end moved back to the start is a deletion: the empty lifetime is no event
-    df = df.where(F.col(RE) > F.col(LE)).groupBy(LE, RE, *(quote(name) for name in names)).agg(F.sum("__w").alias("__w"))
+    df = (
+        df.where(F.col(RE) > F.col(LE)).groupBy(LE, RE, *(quote(name) for name in names)).agg(F.sum("__w").alias("__w"))
+    )
     reason = F.when(F.col("__w") < 0, F.lit("a retraction that matches nothing"))
     le, reason = checked(F.col(LE), reason, node, False)
     df = keep_good(df.withColumn(LE, le).withColumn(BAD, reason)).where(F.col("__w") > 0)

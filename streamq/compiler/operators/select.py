@@ -37,7 +37,14 @@ class Select(Node):
         for name, expr in self.columns:
             kind = infer(expr, self.input.schema, "select")
             if isinstance(kind, t.NullType):
-                raise PlanError(sentence("select", f"column {name!r} has no type", f"found {show(expr)}", "Cast it: lit(None).cast('string')."))
+                raise PlanError(
+                    sentence(
+                        "select",
+                        f"column {name!r} has no type",
+                        f"found {show(expr)}",
+                        "Cast it: lit(None).cast('string').",
+                    )
+                )
             fields.append(Field(name, kind))
         return self.input.schema.with_fields(fields)
 
@@ -47,7 +54,9 @@ class Select(Node):
         return dict(self.columns)
 
     def detail(self) -> str:
-        return ", ".join(name if isinstance(e, Col) and e.name == name else f"{name} = {show(e)}" for name, e in self.columns)
+        return ", ".join(
+            name if isinstance(e, Col) and e.name == name else f"{name} = {show(e)}" for name, e in self.columns
+        )
 
 
 def batch(node: Select, inputs: list[DataFrame], run: Batch) -> DataFrame:
@@ -83,9 +92,9 @@ class SelectVerbs(Verbs):
         fare   open  start  end
            3  False      1    5
         """
-        check_names(named_columns, "with_columns")
         made = {name: resolve(e, self.plan, "with_columns") for name, e in named_columns.items()}
         kept = {name: Col(name) for name in self.plan.schema.names}
+        check_names(kept | made, "with_columns")
         return self._derive(Select(self.plan, tuple((kept | made).items())))
 
     def drop(self, *names: str) -> Self:

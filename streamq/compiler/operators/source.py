@@ -10,7 +10,7 @@ from streamq.compiler.plan import Node
 from streamq.errors import TypeMismatch, sentence
 from streamq.expr import Call, Cast, Col, Expr, Lit
 from streamq.policies import SourcePolicy
-from streamq.runtime.event import BAD, LE
+from streamq.runtime.event import BAD
 from streamq.schema import Field, Schema, check_names
 from streamq.time import INTEGER, TIMESTAMP
 
@@ -53,10 +53,17 @@ def axis_of(fields: tuple[Field, ...], names: tuple[str, ...], verb: str) -> str
             axes.add(INTEGER)
         else:
             raise TypeMismatch(
-                sentence(verb, f"column {name!r} is no time", f"found {kind.simpleString()}", "Times are timestamps, dates or integers; cast it first.")
+                sentence(
+                    verb,
+                    f"column {name!r} is no time",
+                    f"found {kind.simpleString()}",
+                    "Times are timestamps, dates or integers; cast it first.",
+                )
             )
     if len(axes) != 1:
-        raise TypeMismatch(sentence(verb, "time columns on different axes", f"found {', '.join(names)}", "Cast them to one type."))
+        raise TypeMismatch(
+            sentence(verb, "time columns on different axes", f"found {', '.join(names)}", "Cast them to one type.")
+        )
     return axes.pop()
 
 

@@ -29,10 +29,17 @@ class Union(Node):
         first = self.inputs[0].schema
         for other in self.inputs[1:]:
             if other.schema.axis != first.axis:
-                raise PlanError(sentence("union", "streams on different time axes", f"found {first.axis} and {other.schema.axis}"))
+                raise PlanError(
+                    sentence("union", "streams on different time axes", f"found {first.axis} and {other.schema.axis}")
+                )
             if other.schema.fields != first.fields:
                 raise PlanError(
-                    sentence("union", "streams of different columns", f"found ({_columns(first)}) and ({_columns(other.schema)})", "Bring them into line with select.")
+                    sentence(
+                        "union",
+                        "streams of different columns",
+                        f"found ({_columns(first)}) and ({_columns(other.schema)})",
+                        "Bring them into line with select.",
+                    )
                 )
         return first if all(i.schema.shape == first.shape for i in self.inputs) else first.with_shape(INTERVAL)
 

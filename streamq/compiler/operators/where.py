@@ -33,7 +33,11 @@ class Where(Node):
     def _schema(self) -> Schema:
         kind = infer(self.predicate, self.input.schema, "where")
         if not isinstance(kind, t.BooleanType | t.NullType):
-            raise TypeMismatch(sentence("where", "the predicate is not boolean", f"found {kind.simpleString()} in {show(self.predicate)}"))
+            raise TypeMismatch(
+                sentence(
+                    "where", "the predicate is not boolean", f"found {kind.simpleString()} in {show(self.predicate)}"
+                )
+            )
         return self.input.schema
 
     def detail(self) -> str:

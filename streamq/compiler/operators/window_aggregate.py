@@ -75,7 +75,14 @@ def show_keys(keys: tuple[str, ...]) -> str:
 def check_key(kind: t.DataType, name: str) -> None:
     """Raise where rows can't be grouped by a column of the type."""
     if isinstance(kind, t.ArrayType | t.MapType | t.StructType | t.VariantType | t.NullType):
-        raise TypeMismatch(sentence("group_by", f"cannot group by column {name!r}", f"found {kind.simpleString()}", "Group by a scalar column."))
+        raise TypeMismatch(
+            sentence(
+                "group_by",
+                f"cannot group by column {name!r}",
+                f"found {kind.simpleString()}",
+                "Group by a scalar column.",
+            )
+        )
 
 
 def aggregate_type(aggregate: Aggregate, schema: Schema) -> t.DataType:
@@ -91,7 +98,9 @@ def aggregate_type(aggregate: Aggregate, schema: Schema) -> t.DataType:
             raise TypeMismatch(sentence(verb, f"no order on {kind.simpleString()}", f"found {show(aggregate)}"))
         return kind
     if not is_numeric(kind):
-        raise TypeMismatch(sentence(verb, "needs numbers", f"found {kind.simpleString()} in {show(aggregate)}", "Cast it."))
+        raise TypeMismatch(
+            sentence(verb, "needs numbers", f"found {kind.simpleString()} in {show(aggregate)}", "Cast it.")
+        )
     if verb == "sum":
         return sum_type(kind)
     return avg_type(kind) if verb == "avg" else t.DoubleType()
@@ -142,7 +151,9 @@ def last_window(df: DataFrame, window: Hopping, run: Batch) -> DataFrame:
         return df.withColumn("__last", F.lit(window.last_starting_before(run.until)))
     endpoint = F.when(F.col(RE) == INFINITY, F.col(LE)).otherwise(F.col(RE))
     bound = df.agg(F.max(endpoint).alias("__end"), F.max(F.col(RE)).alias("__greatest"))
-    last = F.when(F.col("__greatest") == INFINITY, _index(F.col("__end") - 1, window.offset, window.hop)).otherwise(F.lit(INFINITY))
+    last = F.when(F.col("__greatest") == INFINITY, _index(F.col("__end") - 1, window.offset, window.hop)).otherwise(
+        F.lit(INFINITY)
+    )
     return df.crossJoin(F.broadcast(bound.select(last.alias("__last"))))
 
 
@@ -180,7 +191,11 @@ def batch(node: WindowAggregate, inputs: list[DataFrame], run: Batch) -> DataFra
     source = node.input.schema
     df = in_windows(node.input, inputs[0], node.window, run)
     made = [spark_aggregate(a, source).alias(name) for name, a in node.aggregates]
-    grouped = df.groupBy(*(quote(k) for k in node.keys), INDEX).agg(*made) if made else df.select(*(quote(k) for k in node.keys), INDEX).distinct()
+    grouped = (
+        df.groupBy(*(quote(k) for k in node.keys), INDEX).agg(*made)
+        if made
+        else df.select(*(quote(k) for k in node.keys), INDEX).distinct()
+    )
     return grouped.select(*window_lifetime(node.window), *(quote(f.name) for f in node.schema.fields))
 
 
@@ -246,7 +261,14 @@ class WindowVerbs(Verbs):
         names = (*keys, *named_keys)
         for name in names:
             if not isinstance(name, str):
-                raise PlanError(sentence("group_by", "a key is a column name", f"found {name!r}", "Name a computed key: group_by(k=expression)."))
+                raise PlanError(
+                    sentence(
+                        "group_by",
+                        "a key is a column name",
+                        f"found {name!r}",
+                        "Name a computed key: group_by(k=expression).",
+                    )
+                )
             check_key(stream.plan.schema.require(name, "group_by"), name)
         check_names(names, "group_by")
         return Grouped(stream, names)
@@ -264,7 +286,9 @@ class Grouped(Generic[S]):
 
     def tumbling_window(self, size: Duration, offset: Duration = 0) -> Windowed[S]:
         """As the stream's ``tumbling_window``, per group."""
-        return Windowed(self.stream, self.keys, grid(size, size, offset, self.stream.plan.schema.axis, "tumbling_window"))
+        return Windowed(
+            self.stream, self.keys, grid(size, size, offset, self.stream.plan.schema.axis, "tumbling_window")
+        )
 
 
 class Windowed(Generic[S]):
@@ -299,13 +323,20 @@ class Windowed(Generic[S]):
             taken = {n for n, _ in found.values()}
             for column in sorted(set(columns(output)) - taken - set(self.keys)):
                 raise PlanError(
-                    sentence("select", f"column {column!r} is neither aggregated nor a key", f"found {show(expr)}", f"Aggregate it, as sq.max({column!r}), or group by it.")
+                    sentence(
+                        "select",
+                        f"column {column!r} is neither aggregated nor a key",
+                        f"found {show(expr)}",
+                        f"Aggregate it, as sq.max({column!r}), or group by it.",
+                    )
                 )
             outputs.append((name, output))
         node = WindowAggregate(source, self.keys, self.window, tuple(found.values()))
         plain_columns = [*self.keys, *(name for name, _ in found.values())]
         final = [*((k, Col(k)) for k in self.keys), *outputs]
-        if [name for name, _ in final] == plain_columns and all(isinstance(e, Col) and e.name == name for name, e in final):
+        if [name for name, _ in final] == plain_columns and all(
+            isinstance(e, Col) and e.name == name for name, e in final
+        ):
             return self.stream._derive(node)
         return self.stream._derive(Select(node, tuple(final)))
 

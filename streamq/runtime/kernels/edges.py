@@ -66,7 +66,9 @@ class EdgesKernel:
         net = net.filter(pc.not_equal(net.column(WEIGHT), 0))
         return Output(net if net.num_rows else None, clock.c, totals)
 
-    def _ordered(self, edges: pa.Table, old: np.ndarray[Any, Any]) -> tuple[pa.Table, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    def _ordered(
+        self, edges: pa.Table, old: np.ndarray[Any, Any]
+    ) -> tuple[pa.Table, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """By key, time, ends before starts; among ties what was there first, then by payload."""
         number, _ = codes(edges, list(self.key)) if edges.num_rows else (np.zeros(0, np.int64), None)
         rest = [n for n in edges.column_names if n not in (*self.key, LE, OPENS, GHOST)]
@@ -81,7 +83,9 @@ class EdgesKernel:
         tie[1:] = (number[1:] == number[:-1]) & (time[1:] == time[:-1]) & (opens[1:] == opens[:-1])
         return tie
 
-    def _closed_by(self, edges: pa.Table, number: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    def _closed_by(
+        self, edges: pa.Table, number: np.ndarray[Any, Any]
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """For each edge: the position of the next edge of its key (or -1), ghosts left out; and whether it is a lost end."""
         n = edges.num_rows
         real = np.flatnonzero(~edges.column(GHOST).to_numpy())
@@ -108,7 +112,9 @@ class EdgesKernel:
         made = with_column(with_column(made, LE, ints(edges, LE)[starts]), RE, end)
         return with_column(made, WEIGHT, np.full(len(starts), weight, np.int64))
 
-    def _keep(self, state: Scope, edges: pa.Table, number: np.ndarray[Any, Any], judge: Judge, c: int, totals: Totals) -> None:
+    def _keep(
+        self, state: Scope, edges: pa.Table, number: np.ndarray[Any, Any], judge: Judge, c: int, totals: Totals
+    ) -> None:
         """Keep what can still matter; an end that no start can reach any more is no event."""
         time, opens, ghost = ints(edges, LE), edges.column(OPENS).to_numpy(), edges.column(GHOST).to_numpy()
         _, lost = self._closed_by(edges, number)
@@ -148,7 +154,9 @@ class EdgesKernel:
         moved = with_column(moved, GHOST, gone & opens)
         return moved.filter(pa.array(~gone | opens))
 
-    def _still_matters(self, table: pa.Table, held: pa.Table | None, time: np.ndarray[Any, Any], opens: np.ndarray[Any, Any], c: int) -> np.ndarray[Any, Any]:
+    def _still_matters(
+        self, table: pa.Table, held: pa.Table | None, time: np.ndarray[Any, Any], opens: np.ndarray[Any, Any], c: int
+    ) -> np.ndarray[Any, Any]:
         """Whether a late edge has an effect from c on: nothing of its key lies between it and c; an end needs an open start."""
         parts = [table.select([*self.key, LE, OPENS])]
         if held is not None:
@@ -169,7 +177,14 @@ class EdgesKernel:
             return
         if judge.invalid == "fail":
             first = rows.drop_columns([OPENS, GHOST]).slice(0, 1).to_pylist()[0]
-            raise InvalidEvent(sentence(f"source {judge.source}", f"a row is no event: {reason}", f"first: {first}", 'Mend the source, or say invalid="drop".'))
+            raise InvalidEvent(
+                sentence(
+                    f"source {judge.source}",
+                    f"a row is no event: {reason}",
+                    f"first: {first}",
+                    'Mend the source, or say invalid="drop".',
+                )
+            )
         totals.add(judge.source, "invalid", rows.num_rows)
         totals.rows.append(late_rows(judge.source, reason, rows, None))
 

@@ -58,7 +58,17 @@ class PhysicalKernel:
         moves = [r for r in (waiting, *retractions) if r is not None and r.num_rows]
         late_from = waiting.num_rows if waiting is not None else 0
         if moves:
-            self._retract(state, fresh, concat([m.select(moves[0].column_names) for m in moves]), late_from, judge, c, clock.c, totals, out)
+            self._retract(
+                state,
+                fresh,
+                concat([m.select(moves[0].column_names) for m in moves]),
+                late_from,
+                judge,
+                c,
+                clock.c,
+                totals,
+                out,
+            )
         else:
             for table in fresh:
                 state.append("live", "0", table)
@@ -92,7 +102,16 @@ class PhysicalKernel:
         return with_column(made, WEIGHT, np.full(live.num_rows, weight, np.int64))
 
     def _retract(
-        self, state: Scope, fresh: list[pa.Table], moves: pa.Table, waited: int, judge: Judge, c: int, c_now: int, totals: Totals, out: list[pa.Table]
+        self,
+        state: Scope,
+        fresh: list[pa.Table],
+        moves: pa.Table,
+        waited: int,
+        judge: Judge,
+        c: int,
+        c_now: int,
+        totals: Totals,
+        out: list[pa.Table],
     ) -> None:
         held = state.read_all("live")
         every = [t for t in (held, *fresh) if t is not None]
@@ -153,16 +172,16 @@ class PhysicalKernel:
         for first in [number for number, _ in moves]:
             path: list[int] = []
             seen: dict[Any, int] = {}
-            number: int | None = first if first in left else None
-            while number is not None:
-                seen[self._name(left[number])] = len(path)
-                path.append(number)
-                there = self._name({**left[number], RE: left[number][NEW_END]})
+            at: int | None = first if first in left else None
+            while at is not None:
+                seen[self._name(left[at])] = len(path)
+                path.append(at)
+                there = self._name({**left[at], RE: left[at][NEW_END]})
                 if there in seen:
                     for gone in path[seen[there] :]:
                         del left[gone]
                     break
-                number = next((n for n in leaving.get(there, ()) if n in left), None)
+                at = next((n for n in leaving.get(there, ()) if n in left), None)
         return [(number, move) for number, move in moves if number in left]
 
     def _name(self, row: dict[str, Any]) -> Any:
@@ -173,7 +192,15 @@ class PhysicalKernel:
         return (row[LE], row[RE], *(_hashable(row[n]) for n in self.payload))
 
     def _moved(
-        self, row: dict[str, Any], before: list[tuple[int, int]], i: int, new: int, fresh: bool, judge: Judge, c: int, pieces: list[tuple[int, int, int]]
+        self,
+        row: dict[str, Any],
+        before: list[tuple[int, int]],
+        i: int,
+        new: int,
+        fresh: bool,
+        judge: Judge,
+        c: int,
+        pieces: list[tuple[int, int, int]],
     ) -> str:
         """Move a live row's end as the source says; what was passed on follows as far as c allows."""
         old = row[RE]
@@ -198,12 +225,21 @@ class PhysicalKernel:
         return "adjusted"
 
     def _emit(
-        self, candidates: pa.Table, rows: list[dict[str, Any]], before: list[tuple[int, int]], changed: list[int], pieces: list[tuple[int, int, int]], out: list[pa.Table]
+        self,
+        candidates: pa.Table,
+        rows: list[dict[str, Any]],
+        before: list[tuple[int, int]],
+        changed: list[int],
+        pieces: list[tuple[int, int, int]],
+        out: list[pa.Table],
     ) -> None:
         if not changed:
             return
         settled = {i for i, _, _ in pieces}
-        for weight, lifetimes in ((-1, {i: before[i] for i in changed if i not in settled}), (1, {i: (rows[i][OWN_LE], rows[i][OWN_RE]) for i in changed})):
+        for weight, lifetimes in (
+            (-1, {i: before[i] for i in changed if i not in settled}),
+            (1, {i: (rows[i][OWN_LE], rows[i][OWN_RE]) for i in changed}),
+        ):
             alive = [i for i, (le, re) in lifetimes.items() if re > le]
             if alive:
                 table = candidates.take(pa.array(alive))
@@ -212,14 +248,21 @@ class PhysicalKernel:
                 out.append(self._delta(table, weight))
 
     def _wait(self, state: Scope, moves: pa.Table, judge: Judge, c: int, totals: Totals) -> None:
-        """Keep retractions whose event, or the retraction before them in its chain, may still come; c past their end, none can."""
+        """Keep retractions whose event, or the one before them in its chain, may still come; c past their end, none can."""
         lost = (ints(moves, RE) < c) | (c == INFINITY)
         if lost.any():
             rows = moves.filter(pa.array(lost))
             reason = "a retraction that matches nothing"
             if judge.invalid == "fail":
                 first = rows.slice(0, 1).to_pylist()[0]
-                raise InvalidEvent(sentence(f"source {judge.source}", f"a row is no event: {reason}", f"first: {first}", 'Mend the source, or say invalid="drop".'))
+                raise InvalidEvent(
+                    sentence(
+                        f"source {judge.source}",
+                        f"a row is no event: {reason}",
+                        f"first: {first}",
+                        'Mend the source, or say invalid="drop".',
+                    )
+                )
             totals.add(judge.source, "invalid", rows.num_rows)
             totals.rows.append(late_rows(judge.source, reason, rows, None))
         state.append("waiting", "0", moves.filter(pa.array(~lost)))

@@ -39,7 +39,9 @@ class SettleKernel:
         if not every:
             return Output(None, clock.c)
         table = concat([t.select(every[0].column_names) for t in every])
-        net = group(table, [n for n in table.column_names if n != WEIGHT], {WEIGHT: (WEIGHT, "sum")}).select(table.column_names)
+        net = group(table, [n for n in table.column_names if n != WEIGHT], {WEIGHT: (WEIGHT, "sum")}).select(
+            table.column_names
+        )
         net = net.filter(pc.not_equal(net.column(WEIGHT), 0))
         settled = pc.less(net.column(RE), clock.c) if clock.c != INFINITY else pa.array([True] * net.num_rows)
         if fresh or pc.any(settled).as_py():

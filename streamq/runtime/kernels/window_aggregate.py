@@ -107,13 +107,13 @@ class WindowAggregateKernel:
             report_to = grid.first_ending_after(clock.m) - 1 if clock.m != INFINITY else bound
 
         needed = report_to >= report_from or self.reads_end
-        held = state.read_all("partials", self._compacted) if needed else None
+        held = self._held(state) if needed else None
         closed = self._opened(held, clock.c_before, open_before) if self.reads_end and held is not None else {}
         dirty = None
         if new is not None and not self.final and report_from != MINUS_INFINITY:
             dirty = self._touched(new, min([open_before, *closed.values()]), report_from - 1)
         if dirty is not None and not needed:
-            needed, held = True, state.read_all("partials", self._compacted)
+            needed, held = True, self._held(state)
         all_of = [t for t in (held, new) if t is not None]
         everything = self._merge(concat(all_of), self._by(all_of[0])) if all_of and needed else None
 
@@ -156,7 +156,9 @@ class WindowAggregateKernel:
             re = ints(table, RE)
             high = np.where(re == INFINITY, INFINITY, self._index(re - 1, self.window.offset))
         weight = ints(table, WEIGHT) if WEIGHT in table.column_names else None
-        columns: dict[str, Any] = {name: table.column(name) for name in (*self.keys, BUCKET) if name in table.column_names}
+        columns: dict[str, Any] = {
+            name: table.column(name) for name in (*self.keys, BUCKET) if name in table.column_names
+        }
         columns |= {LO: pa.array(low), HI: pa.array(high)}
         if self.reads_end:
             columns |= {LE: table.column(LE), RE: table.column(RE)}
@@ -264,7 +266,9 @@ class WindowAggregateKernel:
             columns |= self._merged_moments(slot, table, number, at)
         return pa.table(columns)
 
-    def _merged_moments(self, slot: SlotSpec, table: pa.Table, number: np.ndarray[Any, Any], at: np.ndarray[Any, Any]) -> dict[str, Any]:
+    def _merged_moments(
+        self, slot: SlotSpec, table: pa.Table, number: np.ndarray[Any, Any], at: np.ndarray[Any, Any]
+    ) -> dict[str, Any]:
         # pairwise (Chan): deviations from the common mean are added, nothing is subtracted from a sum of squares
         n = ints(table, f"{slot.name}__n").astype(np.float64)
         mean, m2 = (table.column(f"{slot.name}__{part}").to_numpy() for part in ("mean", "m2"))
@@ -272,7 +276,11 @@ class WindowAggregateKernel:
             total = np.bincount(number, n)
             common = np.where(total > 0, np.bincount(number, n * mean) / np.maximum(total, 1), 0.0)
             spread = np.bincount(number, m2 + np.where(n > 0, n * (mean - common[number]) ** 2, 0.0))
-        return {f"{slot.name}__n": total[at].astype(np.int64), f"{slot.name}__mean": common[at], f"{slot.name}__m2": spread[at]}
+        return {
+            f"{slot.name}__n": total[at].astype(np.int64),
+            f"{slot.name}__mean": common[at],
+            f"{slot.name}__m2": spread[at],
+        }
 
     def _weighted(self, table: pa.Table) -> pa.Table:
         """Values with weights as partial results that merge."""
@@ -301,7 +309,9 @@ class WindowAggregateKernel:
         inside = low <= high
         if not inside.any():
             return None
-        rest = partials.drop_columns([n for n in (LO, HI, LE, RE, BUCKET) if n in partials.column_names]).filter(pa.array(inside))
+        rest = partials.drop_columns([n for n in (LO, HI, LE, RE, BUCKET) if n in partials.column_names]).filter(
+            pa.array(inside)
+        )
         if not self.merges:
             rest = self._weighted(rest)
         low, high = low[inside], high[inside]
@@ -347,7 +357,11 @@ class WindowAggregateKernel:
         for slot in self.slots:
             if slot.kind == "sum":
                 none = pc.equal(merged.column(f"{slot.name}__n"), 0)
-                merged = with_column(merged, slot.name, pc.if_else(none, pa.scalar(None, slot.type), merged.column(slot.name).cast(slot.type)))
+                merged = with_column(
+                    merged,
+                    slot.name,
+                    pc.if_else(none, pa.scalar(None, slot.type), merged.column(slot.name).cast(slot.type)),
+                )
             elif slot.floating:
                 merged = with_column(merged, slot.name, unsortable(merged.column(slot.name), slot.type))
         return merged.select([*self.keys, INDEX, COUNT, *(n for s in self.slots for n in result_columns(s))])
@@ -363,7 +377,11 @@ class WindowAggregateKernel:
         if not inside.any():
             return None
         which, index = runs(low[inside], high[inside])
-        keys = new.select(list(self.keys)).filter(pa.array(inside)).take(pa.array(which)) if self.keys else pa.table({INDEX: index})
+        keys = (
+            new.select(list(self.keys)).filter(pa.array(inside)).take(pa.array(which))
+            if self.keys
+            else pa.table({INDEX: index})
+        )
         return with_column(keys, INDEX, index).group_by([*self.keys, INDEX], use_threads=False).aggregate([])
 
     def _corrected(self, state: Scope, everything: pa.Table, dirty: pa.Table) -> list[pa.Table]:
@@ -390,21 +408,37 @@ class WindowAggregateKernel:
         """Per key with an unsettled member: the first window that is not final because of it."""
         if c == INFINITY:
             return {}
-        unsettled = partials.filter(pc.and_(pc.greater_equal(partials.column(RE), c), pc.greater(partials.column(COUNT), 0)))
+        unsettled = partials.filter(
+            pc.and_(pc.greater_equal(partials.column(RE), c), pc.greater(partials.column(COUNT), 0))
+        )
         if not unsettled.num_rows:
             return {}
-        least = group(unsettled, list(self.keys), {LO: (LO, "min")}) if self.keys else pa.table({LO: [pc.min(unsettled.column(LO)).as_py()]})
+        least = (
+            group(unsettled, list(self.keys), {LO: (LO, "min")})
+            if self.keys
+            else pa.table({LO: [pc.min(unsettled.column(LO)).as_py()]})
+        )
         return {tuple(r[k] for k in self.keys): min(open_now, r[LO]) for r in least.to_pylist()}
 
     def _final_rows(
-        self, partials: pa.Table, opened: dict[Any, int], before: dict[Any, int], open_before: int, open_now: int, report_to: int
+        self,
+        partials: pa.Table,
+        opened: dict[Any, int],
+        before: dict[Any, int],
+        open_before: int,
+        open_now: int,
+        report_to: int,
     ) -> list[pa.Table]:
         first = min([open_before, *before.values()])
         rows = self._rows(partials, first, report_to)
         if not rows:
             return []
         table = rows[0]
-        keys = list(zip(*(table.column(k).to_pylist() for k in self.keys), strict=True)) if self.keys else [()] * table.num_rows
+        keys = (
+            list(zip(*(table.column(k).to_pylist() for k in self.keys), strict=True))
+            if self.keys
+            else [()] * table.num_rows
+        )
         start = np.array([before.get(k, open_before) for k in keys], dtype=np.int64)
         stop = np.array([opened.get(k, INFINITY) for k in keys], dtype=np.int64)
         index = ints(table, INDEX)
@@ -414,23 +448,39 @@ class WindowAggregateKernel:
     # keeping and forgetting
 
     def _store(self, state: Scope, new: pa.Table) -> None:
-        if self.reads_end is False and BUCKET in new.column_names:
-            new = new.drop_columns([BUCKET])
         low, high = ints(new, LO), ints(new, HI)
         endless = high == INFINITY
         if endless.any():
-            state.append("partials", "inf", new.filter(pa.array(endless)))
+            state.append("partials", "inf", self._packed(new.filter(pa.array(endless))))
             new, low, high = new.filter(pa.array(~endless)), low[~endless], high[~endless]
         if not len(high):
             return
-        size = np.floor(np.log2((high - low + 1).astype(np.float64))).astype(np.int64)
-        bins = high >> size
-        number = np.unique(np.stack([size, bins], axis=1), axis=0, return_inverse=True)
-        for n, (cls, bin) in enumerate(number[0]):
-            state.append("partials", f"{cls}.{bin}", new.filter(pa.array(number[1].reshape(-1) == n)))
+        # bins about half as wide as the ranges in them: few to read, and little kept for longer than it is needed
+        size = np.maximum(np.floor(np.log2((high - low + 1).astype(np.float64))).astype(np.int64) - 1, 0)
+        bins, number = np.unique(np.stack([size, high >> size], axis=1), axis=0, return_inverse=True)
+        for n, (cls, bin) in enumerate(bins):
+            rows = new.filter(pa.array(number.reshape(-1) == n))
+            state.append("partials", f"{cls}.{bin}", self._packed(rows))
+
+    def _packed(self, table: pa.Table) -> pa.Table:
+        """As it is stored: in order, so that it compresses; without the first window where the last one tells it."""
+        table = table.sort_by([(HI, "ascending"), *((k, "ascending") for k in self.keys)])
+        return table.drop_columns([LO]) if self._low_is_known else table
+
+    @property
+    def _low_is_known(self) -> bool:
+        return self.points and self.window.divides
+
+    def _unpacked(self, table: pa.Table) -> pa.Table:
+        return with_column(table, LO, ints(table, HI) - (self.window.n - 1)) if self._low_is_known else table
+
+    def _held(self, state: Scope) -> pa.Table | None:
+        held = state.read_all("partials", self._compacted)
+        return None if held is None else self._unpacked(held)
 
     def _compacted(self, table: pa.Table) -> pa.Table:
-        return self._merge(table, self._by(table))
+        table = self._unpacked(table)
+        return self._packed(self._merge(table, self._by(table)))
 
     def _remember(self, state: Scope, out: list[pa.Table], least: int) -> None:
         rows = concat([t.select(self._reported_columns()) for t in out])
@@ -471,7 +521,11 @@ class WindowAggregateKernel:
             del ends[key]
         settled = self.window.last_starting_before(clock.c) if clock.c != INFINITY else MINUS_INFINITY
         for endless in (0, 1):
-            old = sorted(int(k.split(",")[0]) for k, w in ends.items() if w > 0 and k.endswith(f",{endless}") and int(k.split(",")[0]) < settled)
+            old = sorted(
+                int(k.split(",")[0])
+                for k, w in ends.items()
+                if w > 0 and k.endswith(f",{endless}") and int(k.split(",")[0]) < settled
+            )
             if self.merges or not endless:
                 for last in old[:-1]:
                     del ends[f"{last},{endless}"]

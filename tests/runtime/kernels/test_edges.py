@@ -1,0 +1,98 @@
+"""The edge kernel: late edges by policy; state is open starts and what c has not passed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from streamq.compiler.local import LocalRun
+from streamq.compiler.operators import Edges
+from streamq.compiler.stages import CHANGELOG, Options, compile_stages
+from streamq.errors import LateEvent
+from streamq.expr import Lit
+from streamq.literal import table_fields
+from streamq.policies import SourcePolicy
+
+SCHEMA = pa.schema([("t", pa.int64()), ("edge", pa.string()), ("id", pa.int64())])
+
+
+def rows(*items: tuple[int, str, int]) -> dict[str, pa.Table]:
+    return {"e": pa.table([pa.array([i[n] for i in items], f.type) for n, f in enumerate(SCHEMA)], schema=SCHEMA)}
+
+
+def run(late: str = "drop", delay: int = 0) -> LocalRun:
+    node = Edges(
+        "e",
+        table_fields(SCHEMA.empty_table()),
+        "t",
+        "edge",
+        ("id",),
+        Lit("start"),
+        Lit("end"),
+        "start",
+        SourcePolicy(delay, late),
+    )
+    return LocalRun(compile_stages(node, Options(output=CHANGELOG, buckets=2)))
+
+
+def deltas(table: pa.Table) -> list[tuple[Any, ...]]:
+    return sorted(
+        (r["id"], r["__w"], r["__le"], None if r["__re"] == 2**63 - 1 else r["__re"]) for r in table.to_pylist()
+    )
+
+
+def total(live: LocalRun, reason: str) -> int:
+    return sum(t.get(f"e|{reason}", 0) for t in live.totals.values())
+
+
+def test_an_end_takes_back_the_open_lifetime() -> None:
+    live = run()
+    assert deltas(live.batch(rows((1, "start", 7)))) == [(7, 1, 1, None)]
+    assert deltas(live.batch(rows((9, "end", 7)))) == [(7, -1, 1, None), (7, 1, 1, 9)]
+
+
+def test_an_end_may_come_before_its_start() -> None:
+    live = run(delay=50)
+    assert live.batch(rows((9, "end", 7), (20, "start", 8))).num_rows == 1
+    assert deltas(live.batch(rows((1, "start", 7)))) == [(7, 1, 1, 9)]
+    live.finish()
+    assert total(live, "invalid") == 0
+
+
+def test_an_end_that_nothing_opened_is_counted_once_c_has_passed_it() -> None:
+    live = run(delay=5)
+    live.batch(rows((9, "end", 7), (12, "start", 8)))
+    assert total(live, "invalid") == 0
+    live.batch(rows((30, "start", 9)))
+    assert total(live, "invalid") == 1
+
+
+def test_late_edges() -> None:
+    drop = run()
+    drop.batch(rows((50, "start", 1), (40, "start", 2)))
+    # the late start of 3 is dropped and its end goes with it; the late end of 2 is dropped, so 2 stays open
+    drop.batch(rows((10, "start", 3), (45, "end", 2)))
+    assert drop.batch(rows((60, "end", 3), (70, "start", 9))).num_rows == 1
+    drop.finish()
+    assert (total(drop, "dropped"), total(drop, "invalid")) == (3, 0)
+    adjust = run("adjust")
+    adjust.batch(rows((50, "start", 1), (40, "start", 2)))
+    found = deltas(adjust.batch(rows((10, "start", 3), (45, "end", 2))))
+    assert found == [(2, -1, 40, None), (2, 1, 40, 50), (3, 1, 50, None)]
+    assert total(adjust, "adjusted") == 2
+    fail = run("fail")
+    fail.batch(rows((50, "start", 1)))
+    with pytest.raises(LateEvent, match=r"source e: 1 late item\(s\)"):
+        fail.batch(rows((10, "start", 3)))
+
+
+def test_state_is_what_can_still_matter() -> None:
+    live = run()
+    for i in range(100):
+        live.batch(rows((10 * i, "start", i), (10 * i + 5, "end", i)))
+    held = sum(len(v) for s in live.stores.values() for v in s.values())
+    assert held < 6_000
+    live.finish()
+    assert all(set(s) == {"manifest"} for s in live.stores.values())

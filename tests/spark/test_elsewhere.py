@@ -1,0 +1,77 @@
+"""Spark Connect, and executors in processes of their own that cannot import streamq: the same query, the same answer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+QUERY = """
+import json, sys
+from pathlib import Path
+import streamq as sq
+
+def main(spark, folder):
+    rows = [(3 * i, f"k{i % 3}", float(i)) for i in range(40)]
+    spark.createDataFrame(rows, "t bigint, k string, v double").coalesce(1).write.parquet(f"{folder}/in")
+    def query(df):
+        s = sq.points(df, time="t", name="p").where(lambda e: e.v != 7)
+        per = s.group_by("k").hopping_window(30, 10).select(n=sq.count(), m=sq.avg("v"), top=sq.max("v"))
+        return per.tumbling_window(20).select(n=sq.sum("n"), top=sq.max("top"))
+    batch = query(spark.read.parquet(f"{folder}/in"))
+    live = query(spark.readStream.schema("t bigint, k string, v double").parquet(f"{folder}/in"))
+    live.run(checkpoint=f"{folder}/cp", sink=f"{folder}/out", trigger="available_now", finish=True, late_sink=f"{folder}/late")
+    names = ["start", "end", "n", "top"]
+    answer = sorted(tuple(r) for r in spark.read.parquet(f"{folder}/out").select(*names).collect())
+    assert answer == sorted(tuple(r) for r in batch.to_df().select(*names).collect()), answer
+    print("agreed on", len(answer), "rows")
+"""
+
+CONNECT = """
+from pyspark.sql import SparkSession
+config = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false", "spark.sql.streaming.stateStore.providerClass":
+          "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"}
+builder = SparkSession.builder.remote("local[2]")
+for key, value in config.items():
+    builder = builder.config(key, value)
+spark = builder.getOrCreate()
+assert "connect" in type(spark).__module__
+main(spark, sys.argv[1])
+"""
+
+CLUSTER = """
+# executors must not find streamq on their own path: its code travels with the query
+blocked = sys.argv[1] + "/blocked"
+Path(blocked).mkdir()
+Path(blocked, "sitecustomize.py").write_text('''
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "streamq":
+            raise ImportError("streamq is not installed here")
+sys.meta_path.insert(0, Blocked())
+''')
+spark = sq.session("elsewhere", master="local-cluster[1,2,1024]", config={
+    "spark.sql.shuffle.partitions": "2", "spark.executorEnv.PYTHONPATH": blocked, "spark.driver.memory": "1g",
+})
+main(spark, sys.argv[1])
+spark.stop()
+"""
+
+
+@pytest.mark.parametrize("script", [pytest.param(CONNECT, id="connect"), pytest.param(CLUSTER, id="local-cluster")])
+def test_same_answer(script: str, tmp_path: Path) -> None:
+    path = tmp_path / "query.py"
+    path.write_text(textwrap.dedent(QUERY) + textwrap.dedent(script))
+    done = subprocess.run(
+        [sys.executable, str(path), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 0 and "agreed on" in done.stdout, done.stdout[-2000:] + done.stderr[-4000:]

@@ -1,0 +1,88 @@
+"""What the documentation shows is true: its runnable blocks, the doctests, the names and the paths; without Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import streamq
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+MODULES = [p for p in sorted((ROOT / "streamq").rglob("*.py")) if ">>> " in p.read_text(encoding="utf-8")]
+
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PATH = re.compile(r"`((?:streamq|tests|docs|notebooks|benchmarks|scripts|requirements)/[\w./-]*)`")
+
+
+class Block(NamedTuple):
+    """A fenced block of a page: its language, its text, its line."""
+
+    language: str
+    text: str
+    line: int
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    return [Block(m[1], m[2], text.count("\n", 0, m.start()) + 1) for m in FENCED.finditer(text)]
+
+
+def trimmed(text: str) -> list[str]:
+    return [line.rstrip() for line in text.strip("\n").splitlines()]
+
+
+def test_there_are_pages_notebooks_and_doctests() -> None:
+    assert all(page.exists() for page in PAGES)
+    assert len(PAGES) > 1
+    assert NOTEBOOKS
+    assert MODULES
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_blocks_print_what_stands_below_them(page: Path) -> None:
+    found = blocks(page)
+    names: dict[str, Any] = {"__name__": "page"}
+    for block, below in zip(found, [*found[1:], Block("", "", 0)], strict=True):
+        if block.language != "python":
+            continue
+        code = compile("\n" * block.line + block.text, str(page), "exec")
+        if below.language != "text":
+            continue
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(code, names)
+        assert trimmed(printed.getvalue()) == trimmed(below.text), f"{page.name}, line {block.line}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_names_and_paths_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert [name for name in sorted(set(re.findall(r"\bsq\.(\w+)", text))) if not hasattr(streamq, name)] == []
+    links = [link for link in re.findall(r"\]\(([^)#:]+)\)", text) if not (page.parent / link).exists()]
+    assert [path for path in PATH.findall(text) if not (ROOT / path).exists()] + links == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_docstrings_show_what_happens(path: Path) -> None:
+    module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    failures: list[str] = []
+    for test in doctest.DocTestFinder().find(module):
+        runner.run(test, out=failures.append)
+    assert not failures, "".join(failures)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.name)
+def test_notebooks_are_kept_without_outputs(path: Path) -> None:
+    cells = [c for c in json.loads(path.read_text(encoding="utf-8"))["cells"] if c["cell_type"] == "code"]
+    assert [c for c in cells if c["outputs"] or c["execution_count"] is not None] == []
