@@ -1,6 +1,6 @@
 """Hopping windows in batch: splitting into basic windows and merging, against Spark's own ``window()``.
 
-    python benchmarks/batch_hopping.py [--rows 10000000] [--repeat 3] [--only d60-n16 ...] [--json FILE]
+    python -m benchmarks.batch_hopping [--rows 10000000] [--repeat 3] [--only d60-n16 ...] [--json FILE]
 
 Point events with a timestamp and a double, 1,000 keys; sum, count and max a key and window, written to the noop sink.
 Both sides run in turn, A B A B, in one session; a cell is the median of its runs. Ratios above 1: ours is faster.
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -21,8 +20,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from streamq.compiler.merging import PartialSlot, choose_strategy, merge_partials
+import streamq as sq
+from streamq.compiler.merging import PartialSlot, choose_strategy
 
 KEYS = 1_000
 HOP = 60_000_000
@@ -57,23 +56,10 @@ CELLS = (
 )
 
 
-def ours(df: DataFrame, n: int, strategy: str | None = None) -> DataFrame:
-    """Windows of ``n`` hops, by whatever strategy is chosen (or the one given)."""
-    strategy = strategy or choose_strategy("point", n, SLOTS)[0]
-    last = F.expr(f"(unix_micros(ts) - pmod(unix_micros(ts), {HOP})) div {HOP}")  # div cuts towards zero
-    aggregates = [F.count("v").alias("events"), F.sum("v").alias("total"), F.max("v").alias("top")]
-    df = df.select("key", last.alias("__hi"), "v")
-    if strategy == "direct":
-        first = F.col("__hi") - (n - 1)
-        index = F.col("__hi") if n == 1 else F.explode(F.sequence(first, F.col("__hi")))
-        merged = df.select("key", index.alias("__i"), "v").groupBy("key", "__i").agg(*aggregates)
-    else:
-        partials = df.groupBy("key", "__hi").agg(F.count(F.lit(1)).alias("__n"), *aggregates)
-        partials = partials.withColumns({"__lo": F.col("__hi") - (n - 1), "total__n": F.col("events")})
-        merged = merge_partials(partials, ["key"], SLOTS, n, strategy)
-    start = F.col("__i") * HOP
-    bounds = F.timestamp_micros(start).alias("start"), F.timestamp_micros(start + n * HOP).alias("end")
-    return merged.select("key", *bounds, "events", "total", "top")
+def ours(df: DataFrame, n: int) -> DataFrame:
+    """Windows of ``n`` hops by the public API; the strategy is streamq's choice."""
+    windows = sq.points(df, time="ts").group_by("key").hopping_window(f"{n} minutes", "1 minute")
+    return windows.select(events=sq.count("v"), total=sq.sum("v"), top=sq.max("v")).to_df()
 
 
 def native(df: DataFrame, n: int) -> DataFrame:

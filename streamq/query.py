@@ -50,8 +50,8 @@ def frames(tables: Mapping[str, Any]) -> dict[str, DataFrame]:
     return made
 
 
-def until_ticks(until: int | dt.datetime | None, axis: str) -> int | None:
-    """``until`` in ticks of the axis."""
+def until_ticks(until: int | dt.datetime | None, axis: str, verb: str = "until") -> int | None:
+    """An instant in ticks of the axis."""
     if until is None:
         return None
     if isinstance(until, dt.datetime) and axis == TIMESTAMP:
@@ -59,7 +59,7 @@ def until_ticks(until: int | dt.datetime | None, axis: str) -> int | None:
         return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
     if isinstance(until, int) and not isinstance(until, bool) and axis != TIMESTAMP:
         return until
-    raise TimeError(sentence("to_df", "until does not fit the time axis", f"found {until!r} on a {axis} axis"))
+    raise TimeError(sentence(verb, "an instant that does not fit the time axis", f"found {until!r} on a {axis} axis"))
 
 
 def batch_frame(
@@ -83,11 +83,11 @@ def batch_frame(
     return to_user(lower(rewritten, run), plan.schema)
 
 
-def answer(plan: Node, tables: Mapping[str, Any]) -> pa.Table:
+def answer(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None = None) -> pa.Table:
     """The answer as Arrow: payload, ``start``, ``end`` as the axis shows them, in order of start, end, payload."""
     if is_literal(tables):
-        return in_user_form(local_history(plan, tables), plan.schema)
-    return ordered(_collected(batch_frame(plan, tables)), plan.schema)
+        return in_user_form(local_history(plan, tables, until=until_ticks(until, plan.schema.axis)), plan.schema)
+    return ordered(_collected(batch_frame(plan, tables, until)), plan.schema)
 
 
 def _collected(df: DataFrame) -> pa.Table:
@@ -101,7 +101,7 @@ def _collected(df: DataFrame) -> pa.Table:
         raise translated(error) from error
 
 
-def local_history(plan: Node, tables: Mapping[str, pa.Table], rules: Any = None) -> pa.Table:
+def local_history(plan: Node, tables: Mapping[str, pa.Table], rules: Any = None, until: int | None = None) -> pa.Table:
     """The answer in-process, as deltas: ``__le``, ``__re`` in ticks, payload."""
     from streamq.compiler.local import LocalRun
     from streamq.compiler.plan import numbered
@@ -114,7 +114,7 @@ def local_history(plan: Node, tables: Mapping[str, pa.Table], rules: Any = None)
     run = LocalRun(compile_stages(rewritten, Options(output="final", buckets=1, streaming=False)))
 
     # one micro-batch that is the end as well: as in a batch, nothing is late and no watermark comes into it
-    return run.batch(tables, [(None, INFINITY)])
+    return run.batch(tables, [(None, INFINITY)], until)
 
 
 def in_user_form(deltas: pa.Table, schema: Schema) -> pa.Table:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import datetime as dt
 import json
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -41,9 +43,7 @@ class RunVerbs(Verbs):
         """
         from streamq.compiler.streaming import user_rows
 
-        prepared = _Prepared(
-            self.plan, self.tables, output, False, control or tempfile.mkdtemp(prefix="streamq-control-"), buckets
-        )
+        prepared = _Prepared(self.plan, self.tables, output, False, control or _temporary("streamq-control-"), buckets)
         return user_rows(prepared.results(), prepared.program)
 
     def run(
@@ -133,6 +133,13 @@ def _as_stream(spark: SparkSession, control: str, source: Any, table: Any) -> Da
     return spark.readStream.schema(schema).parquet(path)
 
 
+def _temporary(prefix: str) -> str:
+    """A folder that goes with this process."""
+    path = tempfile.mkdtemp(prefix=prefix)
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
 class Run:
     """A running query; also a context manager that stops it."""
 
@@ -151,7 +158,7 @@ class Run:
     ):
         _check_arguments(sink, checkpoint, trigger, finish, name)
         self.name = name
-        self.checkpoint = checkpoint or tempfile.mkdtemp(prefix="streamq-checkpoint-")
+        self.checkpoint = checkpoint or _temporary("streamq-checkpoint-")
         self._sink, self._late_sink, self._trigger = sink, late_sink, trigger
         self._prepared = _Prepared(
             plan, tables, output, late_sink is not None, f"{self.checkpoint}/streamq/control", buckets
@@ -180,12 +187,17 @@ class Run:
         self._drain()
         self.stop()
 
-    def advance(self, to: int, source: str | None = None) -> None:
-        """A CTI from outside, in ticks: nothing before ``to`` will come any more (from ``source``, or from any)."""
+    def advance(self, to: int | dt.datetime, source: str | None = None) -> None:
+        """A CTI from outside: nothing before ``to`` will come any more (from ``source``, or from any).
+
+        ``to`` is a datetime on a timestamp axis (naive ones are UTC), ticks on an integer axis.
+        """
+        cti = until_ticks(to, self._program.plan.schema.axis, "advance")
+        assert cti is not None
         names = {r.source.shown_name(): r.source.table for r in self._program.sources if r.source}
         if source is not None and source not in names:
             raise PlanError(sentence("advance", f"no source {source!r}", f"there are: {', '.join(names)}"))
-        self._say(None if source is None else names[source], to)
+        self._say(None if source is None else names[source], cti)
 
     def stop(self) -> None:
         """Stop the query; its checkpoint can be gone on with."""
@@ -294,7 +306,9 @@ class Run:
             return
         if found != mine:
             what = (
-                "the layout of state" if found["version"] != STATE_VERSION else "the query, its output or its buckets"
+                "the layout of state"
+                if found["version"] != STATE_VERSION
+                else "the query, its output, its buckets or its late output"
             )
             raise CheckpointError(
                 sentence(
@@ -330,6 +344,15 @@ def _check_arguments(sink: Sink, checkpoint: str | None, trigger: str | None, fi
                 "finish=True goes with trigger='available_now'",
                 f"found trigger={trigger!r}",
                 "Else call run.finish() when the input has ended.",
+            )
+        )
+    if finish and sink == "memory":
+        raise PlanError(
+            sentence(
+                "run",
+                "finish=True with the memory sink",
+                "Spark cannot start a query on that sink twice, which flushing the last windows takes",
+                "Use a path, or leave the trigger out and call run.finish().",
             )
         )
     if sink == "memory" and not name:

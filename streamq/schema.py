@@ -30,7 +30,7 @@ from streamq.expr import (
     show,
     to_spark,
 )
-from streamq.time import INTEGER, TIMESTAMP
+from streamq.time import TIMESTAMP
 
 POINT, INTERVAL, EDGE, SIGNAL = "point", "interval", "edge", "signal"
 
@@ -512,9 +512,3 @@ def avg_type(kind: DataType) -> DataType:
         # DecimalType.bounded: both are capped at 38 on their own
         return t.DecimalType(min(38, kind.precision + 4), min(38, kind.scale + 4))
     return t.DoubleType()
-
-
-__all__ = [
-    "EDGE", "INTEGER", "INTERVAL", "POINT", "RESERVED", "SIGNAL", "TIMESTAMP", "Field", "Schema", "as_decimal",
-    "avg_type", "check_names", "infer", "is_exact", "is_numeric", "literal_type", "parse_type", "quote", "sum_type", "types", "wider",
-]  # fmt: skip

@@ -92,26 +92,26 @@ class Stream(WhereVerbs, SelectVerbs, UnionVerbs, WindowVerbs, RunVerbs):
 
         return batch_frame(self.plan, self.tables, until)
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self, until: int | dt.datetime | None = None) -> pa.Table:
         """The answer as an Arrow table, ordered by start, end and payload; literal streams run in-process, without Spark."""
         from streamq.query import answer
 
-        return answer(self.plan, self.tables)
+        return answer(self.plan, self.tables, until)
 
-    def to_pandas(self) -> pd.DataFrame:
+    def to_pandas(self, until: int | dt.datetime | None = None) -> pd.DataFrame:
         """The answer as a pandas DataFrame, ordered by start, end and payload.
 
         Literal streams run in-process, without Spark; others as a batch.
         """
         from streamq.query import to_pandas
 
-        return to_pandas(self.to_arrow(), self.plan.schema)
+        return to_pandas(self.to_arrow(until), self.plan.schema)
 
-    def show(self, n: int = 20) -> None:
+    def show(self, n: int = 20, until: int | dt.datetime | None = None) -> None:
         """Print the first ``n`` rows of the answer, as a table."""
         from streamq.query import shown
 
-        print(shown(self.to_arrow(), n))
+        print(shown(self.to_arrow(until), n))
 
     def __repr__(self) -> str:
         return f"Stream({self.schema.describe()})"

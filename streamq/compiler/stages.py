@@ -457,7 +457,7 @@ def compile_stages(plan: Node, options: Options) -> Program:
 
 def describe(plan: Node) -> list[str]:
     """The stages as explain shows them: keys, buckets, baskets and their bound, CTI rule."""
-    program = compile_stages(numbered(plan)[0], Options(output=CHANGELOG))
+    program = compile_stages(numbered(plan)[0], Options())
     if not program.stages:
         return ["no stage: every operator is stateless"]
     lines = []

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+
+import streamq
 
 QUERY = """
 import json, sys
@@ -54,9 +57,19 @@ class Blocked:
             raise ImportError("streamq is not installed here")
 sys.meta_path.insert(0, Blocked())
 ''')
+import pyarrow as pa
+
+def imports_streamq(batches):
+    try:
+        import streamq
+        yield pa.record_batch({"found": [True]})
+    except ImportError:
+        yield pa.record_batch({"found": [False]})
+
 spark = sq.session("elsewhere", master="local-cluster[1,2,1024]", config={
     "spark.sql.shuffle.partitions": "2", "spark.executorEnv.PYTHONPATH": blocked, "spark.driver.memory": "1g",
 })
+assert not spark.range(1).repartition(1).mapInArrow(imports_streamq, "found boolean").first()[0]
 main(spark, sys.argv[1])
 spark.stop()
 """
@@ -66,12 +79,14 @@ spark.stop()
 def test_same_answer(script: str, tmp_path: Path) -> None:
     path = tmp_path / "query.py"
     path.write_text(textwrap.dedent(QUERY) + textwrap.dedent(script))
+    root = str(Path(streamq.__file__).parents[1])
     done = subprocess.run(
         [sys.executable, str(path), str(tmp_path)],
         capture_output=True,
         text=True,
         timeout=400,
         cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": root},
         check=False,
     )
     assert done.returncode == 0 and "agreed on" in done.stdout, done.stdout[-2000:] + done.stderr[-4000:]

@@ -93,7 +93,7 @@ def checked(le: Column, reason: Column, node: Source, streaming: bool) -> tuple[
     from pyspark.sql import functions as F
 
     if node.policy.invalid_in(streaming) == "fail" and not streaming:
-        message = F.concat(F.lit(f"[streamq] source {node.shown_name()}: a row is no event; "), reason)
+        message = F.concat(F.lit(f"[streamq] source {node.shown_name()}: a row is no event: "), reason)
         return F.when(reason.isNull(), le).otherwise(F.raise_error(message).cast("bigint")), F.lit(None).cast("string")
     return le, reason
 

@@ -280,6 +280,22 @@ class Grouped(Generic[S]):
     def __init__(self, stream: S, keys: tuple[str, ...]):
         self.stream, self.keys = stream, keys
 
+    def __repr__(self) -> str:
+        return f"Grouped({self.stream!r} by {', '.join(self.keys)})"
+
+    def select(self, *columns: Given, **named_columns: Given) -> S:
+        """Groups alone have no rows: raises PlanError, naming the windows to choose from."""
+        raise PlanError(
+            sentence(
+                "select",
+                "a group without a window",
+                f"found {self!r}",
+                "Add .tumbling_window(size) or .hopping_window(...).",
+            )
+        )
+
+    agg = select
+
     def hopping_window(self, size: Duration, hop: Duration, offset: Duration = 0) -> Windowed[S]:
         """As the stream's ``hopping_window``, per group."""
         return Windowed(self.stream, self.keys, grid(size, hop, offset, self.stream.plan.schema.axis, "hopping_window"))
@@ -296,6 +312,11 @@ class Windowed(Generic[S]):
 
     def __init__(self, stream: S, keys: tuple[str, ...], window: Hopping):
         self.stream, self.keys, self.window = stream, keys, window
+
+    def __repr__(self) -> str:
+        return (
+            f"Windowed({self.stream!r}, {show_window(self.window, self.stream.plan.schema.axis)}{show_keys(self.keys)})"
+        )
 
     def select(self, *given_columns: Given, **named_columns: Given) -> S:
         """One row a window with members: the group's keys, then a column a keyword.

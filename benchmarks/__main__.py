@@ -1,0 +1,16 @@
+"""``python -m benchmarks [batch|streaming]``: every benchmark, or one; ``make bench``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+MODULES = {"batch": "benchmarks.batch_hopping", "streaming": "benchmarks.streaming_hopping"}
+
+if __name__ == "__main__":
+    chosen = sys.argv[1:2] if sys.argv[1:2] and sys.argv[1] in MODULES else list(MODULES)
+    rest = sys.argv[2:] if len(chosen) == 1 else sys.argv[1:]
+    # a process each: a session's memory and warmth are its own
+    sys.exit(
+        max(subprocess.run([sys.executable, "-m", MODULES[name], *rest], check=False).returncode for name in chosen)
+    )

@@ -1,0 +1,19 @@
+"""What rules ask of an expression before they write it into another."""
+
+from __future__ import annotations
+
+import streamq as sq
+from streamq.compiler.rules.substitution import inlined, is_cheap, is_plain, uses
+from streamq.expr import show
+
+
+def test_plain_and_cheap() -> None:
+    x = sq.col("x")
+    assert is_plain(x) and not is_plain(x + 1)
+    assert is_cheap(x + 1) and not is_cheap(sq.functions.upper("x"))
+
+
+def test_uses_and_inlining() -> None:
+    x, y = sq.col("x"), sq.col("y")
+    assert uses([x + x, y])["x"] == 2
+    assert show(inlined(x * y, {"x": y + 1})) == "(y + 1) * y"
