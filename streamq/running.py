@@ -15,6 +15,7 @@ from streamq.compiler.plan import Node
 from streamq.compiler.verbs import Verbs
 from streamq.errors import CheckpointError, PlanError, sentence
 from streamq.query import until_ticks
+from streamq.schema import Schema
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class RunVerbs(Verbs):
         from streamq.compiler.streaming import user_rows
 
         prepared = _Prepared(self.plan, self.tables, output, False, control or _temporary("streamq-control-"), buckets)
-        return user_rows(prepared.results(), prepared.program)
+        return user_rows(prepared.results(), prepared.program.plan.schema, output == "final")
 
     def run(
         self,
@@ -274,6 +275,7 @@ class Run:
         from streamq.compiler.streaming import user_rows
 
         df = self._prepared.results()
+        schema, final = self._program.plan.schema, self._program.options.output == "final"
         if self._program.stages:
             counted = [
                 F.sum(F.when(F.col("__total_key") == key, F.col("__total"))).alias(key)
@@ -281,10 +283,10 @@ class Run:
             ]
             df = df.observe("streamq", *counted)
         if self._late_sink is not None:
-            writer = df.writeStream.foreachBatch(_split(self._program, self._sink, self._late_sink))
+            writer = df.writeStream.foreachBatch(_split(schema, final, self._sink, self._late_sink))
         else:
             rows = df.where(F.col("__w").isNotNull())
-            writer = _to(user_rows(rows, self._program).writeStream, self._sink)
+            writer = _to(user_rows(rows, schema, final).writeStream, self._sink)
         if self.name:
             writer = writer.queryName(self.name)
         if self._trigger == "available_now":
@@ -384,7 +386,7 @@ def _to(writer: Any, sink: Sink) -> Any:
     )
 
 
-def _split(program: Program, sink: Sink, late_sink: str) -> Callable[[DataFrame, int], None]:
+def _split(schema: Schema, final: bool, sink: Sink, late_sink: str) -> Callable[[DataFrame, int], None]:
     """Results and late rows of a micro-batch into their sinks; a batch that is done again overwrites its own folders."""
     from streamq.compiler.streaming import late_rows, user_rows
 
@@ -392,7 +394,7 @@ def _split(program: Program, sink: Sink, late_sink: str) -> Callable[[DataFrame,
         from pyspark.sql import functions as F
 
         batch.persist()
-        rows = user_rows(batch.where(F.col("__w").isNotNull()), program)
+        rows = user_rows(batch.where(F.col("__w").isNotNull()), schema, final)
         if callable(sink):
             sink(rows, number)
         elif isinstance(sink, str) and sink not in ("memory", "console", "noop"):

@@ -24,7 +24,7 @@ from streamq.compiler.operators import (
     physical,
     points,
 )
-from streamq.compiler.stages import FINAL, Feed, Program, Relation
+from streamq.compiler.stages import Feed, Program, Relation
 from streamq.errors import PlanError, sentence
 from streamq.expr import Expr, is_opaque, to_spark
 from streamq.runtime.event import BAD, BUCKET, CTI, KEEP, KIND, LE, NEW_END, OPENS, RE, WEIGHT
@@ -349,15 +349,14 @@ def _result(program: Program, df: DataFrame) -> DataFrame:
 # what a user sees
 
 
-def user_rows(df: DataFrame, program: Program) -> DataFrame:
+def user_rows(df: DataFrame, schema: Schema, final: bool) -> DataFrame:
     """Result rows in the columns a user reads: payload, start, end; for a changelog also kind and new_end."""
     from pyspark.sql import functions as F
 
-    schema = program.plan.schema
     end = F.when(F.col(RE) != INFINITY, F.col(RE))
     payload = [F.col(quote(n)) for n in schema.names]
     start, stop = instant(F.col(LE), schema.axis).alias("start"), instant(end, schema.axis).alias("end")
-    if program.options.output == FINAL:
+    if final:
         return df.select(*payload, start, stop)
     # a row taken back is a retraction to its own start: it deletes
     kind = F.when(F.col(WEIGHT) > 0, F.lit("insert")).otherwise(F.lit("retract")).alias("kind")

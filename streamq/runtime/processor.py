@@ -1,6 +1,7 @@
 """The Spark host: one generic stateful processor for every stage, and the map sides before and after it.
 
 Everything here runs on executors. Rows between stages are envelopes: ``__to int, __channel int, __body binary``.
+The runtime travels by value: nothing in it may import streamq when it is called, for an executor need not have it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pyarrow as pa
 from streamq.runtime.basket import Baskets
 from streamq.runtime.columnar import concat, decode, encode
 from streamq.runtime.event import KEEP
-from streamq.runtime.progress import Message, decode_messages
+from streamq.runtime.progress import Message, decode_messages, encode_messages
 from streamq.runtime.stage import LATE, PROGRESS, SPOKEN, TOTALS, Envelope, Packer, Stage, kept_rows, relation_of
 
 ENVELOPE_DDL = "__to int, __channel int, __body binary"
@@ -165,8 +166,6 @@ def control_packer(
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from streamq.runtime.progress import encode_messages
-
         messages = []
         for batch in batches:
             for row in batch.to_pylist():

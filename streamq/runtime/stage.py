@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamq.errors import InvalidEvent, sentence
 from streamq.runtime.basket import Baskets
 from streamq.runtime.columnar import concat, decode, encode, split_by, unit_weights, with_column
 from streamq.runtime.event import BAD, BUCKET, CTI, KEEP, KIND, LE, NEW_END, OPENS, WEIGHT
@@ -243,8 +244,6 @@ class Packer:
         return good, message if seen else None, envelopes
 
     def _refused(self, rows: pa.Table, message: Message) -> list[pa.Table]:
-        from streamq.errors import InvalidEvent, sentence
-
         assert self.source is not None
         if self.source.invalid == "fail":
             first = {k: v for k, v in rows.slice(0, 1).to_pylist()[0].items() if not k.startswith("__")}

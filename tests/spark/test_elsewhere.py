@@ -86,7 +86,7 @@ def test_same_answer(script: str, tmp_path: Path) -> None:
         text=True,
         timeout=400,
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": root},
+        env={**os.environ, "PYTHONPATH": root, "PYSPARK_PYTHON": sys.executable},
         check=False,
     )
     assert done.returncode == 0 and "agreed on" in done.stdout, done.stdout[-2000:] + done.stderr[-4000:]

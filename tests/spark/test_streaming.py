@@ -268,5 +268,6 @@ def test_state_stays_flat(spark: SparkSession, tmp_path: Path) -> None:
         state = spark.read.format("statestore").option("stateVarName", "baskets").option("batchId", batch)
         return int(state.load(str(tmp_path / "cp")).selectExpr("sum(length(user_map_value.chunk))").first()[0])
 
-    sizes = [held_bytes(batch) for batch in (120, 150, 180, 199)]
-    assert max(sizes) <= 1.1 * min(sizes)
+    # chunks are compacted now and then, so sizes go up and down, but not away
+    sizes = [held_bytes(batch) for batch in (110, 117, 124, 131, 178, 185, 192, 199)]
+    assert max(sizes[4:]) <= 1.25 * max(sizes[:4])
