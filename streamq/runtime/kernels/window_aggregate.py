@@ -476,7 +476,11 @@ class WindowAggregateKernel:
 
     def _held(self, state: Scope) -> pa.Table | None:
         held = state.read_all("partials", self._compacted)
-        return None if held is None else self._unpacked(held)
+        if held is None:
+            return None
+        held = self._unpacked(held)
+        # chunks may hold a member and its retraction side by side: what is asked of single rows needs them summed up
+        return self._merge(held, self._by(held)) if self.reads_end else held
 
     def _compacted(self, table: pa.Table) -> pa.Table:
         table = self._unpacked(table)

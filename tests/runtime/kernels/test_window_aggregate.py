@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 import streamq as sq
 import streamq.runtime.kernels.window_aggregate as kernel_module
 from streamq.compiler.local import LocalRun
-from streamq.compiler.operators import Intervals, Points
+from streamq.compiler.operators import Edges, Intervals, Points
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import CHANGELOG, FINAL, Options, compile_stages
 from streamq.errors import LateEvent
+from streamq.expr import Lit
 from streamq.literal import table_fields
 from streamq.policies import SourcePolicy
 from streamq.stream import Stream
@@ -128,3 +129,33 @@ def test_state_is_flat_and_empty_at_the_end() -> None:
         assert max(size[50:]) <= 1.05 * max(size[20:50])
         live.finish()
         assert all(set(s) == {"manifest"} for s in live.stores.values())
+
+
+def test_a_window_that_reads_ends_is_final_once_its_members_are_settled() -> None:
+    """A member and its retraction lie in different chunks of state: together they are no member that is still open."""
+    schema = pa.schema([("t", pa.int64()), ("edge", pa.string()), ("id", pa.int64())])
+    node = Edges(
+        "e",
+        table_fields(schema.empty_table()),
+        "t",
+        "edge",
+        ("id",),
+        Lit("start"),
+        Lit("end"),
+        "start",
+        SourcePolicy(0),
+    )
+    query = Stream(node, {}).tumbling_window(10).select(n=sq.count(), mean=sq.avg(sq.duration()))
+    live = LocalRun(compile_stages(rewrite(query.plan).plan, Options(output=FINAL, buckets=1)))
+    out = []
+    for batch in (
+        [(1, "start", 1), (12, "start", 2)],
+        [(14, "end", 1)],
+        [(30, "start", 3)],
+        [(33, "end", 2)],
+        [(50, "start", 4)],
+    ):
+        table = pa.table([[r[i] for r in batch] for i in range(3)], schema=schema)
+        out.append([(r["__le"], r["n"], r["mean"]) for r in live.batch({"e": table}).to_pylist()])
+    assert out == [[], [], [(0, 1, 13.0)], [], [(10, 2, 17.0), (20, 1, 21.0)]]
+    assert sorted((r["__le"], r["n"]) for r in live.finish().to_pylist()) == [(30, 2), (40, 1)]
