@@ -1,7 +1,7 @@
-"""Explain, compared with ``tests/golden/explain/``: logical plan, rules and incremental plan of a few queries.
+"""Explain, compared with ``tests/golden/explain/``: logical plan, rules, incremental plan and stages.
 
 ``STREAMQ_GOLDEN=1 pytest tests/compiler/test_explain.py`` writes the files anew; read the difference before you keep
-it. Stages are left to the tests of the stages.
+it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from streamq.schema import Field
 from streamq.stream import Stream
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "explain"
-PARTS = ("logical", "rules", "incremental")
+PARTS = ("logical", "rules", "incremental", "physical")
 
 TRIP = (
     Field("at", t.TimestampType()),
