@@ -1,8 +1,9 @@
 """Streaming hopping windows against Spark's own, batch by batch, in one run: time a micro-batch, rows and bytes of state.
 
-Three settings, each with points in time order, a micro-batch a file, ``sum, count, max`` of a double:
+Settings, each with points in time order, a micro-batch a file, ``sum, count, max`` of ``v``:
 
-* dense: 2 M events a micro-batch, 1,000 keys, 60 events a key and hop, n = size / hop = 60, against Spark's hopping windows;
+* dense: 2 M events a micro-batch, 1,000 keys, 60 events a key and hop, n = size / hop = 60, random doubles, against Spark's
+  own hopping windows; cents: the same with amounts in cents (bigint), whose partial results compress;
 * keys: 200 k events a micro-batch, 20,000 keys, tumbling and n = 60, against Spark's own *tumbling* windows.
 
 Prints a table and writes JSON. ``python -m benchmarks.streaming_hopping --help``.
@@ -29,7 +30,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 import streamq as sq
 
 HOP_US = 60_000_000
-SCHEMA = pa.schema([("ts", pa.timestamp("us", tz="UTC")), ("k", pa.int64()), ("v", pa.float64())])
+AXIS = pa.timestamp("us", tz="UTC")
+RANDOM = pa.schema([("ts", AXIS), ("k", pa.int64()), ("v", pa.float64())])
+"""``v`` is a random double: nothing of it compresses."""
+CENTS = pa.schema([("ts", AXIS), ("k", pa.int64()), ("v", pa.int64())])
+"""``v`` is an amount in cents, below 100.00, a bigint."""
 
 
 @dataclass
@@ -44,22 +49,22 @@ class Measured:
     state_bytes: int
 
 
-def generate(folder: Path, batches: int, rows: int, keys: int, per_key_and_hop: float) -> None:
+def generate(folder: Path, schema: pa.Schema, batches: int, rows: int, keys: int, per_key_and_hop: float) -> None:
     """Files of points in time order; each micro-batch spans ``rows / keys / per_key_and_hop`` hops."""
     rng = np.random.default_rng(7)
     span = int(rows / keys / per_key_and_hop * HOP_US)
     folder.mkdir(parents=True)
     for i in range(batches):
         ts = np.sort(rng.integers(i * span, (i + 1) * span, rows)) + 1_700_000_000_000_000
-        table = pa.table(
-            [pa.array(ts, pa.timestamp("us", tz="UTC")), rng.integers(0, keys, rows), rng.random(rows)], schema=SCHEMA
-        )
+        v = rng.integers(0, 10_000, rows) if schema is CENTS else rng.random(rows)
+        table = pa.table([pa.array(ts, AXIS), rng.integers(0, keys, rows), v], schema=schema)
         # two row groups and more, so that both cores read
         pq.write_table(table, folder / f"{i:04d}.parquet", row_group_size=max(1, rows // 8))
 
 
 def source(spark: SparkSession, folder: Path) -> DataFrame:
-    return spark.readStream.schema(from_arrow_schema(SCHEMA)).option("maxFilesPerTrigger", 1).parquet(str(folder))
+    schema = pq.read_schema(next(folder.glob("*.parquet")))
+    return spark.readStream.schema(from_arrow_schema(schema)).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
 def ours(spark: SparkSession, folder: Path, n: int) -> Any:
@@ -96,7 +101,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batches", type=int, default=6)
     parser.add_argument("--scale", type=float, default=1.0, help="fraction of the rows of a micro-batch")
-    parser.add_argument("--settings", default="dense,keys")
+    parser.add_argument("--settings", default="dense,cents,keys")
     parser.add_argument("--json", default="streaming_hopping.json")
     args = parser.parse_args()
     spark = sq.session(
@@ -105,12 +110,13 @@ def main() -> None:
     found: list[Measured] = []
     folder = Path(tempfile.mkdtemp(prefix="streamq-bench-"))
     try:
-        if "dense" in args.settings:
-            generate(folder / "dense", args.batches, int(2_000_000 * args.scale), 1_000, 60)
-            found.append(measure("dense", "streamq n=60", ours(spark, folder / "dense", 60)))
-            found.append(measure("dense", "spark n=60", native(spark, folder / "dense", 60)))
+        for name, schema in (("dense", RANDOM), ("cents", CENTS)):
+            if name in args.settings:
+                generate(folder / name, schema, args.batches, int(2_000_000 * args.scale), 1_000, 60)
+                found.append(measure(name, "streamq n=60", ours(spark, folder / name, 60)))
+                found.append(measure(name, "spark n=60", native(spark, folder / name, 60)))
         if "keys" in args.settings:
-            generate(folder / "keys", args.batches + 4, int(200_000 * args.scale), 20_000, 1)
+            generate(folder / "keys", RANDOM, args.batches + 4, int(200_000 * args.scale), 20_000, 1)
             found.append(measure("keys", "streamq n=60", ours(spark, folder / "keys", 60)))
             found.append(measure("keys", "spark tumbling", native(spark, folder / "keys", 1)))
             found.append(measure("keys", "streamq tumbling", ours(spark, folder / "keys", 1)))
@@ -122,11 +128,12 @@ def main() -> None:
         print(f"{m.setting:8} {m.query:18} {m.batch_ms:9.0f} ms a batch   {state}   {m.all_ms}")
     by = {(m.setting, m.query): m for m in found}
     ratios: dict[str, float] = {}
-    if "dense" in args.settings:
-        a, b = by["dense", "streamq n=60"], by["dense", "spark n=60"]
-        ratios["dense: spark / streamq time"] = b.batch_ms / a.batch_ms
-        ratios["dense: spark / streamq state rows"] = b.state_rows / a.state_rows
-        ratios["dense: spark / streamq state bytes"] = b.state_bytes / max(1, a.state_bytes)
+    for name in ("dense", "cents"):
+        if name in args.settings:
+            a, b = by[name, "streamq n=60"], by[name, "spark n=60"]
+            ratios[f"{name}: spark / streamq time"] = b.batch_ms / a.batch_ms
+            ratios[f"{name}: spark / streamq state rows"] = b.state_rows / a.state_rows
+            ratios[f"{name}: spark / streamq state bytes"] = b.state_bytes / max(1, a.state_bytes)
     if "keys" in args.settings:
         for label in ("streamq tumbling", "streamq n=60"):
             ratios[f"keys: {label} / spark tumbling time"] = (

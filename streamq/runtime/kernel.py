@@ -86,6 +86,18 @@ class Kernel(Protocol):
         """One micro-batch of one bucket."""
 
 
+class Uncombined:
+    """The map side of a kernel that needs its rows as they are."""
+
+    def combine(self, port: int, table: pa.Table) -> pa.Table:
+        """The rows."""
+        return table
+
+    def announce(self, port: int, table: pa.Table) -> Any:
+        """Nothing."""
+        return None
+
+
 def refuse_late(judge: Judge, n: int, c: int) -> None:
     """Raise under ``late="fail"``."""
     if n and judge.late == "fail":

@@ -17,7 +17,7 @@ from streamq.errors import InvalidEvent, sentence
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import codes, concat, group, ints, with_column
 from streamq.runtime.event import BUCKET, LE, OPENS, RE, WEIGHT
-from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, refuse_late, remembered_judge
+from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, Uncombined, refuse_late, remembered_judge
 from streamq.runtime.lateness import late_rows
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -26,19 +26,11 @@ GHOST = "__ghost"
 
 
 @dataclass(frozen=True)
-class EdgesKernel:
+class EdgesKernel(Uncombined):
     """key: the columns that make a chain; from_end: a closed event carries the end row's payload."""
 
     key: tuple[str, ...]
     from_end: bool
-
-    def combine(self, port: int, table: pa.Table) -> pa.Table:
-        """Raw edges."""
-        return table
-
-    def announce(self, port: int, table: pa.Table) -> Any:
-        """Nothing."""
-        return None
 
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Lifetimes after this batch less lifetimes before it, as deltas."""

@@ -12,26 +12,18 @@ import pyarrow as pa
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import concat, ints, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, refuse_late
+from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, Uncombined, refuse_late
 from streamq.runtime.lateness import late_rows
 from streamq.time import MINUS_INFINITY
 from streamq.windows import Hopping
 
 
 @dataclass(frozen=True)
-class InsertIngressKernel:
+class InsertIngressKernel(Uncombined):
     """points: the source declares points, so RE = LE + 1; round_to: the grid c is rounded down to (SEMANTICS section 7)."""
 
     points: bool
     round_to: Hopping | None = None
-
-    def combine(self, port: int, table: pa.Table) -> pa.Table:
-        """Raw events."""
-        return table
-
-    def announce(self, port: int, table: pa.Table) -> Any:
-        """Nothing."""
-        return None
 
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """The events that are on time, and what the policy leaves of the others."""

@@ -18,7 +18,7 @@ from streamq.errors import InvalidEvent, sentence
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import concat, ints, with_column
 from streamq.runtime.event import BUCKET, INSERT, KIND, LE, NEW_END, RE, RETRACT, WEIGHT
-from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, refuse_late, remembered_judge
+from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, Uncombined, refuse_late, remembered_judge
 from streamq.runtime.kernels.window_aggregate import matching
 from streamq.runtime.lateness import late_rows
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -28,19 +28,11 @@ OWN_LE, OWN_RE = "__own_le", "__own_re"
 
 
 @dataclass(frozen=True)
-class PhysicalKernel:
+class PhysicalKernel(Uncombined):
     """payload: the payload columns in order; id: the column that names an event, if the stream has ids."""
 
     payload: tuple[str, ...]
     id: str | None
-
-    def combine(self, port: int, table: pa.Table) -> pa.Table:
-        """Raw rows."""
-        return table
-
-    def announce(self, port: int, table: pa.Table) -> Any:
-        """Nothing."""
-        return None
 
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Inserts, then retractions as often as they find their event; the others wait until c has passed their start."""

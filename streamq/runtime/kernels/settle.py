@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,21 +14,13 @@ import pyarrow.compute as pc
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import concat, group
 from streamq.runtime.event import BUCKET, RE, WEIGHT
-from streamq.runtime.kernel import Arrival, Clock, Output
+from streamq.runtime.kernel import Arrival, Clock, Output, Uncombined
 from streamq.time import INFINITY
 
 
 @dataclass(frozen=True)
-class SettleKernel:
+class SettleKernel(Uncombined):
     """No parameters: a row is its lifetime and payload."""
-
-    def combine(self, port: int, table: pa.Table) -> pa.Table:
-        """Raw deltas."""
-        return table
-
-    def announce(self, port: int, table: pa.Table) -> Any:
-        """Nothing."""
-        return None
 
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """The rows with ``RE < c`` (all, at the end of the stream)."""
