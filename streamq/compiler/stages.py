@@ -276,10 +276,13 @@ class _Compiler:
         reads = source.traits.moves_ends and (
             any(_path_reads_end(p) for p in paths) or any(s.arg is not None and reads_end(s.arg) for s in slots)
         )
+        # an argument that several aggregates read crosses into Python once
+        arguments = {_slot_argument(s).digest: _slot_argument(s) for s in slots}
+        shipped = {digest: f"__arg{i}" for i, digest in enumerate(arguments)}
         kernel = WindowAggregateKernel(
             keys,
             window,
-            tuple(SlotSpec(s.name, s.kind, s.exact, _arrow(s)) for s in slots),
+            tuple(SlotSpec(s.name, s.kind, s.exact, _arrow(s), shipped[_slot_argument(s).digest]) for s in slots),
             points,
             merges=not retracts and ahead,
             ahead=ahead,
@@ -288,7 +291,7 @@ class _Compiler:
             final=final,
         )
         columns: list[tuple[str, Expr]] = [(k, Col(k)) for k in keys]
-        columns += [(s.name, _slot_argument(s)) for s in slots]
+        columns += [(shipped[e.digest], e) for e in arguments.values()]
         lifetimes = (LE,) if points else (LE, RE)
         if retracts:
             lifetimes = (*lifetimes, WEIGHT)

@@ -289,7 +289,7 @@ class Packer:
 
 def kept_rows(batch: pa.Table, columns: Sequence[str]) -> pa.Table:
     """The rows that passed the filters, in the columns a port takes (and their bucket)."""
-    if KEEP in batch.column_names:
+    if KEEP in batch.column_names and pc.min(batch.column(KEEP)).as_py() is not True:
         batch = batch.filter(batch.column(KEEP))
     names = [*columns, *([BUCKET] if BUCKET in batch.column_names else [])]
     # rebuilt, for tables of several sources are put together and must agree in what they say of NULLs

@@ -33,12 +33,16 @@ REPORTED_BIN = 16
 
 @dataclass(frozen=True)
 class SlotSpec:
-    """A partial result: see ``Slot`` in the compiler; ``type`` is the Arrow type of its value."""
+    """A partial result: see ``Slot`` in the compiler; ``type`` is the Arrow type of its value.
+
+    arg: the column of raw events it is made from; several slots may share one.
+    """
 
     name: str
     kind: str
     exact: bool
     type: pa.DataType
+    arg: str
 
     @property
     def floating(self) -> bool:
@@ -164,7 +168,7 @@ class WindowAggregateKernel:
             columns |= {LE: table.column(LE), RE: table.column(RE)}
         columns[COUNT] = pa.array(np.ones(len(le), np.int64) if weight is None else weight)
         for slot in self.slots:
-            columns |= self._slot_columns(slot, table.column(slot.name), columns[COUNT])
+            columns |= self._slot_columns(slot, table.column(slot.arg), columns[COUNT])
         made = pa.table(columns)
         if self.window.hop > self.window.size:
             made = made.filter(pc.less_equal(made.column(LO), made.column(HI)))
