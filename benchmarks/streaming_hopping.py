@@ -47,6 +47,7 @@ class Measured:
     all_ms: list[int]
     state_rows: int
     state_bytes: int
+    state_memory: int
 
 
 def generate(folder: Path, schema: pa.Schema, batches: int, rows: int, keys: int, per_key_and_hop: float) -> None:
@@ -94,7 +95,15 @@ def measure(setting: str, label: str, query: Any) -> Measured:
     state = [p["stateOperators"][0] for p in reports]
     steady = times[2:] or times
     found = [s.get("customMetrics", {}).get("rocksdbSstFileSize", 0) for s in state]
-    return Measured(setting, label, statistics.median(steady), times, state[-1]["numRowsTotal"], found[-1])
+    return Measured(
+        setting,
+        label,
+        statistics.median(steady),
+        times,
+        state[-1]["numRowsTotal"],
+        found[-1],
+        state[-1]["memoryUsedBytes"],
+    )
 
 
 def main() -> None:
@@ -124,7 +133,7 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
         spark.stop()
     for m in found:
-        state = f"state {m.state_rows:9} rows {m.state_bytes:12} bytes"
+        state = f"state {m.state_rows:9} rows {m.state_bytes:12} bytes {m.state_memory:12} in memory"
         print(f"{m.setting:8} {m.query:18} {m.batch_ms:9.0f} ms a batch   {state}   {m.all_ms}")
     by = {(m.setting, m.query): m for m in found}
     ratios: dict[str, float] = {}
