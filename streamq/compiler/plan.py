@@ -38,7 +38,7 @@ class Traits:
 class Node:
     """A node of a plan; subclasses are made by ``@node`` and define ``_schema`` and, unless as their inputs, ``_traits``.
 
-    ``title`` heads the node's line in explain; ``detail`` follows it; ``progress`` is its CTI rule, ``cost`` its cost.
+    ``title`` heads the node's line in explain; ``detail`` follows it; ``progress`` is its CTI rule.
     """
 
     schema: Schema

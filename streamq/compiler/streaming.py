@@ -151,7 +151,7 @@ def _along(
         base = F.col("__row") if struct is None else F.col("__row")[struct]
         side = df.select(*rest, "__row", *packed, *(base[n].alias(n) for n in fields))
         side = side.withColumn(KEEP, keep if keep is not None else F.col("__channel") == _raw(relation))
-        side = _steps(feed, side, relation.schema, [*rest, "__row", *packed])
+        side = _steps(feed, side, relation.schema)
         name = f"__lane{feed.channel.number}"
         side = side.select(*rest, "__row", *packed, F.struct(*_port(program, feed, side, [])).alias(name))
         packed.append(name)
@@ -162,7 +162,7 @@ def _along(
     return df, Lanes(lanes)
 
 
-def _steps(feed: Feed, df: DataFrame, schema: Schema, carried: list[str] | None = None) -> DataFrame:
+def _steps(feed: Feed, df: DataFrame, schema: Schema) -> DataFrame:
     """The path's filters and projections; what a filter drops stays as a row (it moves progress) and is not evaluated."""
     from pyspark.sql import functions as F
 
@@ -180,14 +180,10 @@ def _steps(feed: Feed, df: DataFrame, schema: Schema, carried: list[str] | None 
     return df
 
 
-class _Deltas(DeltaColumns):
-    """Lifetimes as rows hold them: an insert-only source of points ships no end."""
-
-
 def _guarded(expr: Expr, schema: Schema) -> Column:
     from pyspark.sql import functions as F
 
-    made = to_spark(expr, _Deltas(schema))
+    made = to_spark(expr, DeltaColumns(schema))
     return made if not expr.children and not is_opaque(expr) else F.when(F.col(KEEP), made)
 
 

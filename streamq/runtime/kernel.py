@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from streamq.errors import LateEvent, sentence
+from streamq.errors import InvalidEvent, LateEvent, sentence
 from streamq.runtime.basket import Scope
 from streamq.time import MINUS_INFINITY
 
@@ -109,6 +109,13 @@ def refuse_late(judge: Judge, n: int, c: int) -> None:
                 'Allow more delay (sq.generate("...")), or say late="drop" or "adjust".',
             )
         )
+
+
+def refuse_invalid(source: str, reason: str, row: dict[str, Any]) -> None:
+    """Raise for a row that is no event, showing its own columns."""
+    first = {name: value for name, value in row.items() if not name.startswith("__")}
+    hint = 'Mend the source, or say invalid="drop".'
+    raise InvalidEvent(sentence(f"source {source}", f"a row is no event: {reason}", f"first: {first}", hint))
 
 
 def remembered_judge(state: Scope, arrivals: Sequence[Arrival]) -> Judge:

@@ -15,11 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.errors import InvalidEvent, sentence
 from streamq.runtime.basket import Baskets
 from streamq.runtime.columnar import concat, decode, encode, split_by, unit_weights, with_column
 from streamq.runtime.event import BAD, BUCKET, CTI, KEEP, KIND, LE, NEW_END, OPENS, WEIGHT
-from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel
+from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel, refuse_invalid
 from streamq.runtime.lateness import late_rows
 from streamq.runtime.progress import NOTES_ONLY, Message, RelationClock, decode_messages, encode_messages
 from streamq.time import MINUS_INFINITY
@@ -246,16 +245,7 @@ class Packer:
     def _refused(self, rows: pa.Table, message: Message) -> list[pa.Table]:
         assert self.source is not None
         if self.source.invalid == "fail":
-            first = {k: v for k, v in rows.slice(0, 1).to_pylist()[0].items() if not k.startswith("__")}
-            reason = rows.column(BAD)[0].as_py()
-            raise InvalidEvent(
-                sentence(
-                    f"source {self.source.name}",
-                    f"a row is no event: {reason}",
-                    f"first: {first}",
-                    'Mend the source, or say invalid="drop".',
-                )
-            )
+            refuse_invalid(self.source.name, rows.column(BAD)[0].as_py(), rows.slice(0, 1).to_pylist()[0])
         key = f"{self.source.name}|invalid"
         message.invalid[key] = message.invalid.get(key, 0) + rows.num_rows
         if not self.late_output:

@@ -13,11 +13,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.errors import InvalidEvent, sentence
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import codes, concat, group, ints, with_column
 from streamq.runtime.event import BUCKET, LE, OPENS, RE, WEIGHT
-from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, Uncombined, refuse_late, remembered_judge
+from streamq.runtime.kernel import (
+    Arrival,
+    Clock,
+    Judge,
+    Output,
+    Totals,
+    Uncombined,
+    refuse_invalid,
+    refuse_late,
+    remembered_judge,
+)
 from streamq.runtime.lateness import late_rows
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -168,15 +177,7 @@ class EdgesKernel(Uncombined):
         if not rows.num_rows:
             return
         if judge.invalid == "fail":
-            first = rows.drop_columns([OPENS, GHOST]).slice(0, 1).to_pylist()[0]
-            raise InvalidEvent(
-                sentence(
-                    f"source {judge.source}",
-                    f"a row is no event: {reason}",
-                    f"first: {first}",
-                    'Mend the source, or say invalid="drop".',
-                )
-            )
+            refuse_invalid(judge.source, reason, rows.slice(0, 1).to_pylist()[0])
         totals.add(judge.source, "invalid", rows.num_rows)
         totals.rows.append(late_rows(judge.source, reason, rows, None))
 

@@ -14,11 +14,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.errors import InvalidEvent, sentence
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import concat, ints, with_column
 from streamq.runtime.event import BUCKET, INSERT, KIND, LE, NEW_END, RE, RETRACT, WEIGHT
-from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, Uncombined, refuse_late, remembered_judge
+from streamq.runtime.kernel import (
+    Arrival,
+    Clock,
+    Judge,
+    Output,
+    Totals,
+    Uncombined,
+    refuse_invalid,
+    refuse_late,
+    remembered_judge,
+)
 from streamq.runtime.kernels.window_aggregate import matching
 from streamq.runtime.lateness import late_rows
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -246,15 +255,7 @@ class PhysicalKernel(Uncombined):
             rows = moves.filter(pa.array(lost))
             reason = "a retraction that matches nothing"
             if judge.invalid == "fail":
-                first = rows.slice(0, 1).to_pylist()[0]
-                raise InvalidEvent(
-                    sentence(
-                        f"source {judge.source}",
-                        f"a row is no event: {reason}",
-                        f"first: {first}",
-                        'Mend the source, or say invalid="drop".',
-                    )
-                )
+                refuse_invalid(judge.source, reason, rows.slice(0, 1).to_pylist()[0])
             totals.add(judge.source, "invalid", rows.num_rows)
             totals.rows.append(late_rows(judge.source, reason, rows, None))
         state.append("waiting", "0", moves.filter(pa.array(~lost)))
