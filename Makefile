@@ -28,7 +28,7 @@ types: $(STAMP)
 	$(PY) -m mypy streamq
 
 fast: $(STAMP)
-	$(PY) -m pytest -q -m "not spark"
+	$(PY) -m pytest -q -m "not spark" -n auto --dist worksteal
 
 spark: java
 	$(PY) -m pytest -q -m spark --durations=10

@@ -18,13 +18,14 @@ import statistics
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
@@ -46,8 +47,9 @@ class Measured:
     batch_ms: float
     all_ms: list[int]
     state_rows: int
-    state_bytes: int
-    state_memory: int
+    live_bytes: int
+    disk_bytes: int
+    memory_bytes: int
 
 
 def generate(folder: Path, schema: pa.Schema, batches: int, rows: int, keys: int, per_key_and_hop: float) -> None:
@@ -68,28 +70,59 @@ def source(spark: SparkSession, folder: Path) -> DataFrame:
     return spark.readStream.schema(from_arrow_schema(schema)).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
-def ours(spark: SparkSession, folder: Path, n: int) -> Any:
+class Ran(NamedTuple):
+    """An ended query and the bytes that its state held at the end."""
+
+    query: Any
+    live_bytes: int
+
+
+def live_bytes(spark: SparkSession, checkpoint: str, variable: str | None) -> int:
+    """Keys and values in the state store, as the rows that Spark hands to it, before any compression on disk."""
+    reader = spark.read.format("statestore").option("path", checkpoint)
+    state = (reader.option("stateVarName", variable) if variable else reader).load()
+    names = [n for n in state.columns if n != "partition_id"]
+    found = state.select(F.sum(sum((row_bytes(state.schema[n].dataType, F.col(n)) for n in names), F.lit(0))))
+    return int(found.first()[0] or 0)
+
+
+def row_bytes(kind: t.DataType, value: Column) -> Column:
+    """The bytes of a value in Spark's UnsafeRow: a word a field, a bitmap a row, and what is of variable length."""
+    if isinstance(kind, t.StructType):
+        own = F.lit(8 * (1 + (len(kind.fields) - 1) // 64 + len(kind.fields)))
+        nested = [row_bytes(f.dataType, value[f.name]) for f in kind.fields if is_variable(f.dataType)]
+        return sum(nested, own)
+    return F.ceil(F.octet_length(value) / 8) * 8
+
+
+def is_variable(kind: t.DataType) -> bool:
+    return isinstance(kind, t.StructType | t.StringType | t.BinaryType)
+
+
+def ours(spark: SparkSession, folder: Path, n: int) -> Ran:
     stream = sq.points(source(spark, folder), time="ts", name="points")
     size = f"{n} minutes"
     q = stream.group_by("k").hopping_window(size, "1 minute").select(s=sq.sum("v"), c=sq.count(), m=sq.max("v"))
     run = q.run(sink="noop", trigger="available_now")
+    held = live_bytes(spark, run.checkpoint, "baskets")
     shutil.rmtree(run.checkpoint, ignore_errors=True)
-    return run.query
+    return Ran(run.query, held)
 
 
-def native(spark: SparkSession, folder: Path, n: int) -> Any:
+def native(spark: SparkSession, folder: Path, n: int) -> Ran:
     df = source(spark, folder).withWatermark("ts", "0 seconds")
     grouped = df.groupBy(F.window("ts", f"{n} minutes", "1 minute"), "k").agg(F.sum("v"), F.count("*"), F.max("v"))
     checkpoint = tempfile.mkdtemp()
     writer = grouped.writeStream.format("noop").outputMode("append").option("checkpointLocation", checkpoint)
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
+    held = live_bytes(spark, checkpoint, None)
     shutil.rmtree(checkpoint, ignore_errors=True)
-    return query
+    return Ran(query, held)
 
 
-def measure(setting: str, label: str, query: Any) -> Measured:
-    reports = [json.loads(p.json) for p in query.recentProgress]
+def measure(setting: str, label: str, ran: Ran) -> Measured:
+    reports = [json.loads(p.json) for p in ran.query.recentProgress]
     reports = [p for p in reports if p["numInputRows"]]
     times = [p["durationMs"]["triggerExecution"] for p in reports]
     state = [p["stateOperators"][0] for p in reports]
@@ -101,6 +134,7 @@ def measure(setting: str, label: str, query: Any) -> Measured:
         statistics.median(steady),
         times,
         state[-1]["numRowsTotal"],
+        ran.live_bytes,
         found[-1],
         state[-1]["memoryUsedBytes"],
     )
@@ -133,7 +167,9 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
         spark.stop()
     for m in found:
-        state = f"state {m.state_rows:9} rows {m.state_bytes:12} bytes {m.state_memory:12} in memory"
+        state = (
+            f"state {m.state_rows:9} rows {m.live_bytes:12} live {m.disk_bytes:12} on disk {m.memory_bytes:12} memory"
+        )
         print(f"{m.setting:8} {m.query:18} {m.batch_ms:9.0f} ms a batch   {state}   {m.all_ms}")
     by = {(m.setting, m.query): m for m in found}
     ratios: dict[str, float] = {}
@@ -142,7 +178,9 @@ def main() -> None:
             a, b = by[name, "streamq n=60"], by[name, "spark n=60"]
             ratios[f"{name}: spark / streamq time"] = b.batch_ms / a.batch_ms
             ratios[f"{name}: spark / streamq state rows"] = b.state_rows / a.state_rows
-            ratios[f"{name}: spark / streamq state bytes"] = b.state_bytes / max(1, a.state_bytes)
+            ratios[f"{name}: spark / streamq state bytes, live"] = b.live_bytes / a.live_bytes
+            ratios[f"{name}: spark / streamq state bytes, on disk"] = b.disk_bytes / max(1, a.disk_bytes)
+            ratios[f"{name}: spark / streamq state bytes, memory"] = b.memory_bytes / a.memory_bytes
     if "keys" in args.settings:
         for label in ("streamq tumbling", "streamq n=60"):
             ratios[f"keys: {label} / spark tumbling time"] = (

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Sink = str | Mapping[str, Any] | Callable[["DataFrame", int], None] | None
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 """Changes when the layout of the state does."""
 
 CONTROL_DDL = "source string, cti bigint, until bigint"
@@ -102,10 +102,8 @@ class _Prepared:
 
     def results(self) -> DataFrame:
         """Result rows, late rows and totals, in the columns of ``compiler.streaming.chain``."""
-        from streamq.compiler.streaming import chain, stateless
+        from streamq.compiler.streaming import chain
 
-        if not self.program.stages:
-            return stateless(self.program, self.tables)
         self.spark.createDataFrame([], CONTROL_DDL).write.mode("append").parquet(self.control)
         return chain(self.program, self.tables, self.spark.readStream.schema(CONTROL_DDL).parquet(self.control))
 

@@ -160,7 +160,7 @@ def _name(name: str | None) -> str:
 
 
 def _fields(df: DataFrame, verb: str) -> tuple[Field, ...]:
-    if not hasattr(df, "schema") or not hasattr(df, "select"):
+    if not all(hasattr(df, a) for a in ("schema", "select", "isStreaming")):
         raise SourceError(
             sentence(
                 verb,

@@ -16,7 +16,7 @@ from streamq.errors import NeedsSpark, sentence
 from streamq.expr import Expr
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.columnar import concat, decode, with_column
-from streamq.runtime.event import BAD, BUCKET, CTI, INSERT, KEEP, KIND, LE, NEW_END, OPENS, RE, RETRACT, WEIGHT
+from streamq.runtime.event import BAD, CTI, INSERT, KEEP, KIND, LE, NEW_END, OPENS, RE, RETRACT, WEIGHT
 from streamq.runtime.progress import Message, decode_messages
 from streamq.runtime.stage import LATE, PROGRESS, SPOKEN, TOTALS, Envelope, kept_rows, relation_of
 from streamq.schema import Schema
@@ -106,7 +106,7 @@ class LocalRun:
         lanes: dict[int, list[pa.Table]] = {}
         for relation, table in tables:
             for feed in self.program.feeds_of(relation):
-                made = along(feed, relation.schema, table, self.program.options.buckets)
+                made = along(feed, relation.schema, table)
                 if feed.channel.kernel < 0:
                     result.append(made)
                 elif made.num_rows:
@@ -138,8 +138,8 @@ def _deltas(result: list[pa.Table], program: Program) -> pa.Table:
     return concat([empty, *(t.cast(empty.schema) for t in full)])
 
 
-def along(feed: Feed, schema: Schema, table: pa.Table, buckets: int) -> pa.Table:
-    """A relation's rows at the end of a path: what the port takes, with buckets."""
+def along(feed: Feed, schema: Schema, table: pa.Table) -> pa.Table:
+    """A relation's rows at the end of a path: what the port takes."""
     keep = pa.array(np.ones(table.num_rows, bool))
     if KIND in table.column_names and KIND not in feed.lifetimes:
         keep = pc.not_equal(table.column(KIND), CTI)
@@ -174,8 +174,6 @@ def along(feed: Feed, schema: Schema, table: pa.Table, buckets: int) -> pa.Table
         else:
             made[name] = technical[name]
     made[KEEP] = keep
-    if feed.channel.kernel >= 0:
-        made[BUCKET] = _buckets(feed, made, rows, buckets)
     return kept_rows(pa.table(made), feed.channel.columns)
 
 
@@ -205,21 +203,6 @@ def _axis(schema: Schema) -> pa.DataType:
 
 def _array(column: Any) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
-def _buckets(feed: Feed, made: Mapping[str, Any], rows: int, buckets: int) -> pa.Array:
-    if buckets == 1 or not feed.hashed:
-        return pa.array(np.zeros(rows, np.int64))
-    import zlib
-
-    columns = [_array(made[n]).to_pylist() for n in feed.hashed]
-    return pa.array(
-        [
-            zlib.crc32(repr([0.0 if v == 0 else v for v in row]).encode()) % buckets
-            for row in zip(*columns, strict=True)
-        ],
-        pa.int64(),
-    )
 
 
 def source_rows(source: Source, table: pa.Table) -> pa.Table:

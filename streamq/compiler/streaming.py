@@ -27,7 +27,7 @@ from streamq.compiler.operators import (
 from streamq.compiler.stages import Feed, Program, Relation
 from streamq.errors import PlanError, sentence
 from streamq.expr import Expr, is_opaque, to_spark
-from streamq.runtime.event import BAD, BUCKET, CTI, KEEP, KIND, LE, NEW_END, OPENS, RE, WEIGHT
+from streamq.runtime.event import BAD, CTI, KEEP, KIND, LE, OPENS, RE, WEIGHT
 from streamq.runtime.stage import LATE, TOTALS
 from streamq.schema import Schema, quote
 from streamq.time import INFINITY
@@ -82,29 +82,6 @@ def chain(program: Program, tables: Mapping[str, DataFrame], control: DataFrame)
     return _result(program, df)
 
 
-def stateless(program: Program, tables: Mapping[str, DataFrame]) -> DataFrame:
-    """The streaming DataFrame of a program without a stage, in the same columns."""
-    from pyspark.sql import functions as F
-
-    parts = []
-    for relation in program.sources:
-        for feed in program.feeds_of(relation):
-            assert relation.source is not None
-            rows = _ROWS[type(relation.source)](relation.source, tables[relation.source.table], True)
-            df = rows.withColumn(KEEP, F.col(BAD).isNull())
-            df = _steps(feed, df, relation.schema)
-            parts.append(df.where(F.col(KEEP)).select(*(_delta_columns(feed, df))))
-    return reduce(lambda a, b: a.unionByName(b), parts)
-
-
-def _delta_columns(feed: Feed, df: DataFrame) -> list[Column]:
-    from pyspark.sql import functions as F
-
-    made = [F.col(LE), F.col(RE) if RE in df.columns else (F.col(LE) + 1).alias(RE)]
-    made.append(F.col(WEIGHT) if WEIGHT in df.columns else F.lit(1).cast("bigint").alias(WEIGHT))
-    return [*made, *(F.col(quote(n)) for n, _ in feed.columns)]
-
-
 # map sides
 
 
@@ -116,7 +93,7 @@ def _packed_source(program: Program, relation: Relation, tables: Mapping[str, Da
     source = relation.source
     assert source is not None
     df = _ROWS[type(source)](source, tables[source.table], True)
-    good = F.col(BAD).isNull()
+    good = F.col(BAD).isNull() if BAD in df.columns else F.col(LE).isNotNull()
     if KIND in df.columns:
         good = good & ((F.col(KIND) != CTI) | F.lit(False))
     df, lanes = _along(program, [relation], df, good)
@@ -137,7 +114,9 @@ def _along(
         relation, feed = feeds[0]
         df = df.withColumn(KEEP, keep if keep is not None else F.col("__channel") == _raw(relation))
         df = _steps(feed, df, relation.schema)
-        df = df.select(*_port(program, feed, df, outside))
+        # a column costs: rows that are no events are told by their start or reason
+        always = KIND not in outside and not any(isinstance(step, Where) for step in feed.path.steps)
+        df = df.select(*_port(feed, df, outside, always))
         return df, Lanes({feed.channel.number: (None, feed.channel.columns)})
     single = len(relations) == 1
     packed: list[str] = []
@@ -153,7 +132,7 @@ def _along(
         side = side.withColumn(KEEP, keep if keep is not None else F.col("__channel") == _raw(relation))
         side = _steps(feed, side, relation.schema)
         name = f"__lane{feed.channel.number}"
-        side = side.select(*rest, "__row", *packed, F.struct(*_port(program, feed, side, [])).alias(name))
+        side = side.select(*rest, "__row", *packed, F.struct(*_port(feed, side, [])).alias(name))
         packed.append(name)
         lanes[feed.channel.number] = (name, feed.channel.columns)
         df = side
@@ -187,8 +166,8 @@ def _guarded(expr: Expr, schema: Schema) -> Column:
     return made if not expr.children and not is_opaque(expr) else F.when(F.col(KEEP), made)
 
 
-def _port(program: Program, feed: Feed, df: DataFrame, outside: list[str]) -> list[Column]:
-    """What a port takes: its columns, lifetimes, whether the row passed, its bucket."""
+def _port(feed: Feed, df: DataFrame, outside: list[str], always: bool = False) -> list[Column]:
+    """What a port takes: its columns, lifetimes, and (unless it does ``always``) whether the row passed."""
     from pyspark.sql import functions as F
     from pyspark.sql import types as t
 
@@ -212,21 +191,13 @@ def _port(program: Program, feed: Feed, df: DataFrame, outside: list[str]) -> li
             made[WEIGHT] = F.lit(1).cast("bigint").alias(WEIGHT)
         else:
             made[name] = F.col(name)
-    made[KEEP] = F.col(KEEP)
-    made[BUCKET] = _bucket(program, feed, made).cast("bigint").alias(BUCKET)
+    if not always:
+        made[KEEP] = F.col(KEEP)
     return list(made.values())
 
 
 def _type_of(schema: Schema, name: str) -> DataType | None:
     return schema.type_of(name) if name in schema.names else None
-
-
-def _bucket(program: Program, feed: Feed, made: Mapping[str, Column]) -> Column:
-    from pyspark.sql import functions as F
-
-    if not feed.hashed:
-        return F.lit(0)
-    return F.pmod(F.hash(*(made[n] for n in feed.hashed)), F.lit(program.options.buckets))
 
 
 # opening
@@ -378,6 +349,3 @@ def check_streaming(node: Source, df: DataFrame) -> None:
                 "Read it with spark.readStream, or ask for the batch answer: q.to_df().",
             )
         )
-
-
-__all__ = ["CTI", "NEW_END", "chain", "check_streaming", "late_rows", "stateless", "user_rows"]

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from streamq.runtime.columnar import concat, decode, encode
+from streamq.runtime.columnar import concat, decode_small, encode_small
 
 COMPACT_AT = 8
 """Chunks in a bin from which on reading it rewrites it as one."""
@@ -75,7 +75,7 @@ class Baskets:
         for at in range(0, table.num_rows, rows):
             seq = seqs[-1] + 1 if seqs else 0
             seqs.append(seq)
-            self.store.put(f"{basket}/{bin}/{seq}", encode(table.slice(at, rows), "zstd"))
+            self.store.put(f"{basket}/{bin}/{seq}", encode_small(table.slice(at, rows)))
 
     def chunks(self, basket: str, bin: str) -> int:
         """How many chunks a bin has."""
@@ -88,7 +88,7 @@ class Baskets:
             body = self.store.get(f"{basket}/{bin}/{seq}")
             if body is None:
                 raise RuntimeError(f"basket {basket}/{bin}: chunk {seq} is gone from the state store")
-            found.append(decode(body))
+            found.append(decode_small(body))
         return concat(found) if found else None
 
     def drop(self, basket: str, bin: str) -> None:

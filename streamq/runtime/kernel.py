@@ -77,7 +77,7 @@ class Kernel(Protocol):
     """An incremental operator over deltas. It keeps nothing on ``self`` but parameters; state lives in baskets."""
 
     def combine(self, port: int, table: pa.Table) -> pa.Table:
-        """Map side, before the shuffle: the same deltas in fewer rows (column ``__bucket``, if there, is one more key)."""
+        """Map side, before the shuffle: the same deltas in fewer rows; the columns that decide on the bucket stay."""
 
     def announce(self, port: int, table: pa.Table) -> Any:
         """Map side: what every bucket must know of these deltas, JSON-like; None for nothing."""

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.columnar import ints
-from streamq.runtime.event import BUCKET, LE, RE
+from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY, MINUS_INFINITY
 
 LATE_SCHEMA = pa.schema(
@@ -37,7 +37,7 @@ def late_rows(source: str, reason: str, table: pa.Table, c: int | None) -> pa.Ta
     by: Any = pa.nulls(n, pa.int64())
     if c is not None and c not in (INFINITY, MINUS_INFINITY) and start.null_count == 0:
         by = pa.array(c - ints(table, LE))
-    names = [name for name in table.column_names if not name.startswith("__") and name != BUCKET]
+    names = [name for name in table.column_names if not name.startswith("__")]
     payload = (
         [json.dumps(row, default=_plain, sort_keys=True) for row in table.select(names).to_pylist()]
         if names

@@ -13,8 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamq.runtime.basket import Baskets
-from streamq.runtime.columnar import concat, decode, encode
-from streamq.runtime.event import KEEP
+from streamq.runtime.columnar import concat, decode
 from streamq.runtime.progress import Message, decode_messages, encode_messages
 from streamq.runtime.stage import LATE, PROGRESS, SPOKEN, TOTALS, Envelope, Packer, Stage, kept_rows, relation_of
 
@@ -290,17 +289,3 @@ def _row(schema: pa.Schema, rows: int, columns: dict[str, Any]) -> pa.RecordBatc
     return pa.record_batch(
         [columns[f.name] if f.name in columns else pa.nulls(rows, f.type) for f in schema], schema=schema
     )
-
-
-__all__ = [
-    "ENVELOPE_DDL",
-    "KEEP",
-    "Lanes",
-    "control_packer",
-    "encode",
-    "make_processor",
-    "opener",
-    "result_opener",
-    "source_packer",
-    "stage_packer",
-]

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.basket import Baskets
+from streamq.runtime.bucket import buckets_of
 from streamq.runtime.columnar import concat, decode, encode, split_by, unit_weights, with_column
-from streamq.runtime.event import BAD, BUCKET, CTI, KEEP, KIND, LE, NEW_END, OPENS, WEIGHT
+from streamq.runtime.event import BAD, CTI, KEEP, KIND, LE, NEW_END, OPENS, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel, refuse_invalid
 from streamq.runtime.lateness import late_rows
 from streamq.runtime.progress import NOTES_ONLY, Message, RelationClock, decode_messages, encode_messages
@@ -33,7 +33,8 @@ Envelope = tuple[int, int, bytes]
 class Channel:
     """A path of deltas from a relation (a source, or a kernel's output) to a port of a kernel, or to the result.
 
-    level: the stage that consumes it; kernel: that kernel's number (-1: the result); columns: what the port takes.
+    level: the stage that consumes it; kernel: that kernel's number (-1: the result); columns: what the port takes;
+    hashed: those whose values decide on the bucket.
     """
 
     number: int
@@ -42,6 +43,7 @@ class Channel:
     kernel: int
     port: int
     columns: tuple[str, ...]
+    hashed: tuple[str, ...] = ()
     judge: Judge | None = None
 
 
@@ -209,9 +211,7 @@ class Packer:
                         message = messages.setdefault((relation, NOTES_ONLY), Message(relation, sender=NOTES_ONLY))
                     message.notes.setdefault(lane.channel.number, []).append(note)
                 table = lane.kernel.combine(lane.channel.port, table)
-            if BUCKET not in table.column_names:
-                table = with_column(table, BUCKET, np.zeros(table.num_rows, np.int64))
-            for bucket, rows in split_by(table, BUCKET):
+            for bucket, rows in split_by(table, buckets_of(table, lane.channel.hashed, self.buckets)):
                 out.append((bucket, lane.channel.number, encode(rows)))
         if messages:
             body = encode_messages(messages.values())
@@ -229,13 +229,11 @@ class Packer:
             if not batch.num_rows:
                 continue
             seen = True
-            if BAD in batch.column_names:
-                bad = pc.is_valid(batch.column(BAD))
-                n = pc.sum(bad).as_py()
-                if n:
-                    late += self._refused(batch.filter(bad), message)
-                    batch = batch.filter(pc.invert(bad))
-                batch = batch.drop_columns([BAD])
+            bad = pc.is_valid(batch.column(BAD)) if BAD in batch.column_names else pc.is_null(batch.column(LE))
+            if pc.any(bad).as_py():
+                late += self._refused(batch.filter(bad), message)
+                batch = batch.filter(pc.invert(bad))
+            batch = batch.drop_columns([n for n in batch.column_names if n == BAD])
             if batch.num_rows:
                 self._tell(batch, message)
                 good.append(batch)
@@ -244,6 +242,8 @@ class Packer:
 
     def _refused(self, rows: pa.Table, message: Message) -> list[pa.Table]:
         assert self.source is not None
+        if BAD not in rows.column_names:
+            rows = with_column(rows, BAD, pa.array(["null start"] * rows.num_rows))
         if self.source.invalid == "fail":
             refuse_invalid(self.source.name, rows.column(BAD)[0].as_py(), rows.slice(0, 1).to_pylist()[0])
         key = f"{self.source.name}|invalid"
@@ -253,7 +253,7 @@ class Packer:
         made = []
         for reason in sorted(set(rows.column(BAD).to_pylist())):
             part = rows.filter(pc.equal(rows.column(BAD), reason))
-            hidden = (KEEP, BUCKET, BAD, KIND, NEW_END, OPENS, WEIGHT)
+            hidden = (KEEP, BAD, KIND, NEW_END, OPENS, WEIGHT)
             made.append(
                 late_rows(
                     self.source.name, reason, part.drop_columns([n for n in hidden if n in part.column_names]), None
@@ -278,9 +278,8 @@ class Packer:
 
 
 def kept_rows(batch: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """The rows that passed the filters, in the columns a port takes (and their bucket)."""
+    """The rows that passed the filters, in the columns a port takes."""
     if KEEP in batch.column_names and pc.min(batch.column(KEEP)).as_py() is not True:
         batch = batch.filter(batch.column(KEEP))
-    names = [*columns, *([BUCKET] if BUCKET in batch.column_names else [])]
     # rebuilt, for tables of several sources are put together and must agree in what they say of NULLs
-    return pa.table({n: batch.column(n) for n in names})
+    return pa.table({n: batch.column(n) for n in columns})

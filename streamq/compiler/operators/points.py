@@ -43,13 +43,15 @@ class Points(Source):
 
 
 def rows(node: Points, df: DataFrame, streaming: bool) -> DataFrame:
-    """``__le``, payload and ``__bad`` of every row."""
+    """``__le`` and payload of every row; in batch also ``__bad``, for in a stream a row without a start tells itself."""
     from pyspark.sql import functions as F
 
     le = spark_expression(ticks_of(node.time, Schema(node.columns, node.schema.axis).type_of(node.time)))
-    reason = F.when(le.isNull(), F.lit("null start"))
-    le, reason = checked(le, reason, node, streaming)
-    return df.select(le.alias(LE), *(F.col(quote(f.name)) for f in node.payload), reason.alias(BAD))
+    payload = [F.col(quote(f.name)) for f in node.payload]
+    if streaming:
+        return df.select(le.alias(LE), *payload)
+    le, reason = checked(le, F.when(le.isNull(), F.lit("null start")), node, streaming)
+    return df.select(le.alias(LE), *payload, reason.alias(BAD))
 
 
 def batch(node: Points, inputs: list[DataFrame], run: Batch) -> DataFrame:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import codes, concat, group, ints, with_column
-from streamq.runtime.event import BUCKET, LE, OPENS, RE, WEIGHT
+from streamq.runtime.event import LE, OPENS, RE, WEIGHT
 from streamq.runtime.kernel import (
     Arrival,
     Clock,
@@ -137,8 +137,6 @@ class EdgesKernel(Uncombined):
 
     def _judged(self, arrival: Arrival, held: pa.Table | None, totals: Totals) -> pa.Table:
         table, judge, c = arrival.table, arrival.judge, arrival.c
-        if BUCKET in table.column_names:
-            table = table.drop_columns([BUCKET])
         time, opens = ints(table, LE), table.column(OPENS).to_numpy(zero_copy_only=False)
         ghost = np.zeros(len(time), bool)
         late = time < c if judge is not None and c != MINUS_INFINITY else ghost

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import concat, ints, with_column
-from streamq.runtime.event import BUCKET, INSERT, KIND, LE, NEW_END, RE, RETRACT, WEIGHT
+from streamq.runtime.event import INSERT, KIND, LE, NEW_END, RE, RETRACT, WEIGHT
 from streamq.runtime.kernel import (
     Arrival,
     Clock,
@@ -48,7 +48,7 @@ class PhysicalKernel(Uncombined):
         totals = Totals()
         judge = remembered_judge(state, arrivals)
         c = max([a.c for a in arrivals], default=MINUS_INFINITY)
-        items = [a.table.drop_columns([BUCKET]) if BUCKET in a.table.column_names else a.table for a in arrivals]
+        items = [a.table for a in arrivals]
         waiting = state.read_all("waiting")
         if waiting is not None:
             state.drop("waiting", "0")

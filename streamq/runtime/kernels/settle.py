@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import concat, group
-from streamq.runtime.event import BUCKET, RE, WEIGHT
+from streamq.runtime.event import RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Uncombined
 from streamq.time import INFINITY
 
@@ -24,7 +24,7 @@ class SettleKernel(Uncombined):
 
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """The rows with ``RE < c`` (all, at the end of the stream)."""
-        fresh = [a.table.drop_columns([BUCKET]) if BUCKET in a.table.column_names else a.table for a in arrivals]
+        fresh = [a.table for a in arrivals]
         held = state.read_all("rows")
         every = [t for t in (held, *fresh) if t is not None and t.num_rows]
         if not every:

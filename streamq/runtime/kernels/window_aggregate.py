@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import codes, concat, group, ints, runs, sortable, unit_weights, unsortable, with_column
-from streamq.runtime.event import BUCKET, LE, RE, WEIGHT
+from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, refuse_late
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
@@ -160,9 +160,7 @@ class WindowAggregateKernel:
             re = ints(table, RE)
             high = np.where(re == INFINITY, INFINITY, self._index(re - 1, self.window.offset))
         weight = ints(table, WEIGHT) if WEIGHT in table.column_names else None
-        columns: dict[str, Any] = {
-            name: table.column(name) for name in (*self.keys, BUCKET) if name in table.column_names
-        }
+        columns: dict[str, Any] = {name: table.column(name) for name in self.keys}
         columns |= {LO: pa.array(low), HI: pa.array(high)}
         if self.reads_end:
             columns |= {LE: table.column(LE), RE: table.column(RE)}
@@ -219,8 +217,6 @@ class WindowAggregateKernel:
 
     def _by(self, table: pa.Table) -> list[str]:
         found = [*self.keys, LO, HI]
-        if BUCKET in table.column_names:
-            found.append(BUCKET)
         if self.reads_end:
             found += [LE, RE]
         return found
@@ -313,7 +309,7 @@ class WindowAggregateKernel:
         inside = low <= high
         if not inside.any():
             return None
-        rest = partials.drop_columns([n for n in (LO, HI, LE, RE, BUCKET) if n in partials.column_names]).filter(
+        rest = partials.drop_columns([n for n in (LO, HI, LE, RE) if n in partials.column_names]).filter(
             pa.array(inside)
         )
         if not self.merges:
