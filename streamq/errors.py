@@ -13,6 +13,7 @@ StreamqError
     NeedsSpark                something that cannot be evaluated in-process
     QueryFailed               a running query that ended with an error
     CheckpointError           a checkpoint that is not this query's, or is finished
+    RewriteError              a law that makes an illegal plan, or rules that never end: a defect of streamq or of a rule
     SessionError              Java, the worker interpreter or a package is not as it must be
 """
 
@@ -73,6 +74,10 @@ class QueryFailed(StreamqError):
 
 class CheckpointError(StreamqError):
     """A checkpoint that belongs to another query, or to a finished one."""
+
+
+class RewriteError(StreamqError):
+    """A rule that makes a plan illegal or of another meaning, or rules that do not come to an end."""
 
 
 class SessionError(StreamqError):

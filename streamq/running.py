@@ -41,6 +41,11 @@ class RunVerbs(Verbs):
         ``output`` is "final" (payload, start, end; each row once) or "changelog" (kind "insert" or "retract", payload,
         start, end, new_end). ``control`` is a folder, made if need be, into which CTIs from outside can be written; give it
         one that lives as long as the checkpoint. Raises PlanError where a source is not a streaming DataFrame.
+
+        ::
+
+            rows = query.to_stream(output="changelog")
+            rows.writeStream.format("parquet").option("path", out).option("checkpointLocation", folder).start()
         """
         from streamq.compiler.streaming import user_rows
 
@@ -69,6 +74,12 @@ class RunVerbs(Verbs):
         late_sink: a path for rows that were dropped, adjusted or no events (source, reason, start, end, late_by, payload);
         results and late rows then stand in folders ``batch=N``, each written once. checkpoint: required for a sink that
         lasts. Raises PlanError, CheckpointError, and QueryFailed or the query's own error once it runs.
+
+        ::
+
+            with query.run(sink="out", checkpoint="checkpoint", trigger="10 seconds") as run:
+                run.await_termination(600)
+                print(run.late)
         """
         return Run(self.plan, self.tables, name, checkpoint, output, sink, trigger, late_sink, finish, buckets)
 

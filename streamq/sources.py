@@ -37,6 +37,10 @@ def points(
     ``sq.start()``. ``progress`` is ``sq.generate(delay)`` (default, delay 0) or ``sq.explicit()``; ``late`` what becomes of
     items behind the CTI: "drop" (counted), "adjust" or "fail"; ``invalid`` what becomes of rows without a time: "fail"
     (default in batch) or "drop" (counted; default in streams). Raises UnknownColumn, TypeMismatch, PlanError.
+
+    Readings, up to ten minutes out of order::
+
+        readings = sq.points(df, time="taken_at", progress=sq.generate("10 minutes"))
     """
     fields = _fields(df, "points")
     policy = source_policy("points", axis_of(fields, (time,), "points"), progress, late, invalid)
@@ -57,6 +61,10 @@ def intervals(
 
     A NULL start, or an end that is not after the start, is no event: see ``invalid``. The other arguments and the errors
     are those of :func:`points`.
+
+    Sessions, some of them still open (their ``logout`` is NULL)::
+
+        sessions = sq.intervals(df, start="login", end="logout")
     """
     fields = _fields(df, "intervals")
     policy = source_policy("intervals", axis_of(fields, (start, end), "intervals"), progress, late, invalid)
@@ -81,7 +89,11 @@ def edges(
 
     The key's next edge closes it: a row with ``edge == close``, or another start. ``payload="end"`` takes the other
     columns from the closing row once it is there. An end without an open start before it is no event: see ``invalid``.
-    ``time`` and ``edge`` are consumed. The other arguments and the errors are those of :func:`points`. (SEMANTICS section 1.)
+    ``time`` and ``edge`` are consumed. The other arguments and the errors are those of :func:`points`.
+
+    Tasks, in rows (at, what, task, host) where ``what`` is "start" or "end"::
+
+        tasks = sq.edges(df, time="at", edge="what", key="task")
     """
     fields = _fields(df, "edges")
     if payload not in ("start", "end"):
@@ -115,6 +127,10 @@ def physical(
     ``kind`` holds "insert", "retract" or "cti", a CTI's time stands in ``start``. A retraction matches an event of the
     same ``id``, if the stream has ids, else of the same start, end and payload; one that matches nothing is no event: see
     ``invalid``. ``progress`` defaults to ``sq.explicit()``. The other arguments and the errors are those of :func:`points`.
+
+    A changelog that streamq wrote, read back::
+
+        corrected = sq.physical(df, progress=sq.generate("1 hour"))
     """
     fields = _fields(df, "physical")
     axis = axis_of(fields, (start, end, new_end), "physical")

@@ -66,7 +66,15 @@ class Stream(WhereVerbs, SelectVerbs, UnionVerbs, WindowVerbs, RunVerbs):
         return Row(self.plan, "column")[name]
 
     def pipe(self, function: Callable[Concatenate[Self, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """``function(self, ...)``, so that your own verbs chain like streamq's."""
+        """``function(self, ...)``, so that your own verbs chain like streamq's.
+
+        >>> import streamq as sq
+        >>> def fast(cars, limit):
+        ...     return cars.where(sq.col("v") > limit)
+        >>> sq.events([(1, 3, {"v": 90}), (2, 4, {"v": 30})]).pipe(fast, 50).show()
+         v  start  end
+        90      1    3
+        """
         return function(self, *args, **kwargs)
 
     def explain(self, mode: str | None = None, format: str = "text") -> None:

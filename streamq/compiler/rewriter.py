@@ -15,14 +15,10 @@ from streamq.compiler.operators.partial_aggregate import show_slots
 from streamq.compiler.operators.window_aggregate import show_keys
 from streamq.compiler.plan import Node, nodes
 from streamq.compiler.rules import RULES, Rule
-from streamq.errors import NeedsSpark, StreamqError, sentence
+from streamq.errors import NeedsSpark, RewriteError, StreamqError, sentence
 from streamq.expr import show
 
 SHARED = "the window is read elsewhere too, and would be computed twice"
-
-
-class RewriteError(StreamqError):
-    """A rule that breaks its promise, or a set of rules that comes to no end."""
 
 
 @dataclass(frozen=True)
@@ -248,4 +244,4 @@ def _near(node: Node) -> list[Node]:
     return found[:NEAR]
 
 
-__all__ = ["Firing", "RewriteError", "Rewritten", "Skipped", "rewrite", "sketch"]
+__all__ = ["Firing", "Rewritten", "Skipped", "rewrite", "sketch"]

@@ -19,8 +19,9 @@ from streamq.compiler.operators import (
     WindowAggregate,
 )
 from streamq.compiler.plan import Node, nodes
-from streamq.compiler.rewriter import RewriteError, rewrite
+from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES, Rule
+from streamq.errors import RewriteError
 from streamq.expr import Aggregate, Call, Col, Expr, Lit
 from streamq.query import local_history
 from streamq.runtime.event import LE, RE, WEIGHT

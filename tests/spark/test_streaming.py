@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import streamq as sq
-from streamq.errors import CheckpointError, InvalidEvent, LateEvent
+from streamq.errors import CheckpointError, InvalidEvent, LateEvent, PlanError
 from tests.spark.replay import bag, folded, land, rows, stream
 
 READINGS = pa.schema([("t", pa.int64()), ("k", pa.string()), ("v", pa.float64()), ("n", pa.int64())])
@@ -271,3 +271,25 @@ def test_state_stays_flat(spark: SparkSession, tmp_path: Path) -> None:
     # chunks are compacted now and then, so sizes go up and down, but not away
     sizes = [held_bytes(batch) for batch in (110, 117, 124, 131, 178, 185, 192, 199)]
     assert max(sizes[4:]) <= 1.25 * max(sizes[:4])
+
+
+def test_time_from_outside_and_a_write_of_your_own(spark: SparkSession, tmp_path: Path) -> None:
+    """``run.advance`` makes final what its CTI has passed, without new input; ``to_stream`` feeds the user's own writer."""
+    made = [{"t": t, "k": "a", "v": 1.0, "n": 1} for t in (1, 5, 23)]
+    land(tmp_path / "in", [pa.Table.from_pylist(made, schema=READINGS)])
+    counted = sq.points(stream(spark, tmp_path / "in", READINGS), time="t", progress=sq.explicit())
+    counted = counted.tumbling_window(10).select(n=sq.count())
+    out = str(tmp_path / "out")
+    with counted.run(checkpoint=str(tmp_path / "cp"), sink=out, trigger="0 seconds") as run:
+        run.query.processAllAvailable()
+        assert spark.read.parquet(out).count() == 0, "no promise, nothing final"
+        with pytest.raises(PlanError, match="no source 'other'"):
+            run.advance(15, source="other")
+        run.advance(15)
+        run.query.processAllAvailable()
+        assert rows(spark.read.parquet(out)) == [(10, 2, 0)]
+    changes = counted.to_stream(output="changelog").writeStream.format("parquet").option("path", str(tmp_path / "own"))
+    query = changes.option("checkpointLocation", str(tmp_path / "own-cp")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    own = spark.read.parquet(str(tmp_path / "own"))
+    assert rows(own, "new_end", "kind") == [(10, 2, 0)], "a changelog row when the watermark has passed its window"

@@ -98,13 +98,25 @@ class SelectVerbs(Verbs):
         return self._derive(Select(self.plan, tuple((kept | made).items())))
 
     def drop(self, *names: str) -> Self:
-        """Leave out columns; raises UnknownColumn for one that is not there."""
+        """Leave out columns; raises UnknownColumn for one that is not there.
+
+        >>> import streamq as sq
+        >>> sq.events([(1, 3, {"v": 1, "w": 2})]).drop("w").show()
+        v  start  end
+        1      1    3
+        """
         for name in names:
             self.plan.schema.require(name, "drop")
         return self._derive(Select(self.plan, tuple((n, Col(n)) for n in self.plan.schema.names if n not in names)))
 
     def rename(self, names: Mapping[str, str] | None = None, **more: str) -> Self:
-        """Give columns other names, ``old="new"``; raises UnknownColumn, or AmbiguousColumn where names would clash."""
+        """Give columns other names, ``old="new"``; raises UnknownColumn, or AmbiguousColumn where names would clash.
+
+        >>> import streamq as sq
+        >>> sq.events([(1, 3, {"v": 1})]).rename(v="speed").show()
+        speed  start  end
+            1      1    3
+        """
         change = {**(names or {}), **more}
         for name in change:
             self.plan.schema.require(name, "rename")
