@@ -9,10 +9,12 @@ from streamq.errors import QueryFailed, StreamqError, sentence
 
 _OURS = re.compile(r"streamq\.errors\.(\w+): ([^\n]+)")
 _BATCH = re.compile(r"\[streamq\] ([^\n\"]+)")
+_PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+[^\n]*\n)*(\S[^\n]*)")
+"""A Python traceback, and the exception below it."""
 
 
 def translated(error: BaseException) -> StreamqError:
-    """The streamq error behind a Spark exception; QueryFailed with Spark's first line if there is none."""
+    """The streamq error behind a Spark exception; else QueryFailed with the Python exception behind it, or Spark's first line."""
     text = str(error)
     if found := _OURS.search(text):
         kind = getattr(errors, found.group(1), StreamqError)
@@ -21,11 +23,12 @@ def translated(error: BaseException) -> StreamqError:
         message = found.group(1).split(" SQLSTATE")[0].strip().rstrip("'")
         return errors.InvalidEvent(message if message.endswith(".") else message + ".")
     lines = [line for line in text.splitlines() if line.strip()]
+    raised = _PYTHON.findall(text)
     return QueryFailed(
         sentence(
             "query",
-            "it ended with an error",
-            lines[0][:500] if lines else type(error).__name__,
+            "the sink's function failed" if "[FOREACH_BATCH_USER_FUNCTION_ERROR]" in text else "it ended with an error",
+            (raised or lines or [type(error).__name__])[-1 if raised else 0][:500],
             "Spark's own report is the cause of this error.",
         )
     )

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from streamq.compiler.plan import Node
 from streamq.compiler.verbs import Verbs
-from streamq.errors import CheckpointError, PlanError, sentence
+from streamq.errors import CheckpointError, PlanError, TimeError, sentence
 from streamq.query import until_ticks
 from streamq.schema import Schema
-from streamq.time import INFINITY
+from streamq.time import INFINITY, TIMESTAMP, Duration, ticks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,7 +40,8 @@ class RunVerbs(Verbs):
 
         ``output`` is "final" (payload, start, end; each row once) or "changelog" (kind "insert" or "retract", payload,
         start, end, new_end). ``control`` is a folder, made if need be, into which CTIs from outside can be written; give it
-        one that lives as long as the checkpoint. Raises PlanError where a source is not a streaming DataFrame.
+        one that lives as long as the checkpoint. What is late or no event is left out, and counted nowhere: ``run`` does that.
+        Raises PlanError where a source is not a streaming DataFrame.
 
         ::
 
@@ -49,7 +50,8 @@ class RunVerbs(Verbs):
         """
         from streamq.compiler.streaming import user_rows
 
-        prepared = _Prepared(self.plan, self.tables, output, False, control or _temporary("streamq-control-"), buckets)
+        control = control or _temporary("streamq-control-")
+        prepared = _Prepared("to_stream", self.plan, self.tables, output, False, control, buckets)
         return user_rows(prepared.results(), prepared.program.plan.schema, output == "final")
 
     def run(
@@ -59,7 +61,7 @@ class RunVerbs(Verbs):
         checkpoint: str | None = None,
         output: str = "final",
         sink: Sink = None,
-        trigger: str | None = None,
+        trigger: Duration | None = None,
         late_sink: str | None = None,
         finish: bool = False,
         buckets: int | None = None,
@@ -68,12 +70,14 @@ class RunVerbs(Verbs):
 
         output: "final" (final rows, once each) or "changelog" (rows as soon as the watermark reaches them, taken back when
         late or corrected input changes them). sink: a path (Parquet), ``{"format": ..., option: ...}``, "memory" (a table
-        called ``name``), "console", "noop", or a function of (DataFrame, batch id). trigger: "10 seconds", or
-        "available_now": process what is there and return; with ``finish=True`` the stream has then ended, its last windows
-        are flushed, and the checkpoint cannot be gone on with; without it the next run on the checkpoint goes on.
-        late_sink: a path for rows that were dropped, adjusted or no events (source, reason, start, end, late_by, payload);
-        results and late rows then stand in folders ``batch=N``, each written once. checkpoint: required for a sink that
-        lasts. Raises PlanError, CheckpointError, and QueryFailed or the query's own error once it runs.
+        called ``name``), "console", a function of (DataFrame, batch id), or "noop", the default: results are computed and
+        thrown away. trigger: a duration such as "10 seconds", how often to look for input (default: at once, again and
+        again), or "available_now": process what is there and return; with ``finish=True`` the stream has then ended, its
+        last windows are flushed, and the checkpoint cannot be gone on with; without it the next run on the checkpoint goes
+        on. late_sink: a path for rows that were dropped, adjusted or no events (source, reason, start and end in ticks,
+        late_by in ticks behind the CTI, NULL for what is no event, payload as JSON); results and late rows then stand in
+        folders ``batch=N``, each written once, which Spark reads as a column ``batch``. checkpoint: required for a sink
+        that lasts. Raises PlanError, CheckpointError, and QueryFailed or the query's own error once it runs.
 
         ::
 
@@ -88,7 +92,14 @@ class _Prepared:
     """A plan compiled and connected to its streaming tables and its control folder."""
 
     def __init__(
-        self, plan: Node, tables: Mapping[str, Any], output: str, late_output: bool, control: str, buckets: int | None
+        self,
+        verb: str,
+        plan: Node,
+        tables: Mapping[str, Any],
+        output: str,
+        late_output: bool,
+        control: str,
+        buckets: int | None,
     ):
         from streamq.compiler.operators import Source
         from streamq.compiler.plan import nodes, numbered
@@ -97,8 +108,8 @@ class _Prepared:
         from streamq.compiler.streaming import check_streaming
 
         if output not in (FINAL, CHANGELOG):
-            raise PlanError(sentence("run", "output is 'final' or 'changelog'", f"found {output!r}"))
-        self.spark = _session(tables)
+            raise PlanError(sentence(verb, "output is 'final' or 'changelog'", f"found {output!r}"))
+        self.spark = _session(tables, verb)
         self.control = control
         plan, names = numbered(plan)
         tables = {names[name]: table for name, table in tables.items() if name in names}
@@ -109,7 +120,7 @@ class _Prepared:
             self.tables[source.table] = (
                 _as_stream(self.spark, control, source, table) if not hasattr(table, "isStreaming") else table
             )
-            check_streaming(source, self.tables[source.table])
+            check_streaming(source, self.tables[source.table], verb)
 
     def results(self) -> DataFrame:
         """Result rows, late rows and totals, in the columns of ``compiler.streaming.chain``."""
@@ -119,7 +130,7 @@ class _Prepared:
         return chain(self.program, self.tables, self.spark.readStream.schema(CONTROL_DDL).parquet(self.control))
 
 
-def _session(tables: Mapping[str, Any]) -> SparkSession:
+def _session(tables: Mapping[str, Any], verb: str) -> SparkSession:
     from pyspark.sql import SparkSession
 
     for table in tables.values():
@@ -128,7 +139,7 @@ def _session(tables: Mapping[str, Any]) -> SparkSession:
     spark = SparkSession.getActiveSession()
     if spark is None:
         raise PlanError(
-            sentence("run", "no active SparkSession", "the query has only literal streams", "Start one: sq.session().")
+            sentence(verb, "no active SparkSession", "the query has only literal streams", "Start one: sq.session().")
         )
     return spark
 
@@ -161,21 +172,23 @@ class Run:
         checkpoint: str | None,
         output: str,
         sink: Sink,
-        trigger: str | None,
+        trigger: Duration | None,
         late_sink: str | None,
         finish: bool,
         buckets: int | None,
     ):
         _check_arguments(sink, checkpoint, trigger, finish, name)
+        self._trigger = _trigger(trigger)
         self.name = name
         self.checkpoint = checkpoint or _temporary("streamq-checkpoint-")
-        self._sink, self._late_sink, self._trigger = sink, late_sink, trigger
+        self._sink, self._late_sink = sink, late_sink
+        self._over = ""
         self._prepared = _Prepared(
-            plan, tables, output, late_sink is not None, f"{self.checkpoint}/streamq/control", buckets
+            "run", plan, tables, output, late_sink is not None, f"{self.checkpoint}/streamq/control", buckets
         )
         self._program = self._prepared.program
         self._spark = self._prepared.spark
-        self._claim()
+        self._kept: dict[str, int] | None = {} if self._claim() else None
         self.query: StreamingQuery = self._start()
         if trigger == "available_now":
             self.await_termination()
@@ -183,27 +196,39 @@ class Run:
                 self._say(None, INFINITY)
                 self.query = self._start()
                 self.await_termination()
+                self._over = _FINISHED
 
     # control
 
     def finish(self, until: int | dt.datetime | None = None) -> None:
         """The input has ended: process what is there, flush the last windows, stop. Raises what the query failed with.
 
-        ``until`` bounds the windows reported for lifetimes that never end, as in ``to_df``.
+        ``until`` bounds the windows reported for lifetimes that never end, as in ``to_df``. Raises PlanError where the query
+        no longer runs.
         """
         bound = until_ticks(until, self._program.plan.schema.axis)
         self._drain()
+        if not self.query.isActive:
+            raise _over("finish", self._over or "trigger='available_now' has done all there was")
         self._say(None, INFINITY, bound)
         self._drain()
         self.stop()
+        self._over = _FINISHED
 
     def advance(self, to: int | dt.datetime, source: str | None = None) -> None:
         """A CTI from outside: nothing before ``to`` will come any more (from ``source``, or from any).
 
-        ``to`` is a datetime on a timestamp axis (naive ones are UTC), ticks on an integer axis.
+        ``to`` is a datetime on a timestamp axis (naive ones are UTC), ticks on an integer axis. A CTI never moves back: a
+        ``to`` before an earlier one, or before what the source has promised itself, has no effect. After an "available_now"
+        run it acts in the next run on the checkpoint. Raises PlanError after ``stop`` and ``finish``.
         """
+        if self._over:
+            raise _over("advance", self._over)
         cti = until_ticks(to, self._program.plan.schema.axis, "advance")
-        assert cti is not None
+        if cti is None:
+            raise TimeError(
+                sentence("advance", "no instant", "found None", "run.finish() says that the input has ended.")
+            )
         names = {r.source.shown_name(): r.source.table for r in self._program.sources if r.source}
         if source is not None and source not in names:
             raise PlanError(sentence("advance", f"no source {source!r}", f"there are: {', '.join(names)}"))
@@ -212,6 +237,7 @@ class Run:
     def stop(self) -> None:
         """Stop the query; its checkpoint can be gone on with."""
         self.query.stop()
+        self._over = self._over or "stop was called on it"
 
     def await_termination(self, timeout: int | None = None) -> bool:
         """Wait until the query ends (at most ``timeout`` seconds); whether it has. Raises what it failed with."""
@@ -257,13 +283,44 @@ class Run:
 
     @property
     def late(self) -> dict[str, int]:
-        """What was not taken as it came, so far: ``"source|dropped"``, ``"source|adjusted"``, ``"source|invalid"`` to a count."""
+        """What was not taken as it came, so far: ``"source|dropped"``, ``"source|adjusted"``, ``"source|invalid"`` to a count.
+
+        Earlier runs on the checkpoint are counted as well.
+        """
         counts = dict.fromkeys(self._program.late_reasons, 0)
         for report in self.query.recentProgress:
             found = json.loads(report.json).get("observedMetrics", {}).get("streamq", {})
             for key in counts:
                 counts[key] = max(counts[key], found.get(key) or 0)
-        return counts
+        if any(counts.values()):
+            return counts
+        # totals come with a micro-batch: before this run's first one, the checkpoint knows them
+        if self._kept is None:
+            self._kept = self._totals_kept()
+        return {key: self._kept.get(key, 0) for key in counts}
+
+    def _totals_kept(self) -> dict[str, int]:
+        """The totals in the state of the checkpoint's last micro-batch, by Spark's reader of state."""
+        from pyspark.errors import AnalysisException
+        from pyspark.sql import functions as F
+
+        from streamq.runtime.basket import Baskets
+        from streamq.runtime.processor import STATE
+
+        totals: dict[str, int] = {}
+        try:
+            self._spark.read.text(f"{self.checkpoint}/commits").limit(1).collect()
+        except AnalysisException:
+            return totals
+        reader = self._spark.read.format("statestore").option("stateVarName", STATE)
+        for stage in self._program.stages:
+            state = reader.option("operatorId", stage.level).load(self.checkpoint)
+            manifests = state.where(F.col("user_map_key.key") == Baskets.MANIFEST).select("user_map_value.chunk")
+            for (manifest,) in manifests.collect():
+                for name, values in json.loads(bytes(manifest))["values"].items():
+                    for key, n in values.items() if name.startswith("totals") else ():
+                        totals[key] = totals.get(key, 0) + n
+        return totals
 
     def __enter__(self) -> Self:
         return self
@@ -294,18 +351,15 @@ class Run:
         if self._late_sink is not None:
             writer = df.writeStream.foreachBatch(_split(schema, final, self._sink, self._late_sink))
         else:
-            rows = df.where(F.col("__w").isNotNull())
-            writer = _to(user_rows(rows, schema, final).writeStream, self._sink)
+            writer = _to(user_rows(df, schema, final).writeStream, self._sink)
         if self.name:
             writer = writer.queryName(self.name)
-        if self._trigger == "available_now":
-            writer = writer.trigger(availableNow=True)
-        elif self._trigger is not None:
-            writer = writer.trigger(processingTime=self._trigger)
+        if self._trigger:
+            writer = writer.trigger(**self._trigger)
         return writer.outputMode("append").option("checkpointLocation", self.checkpoint).start()
 
-    def _claim(self) -> None:
-        """The checkpoint is this query's, and not finished; a new one is marked."""
+    def _claim(self) -> bool:
+        """Whether the checkpoint is a new one, which is marked; one that was there is this query's, and not finished."""
         from pyspark.errors import AnalysisException
 
         path = f"{self.checkpoint}/streamq/identity"
@@ -314,18 +368,13 @@ class Run:
             found = json.loads(self._spark.read.text(path).collect()[0][0])
         except AnalysisException:
             self._spark.createDataFrame([(json.dumps(mine),)], "value string").coalesce(1).write.text(path)
-            return
+            return True
         if found != mine:
-            what = (
-                "the layout of state"
-                if found["version"] != STATE_VERSION
-                else "the query, its output, its buckets or its late output"
-            )
             raise CheckpointError(
                 sentence(
                     "run",
-                    f"the checkpoint is another query's: {what} changed",
-                    f"found {found}, this query is {mine}",
+                    "the checkpoint is another query's",
+                    f"changed: {', '.join(_changes(found, mine))}",
                     "Use a new checkpoint, or the query that made this one.",
                 )
             )
@@ -340,9 +389,66 @@ class Run:
             raise CheckpointError(
                 sentence("run", "the checkpoint's stream has ended", "finish was called on it", "Use a new checkpoint.")
             )
+        return False
 
 
-def _check_arguments(sink: Sink, checkpoint: str | None, trigger: str | None, finish: bool, name: str | None) -> None:
+_FINISHED = "its stream has ended"
+
+
+def _over(verb: str, why: str) -> PlanError:
+    hint = "" if why == _FINISHED else "Run the query on its checkpoint again."
+    return PlanError(sentence(verb, "the run is over", why, hint))
+
+
+def _changes(found: Mapping[str, Any], mine: Mapping[str, Any]) -> list[str]:
+    """What a checkpoint's identity and a query's differ in, in words."""
+    if found["version"] != mine["version"]:
+        return [f"the layout of state (version {found['version']}, now {mine['version']})"]
+    before, now = (dict(zip(_PARTS, m["fingerprint"].split("/"), strict=True)) for m in (found, mine))
+    return [
+        what if what == "the query" else f"{what} ({_PARTS[what](before[what])}, now {_PARTS[what](now[what])})"
+        for what in _PARTS
+        if before[what] != now[what]
+    ]
+
+
+_PARTS: Mapping[str, Callable[[str], str]] = {
+    "the query": str,
+    "output": repr,
+    "buckets": str,
+    "late_sink": lambda given: "given" if given == "1" else "none",
+}
+"""The parts of a fingerprint, and how each is shown."""
+
+
+def _trigger(given: Duration | None) -> dict[str, Any]:
+    """What Spark's ``trigger`` takes; raises PlanError for what is none."""
+    if given is None:
+        return {}
+    if given == "available_now":
+        return {"availableNow": True}
+    try:
+        every = ticks(given, TIMESTAMP, "run")
+    except TimeError:
+        every = -1
+    if every < 0:
+        hint = "Write 'available_now', or a duration as '10 seconds' or '500 ms'."
+        raise PlanError(sentence("run", "not a trigger", f"found {given!r}", hint))
+    return {"processingTime": f"{every} microseconds"}
+
+
+def _check_arguments(
+    sink: Sink, checkpoint: str | None, trigger: Duration | None, finish: bool, name: str | None
+) -> None:
+    if not (sink is None or isinstance(sink, str | Mapping) or callable(sink)):
+        raise PlanError(
+            sentence(
+                "run",
+                "not a sink",
+                f"found {sink!r}",
+                "A path, {'format': ...}, 'memory', 'console', 'noop' or a function of (DataFrame, batch id).",
+            )
+        )
     lasting = sink is not None and sink not in ("memory", "console", "noop") and not callable(sink)
     if lasting and checkpoint is None:
         raise PlanError(
@@ -383,16 +489,7 @@ def _to(writer: Any, sink: Sink) -> Any:
         case Mapping():
             options = {k: v for k, v in sink.items() if k != "format"}
             return writer.format(sink.get("format", "parquet")).options(**options)
-    if callable(sink):
-        return writer.foreachBatch(sink)
-    raise PlanError(
-        sentence(
-            "run",
-            "not a sink",
-            f"found {sink!r}",
-            "A path, {'format': ...}, 'memory', 'console', 'noop' or a function of (DataFrame, batch id).",
-        )
-    )
+    return writer.foreachBatch(sink)
 
 
 def _split(schema: Schema, final: bool, sink: Sink, late_sink: str) -> Callable[[DataFrame, int], None]:
@@ -400,10 +497,8 @@ def _split(schema: Schema, final: bool, sink: Sink, late_sink: str) -> Callable[
     from streamq.compiler.streaming import late_rows, user_rows
 
     def write(batch: DataFrame, number: int) -> None:
-        from pyspark.sql import functions as F
-
         batch.persist()
-        rows = user_rows(batch.where(F.col("__w").isNotNull()), schema, final)
+        rows = user_rows(batch, schema, final)
         if callable(sink):
             sink(rows, number)
         elif isinstance(sink, str) and sink not in ("memory", "console", "noop"):

@@ -317,9 +317,13 @@ def _result(program: Program, df: DataFrame) -> DataFrame:
 
 
 def user_rows(df: DataFrame, schema: Schema, final: bool) -> DataFrame:
-    """Result rows in the columns a user reads: payload, start, end; for a changelog also kind and new_end."""
+    """Result rows in the columns a user reads: payload, start, end; for a changelog also kind and new_end.
+
+    Late rows and totals have no weight: they are no results.
+    """
     from pyspark.sql import functions as F
 
+    df = df.where(F.col(WEIGHT).isNotNull())
     end = F.when(F.col(RE) != INFINITY, F.col(RE))
     payload = [F.col(quote(n)) for n in schema.names]
     start, stop = instant(F.col(LE), schema.axis).alias("start"), instant(end, schema.axis).alias("end")
@@ -338,12 +342,12 @@ def late_rows(df: DataFrame) -> DataFrame:
     return df.where(F.col("__channel") == LATE).select("__late.*")
 
 
-def check_streaming(node: Source, df: DataFrame) -> None:
+def check_streaming(node: Source, df: DataFrame, verb: str) -> None:
     """Raise where a source of a streaming query is not a streaming DataFrame."""
     if not df.isStreaming:
         raise PlanError(
             sentence(
-                "run",
+                verb,
                 f"source {node.shown_name()} is not a streaming DataFrame",
                 "",
                 "Read it with spark.readStream, or ask for the batch answer: q.to_df().",

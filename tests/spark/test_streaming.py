@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import streamq as sq
-from streamq.errors import CheckpointError, InvalidEvent, LateEvent, PlanError
+from streamq.errors import CheckpointError, InvalidEvent, LateEvent, PlanError, QueryFailed
 from tests.spark.replay import bag, folded, land, rows, stream
 
 READINGS = pa.schema([("t", pa.int64()), ("k", pa.string()), ("v", pa.float64()), ("n", pa.int64())])
@@ -64,10 +64,13 @@ def test_instalments_and_restarts(spark: SparkSession, tmp_path: Path) -> None:
     assert rows(spark.read.parquet(str(tmp_path / "out"))) == rows(batch)
     with pytest.raises(CheckpointError, match="the checkpoint's stream has ended"):
         q.run(checkpoint=str(tmp_path / "cp"), sink=str(tmp_path / "out"), trigger="available_now")
-    with pytest.raises(CheckpointError, match="another query's"):
+    with pytest.raises(CheckpointError, match="another query's; changed: the query. Use a new"):
         q.where(sq.col("n") > 1).run(
             checkpoint=str(tmp_path / "cp"), sink=str(tmp_path / "out"), trigger="available_now"
         )
+    changed = r"changed: output \('final', now 'changelog'\), buckets \(32, now 4\), late_sink \(none, now given\)"
+    with pytest.raises(CheckpointError, match=changed):
+        q.run(checkpoint=str(tmp_path / "cp"), output="changelog", buckets=4, late_sink=str(tmp_path / "late"))
 
 
 def test_changelog_takes_back_what_disorder_changed(spark: SparkSession, tmp_path: Path) -> None:
@@ -221,19 +224,68 @@ def test_late_and_invalid_rows_are_counted_and_kept(spark: SparkSession, tmp_pat
     }
     assert late == {
         ("stays", "null start", None, 4, None, '{"v": 3}'),
-        ("stays", "end before start", 120, 110, None, '{"v": 6}'),
+        ("stays", "end not after start", 120, 110, None, '{"v": 6}'),
         ("stays", "dropped", 10, 20, 90, '{"v": 4}'),
         ("stays", "adjusted", 50, 300, 50, '{"v": 5}'),
     }
     with pytest.raises(LateEvent, match=r"source stays: 2 late item\(s\) behind the CTI"):
         run("fail")
-    with pytest.raises(InvalidEvent, match="source stays: a row is no event: null start"):
+    with pytest.raises(InvalidEvent, match=r"source stays: a row is no event: null start \(start NULL, end 4\)"):
         run("drop", "fail")
+
+
+def test_totals_outlive_a_restart_and_are_no_results(spark: SparkSession, tmp_path: Path) -> None:
+    """A run on a checkpoint says what was late before, also without new input; what ``to_stream`` gives are results alone."""
+    parts = [[{"t": 100, "k": "a", "v": 1.0, "n": 1}], [{"t": 5, "k": "a", "v": 1.0, "n": 1}, {"t": None}]]
+    land(tmp_path / "in", [pa.Table.from_pylist(part, schema=READINGS) for part in parts])
+
+    def counted() -> sq.Stream:
+        readings = sq.points(stream(spark, tmp_path / "in", READINGS), time="t", name="r").where(sq.col("n") > 0)
+        # a window over windows: totals lie in the state of the stage that judges
+        return readings.tumbling_window(10).select(n=sq.count()).tumbling_window(20).select(n=sq.sum("n"))
+
+    where = {"checkpoint": str(tmp_path / "cp"), "buckets": 2}
+    want = {"r|dropped": 1, "r|adjusted": 0, "r|invalid": 1}
+    assert counted().run(**where, trigger="available_now").late == want
+    with counted().run(**where, trigger="0 seconds") as run:
+        assert run.late == want
+        run.process_all_available()
+        assert run.late == want
+    for verb, over in (("advance", lambda: run.advance(7)), ("finish", run.finish)):
+        with pytest.raises(PlanError, match=f"{verb}: the run is over; stop was called on it"):
+            over()
+    writer = counted().to_stream(buckets=2).writeStream.format("parquet").option("path", str(tmp_path / "own"))
+    query = writer.option("checkpointLocation", str(tmp_path / "own-cp")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert spark.read.parquet(str(tmp_path / "own")).count() == 0
+    with counted().run(**where, trigger="0 seconds") as run:
+        run.finish()
+        assert run.late == want
+        with pytest.raises(PlanError, match="advance: the run is over; its stream has ended."):
+            run.advance(7)
+
+
+def test_what_a_sinks_function_raises_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    land(tmp_path / "in", [pa.Table.from_pylist([{"t": 1, "k": "a", "v": 1.0, "n": 1}], schema=READINGS)])
+
+    def broken(df: Any, number: int) -> None:
+        raise OSError("disk full")
+
+    q = sq.points(stream(spark, tmp_path / "in", READINGS), time="t").select("v")
+    with pytest.raises(QueryFailed, match="query: the sink's function failed; OSError: disk full"):
+        q.run(sink=broken, trigger="available_now", buckets=2)
+    for verb, answer in (("to_df", q.to_df), ("to_pandas", q.to_pandas), ("show", q.show)):
+        with pytest.raises(PlanError, match=f"{verb}: source points1 is a streaming DataFrame. Run it: q.run"):
+            answer()
+    batch = sq.points(spark.read.parquet(str(tmp_path / "in")), time="t", name="b").select("v")
+    for verb, start in (("run", batch.run), ("to_stream", batch.to_stream)):
+        with pytest.raises(PlanError, match=f"{verb}: source b is not a streaming DataFrame"):
+            start()
 
 
 def test_a_batch_refuses_rows_that_are_no_events(spark: SparkSession, tmp_path: Path) -> None:
     bad = spark.createDataFrame([(5, 3, 1)], "a bigint, b bigint, v bigint")
-    with pytest.raises(InvalidEvent, match="a row is no event: end before start"):
+    with pytest.raises(InvalidEvent, match=r"intervals1: a row is no event: end not after start \(start 5, end 3\)."):
         sq.intervals(bad, start="a", end="b").to_pandas()
     assert sq.intervals(bad, start="a", end="b", invalid="drop").to_pandas().empty
 
