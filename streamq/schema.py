@@ -246,7 +246,8 @@ def wider(a: DataType, b: DataType) -> DataType | None:
     return None
 
 
-def _comparable(a: DataType, b: DataType) -> bool:
+def comparable(a: DataType, b: DataType) -> bool:
+    """Whether values of two types can be compared without a cast."""
     if (
         isinstance(a, t.NullType)
         or isinstance(b, t.NullType)
@@ -323,7 +324,7 @@ def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
     def _call(node: Call, parts: list[DataType | None]) -> DataType | None:
         known = [p for p in parts if p is not None]
         if node.name in COMPARISON:
-            if len(known) == 2 and not _comparable(known[0], known[1]):
+            if len(known) == 2 and not comparable(known[0], known[1]):
                 raise TypeMismatch(
                     sentence(
                         verb,
@@ -349,7 +350,7 @@ def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
             return _arithmetic(node, known[0], known[1])
         if node.name == "isin":
             for part in known[1:]:
-                if not _comparable(known[0], part):
+                if not comparable(known[0], part):
                     raise TypeMismatch(
                         sentence(
                             verb,

@@ -20,7 +20,7 @@ from streamq.runtime.event import BAD, CTI, INSERT, KEEP, KIND, LE, NEW_END, OPE
 from streamq.runtime.progress import Message, decode_messages
 from streamq.runtime.stage import LATE, PROGRESS, SPOKEN, TOTALS, Envelope, kept_rows, relation_of
 from streamq.schema import Schema
-from streamq.time import INFINITY
+from streamq.time import INFINITY, show_ticks
 
 
 @dataclass
@@ -54,7 +54,8 @@ class LocalRun:
             if table is None and not spoken:
                 continue
             packer = self.program.packer([relation])
-            good, told, refused = packer.read_source([source_rows(relation.source, table)] if table is not None else [])
+            read = [] if table is None else [source_rows(relation.source, table, self.program.options.streaming)]
+            good, told, refused = packer.read_source(read)
             self._late(refused)
             if told is not None:
                 spoken.append(told)
@@ -205,8 +206,11 @@ def _array(column: Any) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def source_rows(source: Source, table: pa.Table) -> pa.Table:
-    """Raw rows of a literal table as a source hands them on: lifetimes in ticks, payload, and why a row is no event."""
+def source_rows(source: Source, table: pa.Table, streaming: bool) -> pa.Table:
+    """Raw rows of a literal table as a source hands them on: lifetimes in ticks, payload, and why a row is no event.
+
+    Under ``invalid="fail"`` the reason says the row's lifetime as well.
+    """
     rows = table.num_rows
     payload = {f.name: table.column(f.name) for f in source.payload}
 
@@ -238,7 +242,7 @@ def source_rows(source: Source, table: pa.Table) -> pa.Table:
         case Intervals(start=start, end=end):
             technical = {LE: ticks(start), RE: ticks(end, INFINITY)}
             refuse(pc.is_null(technical[LE]), "null start")
-            refuse(pc.less_equal(technical[RE], technical[LE]), "end before start")
+            refuse(pc.less_equal(technical[RE], technical[LE]), "end not after start")
         case Edges():
             schema = Schema(source.columns, source.schema.axis)
             columns = {f.name: table.column(f.name) for f in source.columns}
@@ -264,11 +268,25 @@ def source_rows(source: Source, table: pa.Table) -> pa.Table:
             known = pc.fill_null(pc.is_in(kind, pa.array([INSERT, RETRACT, CTI])), False)
             refuse(pc.invert(known), "a kind that is not insert, retract or cti")
             refuse(pc.is_null(technical[LE]), "null start")
-            refuse(pc.and_(pc.not_equal(kind, CTI), pc.less_equal(technical[RE], technical[LE])), "end before start")
+            refuse(pc.and_(pc.not_equal(kind, CTI), pc.less_equal(technical[RE], technical[LE])), "end not after start")
             refuse(pc.and_(pc.equal(kind, RETRACT), pc.less(technical[NEW_END], technical[LE])), "new end before start")
         case _:
             raise NeedsSpark(sentence("source", f"no in-process form of {type(source).__name__}"))
+    if source.policy.invalid_in(streaming) == "fail":
+        reason = _with_lifetime(reason, technical, source.schema.axis)
     return pa.table({**technical, **payload, BAD: reason})
+
+
+def _with_lifetime(reason: Any, technical: Mapping[str, Any], axis: str) -> Any:
+    """The first reason with the row's start and end: it is the one that is told."""
+    at = pc.index(pc.is_valid(reason), True).as_py()
+    if at < 0:
+        return reason
+    parts = {
+        name: technical[column][at].as_py() for name, column in (("start", LE), ("end", RE)) if column in technical
+    }
+    shown = ", ".join(f"{n} {'NULL' if v in (None, INFINITY) else show_ticks(v, axis)}" for n, v in parts.items())
+    return pc.if_else(pa.array(np.arange(len(reason)) == at), f"{reason[at].as_py()} ({shown})", reason)
 
 
 def _same(column: str, value: Expr) -> Expr:

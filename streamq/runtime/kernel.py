@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from streamq.errors import InvalidEvent, LateEvent, sentence
 from streamq.runtime.basket import Scope
-from streamq.time import MINUS_INFINITY
+from streamq.runtime.event import LE, RE
+from streamq.time import INFINITY, MINUS_INFINITY
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,11 @@ def refuse_late(judge: Judge, n: int, c: int) -> None:
 
 
 def refuse_invalid(source: str, reason: str, row: dict[str, Any]) -> None:
-    """Raise for a row that is no event, showing its own columns."""
+    """Raise for a row that is no event, showing its own columns; its lifetime in ticks, unless the reason says it."""
+    lifetime = {name: row[column] for name, column in (("start", LE), ("end", RE)) if column in row}
+    if lifetime:
+        shown = ", ".join(f"{name} {'NULL' if at in (None, INFINITY) else at}" for name, at in lifetime.items())
+        reason = f"{reason} ({shown}, in ticks)"
     first = {name: value for name, value in row.items() if not name.startswith("__")}
     hint = 'Mend the source, or say invalid="drop".'
     raise InvalidEvent(sentence(f"source {source}", f"a row is no event: {reason}", f"first: {first}", hint))

@@ -245,7 +245,9 @@ class Packer:
         if BAD not in rows.column_names:
             rows = with_column(rows, BAD, pa.array(["null start"] * rows.num_rows))
         if self.source.invalid == "fail":
-            refuse_invalid(self.source.name, rows.column(BAD)[0].as_py(), rows.slice(0, 1).to_pylist()[0])
+            first = rows.drop_columns([n for n in rows.column_names if n.startswith("__")]).slice(0, 1)
+            # what refuses a row at its source tells its lifetime in the reason, as the axis shows it
+            refuse_invalid(self.source.name, rows.column(BAD)[0].as_py(), (first.to_pylist() or [{}])[0])
         key = f"{self.source.name}|invalid"
         message.invalid[key] = message.invalid.get(key, 0) + rows.num_rows
         if not self.late_output:

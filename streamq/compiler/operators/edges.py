@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from streamq.compiler.lowering import spark_expression
 from streamq.compiler.operators.source import Source, axis_of, checked, keep_good, source_schema, ticks_of
 from streamq.compiler.plan import Traits, node
+from streamq.errors import TypeMismatch, sentence
 from streamq.expr import Expr, Lit
 from streamq.policies import SourcePolicy
 from streamq.runtime.event import BAD, LE, OPENS, RE
-from streamq.schema import EDGE, Field, Schema, quote
+from streamq.schema import EDGE, Field, Schema, comparable, quote, types
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
@@ -47,6 +48,17 @@ class Edges(Source):
         raw = Schema(self.columns, "integer")
         for name in (self.edge, *self.key):
             raw.require(name, "edges")
+        for name, value in (("open", self.open), ("close", self.close)):
+            kind, marked = types(value, raw, "edges")[value.digest], raw.type_of(self.edge)
+            if kind is not None and not comparable(kind, marked):
+                raise TypeMismatch(
+                    sentence(
+                        "edges",
+                        f"{name} is no value of column {self.edge!r}",
+                        f"found {value!r} for a column of {marked.simpleString()}",
+                        "Say what the column holds: open=..., close=...",
+                    )
+                )
         return source_schema(self, axis_of(self.columns, (self.time,), "edges"), EDGE, "edges")
 
     def _traits(self) -> Traits:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from streamq.compiler.lowering import spark_expression
 from streamq.compiler.operators.source import Source, axis_of, checked, keep_good, source_schema, ticks_of
 from streamq.compiler.plan import Traits, node
+from streamq.errors import PlanError, sentence
 from streamq.policies import SourcePolicy
 from streamq.runtime.event import BAD, LE, RE
 from streamq.schema import INTERVAL, Field, Schema, quote
@@ -35,6 +36,15 @@ class Intervals(Source):
         return (self.start, self.end)
 
     def _schema(self) -> Schema:
+        if self.start == self.end:
+            raise PlanError(
+                sentence(
+                    "intervals",
+                    "start and end are the same column",
+                    f"found {self.start!r}",
+                    "Events of one instant are sq.points(df, time=...).",
+                )
+            )
         return source_schema(self, axis_of(self.columns, (self.start, self.end), "intervals"), INTERVAL, "intervals")
 
     def _traits(self) -> Traits:
@@ -51,8 +61,8 @@ def rows(node: Intervals, df: DataFrame, streaming: bool) -> DataFrame:
     raw = Schema(node.columns, node.schema.axis)
     le = spark_expression(ticks_of(node.start, raw.type_of(node.start)))
     re = F.coalesce(spark_expression(ticks_of(node.end, raw.type_of(node.end))), F.lit(INFINITY))
-    reason = F.when(le.isNull(), F.lit("null start")).when(re <= le, F.lit("end before start"))
-    le, reason = checked(le, reason, node, streaming)
+    reason = F.when(le.isNull(), F.lit("null start")).when(re <= le, F.lit("end not after start"))
+    le, reason = checked(le, reason, node, streaming, re)
     return df.select(le.alias(LE), re.alias(RE), *(F.col(quote(f.name)) for f in node.payload), reason.alias(BAD))
 
 

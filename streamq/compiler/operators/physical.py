@@ -71,10 +71,10 @@ def rows(node: Physical, df: DataFrame, streaming: bool) -> DataFrame:
             F.lit("a kind that is not insert, retract or cti"),
         )
         .when(le.isNull(), F.lit("null start"))
-        .when(is_row & (re <= le), F.lit("end before start"))
+        .when(is_row & (re <= le), F.lit("end not after start"))
         .when((kind == RETRACT) & (new < le), F.lit("new end before start"))
     )
-    le, reason = checked(le, reason, node, streaming)
+    le, reason = checked(le, reason, node, streaming, re)
     columns = (F.col(quote(f.name)) for f in node.payload)
     return df.select(kind.alias(KIND), le.alias(LE), re.alias(RE), new.alias(NEW_END), *columns, reason.alias(BAD))
 
@@ -98,7 +98,7 @@ def batch(node: Physical, inputs: list[DataFrame], run: Batch) -> DataFrame:
         df.where(F.col(RE) > F.col(LE)).groupBy(LE, RE, *(quote(name) for name in names)).agg(F.sum("__w").alias("__w"))
     )
     reason = F.when(F.col("__w") < 0, F.lit("a retraction that matches nothing"))
-    le, reason = checked(F.col(LE), reason, node, False)
+    le, reason = checked(F.col(LE), reason, node, False, F.col(RE))
     df = keep_good(df.withColumn(LE, le).withColumn(BAD, reason)).where(F.col("__w") > 0)
     copies = F.explode(F.sequence(F.lit(1), F.col("__w").cast("int")))
     return df.select(LE, RE, *(quote(name) for name in names), copies.alias("__copy")).drop("__copy")

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
 
+from streamq.compiler.lowering import instant
 from streamq.compiler.plan import Node
-from streamq.errors import TypeMismatch, sentence
+from streamq.errors import TypeMismatch, sentence, unknown_column
 from streamq.expr import Call, Cast, Col, Expr, Lit
 from streamq.policies import SourcePolicy
 from streamq.runtime.event import BAD
 from streamq.schema import Field, Schema, check_names
-from streamq.time import INTEGER, TIMESTAMP
+from streamq.time import INFINITY, INTEGER, TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -46,7 +47,9 @@ def axis_of(fields: tuple[Field, ...], names: tuple[str, ...], verb: str) -> str
     schema = Schema(fields, INTEGER)
     axes = set()
     for name in names:
-        kind = schema.require(name, verb)
+        if name not in schema.names:
+            unknown_column(verb, name, schema.names, lifetime=False)
+        kind = schema.type_of(name)
         if isinstance(kind, t.TimestampType | t.TimestampNTZType | t.DateType):
             axes.add(TIMESTAMP)
         elif isinstance(kind, t.ByteType | t.ShortType | t.IntegerType | t.LongType):
@@ -88,14 +91,27 @@ def ticks_of(name: str, kind: t.DataType) -> Expr:
     return Cast(column, t.LongType())
 
 
-def checked(le: Column, reason: Column, node: Source, streaming: bool) -> tuple[Column, Column]:
-    """A source's LE and ``__bad``: under ``invalid="fail"`` a bad row raises as soon as its LE is read."""
+def checked(
+    le: Column, reason: Column, node: Source, streaming: bool, re: Column | None = None
+) -> tuple[Column, Column]:
+    """A source's LE and ``__bad``: under ``invalid="fail"`` the reason says the lifetime, and in batch reading LE raises it."""
     from pyspark.sql import functions as F
 
-    if node.policy.invalid_in(streaming) == "fail" and not streaming:
+    if node.policy.invalid_in(streaming) != "fail":
+        return le, reason
+    axis = node.schema.axis
+    end = [] if re is None else [F.lit(", end "), _shown(re, axis)]
+    reason = F.when(reason.isNotNull(), F.concat(reason, F.lit(" (start "), _shown(le, axis), *end, F.lit(")")))
+    if not streaming:
         message = F.concat(F.lit(f"[streamq] source {node.shown_name()}: a row is no event: "), reason)
         return F.when(reason.isNull(), le).otherwise(F.raise_error(message).cast("bigint")), F.lit(None).cast("string")
     return le, reason
+
+
+def _shown(ticks: Column, axis: str) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.coalesce(F.when(ticks != INFINITY, instant(ticks, axis).cast("string")), F.lit("NULL"))
 
 
 def keep_good(df: DataFrame) -> DataFrame:

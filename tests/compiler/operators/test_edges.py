@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from streamq.compiler.operators import Edges
-from streamq.errors import InvalidEvent
+from streamq.errors import InvalidEvent, TypeMismatch
 from streamq.expr import Lit
 from streamq.literal import table_fields
 from streamq.policies import SourcePolicy
@@ -45,6 +45,12 @@ def test_payload_of_the_closing_row() -> None:
     ],
 )
 def test_rows_that_are_no_events(rows: list[tuple[int, str, int, str]], reason: str) -> None:
-    with pytest.raises(InvalidEvent, match=f"source e: a row is no event: {reason}"):
+    with pytest.raises(InvalidEvent, match=rf"source e: a row is no event: {reason} \(start \d+(, in ticks)?\)"):
         edges(rows)
     assert len(edges([*rows, (50, "start", 7, "ok")], invalid="drop")) >= 1
+
+
+def test_marks_of_another_type_than_the_column() -> None:
+    table = pa.table({"t": [1], "edge": ["start"], "id": [1]})
+    with pytest.raises(TypeMismatch, match="edges: open is no value of column 'edge'; found 1 for a column of string"):
+        Edges("e", table_fields(table), "t", "edge", ("id",), Lit(1), Lit("end"))
