@@ -1,12 +1,14 @@
 """The family of errors: every one worded *verb: what is wrong; what was found. Hint.*
 
 StreamqError
-    PlanError                 a query that cannot be built: raised at the line the user wrote
+    PlanError                 a query that cannot be built or run as asked: raised at the line the user wrote
         UnknownColumn         a name that does not exist, with those that do and the nearest
         AmbiguousColumn       a name that exists more than once
         TypeMismatch          an expression or a column of a wrong type
         MixedStreams          an expression with columns of another stream
         TimeError             a duration, size or hop that does not fit the time axis
+        UnknownVerb           an attribute that a stream does not have; an AttributeError too
+        UnknownFunction       (in streamq.functions) a name in sq.functions that is no function of a row; an AttributeError too
     SourceError               input that cannot be read, or is no such source
     InvalidEvent              rows that are no events, under ``invalid="fail"``
     LateEvent                 an item behind its source's CTI, under ``late="fail"``
@@ -29,7 +31,7 @@ class StreamqError(Exception):
 
 
 class PlanError(StreamqError):
-    """A query that cannot be built."""
+    """A query that cannot be built, or not be run as asked."""
 
 
 class UnknownColumn(PlanError):
@@ -50,6 +52,10 @@ class MixedStreams(PlanError):
 
 class TimeError(PlanError):
     """A duration, size, hop or offset that does not fit the time axis."""
+
+
+class UnknownVerb(PlanError, AttributeError):
+    """An attribute that a stream does not have; an AttributeError too, so that ``hasattr`` works."""
 
 
 class SourceError(StreamqError):
@@ -99,7 +105,10 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f"Did you mean {close[0]!r}?" if close else ""
 
 
-def unknown_column(verb: str, name: str, names: Sequence[str]) -> NoReturn:
-    """Raise for a column that does not exist, naming those that do."""
+def unknown_column(verb: str, name: str, names: Sequence[str], lifetime: bool = True) -> NoReturn:
+    """Raise for a column that does not exist, naming those that do; ``lifetime``: those of a stream, which has a lifetime."""
     there = ", ".join(names) if names else "none"
-    raise UnknownColumn(sentence(verb, f"no column {name!r}", f"there are: {there}", nearest(name, names)))
+    hint = nearest(name, names)
+    if lifetime and name.lower() in ("start", "end", "duration"):
+        hint = "The lifetime is sq.start(), sq.end(), sq.duration()."
+    raise UnknownColumn(sentence(verb, f"no column {name!r}", f"there are: {there}", hint))

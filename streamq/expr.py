@@ -98,7 +98,8 @@ class Expr:
         )
 
     def __iter__(self) -> Iterator[Any]:
-        raise TypeMismatch(sentence("expression", "not iterable", f"found {self!r}"))
+        hint = "Aggregates are sq.sum, sq.min, sq.max; Python's own take lists."
+        raise TypeMismatch(sentence("expression", "not iterable", f"found {self!r}", hint))
 
     # operators
     def __add__(self, other: Any) -> Expr:
@@ -318,6 +319,11 @@ class Lifetime(Expr):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class WindowBound(Lifetime):
+    """``start`` or ``end`` of the window, as a user writes it: the lifetime of a window's result, once a verb has taken it."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Opaque(Expr):
     """A pyspark Column taken as it is: Spark alone evaluates it, and nothing is pushed through it."""
 
@@ -393,13 +399,13 @@ def duration() -> Expr:
 
 
 def window_start() -> Expr:
-    """The start of the window, in a window's result."""
-    return Lifetime("start")
+    """The start of the window, in a window's ``select`` or over its result; elsewhere a PlanError."""
+    return WindowBound("start")
 
 
 def window_end() -> Expr:
-    """The end of the window, in a window's result with its default stamp."""
-    return Lifetime("end")
+    """The end of the window, in a window's ``select`` or over its result; elsewhere a PlanError."""
+    return WindowBound("end")
 
 
 # passes
@@ -550,6 +556,8 @@ def show(root: Expr) -> str:
             case Case():
                 branches = [f"when {parts[i][0]} then {parts[i + 1][0]}" for i in range(0, len(parts) - 1, 2)]
                 return f"case {' '.join(branches)} else {parts[-1][0]} end", 9
+            case WindowBound(part=part):
+                return f"window_{part}()", 9
             case Lifetime(part=part):
                 return f"{part}()", 9
             case Opaque(text=text):

@@ -98,14 +98,17 @@ def literal_table(items: Sequence[Any], schema: Mapping[str, str] | None) -> tup
 def _item(given: Any) -> Item:
     if isinstance(given, Item):
         return given
-    if isinstance(given, tuple) and len(given) in (2, 3) and (len(given) == 2 or isinstance(given[2], Mapping)):
-        return Item("insert", given[0], given[1], None, tuple((given[2] if len(given) == 3 else {}).items()))
+    match given:
+        case (start, end, Mapping() as payload) if isinstance(given, tuple):
+            return Item("insert", start, end, None, tuple(payload.items()))
+        case (start, end) if isinstance(given, tuple) and not isinstance(end, Mapping):
+            return Item("insert", start, end)
     raise SourceError(
         sentence(
             "events",
             "not an event",
             f"found {given!r}",
-            "Write (start, end, {...}), sq.insert(...), sq.retract(...) or sq.cti(...).",
+            "Write (start, end, {...}), with end None while it is alive, sq.insert(...), sq.retract(...) or sq.cti(...).",
         )
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamq.compiler.plan import Node
-from streamq.errors import SessionError, StreamqError, TimeError, sentence
+from streamq.errors import PlanError, SessionError, TimeError, sentence
 from streamq.schema import Schema
 from streamq.time import INFINITY, TIMESTAMP
 
@@ -24,7 +24,7 @@ def is_literal(tables: Mapping[str, Any]) -> bool:
     return all(isinstance(t, pa.Table) for t in tables.values())
 
 
-def frames(tables: Mapping[str, Any]) -> dict[str, DataFrame]:
+def frames(tables: Mapping[str, Any], verb: str) -> dict[str, DataFrame]:
     """The tables as DataFrames; literal ones become local relations of the active session."""
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -36,7 +36,7 @@ def frames(tables: Mapping[str, Any]) -> dict[str, DataFrame]:
             if spark is None:
                 raise SessionError(
                     sentence(
-                        "to_df",
+                        verb,
                         "no active SparkSession",
                         "the query has only literal streams",
                         "Start one: sq.session().",
@@ -59,35 +59,39 @@ def until_ticks(until: int | dt.datetime | None, axis: str, verb: str = "until")
         return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
     if isinstance(until, int) and not isinstance(until, bool) and axis != TIMESTAMP:
         return until
-    raise TimeError(sentence(verb, "an instant that does not fit the time axis", f"found {until!r} on a {axis} axis"))
+    axis_name = "a timestamp axis" if axis == TIMESTAMP else "an integer axis"
+    raise TimeError(sentence(verb, "an instant that does not fit the time axis", f"found {until!r} on {axis_name}"))
 
 
 def batch_frame(
-    plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None = None, rules: Any = None
+    plan: Node,
+    tables: Mapping[str, Any],
+    until: int | dt.datetime | None = None,
+    rules: Any = None,
+    verb: str = "to_df",
 ) -> DataFrame:
     """The answer over batch DataFrames: payload, ``start``, ``end``."""
     from streamq.compiler.batch import Batch, lower, to_user
+    from streamq.compiler.operators import Source
+    from streamq.compiler.plan import nodes, numbered
     from streamq.compiler.rewriter import rewrite
 
-    made = frames(tables)
-    for name, df in made.items():
-        if df.isStreaming:
-            shown = name if not name.startswith("#") else "without a name"
-            raise StreamqError(
-                sentence(
-                    "to_df", f"source {shown} is a streaming DataFrame", "", "Run it: q.run(...), or q.to_stream(...)."
-                )
-            )
+    plan, names = numbered(plan)
+    made = {names[name]: df for name, df in frames(tables, verb).items() if name in names}
+    for source in (n for n in nodes(plan) if isinstance(n, Source)):
+        if made[source.table].isStreaming:
+            wrong = f"source {source.shown_name()} is a streaming DataFrame"
+            raise PlanError(sentence(verb, wrong, "", "Run it: q.run(...), or q.to_stream(...)."))
     rewritten = rewrite(plan).plan if rules is None else rewrite(plan, rules).plan
     run = Batch(made, until_ticks(until, plan.schema.axis))
     return to_user(lower(rewritten, run), plan.schema)
 
 
-def answer(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None = None) -> pa.Table:
+def answer(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None, verb: str) -> pa.Table:
     """The answer as Arrow: payload, ``start``, ``end`` as the axis shows them, in order of start, end, payload."""
     if is_literal(tables):
         return in_user_form(local_history(plan, tables, until=until_ticks(until, plan.schema.axis)), plan.schema)
-    return ordered(_collected(batch_frame(plan, tables, until)), plan.schema)
+    return ordered(_collected(batch_frame(plan, tables, until, verb=verb)), plan.schema)
 
 
 def _collected(df: DataFrame) -> pa.Table:

@@ -150,8 +150,13 @@ def events(
     """A literal stream: ``(start, end, payload)`` tuples, or items made by ``sq.insert``, ``sq.retract`` and ``sq.cti``.
 
     Starts and ends are all integers or all datetimes (naive ones are UTC); an end of None is still alive. Items stand in
-    arrival order. ``schema`` gives columns the values do not tell, as ``{"v": "double"}``. Such a stream runs in-process,
-    without Spark, by ``show()`` and ``to_pandas()``. Raises SourceError, TypeMismatch.
+    arrival order. A column is of one type: whole numbers are bigint, a payload that lacks it has NULL; ``schema`` gives
+    what the values do not tell, as ``{"v": "double"}``. No column may be called start, end, kind or new_end. Such a stream
+    runs in-process, without Spark, by ``show()`` and ``to_pandas()``, and on Spark by ``to_df()`` and ``run()``.
+
+    Raises SourceError, TypeMismatch. A row that is no event (its end not after its start, no start, a retraction that
+    matches nothing) raises InvalidEvent when the query is answered, unless ``invalid="drop"``; ``run`` drops and counts it,
+    unless ``invalid="fail"``.
 
     >>> import streamq as sq
     >>> sq.events([sq.insert(1, None, v=3), sq.retract(1, None, 10, v=3), sq.cti(20)]).show()
@@ -181,7 +186,7 @@ def _fields(df: DataFrame, verb: str) -> tuple[Field, ...]:
             sentence(
                 verb,
                 "not a DataFrame",
-                f"found {type(df).__name__}",
+                f"found {_kind_of(df)}",
                 "Give a Spark DataFrame; for literal events use sq.events.",
             )
         )
@@ -200,6 +205,13 @@ def _fields(df: DataFrame, verb: str) -> tuple[Field, ...]:
             )
         )
     return fields
+
+
+def _kind_of(given: object) -> str:
+    """``pandas DataFrame``, ``list``."""
+    kind = type(given)
+    package = kind.__module__.partition(".")[0]
+    return kind.__name__ if package == "builtins" else f"{package} {kind.__name__}"
 
 
 def _stream(source: Source, table: DataFrame | pa.Table) -> Stream:

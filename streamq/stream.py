@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from streamq.compiler.operators.select import SelectVerbs
@@ -13,7 +13,7 @@ from streamq.compiler.operators.window_aggregate import WindowVerbs
 from streamq.compiler.plan import Node
 from streamq.compiler.resolve import Row
 from streamq.compiler.verbs import Verbs
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError, UnknownVerb, nearest, sentence
 from streamq.expr import Expr
 from streamq.running import RunVerbs
 from streamq.schema import Schema
@@ -65,6 +65,21 @@ class Stream(WhereVerbs, SelectVerbs, UnionVerbs, WindowVerbs, RunVerbs):
     def __getitem__(self, name: str) -> Expr:
         return Row(self.plan, "column")[name]
 
+    def __iter__(self) -> Iterator[Any]:
+        hint = "Its rows are stream.to_arrow().to_pylist(), its columns' names stream.columns."
+        raise PlanError(sentence("stream", "not iterable", "", hint))
+
+    if not TYPE_CHECKING:  # a type checker is to see that there is no such verb
+
+        def __getattr__(self, name):
+            if name.startswith("_") or "plan" not in self.__dict__:
+                raise AttributeError(name)
+            if name in self.plan.schema.names:
+                hint = f"A column is sq.col({name!r}), stream[{name!r}], or in a lambda e.{name}."
+            else:
+                hint = nearest(name, [n for n in dir(type(self)) if not n.startswith("_")])
+            raise UnknownVerb(sentence("stream", f"no verb {name!r}", "", hint))
+
     def pipe(self, function: Callable[Concatenate[Self, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """``function(self, ...)``, so that your own verbs chain like streamq's.
 
@@ -104,22 +119,22 @@ class Stream(WhereVerbs, SelectVerbs, UnionVerbs, WindowVerbs, RunVerbs):
         """The answer as an Arrow table, ordered by start, end and payload; literal streams run in-process, without Spark."""
         from streamq.query import answer
 
-        return answer(self.plan, self.tables, until)
+        return answer(self.plan, self.tables, until, "to_arrow")
 
     def to_pandas(self, until: int | dt.datetime | None = None) -> pd.DataFrame:
         """The answer as a pandas DataFrame, ordered by start, end and payload.
 
         Literal streams run in-process, without Spark; others as a batch.
         """
-        from streamq.query import to_pandas
+        from streamq.query import answer, to_pandas
 
-        return to_pandas(self.to_arrow(until), self.plan.schema)
+        return to_pandas(answer(self.plan, self.tables, until, "to_pandas"), self.plan.schema)
 
     def show(self, n: int = 20, until: int | dt.datetime | None = None) -> None:
         """Print the first ``n`` rows of the answer, as a table."""
-        from streamq.query import shown
+        from streamq.query import answer, shown
 
-        print(shown(self.to_arrow(until), n))
+        print(shown(answer(self.plan, self.tables, until, "show"), n))
 
     def __repr__(self) -> str:
         return f"Stream({self.schema.describe()})"

@@ -54,6 +54,9 @@ def ticks(duration: Duration, axis: str, verb: str = "duration") -> int:
                 )
             )
         return _bounded(duration, verb)
+    if axis == INTEGER and isinstance(duration, str) and re.fullmatch(r"\s*[+-]?\d+\s*", duration):
+        hint = f"Write {int(duration)}, without quotes."
+        raise TimeError(sentence(verb, "a string as a duration on an integer axis", f"found {duration!r}", hint))
     if axis == INTEGER:
         raise TimeError(
             sentence(

@@ -7,7 +7,8 @@ from typing import Any
 
 from streamq.compiler.plan import Node, nodes
 from streamq.errors import MixedStreams, PlanError, sentence, unknown_column
-from streamq.expr import Alias, Call, Col, Expr, Lit, as_expr, rewrite, show
+from streamq.expr import Aggregate, Alias, Call, Col, Expr, Lifetime, Lit, WindowBound, as_expr, rewrite, show
+from streamq.expr import nodes as parts
 
 
 class Row:
@@ -22,19 +23,27 @@ class Row:
         return self[name]
 
     def __getitem__(self, name: str) -> Expr:
+        if not isinstance(name, str):
+            raise PlanError(sentence(self._verb, "a column name is a string", f"found {name!r}"))
         if name not in self._plan.schema.names:
             unknown_column(self._verb, name, self._plan.schema.names)
         return Col(name, self._plan.digest)
+
+    def __iter__(self) -> Iterator[Any]:
+        hint = "Aggregates are sq.sum, sq.min, sq.max; Python's own take lists."
+        raise PlanError(sentence(self._verb, "an event is not iterable", "", hint))
 
 
 Given = Any
 """An expression as a verb takes it: an Expr, a plain value, or a function of a :class:`Row`."""
 
 
-def resolve(given: Given, plan: Node, verb: str) -> Expr:
+def resolve(given: Given, plan: Node, verb: str, of_events: bool = False) -> Expr:
     """The expression over ``plan``: lambdas traced, columns checked and freed of their origin.
 
-    Raises UnknownColumn for a name the stream does not have, MixedStreams for a column of another stream.
+    ``of_events``: it is about the plan's events, and not about windows of them; then only a window's result has the bounds
+    of a window. Raises UnknownColumn for a name the stream does not have, MixedStreams for a column of another stream,
+    PlanError for a window's bound where there is no window.
     """
     made = given(Row(plan, verb)) if callable(given) and not isinstance(given, Expr) else given
     if isinstance(made, bool | None) and callable(given):
@@ -47,9 +56,12 @@ def resolve(given: Given, plan: Node, verb: str) -> Expr:
             )
         )
     expr = as_expr(made)
+    _check_bounds(expr, plan, verb, of_events)
     ancestors: list[set[str]] = []
 
     def check(found: Expr) -> Expr | None:
+        if isinstance(found, WindowBound):
+            return Lifetime(found.part)
         if not isinstance(found, Col):
             return None
         if found.origin is not None and found.origin != plan.digest:
@@ -72,6 +84,35 @@ def resolve(given: Given, plan: Node, verb: str) -> Expr:
         return None if found.origin is None else Col(found.name)
 
     return rewrite(expr, check)
+
+
+def _check_bounds(expr: Expr, plan: Node, verb: str, of_events: bool) -> None:
+    """Raise for ``window_start()`` and ``window_end()`` of events, or of the members that an aggregate takes."""
+    found = parts(expr)
+    if not any(isinstance(p, WindowBound) for p in found):
+        return
+    where = [expr] if of_events and not _on_windows(plan) else [p for p in found if isinstance(p, Aggregate)]
+    for part in where:
+        bound = next((p for p in parts(part) if isinstance(p, WindowBound)), None)
+        if bound is not None:
+            hint = f"An event's own is sq.{bound.part}()."
+            raise PlanError(
+                sentence(verb, "a bound of a window where there are only events", f"found {show(part)}", hint)
+            )
+
+
+def _on_windows(plan: Node) -> bool:
+    """Whether every lifetime is a window's."""
+    from streamq.compiler.operators import WindowAggregate
+
+    stack = [plan]
+    while stack:
+        found = stack.pop()
+        if not isinstance(found, WindowAggregate):
+            if not found.children:
+                return False
+            stack.extend(found.children)
+    return True
 
 
 def column_or_expr(given: Given) -> Given:

@@ -82,7 +82,8 @@ class SelectVerbs(Verbs):
         """
         made = list(named(columns, named_columns, "select"))
         check_names([name for name, _ in made], "select")
-        return self._derive(Select(self.plan, tuple((name, resolve(e, self.plan, "select")) for name, e in made)))
+        resolved = ((name, resolve(e, self.plan, "select", of_events=True)) for name, e in made)
+        return self._derive(Select(self.plan, tuple(resolved)))
 
     def with_columns(self, **named_columns: Given) -> Self:
         """Add columns, or replace those of the same name; the others stay.
@@ -92,7 +93,7 @@ class SelectVerbs(Verbs):
         fare   open  start  end
            3  False      1    5
         """
-        made = {name: resolve(e, self.plan, "with_columns") for name, e in named_columns.items()}
+        made = {name: resolve(e, self.plan, "with_columns", of_events=True) for name, e in named_columns.items()}
         kept = {name: Col(name) for name in self.plan.schema.names}
         check_names(kept | made, "with_columns")
         return self._derive(Select(self.plan, tuple((kept | made).items())))
@@ -106,6 +107,10 @@ class SelectVerbs(Verbs):
         1      1    3
         """
         for name in names:
+            if not isinstance(name, str):
+                raise PlanError(
+                    sentence("drop", "a column name is a string", f"found {name!r}", "Write drop('a', 'b').")
+                )
             self.plan.schema.require(name, "drop")
         return self._derive(Select(self.plan, tuple((n, Col(n)) for n in self.plan.schema.names if n not in names)))
 

@@ -64,6 +64,6 @@ class WhereVerbs(Verbs):
         fare  start  end
            8      2    4
         """
-        return self._derive(Where(self.plan, resolve(predicate, self.plan, "where")))
+        return self._derive(Where(self.plan, resolve(predicate, self.plan, "where", of_events=True)))
 
     filter = where

@@ -31,9 +31,21 @@ def test_errors() -> None:
         S.rename(a="b")
     with pytest.raises(UnknownColumn, match="drop: no column 'c'; there are: a, b"):
         S.drop("c")
+    with pytest.raises(PlanError, match=r"drop: a column name is a string; found \['b'\]. Write drop\('a', 'b'\)"):
+        S.drop(["b"])  # type: ignore[arg-type]
     with pytest.raises(TypeMismatch, match=r"\+ needs numbers; found string in b \+ 1"):
         S.select(x=sq.col("b") + 1)
     with pytest.raises(PlanError, match="an expression without a name"):
         S.select(sq.col("a") + 1)
     with pytest.raises(PlanError, match="column 'x' has no type"):
         S.select(x=sq.lit(None))
+    with pytest.raises(
+        PlanError, match=r"select: a bound of a window .* found window_end\(\) - a. An event's own is sq.end"
+    ):
+        S.select(x=sq.window_end() - sq.col("a"))
+    with pytest.raises(PlanError, match="with_columns: a bound of a window where there are only events"):
+        S.with_columns(x=sq.window_start())
+    with pytest.raises(TypeMismatch, match=r"not iterable; found a. Aggregates are sq.sum, sq.min, sq.max"):
+        S.select(x=sum(sq.col("a")))
+    with pytest.raises(PlanError, match=r"select: an event is not iterable. Aggregates are sq.sum"):
+        S.select(x=sum)

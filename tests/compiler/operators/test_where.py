@@ -37,6 +37,11 @@ def test_what_a_filter_dropped_is_not_evaluated() -> None:
 def test_errors_name_what_exists() -> None:
     with pytest.raises(UnknownColumn, match=r"where: no column 'fares'; there are: fare, zone. Did you mean 'fare'\?"):
         FARES.where(sq.col("fares") > 2)
+    for lifetime in (lambda e: e.start > 1, lambda e: e["end"] > 1, sq.col("start") > 1, sq.col("duration") > 1):
+        with pytest.raises(UnknownColumn, match=r"The lifetime is sq.start\(\), sq.end\(\), sq.duration\(\)"):
+            FARES.where(lifetime)
+    with pytest.raises(PlanError, match="where: a bound of a window where there are only events"):
+        FARES.where(sq.window_start() > 1)
     with pytest.raises(UnknownColumn, match="there are: fare, zone"):
         FARES.where(lambda e: e.price > 2)
     with pytest.raises(TypeMismatch, match="cannot compare string with int"):

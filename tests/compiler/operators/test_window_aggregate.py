@@ -51,6 +51,17 @@ def test_expressions_over_aggregates_and_windows() -> None:
     assert q.to_arrow().to_pylist()[0] == {"mean": 1.5, "n": 2, "width": 5, "start": 0, "end": 5}
 
 
+def test_a_windows_result_has_the_bounds_of_its_window() -> None:
+    q = S.tumbling_window(5).select(n=sq.count()).where(sq.window_start() > 0)
+    assert windows(q.with_columns(at=sq.window_end())) == [(5, 10, 1), (10, 15, 2)]
+    with pytest.raises(
+        PlanError, match=r"a bound of a window where there are only events; found sum\(window_start\(\)\)"
+    ):
+        S.tumbling_window(5).select(n=sq.sum(sq.window_start()))
+    with pytest.raises(PlanError, match="where: a bound of a window"):
+        q.union(S.select(n=sq.lit(1).cast("long"))).where(sq.window_start() > 0)
+
+
 def test_infinite_lifetimes_stop_at_the_greatest_finite_endpoint() -> None:
     s = sq.events([(0, None, {"v": 1}), (3, 12, {"v": 2})])
     assert windows(s.tumbling_window(5).select(n=sq.count())) == [(0, 5, 2), (5, 10, 2), (10, 15, 2)]
@@ -71,6 +82,12 @@ def test_errors() -> None:
         S.group_by("k").tumbling_window(5).select(x=sq.col("v"))
     with pytest.raises(UnknownColumn, match="group_by: no column 'zone'; there are: k, v"):
         S.group_by("zone")
+    with pytest.raises(UnknownColumn, match=r"group_by: no column 'start'; .*The lifetime is sq.start\(\)"):
+        S.group_by("start")
+    with pytest.raises(
+        TimeError, match="a string as a duration on an integer axis; found '5'. Write 5, without quotes"
+    ):
+        S.tumbling_window("5")
     with pytest.raises(TypeMismatch, match="sum: needs numbers; found string"):
         S.tumbling_window(5).select(x=sq.sum("k"))
     with pytest.raises(PlanError, match="a payload column called 'end'"):

@@ -1,0 +1,55 @@
+"""Stream: what is no verb of it, and answers that cannot be had."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pandas as pd
+import pytest
+
+import streamq as sq
+from streamq.errors import PlanError, SourceError, TimeError, UnknownVerb
+
+TOLLS = sq.events([(1, 3, {"toll": 7.0})])
+
+
+def test_attributes_that_are_no_verbs() -> None:
+    with pytest.raises(
+        UnknownVerb, match=r"stream: no verb 'toll'. A column is sq.col\('toll'\), stream\['toll'\], or in a"
+    ):
+        _ = TOLLS.toll  # type: ignore[attr-defined]
+    with pytest.raises(UnknownVerb, match="stream: no verb 'hoping_window'. Did you mean 'hopping_window'"):
+        _ = TOLLS.hoping_window  # type: ignore[attr-defined]
+    assert not hasattr(TOLLS, "toll")
+    assert copy.copy(TOLLS).columns == pickle.loads(pickle.dumps(TOLLS)).columns == ["toll"]
+
+
+def test_a_stream_is_no_list() -> None:
+    with pytest.raises(PlanError, match=r"stream: not iterable. Its rows are stream.to_arrow\(\).to_pylist\(\)"):
+        list(TOLLS)
+    with pytest.raises(PlanError, match="column: a column name is a string; found 0"):
+        TOLLS[0]  # type: ignore[index]
+
+
+def test_errors_of_answers_and_sources() -> None:
+    with pytest.raises(
+        TimeError, match="until: an instant that does not fit the time axis; found 'x' on an integer axis"
+    ):
+        TOLLS.to_arrow(until="x")  # type: ignore[arg-type]
+    with pytest.raises(SourceError, match="points: not a DataFrame; found pandas DataFrame. Give a Spark DataFrame"):
+        sq.points(pd.DataFrame({"t": [1]}), time="t")  # type: ignore[arg-type]
+    with pytest.raises(SourceError, match="points: not a DataFrame; found list"):
+        sq.points([1], time="t")  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="to_stream: output is 'final' or 'changelog'; found 'update'"):
+        TOLLS.to_stream(output="update")
+
+
+def test_arguments_of_a_run_are_checked_first() -> None:
+    for trigger in ("availableNow", "10 parsecs", "-1 second", 10):
+        with pytest.raises(
+            PlanError, match=r"run: not a trigger; found .* Write 'available_now', or a duration as '10 seconds'"
+        ):
+            TOLLS.run(trigger=trigger)
+    with pytest.raises(PlanError, match="run: not a sink; found 5"):
+        TOLLS.run(sink=5)  # type: ignore[arg-type]
