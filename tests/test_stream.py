@@ -38,7 +38,7 @@ def test_errors_of_answers_and_sources() -> None:
     ):
         TOLLS.to_arrow(until="x")  # type: ignore[arg-type]
     with pytest.raises(SourceError, match="points: not a DataFrame; found pandas DataFrame. Give a Spark DataFrame"):
-        sq.points(pd.DataFrame({"t": [1]}), time="t")  # type: ignore[arg-type]
+        sq.points(pd.DataFrame({"t": [1]}), time="t")
     with pytest.raises(SourceError, match="points: not a DataFrame; found list"):
         sq.points([1], time="t")  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="to_stream: output is 'final' or 'changelog'; found 'update'"):
