@@ -309,8 +309,10 @@ class Run:
 
         totals: dict[str, int] = {}
         try:
-            self._spark.read.text(f"{self.checkpoint}/commits").limit(1).collect()
+            commits = self._spark.read.text(f"{self.checkpoint}/commits").limit(1).collect()
         except AnalysisException:
+            commits = []
+        if not commits:
             return totals
         reader = self._spark.read.format("statestore").option("stateVarName", STATE)
         for stage in self._program.stages:
