@@ -4,7 +4,7 @@ SOAK  ?= tests
 PY    := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
-.PHONY: test java lint format types fast spark soak demo bench clean
+.PHONY: test java lint format types fast spark soak demo docs bench clean
 .NOTPARALLEL:
 
 test: java lint types fast spark
@@ -39,6 +39,10 @@ soak: java
 
 demo: java
 	$(PY) -m streamq.demo $(if $(EVENT_LOG),"$(EVENT_LOG)")
+
+# docs/language.md from the docstrings
+docs: $(STAMP)
+	$(PY) scripts/language_page.py
 
 bench: java
 	$(PY) -m benchmarks $(ARGS)

@@ -1,11 +1,15 @@
-"""``python -m benchmarks [batch|streaming]``: every benchmark, or one; ``make bench``."""
+"""``python -m benchmarks [batch|streaming|intervals]``: every benchmark, or one; ``make bench``."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-MODULES = {"batch": "benchmarks.batch_hopping", "streaming": "benchmarks.streaming_hopping"}
+MODULES = {
+    "batch": "benchmarks.batch_hopping",
+    "streaming": "benchmarks.streaming_hopping",
+    "intervals": "benchmarks.intervals",
+}
 
 if __name__ == "__main__":
     chosen = sys.argv[1:2] if sys.argv[1:2] and sys.argv[1] in MODULES else list(MODULES)

@@ -1,13 +1,33 @@
 """streamq: temporal queries over late, corrected and lasting events, on Spark."""
 
 from streamq import functions
-from streamq.aggregates import avg, count, max, min, stddev, stddev_pop, sum, var, var_pop
+from streamq.aggregates import (
+    avg,
+    collect,
+    corr,
+    count,
+    count_distinct,
+    covar,
+    covar_pop,
+    first,
+    last,
+    max,
+    median,
+    min,
+    percentile,
+    stddev,
+    stddev_pop,
+    sum,
+    time_weighted_avg,
+    var,
+    var_pop,
+)
 from streamq.errors import StreamqError
 from streamq.expr import col, duration, end, lit, start, when, window_end, window_start
 from streamq.literal import cti, insert, retract
 from streamq.policies import explicit, generate
 from streamq.session import doctor, session
-from streamq.sources import edges, events, intervals, physical, points
+from streamq.sources import changes, edges, events, intervals, physical, points, signal
 from streamq.stream import Stream
 
 __version__ = "0.1.0"
@@ -16,8 +36,14 @@ __all__ = [
     "Stream",
     "StreamqError",
     "avg",
+    "changes",
     "col",
+    "collect",
+    "corr",
     "count",
+    "count_distinct",
+    "covar",
+    "covar_pop",
     "cti",
     "doctor",
     "duration",
@@ -25,21 +51,27 @@ __all__ = [
     "end",
     "events",
     "explicit",
+    "first",
     "functions",
     "generate",
     "insert",
     "intervals",
+    "last",
     "lit",
     "max",
+    "median",
     "min",
+    "percentile",
     "physical",
     "points",
     "retract",
     "session",
+    "signal",
     "start",
     "stddev",
     "stddev_pop",
     "sum",
+    "time_weighted_avg",
     "var",
     "var_pop",
     "when",

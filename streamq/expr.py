@@ -333,17 +333,23 @@ class Opaque(Expr):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Aggregate(Expr):
-    """An aggregate over a window's members; only legal in a window's ``select``."""
+    """An aggregate over a window's members (those for which ``where`` is true); only legal in a window's ``select``.
+
+    options: plain parameters, such as the fraction of a percentile.
+    """
 
     name: str
     args: tuple[Expr, ...]
+    where: Expr | None = None
+    options: tuple[float | int | str, ...] = ()
 
     @property
     def children(self) -> tuple[Expr, ...]:
-        return self.args
+        return self.args if self.where is None else (*self.args, self.where)
 
     def with_children(self, children: Sequence[Expr]) -> Expr:
-        return Aggregate(self.name, tuple(children))
+        n = len(self.args)
+        return Aggregate(self.name, tuple(children[:n]), None if self.where is None else children[n], self.options)
 
 
 # building
@@ -562,8 +568,10 @@ def show(root: Expr) -> str:
                 return f"{part}()", 9
             case Opaque(text=text):
                 return f"spark[{text}]", 9
-            case Aggregate(name=name):
-                return f"{name}({', '.join(p[0] for p in parts) or ('*' if name == 'count' else '')})", 9
+            case Aggregate(name=name, args=args, where=where, options=options):
+                shown_args = ", ".join([*(p[0] for p in parts[: len(args)]), *map(repr, options)])
+                shown_args = shown_args or ("*" if name == "count" else "")
+                return f"{name}({shown_args}{f' where {parts[-1][0]}' if where is not None else ''})", 9
         raise AssertionError(type(node))
 
     return fold(root, visit)[0]

@@ -27,18 +27,20 @@ class UnknownFunction(PlanError, AttributeError):
 _OURS = {
     "avg": "avg", "mean": "avg", "count": "count", "max": "max", "min": "min", "sum": "sum", "var_pop": "var_pop",
     "stddev_pop": "stddev_pop", "std": "stddev", "stddev": "stddev", "stddev_samp": "stddev", "variance": "var",
-    "var_samp": "var",
+    "var_samp": "var", "array_agg": "collect", "collect_list": "collect", "corr": "corr", "count_distinct": "count_distinct",
+    "covar_pop": "covar_pop", "covar_samp": "covar", "first": "first", "first_value": "first", "last": "last",
+    "last_value": "last", "median": "median", "percentile": "percentile",
 }  # fmt: skip
 """Spark's aggregates that streamq has, and streamq's names of them."""
 
 AGGREGATES = frozenset(_OURS) | frozenset({
-    "any_value", "approx_count_distinct", "approx_percentile", "array_agg", "bit_and", "bit_or", "bit_xor",
-    "bitmap_and_agg", "bitmap_construct_agg", "bitmap_or_agg", "bool_and", "bool_or", "collect_list", "collect_set",
-    "collect_union", "corr", "count_distinct", "count_if", "count_min_sketch", "covar_pop", "covar_samp", "every",
-    "first", "first_value", "grouping", "grouping_id", "histogram_numeric", "hll_sketch_agg", "hll_union_agg",
+    "any_value", "approx_count_distinct", "approx_percentile", "bit_and", "bit_or", "bit_xor",
+    "bitmap_and_agg", "bitmap_construct_agg", "bitmap_or_agg", "bool_and", "bool_or", "collect_set",
+    "collect_union", "count_if", "count_min_sketch", "every", "grouping", "grouping_id", "histogram_numeric",
+    "hll_sketch_agg", "hll_union_agg",
     "kll_merge_agg_bigint", "kll_merge_agg_double", "kll_merge_agg_float", "kll_sketch_agg_bigint",
-    "kll_sketch_agg_double", "kll_sketch_agg_float", "kurtosis", "last", "last_value", "listagg",
-    "listagg_distinct", "max_by", "median", "min_by", "mode", "percentile", "percentile_approx", "product",
+    "kll_sketch_agg_double", "kll_sketch_agg_float", "kurtosis", "listagg",
+    "listagg_distinct", "max_by", "min_by", "mode", "percentile_approx", "product",
     "regr_avgx", "regr_avgy", "regr_count", "regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy",
     "regr_syy", "schema_of_variant_agg", "skewness", "some", "string_agg", "string_agg_distinct", "sum_distinct",
     "theta_intersection_agg", "theta_sketch_agg", "theta_union_agg", "try_avg", "try_sum",

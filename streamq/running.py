@@ -101,7 +101,7 @@ class _Prepared:
         control: str,
         buckets: int | None,
     ):
-        from streamq.compiler.operators import Source
+        from streamq.compiler.operators import JoinTable, Source
         from streamq.compiler.plan import nodes, numbered
         from streamq.compiler.rewriter import rewrite
         from streamq.compiler.stages import BUCKETS, CHANGELOG, FINAL, Options, compile_stages
@@ -121,6 +121,10 @@ class _Prepared:
                 _as_stream(self.spark, control, source, table) if not hasattr(table, "isStreaming") else table
             )
             check_streaming(source, self.tables[source.table], verb)
+        for static in (n for n in nodes(plan) if isinstance(n, JoinTable)):
+            table = tables[static.table]
+            held = table if hasattr(table, "isStreaming") else self.spark.createDataFrame(table)
+            self.tables[static.table] = held
 
     def results(self) -> DataFrame:
         """Result rows, late rows and totals, in the columns of ``compiler.streaming.chain``."""

@@ -6,13 +6,16 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import types as t
+
 from streamq.compiler.operators import Edges, Intervals, Physical, Points, Source
 from streamq.compiler.operators.edges import edge_literal
 from streamq.compiler.operators.source import axis_of
-from streamq.errors import PlanError, SourceError, sentence
+from streamq.compiler.operators.window_aggregate import check_key
+from streamq.errors import PlanError, SourceError, TypeMismatch, sentence
 from streamq.literal import Item, literal_table, table_fields
 from streamq.policies import Progress, source_policy
-from streamq.schema import Field, check_names
+from streamq.schema import Field, Schema, check_names, quote
 from streamq.stream import Stream
 
 if TYPE_CHECKING:
@@ -20,6 +23,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _numbers = itertools.count(1)
+
+# Debezium's codes, the words, and the _change_type of Delta's and Spark's change feeds; compared in lower case
+_OPENING = ("c", "r", "u", "insert", "update", "update_postimage")
+_CLOSING = ("d", "delete")
+_PREIMAGE = "update_preimage"
 
 
 def points(
@@ -88,7 +96,8 @@ def edges(
     """Events that begin with one row and end with another: per ``key``, a row with ``edge == open`` opens ``[t, inf)``.
 
     The key's next edge closes it: a row with ``edge == close``, or another start. ``payload="end"`` takes the other
-    columns from the closing row once it is there. An end without an open start before it is no event: see ``invalid``.
+    columns from the closing row once it is there; results are then final only up to the earliest start still open. An
+    end without an open start before it is no event: see ``invalid``.
     ``time`` and ``edge`` are consumed. The other arguments and the errors are those of :func:`points`.
 
     Tasks, in rows (at, what, task, host) where ``what`` is "start" or "end"::
@@ -107,6 +116,94 @@ def edges(
     return _stream(
         Edges(_name(name), fields, time, edge, keys, edge_literal(open), edge_literal(close), payload, policy), df
     )
+
+
+def signal(
+    df: DataFrame,
+    time: str,
+    key: str | Sequence[str],
+    *,
+    name: str | None = None,
+    progress: Progress | None = None,
+    late: str = "drop",
+    invalid: str | None = None,
+) -> Stream:
+    """Samples of something that holds its value: each lives until the next strictly later sample of its ``key``.
+
+    ``key`` is one column or several, NULLs being equal; ``()`` makes all rows one signal. The key's last sample is still
+    alive; samples of one key and instant all live, side by side. Equal values are not merged. The same as
+    ``sq.points(df, time).to_signal(key)``: ``time`` is consumed, and the other arguments and the errors are those of
+    :func:`points`. (SEMANTICS section 1.)
+
+    Temperatures, in rows (at, sensor, degrees)::
+
+        temperatures = sq.signal(df, time="at", key="sensor")
+
+        at       1    2    3    4    5    6
+        sensor a |20            |21                [1,4) 20, [4,inf) 21
+        sensor b      |7   |7             |8       [2,3) 7, [3,6) 7, [6,inf) 8
+    """
+    fields = _fields(df, "signal")
+    policy = source_policy("signal", axis_of(fields, (time,), "signal"), progress, late, invalid)
+    keys = _keys(key, fields, (time,), "signal")
+    return _stream(Points(_name(name), fields, time, policy), df).to_signal(keys)
+
+
+def changes(
+    df: DataFrame,
+    op: str,
+    time: str,
+    key: str | Sequence[str],
+    *,
+    name: str | None = None,
+    progress: Progress | None = None,
+    late: str = "drop",
+    invalid: str | None = None,
+) -> Stream:
+    """Change data capture: each version of a table's row, alive from its change at ``time`` to its ``key``'s next change.
+
+    The string column ``op`` says what happened, in upper or lower case:
+
+    =============================================================== ====================================================
+    ``c`` ``r`` ``u``, ``insert``, ``update``, ``update_postimage`` a version: opens ``[time, inf)``, ends the one before
+    ``d``, ``delete``                                               ends the version before; its other columns are not read
+    ``update_preimage``                                             ignored
+    =============================================================== ====================================================
+
+    These are Debezium's codes and the ``_change_type`` of Delta's and Spark's change feeds. Any other value is no event
+    ("neither a start nor an end"), nor is a delete without a version before it, nor a second version of a key at one
+    instant: see ``invalid``. Of one instant the delete counts first: a row deleted and inserted at once begins anew, one
+    inserted and deleted at once stays. Where keys change more than once an instant, ``time`` should be a finer column,
+    such as the position in the log.
+
+    ``time`` and ``op`` are consumed. The other arguments and the errors are those of :func:`points`; TypeMismatch also
+    where ``op`` holds no strings or ``key`` cannot be compared. (SEMANTICS section 1, edges.)
+
+    The price list of a shop, in rows (op, at, item, price)::
+
+        prices = sq.changes(df, op="op", time="at", key="item")
+
+        at        1    2    3    4    5
+        item a    |c 5      |u 6      |d           [1,3) 5, [3,5) 6
+        item b         |c 9                        [2,inf) 9
+    """
+    fields = _fields(df, "changes")
+    policy = source_policy("changes", axis_of(fields, (time,), "changes"), progress, late, invalid)
+    kind = Schema(fields, "integer").require(op, "changes")
+    if not isinstance(kind, t.StringType):
+        raise TypeMismatch(
+            sentence(
+                "changes",
+                f"column {op!r} holds no operations",
+                f"found {kind.simpleString()}",
+                "They are strings: c, r, u, d, insert, update, delete, update_preimage, update_postimage.",
+            )
+        )
+    keys = _keys(key, fields, (time, op), "changes")
+    if not keys:
+        raise PlanError(sentence("changes", "no key", "", "Name the columns that tell the table's rows apart."))
+    source = Edges(_name(name), fields, time, op, keys, edge_literal("start"), edge_literal("end"), "start", policy)
+    return _stream(source, _starts_and_ends(df, op))
 
 
 def physical(
@@ -174,6 +271,20 @@ def events(
     return _stream(Intervals(label, fields, "start", "end", policy), table)
 
 
+def static_table(table: Any, name: str | None) -> tuple[str, tuple[Field, ...], Any]:
+    """A static table's name, columns and itself; raises SourceError for what is neither a batch DataFrame nor Arrow."""
+    import pyarrow as pa
+
+    if isinstance(table, pa.Table):
+        return _name(name), table_fields(table), table
+    fields = _fields(table, "join_table")
+    if table.isStreaming:
+        raise SourceError(
+            sentence("join_table", "a streaming DataFrame", "a table is static", "Join streams with join(...).")
+        )
+    return _name(name), fields, table
+
+
 def _name(name: str | None) -> str:
     if name is not None and (not name or name.startswith("#")):
         raise PlanError(sentence("name", "not a name for a source", f"found {name!r}"))
@@ -207,6 +318,27 @@ def _fields(df: DataFrame, verb: str) -> tuple[Field, ...]:
     return fields
 
 
+def _keys(key: str | Sequence[str], fields: tuple[Field, ...], consumed: tuple[str, ...], verb: str) -> tuple[str, ...]:
+    """The key's columns, where all of them stay in the payload, and so do no names that clash with the lifetime's."""
+    keys = (key,) if isinstance(key, str) else tuple(key)
+    schema = Schema(fields, "integer")
+    for one in keys:
+        check_key(schema.require(one, verb), one, verb)
+        if one in consumed:
+            raise PlanError(sentence(verb, f"column {one!r} is of the key and is consumed", "", "Give it another key."))
+    check_names([f.name for f in fields if f.name not in consumed], verb)
+    return keys
+
+
+def _starts_and_ends(df: DataFrame, op: str) -> DataFrame:
+    """Operations as "start" and "end", NULL for one that is unknown; preimages left out."""
+    from pyspark.sql import functions as F
+
+    found = F.lower(F.col(quote(op)))
+    edge = F.when(found.isin(*_OPENING), F.lit("start")).when(found.isin(*_CLOSING), F.lit("end"))
+    return df.where(~found.eqNullSafe(_PREIMAGE)).withColumn(op, edge)
+
+
 def _kind_of(given: object) -> str:
     """``pandas DataFrame``, ``list``."""
     kind = type(given)
@@ -218,4 +350,4 @@ def _stream(source: Source, table: DataFrame | pa.Table) -> Stream:
     return Stream(source, {source.table: table})
 
 
-__all__ = ["edges", "events", "intervals", "physical", "points"]
+__all__ = ["changes", "edges", "events", "intervals", "physical", "points", "signal"]

@@ -6,10 +6,19 @@ import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
+from streamq.compiler.operators.alter_lifetime import AlterLifetimeVerbs
+from streamq.compiler.operators.chop import ChopVerbs
+from streamq.compiler.operators.clip import ClipVerbs
+from streamq.compiler.operators.distinct_ids import DistinctIdsVerbs
+from streamq.compiler.operators.except_ import ExceptVerbs
+from streamq.compiler.operators.join import JoinVerbs
+from streamq.compiler.operators.join_table import JoinTableVerbs
 from streamq.compiler.operators.select import SelectVerbs
+from streamq.compiler.operators.to_signal import ToSignalVerbs
 from streamq.compiler.operators.union import UnionVerbs
 from streamq.compiler.operators.where import WhereVerbs
-from streamq.compiler.operators.window_aggregate import WindowVerbs
+from streamq.compiler.operators.windowed import WindowVerbs
+from streamq.compiler.operators.windowed_join import WindowedJoinVerbs
 from streamq.compiler.plan import Node
 from streamq.compiler.resolve import Row
 from streamq.compiler.verbs import Verbs
@@ -27,7 +36,22 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Stream(WhereVerbs, SelectVerbs, UnionVerbs, WindowVerbs, RunVerbs):
+class Stream(
+    WhereVerbs,
+    SelectVerbs,
+    UnionVerbs,
+    JoinVerbs,
+    WindowedJoinVerbs,
+    ExceptVerbs,
+    JoinTableVerbs,
+    ClipVerbs,
+    AlterLifetimeVerbs,
+    ToSignalVerbs,
+    ChopVerbs,
+    DistinctIdsVerbs,
+    WindowVerbs,
+    RunVerbs,
+):
     """Events with lifetimes and what is to be computed over them; immutable: every verb gives another stream.
 
     ``plan`` is the logical plan; ``tables`` the DataFrames or literal tables behind its sources, by name.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -14,6 +15,8 @@ class Hopping:
     size: int
     hop: int
     offset: int = 0
+
+    name: ClassVar[str] = "hopping"
 
     @property
     def n(self) -> int:
@@ -50,3 +53,66 @@ class Hopping:
         if t in (INFINITY, MINUS_INFINITY):
             return t
         return self.end(self.first_ending_after(t) - 1)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """``[t_j, t_j+1)`` for the consecutive distinct endpoints of a group."""
+
+    name: ClassVar[str] = "snapshot"
+
+
+@dataclass(frozen=True)
+class Count:
+    """Over the distinct starts (or finite ends) ``s_1 < s_2 < ...`` of a group: ``[s_i, s_(i+n-1) + 1)``.
+
+    A member is an event whose start (or end) lies in it; fewer than n instants make no window.
+    """
+
+    n: int
+    by: str = "start"
+
+    name: ClassVar[str] = "count"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Events of a group in the order (LE, ``order_by``): rows ``j*step .. j*step + n - 1``, from first LE to last LE + 1."""
+
+    n: int
+    step: int
+    order_by: tuple[str, ...]
+
+    name: ClassVar[str] = "rows"
+
+
+@dataclass(frozen=True)
+class Session:
+    """Maximal chains: an event joins while ``LE < L + gap``, L the last instant alive so far; ``[min LE, L + gap)``."""
+
+    gap: int
+
+    name: ClassVar[str] = "session"
+
+
+@dataclass(frozen=True)
+class Landmark:
+    """``[l, l + j*hop)`` for j = 1, 2, ..., cut at the next landmark; landmarks are ``start`` or ``start + i*period``."""
+
+    hop: int
+    start: int = 0
+    period: int | None = None
+
+    name: ClassVar[str] = "landmark"
+
+
+Window = Hopping | Snapshot | Count | Rows | Session | Landmark
+
+ALIGN, POINT_AT_END = "align", "point_at_end"
+STAMPS = (ALIGN, POINT_AT_END, "unchanged", "clip", "time_bound")
+CLIPS = ("full", "left", "right", "none")
+
+
+def default_stamp(window: Window) -> str:
+    """How a window's results are stamped unless told otherwise (SEMANTICS section 4)."""
+    return POINT_AT_END if isinstance(window, Count | Rows | Landmark) else ALIGN

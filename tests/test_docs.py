@@ -18,6 +18,7 @@ import streamq
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+IN_PROCESS = [p for p in NOTEBOOKS if "sq.session" not in p.read_text(encoding="utf-8")]
 MODULES = [p for p in sorted((ROOT / "streamq").rglob("*.py")) if ">>> " in p.read_text(encoding="utf-8")]
 
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -37,6 +38,11 @@ def blocks(page: Path) -> list[Block]:
     return [Block(m[1], m[2], text.count("\n", 0, m.start()) + 1) for m in FENCED.finditer(text)]
 
 
+def cells(notebook: Path) -> list[dict[str, Any]]:
+    """The code cells of a notebook."""
+    return [c for c in json.loads(notebook.read_text(encoding="utf-8"))["cells"] if c["cell_type"] == "code"]
+
+
 def trimmed(text: str) -> list[str]:
     return [line.rstrip() for line in text.strip("\n").splitlines()]
 
@@ -45,6 +51,7 @@ def test_there_are_pages_notebooks_and_doctests() -> None:
     assert all(page.exists() for page in PAGES)
     assert len(PAGES) > 1
     assert NOTEBOOKS
+    assert IN_PROCESS
     assert MODULES
 
 
@@ -72,6 +79,12 @@ def test_names_and_paths_exist(page: Path) -> None:
     assert [path for path in PATH.findall(text) if not (ROOT / path).exists()] + links == []
 
 
+def test_the_language_page_is_what_the_docstrings_say() -> None:
+    page = importlib.import_module("scripts.language_page")
+    assert page.PAGE.read_text(encoding="utf-8") == page.page(), "make docs"
+    assert all(f"](#{page.anchor(e.name)})" in page.page() for entries in page.sections().values() for e in entries)
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_docstrings_show_what_happens(path: Path) -> None:
     module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
@@ -82,7 +95,14 @@ def test_docstrings_show_what_happens(path: Path) -> None:
     assert not failures, "".join(failures)
 
 
+@pytest.mark.parametrize("path", IN_PROCESS, ids=lambda p: p.name)
+def test_notebooks_without_spark_run(path: Path) -> None:
+    names: dict[str, Any] = {"__name__": "notebook"}
+    with contextlib.redirect_stdout(io.StringIO()):
+        for cell in cells(path):
+            exec(compile("".join(cell["source"]), f"{path.name}, {cell['id']}", "exec"), names)
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.name)
 def test_notebooks_are_kept_without_outputs(path: Path) -> None:
-    cells = [c for c in json.loads(path.read_text(encoding="utf-8"))["cells"] if c["cell_type"] == "code"]
-    assert [c for c in cells if c["outputs"] or c["execution_count"] is not None] == []
+    assert [c for c in cells(path) if c["outputs"] or c["execution_count"] is not None] == []

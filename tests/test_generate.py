@@ -17,6 +17,7 @@ from streamq.testing.generate import (
     Arriving,
     Case,
     Row,
+    bounds,
     cases,
     cuts,
     delay_for,
@@ -26,10 +27,9 @@ from streamq.testing.generate import (
     physical_streams,
     point_streams,
     sources,
-    sync,
-    windows,
 )
 from streamq.testing.history import assert_same_history, fold_physical
+from streamq.testing.queries import grids
 from streamq.windows import Hopping
 
 few = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
@@ -108,11 +108,11 @@ def test_a_delay_that_keeps_every_item_on_time(drawn: tuple[str, list[Row]]) -> 
     greatest: int | None = None
     delay = delay_for(rows)
     tight = delay == 0
-    for row in rows:
+    for row, bound in zip(rows, bounds(rows), strict=True):
         at = row["t"] if "t" in row else row["start"]
         if greatest is not None:
-            assert sync(row) >= greatest - delay
-            tight |= sync(row) == greatest - delay
+            assert bound >= greatest - delay
+            tight |= bound == greatest - delay
         greatest = at if greatest is None else max(greatest, at)
     assert tight
 
@@ -187,7 +187,7 @@ def test_physical_streams_have_every_shape(shape: str) -> None:
     ],
 )
 def test_windows_of_every_kind(wanted: Callable[[Hopping], bool]) -> None:
-    find(windows(), wanted, settings=any_of_many)
+    find(grids(), wanted, settings=any_of_many)
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.compiler.operators import Edges, Intervals, Physical, Points, Select, Source, Where
+from streamq.compiler.operators.alter_lifetime import RE as AT_END
+from streamq.compiler.operators.alter_lifetime import AlterLifetime
+from streamq.compiler.operators.join import INNER
+from streamq.compiler.operators.join_table import JoinTable
 from streamq.compiler.stages import Feed, Program, Relation
 from streamq.errors import NeedsSpark, sentence
 from streamq.expr import Expr
 from streamq.runtime.basket import Baskets, DictStore
-from streamq.runtime.columnar import concat, decode, with_column
+from streamq.runtime.columnar import concat, decode, runs, with_column
 from streamq.runtime.event import BAD, CTI, INSERT, KEEP, KIND, LE, NEW_END, OPENS, RE, RETRACT, WEIGHT
+from streamq.runtime.lifetimes import saturating
+from streamq.runtime.overlap import matched_codes
 from streamq.runtime.progress import Message, decode_messages
 from streamq.runtime.stage import LATE, PROGRESS, SPOKEN, TOTALS, Envelope, kept_rows, relation_of
-from streamq.schema import Schema
+from streamq.schema import Schema, wider
 from streamq.time import INFINITY, show_ticks
 
 
@@ -34,10 +40,13 @@ class LocalRun:
     stores: dict[tuple[int, int], dict[str, bytes]] = field(default_factory=dict)
     late: list[pa.Table] = field(default_factory=list)
     totals: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)
+    static: Mapping[str, pa.Table] = field(default_factory=dict)
 
     def restart(self) -> LocalRun:
         """The same query, started again from its state."""
-        return LocalRun(self.program, {k: dict(v) for k, v in self.stores.items()}, list(self.late), dict(self.totals))
+        return LocalRun(
+            self.program, {k: dict(v) for k, v in self.stores.items()}, list(self.late), dict(self.totals), self.static
+        )
 
     def batch(
         self, rows: Mapping[str, pa.Table], ctis: Iterable[tuple[str | None, int]] = (), until: int | None = None
@@ -107,7 +116,7 @@ class LocalRun:
         lanes: dict[int, list[pa.Table]] = {}
         for relation, table in tables:
             for feed in self.program.feeds_of(relation):
-                made = along(feed, relation.schema, table)
+                made = along(feed, relation.schema, table, self.static)
                 if feed.channel.kernel < 0:
                     result.append(made)
                 elif made.num_rows:
@@ -139,7 +148,7 @@ def _deltas(result: list[pa.Table], program: Program) -> pa.Table:
     return concat([empty, *(t.cast(empty.schema) for t in full)])
 
 
-def along(feed: Feed, schema: Schema, table: pa.Table) -> pa.Table:
+def along(feed: Feed, schema: Schema, table: pa.Table, tables: Mapping[str, pa.Table]) -> pa.Table:
     """A relation's rows at the end of a path: what the port takes."""
     keep = pa.array(np.ones(table.num_rows, bool))
     if KIND in table.column_names and KIND not in feed.lifetimes:
@@ -154,6 +163,15 @@ def along(feed: Feed, schema: Schema, table: pa.Table) -> pa.Table:
             technical = {n: c.filter(keep) for n, c in technical.items()}
             payload = {n: c.filter(keep) for n, c in payload.items()}
             keep = pa.array(np.ones(pc.sum(keep).as_py() or 0, bool))
+        elif isinstance(step, AlterLifetime):
+            technical, stays = _altered(step, payload, technical, len(keep))
+            technical = {n: c.filter(stays) for n, c in technical.items()}
+            payload = {n: c.filter(stays) for n, c in payload.items()}
+            keep = keep.filter(stays)
+        elif isinstance(step, JoinTable):
+            payload, at = _joined(step, payload, tables[step.table])
+            technical = {n: c.take(at) for n, c in technical.items()}
+            keep = keep.take(at)
         elif isinstance(step, Select):
             payload = {n: _evaluate(e, step.input.schema, payload, technical, len(keep)) for n, e in step.columns}
     rows = len(keep)
@@ -176,6 +194,70 @@ def along(feed: Feed, schema: Schema, table: pa.Table) -> pa.Table:
             made[name] = technical[name]
     made[KEEP] = keep
     return kept_rows(pa.table(made), feed.channel.columns)
+
+
+def _altered(
+    step: AlterLifetime, payload: Mapping[str, Any], technical: Mapping[str, Any], rows: int
+) -> tuple[dict[str, Any], pa.Array]:
+    """The technical columns with the new lifetimes, and which events have one."""
+    le = _array(technical[LE]).to_numpy()
+    re = _array(technical[RE]).to_numpy() if RE in technical else le + 1
+    source = step.input.schema
+    start, length = step.start, step.length
+    if start.expr is not None:
+        made = _evaluate(start.expr, source, payload, technical, rows)
+        gone = made.is_null().to_numpy(zero_copy_only=False)
+        at = pc.fill_null(made, INFINITY).to_numpy(zero_copy_only=False)
+    else:
+        gone = np.zeros(rows, bool)
+        at = saturating(re if start.anchor == AT_END else le, start.by)
+    match length.kind:
+        case "fixed":
+            lasts = np.full(rows, length.by)
+        case "given":
+            assert length.expr is not None
+            found = _evaluate(length.expr, source, payload, technical, rows)
+            lasts = pc.fill_null(found, INFINITY).to_numpy(zero_copy_only=False)
+        case _:
+            with np.errstate(over="ignore"):
+                long = re - le
+            # a difference that overflows is longer than the axis: durations saturate
+            long = np.where(long < 0, INFINITY, long)
+            lasts = np.where(re == INFINITY, INFINITY, saturating(long, length.by))
+    end = np.where(lasts == INFINITY, INFINITY, saturating(at, lasts))
+    stays = ~gone & (lasts > 0) & (at < INFINITY) & (end > at)
+    return {**technical, LE: pa.array(at), RE: pa.array(end)}, pa.array(stays)
+
+
+def _joined(step: JoinTable, payload: Mapping[str, Any], table: pa.Table) -> tuple[dict[str, Any], pa.Array]:
+    """The payload with the columns of matching rows of a static table, and which event each row is of."""
+    from streamq.runtime.arrow_expr import arrow_type
+
+    ours, theirs = {}, {}
+    schema = Schema(step.columns, step.schema.axis)
+    for i, (a, b) in enumerate(step.on):
+        one, two = step.input.schema.type_of(a), schema.type_of(b)
+        common = one if one == two else wider(one, two)
+        assert common is not None
+        ours[f"k{i}"] = _key(_array(payload[a]), arrow_type(common))
+        theirs[f"k{i}"] = _key(_array(table.column(b)), arrow_type(common))
+    mine, others = matched_codes(pa.table(ours), pa.table(theirs), [(k, k) for k in ours])
+    order = np.argsort(others, kind="stable")
+    low, high = np.searchsorted(others[order], mine, "left"), np.searchsorted(others[order], mine, "right") - 1
+    at, place = runs(low, np.where(mine >= 0, high, low - 1))
+    row = pa.array(order[place])
+    if step.how != INNER:
+        alone = np.setdiff1d(np.arange(len(mine)), at)
+        at, row = np.concatenate([at, alone]), pa.concat_arrays([row, pa.nulls(len(alone), pa.int64())])
+    events = pa.array(at)
+    made = {n: _array(c).take(events) for n, c in payload.items()}
+    return {**made, **{to: _array(table.column(n)).take(row) for n, to in step.names}}, events
+
+
+def _key(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    # -0.0 and 0.0 are one key
+    made = column.cast(kind)
+    return pc.add(made, pa.scalar(0.0, kind)) if pa.types.is_floating(kind) else made
 
 
 def _evaluate(expr: Expr, schema: Schema, payload: Mapping[str, Any], technical: Mapping[str, Any], rows: int) -> Any:

@@ -44,6 +44,14 @@ def instant(ticks: Column, axis: str) -> Column:
     return F.timestamp_micros(ticks) if axis == TIMESTAMP else ticks
 
 
+def lifetime(schema: Schema) -> tuple[Column, Column]:
+    """``__le`` and ``__re`` of a stream's deltas; declared points have no ``__re``."""
+    from pyspark.sql import functions as F
+
+    le = F.col("__le")
+    return le, (le + 1 if schema.shape == POINT else F.col("__re")).alias("__re")
+
+
 def spark_expression(expr: Expr, schema: Schema | None = None) -> Column:
     """The Spark Column of an expression over the deltas of a stream."""
     return to_spark(expr, DeltaColumns(schema))

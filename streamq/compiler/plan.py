@@ -38,7 +38,8 @@ class Traits:
 class Node:
     """A node of a plan; subclasses are made by ``@node`` and define ``_schema`` and, unless as their inputs, ``_traits``.
 
-    ``title`` heads the node's line in explain; ``detail`` follows it; ``progress`` is its CTI rule.
+    ``title`` heads the node's line in explain; ``detail`` follows it; ``progress`` is its CTI rule. The docstring states what
+    STATED names; a clause of it may begin with some of ``cases``, and then holds of a node whose ``case`` has one of them.
     """
 
     schema: Schema
@@ -46,6 +47,8 @@ class Node:
     digest: str
     title: ClassVar[str] = ""
     progress: ClassVar[str] = "c"
+    cases: ClassVar[tuple[str, ...]] = ()
+    case: ClassVar[tuple[str, ...]] = ()
 
     def _schema(self) -> Schema:
         raise NotImplementedError
@@ -129,6 +132,44 @@ def canonical(value: Any) -> Any:
     raise TypeError(f"plan: a field of type {type(value).__name__} has no canonical form")
 
 
+STATED = ("CTI", "Final", "State", "Cost")
+"""What the docstring of every operator's node states, each on a line of its own (or several); explain and the docs show it."""
+
+
+def stated(kind: type[Node]) -> dict[str, str]:
+    """What a node's docstring states of progress, finality, state and cost; a statement ends at the next, or a blank line."""
+    found: dict[str, list[str]] = {name: [] for name in STATED}
+    current: list[str] | None = None
+    for line in (kind.__doc__ or "").splitlines():
+        name, colon, rest = line.strip().partition(": ")
+        if colon and name in found:
+            current = found[name] = [rest]
+        elif not line.strip():
+            current = None
+        elif current is not None:
+            current.append(line.strip())
+    return {name: " ".join(parts) for name, parts in found.items()}
+
+
+def stated_of(kind: type[Node], case: tuple[str, ...]) -> dict[str, str]:
+    """What holds in a case: of clauses ``case, case: ...`` those that name it, of the others all."""
+
+    def holds(clause: str) -> str:
+        names, colon, rest = clause.partition(": ")
+        labels = set(names.split(", "))
+        if not colon or not labels <= set(kind.cases):
+            return clause
+        return rest if labels & set(case) else ""
+
+    told = {name: [holds(c) for c in text.split("; ")] for name, text in stated(kind).items()}
+    return {name: "; ".join(c for c in clauses if c) for name, clauses in told.items()}
+
+
+def states(found: Node) -> dict[str, str]:
+    """What holds of one node."""
+    return stated_of(type(found), found.case)
+
+
 def fold(root: Node, visit: Callable[[Node, list[T]], T]) -> T:
     """Bottom-up over a plan, without recursion, each shared node once: ``visit(node, results of its inputs)``."""
     done: dict[str, T] = {}
@@ -157,17 +198,15 @@ def numbered(root: Node) -> tuple[Node, dict[str, str]]:
 
     Two programs that write the same query then have the same digests, which is what checkpoints go by.
     """
-    from streamq.compiler.operators.source import Source
-
-    tables = list(dict.fromkeys(n.table for n in nodes(root) if isinstance(n, Source)))
+    tables = list(dict.fromkeys(table for n in nodes(root) if (table := getattr(n, "table", None)) is not None))
     unnamed = [t for t in tables if t.startswith("#")]
     names = {t: t if t not in unnamed else f"#{unnamed.index(t) + 1}" for t in tables}
 
     def visit(found: Node, inputs: list[Node]) -> Node:
-        if isinstance(found, Source):
-            return dataclasses.replace(found, table=names[found.table])  # type: ignore[type-var]
-        return (
-            found if all(a is b for a, b in zip(found.children, inputs, strict=True)) else found.with_children(inputs)
-        )
+        if any(a is not b for a, b in zip(found.children, inputs, strict=True)):
+            found = found.with_children(inputs)
+        table = getattr(found, "table", None)
+        same = table is None or names[table] == table
+        return found if same else dataclasses.replace(found, table=names[table])  # type: ignore[type-var]
 
     return fold(root, visit), names

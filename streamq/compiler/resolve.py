@@ -47,14 +47,7 @@ def resolve(given: Given, plan: Node, verb: str, of_events: bool = False) -> Exp
     """
     made = given(Row(plan, verb)) if callable(given) and not isinstance(given, Expr) else given
     if isinstance(made, bool | None) and callable(given):
-        raise PlanError(
-            sentence(
-                verb,
-                "the function gave no expression",
-                f"found {made!r}",
-                "Use & | ~ and == on its columns, not and, or, not, is.",
-            )
-        )
+        raise no_expression(made, verb)
     expr = as_expr(made)
     _check_bounds(expr, plan, verb, of_events)
     ancestors: list[set[str]] = []
@@ -113,6 +106,18 @@ def _on_windows(plan: Node) -> bool:
                 return False
             stack.extend(found.children)
     return True
+
+
+def no_expression(made: bool | None, verb: str) -> PlanError:
+    """What to raise for a lambda that gave a plain truth value, or nothing."""
+    return PlanError(
+        sentence(
+            verb,
+            "the function gave no expression",
+            f"found {made!r}",
+            "Use & | ~ and == on its columns, not and, or, not, is.",
+        )
+    )
 
 
 def column_or_expr(given: Given) -> Given:

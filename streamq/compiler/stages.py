@@ -7,8 +7,11 @@ port of a kernel or to the result. Level k hosts all kernels whose inputs are ma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import pyarrow as pa
+
+from streamq.compiler.hosting import HOSTED, carried_by, reads_ends, reads_open_end
 from streamq.compiler.operators import (
     Edges,
     MergePartials,
@@ -20,21 +23,28 @@ from streamq.compiler.operators import (
     Where,
     WindowAggregate,
 )
+from streamq.compiler.operators.alter_lifetime import FIXED, AlterLifetime
+from streamq.compiler.operators.alter_lifetime import RE as AT_END
+from streamq.compiler.operators.join_table import JoinTable
 from streamq.compiler.operators.partial_aggregate import Slot, expand, show_slots
-from streamq.compiler.operators.window_aggregate import show_keys, show_window
-from streamq.compiler.plan import Node, fold, numbered
+from streamq.compiler.operators.window_aggregate import is_grid, show_keys, show_window
+from streamq.compiler.plan import Node, fold, nodes, numbered, stated, states
 from streamq.errors import PlanError, sentence
 from streamq.expr import Col, Expr, reads_end, reads_lifetime
 from streamq.policies import ADJUST
+from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.event import KIND, LE, NEW_END, OPENS, RE, WEIGHT
 from streamq.runtime.kernel import Judge, Kernel
 from streamq.runtime.kernels.edges import EdgesKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.physical import PhysicalKernel
+from streamq.runtime.kernels.recompute import RecomputeKernel
+from streamq.runtime.kernels.relay import RelayKernel
 from streamq.runtime.kernels.settle import SettleKernel
 from streamq.runtime.kernels.window_aggregate import SlotSpec, WindowAggregateKernel
+from streamq.runtime.lifetimes import Carried
 from streamq.runtime.stage import Channel, Hosted, Lane, Packer, SourceInfo, Stage
-from streamq.schema import POINT, Field, Schema
+from streamq.schema import POINT, Field, Schema, infer
 from streamq.windows import Hopping
 
 FINAL, CHANGELOG = "final", "changelog"
@@ -55,7 +65,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Path:
-    """Stateless ``steps`` (Where and Select nodes, bottom up) over a relation; ``schema`` is what they give."""
+    """Stateless ``steps`` (bottom up) over a relation; ``schema`` is what they give.
+
+    retracts: rows may be taken back; moves: and put in again with another end; carried: what the steps make of progress.
+    """
 
     relation: str
     level: int
@@ -63,10 +76,20 @@ class Path:
     steps: tuple[Node, ...] = ()
     retracts: bool = False
     points: bool = False
+    moves: bool = False
+    carried: tuple[Carried, ...] = ()
 
     def then(self, step: Node) -> Path:
         """One more step."""
-        return Path(self.relation, self.level, step.schema, (*self.steps, step), self.retracts, self.points)
+        steps = (*self.steps, step)
+        if not isinstance(step, AlterLifetime):
+            return replace(self, schema=step.schema, steps=steps)
+        carried = (*self.carried, carried_by(step))
+        points, moves = (
+            step.schema.shape == POINT,
+            self.moves and (step.length.kind != FIXED or step.start.anchor == AT_END),
+        )
+        return replace(self, schema=step.schema, steps=steps, points=points, moves=moves, carried=carried)
 
 
 @dataclass(frozen=True)
@@ -147,19 +170,29 @@ class Program:
 
 
 @dataclass
+class _Input:
+    """What a port of a kernel takes: from which paths, which columns of them, hashed by which."""
+
+    paths: list[Path]
+    columns: tuple[tuple[str, Expr], ...]
+    lifetimes: tuple[str, ...]
+    hashed: tuple[str, ...]
+
+
+@dataclass
 class _Port:
     """A kernel to be hosted, before levels are numbered."""
 
     name: str
     kernel: Kernel
-    paths: list[Path]
+    inputs: list[_Input]
     schema: Schema
-    columns: tuple[tuple[str, Expr], ...]
-    lifetimes: tuple[str, ...]
-    hashed: tuple[str, ...]
-    judges: bool
     title: tuple[str, ...]
     level: int = 0
+
+    @property
+    def paths(self) -> list[Path]:
+        return [p for i in self.inputs for p in i.paths]
 
 
 class _Compiler:
@@ -168,13 +201,15 @@ class _Compiler:
         self.options = options
         self.ports: list[_Port] = []
         self.consumers = _consumers(plan)
+        self.readers = _readers(plan)
 
     def compile(self) -> Program:
         paths = fold(self.program.plan, self._visit)
         if self.options.output == FINAL:
-            moving = [p for p in paths if p.retracts and self._moves(p)]
+            paths = [self._told_when_final(p) for p in paths]
+            moving = [p for p in paths if p.retracts]
             if moving:
-                settled = self._settle(moving)
+                settled = self._settle(moving, self.program.plan.schema, f"settle:{self.program.plan.digest}")
                 paths = [*(p for p in paths if p not in moving), settled]
         # c must be kept somewhere: late rows and rows that are no events are judged and counted there
         paths = [self._ingress_of(p) if p.level == 0 else p for p in paths]
@@ -182,9 +217,15 @@ class _Compiler:
         self._feed_result(paths)
         return self.program
 
-    def _moves(self, path: Path) -> bool:
-        """Whether rows of a path may still change: a window's final rows may not, an ingress's may."""
-        return self.program.relations[path.relation].name.startswith("ingress")
+    def _told_when_final(self, path: Path) -> Path:
+        """A path whose kernel nobody else reads: the kernel itself holds its rows back until they are final."""
+        port = next((p for p in self.ports if p.name == path.relation), None)
+        if port is None or not isinstance(port.kernel, RecomputeKernel):
+            return path
+        if any(p.relation == path.relation for other in self.ports for p in other.paths):
+            return path
+        port.kernel = replace(port.kernel, final=True)
+        return replace(path, retracts=False, moves=False)
 
     def _visit(self, node: Node, inputs: list[list[Path]]) -> list[Path]:
         match node:
@@ -192,18 +233,106 @@ class _Compiler:
                 return [self._source(node)]
             case Where() | Select():
                 return [p.then(node) for p in inputs[0]]
+            case JoinTable():
+                return [self._alone(node.input, p).then(node) for p in inputs[0]]
+            case AlterLifetime():
+                return [self._settled(p.then(node)) for p in inputs[0]]
             case Union():
                 return [p for paths in inputs for p in paths]
             case PartialAggregate():
                 return inputs[0]
             case MergePartials(input=part):
                 return [self._window(node, part.input, part.keys, part.window, part.slots, inputs[0], True)]
-            case WindowAggregate():
+            case WindowAggregate(window=Hopping() as grid) if is_grid(node):
                 slots, outputs = expand(node.aggregates, node.input.schema)
-                merged = self._window(node, node.input, node.keys, node.window, slots, inputs[0], False)
+                merged = self._window(node, node.input, node.keys, grid, slots, inputs[0], False)
                 columns = (*((k, Col(k)) for k in node.keys), *outputs)
                 return [merged.then(Select(_Given.of(merged.schema), columns))]
+        if type(node) in HOSTED:
+            return [self._hosted(node, inputs)]
         raise PlanError(sentence("stream", f"no streaming form of {type(node).__name__}"))
+
+    # operators that the kernel `recompute` hosts
+
+    def _hosted(self, node: Node, inputs: list[list[Path]]) -> Path:
+        found = HOSTED[type(node)](node)
+        ports = []
+        for taken, child, paths in zip(found.inputs, node.children, inputs, strict=True):
+            paths = [self._settled(p) for p in paths]
+            moving = [p for p in paths if p.moves]
+            if moving and (found.settled or reads_ends(taken)):
+                waiting = self._settle(moving, child.schema, f"settle:{child.digest}")
+                paths = [*(p for p in paths if not p.moves), waiting]
+            lifetimes = (LE,) if all(p.points for p in paths) else (LE, RE)
+            if any(p.retracts for p in paths):
+                lifetimes = (*lifetimes, WEIGHT)
+            ports.append(_Input(paths, taken.columns, lifetimes, taken.hashed))
+        schemas = tuple(
+            pa.schema([(n, arrow_type(infer(e, child.schema, "stream"))) for n, e in taken.columns])
+            for taken, child in zip(found.inputs, node.children, strict=True)
+        )
+        every = [p for port in ports for p in port.paths]
+        level = max(p.level for p in every)
+        name = f"{node.title.replace(' ', '_')}:{node.digest}"
+        lines = (
+            f"{node.title} {node.detail()}".rstrip(),
+            f"basket: {found.keeps}" + ("" if found.kernel else "; rows reported and not settled"),
+            f"CTI: {node.progress}",
+            *_told(node),
+        )
+        if found.kernel is not None:
+            kernel = found.kernel(schemas, found.schema.names)
+            made = Path(
+                name,
+                level + 1,
+                found.schema,
+                retracts=any(p.retracts for p in every),
+                moves=any(p.moves for p in every),
+            )
+        else:
+            kernel = RecomputeKernel(
+                found.evaluator,
+                schemas,
+                found.schema.names,
+                bound=found.bound,
+                pointwise=found.pointwise,
+                round_to=found.round_to,
+            )
+            made = Path(name, level + 1, found.schema, retracts=True, moves=True)
+        self.ports.append(_Port(name, kernel, ports, found.schema, lines, level))
+        self.program.relations[name] = Relation(name, level + 1, found.schema)
+        return made.then(Select(_Given.of(found.schema), found.outputs)) if found.outputs else made
+
+    def _settled(self, path: Path) -> Path:
+        """A path whose steps read ends that may still move: its rows wait, before those steps, until they are settled."""
+        at = next((i for i, step in enumerate(path.steps) if path.moves and reads_open_end(step)), None)
+        if at is None:
+            return path
+        base = Path(path.relation, path.level, path.steps[at].children[0].schema, path.steps[:at], True, False, True)
+        for step in path.steps[:at]:
+            base = replace(base, carried=(*base.carried, carried_by(step))) if isinstance(step, AlterLifetime) else base
+        made = self._settle([base], base.schema, f"settle:{path.steps[at].children[0].digest}")
+        for step in path.steps[at:]:
+            made = made.then(step)
+        return made
+
+    def _alone(self, node: Node, path: Path) -> Path:
+        """A path that nobody else shares its relation with: a row of it may become several."""
+        below = node
+        while self.readers[below.digest] == 1 and isinstance(below, Where | Select | AlterLifetime | JoinTable):
+            below = below.input
+        if self.readers[below.digest] == 1 and not isinstance(below, Union):
+            return path
+        name = f"relay:{node.digest}:{path.relation}:{len(self.ports)}"
+        columns = tuple((f.name, Col(f.name)) for f in path.schema.fields)
+        lines = ("relay: rows that are looked up in a table", "basket: none", "CTI: c")
+        lifetimes = (LE, RE, WEIGHT)
+        path = self._ingress_of(path) if path.level == 0 else path
+        self.ports.append(
+            _Port(name, RelayKernel(), [_Input([path], columns, lifetimes, (LE,))], path.schema, lines, path.level)
+        )
+        self.program.relations[name] = Relation(name, path.level + 1, path.schema)
+        return Path(name, path.level + 1, path.schema, retracts=path.retracts, moves=path.moves)
 
     # sources
 
@@ -224,10 +353,11 @@ class _Compiler:
                 path, kernel, (KIND, RE, NEW_END), hashed, "match retractions with their events", "unsettled events"
             )
         chains = self.consumers[node.digest]
-        judged_by_window = len(chains) == 1 and isinstance(chains[0][-1], Hopping)
+        judged_by_kernel = len(chains) == 1 and chains[0][-1] is not None
+        moved = any(isinstance(step, AlterLifetime) for c in chains for step in c)
         cut = node.policy.late == ADJUST and any(_reads(c, "start", "end", "duration") for c in chains)
         asks = self.options.late_output or node.policy.late != "drop"
-        if self.options.late_output or len(chains) > 1 or cut or (asks and not judged_by_window):
+        if self.options.late_output or len(chains) > 1 or cut or moved or (asks and not judged_by_kernel):
             return self._ingress_of(path)
         return path
 
@@ -237,9 +367,9 @@ class _Compiler:
         assert source is not None
         chains = self.consumers[source.digest]
         grid = chains[0][-1] if len(chains) == 1 else None
-        kernel = InsertIngressKernel(path.points, grid if isinstance(grid, Hopping) else None)
-        bare = Path(path.relation, 0, source.schema, points=path.points)
-        made = self._ingress(bare, kernel, () if path.points else (RE,), (LE,), "judge lateness", "none")
+        bare = Path(path.relation, 0, source.schema, points=source.schema.shape == POINT)
+        kernel = InsertIngressKernel(bare.points, grid if isinstance(grid, Hopping) else None)
+        made = self._ingress(bare, kernel, () if bare.points else (RE,), (LE,), "judge lateness", "none")
         for step in path.steps:
             made = made.then(step)
         return made
@@ -251,11 +381,13 @@ class _Compiler:
         columns = tuple((f.name, Col(f.name)) for f in path.schema.fields)
         source = self.program.relations[path.relation].source
         assert source is not None
-        lines = (f"ingress of {source.shown_name()}: {title}", f"basket: {state}", "CTI: c")
-        self.ports.append(_Port(name, kernel, [path], path.schema, columns, (LE, *extra), hashed, True, lines))
+        waits = isinstance(kernel, EdgesKernel) and kernel.from_end
+        cti = "the least open start, at most c" if waits else "c"
+        lines = (f"ingress of {source.shown_name()}: {title}", f"basket: {state}", f"CTI: {cti}", *_told(source))
+        self.ports.append(_Port(name, kernel, [_Input([path], columns, (LE, *extra), hashed)], path.schema, lines))
         retracts = not source.insert_only
         self.program.relations[name] = Relation(name, 1, path.schema)
-        return Path(name, 1, path.schema, retracts=retracts, points=False)
+        return Path(name, 1, path.schema, retracts=retracts, points=False, moves=retracts)
 
     # windows
 
@@ -273,7 +405,7 @@ class _Compiler:
         points = all(p.points for p in paths)
         retracts = any(p.retracts for p in paths)
         # a speculative window below hands on rows that are taken back when they are corrected
-        reads = source.traits.moves_ends and (
+        reads = any(p.moves for p in paths) and (
             any(_path_reads_end(p) for p in paths) or any(s.arg is not None and reads_end(s.arg) for s in slots)
         )
         # an argument that several aggregates read crosses into Python once
@@ -304,8 +436,12 @@ class _Compiler:
             + (", combined before the shuffle" if ahead else ""),
             f"basket: {bound}" + ("" if final else "; rows reported and not final"),
             f"CTI: {node.progress}",
+            "final: windows that end at or before c" + (", once their members are settled" if reads else ""),
+            f"cost: {stated(MergePartials)['Cost']}",
         )
-        self.ports.append(_Port(name, kernel, paths, node.schema, tuple(columns), lifetimes, keys, True, lines, level))
+        self.ports.append(
+            _Port(name, kernel, [_Input(paths, tuple(columns), lifetimes, keys)], node.schema, lines, level)
+        )
         schema = (
             node.schema
             if ahead
@@ -314,15 +450,22 @@ class _Compiler:
         self.program.relations[name] = Relation(name, level + 1, schema)
         return Path(name, level + 1, schema, retracts=not final)
 
-    def _settle(self, paths: list[Path]) -> Path:
-        schema = self.program.plan.schema
+    def _settle(self, paths: list[Path], schema: Schema, name: str) -> Path:
+        """Rows wait until they are settled; then they are never taken back."""
+        if name in self.program.relations:
+            return Path(name, self.program.relations[name].level, schema)
         level = max(p.level for p in paths)
         columns = tuple((f.name, Col(f.name)) for f in schema.fields)
-        lines = ("final rows: pass on what is settled", "basket: rows not settled", "CTI: c")
-        name = f"settle:{self.program.plan.digest}"
+        lines = (
+            "settle: pass on what can no longer change",
+            "basket: rows not settled",
+            "CTI: the least start of a row not settled, at most c",
+            "final: every row passed on",
+            "cost: a group by of the rows that wait",
+        )
         hashed = (LE,)
         self.ports.append(
-            _Port(name, SettleKernel(), paths, schema, columns, (LE, RE, WEIGHT), hashed, False, lines, level)
+            _Port(name, SettleKernel(), [_Input(paths, columns, (LE, RE, WEIGHT), hashed)], schema, lines, level)
         )
         self.program.relations[name] = Relation(name, level + 1, schema)
         return Path(name, level + 1, schema, retracts=False)
@@ -334,19 +477,23 @@ class _Compiler:
         hosted: list[list[Hosted]] = [[] for _ in range(levels)]
         for number, port in enumerate(self.ports):
             channels = []
-            for path in port.paths:
-                channel = Channel(
-                    len(self.program.feeds),
-                    path.relation,
-                    port.level,
-                    number,
-                    0,
-                    (*(n for n, _ in port.columns), *port.lifetimes),
-                    port.hashed,
-                    self._judge(path),
-                )
-                channels.append(channel)
-                self.program.feeds.append(Feed(path, channel, port.columns, port.lifetimes, port.hashed, port.kernel))
+            for at, taken in enumerate(port.inputs):
+                for path in taken.paths:
+                    channel = Channel(
+                        len(self.program.feeds),
+                        path.relation,
+                        port.level,
+                        number,
+                        at,
+                        (*(n for n, _ in taken.columns), *taken.lifetimes),
+                        taken.hashed,
+                        self._judge(path),
+                        path.carried,
+                    )
+                    channels.append(channel)
+                    self.program.feeds.append(
+                        Feed(path, channel, taken.columns, taken.lifetimes, taken.hashed, port.kernel)
+                    )
             relation = self.program.relations[port.name]
             self.program.relations[port.name] = Relation(port.name, relation.level, relation.schema, None, number)
             inputs = tuple(dict.fromkeys(p.relation for p in port.paths))
@@ -423,6 +570,15 @@ def _path_reads_end(path: Path) -> bool:
     return False
 
 
+def _readers(plan: Node) -> dict[str, int]:
+    """How often each node is read."""
+    found = {plan.digest: 1}
+    for node in nodes(plan):
+        for child in node.children:
+            found[child.digest] = found.get(child.digest, 0) + 1
+    return found
+
+
 def _consumers(plan: Node) -> dict[str, list[tuple[object, ...]]]:
     """For each source: a chain (expressions read on the way, then the window's grid) for every window it feeds first."""
     found: dict[str, list[tuple[object, ...]]] = {}
@@ -434,6 +590,10 @@ def _consumers(plan: Node) -> dict[str, list[tuple[object, ...]]]:
                 return [(node.digest, ())]
             case Where(predicate=p):
                 return [(d, (*read, p)) for d, read in flat]
+            case AlterLifetime():
+                return [(d, (*read, node)) for d, read in flat]
+            case JoinTable():
+                return flat
             case Select(columns=columns):
                 return [(d, (*read, *(e for _, e in columns))) for d, read in flat]
             case PartialAggregate(slots=slots):
@@ -446,6 +606,10 @@ def _consumers(plan: Node) -> dict[str, list[tuple[object, ...]]]:
                 for d, read in flat:
                     found.setdefault(d, []).append((*read, *(a for _, a in aggregates), window))
                 return []
+        if type(node) in HOSTED:
+            for d, read in flat:
+                found.setdefault(d, []).append((*read, getattr(node, "window", node.title)))
+            return []
         return flat
 
     open_chains = fold(plan, visit)
@@ -459,8 +623,13 @@ def compile_stages(plan: Node, options: Options) -> Program:
     return _Compiler(plan, options).compile()
 
 
+def _told(node: Node) -> tuple[str, str]:
+    found = states(node)
+    return f"final: {found['Final']}", f"cost: {found['Cost']}"
+
+
 def describe(plan: Node) -> list[str]:
-    """The stages as explain shows them: keys, buckets, baskets and their bound, CTI rule."""
+    """The stages as explain shows them: keys, buckets, baskets and their bound, CTI rule, finality, cost."""
     program = compile_stages(numbered(plan)[0], Options())
     lines = []
     for stage in program.stages:

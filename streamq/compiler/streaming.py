@@ -24,19 +24,21 @@ from streamq.compiler.operators import (
     physical,
     points,
 )
+from streamq.compiler.operators.alter_lifetime import AlterLifetime, altered
+from streamq.compiler.operators.join import INNER
+from streamq.compiler.operators.join_table import JoinTable, looked_up
 from streamq.compiler.stages import Feed, Program, Relation
 from streamq.errors import PlanError, sentence
 from streamq.expr import Expr, is_opaque, to_spark
 from streamq.runtime.event import BAD, CTI, KEEP, KIND, LE, OPENS, RE, WEIGHT
 from streamq.runtime.stage import LATE, TOTALS
-from streamq.schema import Schema, quote
+from streamq.schema import Schema, infer, quote
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType
 
 LATE_DDL = "source string, reason string, start bigint, `end` bigint, late_by bigint, payload string"
 
@@ -77,9 +79,9 @@ def chain(program: Program, tables: Mapping[str, DataFrame], control: DataFrame)
         if stage.level + 1 < len(program.stages):
             relations = program.made_at(stage.level + 1)
             df = _opened(program, relations, df)
-            df, lanes = _along(program, relations, df)
+            df, lanes = _along(program, relations, df, tables)
             df = df.mapInArrow(stage_packer(program.packer(relations), lanes), ENVELOPE_DDL)
-    return _result(program, df)
+    return _result(program, df, tables)
 
 
 # map sides
@@ -96,12 +98,16 @@ def _packed_source(program: Program, relation: Relation, tables: Mapping[str, Da
     good = F.col(BAD).isNull() if BAD in df.columns else F.col(LE).isNotNull()
     if KIND in df.columns:
         good = good & ((F.col(KIND) != CTI) | F.lit(False))
-    df, lanes = _along(program, [relation], df, good)
+    df, lanes = _along(program, [relation], df, tables, good)
     return df.mapInArrow(source_packer(program.packer([relation]), lanes), ENVELOPE_DDL)
 
 
 def _along(
-    program: Program, relations: list[Relation], df: DataFrame, keep: Column | None = None
+    program: Program,
+    relations: list[Relation],
+    df: DataFrame,
+    tables: Mapping[str, DataFrame],
+    keep: Column | None = None,
 ) -> tuple[DataFrame, Any]:
     """The relations' rows at the ends of their paths: one channel's columns plain, several channels' each in a struct."""
     from pyspark.sql import functions as F
@@ -113,7 +119,7 @@ def _along(
     if len(feeds) == 1:
         relation, feed = feeds[0]
         df = df.withColumn(KEEP, keep if keep is not None else F.col("__channel") == _raw(relation))
-        df = _steps(feed, df, relation.schema)
+        df = _steps(feed, df, relation.schema, tables)
         # a column costs: rows that are no events are told by their start or reason
         always = KIND not in outside and not any(isinstance(step, Where) for step in feed.path.steps)
         df = df.select(*_port(feed, df, outside, always))
@@ -130,7 +136,7 @@ def _along(
         base = F.col("__row") if struct is None else F.col("__row")[struct]
         side = df.select(*rest, "__row", *packed, *(base[n].alias(n) for n in fields))
         side = side.withColumn(KEEP, keep if keep is not None else F.col("__channel") == _raw(relation))
-        side = _steps(feed, side, relation.schema)
+        side = _steps(feed, side, relation.schema, tables)
         name = f"__lane{feed.channel.number}"
         side = side.select(*rest, "__row", *packed, F.struct(*_port(feed, side, [])).alias(name))
         packed.append(name)
@@ -141,7 +147,16 @@ def _along(
     return df, Lanes(lanes)
 
 
-def _steps(feed: Feed, df: DataFrame, schema: Schema) -> DataFrame:
+def _lookup(step: JoinTable, df: DataFrame, table: DataFrame) -> DataFrame:
+    """Rows that are kept beside those of the table; the others stay as they are, once."""
+    from pyspark.sql import functions as F
+
+    keys = {f"__kept{i}": F.when(F.col(KEEP), F.col(quote(a))) for i, (a, _) in enumerate(step.on)}
+    looked = looked_up(step, df.withColumns(keys), table, "__matched", list(keys))
+    return looked.withColumn("__matched", F.coalesce(F.col("__matched"), F.lit(False))).drop(*keys)
+
+
+def _steps(feed: Feed, df: DataFrame, schema: Schema, tables: Mapping[str, DataFrame]) -> DataFrame:
     """The path's filters and projections; what a filter drops stays as a row (it moves progress) and is not evaluated."""
     from pyspark.sql import functions as F
 
@@ -152,6 +167,20 @@ def _steps(feed: Feed, df: DataFrame, schema: Schema) -> DataFrame:
             df = df.withColumn(
                 KEEP, F.col(KEEP) & F.coalesce(_guarded(step.predicate, step.input.schema), F.lit(False))
             )
+        elif isinstance(step, AlterLifetime):
+            at, end, stays = altered(step)
+            new = {
+                "__at": F.when(F.col(KEEP), at),
+                "__end": F.when(F.col(KEEP), end),
+                KEEP: F.col(KEEP) & F.coalesce(stays, F.lit(False)),
+            }
+            rest = [F.col(quote(n)) for n in df.columns if n not in (LE, RE, KEEP)]
+            df = df.select(*rest, *(c.alias(n) for n, c in new.items())).withColumnsRenamed({"__at": LE, "__end": RE})
+        elif isinstance(step, JoinTable):
+            looked = _lookup(step, df, tables[step.table])
+            df = looked.withColumn(KEEP, F.col(KEEP) & F.col("__matched")) if step.how == INNER else looked
+            df = df.drop("__matched")
+            names = step.schema.names
         elif isinstance(step, Select):
             made = [_guarded(e, step.input.schema).alias(n) for n, e in step.columns]
             df = df.select(*(F.col(quote(n)) for n in technical), *made)
@@ -175,9 +204,9 @@ def _port(feed: Feed, df: DataFrame, outside: list[str], always: bool = False) -
     made: dict[str, Column] = {n: F.col(n) for n in outside}
     for name, expr in feed.columns:
         column = _guarded(expr, schema)
-        if name in feed.hashed and isinstance(_type_of(schema, name), t.FloatType | t.DoubleType):
+        kind = infer(expr, schema, "stream") if name in feed.hashed else None
+        if isinstance(kind, t.FloatType | t.DoubleType):
             # -0.0 and 0.0 are one key, and so is every NaN
-            kind = schema.type_of(name)
             column = (
                 F.when(column == 0, F.lit(0.0).cast(kind))
                 .when(F.isnan(column), F.lit(float("nan")).cast(kind))
@@ -194,10 +223,6 @@ def _port(feed: Feed, df: DataFrame, outside: list[str], always: bool = False) -
     if not always:
         made[KEEP] = F.col(KEEP)
     return list(made.values())
-
-
-def _type_of(schema: Schema, name: str) -> DataType | None:
-    return schema.type_of(name) if name in schema.names else None
 
 
 # opening
@@ -254,7 +279,7 @@ def _opened(program: Program, relations: list[Relation], df: DataFrame) -> DataF
     return df.mapInArrow(opener(how, schema), _spark_schema(schema))
 
 
-def _result(program: Program, df: DataFrame) -> DataFrame:
+def _result(program: Program, df: DataFrame, tables: Mapping[str, DataFrame]) -> DataFrame:
     import pyarrow as pa
     from pyspark.sql import functions as F
 
@@ -284,7 +309,7 @@ def _result(program: Program, df: DataFrame) -> DataFrame:
     if len(feeds) == 1 and len(unique) == 1:
         relation, feed = feeds[0]
         rows = opened.withColumn(KEEP, F.col("__channel") == _raw(relation))
-        rows = _steps(feed, rows, relation.schema)
+        rows = _steps(feed, rows, relation.schema, tables)
         rows = rows.where(F.col(KEEP) | F.col("__channel").isin(LATE, TOTALS))
         return rows.select(*meta, *(F.col(quote(n)) for n in names))
     side = opened
@@ -296,7 +321,7 @@ def _result(program: Program, df: DataFrame) -> DataFrame:
         raw = relation.number if found is None else _raw(relation)
         step = side.select(*kept, *base).withColumn(KEEP, F.col("__channel") == raw)
         if found is not None:
-            step = _steps(found, step, relation.schema)
+            step = _steps(found, step, relation.schema, tables)
         name = f"__out{number}"
         fields = F.struct(*(F.col(quote(n)) for n in names))
         side = step.select(

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
-from functools import lru_cache, reduce
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -531,7 +531,6 @@ def _concat_ws(operands: Sequence[Value], kind: DataType) -> pa.Array:
     return pa.array(joined, pa.string())
 
 
-@lru_cache(maxsize=256)
 def like_pattern(pattern: str) -> re.Pattern[str] | None:
     r"""SQL LIKE with ``\`` as a regular expression; None for a pattern that Spark refuses."""
     out, rest = [], iter(pattern)
@@ -570,7 +569,6 @@ _REGEX = re.compile(
 )
 
 
-@lru_cache(maxsize=256)
 def java_pattern(pattern: str) -> re.Pattern[str] | None:
     """A Java regular expression as one of Python's that finds the same; None beyond the syntax they share."""
     out: list[str] = []

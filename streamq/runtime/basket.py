@@ -141,6 +141,10 @@ class Scope:
             self.baskets.replace(name, bin, table)
         return table
 
+    def chunks(self, basket: str, bin: str) -> int:
+        """How many chunks a bin has."""
+        return self.baskets.chunks(f"{self.prefix}.{basket}", bin)
+
     def read_all(self, basket: str, compact: Callable[[pa.Table], pa.Table] | None = None) -> pa.Table | None:
         """The rows of all bins of a basket."""
         found = [t for b in self.bins(basket) if (t := self.read(basket, b, compact)) is not None]

@@ -157,8 +157,8 @@ def unsortable(values: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.Arra
 
 
 def runs(low: np.ndarray[Any, Any], high: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Ranges ``low..high`` taken apart: for each member the number of its range, and its value."""
-    length = high - low + 1
+    """Ranges ``low..high`` (empty if low > high) taken apart: for each member the number of its range, and its value."""
+    length = np.maximum(high - low + 1, 0)
     which = np.repeat(np.arange(len(low)), length)
     before = np.cumsum(length) - length
     return which, np.arange(len(which)) - np.repeat(before - low, length)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.columnar import ints
+from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.event import LE, RE
+from streamq.runtime.kernel import Judge, Totals, refuse_late
 from streamq.time import INFINITY, MINUS_INFINITY
 
 LATE_SCHEMA = pa.schema(
@@ -46,6 +47,22 @@ def late_rows(source: str, reason: str, table: pa.Table, c: int | None) -> pa.Ta
     return pa.table(
         [pa.array([source] * n), pa.array([reason] * n), start, end, by, pa.array(payload)], schema=LATE_SCHEMA
     )
+
+
+def judged(table: pa.Table, judge: Judge, c: int, totals: Totals) -> pa.Table:
+    """Inserts of a source: those on time, and what its policy leaves of those behind c, ``[c, RE)`` under adjust."""
+    late = ints(table, LE) < c if c != MINUS_INFINITY else np.zeros(table.num_rows, bool)
+    if not late.any():
+        return table
+    refuse_late(judge, int(late.sum()), c)
+    left = late & (ints(table, RE) > c) & (judge.late == "adjust")
+    gone = late & ~left
+    for mask, reason in ((gone, "dropped"), (left, "adjusted")):
+        totals.add(judge.source, reason, int(mask.sum()))
+        if mask.any():
+            totals.rows.append(late_rows(judge.source, reason, table.filter(pa.array(mask)), c))
+    moved = with_column(table, LE, np.where(left, c, ints(table, LE)))
+    return moved.filter(pa.array(~gone))
 
 
 def _plain(value: Any) -> Any:

@@ -20,6 +20,7 @@ from streamq.runtime.columnar import concat, decode, encode, split_by, unit_weig
 from streamq.runtime.event import BAD, CTI, KEEP, KIND, LE, NEW_END, OPENS, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel, refuse_invalid
 from streamq.runtime.lateness import late_rows
+from streamq.runtime.lifetimes import Carried, carry
 from streamq.runtime.progress import NOTES_ONLY, Message, RelationClock, decode_messages, encode_messages
 from streamq.time import MINUS_INFINITY
 
@@ -34,7 +35,8 @@ class Channel:
     """A path of deltas from a relation (a source, or a kernel's output) to a port of a kernel, or to the result.
 
     level: the stage that consumes it; kernel: that kernel's number (-1: the result); columns: what the port takes;
-    hashed: those whose values decide on the bucket.
+    hashed: those whose values decide on the bucket; carried: what its
+    steps make of progress.
     """
 
     number: int
@@ -45,6 +47,7 @@ class Channel:
     columns: tuple[str, ...]
     hashed: tuple[str, ...] = ()
     judge: Judge | None = None
+    carried: tuple[Carried, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ class Stage:
             output = hosted.kernel.advance(baskets.scoped(hosted.name), arrivals, clock)
             if output.table is not None and output.table.num_rows:
                 out.append((bucket, _relation_number(hosted), encode(unit_weights(output.table))))
-            w = max(known[r].w for r in hosted.inputs)
+            w = max(carry(known[ch.relation].w, ch.carried) for ch in hosted.channels)
             out.append(
                 (bucket, SPOKEN, encode_messages([Message(hosted.name, output.c, w, bucket, until=clock.until)]))
             )
@@ -140,8 +143,11 @@ class Stage:
 def _clock(
     hosted: Hosted, before: dict[str, tuple[int, int]], known: dict[str, RelationClock], notes: tuple[Any, ...]
 ) -> Clock:
-    c_before, w_before = min(before[r][0] for r in hosted.inputs), max(before[r][1] for r in hosted.inputs)
-    c, w = min(known[r].c for r in hosted.inputs), max(known[r].w for r in hosted.inputs)
+    ways = [(channel.relation, channel.carried) for channel in hosted.channels]
+    c_before = min(carry(before[r][0], steps) for r, steps in ways)
+    w_before = max(carry(before[r][1], steps) for r, steps in ways)
+    c = min(carry(known[r].c, steps) for r, steps in ways)
+    w = max(carry(known[r].w, steps) for r, steps in ways)
     until = next((known[r].until for r in hosted.inputs if known[r].until is not None), None)
     return Clock(c_before, c, max(c_before, w_before), max(c, w), notes, until)
 

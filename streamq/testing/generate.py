@@ -6,8 +6,8 @@ order, with no correction, one micro-batch and a plain query. Needs ``hypothesis
 
 from __future__ import annotations
 
-import datetime as dt
 import itertools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -17,14 +17,14 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from streamq.compiler.operators import Edges, Intervals, Physical, Points, Select, Source, Union, Where, WindowAggregate
+from streamq.compiler.operators import Edges, Intervals, JoinTable, Physical, Points, Select, Source
 from streamq.compiler.plan import Node, nodes
-from streamq.expr import Aggregate, Call, Col, Expr, Lit, as_expr, conjunction, duration, end, start, when
+from streamq.expr import Col, Lit
 from streamq.policies import SourcePolicy
-from streamq.schema import Field, Schema, infer
+from streamq.schema import Field
 from streamq.testing.oracle import arrow_type, oracle
+from streamq.testing.queries import queries, static
 from streamq.time import INFINITY, INTEGER, TIMESTAMP
-from streamq.windows import Hopping
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 Row = dict[str, Any]
@@ -75,9 +75,14 @@ class Case:
     def _tables(self, arrival: Sequence[tuple[str, Row]]) -> dict[str, pa.Table]:
         return {name: table(node, [row for of, row in arrival if of == name]) for name, node in self.sources.items()}
 
+    @property
+    def static(self) -> dict[str, pa.Table]:
+        """The static tables that the query looks up, by name."""
+        return {n.table: static(n.table) for n in nodes(self.plan) if isinstance(n, JoinTable)}
+
     def answer(self) -> pa.Table:
         """The oracle's history of the plan's answer."""
-        return oracle(self.plan, self.tables, self.until)
+        return oracle(self.plan, {**self.tables, **self.static}, self.until)
 
     def with_cut(self, *cut: int) -> Case:
         """The same rows cut otherwise; with no lengths, after every row."""
@@ -124,13 +129,35 @@ def sync(row: Row) -> int:
     return min(ends) if row["kind"] == "retract" else INFINITY
 
 
+def bounds(rows: Sequence[Row]) -> list[int]:
+    """For each item of an arrival sequence the greatest CTI that may come before it.
+
+    That is its sync time; its start, if a retraction of the lifetime that it makes is already there: until then the total
+    of that lifetime is negative, which is an error once the CTI has passed the start (SEMANTICS section 1).
+    """
+    totals: Counter[Any] = Counter()
+    found = []
+    for row in rows:
+        bound = sync(row)
+        if row.get("kind") in ("insert", "retract"):
+            whose = (row["start"], *((n, row[n]) for n in sorted(row) if n not in ("kind", "start", "end", "new_end")))
+            made = "end" if row["kind"] == "insert" else "new_end"
+            if totals[row[made], whose] < 0:
+                bound = row["start"]
+            totals[row[made], whose] += 1
+            if row["kind"] == "retract":
+                totals[row["end"], whose] -= 1
+        found.append(bound)
+    return found
+
+
 def late(rows: Sequence[Row]) -> list[Row]:
     """The items of an arrival sequence that break a CTI before them."""
     found, progress = [], -INFINITY
-    for row in rows:
+    for row, bound in zip(rows, bounds(rows), strict=True):
         if row.get("kind") == "cti":
             progress = max(progress, row["start"])
-        elif sync(row) < progress:
+        elif bound < progress:
             found.append(row)
     return found
 
@@ -138,9 +165,9 @@ def late(rows: Sequence[Row]) -> list[Row]:
 def delay_for(rows: Sequence[Row]) -> int:
     """The least delay of generated progress under which no item is late, however the sequence is cut."""
     greatest, delay = -INFINITY, 0
-    for row in rows:
+    for row, bound in zip(rows, bounds(rows), strict=True):
         if row.get("kind") != "cti":
-            delay = max(delay, greatest - sync(row))
+            delay = max(delay, greatest - bound)
             greatest = max(greatest, row["t"] if "t" in row else row["start"])
     return delay
 
@@ -283,8 +310,8 @@ def _with_ctis(draw: Draw, rows: list[Row]) -> list[Row]:
         (end for row in rows for end in (row["start"], row["end"], row["new_end"]) if end is not None), default=0
     )
     least = [greatest + 5]
-    for row in reversed(rows):
-        least.append(min(least[-1], sync(row)))
+    for bound in reversed(bounds(rows)):
+        least.append(min(least[-1], bound))
     least.reverse()
     made: list[Row] = []
     progress = -INFINITY
@@ -369,16 +396,6 @@ def sources(
     return Arriving(source, tuple(rows), plan)
 
 
-# queries
-
-
-def windows(most: int = 9) -> st.SearchStrategy[Hopping]:
-    """Tumbling, overlapping and gapped grids, hops that divide the size or do not, offsets of either sign."""
-    length = st.integers(1, most)
-    tumbling = length.map(lambda n: Hopping(n, n))
-    return st.one_of(tumbling, st.builds(Hopping, length, length, st.integers(-most, most)))
-
-
 def cuts(n: int) -> st.SearchStrategy[tuple[int, ...]]:
     """Lengths of the micro-batches that a sequence of ``n`` rows is cut into."""
     if n < 2:
@@ -387,141 +404,6 @@ def cuts(n: int) -> st.SearchStrategy[tuple[int, ...]]:
         st.just(set()), st.just(set(range(1, n))), st.sets(st.integers(1, n - 1))
     )
     return places.map(lambda at: tuple(b - a for a, b in itertools.pairwise([0, *sorted(at), n])))
-
-
-@dataclass(frozen=True)
-class _Query:
-    """A plan and those of its columns whose values do not depend on how floats are rounded."""
-
-    plan: Node
-    exact: frozenset[str]
-
-    @property
-    def schema(self) -> Schema:
-        return self.plan.schema
-
-
-def _is(kind: t.DataType, *kinds: type[t.DataType]) -> bool:
-    return isinstance(kind, kinds)
-
-
-def _plain_number(kind: t.DataType) -> bool:
-    return _is(kind, t.IntegerType, t.LongType, t.DoubleType)
-
-
-@st.composite
-def predicates(draw: Draw, schema: Schema, among: frozenset[str], reads_end: bool = True) -> Expr:
-    """A condition over columns ``among`` and the lifetime, with NULLs and NaN in its way."""
-    parts = draw(st.lists(_comparisons(schema, among, reads_end), min_size=1, max_size=2))
-    made: Expr = conjunction(parts) if draw(st.booleans()) or len(parts) < 2 else parts[0] | parts[1]
-    return ~made if draw(st.sampled_from([False, False, True])) else made
-
-
-@st.composite
-def _comparisons(draw: Draw, schema: Schema, among: frozenset[str], reads_end: bool) -> Expr:
-    at = draw(st.integers(-5, 20))
-    instant: Any = (
-        dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=at) if schema.axis == TIMESTAMP else at
-    )
-    found: list[Expr] = [start() >= instant, start() < instant]
-    if reads_end:
-        found += [end().is_null(), end() > instant, duration() > 3]
-    for name in sorted(among):
-        column, kind = Col(name), schema.type_of(name)
-        found += [column.is_null(), column.is_not_null()]
-        if _plain_number(kind):
-            found += [column > 1, column <= 2, column == 0, column != 0, column.isin(0, 1, 7), column < column * 2]
-        if _is(kind, t.DoubleType):
-            found += [column > 1.25, column == float("nan"), Call("isnan", (column,)), column < float("inf")]
-        if _is(kind, t.StringType):
-            found += [column == "a", column != "b", column.isin("a", "c"), column > "a", column.eq_null_safe(None)]
-    return draw(st.sampled_from(found))
-
-
-@st.composite
-def _numbers(draw: Draw, schema: Schema, name: str, reads_end: bool) -> Expr:
-    """An expression over a numeric column, as exact as the column is."""
-    column, kind = Col(name), schema.type_of(name)
-    if not _plain_number(kind):
-        return column
-    zero = Lit(0.0 if _is(kind, t.DoubleType) else 0)
-    found = [column, column, column + 1, column * 2, 3 - column, -column, when(column > 1, column).otherwise(zero)]
-    found += [Call("coalesce", (column, zero)), when(column.is_not_null(), column), Call("abs", (column,))]
-    if reads_end:
-        found.append(when(end().is_null(), zero).otherwise(column))
-    return draw(st.sampled_from(found))
-
-
-@st.composite
-def _spans(draw: Draw, query: _Query, reads_end: bool) -> _Query:
-    """Up to two of where and a select that keeps names and types."""
-    plan = query.plan
-    for kind in draw(st.sampled_from([(), ("where",), ("select",), ("select", "where"), ("where", "select")])):
-        if kind == "where":
-            plan = Where(plan, draw(predicates(plan.schema, query.exact, reads_end)))
-            continue
-        columns: list[tuple[str, Expr]] = []
-        for f in plan.schema.fields:
-            made = draw(_numbers(plan.schema, f.name, reads_end))
-            columns.append((f.name, made if infer(made, plan.schema, "select") == f.type else Col(f.name)))
-        plan = Select(plan, tuple(columns))
-    return _Query(plan, query.exact)
-
-
-@st.composite
-def _aggregated(draw: Draw, query: _Query, depth: int, reads_end: bool) -> _Query:
-    """A group_by (or none), a window and one to three aggregates."""
-    schema = query.schema
-    groupable = sorted(n for n in query.exact if not _is(schema.type_of(n), t.DecimalType))
-    keys = tuple(draw(st.lists(st.sampled_from(groupable), unique=True, max_size=2))) if groupable else ()
-    numeric = [n for n in schema.names if _is(schema.type_of(n), t.NumericType)]
-    made: dict[str, Aggregate] = {}
-    exact = set(keys)
-    for i, name in enumerate(draw(st.lists(st.sampled_from(AGGREGATES), min_size=1, max_size=3))):
-        own = f"a{depth}{i}"
-        among = list(schema.names) if name in ("count", "min", "max") else numeric
-        if name == "count(*)" or not among:
-            made[own] = Aggregate("count", ())
-            exact.add(own)
-            continue
-        column = draw(st.sampled_from(among))
-        made[own] = Aggregate(name, (draw(_numbers(schema, column, reads_end)),))
-        if name == "count" or (name in ("sum", "min", "max") and column in query.exact):
-            exact.add(own)
-    return _Query(WindowAggregate(query.plan, keys, draw(windows()), tuple(made.items())), frozenset(exact))
-
-
-AGGREGATES = ("count(*)", "sum", "min", "max", "count", "avg", "var", "stddev", "var_pop", "stddev_pop")
-"""What windows are asked for."""
-
-
-@st.composite
-def _finished(draw: Draw, query: _Query, depth: int, reads_end: bool) -> _Query:
-    """Maybe a where over a window's result, or a select that adds a column."""
-    if draw(st.booleans()):
-        return query
-    if draw(st.booleans()):
-        return _Query(Where(query.plan, draw(predicates(query.schema, query.exact, reads_end))), query.exact)
-    name = draw(st.sampled_from(query.schema.names))
-    kept: list[tuple[str, Expr]] = [(n, Col(n)) for n in query.schema.names]
-    over = draw(_numbers(query.schema, name, reads_end)) / 4 if _plain_number(query.schema.type_of(name)) else Col(name)
-    added = draw(st.sampled_from([over, as_expr(start()), duration()]))
-    return _Query(Select(query.plan, (*kept, (f"b{depth}", added))), query.exact)
-
-
-@st.composite
-def queries(draw: Draw, inputs: Sequence[Node], depth: int = 2, reads_end: bool = True) -> Node:
-    """A plan over inputs of one payload ``k, v``: where and select, union, up to ``depth`` windows over one another.
-
-    ``reads_end``: whether expressions may read ends of lifetimes.
-    """
-    parts = [draw(_spans(_Query(plan, frozenset({"k", "v"})), reads_end)) for plan in inputs]
-    if draw(st.sampled_from([False, False, True])):
-        parts.append(draw(_spans(_Query(inputs[0], frozenset({"k", "v"})), reads_end)))
-    query = parts[0] if len(parts) == 1 else _Query(Union(tuple(p.plan for p in parts)), parts[0].exact)
-    for level in range(draw(st.sampled_from([n for n in (0, 1, 1, 2, 2) if n <= depth]))):
-        query = draw(_finished(draw(_aggregated(query, level, reads_end)), level, reads_end))
-    return query.plan
 
 
 @st.composite
@@ -534,11 +416,12 @@ def cases(
     depth: int = 2,
     reads_end: bool = True,
     causal: bool | None = None,
+    query: Callable[[Sequence[Node]], st.SearchStrategy[Node]] | None = None,
 ) -> Case:
     """A query over one or two sources called ``a`` and ``b``, what arrives at them, and a cut of it.
 
     ``kinds`` of sources, ``values`` of column ``v``, ``axes`` of time; ``reads_end`` as in :func:`queries`; ``causal``
-    as in :func:`physical_streams`.
+    as in :func:`physical_streams`; ``query``: plans over the inputs, if not any of :func:`queries`.
     """
     key, value = draw(st.sampled_from(sorted(KEYS, reverse=True))), draw(st.sampled_from(values))
     axis = draw(st.sampled_from(axes))
@@ -546,7 +429,8 @@ def cases(
         draw(sources(name, draw(st.sampled_from(kinds)), key, value, axis, causal))
         for name in "ab"[: draw(st.integers(1, most_sources))]
     ]
-    plan = draw(queries([a.plan for a in arriving], depth, reads_end))
+    inputs = [a.plan for a in arriving]
+    plan = draw(query(inputs) if query else queries(inputs, depth, reads_end))
     left = [[(a.source.table, row) for row in a.rows] for a in arriving]
     arrival: list[tuple[str, Row]] = []
     turns = itertools.cycle(draw(st.lists(st.integers(0, len(left) - 1), max_size=8)) or [0])
@@ -557,11 +441,11 @@ def cases(
 
 
 __all__ = [
-    "AGGREGATES",
     "KEYS",
     "VALUES",
     "Arriving",
     "Case",
+    "bounds",
     "cases",
     "cuts",
     "delay_for",
@@ -572,10 +456,7 @@ __all__ = [
     "payloads",
     "physical_streams",
     "point_streams",
-    "predicates",
-    "queries",
     "sources",
     "sync",
     "table",
-    "windows",
 ]

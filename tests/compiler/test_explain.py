@@ -10,12 +10,13 @@ import json
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
 
 import streamq as sq
 from streamq.compiler.explain import explain
-from streamq.compiler.operators import Edges, Points, Union
+from streamq.compiler.operators import Edges, Intervals, Points, Union
 from streamq.compiler.plan import Node
 from streamq.errors import PlanError
 from streamq.expr import Lit, Opaque
@@ -33,6 +34,8 @@ TRIP = (
     Field("tip", t.DoubleType()),
     Field("note", t.StringType()),
 )
+
+CAR = (Field("zone", t.StringType()), Field("fare", t.DoubleType()))
 
 
 def trips(name: str) -> Stream:
@@ -72,7 +75,70 @@ def opaque() -> Stream:
     return trips("trips").where(hidden).where(lambda e: e.tip > 1).select("zone").where(lambda e: e.zone == "a")
 
 
-QUERIES = (delays, shared, open_ends, opaque)
+def hosted() -> Stream:
+    """Operators that evaluators host: an anti join, sessions, snapshots with top_k, a signal that is clipped, an inner join."""
+    alone = tasks().left_anti_join(tasks().where(lambda e: e.task < 0), on="task")
+    counted = alone.group_by("task").session_window(60).select(n=sq.count())
+    top = counted.snapshot_window().top_k(1, by="n")
+    return top.join(tasks().to_signal(key="task").clip(tasks()), on="task")
+
+
+def rides() -> Stream:
+    return Stream(Intervals("rides", (Field("on", t.LongType()), Field("off", t.LongType()), *CAR), "on", "off"), {})
+
+
+def joined() -> Stream:
+    """Every kind of join, over streams that overlap; what is static is looked up on the way."""
+    zones = pa.table({"zone": ["a"], "city": ["Ulm"]})
+    cars, cheap = rides().join_table(zones, on="zone", how="left", name="zones"), rides().where(lambda e: e.fare < 3)
+    both = cars.join(cheap, on="zone", where=lambda l, r: l.fare > r.fare, suffixes=("", "_r"))
+    kept = both.select("zone", "fare").left_anti_join(rides().where(lambda e: e.fare > 90), on="zone")
+    half = kept.join(rides().select("zone"), on="zone", how="semi")
+    return half.join(
+        rides().select("zone", car=sq.col("fare")), on="zone", how="left", where=lambda l, r: l.fare != r.car
+    )
+
+
+def spans() -> Stream:
+    """Lifetimes moved, cut, made signals of; differences of bags; repetitions."""
+    moved = rides().shift(-5).extend(3).where(lambda e: e.fare > 1)
+    cut = moved.clip(rides().to_points_at_end(), on="zone").chop(60, 5)
+    left = cut.except_(rides().set_duration(10)).distinct_ids(15, id="zone")
+    late = left.alter_lifetime(
+        start=sq.start() - sq.col("fare").cast("bigint") % 5, within=5, duration=sq.duration() * 2
+    )
+    return late.to_signal("zone")
+
+
+def windows() -> Stream:
+    """Every kind of window, clipped, stamped, filtered, and windows over windows."""
+    by = rides().group_by("zone")
+    few = sq.col("fare") < 3
+    made = [
+        by.snapshot_window().select(x=sq.sum("fare")),
+        by.sliding_window(10, stamp="point_at_end").select(x=sq.avg("fare", where=few)),
+        by.count_window(3, by="end").select(x=sq.percentile("fare", 0.9)),
+        by.rows_window(3, 2, order_by="fare").select(x=sq.first("fare")),
+        by.session_window(30, clip_input="right").select(x=sq.time_weighted_avg("fare")),
+        by.landmark_window(60, period=1440).select(x=sq.max("fare", where=few)),
+        by.hopping_window(60, 20, stamp="point_at_end")
+        .top_k(2, by="fare", ties="break")
+        .select("zone", x=sq.col("fare")),
+    ]
+    every = made[0].union(*made[1:])
+    return every.windowed_join(rides(), on="zone", size=60).tumbling_window(1440).select(n=sq.count_distinct("x"))
+
+
+def applied() -> Stream:
+    """A sub-plan per group: the keys carried through it, with a flag beside each where they are matched."""
+    return (
+        rides()
+        .group_by("zone")
+        .apply(lambda g: g.join(g.session_window(30).select(mean=sq.avg("fare")), where=lambda e, s: e.fare > s.mean))
+    )
+
+
+QUERIES = (delays, shared, open_ends, opaque, hosted, joined, spans, windows, applied)
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda q: q.__name__)

@@ -14,12 +14,15 @@ from streamq.testing.history import assert_same_history
 
 @given(case=cases())
 @settings(
-    max_examples=12,
+    max_examples=4,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
 def test_batch_is_the_oracles_history(spark: SparkSession, case: Case) -> None:
-    frames = {n: spark.createDataFrame(t.to_pylist(), from_arrow_schema(t.schema)) for n, t in case.tables.items()}
+    frames = {
+        n: spark.createDataFrame(t.to_pylist(), from_arrow_schema(t.schema))
+        for n, t in {**case.tables, **case.static}.items()
+    }
     expected = case.answer()
     for rules in (None, ()):
         found: pa.Table = batch_frame(case.plan, frames, rules=rules).toArrow()

@@ -25,6 +25,11 @@ class Edges(Source):
     """The edges of ``table``: column ``edge`` holds ``open`` or ``close``; equal ``key`` columns make one chain.
 
     ``payload_from`` says whose other columns the event carries once closed: the start row's or the end row's.
+
+    CTI: c, made from the data (greatest instant seen - delay) or told from outside
+    Final: closed events that are settled
+    State: a key's open start, and edges at or after c
+    Cost: a sort of the keys that a micro-batch touches
     """
 
     table: str

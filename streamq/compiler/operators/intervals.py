@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 
 @node
 class Intervals(Source):
-    """The rows of ``table``, alive from column ``start`` to column ``end``."""
+    """The rows of ``table``, alive from column ``start`` to column ``end``.
+
+    CTI: c, made from the data (greatest start seen - delay) or told from outside
+    Final: every row that is on time
+    State: none; lateness is judged in the first stateful stage
+    Cost: a pass over what is new
+    """
 
     table: str
     columns: tuple[Field, ...]

@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 
 @node
 class MergePartials(Node):
-    """One row a window with members, on the window's interval, of the partial results of ``input``."""
+    """One row a window with members, on the window's interval, of the partial results of ``input``.
+
+    CTI: start of the earliest window not final
+    Final: windows that end at or before c; where a value reads an end that may still move, once their members are settled too
+    State: partial results of windows not final; where events may be taken back, values with weights
+    Cost: a merge of the partial results in a window that is reported; over long ranges, of log2 of them
+    """
 
     input: PartialAggregate
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as t
 
 from streamq.compiler.lowering import spark_expression
-from streamq.compiler.operators.window_aggregate import COUNT, HI, LO, check_key, members, show_keys, show_window
+from streamq.compiler.operators.window_aggregate import (
+    COUNT,
+    HI,
+    LO,
+    check_key,
+    filtered,
+    members,
+    show_keys,
+    show_window,
+)
 from streamq.compiler.plan import Node, Traits, node
 from streamq.expr import Aggregate, Call, Case, Cast, Col, Expr, Lit, rewrite, show
 from streamq.expr import aggregates as aggregates_in
@@ -53,7 +62,13 @@ class Slot:
 
 @node
 class PartialAggregate(Node):
-    """Events of ``input`` grouped by keys and range of windows (DataCell's basic window, DESIGN D6) into ``slots``."""
+    """Events of ``input`` grouped by keys and range of windows (DataCell's basic window, DESIGN D6) into ``slots``.
+
+    CTI: c
+    Final: none by itself: the merge that reads it says when
+    State: none; held by the merge
+    Cost: a group by of what is new by keys and range of windows, before the shuffle
+    """
 
     input: Node
     keys: tuple[str, ...]
@@ -87,6 +102,7 @@ def show_slots(slots: tuple[Slot, ...]) -> str:
 
 def restated(aggregate: Aggregate, schema: Schema) -> Expr:
     """An aggregate as an expression over simpler ones: a mean by sum and count, a deviation by its variance; or itself."""
+    aggregate = filtered(aggregate)
     match aggregate:
         case Aggregate(name="avg", args=(arg,)):
             kind = infer(arg, schema, "avg")
@@ -113,6 +129,7 @@ def expand(
     avg becomes sum and count, variances and deviations become (n, mean, M2); equal parts are computed once, and a count
     of the values of a sum is the one that stands beside it.
     """
+    aggregates = tuple((name, filtered(a)) for name, a in aggregates)
     slots: dict[tuple[str, str], Slot] = {}
     counted: dict[str, Slot] = {}
 

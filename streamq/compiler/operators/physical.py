@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 @node
 class Physical(Source):
-    """The rows of ``table``: ``kind`` is insert, retract or cti; a cti's time stands in ``start``; ids match if given."""
+    """The rows of ``table``: ``kind`` is insert, retract or cti; a cti's time stands in ``start``; ids match if given.
+
+    CTI: c, the greatest CTI row; or made from the data
+    Final: settled events
+    State: events not settled, retractions whose insert is still to come
+    Cost: an insert is appended; a retraction is looked up among the events of its start
+    """
 
     table: str
     columns: tuple[Field, ...]

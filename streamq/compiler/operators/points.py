@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
 @node
 class Points(Source):
-    """The rows of ``table`` at the instants of column ``time``."""
+    """The rows of ``table`` at the instants of column ``time``.
+
+    CTI: c, made from the data (greatest start seen - delay) or told from outside
+    Final: every row that is on time
+    State: none; lateness is judged in the first stateful stage
+    Cost: a pass over what is new
+    """
 
     table: str
     columns: tuple[Field, ...]

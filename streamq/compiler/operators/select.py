@@ -24,13 +24,18 @@ if TYPE_CHECKING:
 
 @node
 class Select(Node):
-    """The payload ``columns``: pairs of a name and the expression it stands for."""
+    """The payload ``columns``: pairs of a name and the expression it stands for.
+
+    CTI: c; where an expression reads an end that may still move, the least start of an event whose end is open
+    Final: rows of final events
+    State: none; where one reads such an end, events not settled
+    Cost: a projection
+    """
 
     input: Node
     columns: tuple[tuple[str, Expr], ...]
 
     title = "select"
-    progress = "c; where an expression reads RE: the least start of an event whose end is open"
 
     def _schema(self) -> Schema:
         fields = []

@@ -70,6 +70,20 @@ def axis_of(fields: tuple[Field, ...], names: tuple[str, ...], verb: str) -> str
     return axes.pop()
 
 
+def instant_ticks(expr: Expr, kind: t.DataType) -> Expr:
+    """An expression of a time type as ticks: microseconds since the epoch in UTC, whatever the session's time zone."""
+    if isinstance(kind, t.TimestampType):
+        return Call("unix_micros", (expr,))
+    if isinstance(kind, t.DateType):
+        return Cast(Call("unix_date", (expr,)), t.LongType()) * 86_400_000_000
+    if isinstance(kind, t.TimestampNTZType):
+        days = Cast(Call("unix_date", (Cast(expr, t.DateType()),)), t.LongType())
+        minutes = (days * 24 + Call("hour", (expr,))) * 60 + Call("minute", (expr,))
+        seconds = Call("extract", (Lit("SECOND"), expr))
+        return minutes * 60_000_000 + Cast(seconds * 1_000_000, t.LongType())
+    return Cast(expr, t.LongType())
+
+
 def source_schema(node: Source, axis: str, shape: str, verb: str) -> Schema:
     """The stream's schema: the payload, checked for names that clash with the lifetime's."""
     check_names([f.name for f in node.payload], verb)
@@ -78,17 +92,7 @@ def source_schema(node: Source, axis: str, shape: str, verb: str) -> Schema:
 
 def ticks_of(name: str, kind: t.DataType) -> Expr:
     """A time column as ticks: microseconds since the epoch in UTC, whatever the session's time zone."""
-    column = Col(name)
-    if isinstance(kind, t.TimestampType):
-        return Call("unix_micros", (column,))
-    if isinstance(kind, t.DateType):
-        return Cast(Call("unix_date", (column,)), t.LongType()) * 86_400_000_000
-    if isinstance(kind, t.TimestampNTZType):
-        days = Cast(Call("unix_date", (Cast(column, t.DateType()),)), t.LongType())
-        minutes = (days * 24 + Call("hour", (column,))) * 60 + Call("minute", (column,))
-        seconds = Call("extract", (Lit("SECOND"), column))
-        return minutes * 60_000_000 + Cast(seconds * 1_000_000, t.LongType())
-    return Cast(column, t.LongType())
+    return instant_ticks(Col(name), kind)
 
 
 def checked(

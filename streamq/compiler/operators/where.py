@@ -22,13 +22,18 @@ if TYPE_CHECKING:
 
 @node
 class Where(Node):
-    """The events of ``input`` for which ``predicate`` is true (not false, not NULL)."""
+    """The events of ``input`` for which ``predicate`` is true (not false, not NULL).
+
+    CTI: c; where the predicate reads an end that may still move, the least start of an event whose end is open
+    Final: rows of final events
+    State: none; where it reads such an end, events not settled
+    Cost: a filter
+    """
 
     input: Node
     predicate: Expr
 
     title = "where"
-    progress = "c; where the predicate reads RE: the least start of an event whose end is open"
 
     def _schema(self) -> Schema:
         kind = infer(self.predicate, self.input.schema, "where")

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
 
-from streamq.compiler.lowering import floor_div, spark_expression
-from streamq.compiler.operators.select import Select
+from streamq.compiler.lowering import floor_div, instant, lifetime, spark_expression
 from streamq.compiler.plan import Node, Traits, node
-from streamq.compiler.resolve import Given, named, resolve
-from streamq.compiler.verbs import Verbs
-from streamq.errors import PlanError, TimeError, TypeMismatch, sentence
-from streamq.expr import Aggregate, Col, Expr, columns, rewrite, show
+from streamq.errors import TimeError, TypeMismatch, sentence
+from streamq.expr import Aggregate, Case, Lit, show
 from streamq.runtime.event import LE, RE
-from streamq.schema import INTERVAL, POINT, Field, Schema, avg_type, check_names, infer, is_numeric, quote, sum_type
-from streamq.time import INFINITY, Duration, show_duration, ticks
-from streamq.windows import Hopping
+from streamq.schema import INTERVAL, POINT, Field, Schema, avg_type, infer, is_numeric, quote, sum_type
+from streamq.time import INFINITY, Duration, show_duration, show_ticks, ticks
+from streamq.windows import (
+    ALIGN,
+    POINT_AT_END,
+    Count,
+    Hopping,
+    Landmark,
+    Rows,
+    Session,
+    Snapshot,
+    Window,
+    default_stamp,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -35,36 +43,143 @@ AGGREGATES: dict[str, str] = {
 
 @node
 class WindowAggregate(Node):
-    """The members of each window of a grid, per group of ``keys``, reduced to ``aggregates`` (SEMANTICS section 3)."""
+    """The members of each window, per group of ``keys``, reduced to ``aggregates`` (SEMANTICS section 3).
+
+    CTI: hopping: start of the earliest window not final; snapshot: c, under a time-sensitive aggregate the start of the
+        earliest window not final; count: the (n-1)-th greatest instant below c; rows: start of the first row of the earliest
+        incomplete window; session: the least start of a session not final; landmark: the last landmark at or before c; at
+        point_at_end c
+    Final: hopping, count, rows, session, landmark: windows that end at or before c; snapshot: windows that end before c;
+        time-sensitive: where a time-sensitive aggregate reads ends that are not clipped, once their members are settled
+    State: hopping: members of windows not final; snapshot: events not settled, and those alive since the endpoint before c;
+        count, rows: events of windows not final, or still to come; session: events of sessions not final; landmark: events
+        since the landmark before c
+    Cost: a copy of each member in each of its windows that is not final; mergeable: where all aggregates merge, of partial
+        results instead (MergePartials)
+    """
 
     input: Node
     keys: tuple[str, ...]
-    window: Hopping
+    window: Window
     aggregates: tuple[tuple[str, Aggregate], ...]
+    clip: str = "full"
+    stamp: str = ALIGN
 
-    title = "hopping"
-    progress = "start of the earliest window not final"
+    cases = ("hopping", "snapshot", "count", "rows", "session", "landmark", "time-sensitive", "mergeable")
+
+    @property
+    def case(self) -> tuple[str, ...]:  # type: ignore[override]
+        # what is cut at the window's end does not wait for the end of a member, unless its start alone made it one
+        starts = isinstance(self.window, Rows) or (isinstance(self.window, Count) and self.window.by == "start")
+        waits = starts or self.clip not in ("full", "right")
+        sensitive = waits and any(a.name == TIME_SENSITIVE for _, a in self.aggregates)
+        found = {self.window.name: True, "mergeable": is_grid(self), "time-sensitive": sensitive}
+        return tuple(name for name, holds in found.items() if holds)
+
+    @property
+    def title(self) -> str:  # type: ignore[override]
+        return self.window.name
+
+    @property
+    def progress(self) -> str:  # type: ignore[override]
+        return window_progress(self.window, self.stamp, any(a.name == TIME_SENSITIVE for _, a in self.aggregates))
 
     def _schema(self) -> Schema:
         source = self.input.schema
         for key in self.keys:
             check_key(source.require(key, "group_by"), key)
+        if isinstance(self.window, Rows):
+            for name in self.window.order_by:
+                check_key(source.require(name, "rows_window"), name, "rows_window", "order")
         fields = [Field(k, source.type_of(k)) for k in self.keys]
         fields += [Field(name, aggregate_type(a, source)) for name, a in self.aggregates]
-        return source.with_fields(fields).with_shape(INTERVAL)
+        return source.with_fields(fields).with_shape(POINT if self.stamp == POINT_AT_END else INTERVAL)
 
     def _traits(self) -> Traits:
-        return Traits()
+        return window_traits(self.window, self.stamp, self.input.traits)
 
     def detail(self) -> str:
         shown = ", ".join(f"{name} = {show(a)}" for name, a in self.aggregates)
-        return f"{show_window(self.window, self.schema.axis)}{show_keys(self.keys)}: {shown}"
+        policies = show_policies(self.window, self.clip, self.stamp)
+        return f"{show_window(self.window, self.schema.axis)}{policies}{show_keys(self.keys)}: {shown}"
 
 
-def show_window(window: Hopping, axis: str) -> str:
+OTHERS = {"count_distinct": "count_distinct", "covar": "covar_samp", "covar_pop": "covar_pop", "corr": "corr"}
+"""Further ones that Spark has under some name."""
+
+SPLITTABLE = frozenset(AGGREGATES)
+"""Aggregates that are made of partial results."""
+
+IN_ORDER = frozenset(("first", "last", "collect"))
+"""Aggregates that take members in the order of (LE, payload, RE)."""
+
+TIME_SENSITIVE = "time_weighted_avg"
+"""The built-in aggregate that reads its members' (clipped) lifetimes."""
+
+
+def is_grid(node: WindowAggregate) -> bool:
+    """Whether it is made of partial results of basic windows."""
+    plain = all(a.name in SPLITTABLE for _, a in node.aggregates)
+    return isinstance(node.window, Hopping) and node.stamp == ALIGN and plain
+
+
+def filtered(aggregate: Aggregate) -> Aggregate:
+    """A filtered aggregate as one over values that are NULL where the filter is not true; first and last keep theirs."""
+    if aggregate.where is None or aggregate.name in ("first", "last"):
+        return aggregate
+    value = aggregate.args[0] if aggregate.args else Lit(1)
+    args = (Case((aggregate.where, value, Lit(None))), *aggregate.args[1:])
+    return Aggregate(aggregate.name, args, None, aggregate.options)
+
+
+def window_traits(window: Window, stamp: str, source: Traits) -> Traits:
+    """Rows of a grid are made once their window is there; the others' bounds move with the events that define them."""
+    if isinstance(window, Hopping):
+        return Traits()
+    moves = stamp == ALIGN and not isinstance(window, Rows)
+    return Traits(False, False, moves and source.infinite and isinstance(window, Snapshot | Session))
+
+
+def window_progress(window: Window, stamp: str, time_sensitive: bool) -> str:
+    """The CTI rule of a window operator (the table of SEMANTICS section 6)."""
+    match window:
+        case Snapshot():
+            return "start of the earliest window not final" if time_sensitive else "c"
+        case _ if stamp == POINT_AT_END:
+            return "c"
+        case Hopping():
+            return "start of the earliest window not final"
+        case Count():
+            return "the (n-1)-th greatest instant below c, the least if there are fewer, at most c"
+        case Rows():
+            return "the start of the first row of the earliest incomplete window; none: c"
+        case Session():
+            return "the least start of a session not final; none: c"
+    return "the landmark of the earliest window not final; none: c"
+
+
+def show_window(window: Window, axis: str) -> str:
     """``size=1 hour, hop=5 minutes``."""
+    match window:
+        case Snapshot():
+            return "every change"
+        case Count(n=n, by=by):
+            return f"{n} {by}s"
+        case Rows(n=n, step=step, order_by=order_by):
+            return f"{n} rows, step={step}" + (f", order_by={', '.join(order_by)}" if order_by else "")
+        case Session(gap=gap):
+            return f"gap={show_duration(gap, axis)}"
+        case Landmark(hop=hop, start=start, period=period):
+            shown = f"hop={show_duration(hop, axis)}, start={show_ticks(start, axis)}"
+            return shown + (f", period={show_duration(period, axis)}" if period is not None else "")
     shown = f"size={show_duration(window.size, axis)}, hop={show_duration(window.hop, axis)}"
     return shown + (f", offset={show_duration(window.offset, axis)}" if window.offset else "")
+
+
+def show_policies(window: Window, clip: str, stamp: str) -> str:
+    """``, clip=left, stamp=align``: what is not the default."""
+    shown = "" if clip == "full" else f", clip={clip}"
+    return shown + ("" if stamp == default_stamp(window) else f", stamp={stamp}")
 
 
 def show_keys(keys: tuple[str, ...]) -> str:
@@ -72,15 +187,15 @@ def show_keys(keys: tuple[str, ...]) -> str:
     return f" by {', '.join(keys)}" if keys else ""
 
 
-def check_key(kind: t.DataType, name: str) -> None:
-    """Raise where rows can't be grouped by a column of the type."""
+def check_key(kind: t.DataType, name: str, verb: str = "group_by", use: str = "group") -> None:
+    """Raise where rows can't be grouped (or ordered, or matched) by a column of the type."""
     if isinstance(kind, t.ArrayType | t.MapType | t.StructType | t.VariantType | t.NullType):
         raise TypeMismatch(
             sentence(
-                "group_by",
-                f"cannot group by column {name!r}",
+                verb,
+                f"cannot {use} by column {name!r}",
                 f"found {kind.simpleString()}",
-                "Group by a scalar column.",
+                f"{use.capitalize()} by scalar columns.",
             )
         )
 
@@ -88,11 +203,25 @@ def check_key(kind: t.DataType, name: str) -> None:
 def aggregate_type(aggregate: Aggregate, schema: Schema) -> t.DataType:
     """Spark's type of an aggregate over a stream; raises TypeMismatch for an argument it does not take."""
     verb = aggregate.name
+    if aggregate.where is not None:
+        condition = infer(aggregate.where, schema, verb)
+        if not isinstance(condition, t.BooleanType | t.NullType):
+            raise TypeMismatch(
+                sentence(verb, "the filter is not boolean", f"found {condition.simpleString()} in {show(aggregate)}")
+            )
+    if verb in ("window_start", "window_end"):
+        return schema.axis_type
     if not aggregate.args:
         return t.LongType()
     kind = infer(aggregate.args[0], schema, verb)
-    if verb == "count":
+    if verb == "count_distinct":
+        check_key(kind, show(aggregate.args[0]), verb, "group")
+    if verb in ("count", "count_distinct"):
         return t.LongType()
+    if verb in ("first", "last"):
+        return kind
+    if verb == "collect":
+        return t.ArrayType(kind, False)
     if verb in ("min", "max"):
         if isinstance(kind, t.ArrayType | t.MapType | t.StructType | t.VariantType):
             raise TypeMismatch(sentence(verb, f"no order on {kind.simpleString()}", f"found {show(aggregate)}"))
@@ -101,6 +230,9 @@ def aggregate_type(aggregate: Aggregate, schema: Schema) -> t.DataType:
         raise TypeMismatch(
             sentence(verb, "needs numbers", f"found {kind.simpleString()} in {show(aggregate)}", "Cast it.")
         )
+    for other in aggregate.args[1:]:
+        if not is_numeric(infer(other, schema, verb)):
+            raise TypeMismatch(sentence(verb, "needs numbers", f"found {show(aggregate)}", "Cast it."))
     if verb == "sum":
         return sum_type(kind)
     return avg_type(kind) if verb == "avg" else t.DoubleType()
@@ -139,22 +271,32 @@ def window_lifetime(window: Hopping) -> tuple[Column, Column]:
     return start.alias(LE), (start + F.lit(window.size).cast("bigint")).alias(RE)
 
 
-def last_window(df: DataFrame, window: Hopping, run: Batch) -> DataFrame:
-    """The input with column ``__last``, the greatest window to report (SEMANTICS section 3, infinite lifetimes).
+def bounded(df: DataFrame, run: Batch, over: DataFrame | None = None, always: bool = False) -> DataFrame:
+    """The input with ``__until``, before which windows and pieces must start (SEMANTICS section 3, infinite lifetimes).
 
-    That is the last window that starts before ``until``: the caller's, or else, if any lifetime is infinite, the greatest
-    finite endpoint of all groups; else there is no bound.
+    The caller's bound, or else, if any lifetime (of ``over``, else of the input) is infinite, the greatest finite endpoint of
+    all groups; else there is none. ``always``: one tick after the greatest finite endpoint, whatever there is.
     """
     from pyspark.sql import functions as F
 
     if run.until is not None:
-        return df.withColumn("__last", F.lit(window.last_starting_before(run.until)))
+        return df.withColumn("__until", F.lit(run.until))
     endpoint = F.when(F.col(RE) == INFINITY, F.col(LE)).otherwise(F.col(RE))
-    bound = df.agg(F.max(endpoint).alias("__end"), F.max(F.col(RE)).alias("__greatest"))
-    last = F.when(F.col("__greatest") == INFINITY, _index(F.col("__end") - 1, window.offset, window.hop)).otherwise(
-        F.lit(INFINITY)
+    found = (over if over is not None else df).agg(F.max(endpoint).alias("__end"), F.max(F.col(RE)).alias("__greatest"))
+    until = (
+        F.col("__end") + 1
+        if always
+        else F.when(F.col("__greatest") == INFINITY, F.col("__end")).otherwise(F.lit(INFINITY))
     )
-    return df.crossJoin(F.broadcast(bound.select(last.alias("__last"))))
+    return df.crossJoin(F.broadcast(found.select(until.alias("__until"))))
+
+
+def _last(window: Hopping) -> Column:
+    """The last window that starts before ``__until``."""
+    from pyspark.sql import functions as F
+
+    until = F.col("__until")
+    return F.when(until == INFINITY, F.lit(INFINITY)).otherwise(_index(until - 1, window.offset, window.hop))
 
 
 def members(node: Node, df: DataFrame, window: Hopping, run: Batch) -> DataFrame:
@@ -165,8 +307,18 @@ def members(node: Node, df: DataFrame, window: Hopping, run: Batch) -> DataFrame
     if not node.traits.infinite and run.until is None:
         df = df.withColumns({LO: low, HI: high})
         return df if window.hop <= window.size else df.where(F.col(LO) <= F.col(HI))
-    df = last_window(df, window, run).withColumns({LO: low, HI: F.least(high, F.col("__last"))})
-    return df.where(F.col(LO) <= F.col(HI)).drop("__last")
+    df = df if "__until" in df.columns else bounded(df, run).withColumn("__bound", F.lit(True))
+    df = df.withColumns({LO: low, HI: F.least(high, _last(window))}).where(F.col(LO) <= F.col(HI))
+    return df.drop("__until", "__bound") if "__bound" in df.columns else df
+
+
+def windows_of(df: DataFrame, window: Hopping) -> DataFrame:
+    """Events with lifetimes and ``__until``, a copy for each window they lie in, with its number ``__i``."""
+    from pyspark.sql import functions as F
+
+    low, high = window_range(window, INTERVAL)
+    df = df.withColumns({LO: low, HI: F.least(high, _last(window))}).where(F.col(LO) <= F.col(HI))
+    return df.withColumn(INDEX, F.explode(F.sequence(F.col(LO), F.col(HI)))).drop(LO, HI)
 
 
 def in_windows(node: Node, df: DataFrame, window: Hopping, run: Batch) -> DataFrame:
@@ -178,190 +330,56 @@ def in_windows(node: Node, df: DataFrame, window: Hopping, run: Batch) -> DataFr
     return df.withColumn(INDEX, F.col(LO) if one else F.explode(F.sequence(F.col(LO), F.col(HI))))
 
 
-def spark_aggregate(aggregate: Aggregate, schema: Schema) -> Column:
-    """Spark's own aggregate."""
+def batch(node: WindowAggregate, inputs: list[DataFrame], run: Batch) -> DataFrame:
+    """Snapshots of exact aggregates by a sweep, of mergeable ones by merging; else every event copied into its windows.
+
+    The copies are aggregated by Spark's own aggregates.
+    """
+    from streamq.compiler.snapshots import snapshots
+    from streamq.compiler.window_members import ENDS, STARTS, stamped, window_members
+
+    if isinstance(node.window, Snapshot) and all(a.name in SPLITTABLE for _, a in node.aggregates):
+        return stamped(snapshots(node, inputs[0]), node)
+    df, by = window_members(node, inputs[0], run)
+    source = node.input.schema
+    made = [spark_aggregate(a, source, node.clip).alias(name) for name, a in node.aggregates]
+    keys = [quote(k) for k in node.keys]
+    grouped = df.groupBy(*keys, *by).agg(*made) if made else df.select(*keys, *by).distinct()
+    if isinstance(node.window, Hopping) and STARTS not in by:
+        start, end = window_lifetime(node.window)
+        grouped = grouped.withColumns({STARTS: start, ENDS: end})
+    return stamped(grouped, node)
+
+
+def spark_aggregate(aggregate: Aggregate, schema: Schema, clip: str = "full") -> Column:
+    """Spark's own aggregate of a window's members; those that read lifetimes or windows find them beside the member."""
     from pyspark.sql import functions as F
 
-    args: list[Any] = [spark_expression(a, schema) for a in aggregate.args] or [F.lit(1)]
-    return getattr(F, AGGREGATES[aggregate.name])(*args)
+    from streamq.compiler.window_members import ENDS, STARTS
 
-
-def batch(node: WindowAggregate, inputs: list[DataFrame], run: Batch) -> DataFrame:
-    """Re-evaluation: every event copied into each of its windows, then Spark's own aggregates."""
-    source = node.input.schema
-    df = in_windows(node.input, inputs[0], node.window, run)
-    made = [spark_aggregate(a, source).alias(name) for name, a in node.aggregates]
-    grouped = (
-        df.groupBy(*(quote(k) for k in node.keys), INDEX).agg(*made)
-        if made
-        else df.select(*(quote(k) for k in node.keys), INDEX).distinct()
-    )
-    return grouped.select(*window_lifetime(node.window), *(quote(f.name) for f in node.schema.fields))
-
-
-S = TypeVar("S", bound=Verbs)
-
-
-class WindowVerbs(Verbs):
-    """Windows over the whole stream, and ``group_by`` for windows per group."""
-
-    def hopping_window(self, size: Duration, hop: Duration, offset: Duration = 0) -> Windowed[Self]:
-        """The windows ``[offset + i*hop, offset + i*hop + size)`` for every integer i.
-
-        ``size``, ``hop`` and ``offset`` are durations with a unit on a timestamp axis, integer ticks on an integer axis;
-        size and hop may be any positive durations. An event is a member of every window its lifetime overlaps; a window
-        without a member yields nothing; a result row lives on its window. Raises TimeError. (SEMANTICS section 3;
-        Liarou et al., Enhanced Stream Processing in a DBMS Kernel, section 3.)
-
-        ::
-
-            events   a [1,4)  b [3,8)     size 4, hop 2
-            windows  [-2,2):a  [0,4):ab  [2,6):ab  [4,8):b  [6,10):b
-
-        >>> import streamq as sq
-        >>> s = sq.events([(1, 4, {"k": "a"}), (3, 8, {"k": "b"})])
-        >>> s.hopping_window(4, 2).select(n=sq.count()).show()
-        n  start  end
-        1     -2    2
-        2      0    4
-        2      2    6
-        1      4    8
-        1      6   10
-        """
-        return Windowed(self, (), grid(size, hop, offset, self.plan.schema.axis, "hopping_window"))
-
-    def tumbling_window(self, size: Duration, offset: Duration = 0) -> Windowed[Self]:
-        """Hopping windows that do not overlap: ``hop = size``.
-
-        >>> import streamq as sq
-        >>> s = sq.events([(1, 4, {"k": "a"}), (3, 8, {"k": "b"})])
-        >>> s.tumbling_window(4).select(n=sq.count()).show()
-        n  start  end
-        2      0    4
-        1      4    8
-        """
-        return Windowed(self, (), grid(size, size, offset, self.plan.schema.axis, "tumbling_window"))
-
-    def group_by(self, *keys: str, **named_keys: Given) -> Grouped[Self]:
-        """Windows per group: rows with equal keys form one stream; NULLs are equal. A keyword names a computed key.
-
-        >>> import streamq as sq
-        >>> s = sq.events([(1, 4, {"k": "a"}), (3, 8, {"k": "b"})])
-        >>> s.group_by("k").tumbling_window(4).select(n=sq.count()).show()
-        k  n  start  end
-        a  1      0    4
-        b  1      0    4
-        b  1      4    8
-        """
-        if not keys and not named_keys:
-            raise PlanError(sentence("group_by", "no key", "", "Name at least one column, or leave group_by out."))
-        stream: Any = self
-        if named_keys:
-            stream = stream.with_columns(**named_keys)
-        names = (*keys, *named_keys)
-        for name in names:
-            if not isinstance(name, str):
-                raise PlanError(
-                    sentence(
-                        "group_by",
-                        "a key is a column name",
-                        f"found {name!r}",
-                        "Name a computed key: group_by(k=expression).",
-                    )
-                )
-            check_key(stream.plan.schema.require(name, "group_by"), name)
-        check_names(names, "group_by")
-        return Grouped(stream, names)
-
-
-class Grouped(Generic[S]):
-    """A stream by groups: what ``group_by`` returns."""
-
-    def __init__(self, stream: S, keys: tuple[str, ...]):
-        self.stream, self.keys = stream, keys
-
-    def __repr__(self) -> str:
-        return f"Grouped({self.stream!r} by {', '.join(self.keys)})"
-
-    def select(self, *columns: Given, **named_columns: Given) -> S:
-        """Groups alone have no rows: raises PlanError, naming the windows to choose from."""
-        raise PlanError(
-            sentence(
-                "select",
-                "a group without a window",
-                f"found {self!r}",
-                "Add .tumbling_window(size) or .hopping_window(...).",
-            )
-        )
-
-    agg = select
-
-    def hopping_window(self, size: Duration, hop: Duration, offset: Duration = 0) -> Windowed[S]:
-        """As the stream's ``hopping_window``, per group."""
-        return Windowed(self.stream, self.keys, grid(size, hop, offset, self.stream.plan.schema.axis, "hopping_window"))
-
-    def tumbling_window(self, size: Duration, offset: Duration = 0) -> Windowed[S]:
-        """As the stream's ``tumbling_window``, per group."""
-        return Windowed(
-            self.stream, self.keys, grid(size, size, offset, self.stream.plan.schema.axis, "tumbling_window")
-        )
-
-
-class Windowed(Generic[S]):
-    """A stream in windows: ``select`` says what to make of each window's members."""
-
-    def __init__(self, stream: S, keys: tuple[str, ...], window: Hopping):
-        self.stream, self.keys, self.window = stream, keys, window
-
-    def __repr__(self) -> str:
-        return (
-            f"Windowed({self.stream!r}, {show_window(self.window, self.stream.plan.schema.axis)}{show_keys(self.keys)})"
-        )
-
-    def select(self, *given_columns: Given, **named_columns: Given) -> S:
-        """One row a window with members: the group's keys, then a column a keyword.
-
-        A column is an aggregate (``sq.count()``, ``sq.avg("fare")``, ...) or an expression over aggregates, keys,
-        ``sq.window_start()`` and ``sq.window_end()``. Raises PlanError for a column that is neither aggregate nor key.
-        """
-        source = self.stream.plan
-        made = list(named(given_columns, named_columns, "select"))
-        made = [(name, e) for name, e in made if not (name in self.keys and isinstance(e, Col) and e.name == name)]
-        check_names([*self.keys, *(name for name, _ in made)], "select")
-        found: dict[str, tuple[str, Aggregate]] = {}
-        outputs: list[tuple[str, Expr]] = []
-        for name, given in made:
-            expr = resolve(given, source, "select")
-            plain = isinstance(expr, Aggregate)
-
-            def take(part: Expr, own: str = name if plain else "") -> Expr | None:
-                if not isinstance(part, Aggregate):
-                    return None
-                known = found.setdefault(part.digest, (own or f"__a{len(found)}", part))
-                return Col(known[0])
-
-            output = rewrite(expr, take)
-            taken = {n for n, _ in found.values()}
-            for column in sorted(set(columns(output)) - taken - set(self.keys)):
-                raise PlanError(
-                    sentence(
-                        "select",
-                        f"column {column!r} is neither aggregated nor a key",
-                        f"found {show(expr)}",
-                        f"Aggregate it, as sq.max({column!r}), or group by it.",
-                    )
-                )
-            outputs.append((name, output))
-        node = WindowAggregate(source, self.keys, self.window, tuple(found.values()))
-        plain_columns = [*self.keys, *(name for name, _ in found.values())]
-        final = [*((k, Col(k)) for k in self.keys), *outputs]
-        if [name for name, _ in final] == plain_columns and all(
-            isinstance(e, Col) and e.name == name for name, e in final
-        ):
-            return self.stream._derive(node)
-        return self.stream._derive(Select(node, tuple(final)))
-
-    agg = select
+    found = filtered(aggregate)
+    args: list[Any] = [spark_expression(a, schema) for a in found.args] or [F.lit(1)]
+    order = F.struct(F.col(LE), *(F.col(quote(n)) for n in schema.names), lifetime(schema)[1])
+    match found.name:
+        case "percentile":
+            return F.percentile(args[0].cast("double"), F.lit(float(found.options[0])))
+        case "first" | "last":
+            at = order if found.where is None else F.when(spark_expression(found.where, schema), order)
+            return F.min_by(args[0], at) if found.name == "first" else F.max_by(args[0], at)
+        case "collect":
+            rows = F.collect_list(F.when(args[0].isNotNull(), F.struct(order.alias("at"), args[0].alias("value"))))
+            return F.transform(F.array_sort(rows), lambda row: row["value"])
+        case "time_weighted_avg":
+            le, re = lifetime(schema)
+            start, end = F.col(STARTS), F.col(ENDS)
+            le = F.greatest(le, start) if clip in ("full", "left") else le
+            re = F.least(re, end) if clip in ("full", "right") else re
+            lasts = F.greatest(re.cast("double") - le.cast("double"), F.lit(0.0))
+            length = F.max(end).cast("double") - F.max(start).cast("double")
+            return F.sum(args[0].cast("double") * lasts) / length
+        case "window_start" | "window_end":
+            return instant(F.max(STARTS if found.name == "window_start" else ENDS), schema.axis)
+    return getattr(F, AGGREGATES.get(found.name) or OTHERS[found.name])(*args)
 
 
 def grid(size: Duration, hop: Duration, offset: Duration, axis: str, verb: str) -> Hopping:

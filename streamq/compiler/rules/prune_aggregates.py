@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from streamq.compiler.operators import WindowAggregate
 from streamq.compiler.plan import Node
 from streamq.compiler.rules.prune_columns import columns_read, filters_below, over
@@ -16,4 +18,4 @@ def prune_aggregates(node: Node) -> Node | None:
     if wanted is None or all(name in wanted for name, _ in bottom.aggregates):
         return None
     kept = tuple((name, a) for name, a in bottom.aggregates if name in wanted)
-    return over(node, wheres, WindowAggregate(bottom.input, bottom.keys, bottom.window, kept))
+    return over(node, wheres, replace(bottom, aggregates=kept))

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from streamq.compiler.operators import PartialAggregate, Select, Source, Union, Where, WindowAggregate
+from streamq.compiler.operators.window_aggregate import IN_ORDER
 from streamq.compiler.plan import Node
 from streamq.compiler.rules.substitution import facts
 from streamq.expr import Col, Expr, show
+from streamq.windows import Rows
 
 
 def prune_columns(node: Node) -> Node | None:
@@ -67,6 +69,10 @@ def columns_read(node: Node, wheres: Iterable[Where]) -> frozenset[str] | None:
     if any(facts(e).opaque for e in found):
         return None
     keys = node.keys if isinstance(node, WindowAggregate | PartialAggregate) else ()
+    if isinstance(node, WindowAggregate):
+        if isinstance(node.window, Rows) or any(a.name in IN_ORDER for _, a in node.aggregates):
+            # equal starts are told apart by the whole payload
+            return None
     return frozenset(keys).union(*(facts(e).uses for e in found))
 
 

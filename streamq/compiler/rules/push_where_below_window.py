@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark.sql import types as t
 
 from streamq.compiler.operators import Where, WindowAggregate
@@ -9,6 +11,7 @@ from streamq.compiler.plan import Node
 from streamq.compiler.rules.substitution import facts
 from streamq.compiler.rules.totality import can_fail
 from streamq.expr import Expr, columns, conjunction, conjuncts, reads_lifetime, show
+from streamq.windows import Landmark
 
 
 def push_where_below_window(node: Node) -> Node | None:
@@ -19,11 +22,11 @@ def push_where_below_window(node: Node) -> Node | None:
     floating key stays too: a group is called 0.0 whose events say -0.0. Of a conjunction the parts go that can.
     """
     match node:
-        case Where(WindowAggregate(source, keys, window, aggregates) as below, p):
+        case Where(WindowAggregate(input=source) as below, p):
             parts = conjuncts(p)
             going = [part for part in parts if _obstacle(below, part) is None]
             if going:
-                made = WindowAggregate(Where(source, conjunction(going)), keys, window, aggregates)
+                made = replace(below, input=Where(source, conjunction(going)))
                 staying = [part for part in parts if _obstacle(below, part) is not None]
                 return Where(made, conjunction(staying)) if staying else made
     return None
@@ -49,6 +52,8 @@ def _obstacle(below: WindowAggregate, part: Expr) -> str | None:
     for key in sorted(columns(part)):
         if isinstance(below.schema.type_of(key), t.FloatType | t.DoubleType):
             return f"key {key} is floating: -0.0 and 0.0 are one group"
+    if isinstance(below.window, Landmark):
+        return "landmark windows are reported up to the last endpoint of all groups"
     if below.input.traits.infinite:
         return "events may never end, and then the windows of one group depend on the endpoints of all"
     if can_fail(part, below.schema):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from streamq.compiler.operators import Select, WindowAggregate
 from streamq.compiler.operators.partial_aggregate import restated
@@ -31,5 +32,5 @@ def restate(node: WindowAggregate, names: Collection[str]) -> Node | None:
 
     source = node.input.schema
     outputs = [(n, rewrite(restated(a, source) if a.name in names else a, part)) for n, a in node.aggregates]
-    below = WindowAggregate(node.input, node.keys, node.window, tuple(made.values()))
+    below = replace(node, aggregates=tuple(made.values()))
     return Select(below, (*((k, Col(k)) for k in node.keys), *outputs))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from streamq.compiler.operators import MergePartials, PartialAggregate, Select, WindowAggregate
 from streamq.compiler.operators.partial_aggregate import expand
+from streamq.compiler.operators.window_aggregate import is_grid
 from streamq.compiler.plan import Node
 from streamq.expr import Col
+from streamq.windows import Hopping
 
 
 def split_basic_windows(node: Node) -> Node | None:
@@ -16,7 +18,7 @@ def split_basic_windows(node: Node) -> Node | None:
     Whether a batch job merges partials or takes the events at once is a matter of cost, not of this law.
     """
     match node:
-        case WindowAggregate(source, keys, window, aggregates):
+        case WindowAggregate(source, keys, Hopping() as window, aggregates) if is_grid(node):
             slots, outputs = expand(aggregates, source.schema)
             merged = MergePartials(PartialAggregate(source, keys, window, slots))
             return Select(merged, (*((k, Col(k)) for k in keys), *outputs))

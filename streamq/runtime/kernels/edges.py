@@ -1,6 +1,7 @@
 """Edges into deltas: per key, the edges that can still matter are kept; a batch's effect is the difference of lifetimes.
 
-State: per key its open start and every edge at or after c. Cost: a sort of the keys a batch touches.
+State: per key its open start and every edge at or after c. Cost: a sort of the keys a batch touches. CTI: c; if the edge that
+closes an event brings its payload, the least open start, for that changes what was said from there on.
 """
 
 from __future__ import annotations
@@ -61,11 +62,21 @@ class EdgesKernel(Uncombined):
         before = self._lifetimes(edges.filter(pa.array(old & touched)), number[old & touched], -1)
         after = self._lifetimes(edges.filter(pa.array(touched)), number[touched], 1)
         self._keep(state, edges, number, judge, clock.c, totals)
+        cti = min(clock.c, self._least_open(edges, number, clock.c)) if self.from_end else clock.c
         both = concat([before, after])
         columns = [n for n in both.column_names if n != WEIGHT]
         net = group(both, columns, {WEIGHT: (WEIGHT, "sum")})
         net = net.filter(pc.not_equal(net.column(WEIGHT), 0))
-        return Output(net if net.num_rows else None, clock.c, totals)
+        return Output(net if net.num_rows else None, cti, totals)
+
+    def _least_open(self, edges: pa.Table, number: np.ndarray[Any, Any], c: int) -> int:
+        """The least start that is open at c: the edge that closes it brings another payload, from that start on."""
+        if c == INFINITY:
+            return c
+        time = ints(edges, LE)
+        following, _ = self._closed_by(edges, number)
+        starts = edges.column(OPENS).to_numpy() & ~edges.column(GHOST).to_numpy() & (time < c)
+        return int(time[starts & ((following < 0) | (time[following] >= c))].min(initial=c))
 
     def _ordered(
         self, edges: pa.Table, old: np.ndarray[Any, Any]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +11,8 @@ import pyarrow as pa
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import concat, ints, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, Uncombined, refuse_late
-from streamq.runtime.lateness import late_rows
-from streamq.time import MINUS_INFINITY
+from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined
+from streamq.runtime.lateness import judged
 from streamq.windows import Hopping
 
 
@@ -37,20 +35,4 @@ class InsertIngressKernel(Uncombined):
             table = with_column(table, RE, ints(table, LE) + 1)
         table = with_column(table, WEIGHT, np.ones(table.num_rows, np.int64))
         c = self.round_to.floor_to_end(arrival.c) if self.round_to else arrival.c
-        if judge is None or c == MINUS_INFINITY:
-            return table
-        late = ints(table, LE) < c
-        if not late.any():
-            return table
-        refuse_late(judge, int(late.sum()), c)
-        return self._kept(table, late, judge, c, totals)
-
-    def _kept(self, table: pa.Table, late: np.ndarray[Any, Any], judge: Judge, c: int, totals: Totals) -> pa.Table:
-        left = late & (ints(table, RE) > c) & (judge.late == "adjust")
-        gone = late & ~left
-        for mask, reason in ((gone, "dropped"), (left, "adjusted")):
-            totals.add(judge.source, reason, int(mask.sum()))
-            if mask.any():
-                totals.rows.append(late_rows(judge.source, reason, table.filter(pa.array(mask)), c))
-        moved = with_column(table, LE, np.where(left, c, ints(table, LE)))
-        return moved.filter(pa.array(~gone))
+        return table if judge is None else judged(table, judge, c, totals)

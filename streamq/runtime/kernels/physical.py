@@ -249,8 +249,11 @@ class PhysicalKernel(Uncombined):
                 out.append(self._delta(table, weight))
 
     def _wait(self, state: Scope, moves: pa.Table, judge: Judge, c: int, totals: Totals) -> None:
-        """Keep retractions whose event, or the one before them in its chain, may still come; c past their end, none can."""
-        lost = (ints(moves, RE) < c) | (c == INFINITY)
+        """Keep retractions whose event, or the one before them in its chain, may still come, or waits itself.
+
+        What makes an event that ends where such a retraction starts from has that end in its sync time: c past it, none can.
+        """
+        lost = self._unreachable(moves, c)
         if lost.any():
             rows = moves.filter(pa.array(lost))
             reason = "a retraction that matches nothing"
@@ -259,6 +262,21 @@ class PhysicalKernel(Uncombined):
             totals.add(judge.source, "invalid", rows.num_rows)
             totals.rows.append(late_rows(judge.source, reason, rows, None))
         state.append("waiting", "0", moves.filter(pa.array(~lost)))
+
+    def _unreachable(self, moves: pa.Table, c: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        lost = (ints(moves, RE) < c) | (c == INFINITY)
+        if lost.all() or not lost.any():
+            return lost
+        rows = moves.to_pylist()
+        reached = {self._name({**row, RE: row[NEW_END]}) for row, gone in zip(rows, lost, strict=True) if not gone}
+        going = True
+        while going:
+            going = False
+            for i, row in enumerate(rows):
+                if lost[i] and self._name(row) in reached:
+                    lost[i], going = False, True
+                    reached.add(self._name({**row, RE: row[NEW_END]}))
+        return lost
 
     def _settle(self, state: Scope, clock: Clock) -> None:
         if clock.c == clock.c_before:

@@ -1,4 +1,4 @@
-"""Final rows of a stream whose ends may still move: a row is passed on once it is settled, and never taken back.
+"""Rows of a stream whose ends may still move: a row is passed on once it is settled, and never taken back.
 
 State: rows not yet settled. Cost: a group by of those a batch touches.
 """
@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.basket import Scope
-from streamq.runtime.columnar import concat, group
-from streamq.runtime.event import RE, WEIGHT
+from streamq.runtime.event import LE, RE
 from streamq.runtime.kernel import Arrival, Clock, Output, Uncombined
+from streamq.runtime.kernels.recompute import net
 from streamq.time import INFINITY
 
 
@@ -29,13 +30,11 @@ class SettleKernel(Uncombined):
         every = [t for t in (held, *fresh) if t is not None and t.num_rows]
         if not every:
             return Output(None, clock.c)
-        table = concat([t.select(every[0].column_names) for t in every])
-        net = group(table, [n for n in table.column_names if n != WEIGHT], {WEIGHT: (WEIGHT, "sum")}).select(
-            table.column_names
-        )
-        net = net.filter(pc.not_equal(net.column(WEIGHT), 0))
-        settled = pc.less(net.column(RE), clock.c) if clock.c != INFINITY else pa.array([True] * net.num_rows)
+        rows = net(every)
+        settled = pc.less(rows.column(RE), clock.c) if clock.c != INFINITY else pa.array(np.ones(rows.num_rows, bool))
+        waiting = rows.filter(pc.invert(settled))
         if fresh or pc.any(settled).as_py():
-            state.replace("rows", "0", net.filter(pc.invert(settled)))
-        out = net.filter(settled)
-        return Output(out if out.num_rows else None, clock.c)
+            state.replace("rows", "0", waiting)
+        out = rows.filter(settled)
+        least = pc.min(waiting.column(LE)).as_py() if waiting.num_rows else INFINITY
+        return Output(out if out.num_rows else None, min(clock.c, least))

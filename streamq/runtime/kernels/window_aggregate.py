@@ -19,6 +19,7 @@ from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import codes, concat, group, ints, runs, sortable, unit_weights, unsortable, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, refuse_late
+from streamq.runtime.lifetimes import grid_lifetimes
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
 
@@ -546,8 +547,8 @@ class WindowAggregateKernel:
         if not out:
             return None
         table = concat([t.select(self._reported_columns()) for t in out])
-        start = ints(table, INDEX) * self.window.hop + self.window.offset
-        table = with_column(with_column(table, LE, start), RE, start + self.window.size)
+        start, end = grid_lifetimes(self.window, ints(table, INDEX))
+        table = with_column(with_column(table, LE, start), RE, end)
         return table.drop_columns([INDEX])
 
 

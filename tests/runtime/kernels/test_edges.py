@@ -8,12 +8,16 @@ import pyarrow as pa
 import pytest
 
 from streamq.compiler.local import LocalRun
-from streamq.compiler.operators import Edges
-from streamq.compiler.stages import CHANGELOG, Options, compile_stages
+from streamq.compiler.operators import Edges, ToSignal
+from streamq.compiler.stages import CHANGELOG, FINAL, Options, compile_stages
 from streamq.errors import LateEvent
 from streamq.expr import Lit
 from streamq.literal import table_fields
 from streamq.policies import SourcePolicy
+from streamq.runtime.basket import Baskets, DictStore
+from streamq.runtime.kernel import Arrival, Clock, Judge
+from streamq.runtime.kernels.edges import EdgesKernel
+from streamq.time import INFINITY, MINUS_INFINITY
 
 SCHEMA = pa.schema([("t", pa.int64()), ("edge", pa.string()), ("id", pa.int64())])
 
@@ -96,3 +100,41 @@ def test_state_is_what_can_still_matter() -> None:
     assert held < 6_000
     live.finish()
     assert all(set(s) == {"manifest"} for s in live.stores.values())
+
+
+def test_a_closing_edge_with_the_payload_holds_the_cti_at_the_open_start() -> None:
+    kernel, baskets, c = EdgesKernel(("id",), True), Baskets(DictStore()), MINUS_INFINITY
+
+    def advance(to: int, *items: tuple[int, bool, int, str]) -> int:
+        nonlocal c
+        table = pa.table({n: [i[at] for i in items] for at, n in enumerate(("__le", "__opens", "id", "host"))})
+        arrivals = [Arrival(0, table, Judge("e", "drop", "fail"), c)] if items else []
+        output = kernel.advance(baskets.scoped("edges"), arrivals, Clock(c, to, c, to))
+        c = to
+        return output.c
+
+    assert advance(5, (1, True, 7, "a"), (2, True, 8, "a"), (6, True, 9, "a")) == 1
+    assert advance(9, (5, False, 7, "b")) == 2
+    assert advance(20, (20, False, 8, "b")) == 2, "an earlier end may still come in between"
+    assert advance(21, (20, False, 9, "b")) == 21
+    assert advance(30) == 30
+    assert advance(40, (33, True, 7, "a")) == 33
+    assert advance(INFINITY) == INFINITY
+
+
+def test_what_stands_on_it_hears_of_the_closing_edges_payload() -> None:
+    schema = pa.schema([*SCHEMA, ("host", pa.string())])
+    node = Edges(
+        "e", table_fields(schema.empty_table()), "t", "edge", ("id",), Lit("start"), Lit("end"), "end", SourcePolicy(0)
+    )
+    live = LocalRun(compile_stages(ToSignal(node, ()), Options(output=FINAL, buckets=1)))
+    items = [
+        (1, "start", 7, "?"),
+        (30, "start", 8, "b"),
+        (35, "start", 9, "c"),
+        (40, "end", 7, "a"),
+        (41, "end", 8, "d"),
+    ]
+    out = [live.batch({"e": pa.Table.from_pylist([dict(zip(schema.names, i, strict=True))], schema)}) for i in items]
+    found = [r for table in [*out, live.finish()] for r in table.to_pylist()]
+    assert sorted((r["__le"], r["host"]) for r in found) == [(1, "a"), (30, "d"), (35, "c")]

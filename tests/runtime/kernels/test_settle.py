@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pyarrow as pa
+
 import streamq as sq
 from streamq.compiler.local import LocalRun
 from streamq.compiler.plan import numbered
 from streamq.compiler.stages import FINAL, Options, compile_stages
+from streamq.runtime.basket import Baskets, DictStore
+from streamq.runtime.kernel import Arrival, Clock
+from streamq.runtime.kernels.settle import SettleKernel
+from streamq.time import INFINITY, MINUS_INFINITY
 
 
 def test_rows_wait_until_they_are_settled() -> None:
@@ -16,3 +24,19 @@ def test_rows_wait_until_they_are_settled() -> None:
     assert live.batch({}, [(None, 6)]).column("v").to_pylist() == [4]
     assert live.batch({}, [(None, 7)]).num_rows == 0
     assert live.finish().column("v").to_pylist() == [3]
+
+
+def test_the_cti_stays_at_the_least_start_of_a_row_that_waits() -> None:
+    baskets = Baskets(DictStore())
+    kernel, state = SettleKernel(), baskets.scoped("settle")
+
+    def advance(before: int, c: int, *rows: tuple[int, int, int]) -> tuple[list[Any], int]:
+        columns = {name: [r[i] for r in rows] for i, name in enumerate(("__le", "__re", "__w"))}
+        arrivals = [Arrival(0, pa.table({"v": [0] * len(rows), **columns}))] if rows else []
+        made = kernel.advance(state, arrivals, Clock(before, c, before, c))
+        return [(r["__le"], r["__re"], r["__w"]) for r in (made.table.to_pylist() if made.table else [])], made.c
+
+    assert advance(MINUS_INFINITY, 5, (1, INFINITY, 1), (2, 4, 1), (3, 5, 1)) == ([(2, 4, 1)], 1)
+    assert advance(5, 8, (1, INFINITY, -1), (1, 7, 1)) == ([(3, 5, 1), (1, 7, 1)], 8)
+    assert advance(8, 9, (20, 22, 1)) == ([], 9), "what starts after c does not hold it back"
+    assert advance(9, INFINITY) == ([(20, 22, 1)], INFINITY)

@@ -1,0 +1,190 @@
+"""Write docs/language.md from the docstrings: every source, verb, window and aggregate, with its example and its facts.
+
+python scripts/language_page.py [--check]: with --check nothing is written, and a page that is not up to date is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import streamq as sq
+from streamq import aggregates, sources
+from streamq.compiler.operators import LOGICAL, MergePartials, PartialAggregate, WindowAggregate
+from streamq.compiler.operators.windowed import Grouped, Windowed, WindowVerbs
+from streamq.compiler.plan import STATED, Node, stated_of
+from streamq.running import RunVerbs
+from streamq.stream import Stream
+
+PAGE = Path(__file__).parents[1] / "docs" / "language.md"
+
+HEAD = """# The language
+
+Made from the docstrings by `make docs`; do not edit. Durations are `"10 minutes"` or a `timedelta` on a timestamp axis, integer
+ticks on an integer axis. What an operator means is defined over histories: see [concepts](concepts.md).
+"""
+
+WINDOWS = ("hopping", "tumbling", "snapshot", "sliding", "count", "rows", "session", "landmark")
+
+
+class Entry(NamedTuple):
+    """A function of the page: the name it is called by, and its other names."""
+
+    name: str
+    function: Callable[..., Any]
+    also: tuple[str, ...] = ()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    text = page()
+    if parser.parse_args().check:
+        if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
+            sys.exit("docs/language.md is not what the docstrings say: make docs")
+        return
+    PAGE.write_text(text, encoding="utf-8")
+
+
+def page() -> str:
+    """The whole page."""
+    found = sections()
+    contents = [f"- {title}: " + ", ".join(f"[{e.name}](#{anchor(e.name)})" for e in es) for title, es in found.items()]
+    contents.append(f"- [{FACTS}](#{anchor(FACTS)})")
+    parts = [HEAD, "\n".join(contents) + "\n"]
+    for title, entries in found.items():
+        parts += section(title, entries)
+    return "\n".join([*parts, facts()])
+
+
+def sections() -> dict[str, list[Entry]]:
+    """What the page lists, by heading."""
+    rooms = [c for c in Stream.__mro__[1:] if c.__name__.endswith("Verbs") and c.__module__.startswith(OPERATORS)]
+    return {
+        "Sources": [Entry(f"sq.{n}", f) for n, f in public(sources) if hasattr(sq, n)],
+        "Verbs": [e for room in rooms if room is not WindowVerbs for e in methods("stream", room)],
+        "Windows": [Entry(f"stream.{n}_window", getattr(WindowVerbs, f"{n}_window")) for n in WINDOWS],
+        "Groups": [Entry("stream.group_by", WindowVerbs.group_by), Entry("group.apply", Grouped.apply)],
+        "What a window makes of its members": methods("window", Windowed),
+        "Aggregates": [Entry(f"sq.{n}", f) for n, f in public(aggregates) if hasattr(sq, n)],
+        "Seeing and running": [*methods("stream", Stream), *methods("stream", RunVerbs)],
+    }
+
+
+OPERATORS = "streamq.compiler.operators."
+
+
+def public(module: Any) -> list[tuple[str, Callable[..., Any]]]:
+    """The functions a module defines, in the order of its text."""
+    found = [(n, f) for n, f in vars(module).items() if inspect.isfunction(f) and f.__module__ == module.__name__]
+    return [(n, f) for n, f in sorted(found, key=lambda p: inspect.getsourcelines(p[1])[1]) if not n.startswith("_")]
+
+
+def methods(owner: str, cls: type) -> list[Entry]:
+    """The public methods that a class itself defines."""
+    found = {n: f for n, f in vars(cls).items() if inspect.isfunction(f) and not n.startswith("_")}
+    also = {f: tuple(n for n, g in found.items() if g is f and n != f.__name__) for f in found.values()}
+    return [Entry(f"{owner}.{n}", f, also[f]) for n, f in found.items() if f.__name__ == n]
+
+
+def anchor(heading: str) -> str:
+    """What a link to a heading is called."""
+    return "".join(c for c in heading.lower().replace(" ", "-") if c.isalnum() or c in "-_")
+
+
+def section(title: str, entries: list[Entry]) -> Iterator[str]:
+    """A heading and its entries."""
+    yield f"## {title}\n"
+    for name, function, also in entries:
+        aliases = "".join(f"; also `{n}`" for n in also)
+        doc = rendered(inspect.getdoc(function) or "")
+        yield f"### {name}\n\n`{name}{signature(function)}`{aliases}\n\n{doc}\n"
+
+
+def signature(function: Callable[..., Any]) -> str:
+    """The parameters with their defaults, without types."""
+    found = []
+    star = False
+    for p in list(inspect.signature(function).parameters.values()):
+        if p.name == "self":
+            continue
+        if p.kind is p.KEYWORD_ONLY and not star:
+            star = True
+            found.append("*")
+        star = star or p.kind is p.VAR_POSITIONAL
+        name = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "") + p.name
+        default = f'"{p.default}"' if isinstance(p.default, str) else repr(p.default)
+        found.append(name if p.default is p.empty else f"{name}={default}")
+    return f"({', '.join(found)})"
+
+
+def rendered(doc: str) -> str:
+    """A docstring as Markdown: roles as code, timelines and examples as blocks."""
+    lines: list[str] = []
+    inside = ""
+    for line in [*doc.replace("``", "`").splitlines(), ""]:
+        starts = line.startswith(">>> ") and inside != "python"
+        if inside == "python" and not line.strip():
+            lines += ["```", ""]
+            inside = ""
+            continue
+        if inside == "text" and line.strip() and not line.startswith("    "):
+            lines += ["```", ""]
+            inside = ""
+        if starts:
+            lines.append("```pycon")
+            inside = "python"
+        if line.endswith("::"):
+            lines += [line[:-1], ""] if line.strip() != "::" else []
+            lines.append("```text")
+            inside = "text"
+            continue
+        if inside == "text":
+            lines += [line.removeprefix("    ")] if line.strip() else []
+            continue
+        lines.append(line.replace(":meth:", "").replace(":func:", "") if not inside else line)
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return "\n".join([*lines, "```"] if inside == "text" else lines)
+
+
+# facts
+
+FACTS = "Progress, finality, state, cost"
+
+FACTS_HEAD = f"""## {FACTS}
+
+What a streaming query says when, and what it keeps. c is the CTI of an operator's inputs, the least of them; an event or a row is
+*settled* when its end lies before c. `explain()` shows the same for each operator of a query.
+
+| operator | CTI out | a row is final | state that stays | cost of a micro-batch |
+| --- | --- | --- | --- | --- |"""
+
+
+def facts() -> str:
+    """Progress, finality, state and cost of every operator; of one with cases, of those that say the same together."""
+    rows = [FACTS_HEAD]
+    for kind in (*LOGICAL, PartialAggregate, MergePartials):
+        told: dict[tuple[str, ...], list[str]] = {}
+        for case in alternatives(kind):
+            found = stated_of(kind, case)
+            told.setdefault(tuple(found[name] for name in STATED), []).extend(case[:1])
+        for cells, cases in told.items():
+            name = kind.__name__ + (f": {', '.join(cases)}" if cases else "")
+            rows.append("| " + " | ".join([name, *(cell.replace("|", "or") for cell in cells)]) + " |")
+    return "\n".join(rows) + "\n"
+
+
+def alternatives(kind: type[Node]) -> list[tuple[str, ...]]:
+    """The cases that exclude each other, each with those that may hold besides."""
+    besides = {n: ("time-sensitive", *(["mergeable"] if n == "hopping" else [])) for n in WINDOWS}
+    windows = kind.cases == WindowAggregate.cases
+    return [(n, *besides.get(n, ())) for n in kind.cases if not windows or n in besides] or [()]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""``group_by(...).apply(sub-plan)``: the sub-plan once, with the group's keys carried through every operator of it.
+
+Group & Apply of StreamInsight as a rewrite: windows get the keys, joins an equality on them, projections keep them. So a
+grouped query is a plan like any other, and the rewriter, the backends and the oracle know nothing of groups.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection
+from dataclasses import replace
+
+from pyspark.sql import types as t
+
+from streamq.compiler.operators.alter_lifetime import AlterLifetime
+from streamq.compiler.operators.chop import Chop
+from streamq.compiler.operators.clip import Clip
+from streamq.compiler.operators.distinct_ids import DistinctIds
+from streamq.compiler.operators.except_ import Except
+from streamq.compiler.operators.join import INNER, Join
+from streamq.compiler.operators.join_table import JoinTable
+from streamq.compiler.operators.select import Select
+from streamq.compiler.operators.to_signal import ToSignal
+from streamq.compiler.operators.top_k import TopK
+from streamq.compiler.operators.union import Union
+from streamq.compiler.operators.where import Where
+from streamq.compiler.operators.window_aggregate import WindowAggregate
+from streamq.compiler.operators.windowed_join import WindowedJoin
+from streamq.compiler.plan import Node, fold, nodes
+from streamq.errors import PlanError, sentence
+from streamq.expr import Call, Case, Cast, Col, Expr, Lit
+
+
+class Group(Node):
+    """One group's events, while a sub-plan is written; no plan that runs holds it."""
+
+    title = "group"
+
+    def __init__(self, input: Node, keys: tuple[str, ...]):
+        self.input, self.keys = input, keys
+        self.schema, self.traits = input.schema, input.traits
+        self.digest = f"group by {','.join(keys)}: {input.digest}"
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """The grouped stream."""
+        return (self.input,)
+
+
+def applied(result: Node, group: Group) -> Node:
+    """The sub-plan ``result`` over one group, for every group; its columns follow the keys it does not have itself."""
+    parts = nodes(result)
+    matched = any(isinstance(n, Join | WindowedJoin | Clip) for n in parts)
+    # an apply within the sub-plan carries keys of its own
+    taken = {name for n in (group.input, *parts) for name in n.schema.names}
+    carried = _columns(group, matched, taken)
+    hidden = tuple(name for name, _ in carried)
+    made, keyed = fold(result, lambda n, inputs: _carried(n, inputs, group, carried))
+    if not keyed:
+        raise PlanError(
+            sentence(
+                "apply", "the sub-plan does not use the group", f"found {result.title}", "Build it on its argument."
+            )
+        )
+    names = result.schema.names
+    values = {k: Col(h) for k, h in zip(group.keys, hidden, strict=False)}
+    flags = dict(zip(group.keys, hidden[len(group.keys) :], strict=True)) if matched else {}
+    back = {k: Case((Col(flags[k]), Lit(None), v)) if matched else v for k, v in values.items()}
+    return Select(made, (*((k, e) for k, e in back.items() if k not in names), *((n, Col(n)) for n in names)))
+
+
+Columns = tuple[tuple[str, Expr], ...]
+
+
+def _columns(group: Group, matched: bool, taken: Collection[str]) -> Columns:
+    """The keys under names of their own; where they are matched, a NULL is told by a flag, for a group of NULLs is a group."""
+    depth = 0
+    while any(n.startswith(f"__g{depth}_") for n in taken):
+        depth += 1
+    kinds = [group.input.schema.type_of(k) for k in group.keys]
+    if not matched:
+        return tuple((f"__g{depth}_{i}", Col(k)) for i, k in enumerate(group.keys))
+    values = [
+        (f"__g{depth}_{i}", Call("coalesce", (Col(k), _some(t))))
+        for i, (k, t) in enumerate(zip(group.keys, kinds, strict=True))
+    ]
+    return (*values, *((f"__g{depth}_{i}n", Col(k).is_null()) for i, k in enumerate(group.keys)))
+
+
+def _some(kind: t.DataType) -> Expr:
+    """Any value of a type."""
+    match kind:
+        case t.StringType():
+            return Lit("")
+        case t.BooleanType():
+            return Lit(False)
+        case t.BinaryType():
+            return Lit(b"")
+        case t.DateType():
+            return Lit(dt.date(1970, 1, 1))
+        case t.TimestampType():
+            return Lit(dt.datetime(1970, 1, 1, tzinfo=dt.UTC))
+    return Cast(Lit(0), kind)
+
+
+def _carried(found: Node, inputs: list[tuple[Node, bool]], group: Group, carried: Columns) -> tuple[Node, bool]:
+    """The node with the keys behind its columns, and whether it is of the group at all."""
+    hidden = tuple(name for name, _ in carried)
+    if found == group:
+        return Select(inputs[0][0], (*((n, Col(n)) for n in group.schema.names), *carried)), True
+    if not any(keyed for _, keyed in inputs):
+        return found, False
+    made = _keyed(found, inputs, hidden)
+    wanted = (*found.schema.names, *hidden)
+    return (made if made.schema.names == wanted else Select(made, tuple((n, Col(n)) for n in wanted))), True
+
+
+def _keyed(found: Node, inputs: list[tuple[Node, bool]], hidden: tuple[str, ...]) -> Node:
+    made_inputs = [n for n, _ in inputs]
+    both = all(keyed for _, keyed in inputs)
+    same = tuple((h, h) for h in hidden)
+    match found:
+        case Where() | AlterLifetime() | Chop() | JoinTable():
+            return found.with_children(made_inputs)
+        case Select():
+            return Select(made_inputs[0], (*found.columns, *((h, Col(h)) for h in hidden)))
+        case WindowAggregate() | TopK():
+            return replace(found, input=made_inputs[0], keys=(*found.keys, *hidden))
+        case ToSignal():
+            return replace(found, input=made_inputs[0], keys=(*found.keys, *hidden))
+        case DistinctIds():
+            return replace(found, input=made_inputs[0], ids=(*found.ids, *hidden))
+        case Union() | Except() if both:
+            return found.with_children(made_inputs)
+        case Clip() if inputs[0][1]:
+            return replace(found, input=made_inputs[0], by=made_inputs[1], on=(*found.on, *(same if both else ())))
+        case Join() | WindowedJoin():
+            left = inputs[0][1]
+            if not left and isinstance(found, Join) and found.how != INNER:
+                raise _outside(found, "its left side")
+            made = replace(found, left=made_inputs[0], right=made_inputs[1])
+            if both:
+                return replace(made, on=(*found.on, *same), left_names=(*found.left_names, *same))
+            if left:
+                return replace(made, left_names=(*found.left_names, *same))
+            return replace(made, right_names=(*found.right_names, *same))
+    raise _outside(found, "one of its inputs")
+
+
+def _outside(found: Node, which: str) -> PlanError:
+    return PlanError(
+        sentence(
+            "apply",
+            f"{found.title} takes a stream that is not of the group",
+            f"{which} does not come from the sub-plan's argument",
+            "Derive it from the argument, or do this outside of apply.",
+        )
+    )

@@ -1,0 +1,300 @@
+"""How an operator is hosted as a stream: its evaluator, what each of its inputs takes, and what its steps make of progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql import types as t
+
+from streamq.compiler.operators.alter_lifetime import FIXED, GIVEN, SAME, AlterLifetime
+from streamq.compiler.operators.alter_lifetime import RE as AT_END
+from streamq.compiler.operators.chop import Chop
+from streamq.compiler.operators.clip import Clip
+from streamq.compiler.operators.distinct_ids import DistinctIds
+from streamq.compiler.operators.except_ import Except
+from streamq.compiler.operators.join import INNER, LEFT, Join
+from streamq.compiler.operators.partial_aggregate import expand
+from streamq.compiler.operators.select import Select
+from streamq.compiler.operators.to_signal import ToSignal
+from streamq.compiler.operators.top_k import RANK, TopK
+from streamq.compiler.operators.where import Where
+from streamq.compiler.operators.window_aggregate import (
+    IN_ORDER,
+    SPLITTABLE,
+    TIME_SENSITIVE,
+    WindowAggregate,
+    aggregate_type,
+    filtered,
+)
+from streamq.compiler.operators.windowed_join import WindowedJoin
+from streamq.compiler.plan import Node
+from streamq.expr import Cast, Col, Expr, reads_end
+from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.evaluator import Evaluator
+from streamq.runtime.evaluators.joins import ClipEvaluator, ExceptEvaluator, JoinEvaluator, WindowedJoinEvaluator
+from streamq.runtime.evaluators.reductions import Reduction
+from streamq.runtime.evaluators.spans import ChopEvaluator, DistinctIdsEvaluator, SignalEvaluator
+from streamq.runtime.evaluators.windows import TopKEvaluator, WindowEvaluator
+from streamq.runtime.kernel import Kernel
+from streamq.runtime.kernels.inner_join import InnerJoinKernel
+from streamq.runtime.kernels.recompute import ALWAYS, ENDLESS
+from streamq.runtime.lifetimes import Carried
+from streamq.schema import Field, Schema, wider
+from streamq.windows import Count, Hopping, Landmark, Rows, Window
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a port takes of an input: columns as expressions over it, and those whose values decide on the bucket."""
+
+    columns: tuple[tuple[str, Expr], ...]
+    hashed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Hosting:
+    """An operator under the kernel ``recompute``; ``outputs`` are computed over its rows, if they are not the result yet.
+
+    keeps: its state in words, for explain; bound, pointwise and round_to as there; settled: whether it needs rows whose ends no
+    longer move; kernel: another kernel instead, of the schemas of its ports and the columns of its result.
+    """
+
+    evaluator: Evaluator
+    inputs: tuple[Taken, ...]
+    schema: Schema
+    keeps: str
+    outputs: tuple[tuple[str, Expr], ...] = ()
+    bound: str = ""
+    pointwise: tuple[int, ...] = ()
+    settled: bool = False
+    round_to: Hopping | None = None
+    kernel: Callable[[tuple[pa.Schema, ...], tuple[str, ...]], Kernel] | None = None
+
+
+def carried_by(step: AlterLifetime) -> Carried:
+    """What moving lifetimes makes of progress (the table of SEMANTICS section 6)."""
+    start, length = step.start, step.length
+    if start.expr is not None:
+        return Carried(-start.within) if start.within is not None else Carried(0, start.expr, step.input.schema)
+    by = 0 if start.anchor == AT_END else start.by
+    return Carried(by + min(0, length.by)) if length.kind == SAME else Carried(by)
+
+
+def reads_open_end(step: Node) -> bool:
+    """Whether what a step makes of an event depends on its end, beyond an end that moves along."""
+    match step:
+        case Where(predicate=predicate):
+            return reads_end(predicate)
+        case Select(columns=columns):
+            return any(reads_end(e) for _, e in columns)
+        case AlterLifetime(start=start, length=length):
+            if length.kind == GIVEN and length.expr is not None and reads_end(length.expr):
+                return True
+            if start.expr is not None:
+                return length.kind == SAME or reads_end(start.expr)
+            return start.anchor == AT_END and length.kind != FIXED
+    return False
+
+
+# operators
+
+
+def _all(schema: Schema) -> tuple[tuple[str, Expr], ...]:
+    return tuple((n, Col(n)) for n in schema.names)
+
+
+def _keyed(
+    left: Schema, right: Schema, on: tuple[tuple[str, str], ...]
+) -> tuple[tuple[tuple[str, Expr], ...], tuple[tuple[str, Expr], ...], tuple[tuple[str, str], ...]]:
+    """The key columns of two inputs in a common type, under names of their own."""
+    ours, theirs = [], []
+    for i, (a, b) in enumerate(on):
+        one, two = left.type_of(a), right.type_of(b)
+        common = one if one == two else wider(one, two)
+        assert common is not None
+        ours.append((f"__k{i}", Col(a) if one == common else Cast(Col(a), common)))
+        theirs.append((f"__k{i}", Col(b) if two == common else Cast(Col(b), common)))
+    return tuple(ours), tuple(theirs), tuple((f"__k{i}", f"__k{i}") for i in range(len(on)))
+
+
+def _join(node: Join) -> Hosting:
+    ours, theirs, on = _keyed(node.left.schema, node.right.schema, node.on)
+    hashed = tuple(n for n, _ in ours)
+    left = tuple((to, Col(n)) for n, to in node.left_names)
+    right = tuple((to, Col(n)) for n, to in node.right_names)
+    whole = node.how in (INNER, LEFT)
+    kept = tuple(to if whole else n for n, to in node.left_names)
+    names = tuple(n for n, _ in left), tuple(n for n, _ in right)
+    evaluator = JoinEvaluator(node.how, on, node.where, node.both, *names, kept)
+    ports = Taken((*left, *ours), hashed), Taken((*right, *theirs), hashed)
+    if node.how == INNER:
+        return Hosting(
+            evaluator,
+            ports,
+            node.schema,
+            "events not settled, in bins of time by length of life",
+            kernel=lambda schemas, result: InnerJoinKernel(evaluator, schemas, result),
+        )
+    return Hosting(evaluator, ports, node.schema, "left events not settled, and right events that overlap one")
+
+
+def _windowed_join(node: WindowedJoin) -> Hosting:
+    ours, theirs, on = _keyed(node.left.schema, node.right.schema, node.on)
+    hashed = tuple(n for n, _ in ours)
+    left = tuple((to, Col(n)) for n, to in node.left_names)
+    right = tuple((to, Col(n)) for n, to in node.right_names)
+    names = tuple(n for n, _ in left), tuple(n for n, _ in right)
+    return Hosting(
+        WindowedJoinEvaluator(node.window, on, node.where, node.schema, *names),
+        (Taken((*left, *ours), hashed), Taken((*right, *theirs), hashed)),
+        node.schema,
+        "members of windows not final",
+        bound=ENDLESS,
+        round_to=node.window,
+    )
+
+
+def _except(node: Except) -> Hosting:
+    names = node.schema.names
+    taken = Taken(_all(node.schema), names)
+    keeps = "events from the earliest start of a row not settled, per payload"
+    return Hosting(ExceptEvaluator(names), (taken, taken), node.schema, keeps)
+
+
+def _clip(node: Clip) -> Hosting:
+    ours, theirs, on = _keyed(node.input.schema, node.by.schema, node.on)
+    hashed = tuple(n for n, _ in ours)
+    return Hosting(
+        ClipEvaluator(node.schema.names, on),
+        (Taken((*_all(node.schema), *ours), hashed), Taken(theirs, hashed)),
+        node.schema,
+        "left events not settled, starts inside them",
+        pointwise=(1,),
+    )
+
+
+def _to_signal(node: ToSignal) -> Hosting:
+    taken = Taken(_all(node.schema), node.keys)
+    return Hosting(SignalEvaluator(node.keys), (taken,), node.schema, "the last samples a key", pointwise=(0,))
+
+
+def _chop(node: Chop) -> Hosting:
+    cells = Hopping(node.period, node.period, node.offset)
+    taken = Taken(_all(node.schema), node.schema.names[:1])
+    return Hosting(ChopEvaluator(cells), (taken,), node.schema, "events not settled", bound=ENDLESS)
+
+
+def _distinct_ids(node: DistinctIds) -> Hosting:
+    taken = Taken(_all(node.schema), node.ids)
+    evaluator = DistinctIdsEvaluator(node.ids, node.schema.names, node.within)
+    return Hosting(evaluator, (taken,), node.schema, "events within reach", settled=True)
+
+
+def totally_ordered(window: Window, source: Schema) -> Window:
+    """A window of rows whose ties go by the rest of the payload."""
+    if not isinstance(window, Rows):
+        return window
+    return replace(window, order_by=(*window.order_by, *(n for n in source.names if n not in window.order_by)))
+
+
+def _over(node: WindowAggregate | TopK, sensitive: bool) -> tuple[str, tuple[int, ...], bool, Hopping | None]:
+    """What the kind of window says of bound, pointwise, settled and round_to."""
+    window = node.window
+    instants = isinstance(window, Rows) or (isinstance(window, Count) and window.by == "start")
+    bound = ENDLESS if isinstance(window, Hopping) else ALWAYS if isinstance(window, Landmark) else ""
+    unclipped = node.clip not in ("full", "right")
+    settled = sensitive and (instants or unclipped)
+    return bound, (0,) if instants and not sensitive else (), settled, window if isinstance(window, Hopping) else None
+
+
+_KEEPS = {
+    "hopping": "members of windows not final",
+    "snapshot": "events not settled, and the endpoint before c",
+    "count": "events of windows not final, or still to come",
+    "rows": "events of windows not final, or still to come",
+    "session": "events of sessions not final",
+    "landmark": "events since the landmark",
+}
+
+
+def _window_aggregate(node: WindowAggregate) -> Hosting:
+    source = node.input.schema
+    aggregates = [(name, filtered(a)) for name, a in node.aggregates]
+    slots, made = expand(tuple((n, a) for n, a in aggregates if a.name in SPLITTABLE), source)
+    outputs = dict(made)
+    columns: dict[str, Expr] = {k: Col(k) for k in node.keys}
+    reductions = []
+    fields = [Field(k, source.type_of(k)) for k in node.keys] + [Field("__n", t.LongType())]
+    shared: dict[str, str] = {}
+
+    def column(expr: Expr) -> str:
+        name = shared.setdefault(expr.digest, f"__arg{len(shared)}")
+        columns[name] = expr
+        return name
+
+    for slot in slots:
+        assert slot.arg is not None
+        reductions.append(Reduction(slot.name, slot.kind, (column(slot.arg),), arrow_type(slot.type)))
+        fields += slot.fields
+    for name, a in aggregates:
+        if a.name in SPLITTABLE:
+            continue
+        numbers = a.name in ("covar", "covar_pop", "corr", "percentile", TIME_SENSITIVE)
+        args = [Cast(e, t.DoubleType()) if numbers else e for e in a.args]
+        kind = aggregate_type(a, source)
+        where = None if a.where is None else column(a.where)
+        reductions.append(Reduction(name, a.name, tuple(column(e) for e in args), arrow_type(kind), where, a.options))
+        fields.append(Field(name, kind))
+        outputs[name] = Col(name)
+    order: tuple[str, ...] = ()
+    if any(a.name in IN_ORDER for _, a in aggregates):
+        order = tuple(column(Col(n)) for n in source.names)
+    window = totally_ordered(node.window, source)
+    for name in getattr(window, "order_by", ()):
+        columns[name] = Col(name)
+    sensitive = any(a.name == TIME_SENSITIVE for _, a in aggregates)
+    bound, pointwise, settled, grid = _over(node, sensitive)
+    return Hosting(
+        WindowEvaluator(window, node.keys, node.clip, node.stamp, sensitive, tuple(reductions), order),
+        (Taken(tuple(columns.items()), node.keys),),
+        node.schema.with_fields(fields),
+        _KEEPS[node.window.name],
+        (*((k, Col(k)) for k in node.keys), *((n, outputs[n]) for n, _ in aggregates)),
+        bound,
+        pointwise,
+        settled,
+        grid,
+    )
+
+
+def _top_k(node: TopK) -> Hosting:
+    source = node.input.schema
+    bound, pointwise, settled, grid = _over(node, False)
+    window, policies = totally_ordered(node.window, source), (node.clip, node.stamp, False)
+    evaluator = TopKEvaluator(window, node.keys, *policies, node.k, "__by", node.desc, node.ties, source.names, RANK)
+    taken = Taken((*_all(source), ("__by", node.by)), node.keys)
+    return Hosting(evaluator, (taken,), node.schema, _KEEPS[node.window.name], (), bound, pointwise, settled, grid)
+
+
+HOSTED: dict[type[Node], Callable[..., Hosting]] = {
+    Join: _join,
+    WindowedJoin: _windowed_join,
+    Except: _except,
+    Clip: _clip,
+    ToSignal: _to_signal,
+    Chop: _chop,
+    DistinctIds: _distinct_ids,
+    WindowAggregate: _window_aggregate,
+    TopK: _top_k,
+}
+"""The operators that are hosted by evaluators: ``node -> Hosting``."""
+
+
+def reads_ends(taken: Taken) -> bool:
+    """Whether a column that a port takes depends on the end of an event."""
+    return any(reads_end(e) for _, e in taken.columns)
+
+
+__all__ = ["HOSTED", "Hosting", "Taken", "carried_by", "reads_ends", "reads_open_end"]

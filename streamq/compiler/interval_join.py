@@ -1,0 +1,158 @@
+"""Which events of two DataFrames live at once: an equi-join over cells of time, for lifetimes of any length.
+
+An event is put into cells as wide as it is long, so into a handful whatever its length. Where the two sides have events of
+different tiers of length, the shorter is put into the longer one's cells as well, under a tag by which it meets those and
+nobody else. A pair is taken in the cell in which the later of the two starts, so it is found once and nothing is removed
+afterwards. How long lifetimes are is asked of the data, in the same job.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from streamq.runtime.event import LE, RE
+from streamq.time import INFINITY
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+OTHER_LE, OTHER_RE = "__le2", "__re2"
+"""The lifetime of the right side in a joined row."""
+
+TIER = 4
+"""Doublings of length from one tier to the next: an event is in at most 17 cells of its own tier, a mean one in two."""
+
+WIDEST = 62
+"""The widest cell, as a power of two."""
+
+
+def overlap_join(
+    left: DataFrame, right: DataFrame, keys: list[tuple[str, str]], condition: Column | None = None, outer: bool = False
+) -> DataFrame:
+    """Rows of ``left`` beside rows of ``right`` with equal keys, overlapping lifetimes and the condition.
+
+    ``left`` has ``__le, __re``, ``right`` ``__le2, __re2``; no other column is in both. NULL keys match nothing. With
+    ``outer`` every left row is there at least once: beside NULLs for each of its cells without a partner.
+    """
+    facts = F.broadcast(_facts(left, right))
+    ours = (
+        _celled(left.crossJoin(facts), LE, RE, "__mine", outer)
+        .drop("__theirs")
+        .withColumnsRenamed({"__tier": "__t1", "__tag": "__g1", "__cell": "__c1"})
+    )
+    theirs = _celled(right.crossJoin(facts), OTHER_LE, OTHER_RE, "__theirs", False).drop("__base", "__mine")
+    theirs = theirs.withColumnsRenamed({"__tier": "__t2", "__tag": "__g2", "__cell": "__c2"})
+    on = [F.col(a) == F.col(b) for a, b in keys]
+    on += [F.col(f"__{n}1") == F.col(f"__{n}2") for n in "tgc"]
+    on += [F.col(LE) < F.col(OTHER_RE), F.col(OTHER_LE) < F.col(RE)]
+    later = F.greatest(F.col(LE), F.col(OTHER_LE))
+    on.append(F.call_function("shiftright", later, _width(F.col("__t1"))) == F.col("__c1"))
+    if condition is not None:
+        on.append(condition)
+    found = on[0]
+    for part in on[1:]:
+        found = found & part
+    joined = ours.join(theirs, found, "left" if outer else "inner")
+    return joined.drop("__base", *(f"__{n}{i}" for n in "tgc" for i in (1, 2)))
+
+
+def _facts(left: DataFrame, right: DataFrame) -> DataFrame:
+    """One row: ``__base``, the width of a cell of tier 0, and for each side in which cells an event of each tier goes.
+
+    ``__mine[tier]`` and ``__theirs[tier]`` are the (tier, tag) of those cells: tag 0 among equals, 1 where left is the
+    shorter side, 2 where right is. Only tiers that the other side has are there.
+    """
+    lengths = _lengths(left, LE, RE, 0).unionAll(_lengths(right, OTHER_LE, OTHER_RE, 1))
+    mean = F.coalesce(F.round(F.avg(F.when(F.col("c") < WIDEST, F.col("c")))), F.lit(0)) + 1
+    found = lengths.agg(
+        mean.cast("int").alias("__base"),
+        *(F.collect_set(F.when(F.col("side") == side, F.col("c"))).alias(f"c{side}") for side in (0, 1)),
+    )
+    found = found.withColumns({f"t{side}": F.array_distinct(F.transform(f"c{side}", _tier)) for side in (0, 1)})
+    tiers = F.sequence(F.lit(0), F.lit(-(-WIDEST // TIER)))
+
+    def places(others: str, tag: int) -> Column:
+        def of(own: Column) -> Column:
+            equal = F.transform(F.filter(others, lambda t: t == own), lambda t: _place(t, 0))
+            longer = F.transform(F.filter(others, lambda t: t > own), lambda t: _place(t, tag))
+            shorter = F.transform(F.slice(F.filter(others, lambda t: t < own), 1, 1), lambda t: _place(own, 3 - tag))
+            return F.concat(equal, longer, shorter)
+
+        return F.transform(tiers, of)
+
+    return found.select("__base", places("t1", 1).alias("__mine"), places("t0", 2).alias("__theirs"))
+
+
+def _place(tier: Column, tag: int) -> Column:
+    return F.struct(tier.cast("int").alias("t"), F.lit(tag).alias("g"))
+
+
+def _lengths(df: DataFrame, le: str, re: str, side: int) -> DataFrame:
+    return df.select(F.lit(side).alias("side"), _class(F.col(le), F.col(re)).alias("c"))
+
+
+def _class(le: Column, re: Column) -> Column:
+    """The length of a lifetime as a power of two, rounded up."""
+    length = F.when(re == INFINITY, F.lit(float(1 << WIDEST))).otherwise(re.cast("double") - le.cast("double"))
+    return F.least(F.ceil(F.log2(length)).cast("int"), F.lit(WIDEST))
+
+
+def _tier(c: Column) -> Column:
+    """The tier whose cells are at least a sixteenth as wide as such a lifetime."""
+    return F.greatest(F.lit(0), F.ceil((c - F.col("__base") - TIER) / TIER)).cast("int")
+
+
+def _width(tier: Column) -> Column:
+    return F.least(F.lit(WIDEST), F.col("__base") + tier * TIER).cast("int")
+
+
+def _celled(df: DataFrame, le: str, re: str, places: str, outer: bool) -> DataFrame:
+    """A row a cell: ``__tier, __tag, __cell``."""
+    explode = F.explode_outer if outer else F.explode
+    start, last = F.col(le), F.when(F.col(re) == INFINITY, F.lit(INFINITY)).otherwise(F.col(re)) - 1
+    own = _tier(_class(start, F.col(re)))
+    df = df.select("*", explode(F.element_at(places, own + 1)).alias("__at")).drop(places)
+    width = _width(F.col("__at.t"))
+    cells = F.sequence(F.call_function("shiftright", start, width), F.call_function("shiftright", last, width))
+    df = df.select("*", explode(cells).alias("__cell"))
+    return df.select(
+        *(F.col(f"`{n}`") for n in df.columns if n != "__at"),
+        F.col("__at.t").alias("__tier"),
+        F.col("__at.g").alias("__tag"),
+    )
+
+
+def covered_parts(pieces: DataFrame, owner: str, kept: list[str]) -> DataFrame:
+    """Per owner the union of its pieces ``__from, __to``, as maximal intervals; ``kept`` columns are the owner's."""
+    from pyspark.sql import Window
+
+    order = Window.partitionBy(owner).orderBy("__from")
+    before = F.max("__to").over(order.rowsBetween(Window.unboundedPreceding, -1))
+    new = F.when(before.isNull() | (before < F.col("__from")), 1).otherwise(0)
+    df = pieces.withColumn("__new", new)
+    df = df.withColumn("__island", F.sum("__new").over(order.rowsBetween(Window.unboundedPreceding, Window.currentRow)))
+    whole = F.first(F.struct(*(F.col(f"`{n}`") for n in kept))).alias("__kept")
+    made = df.groupBy(owner, "__island").agg(F.min("__from").alias(LE), F.max("__to").alias(RE), whole)
+    return made.select(LE, RE, *(F.col("__kept")[n].alias(n) for n in kept))
+
+
+def uncovered_parts(pieces: DataFrame, owner: str) -> DataFrame:
+    """Each piece with ``__gaps``: what its owner's lifetime ``[__le, __re)`` has uncovered before it, and behind the last one."""
+    from pyspark.sql import Window
+
+    order = Window.partitionBy(owner).orderBy("__from")
+    before = F.coalesce(F.max("__to").over(order.rowsBetween(Window.unboundedPreceding, -1)), F.col(LE))
+    reached = F.max("__to").over(order.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    last = F.lead(F.col("__from")).over(order).isNull()
+    df = pieces.withColumns({"__before": before, "__reached": reached, "__last": last})
+
+    def gap(start: Column, end: Column) -> Column:
+        return F.struct(start.alias("a"), end.alias("b"))
+
+    both = F.array(
+        gap(F.col("__before"), F.col("__from")),
+        gap(F.col("__reached"), F.when(F.col("__last"), F.col(RE)).otherwise(F.col("__reached"))),
+    )
+    return df.withColumn("__gaps", F.filter(both, lambda g: g["a"] < g["b"])).drop("__before", "__reached", "__last")

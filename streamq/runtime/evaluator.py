@@ -1,0 +1,45 @@
+"""The evaluator interface: an operator as a pure function of the histories of its inputs, and what it asks of progress.
+
+The kernel ``recompute`` hosts any evaluator incrementally: it keeps the events that can still matter, evaluates what is
+open, and hands on the difference to what it has reported. So an operator says only what it means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+class Evaluator(Protocol):
+    """Histories are bags: tables with ``__le`` and ``__re`` (int64 ticks, INFINITY while open) and payload; no order.
+
+    A result has ``__le``, ``__re`` and the result's payload; further columns that begin with two underscores are the
+    evaluator's own and are not handed on.
+    """
+
+    def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
+        """The operator's result over these histories: all rows with ``RE > since``, others may be left out.
+
+        Of windows and pieces without number those that start before ``upto``.
+        """
+
+    def reportable(self, rows: pa.Table, m: int) -> Mask:
+        """Which rows a watermark m speaks for (SEMANTICS section 6): ``LE < m``, or windows that end at or before m."""
+
+    def final(self, rows: pa.Table, c: int) -> Mask:
+        """Which rows no legal input can change once the CTI is c: settled ones, and those that the operator knows of."""
+
+    def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
+        """Per input, the events that must stay at CTI c.
+
+        From them, and whatever legal input follows, ``rows`` must again give every row with ``RE >= c`` exactly (rows with
+        ``RE < c`` may come out wrong or not at all, nobody looks at them).
+        """
+
+    def progress(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> int:
+        """The output CTI: no row with a smaller LE is still to come or to change before it."""

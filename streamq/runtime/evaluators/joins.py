@@ -1,0 +1,296 @@
+"""Operators over two streams: pairs of events that live at once, what they cover, and what an end cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.expr import Expr
+from streamq.runtime.arrow_expr import evaluate
+from streamq.runtime.columnar import concat, ints, runs, with_column
+from streamq.runtime.evaluator import Mask
+from streamq.runtime.event import LE, RE
+from streamq.runtime.lifetimes import grid_lifetimes
+from streamq.runtime.overlap import Ints, covered, grouped_codes, matched_codes, next_after, overlapping, uncovered
+from streamq.schema import Schema
+from streamq.time import INFINITY
+from streamq.windows import Hopping
+
+INNER, LEFT, SEMI, ANTI = "inner", "left", "semi", "anti"
+
+
+class Settling:
+    """Progress of an operator whose rows are final once they are settled, and that never reaches back: CTI c."""
+
+    def reportable(self, rows: pa.Table, m: int) -> Mask:
+        """Rows that have started."""
+        return ints(rows, LE) < m if m != INFINITY else np.ones(rows.num_rows, bool)
+
+    def final(self, rows: pa.Table, c: int) -> Mask:
+        """Rows that have ended before c."""
+        return ints(rows, RE) < c if c != INFINITY else np.ones(rows.num_rows, bool)
+
+    def progress(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> int:
+        """c: what starts or changes before it is known."""
+        return c
+
+
+@dataclass(frozen=True)
+class JoinEvaluator(Settling):
+    """Pairs with equal ``on`` columns and ``where``; semi and anti: the maximal parts with, and without, a partner.
+
+    left, right: the pair's columns of each side, under the pair's names; ``pair`` has all of them. Semi and anti joins hand
+    the left ones on under the names in ``kept``.
+    """
+
+    how: str
+    on: tuple[tuple[str, str], ...]
+    where: Expr | None
+    pair: Schema
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    kept: tuple[str, ...]
+
+    def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
+        """Sorted starts find the pairs; their union per left event is what is covered."""
+        left, right = inputs
+        at, of = self.pairs(left, right)
+        if self.how == INNER:
+            return self.paired(left, right, at, of)
+        le, re = ints(left, LE), ints(left, RE)
+        start, end = np.maximum(le[at], ints(right, LE)[of]), np.minimum(re[at], ints(right, RE)[of])
+        owner, begin, until = covered(at, start, end)
+        if self.how != SEMI:
+            owner, begin, until = uncovered(le, re, owner, begin, until)
+        part = left.select(list(self.left)).take(pa.array(owner)).rename_columns(list(self.kept))
+        part = with_column(with_column(part, LE, begin), RE, until)
+        if self.how != LEFT:
+            return part
+        for name in self.right:
+            part = part.append_column(name, pa.nulls(part.num_rows, right.schema.field(name).type))
+        return concat([self.paired(left, right, at, of), part])
+
+    def pairs(self, left: pa.Table, right: pa.Table) -> tuple[Ints, Ints]:
+        """Which rows of the two sides make a pair."""
+        ours, theirs = matched_codes(left, right, self.on)
+        at, of = overlapping(ours, ints(left, LE), ints(left, RE), theirs, ints(right, LE), ints(right, RE))
+        return agreeing(self.where, self.pair, self.left, self.right, left, right, at, of)
+
+    def paired(self, left: pa.Table, right: pa.Table, at: Ints, of: Ints) -> pa.Table:
+        """The rows of pairs: ``[max(starts), min(ends))``, the columns of both."""
+        made = beside(left, right, self.left, self.right, at, of)
+        start = np.maximum(ints(left, LE)[at], ints(right, LE)[of])
+        end = np.minimum(ints(left, RE)[at], ints(right, RE)[of])
+        return with_column(with_column(made, LE, start), RE, end)
+
+    def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
+        """Events not settled; for parts of a left lifetime, settled right events within an unsettled left one as well."""
+        left, right = inputs
+        ours, theirs = ints(left, RE) >= c, ints(right, RE) >= c
+        if self.how != INNER:
+            mine, others = matched_codes(left, right, self.on)
+            open_now = np.flatnonzero(ours)
+            _, of = overlapping(
+                mine[open_now],
+                ints(left, LE)[open_now],
+                ints(left, RE)[open_now],
+                others,
+                ints(right, LE),
+                ints(right, RE),
+            )
+            theirs[of] = True
+        return [ours, theirs]
+
+
+def beside(left: pa.Table, right: pa.Table, ours: Sequence[str], theirs: Sequence[str], at: Ints, of: Ints) -> pa.Table:
+    """Columns of rows of two tables side by side."""
+    one, other = left.select(list(ours)).take(pa.array(at)), right.select(list(theirs)).take(pa.array(of))
+    made = pa.table({**{n: one.column(n) for n in ours}, **{n: other.column(n) for n in theirs}})
+    # a table without columns has no rows: a technical one keeps their number
+    return made if made.num_columns else pa.table({"__rows": pa.array(at)})
+
+
+def agreeing(
+    where: Expr | None,
+    pair: Schema,
+    ours: Sequence[str],
+    theirs: Sequence[str],
+    left: pa.Table,
+    right: pa.Table,
+    at: Ints,
+    of: Ints,
+) -> tuple[Ints, Ints]:
+    """The pairs for which the condition is true."""
+    if where is None or not len(at):
+        return at, of
+    made = beside(left, right, ours, theirs, at, of)
+    columns = {n: made.column(n).combine_chunks() for n in (*ours, *theirs)}
+    passed = pc.fill_null(evaluate(where, pair, columns, _no_lifetime, len(at)), False)
+    kept = np.asarray(passed.to_numpy(zero_copy_only=False), bool)
+    return at[kept], of[kept]
+
+
+def _no_lifetime(part: str) -> pa.Array:
+    raise AssertionError("a condition on two events has no lifetime")
+
+
+@dataclass(frozen=True)
+class WindowedJoinEvaluator:
+    """Every pair of members of one window of a grid, on the window; ``on``, ``where`` and names as in a join."""
+
+    window: Hopping
+    on: tuple[tuple[str, str], ...]
+    where: Expr | None
+    pair: Schema
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+
+    def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
+        """Members copied into their windows, then an equality of window and keys."""
+        codes = matched_codes(inputs[0], inputs[1], self.on)
+        found: list[tuple[Ints, Ints, Ints]] = []
+        for table, code in zip(inputs, codes, strict=True):
+            low, high = grid_range(self.window, table, since, upto)
+            which, index = runs(low, np.where(code >= 0, high, low - 1))
+            found.append((which, index, code[which]))
+        (mine, i, a), (theirs, j, b) = found
+        if not len(i) or not len(j):
+            at = of = index = np.zeros(0, np.int64)
+        else:
+            # one code for window and key
+            base, groups = min(int(i.min()), int(j.min())), 1 + max(int(a.max()), int(b.max()))
+            one, other = (i - base) * groups + a, (j - base) * groups + b
+            order = np.argsort(other, kind="stable")
+            low, high = np.searchsorted(other[order], one, "left"), np.searchsorted(other[order], one, "right") - 1
+            which, place = runs(low, high)
+            at, of, index = mine[which], theirs[order[place]], i[which]
+            if self.where is not None:
+                numbers = np.arange(len(at))
+                agree, _ = _agreeing_numbers(self, inputs, at, of, numbers)
+                at, of, index = at[agree], of[agree], index[agree]
+        made = beside(inputs[0], inputs[1], self.left, self.right, at, of)
+        start, end = grid_lifetimes(self.window, index)
+        return with_column(with_column(made, LE, start), RE, end)
+
+    def reportable(self, rows: pa.Table, m: int) -> Mask:
+        """Windows that the watermark has passed."""
+        return ints(rows, RE) <= m
+
+    def final(self, rows: pa.Table, c: int) -> Mask:
+        """Windows that have ended."""
+        return ints(rows, RE) <= c
+
+    def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
+        """Members of windows that end at or after c, and events that may still change."""
+        least = self.window.start(self.window.first_ending_after(c - 1))
+        return [ints(table, RE) > min(c - 1, least) for table in inputs]
+
+    def progress(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> int:
+        """The start of the earliest window not final."""
+        return c if c == INFINITY else self.window.start(self.window.first_ending_after(c))
+
+
+def _agreeing_numbers(
+    join: WindowedJoinEvaluator, inputs: Sequence[pa.Table], at: Ints, of: Ints, numbers: Ints
+) -> tuple[Ints, Ints]:
+    made = beside(inputs[0], inputs[1], join.left, join.right, at, of)
+    names = [*join.left, *join.right]
+    columns = {n: made.column(n).combine_chunks() for n in names}
+    assert join.where is not None
+    passed = pc.fill_null(evaluate(join.where, join.pair, columns, _no_lifetime, len(at)), False)
+    kept = np.asarray(passed.to_numpy(zero_copy_only=False), bool)
+    return numbers[kept], numbers
+
+
+def grid_range(window: Hopping, table: pa.Table, since: int, upto: int) -> tuple[Ints, Ints]:
+    """First and last window an event lies in, of those that end after ``since`` and start before ``upto``."""
+    le, re = ints(table, LE), ints(table, RE)
+    low = _floor(le, window.offset + window.size, window.hop) + 1
+    high = np.where(re == INFINITY, INFINITY, _floor(re - 1, window.offset, window.hop))
+    first, last = window.first_ending_after(since), window.last_starting_before(upto)
+    low = np.maximum(low, first)
+    high = np.minimum(high, last)
+    # a lifetime without an end and no bound: nothing says how far
+    endless = high == INFINITY
+    return low, np.where(endless, low - 1, high)
+
+
+def _floor(x: Ints, shift: int, hop: int) -> Ints:
+    # floor((x - shift) / hop) without forming x - shift, which could overflow at the ends of the axis
+    whole, part = divmod(shift, hop)
+    return x // hop - whole - np.where(x % hop < part, 1, 0)
+
+
+@dataclass(frozen=True)
+class ExceptEvaluator(Settling):
+    """Per payload the units of the left stream above those of the right one, over maximal intervals."""
+
+    names: tuple[str, ...]
+
+    def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
+        """A sweep over the endpoints of each payload: the level ``max(0, l - r)``; a unit lives while it is below the level."""
+        both = concat([t.select([*self.names, LE, RE]) for t in inputs])
+        n = both.num_rows
+        sign = np.where(np.arange(n) < inputs[0].num_rows, 1, -1)
+        group = grouped_codes(both, self.names)
+        at = np.concatenate([ints(both, LE), ints(both, RE)])
+        change, whose = np.concatenate([sign, -sign]), np.concatenate([group, group])
+        first = np.concatenate([np.arange(n), np.arange(n)])
+        # one change a payload and instant
+        order = np.lexsort((at, whose))
+        at, change, whose, first = at[order], change[order], whose[order], first[order]
+        new = np.ones(len(at), bool)
+        new[1:] = (whose[1:] != whose[:-1]) | (at[1:] != at[:-1])
+        start = np.flatnonzero(new)
+        at, whose, first = at[start], whose[start], first[start]
+        # each payload's changes add up to nothing, so one running sum serves all
+        level = np.maximum(np.cumsum(np.add.reduceat(change, start)) if len(start) else change, 0)
+        before = np.concatenate([[0], level[:-1]])[: len(level)]
+        rises, falls = runs(before + 1, level), runs(level + 1, before)
+        ups = np.lexsort((at[rises[0]], rises[1], whose[rises[0]]))
+        downs = np.lexsort((at[falls[0]], falls[1], whose[falls[0]]))
+        # per payload and unit rises and falls alternate
+        made = both.select(list(self.names)).take(pa.array(first[rises[0]][ups]))
+        made = made if made.num_columns else pa.table({"__rows": rises[0][ups]})
+        return with_column(with_column(made, LE, at[rises[0]][ups]), RE, at[falls[0]][downs])
+
+    def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
+        """Per payload what ends at or after the earliest start of a row that is not settled."""
+        open_rows = rows.filter(pa.array(ints(rows, RE) >= c)).select([*self.names, LE])
+        every = concat([*(t.select([*self.names, LE]) for t in inputs), open_rows])
+        group = grouped_codes(every, self.names)
+        least = np.full(int(group.max(initial=0)) + 1, c)
+        a, b = inputs[0].num_rows, inputs[0].num_rows + inputs[1].num_rows
+        np.minimum.at(least, group[b:], ints(open_rows, LE))
+        return [ints(t, RE) >= least[g] for t, g in zip(inputs, (group[:a], group[a:b]), strict=True)]
+
+
+@dataclass(frozen=True)
+class ClipEvaluator(Settling):
+    """Events end at the first start, after their own, of an event of the other stream with equal ``on``."""
+
+    names: tuple[str, ...]
+    on: tuple[tuple[str, str], ...]
+
+    def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
+        """One search in sorted starts an event."""
+        left, by = inputs
+        ours, theirs = matched_codes(left, by, self.on)
+        known = theirs >= 0
+        cut = next_after(ours, ints(left, LE), theirs[known], ints(by, LE)[known])
+        return with_column(left, RE, np.minimum(ints(left, RE), cut))
+
+    def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
+        """Left events not settled, starts inside them, and starts at or after c."""
+        left, by = inputs
+        ours, theirs = matched_codes(left, by, self.on)
+        open_now = ints(left, RE) >= c
+        at = ints(by, LE)
+        least = np.full(max(int(ours.max(initial=0)), int(theirs.max(initial=0))) + 1, INFINITY)
+        mine = open_now & (ours >= 0)
+        np.minimum.at(least, ours[mine], ints(left, LE)[mine])
+        return [open_now, (at >= c) | ((theirs >= 0) & (at > least[np.maximum(theirs, 0)]))]

@@ -1,0 +1,135 @@
+"""Operators over one stream that change lifetimes by what else is in it: signals, pieces, repetitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.runtime.columnar import ints, runs, sortable, with_column
+from streamq.runtime.evaluator import Mask
+from streamq.runtime.evaluators.joins import Settling, grid_range
+from streamq.runtime.event import LE, RE
+from streamq.runtime.lifetimes import grid_lifetimes
+from streamq.runtime.overlap import Ints, grouped_codes, next_after
+from streamq.time import MINUS_INFINITY
+from streamq.windows import Hopping
+
+
+@dataclass(frozen=True)
+class SignalEvaluator(Settling):
+    """``[LE, next strictly later LE of equal keys)``."""
+
+    keys: tuple[str, ...]
+
+    def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
+        """One search in sorted starts an event."""
+        table = inputs[0]
+        group, le = grouped_codes(table, self.keys), ints(table, LE)
+        return with_column(table, RE, next_after(group, le, group, le))
+
+    def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
+        """The last samples a key before c, and those from c on."""
+        table = inputs[0]
+        group, le = grouped_codes(table, self.keys), ints(table, LE)
+        least = np.full(int(group.max(initial=0)) + 1, MINUS_INFINITY)
+        before = le < c
+        np.maximum.at(least, group[before], le[before])
+        return [le >= np.minimum(least[group], c)]
+
+
+@dataclass(frozen=True)
+class ChopEvaluator(Settling):
+    """Lifetimes cut at the points of a grid."""
+
+    cells: Hopping
+
+    def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
+        """An event copied into its cells, its lifetime cut to each."""
+        table = inputs[0]
+        le, re = ints(table, LE), ints(table, RE)
+        low, high = grid_range(self.cells, table, since, upto)
+        which, index = runs(low, high)
+        start, end = grid_lifetimes(self.cells, index)
+        begin, end = np.maximum(le[which], start), np.minimum(re[which], end)
+        # of a lifetime without an end only pieces that start before the bound
+        kept = begin < upto
+        made = table.take(pa.array(which[kept]))
+        return with_column(with_column(made, LE, begin[kept]), RE, end[kept])
+
+    def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
+        """Events not settled."""
+        return [ints(inputs[0], RE) >= c]
+
+
+@dataclass(frozen=True)
+class DistinctIdsEvaluator(Settling):
+    """An event goes if one of its ``ids`` started in ``[LE - within, LE)``, or at LE with a smaller (RE, payload)."""
+
+    ids: tuple[str, ...]
+    names: tuple[str, ...]
+    within: int
+
+    def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
+        """One sort by id and (LE, RE, payload)."""
+        table = inputs[0]
+        if not table.num_rows:
+            return table
+        group, le, re = grouped_codes(table, self.ids), ints(table, LE), ints(table, RE)
+        order = np.lexsort((*reversed(ranks(table, self.names)), re, le, group))
+        group, le = group[order], le[order]
+        same = np.zeros(len(order), bool)
+        # the one before has the same or the greatest smaller start
+        same[1:] = (group[1:] == group[:-1]) & (le[:-1] >= _less(le[1:], self.within))
+        return table.take(pa.array(np.sort(order[~same])))
+
+    def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
+        """Events not settled, and those within reach of one, or of what is still to come."""
+        table = inputs[0]
+        group, le = grouped_codes(table, self.ids), ints(table, LE)
+        least = np.full(int(group.max(initial=0)) + 1, c)
+        unsettled = ints(table, RE) >= c
+        np.minimum.at(least, group[unsettled], le[unsettled])
+        return [unsettled | (le >= _less(least[group], self.within))]
+
+
+def _less(x: Ints, by: int) -> Ints:
+    return np.where(x < MINUS_INFINITY + by, MINUS_INFINITY, x - by)
+
+
+def ranks(table: pa.Table, names: Sequence[str]) -> list[Ints]:
+    """Columns as numbers in Spark's ascending order: NULL first, NaN last, -0.0 equal to 0.0."""
+    made = []
+    for name in names:
+        column = table.column(name).combine_chunks()
+        if pa.types.is_floating(column.type):
+            column = sortable(pc.add(column, pa.scalar(0.0, column.type)))
+        if pa.types.is_boolean(column.type):
+            column = column.cast(pa.int8())
+        if pa.types.is_decimal(column.type) or pa.types.is_nested(column.type):
+            # Arrow ranks neither: by their distinct values in order
+            values = [_in_order(v) for v in column.to_pylist()]
+            place = {v: i for i, v in enumerate(sorted(set(values)))}
+            made.append(np.array([place[v] for v in values], np.int64))
+            continue
+        rank = pc.rank(column, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+        made.append(np.where(column.is_null().to_numpy(zero_copy_only=False), 0, rank))
+    return made
+
+
+def _in_order(value: Any) -> tuple[Any, ...]:
+    """A value that Python orders as Spark orders the given one: NULL first, NaN last, lists and structs by their parts."""
+    match value:
+        case None:
+            return (0,)
+        case float():
+            return (1, value != value, 0.0 if value != value else value + 0.0)
+        case list():
+            return (1, tuple(_in_order(v) for v in value))
+        case dict():
+            return (1, tuple(_in_order(v) for v in value.values()))
+    return (1, value)

@@ -1,0 +1,487 @@
+"""Windows of every kind as ranges of numbered windows: an event lies in windows ``lo .. hi`` of its group (SEMANTICS section 3).
+
+What differs between the kinds is how windows are numbered, where they lie, when they are final, and which events they
+still need; what is made of their members is the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.runtime.columnar import ints, runs, with_column
+from streamq.runtime.evaluator import Mask
+from streamq.runtime.evaluators.joins import grid_range
+from streamq.runtime.evaluators.reductions import Floats, Grouped, Reduction, payload_order, reduced
+from streamq.runtime.evaluators.spans import ranks
+from streamq.runtime.event import LE, RE
+from streamq.runtime.lifetimes import grid_lifetimes, saturating
+from streamq.runtime.overlap import Ints, grouped_codes
+from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.windows import POINT_AT_END, Count, Hopping, Landmark, Rows, Session, Snapshot, Window
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Each member's event (by row), window (a number that is unique over groups), and the window's interval."""
+
+    event: Ints
+    window: Ints
+    start: Ints
+    end: Ints
+
+
+class _Kind(Protocol):
+    """One kind of windows over events of groups ``g``."""
+
+    def members(self, g: Ints, table: pa.Table, since: int, upto: int) -> Membership:
+        """Every event in each of its windows that end after ``since``, as far as those are bounded by ``upto``."""
+
+    def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
+        """The events of which windows that end at or after c - 1 are made."""
+
+    def aligned_progress(self, g: Ints, table: pa.Table, c: int) -> int:
+        """The least start of a window that is not final at c, of those that are and those to come."""
+
+
+@dataclass(frozen=True)
+class _Hopping:
+    window: Hopping
+
+    def members(self, g: Ints, table: pa.Table, since: int, upto: int) -> Membership:
+        low, high = grid_range(self.window, table, since, upto)
+        which, index = runs(low, high)
+        return Membership(which, _pairs(g[which], index), *grid_lifetimes(self.window, index))
+
+    def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
+        # first_ending_after(x): windows with RE > x; those that end at c - 1 count for points at the end
+        least = self.window.start(self.window.first_ending_after(c - 2))
+        return ints(table, RE) > min(c - 1, least)
+
+    def aligned_progress(self, g: Ints, table: pa.Table, c: int) -> int:
+        return self.window.start(self.window.first_ending_after(c))
+
+
+@dataclass(frozen=True)
+class _Snapshot:
+    def members(self, g: Ints, table: pa.Table, since: int, upto: int) -> Membership:
+        le, re = ints(table, LE), ints(table, RE)
+        group, at = _distinct(np.concatenate([g, g]), np.concatenate([le, re]))
+        low, high = _place(group, at, g, le), _place(group, at, g, re) - 1
+        if len(at):
+            # those that end after since
+            ends = np.append(at[1:], INFINITY)
+            low = np.maximum(low, _first_in(group, ends > since, g))
+        which, index = runs(low, high)
+        return Membership(which, index, at[index], at[np.minimum(index + 1, max(len(at) - 1, 0))])
+
+    def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
+        le, re = ints(table, LE), ints(table, RE)
+        # the window in which a tick before c lies starts at the last endpoint before that, if somebody is alive there
+        c = c - 1
+        least = np.full(int(g.max(initial=0)) + 1, MINUS_INFINITY)
+        for at in (le, re):
+            before = at < c
+            np.maximum.at(least, g[before], at[before])
+        alive = np.zeros(len(least), bool)
+        alive[g[(le < c) & (re >= c)]] = True
+        return re >= np.where(alive, least, c)[g]
+
+    def aligned_progress(self, g: Ints, table: pa.Table, c: int) -> int:
+        return c
+
+
+@dataclass(frozen=True)
+class _Count:
+    n: int
+    by: str
+
+    def _instants(self, table: pa.Table) -> Ints:
+        return ints(table, LE if self.by == "start" else RE)
+
+    def members(self, g: Ints, table: pa.Table, since: int, upto: int) -> Membership:
+        mine = self._instants(table)
+        known = np.flatnonzero(mine < INFINITY)
+        group, at = _distinct(g[known], mine[known])
+        place = _place(group, at, g[known], mine[known])
+        first, last = _bounds(group, g[known])
+        low = np.maximum(place - self.n + 1, first)
+        high = np.minimum(place, last - self.n + 1)
+        which, index = runs(low, high)
+        if not len(index):
+            return Membership(which, index, index, index)
+        end = at[index + self.n - 1] + 1
+        kept = end > since
+        return Membership(known[which][kept], index[kept], at[index[kept]], end[kept])
+
+    def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
+        mine = self._instants(table)
+        group, at = _distinct(g, np.minimum(mine, c - 2))
+        _, last = _bounds(group, g)
+        least = at[np.maximum(last - (self.n - 1), _bounds(group, g)[0])] if len(at) else mine
+        return (mine >= least) | (mine >= c - 2)
+
+    def aligned_progress(self, g: Ints, table: pa.Table, c: int) -> int:
+        mine = self._instants(table)
+        past = mine < c
+        if self.n == 1 or not past.any():
+            return c
+        group, at = _distinct(g[past], mine[past])
+        first, last = _bounds(group, g[past])
+        return min(c, int(at[np.maximum(last - (self.n - 2), first)].min()))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    n: int
+    step: int
+    order_by: tuple[str, ...]
+
+    def _ordered(self, g: Ints, table: pa.Table) -> tuple[Ints, Ints]:
+        """Events in the order of group, LE, order_by; and each place's number in its group."""
+        order = np.lexsort((*reversed(ranks(table, self.order_by)), ints(table, LE), g))
+        first, _ = _bounds(g[order], g[order])
+        return order, np.arange(len(order)) - first
+
+    def members(self, g: Ints, table: pa.Table, since: int, upto: int) -> Membership:
+        order, number = self._ordered(g, table)
+        first, last = _bounds(g[order], g[order])
+        total = last - first + 1
+        low = np.maximum(-((self.n - 1 - number) // self.step), 0)
+        high = np.minimum(number // self.step, (total - self.n) // self.step)
+        which, j = runs(low, np.where(total >= self.n, high, low - 1))
+        start = first[which] + j * self.step
+        le = ints(table, LE)[order]
+        begin, end = le[start], le[start + self.n - 1] + 1
+        kept = end > since
+        return Membership(order[which][kept], start[kept], begin[kept], end[kept])
+
+    def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
+        order, number = self._ordered(g, table)
+        first, last = _bounds(g[order], g[order])
+        le = ints(table, LE)[order]
+        # the last row of a window that is still asked for has LE >= c - 2; rows go by whole steps, so that numbers fit
+        gone = np.zeros(len(order), np.int64)
+        np.add.at(gone, first, (le < c - 2).astype(np.int64))
+        settled = gone[first]
+        earliest = np.maximum(-((self.n - 1 - settled) // self.step), 0) * self.step
+        earliest = np.minimum(earliest, (last - first + 1) // self.step * self.step)
+        kept = np.empty(len(order), bool)
+        kept[order] = number >= np.minimum(earliest, settled // self.step * self.step)
+        return kept
+
+    def aligned_progress(self, g: Ints, table: pa.Table, c: int) -> int:
+        order, _ = self._ordered(g, table)
+        if not len(order):
+            return c
+        first, _ = _bounds(g[order], g[order])
+        le = ints(table, LE)[order]
+        past = np.zeros(len(order), np.int64)
+        np.add.at(past, first, (le < c).astype(np.int64))
+        heads = np.unique(first)
+        # the first window whose last row is not there yet, and its first row, if that is
+        j = np.maximum(-((self.n - 1 - past[heads]) // self.step), 0)
+        begun = j * self.step < past[heads]
+        return min(c, int(le[(heads + j * self.step)[begun]].min(initial=c)))
+
+
+@dataclass(frozen=True)
+class _Session:
+    gap: int
+
+    def _sessions(self, g: Ints, table: pa.Table) -> tuple[Ints, Ints, Ints, Ints]:
+        """Events in order of group and LE, each one's session, and the sessions' intervals."""
+        le, re = ints(table, LE), ints(table, RE)
+        order = np.lexsort((le, g))
+        g, le, re = g[order], le[order], re[order]
+        if not len(order):
+            return order, order, order, order
+        every = np.unique(re)
+        reached = np.maximum.accumulate(g * (len(every) + 1) + np.searchsorted(every, re))
+        alive = every[reached - g * (len(every) + 1)]
+        new = np.ones(len(order), bool)
+        new[1:] = (g[1:] != g[:-1]) | (le[1:] >= saturating(alive[:-1], self.gap - 1))
+        number = np.cumsum(new) - 1
+        first = np.flatnonzero(new)
+        last = np.append(first[1:], len(order)) - 1
+        return order, number, le[first], saturating(alive[last], self.gap - 1)
+
+    def members(self, g: Ints, table: pa.Table, since: int, upto: int) -> Membership:
+        order, number, start, end = self._sessions(g, table)
+        kept = end[number] > since if len(order) else np.zeros(0, bool)
+        return Membership(order[kept], number[kept], start[number[kept]], end[number[kept]])
+
+    def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
+        order, number, _, end = self._sessions(g, table)
+        kept = np.zeros(len(order), bool)
+        kept[order] = end[number] >= c - 1
+        return kept
+
+    def aligned_progress(self, g: Ints, table: pa.Table, c: int) -> int:
+        _, _, start, end = self._sessions(g, table)
+        return min(c, int(start[end > c].min(initial=c)))
+
+
+@dataclass(frozen=True)
+class _Landmark:
+    window: Landmark
+
+    def members(self, g: Ints, table: pa.Table, since: int, upto: int) -> Membership:
+        hop, at, period = self.window.hop, self.window.start, self.window.period
+        le, re = ints(table, LE), ints(table, RE)
+        if period is None:
+            which = np.flatnonzero(re > at)
+            mark, last = np.full(len(which), at), np.full(len(which), INFINITY)
+            cut = last
+        else:
+            # landmarks before the bound whose stretch ends after since
+            endless = np.minimum(re, upto) == INFINITY
+            low, high = (le - at) // period, (np.where(endless, le, np.minimum(re, upto)) - 1 - at) // period
+            if since > MINUS_INFINITY:
+                low = np.maximum(low, (since - at) // period)
+            which, q = runs(low, np.where(endless, low - 1, high))
+            mark, last = at + q * period, np.full(len(which), -(-period // hop))
+            cut = mark + period
+        # [l, l + jH) is asked for while l + (j - 1)H lies before the bound, and while it ends after since
+        last = np.minimum(last, (upto - 1 - mark) // hop + 1)
+        first = np.maximum(le[which] - mark, 0) // hop + 1
+        if since > MINUS_INFINITY:
+            first = np.maximum(first, (since - mark) // hop + 1)
+        again, j = runs(first, last)
+        mark, event = mark[again], which[again]
+        end = np.minimum(mark + j * hop, cut[again])
+        return Membership(event, _pairs(_pairs(g[event], mark), j), mark, end)
+
+    def _mark(self, t: int) -> int | None:
+        """The last landmark at or before t."""
+        at, period = self.window.start, self.window.period
+        if t < at and period is None:
+            return None
+        return at if period is None else at + (t - at) // period * period
+
+    def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
+        mark = self._mark(c - 2)
+        return ints(table, RE) > (min(c - 1, mark) if mark is not None else MINUS_INFINITY)
+
+    def aligned_progress(self, g: Ints, table: pa.Table, c: int) -> int:
+        mark = self._mark(c)
+        return c if mark is None or c in (INFINITY, MINUS_INFINITY) else min(c, mark)
+
+
+def _kind(window: Window) -> _Kind:
+    match window:
+        case Hopping():
+            return _Hopping(window)
+        case Snapshot():
+            return _Snapshot()
+        case Count(n=n, by=by):
+            return _Count(n, by)
+        case Rows(n=n, step=step, order_by=order_by):
+            return _Rows(n, step, order_by)
+        case Session(gap=gap):
+            return _Session(gap)
+        case Landmark():
+            return _Landmark(window)
+
+
+# numbering
+
+
+def _distinct(g: Ints, at: Ints) -> tuple[Ints, Ints]:
+    """The distinct pairs, in order."""
+    order = np.lexsort((at, g))
+    g, at = g[order], at[order]
+    new = np.ones(len(g), bool)
+    new[1:] = (g[1:] != g[:-1]) | (at[1:] != at[:-1])
+    return g[new], at[new]
+
+
+def _place(group: Ints, at: Ints, g: Ints, t: Ints) -> Ints:
+    """Where each (g, t) stands among the ordered pairs, which hold it."""
+    every = np.unique(at)
+    m = len(every) + 1
+    return np.searchsorted(group * m + np.searchsorted(every, at), g * m + np.searchsorted(every, t))
+
+
+def _bounds(group: Ints, g: Ints) -> tuple[Ints, Ints]:
+    """The first and last place of each group among ordered places."""
+    return np.searchsorted(group, g, "left"), np.searchsorted(group, g, "right") - 1
+
+
+def _first_in(group: Ints, wanted: Mask, g: Ints) -> Ints:
+    """The first wanted place of each group, behind its last if there is none."""
+    first, last = _bounds(group, g)
+    places = np.flatnonzero(wanted)
+    found = np.searchsorted(places, first)
+    return (
+        np.where(found < len(places), places[np.minimum(found, max(len(places) - 1, 0))], last + 1)
+        if len(places)
+        else last + 1
+    )
+
+
+def _pairs(a: Ints, b: Ints) -> Ints:
+    """A number a distinct pair."""
+    if not len(a):
+        return a
+    base = int(b.min())
+    width = int(b.max()) - base + 1
+    if width < (1 << 62) // (int(a.max()) + 1):
+        return a * width + (b - base)
+    return np.unique(np.stack([a, b]), axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+# evaluators
+
+
+@dataclass(frozen=True)
+class _OverWindows:
+    """What aggregates and top_k have in common: membership, stamps, progress.
+
+    keys: the group's columns; clip: how members' lifetimes are cut before they are read; holds_back: whether a row waits for its
+    window to be final even where rows could be corrected at no cost to progress (a time-sensitive result).
+    """
+
+    window: Window
+    keys: tuple[str, ...]
+    clip: str
+    stamp: str
+    sensitive: bool
+
+    def _members(self, table: pa.Table, since: int, upto: int) -> tuple[Ints, Membership]:
+        g = grouped_codes(table, self.keys)
+        # a point at the end lives one tick longer than its window
+        since = since - 1 if self.stamp == POINT_AT_END and since > MINUS_INFINITY else since
+        found = _kind(self.window).members(g, table, since, upto)
+        if self.stamp == POINT_AT_END:
+            kept = found.end < INFINITY
+            found = Membership(found.event[kept], found.window[kept], found.start[kept], found.end[kept])
+        return g, found
+
+    def _stamped(self, made: pa.Table, start: Ints, end: Ints) -> pa.Table:
+        if self.stamp == POINT_AT_END:
+            start, end = end, end + 1
+        return with_column(with_column(made, LE, start), RE, end)
+
+    def _lasts(self, table: pa.Table, found: Membership) -> Floats:
+        le, re = ints(table, LE)[found.event], ints(table, RE)[found.event]
+        if self.clip in ("full", "left"):
+            le = np.maximum(le, found.start)
+        if self.clip in ("full", "right"):
+            re = np.minimum(re, found.end)
+        return np.maximum(re.astype(np.float64) - le.astype(np.float64), 0.0)
+
+    def reportable(self, rows: pa.Table, m: int) -> Mask:
+        """Windows that the watermark has passed; rows that have started, where those do not hold progress back."""
+        if m == INFINITY:
+            return np.ones(rows.num_rows, bool)
+        if isinstance(self.window, Snapshot) and not self.sensitive and self.stamp != POINT_AT_END:
+            return ints(rows, LE) < m
+        return ints(rows, LE if self.stamp == POINT_AT_END else RE) <= m
+
+    def final(self, rows: pa.Table, c: int) -> Mask:
+        """Windows that have ended; snapshots a tick later, for until then an event may make them longer."""
+        if c == INFINITY:
+            return np.ones(rows.num_rows, bool)
+        end = ints(rows, LE if self.stamp == POINT_AT_END else RE)
+        return end < c if isinstance(self.window, Snapshot) else end <= c
+
+    def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
+        """What windows are made of that may still be asked for."""
+        table = inputs[0]
+        return [_kind(self.window).needed(grouped_codes(table, self.keys), table, c)]
+
+    def progress(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> int:
+        """The table of SEMANTICS section 6."""
+        if c in (INFINITY, MINUS_INFINITY):
+            return c
+        if isinstance(self.window, Snapshot):
+            if not self.sensitive and self.stamp != POINT_AT_END:
+                return c
+            return min(c, int(ints(rows, LE)[~self.final(rows, c)].min(initial=c)))
+        if self.stamp == POINT_AT_END:
+            return c
+        table = inputs[0]
+        return _kind(self.window).aligned_progress(grouped_codes(table, self.keys), table, c)
+
+
+@dataclass(frozen=True)
+class WindowEvaluator(_OverWindows):
+    """One row a window with members: keys, the number of members ``__n``, and reductions over them; order: the payload."""
+
+    reductions: tuple[Reduction, ...] = ()
+    order: tuple[str, ...] = ()
+
+    def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
+        """Members copied into their windows, then grouped."""
+        table = inputs[0]
+        _, found = self._members(table, since, upto)
+        windows, first, number = np.unique(found.window, return_index=True, return_inverse=True)
+        number = number.reshape(-1).astype(np.int64)
+        needed = [
+            *dict.fromkeys([*self.keys, *(a for r in self.reductions for a in (*r.args, *filter(None, [r.where])))])
+        ]
+        member = table.select([*needed, LE]).take(pa.array(found.event))
+        place = np.empty(table.num_rows, np.int64)
+        place[payload_order(table, self.order, ints(table, LE), ints(table, RE))] = np.arange(table.num_rows)
+        start, end = found.start[first], found.end[first]
+        grouped = Grouped(
+            member,
+            number,
+            len(windows),
+            np.argsort(place[found.event], kind="stable"),
+            self._lasts(table, found),
+            (start, end),
+        )
+        heads = member.take(pa.array(first))
+        made = {k: heads.column(k) for k in self.keys}
+        made["__n"] = pa.array(np.bincount(number, minlength=len(windows)))
+        made |= reduced(grouped, self.reductions)
+        return self._stamped(pa.table(made), start, end)
+
+
+@dataclass(frozen=True)
+class TopKEvaluator(_OverWindows):
+    """The ``k`` members of each window with the greatest (or least) ``by``, their ``payload`` and rank."""
+
+    k: int = 1
+    by: str = ""
+    desc: bool = True
+    ties: str = "keep"
+    payload: tuple[str, ...] = ()
+    rank: str = "rank"
+
+    def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
+        """A sort by window and value; SQL's RANK."""
+        table = inputs[0]
+        _, found = self._members(table, since, upto)
+        value = ranks(table, [self.by])[0][found.event].astype(np.int64)
+        value = -value if self.desc else value
+        if self.ties == "break":
+            place = np.empty(table.num_rows, np.int64)
+            rest = (ints(table, RE), ints(table, LE), *reversed(ranks(table, self.payload)))
+            place[np.lexsort(rest)] = np.arange(table.num_rows)
+            order = np.lexsort((place[found.event], value, found.window))
+        else:
+            order = np.lexsort((value, found.window))
+        window, value = found.window[order], value[order]
+        first, _ = _bounds(window, window)
+        number = np.arange(len(order)) - first
+        if len(order):
+            new = np.ones(len(order), bool)
+            new[1:] = (window[1:] != window[:-1]) | (value[1:] != value[:-1])
+            rank = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0)) - first + 1
+        else:
+            rank = number
+        kept = rank <= self.k if self.ties == "keep" else number < self.k
+        order, rank = order[kept], rank[kept]
+        made = table.select(list(self.payload)).take(pa.array(found.event[order]))
+        made = made.append_column(self.rank, pa.array(rank, pa.int32()))
+        return self._stamped(made, found.start[order], found.end[order])
+
+
+__all__ = ["Membership", "TopKEvaluator", "WindowEvaluator"]

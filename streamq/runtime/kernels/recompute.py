@@ -1,0 +1,210 @@
+"""Any evaluator, incrementally: keep what can still matter, evaluate what is open, hand on the difference to what was reported.
+
+State: the events the evaluator needs, with weights, and the reported rows that are not settled. Both only grow by chunks;
+what is no longer needed goes when they are compacted. Cost: a micro-batch evaluates a bucket's open events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.runtime.basket import COMPACT_AT, Scope
+from streamq.runtime.columnar import concat, group, ints, with_column
+from streamq.runtime.evaluator import Evaluator
+from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined
+from streamq.runtime.lateness import judged
+from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.windows import Hopping
+
+BIN = "0"
+ENDLESS, ALWAYS = "endless", "always"
+
+
+@dataclass(frozen=True)
+class RecomputeKernel(Uncombined):
+    """inputs: the columns of each port's events beside their lifetime; result: those of the rows handed on.
+
+    final: rows once they are final, else as soon as the watermark speaks for them; bound: whether windows (or pieces) are
+    reported only up to the greatest finite endpoint at the end of the stream, "endless" if some lifetime has no end, "always",
+    or "" (SEMANTICS section 3); pointwise: ports whose ends play no part; round_to: the grid that c is rounded down to
+    (section 7); compact_at: chunks beyond which state is compacted.
+    """
+
+    evaluator: Evaluator
+    inputs: tuple[pa.Schema, ...]
+    result: tuple[str, ...]
+    final: bool = False
+    bound: str = ""
+    pointwise: tuple[int, ...] = ()
+    round_to: Hopping | None = None
+    compact_at: int = COMPACT_AT
+
+    def announce(self, port: int, table: pa.Table) -> Any:
+        """The endpoints, as far as they bound the windows reported at the end of the stream: ``[end, endless, weight]``."""
+        if not self.bound or table.num_rows == 0:
+            return None
+        le = ints(table, LE)
+        re = ints(table, RE) if RE in table.column_names else le + 1
+        endless = re == INFINITY
+        rows = pa.table({"end": np.where(endless, le, re), "endless": endless.astype(np.int64), "w": _weights(table)})
+        found = group(rows, ["end", "endless"], {"w": ("w", "sum")})
+        return [[r["end"], r["endless"], r["w"]] for r in found.to_pylist() if r["w"]]
+
+    def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+        """Take in deltas, evaluate, report what is new and take back what is no longer so."""
+        totals = Totals()
+        fresh: list[list[pa.Table]] = [[] for _ in self.inputs]
+        for arrival in arrivals:
+            taken = self._taken(arrival, totals)
+            if taken.num_rows:
+                fresh[arrival.port].append(taken)
+        upto = self._upto(state, clock)
+        moved = clock.c != clock.c_before or clock.m != clock.m_before
+        if not any(fresh) and not moved:
+            return Output(None, int(state.values.get("cti", MINUS_INFINITY)), totals)
+
+        histories: list[pa.Table] = []
+        for port, schema in enumerate(self.inputs):
+            held = state.read(f"in{port}", BIN)
+            histories.append(_history([t for t in (held, *fresh[port]) if t is not None], schema))
+        since = clock.c_before if clock.c_before in (INFINITY, MINUS_INFINITY) else clock.c_before - 1
+        rows = self.evaluator.rows(histories, since, upto)
+        open_now = ints(rows, RE) >= clock.c_before
+        told = self.evaluator.final(rows, clock.c)
+        if not self.final:
+            told = told | self.evaluator.reportable(rows, clock.m)
+        now = rows.select([*self.result, LE, RE]).filter(pa.array(open_now & told))
+        delta = self._difference(state, now, clock.c_before)
+
+        cti = self.evaluator.progress(histories, rows, clock.c) if clock.c != MINUS_INFINITY else MINUS_INFINITY
+        cti = max(cti, int(state.values.get("cti", MINUS_INFINITY)))
+        state.values["cti"] = cti
+        if clock.c == INFINITY:
+            for basket in (*(f"in{port}" for port in range(len(self.inputs))), "reported"):
+                state.drop(basket, BIN)
+        else:
+            self._keep(state, fresh, histories, rows, delta, clock.c)
+        return Output(delta if delta is not None and delta.num_rows else None, cti, totals)
+
+    # taking in
+
+    def _taken(self, arrival: Arrival, totals: Totals) -> pa.Table:
+        table = arrival.table
+        if RE not in table.column_names:
+            table = with_column(table, RE, ints(table, LE) + 1)
+        if arrival.judge is not None:
+            c = self.round_to.floor_to_end(arrival.c) if self.round_to else arrival.c
+            table = judged(table, arrival.judge, c, totals)
+        if WEIGHT not in table.column_names:
+            table = with_column(table, WEIGHT, np.ones(table.num_rows, np.int64))
+        if arrival.port in self.pointwise:
+            table = with_column(table, RE, ints(table, LE) + 1)
+        return table.select([*self.inputs[arrival.port].names, LE, RE, WEIGHT])
+
+    def _upto(self, state: Scope, clock: Clock) -> int:
+        """Windows of lifetimes without an end are reported up to here: the watermark, at the end what bounds them all."""
+        if not self.bound:
+            return INFINITY
+        ends: list[list[int]] = state.values.setdefault("ends", [])
+        for _, _, note in clock.notes:
+            ends += note or []
+        found: dict[tuple[int, int], int] = {}
+        for end, endless, w in ends:
+            found[end, endless] = found.get((end, endless), 0) + w
+        alive = sorted(k for k, w in found.items() if w)
+        old = [k for k in alive if k[0] < clock.c and not k[1]]
+        kept = [k for k in alive if k not in set(old[:-1])]
+        state.values["ends"] = [[*k, found[k]] for k in kept]
+        if clock.c != INFINITY:
+            return clock.m
+        if clock.until is not None:
+            return clock.until
+        if self.bound == ENDLESS and not any(endless and found[end, endless] > 0 for end, endless in kept):
+            return INFINITY
+        last = max((end for end, endless in kept if found[end, endless] > 0), default=MINUS_INFINITY + 1)
+        return last if self.bound == ENDLESS else last + 1
+
+    # keeping and forgetting
+
+    def _difference(self, state: Scope, now: pa.Table, c_before: int) -> pa.Table:
+        now = with_column(now, WEIGHT, np.ones(now.num_rows, np.int64))
+        old = state.read("reported", BIN)
+        if old is None:
+            return now
+        old = old.filter(pc.greater_equal(old.column(RE), c_before))
+        return net([now, with_column(old, WEIGHT, pc.negate(old.column(WEIGHT)))])
+
+    def _keep(
+        self,
+        state: Scope,
+        fresh: list[list[pa.Table]],
+        histories: list[pa.Table],
+        rows: pa.Table,
+        delta: pa.Table,
+        c: int,
+    ) -> None:
+        crowded = any(state.chunks(f"in{port}", BIN) + len(new) > self.compact_at for port, new in enumerate(fresh))
+        needed = self.evaluator.needed(histories, rows, c) if crowded and c != MINUS_INFINITY else None
+        for port, new in enumerate(fresh):
+            if needed is None:
+                for table in new:
+                    state.append(f"in{port}", BIN, table)
+                continue
+            kept = histories[port].filter(pa.array(needed[port]))
+            state.replace(f"in{port}", BIN, net([with_column(kept, WEIGHT, np.ones(kept.num_rows, np.int64))]))
+        state.append("reported", BIN, delta)
+        if state.chunks("reported", BIN) > self.compact_at:
+            told = state.read("reported", BIN)
+            assert told is not None
+            state.replace("reported", BIN, net([told.filter(pc.greater_equal(told.column(RE), c))]))
+
+
+def net(tables: Sequence[pa.Table]) -> pa.Table:
+    """Deltas summed up; those that cancel out are gone."""
+    table = concat([t.select(tables[0].column_names) for t in tables])
+    return _grouped(table)
+
+
+def _grouped(table: pa.Table) -> pa.Table:
+    names = [n for n in table.column_names if n != WEIGHT]
+    plain = [n for n in names if not pa.types.is_nested(table.schema.field(n).type)]
+    if len(plain) == len(names):
+        merged = group(table, names, {WEIGHT: (WEIGHT, "sum")})
+        return merged.filter(pc.not_equal(merged.column(WEIGHT), 0)).select(table.column_names)
+    # Arrow groups by no nested column: by what it says of itself
+    shown = {
+        f"__text{i}": pa.array([repr(v) for v in table.column(n).to_pylist()])
+        for i, n in enumerate(names)
+        if n not in plain
+    }
+    wide = table
+    for name, column in shown.items():
+        wide = wide.append_column(name, column)
+    wide = wide.append_column("__at", pa.array(np.arange(table.num_rows)))
+    merged = group(wide, [*plain, *shown], {WEIGHT: (WEIGHT, "sum"), "__at": ("__at", "min")})
+    merged = merged.filter(pc.not_equal(merged.column(WEIGHT), 0))
+    return with_column(table.take(merged.column("__at")), WEIGHT, merged.column(WEIGHT))
+
+
+def _history(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
+    """Deltas as a history: every event as often as its weights add up to."""
+    whole = pa.schema([*schema, (LE, pa.int64()), (RE, pa.int64())])
+    if not tables:
+        return whole.empty_table()
+    summed = net(tables)
+    weight = ints(summed, WEIGHT)
+    rows = summed.select(whole.names)
+    if (weight == 1).all():
+        return rows
+    return rows.take(pa.array(np.repeat(np.arange(len(weight)), np.maximum(weight, 0))))
+
+
+def _weights(table: pa.Table) -> Any:
+    return ints(table, WEIGHT) if WEIGHT in table.column_names else np.ones(table.num_rows, np.int64)

@@ -1,0 +1,119 @@
+"""Lifetimes against lifetimes, in numpy: which pairs live at once, what a set of pieces covers, and what it leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.runtime.columnar import codes, runs
+from streamq.time import INFINITY
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def matched_codes(left: pa.Table, right: pa.Table, by: Sequence[tuple[str, str]]) -> tuple[Ints, Ints]:
+    """Group numbers of the rows of two tables by key columns: equal keys share one, a row with a NULL key has -1."""
+    if not by:
+        return np.zeros(left.num_rows, np.int64), np.zeros(right.num_rows, np.int64)
+    names = [f"k{i}" for i in range(len(by))]
+    ours = pa.table([left.column(a) for a, _ in by], names=names)
+    theirs = pa.table([right.column(b) for _, b in by], names=names).cast(ours.schema)
+    both = pa.concat_tables([ours, theirs]).combine_chunks()
+    number, _ = codes(both, names)
+    missing = np.zeros(both.num_rows, bool)
+    for name in names:
+        missing |= np.asarray(pc.is_null(both.column(name)).to_numpy(), bool)
+    number = np.where(missing, -1, number)
+    return number[: left.num_rows], number[left.num_rows :]
+
+
+def grouped_codes(table: pa.Table, by: Sequence[str]) -> Ints:
+    """Group numbers of a table's rows by columns; NULL equals NULL."""
+    if not by:
+        return np.zeros(table.num_rows, np.int64)
+    return np.asarray(codes(table, by)[0], np.int64)
+
+
+def ranked(*times: Ints) -> tuple[list[Ints], int]:
+    """Instants as ranks among all of them, and how many there are: group and rank make one sortable number."""
+    every = np.unique(np.concatenate(times))
+    return [np.searchsorted(every, t) for t in times], len(every) + 1
+
+
+def overlapping(
+    one: Ints, one_le: Ints, one_re: Ints, other: Ints, other_le: Ints, other_re: Ints
+) -> tuple[Ints, Ints]:
+    """The pairs (row of one side, row of the other) of equal code, neither -1, whose lifetimes overlap.
+
+    Either the other starts within this one's lifetime, or this one strictly within the other's: two searches in sorted
+    starts, O((n + m) log(n + m) + pairs) whatever the lengths.
+    """
+    mine, theirs = np.flatnonzero(one >= 0), np.flatnonzero(other >= 0)
+    if not len(mine) or not len(theirs):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    (a, b, c, d), m = ranked(one_le[mine], one_re[mine], other_le[theirs], other_re[theirs])
+    at, of = one[mine] * m, other[theirs] * m
+    first, second = _starts_within(at + a, at + b, of + c, "left"), _starts_within(of + c, of + d, at + a, "right")
+    return (
+        np.concatenate([mine[first[0]], mine[second[1]]]),
+        np.concatenate([theirs[first[1]], theirs[second[0]]]),
+    )
+
+
+def _starts_within(low: Ints, high: Ints, starts: Ints, side: Any) -> tuple[Ints, Ints]:
+    order = np.argsort(starts, kind="stable")
+    found = starts[order]
+    which, place = runs(np.searchsorted(found, low, side), np.searchsorted(found, high, "left") - 1)
+    return which, order[place]
+
+
+def covered(of: Ints, le: Ints, re: Ints) -> tuple[Ints, Ints, Ints]:
+    """The union of pieces per owner ``of``, as maximal intervals (owner, start, end), in order."""
+    if not len(of):
+        return of, le, re
+    (start, end), m = ranked(le, re)
+    order = np.lexsort((start, of))
+    of, le, re, start, end = of[order], le[order], re[order], start[order], end[order]
+    reached = np.maximum.accumulate(of * m + end)
+    new = np.ones(len(of), bool)
+    new[1:] = (of[1:] != of[:-1]) | (of[1:] * m + start[1:] > reached[:-1])
+    first = np.flatnonzero(new)
+    last = np.append(first[1:], len(of)) - 1
+    every = np.unique(np.concatenate([le, re]))
+    return of[first], le[first], every[reached[last] - of[last] * m]
+
+
+def uncovered(le: Ints, re: Ints, of: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
+    """What the maximal intervals (owner, start, end) of :func:`covered` leave of the owners' lifetimes ``[le, re)``."""
+    n = len(le)
+    # a piece behind each owner's last one, and before each piece what lies between it and the one before
+    owners = np.concatenate([of, np.arange(n)])
+    starts = np.concatenate([start, re])
+    ends = np.concatenate([end, re])
+    order = np.lexsort((np.concatenate([np.zeros(len(of), np.int64), np.ones(n, np.int64)]), starts, owners))
+    owners, starts, ends = owners[order], starts[order], ends[order]
+    before = np.empty(len(owners), np.int64)
+    before[1:] = ends[:-1]
+    head = np.ones(len(owners), bool)
+    head[1:] = owners[1:] != owners[:-1]
+    before[head] = le[owners[head]]
+    gap = before < starts
+    return owners[gap], before[gap], starts[gap]
+
+
+def next_after(group: Ints, le: Ints, other: Ints, other_le: Ints) -> Ints:
+    """Per row the least ``other_le`` of its group that is greater than its ``le``; INFINITY where there is none."""
+    if not len(le) or not len(other_le):
+        return np.full(len(le), INFINITY)
+    (a, b), m = ranked(le, other_le)
+    found = np.sort(other * m + b)
+    place = np.searchsorted(found, group * m + a, "right")
+    there = place < len(found)
+    value = found[np.minimum(place, len(found) - 1)]
+    every = np.unique(np.concatenate([le, other_le]))
+    same = there & (value // m == group) & (group >= 0)
+    return np.where(same, every[np.where(same, value - group * m, 0)], INFINITY)

@@ -1,0 +1,291 @@
+"""Expressions of a query as DuckDB's SQL, with Spark's values; what fails by Spark's rules fails here too."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from pyspark.sql import types as t
+
+from streamq.errors import NeedsSpark, PlanError, sentence
+from streamq.expr import ARITHMETIC, COMPARISON, Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, show
+from streamq.expr import fold as fold_expr
+from streamq.schema import Schema, infer, wider
+from streamq.time import INFINITY, TIMESTAMP
+
+
+def listed(*parts: str) -> str:
+    """Parts of a list, with commas."""
+    return ", ".join(parts)
+
+
+def same(columns: Sequence[str]) -> str:
+    """The condition that rows ``a`` and ``b`` agree in columns, NULL with NULL."""
+    return " AND ".join(f"a.{c} IS NOT DISTINCT FROM b.{c}" for c in columns) or "true"
+
+
+def payload(schema: Schema) -> list[str]:
+    """The payload's columns inside."""
+    return [f"c{i}" for i in range(len(schema.fields))]
+
+
+_TYPES: Mapping[type[t.DataType], str] = {
+    t.BooleanType: "BOOLEAN",
+    t.ByteType: "TINYINT",
+    t.ShortType: "SMALLINT",
+    t.IntegerType: "INTEGER",
+    t.LongType: "BIGINT",
+    t.FloatType: "FLOAT",
+    t.DoubleType: "DOUBLE",
+    t.StringType: "VARCHAR",
+    t.BinaryType: "BLOB",
+    t.DateType: "DATE",
+    t.TimestampType: "TIMESTAMP",
+    t.TimestampNTZType: "TIMESTAMP",
+    t.NullType: "INTEGER",
+}
+
+_DIGITS: Mapping[type[t.DataType], int] = {t.ByteType: 3, t.ShortType: 5, t.IntegerType: 10, t.LongType: 20}
+"""The integral types, and the digits of the decimals that they count as."""
+
+
+def sql_type(kind: t.DataType) -> str:
+    """DuckDB's name for a Spark type; raises PlanError for one that is not translated."""
+    if isinstance(kind, t.DecimalType):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    if isinstance(kind, t.ArrayType):
+        return f"{sql_type(kind.elementType)}[]"
+    if type(kind) not in _TYPES:
+        raise PlanError(sentence("oracle", f"type {kind.simpleString()} is not translated"))
+    return _TYPES[type(kind)]
+
+
+def sql(expr: Expr, schema: Schema) -> str:
+    """DuckDB's SQL for an expression over a history, with Spark's values; PlanError for what is not translated."""
+
+    def kind_of(node: Expr) -> t.DataType | None:
+        try:
+            return infer(node, schema, "oracle")
+        except NeedsSpark:
+            return None
+
+    def visit(node: Expr, parts: list[str]) -> str:
+        match node:
+            case Col(name=name):
+                return f"c{schema.names.index(name)}"
+            case Lit(value=value, type=kind):
+                made = literal(value)
+                return made if kind is None else f"CAST({made} AS {sql_type(kind)})"
+            case Lifetime(part=part):
+                return _lifetime(part, schema)
+            case Alias():
+                return parts[0]
+            case Cast(arg=arg, type=to):
+                return _cast(node, parts[0], kind_of(arg), to)
+            case Case():
+                branches = [f"WHEN {parts[i]} THEN {parts[i + 1]}" for i in range(0, len(parts) - 1, 2)]
+                return _as(f"CASE {' '.join(branches)} ELSE {parts[-1]} END", kind_of(node))
+            case Call(name=name) if name in ARITHMETIC:
+                return _arithmetic(node, parts, [kind_of(a) for a in node.children])
+            case Call(name=name) if name in COMPARISON:
+                return _compared(name, parts, [kind_of(a) for a in node.children])
+            case Call(name="isin"):
+                return f"({parts[0]} IN ({listed(*parts[1:])}))" if len(parts) > 1 else "false"
+            case Call(name="coalesce" | "ifnull" | "nvl"):
+                return f"coalesce({listed(*(_as(p, kind_of(node)) for p in parts))})"
+            case Call(name="greatest" | "least" as name):
+                return f"{name}({listed(*(_as(p, kind_of(node)) for p in parts))})"
+            case Call(name=name, args=args) if name in FUNCTIONS:
+                shown = iter(parts)
+                try:
+                    return f"({FUNCTIONS[name](*(next(shown) if isinstance(a, Expr) else literal(a) for a in args))})"
+                except TypeError as error:
+                    wrong = f"function {name!r} of {len(args)} arguments is not translated"
+                    raise PlanError(sentence("oracle", wrong, f"found {show(node)}")) from error
+            case Call(name=name):
+                raise PlanError(sentence("oracle", f"function {name!r} is not translated", f"found {show(node)}"))
+        raise PlanError(sentence("oracle", f"{type(node).__name__} is not translated", f"found {show(node)}"))
+
+    return fold_expr(expr, visit)
+
+
+def _lifetime(part: str, schema: Schema) -> str:
+    shown = "make_timestamp({})" if schema.axis == TIMESTAMP else "{}"
+    match part:
+        case "start":
+            return shown.format("le")
+        case "end":
+            return f"CASE WHEN re < {INFINITY} THEN {shown.format('re')} END"
+    return f"CASE WHEN re < {INFINITY} THEN CAST(least({INFINITY}, re::HUGEINT - le) AS BIGINT) END"
+
+
+def literal(value: Any) -> str:
+    """A Python value in SQL, of the type that Spark gives it."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return f"CAST({value} AS {'INTEGER' if -(2**31) <= value < 2**31 else 'BIGINT'})"
+        case float():
+            return f"CAST('{value!r}' AS DOUBLE)"
+        case str():
+            return "'" + value.replace("'", "''") + "'"
+        case bytes():
+            return f"from_hex('{value.hex()}')"
+        case Decimal():
+            digits = format(value, "f").lstrip("-")
+            whole, _, fraction = digits.partition(".")
+            precision = max(len(whole.lstrip("0")) + len(fraction), 1)
+            return f"CAST('{format(value, 'f')}' AS DECIMAL({precision}, {len(fraction)}))"
+        case dt.datetime():
+            utc = value if value.tzinfo is None else value.astimezone(dt.UTC).replace(tzinfo=None)
+            return f"CAST('{utc.isoformat(' ')}' AS TIMESTAMP)"
+        case dt.date():
+            return f"CAST('{value.isoformat()}' AS DATE)"
+        case dt.timedelta():
+            return f"to_microseconds({value // dt.timedelta(microseconds=1)})"
+    raise PlanError(sentence("oracle", f"a literal of {type(value).__name__} is not translated", f"found {value!r}"))
+
+
+def _as(part: str, kind: t.DataType | None) -> str:
+    return f"({part})" if kind is None or isinstance(kind, t.NullType) else f"CAST({part} AS {sql_type(kind)})"
+
+
+def floating(kind: t.DataType | None) -> bool:
+    """Whether it is a type of floats."""
+    return isinstance(kind, t.FloatType | t.DoubleType)
+
+
+def _compared(name: str, parts: list[str], kinds: list[t.DataType | None]) -> str:
+    # a float makes the comparison one of floats
+    a, b = (f"CAST({p} AS DOUBLE)" for p in parts) if any(floating(k) for k in kinds) else parts
+    operator = {"==": "=", "!=": "<>", "<=>": "IS NOT DISTINCT FROM"}.get(name, name)
+    return f"({a} {operator} {b})"
+
+
+def _arithmetic(node: Call, parts: list[str], kinds: list[t.DataType | None]) -> str:
+    """Operands in Spark's common type; overflow and division by zero are errors; a remainder has the left's sign."""
+    if any(isinstance(k, t.DecimalType) for k in kinds):
+        return _decimal(node, parts, kinds)
+    left, right = kinds
+    if isinstance(left, t.TimestampType) and isinstance(right, t.DayTimeIntervalType) and node.name in "+-":
+        return f"({parts[0]} {node.name} {parts[1]})"
+    common = wider(left, right) if left is not None and right is not None else None
+    if not isinstance(common, t.NumericType):
+        raise PlanError(sentence("oracle", f"{node.name!r} on these types is not translated", f"found {show(node)}"))
+    if node.name == "/":
+        common = t.DoubleType()
+    a, b = (_as(p, common) for p in parts)
+    if node.name not in ("/", "%"):
+        return _as(f"{a} {node.name} {b}", common)
+    # the least integer has no remainder by -1 that a machine could compute
+    by_one = f"WHEN {b} = -1 THEN 0" if node.name == "%" and type(common) in _DIGITS else ""
+    null = f"WHEN {a} IS NULL OR {b} IS NULL THEN NULL"
+    return _as(f"CASE {null} WHEN {b} = 0 THEN error('division by zero') {by_one} ELSE {a} {node.name} {b} END", common)
+
+
+def _decimal(node: Call, parts: list[str], kinds: list[t.DataType | None]) -> str:
+    # what is no decimal and no integer has too many digits for a product or a sum
+    found = [
+        (k.precision, k.scale) if isinstance(k, t.DecimalType) else (_DIGITS.get(type(k or t.NullType()), 99), 0)
+        for k in kinds
+    ]
+    (p, s), (q, r) = found
+    scale = s + r if node.name == "*" else max(s, r)
+    precision = p + q + 1 if node.name == "*" else max(p - s, q - r) + scale + 1
+    if node.name in ("/", "%") or precision > 38:
+        raise PlanError(sentence("oracle", f"{node.name!r} on these types is not translated", f"found {show(node)}"))
+    a, b = (f"CAST({part} AS DECIMAL({n}, {m}))" for part, (n, m) in zip(parts, found, strict=True))
+    return f"CAST({a} {node.name} {b} AS DECIMAL({precision}, {scale}))"
+
+
+def _cast(node: Expr, part: str, kind: t.DataType | None, to: t.DataType) -> str:
+    """A cast by Spark's ANSI rules: fractions are cut, text has to be well formed, what does not fit is an error."""
+    plain = f"CAST({part} AS {sql_type(to)})"
+    exact = type(kind) in _DIGITS or isinstance(kind, t.BooleanType)
+    match kind, to:
+        case (t.NullType(), _):
+            return plain
+        case _ if kind == to:
+            return plain
+        case (t.FloatType() | t.DoubleType() | t.DecimalType(), _) if type(to) in _DIGITS:
+            return f"CAST(trunc({part}) AS {sql_type(to)})"
+        case (t.NumericType(), t.BooleanType()):
+            return f"({part} <> 0)"
+        case (t.NumericType(), t.FloatType() | t.DoubleType()) | (t.DecimalType(), t.DecimalType()):
+            return plain
+        case (_, t.NumericType() | t.StringType()) if exact:
+            return plain
+        case (t.StringType(), _) if type(to) in _DIGITS:
+            return _well_formed(part, r"\s*[+-]?\d+\s*", plain, to)
+        case (t.StringType(), t.FloatType() | t.DoubleType() | t.DecimalType()):
+            return _well_formed(part, r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", plain, to)
+        case (t.StringType(), t.BooleanType()):
+            true = f"trim(lower({part}), ' ') IN ('t', 'true', 'y', 'yes', '1')"
+            return _well_formed(part, "(?i) *(t|true|y|yes|1|f|false|n|no|0) *", true, to)
+        case (t.TimestampType(), t.LongType()):
+            return f"CAST(floor(epoch_us({part}) / 1000000) AS BIGINT)"
+        case (t.DateType(), t.StringType() | t.TimestampType()) | (t.TimestampType(), t.DateType()):
+            return plain
+    of = "an expression of unknown type" if kind is None else kind.simpleString()
+    raise PlanError(
+        sentence("oracle", f"a cast of {of} to {to.simpleString()} is not translated", f"found {show(node)}")
+    )
+
+
+def _well_formed(part: str, form: str, made: str, to: t.DataType) -> str:
+    wrong = f"error('no {to.simpleString()}: ' || {part})"
+    return f"CASE WHEN regexp_full_match({part}, '{form}') THEN {made} WHEN {part} IS NOT NULL THEN {wrong} END"
+
+
+FUNCTIONS: dict[str, Callable[..., str]] = {
+    "and": lambda a, b: f"{a} AND {b}",
+    "or": lambda a, b: f"{a} OR {b}",
+    "not": lambda a: f"NOT {a}",
+    "negative": lambda a: f"- {a}",
+    "positive": lambda a: a,
+    "abs": lambda a: f"abs({a})",
+    "sqrt": lambda a: f"CASE WHEN {a} < 0 THEN CAST('nan' AS DOUBLE) ELSE sqrt({a}) END",
+    "exp": lambda a: f"exp(CAST({a} AS DOUBLE))",
+    "ln": lambda a: f"CASE WHEN {a} > 0 THEN ln(CAST({a} AS DOUBLE)) END",
+    "log10": lambda a: f"CASE WHEN {a} > 0 THEN log10(CAST({a} AS DOUBLE)) END",
+    "log2": lambda a: f"CASE WHEN {a} > 0 THEN log2(CAST({a} AS DOUBLE)) END",
+    "pow": lambda a, b: f"power(CAST({a} AS DOUBLE), CAST({b} AS DOUBLE))",
+    "power": lambda a, b: f"power(CAST({a} AS DOUBLE), CAST({b} AS DOUBLE))",
+    "isnull": lambda a: f"{a} IS NULL",
+    "isnotnull": lambda a: f"{a} IS NOT NULL",
+    "isnan": lambda a: f"coalesce(isnan(CAST({a} AS DOUBLE)), false)",
+    "nullif": lambda a, b: f"nullif({a}, {b})",
+    "nvl2": lambda a, b, c: f"CASE WHEN {a} IS NOT NULL THEN {b} ELSE {c} END",
+    "upper": lambda a: f"upper({a})",
+    "lower": lambda a: f"lower({a})",
+    "trim": lambda a: f"trim({a}, ' ')",
+    "ltrim": lambda a: f"ltrim({a}, ' ')",
+    "rtrim": lambda a: f"rtrim({a}, ' ')",
+    "length": lambda a: f"length({a})",
+    "reverse": lambda a: f"reverse({a})",
+    "concat": lambda *parts: " || ".join(parts),
+    "concat_ws": lambda *parts: f"concat_ws({listed(*parts)})",
+    "startswith": lambda a, b: f"starts_with({a}, {b})",
+    "endswith": lambda a, b: f"ends_with({a}, {b})",
+    "contains": lambda a, b: f"contains({a}, {b})",
+    "like": lambda a, b: f"{a} LIKE {b} ESCAPE '\\'",
+    "rlike": lambda a, b: f"regexp_matches({a}, {b})",
+    "year": lambda a: f"year({a})",
+    "month": lambda a: f"month({a})",
+    "day": lambda a: f"day({a})",
+    "dayofmonth": lambda a: f"day({a})",
+    "dayofweek": lambda a: f"dayofweek({a}) + 1",
+    "hour": lambda a: f"hour({a})",
+    "minute": lambda a: f"minute({a})",
+    "second": lambda a: f"second({a})",
+    "unix_micros": lambda a: f"epoch_us({a})",
+    "timestamp_micros": lambda a: f"make_timestamp({a})",
+}
+"""Spark's functions that SQL here gives Spark's values for; the others are refused by name."""
+
+__all__ = ["FUNCTIONS", "floating", "listed", "literal", "payload", "same", "sql", "sql_type"]

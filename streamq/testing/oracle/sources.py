@@ -1,0 +1,136 @@
+"""The sources: raw rows as canonical histories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streamq.compiler.operators import Edges, Intervals, Physical, Points, Source
+from streamq.errors import InvalidEvent, sentence
+from streamq.testing.oracle.expressions import listed, payload, same, sql
+from streamq.testing.oracle.run import Run
+from streamq.time import INFINITY
+
+
+def _column(node: Source, name: str) -> str:
+    return f"x{[f.name for f in node.columns].index(name)}"
+
+
+def _payload_of(node: Source) -> list[str]:
+    return [f"{_column(node, f.name)} AS c{i}" for i, f in enumerate(node.payload)]
+
+
+def _events(node: Source, run: Run, query: str) -> str:
+    """A table of the rows of a query whose column ``bad`` is NULL; under ``invalid="fail"`` all have to be."""
+    rows = run.table(query)
+    bad = run.value(f"SELECT min(bad) FROM {rows}")
+    if bad is not None and node.policy.invalid_in(False) == "fail":
+        raise InvalidEvent(sentence(f"source {node.shown_name()}", "a row is no event", bad))
+    return run.table(f"SELECT * EXCLUDE (bad) FROM {rows} WHERE bad IS NULL")
+
+
+def points(node: Points, inputs: Sequence[str], run: Run) -> str:
+    """``[t, t + 1)``."""
+    time = _column(node, node.time)
+    rows = _events(node, run, f"""
+        SELECT {listed(f"{time} AS le", f"{time} + 1 AS re", *_payload_of(node))},
+            CASE WHEN {time} IS NULL THEN 'null start' END AS bad
+        FROM {run.source(node)}""")  # fmt: skip
+    return f"SELECT * FROM {rows}"
+
+
+def intervals(node: Intervals, inputs: Sequence[str], run: Run) -> str:
+    """``[start, end)`` with ``start < end``; a NULL end is infinity."""
+    start, end = _column(node, node.start), f"coalesce({_column(node, node.end)}, {INFINITY})"
+    rows = _events(node, run, f"""
+        SELECT {listed(f"{start} AS le", f"{end} AS re", *_payload_of(node))},
+            CASE WHEN {start} IS NULL THEN 'null start' WHEN NOT {start} < {end} THEN 'end before start' END AS bad
+        FROM {run.source(node)}""")  # fmt: skip
+    return f"SELECT * FROM {rows}"
+
+
+def edges(node: Edges, inputs: Sequence[str], run: Run) -> str:
+    """A start lives until the first later instant at which its key has an edge.
+
+    An end closes if the last earlier instant at which its key has an edge has a start; the ends of an instant come
+    before its starts. Of several starts, or ends, of one key and instant only the least by payload is one.
+    """
+    time, edge = _column(node, node.time), _column(node, node.edge)
+    opens, closes = sql(node.open, node.schema), sql(node.close, node.schema)
+    rows = _events(node, run, f"""
+        SELECT {listed("n", f"{time} AS le", f"{edge} IS NOT DISTINCT FROM {opens} AS opens", *_payload_of(node))},
+            CASE WHEN {time} IS NULL THEN 'null start'
+                WHEN {edge} IS DISTINCT FROM {opens} AND {edge} IS DISTINCT FROM {closes}
+                THEN 'neither a start nor an end' END AS bad
+        FROM {run.source(node)}""")  # fmt: skip
+    key = [f"c{i}" for i, f in enumerate(node.payload) if f.name in node.key]
+    rest = [c for c in payload(node.schema) if c not in key]
+    places = run.table(f"""
+        SELECT *, row_number() OVER (PARTITION BY {listed(*key, "le", "opens")}
+            ORDER BY {listed(*(f"{c} NULLS FIRST" for c in rest), "n")}) AS place
+        FROM {rows}""")  # fmt: skip
+    before = f"(SELECT max(b.le) FROM {rows} b WHERE {same(key)} AND b.le < a.le)"
+    chain = _events(node, run, f"""
+        SELECT *, CASE
+            WHEN NOT opens AND NOT EXISTS (SELECT 1 FROM {rows} b WHERE {same(key)} AND b.opens AND b.le = {before})
+            THEN 'an end without an open start'
+            WHEN place > 1 AND opens THEN 'two starts of one key at one instant'
+            WHEN place > 1 THEN 'two ends of one key at one instant' END AS bad
+        FROM {places} a""")  # fmt: skip
+    starts = run.table(f"""
+        SELECT a.*, (SELECT min(b.le) FROM {chain} b WHERE {same(key)} AND b.le > a.le) AS til
+        FROM {chain} a WHERE a.opens""")  # fmt: skip
+    ends = f"SELECT * FROM {chain} WHERE NOT opens"
+    late = [f"CASE WHEN b.n IS NULL THEN a.{c} ELSE b.{c} END" for c in rest]
+    taken = dict(zip(rest, late, strict=True)) if node.payload_from == "end" else {}
+    made = [f"{taken.get(c, f'a.{c}')} AS {c}" for c in payload(node.schema)]
+    return f"""
+        SELECT {listed("a.le", f"coalesce(a.til, {INFINITY}) AS re", *made)}
+        FROM {starts} a LEFT JOIN ({ends}) b ON {same(key)} AND b.le = a.til"""
+
+
+def physical(node: Physical, inputs: Sequence[str], run: Run) -> str:
+    """Each insert counts one lifetime, each retraction one of the new lifetime less one of that it names.
+
+    With ids a retraction names its event by id, start and end, and the payload is the insert's; without, by start, end
+    and payload. A lifetime that counts less than none is an error of the source; under ``invalid="drop"`` those
+    retractions that arrived last go, with what follows from them. Empty lifetimes and CTIs are gone.
+    """
+    kind, start = _column(node, node.kind), _column(node, node.start)
+    end, new_end = (f"coalesce({_column(node, name)}, {INFINITY})" for name in (node.end, node.new_end))
+    rows = _events(node, run, f"""
+        SELECT n, {kind} = 'insert' AS inserts, {listed(f"{start} AS le", f"{end} AS re", f"{new_end} AS new_re")}, CASE
+            WHEN {kind} IS NULL OR {kind} NOT IN ('insert', 'retract') THEN 'neither insert, retract nor cti'
+            WHEN {start} IS NULL THEN 'null start'
+            WHEN NOT {start} < {end} THEN 'end before start'
+            WHEN {kind} = 'retract' AND {new_end} < {start} THEN 'new end before start' END AS bad
+            {"".join(f", {column}" for column in _payload_of(node))}
+        FROM {run.source(node)} WHERE {kind} IS DISTINCT FROM 'cti'""")  # fmt: skip
+    names = payload(node.schema)
+    whose = [f"c{i}" for i, f in enumerate(node.payload) if f.name == node.id] if node.id else names
+
+    def counted(rows: str) -> str:
+        return run.table(f"""
+            SELECT {listed("le", "re", *whose)}, sum(w) AS w FROM (
+                SELECT {listed("le", "re", *whose)}, CASE WHEN inserts THEN 1 ELSE -1 END AS w FROM {rows}
+                UNION ALL SELECT {listed("le", "new_re", *whose)}, 1 FROM {rows} WHERE NOT inserts
+            ) GROUP BY {listed("le", "re", *whose)}""")  # fmt: skip
+
+    totals = counted(rows)
+    while run.value(f"SELECT count(*) FROM {totals} WHERE w < 0"):
+        if node.policy.invalid_in(False) == "fail":
+            wrong = "a retraction that matches nothing"
+            raise InvalidEvent(sentence(f"source {node.shown_name()}", "a row is no event", wrong))
+        place = f"row_number() OVER (PARTITION BY {listed('inserts', 'le', 're', *whose)} ORDER BY n DESC)"
+        rows = run.table(f"""
+            SELECT a.* EXCLUDE (place) FROM (SELECT *, {place} AS place FROM {rows}) a
+            JOIN {totals} b ON {same(["le", "re", *whose])} WHERE a.inserts OR a.place > -b.w""")  # fmt: skip
+        totals = counted(rows)
+    living = run.table(f"SELECT * EXCLUDE (w), unnest(range(CAST(w AS BIGINT))) AS copy FROM {totals}")
+    if not node.id:
+        return f"SELECT {listed('le', 're', *names)} FROM {living} WHERE le < re"
+    event = listed("le", *whose)
+    return f"""
+        SELECT {listed("a.le", "a.re", *(f"b.{c}" for c in names))}
+        FROM (SELECT *, row_number() OVER (PARTITION BY {event} ORDER BY re, copy) AS place FROM {living}) a
+        JOIN (SELECT *, row_number() OVER (PARTITION BY {event} ORDER BY re, n) AS place FROM {rows} WHERE inserts) b
+        ON {same(["le", *whose, "place"])} WHERE a.le < a.re"""

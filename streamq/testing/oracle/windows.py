@@ -1,0 +1,228 @@
+"""Windows over canonical histories: which there are, who is a member, what is made of the members (SEMANTICS sections 3, 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import types as t
+
+from streamq.compiler.operators import TopK, WindowAggregate
+from streamq.errors import PlanError, sentence
+from streamq.expr import Aggregate, Expr, show
+from streamq.schema import infer
+from streamq.testing.oracle.expressions import floating, listed, payload, same, sql
+from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.spans import bound, hopping_windows
+from streamq.time import INFINITY, TIMESTAMP
+from streamq.windows import POINT_AT_END, Count, Hopping, Landmark, Rows, Session, Snapshot
+
+
+def members(node: WindowAggregate | TopK, events: str, groups: Sequence[str], run: Run) -> str:
+    """Events with ``w`` (which window of the group), ``w_le`` and ``w_re``: a row for each window that they are in."""
+    window = node.window
+    by = f"PARTITION BY {listed(*groups)}" if groups else ""
+    head = listed("0 AS w", "w_le", "w_re", "a.*")
+    overlap = f"{same(groups)} AND a.le < b.w_re AND a.re > b.w_le"
+    match window:
+        case Hopping():
+            return run.table(
+                f"SELECT {head} FROM {events} a JOIN {hopping_windows(window, events, run)} ON le < w_re AND re > w_le"
+            )
+        case Snapshot():
+            ends = (
+                f"SELECT {listed('le AS t', *groups)} FROM {events} UNION SELECT {listed('re', *groups)} FROM {events}"
+            )
+            windows = run.table(
+                f"SELECT {listed('t AS w_le', f'lead(t) OVER ({by} ORDER BY t) AS w_re', *groups)} FROM ({ends})"
+            )
+            return run.table(f"SELECT {head} FROM {events} a JOIN {windows} b ON {overlap}")
+        case Count(n=n, by=whose):
+            at = "le" if whose == "start" else "re"
+            instants = f"SELECT DISTINCT {listed(f'{at} AS t', *groups)} FROM {events} WHERE {at} < {INFINITY}"
+            last = f"lead(t, {n - 1}) OVER ({by} ORDER BY t) + 1 AS w_re"
+            windows = run.table(f"SELECT {listed('t AS w_le', last, *groups)} FROM ({instants})")
+            inside = f"{same(groups)} AND a.{at} >= b.w_le AND a.{at} < b.w_re"
+            return run.table(f"SELECT {head} FROM {events} a JOIN {windows} b ON {inside}")
+        case Rows(n=n, step=step, order_by=order_by):
+            names = node.input.schema.names
+            whole = [*order_by, *(n for n in names if n not in order_by)]
+            order = listed("le", *(f"p{names.index(c)} NULLS FIRST" for c in whole))
+            rows = run.table(f"SELECT *, row_number() OVER ({by} ORDER BY {order}) - 1 AS place FROM {events}")
+            last = f"lead(le, {n - 1}) OVER ({by} ORDER BY place) + 1 AS w_re"
+            windows = run.table(f"""
+                SELECT * FROM (SELECT {listed("place AS w", "le AS w_le", last, *groups)} FROM {rows})
+                WHERE w % {step} = 0 AND w_re IS NOT NULL""")  # fmt: skip
+            inside = f"{same(groups)} AND a.place BETWEEN b.w AND b.w + {n - 1}"
+            return run.table(f"SELECT b.w, b.w_le, b.w_re, a.* FROM {rows} a JOIN {windows} b ON {inside}")
+        case Session(gap=gap):
+            near = f"{same(groups)} AND b.le < a.le AND b.re::HUGEINT - 1 + {gap} > a.le"
+            heads = run.table(f"""
+                SELECT DISTINCT {listed("le AS t", *groups)} FROM {events} a
+                WHERE NOT EXISTS (SELECT 1 FROM {events} b WHERE {near})""")  # fmt: skip
+            first = f"(SELECT max(b.t) FROM {heads} b WHERE {same(groups)} AND b.t <= a.le)"
+            rows = run.table(f"SELECT {first} AS w_le, a.* FROM {events} a")
+            own = f"max(re) OVER (PARTITION BY {listed('w_le', *groups)})"
+            end = f"CAST(least({INFINITY}, {own}::HUGEINT - 1 + {gap}) AS BIGINT)"
+            return run.table(f"SELECT 0 AS w, w_le, {end} AS w_re, * EXCLUDE (w_le) FROM {rows}")
+        case Landmark():
+            windows = _landmarks(window, events, run)
+            return run.table(f"SELECT {head} FROM {events} a JOIN {windows} ON le < w_re AND re > w_le")
+
+
+def _landmarks(window: Landmark, events: str, run: Run) -> str:
+    """``[l, l + jH)``, the last one cut at the next landmark, while ``l + (j - 1)H`` lies before the bound."""
+    hop, start, period = window.hop, window.start, window.period
+    until = bound(events, run, always=True)
+    if period is None:
+        marks, cut = f"(SELECT {start} AS l)", str(INFINITY)
+        most = f"({until} - l) // {hop} + 2"
+    else:
+        low, high = f"(le - {start}) // {period} - 1", f"(least(re, {until}) - {start}) // {period} + 2"
+        marks = f"(SELECT DISTINCT {start} + {period} * unnest(range({low}, {high})) AS l FROM {events})"
+        cut, most = f"l + {period}", f"{period} // {hop} + 2"
+    return run.table(f"""
+        SELECT DISTINCT l AS w_le, least(l + j * {hop}, {cut}) AS w_re
+        FROM (SELECT l, unnest(range(1, CAST({most} AS BIGINT) + 1)) AS j FROM {marks})
+        WHERE l + (j - 1) * {hop} < least({until}, {cut})""")  # fmt: skip
+
+
+def _stamped(node: WindowAggregate | TopK) -> tuple[str, str, str]:
+    """A row's start and end, and the windows that have a row."""
+    if node.stamp == POINT_AT_END:
+        return "w_re AS le", "w_re + 1 AS re", f"w_re < {INFINITY}"
+    return "w_le AS le", "w_re AS re", "true"
+
+
+def _events(
+    node: WindowAggregate | TopK, values: Sequence[tuple[str, Expr]], source: str, run: Run
+) -> tuple[str, list[str]]:
+    """Events with group columns ``g0, ...``, computed values, and the payload as ``p0, ...``; and the group columns."""
+    schema = node.input.schema
+    groups = [f"g{i}" for i in range(len(node.keys))]
+    keys = [
+        f"{_key(f'c{schema.names.index(k)}', schema.type_of(k))} AS {g}" for g, k in zip(groups, node.keys, strict=True)
+    ]
+    made = [f"{sql(e, schema)} AS {name}" for name, e in values]
+    own = [f"{c} AS p{i}" for i, c in enumerate(payload(schema))]
+    return run.table(f"SELECT {listed('le', 're', *keys, *made, *own)} FROM {source}"), groups
+
+
+def window_aggregate(node: WindowAggregate, inputs: Sequence[str], run: Run) -> str:
+    """Per window and group: aggregates over all members."""
+    source = node.input.schema
+    values: list[tuple[str, Expr]] = []
+    kinds: dict[str, t.DataType] = {}
+    for i, (_, a) in enumerate(node.aggregates):
+        if a.where is not None:
+            values.append((f"f{i}", a.where))
+        for j, arg in enumerate(a.args):
+            values.append((f"v{i}_{j}", arg))
+            kinds[f"v{i}_{j}"] = infer(arg, source, "oracle")
+    events, groups = _events(node, values, inputs[0], run)
+    found = members(node, events, groups, run)
+    # what a filter leaves out has no value
+    taken = [
+        f"CASE WHEN f{i} THEN v{i}_{j} END AS v{i}_{j}"
+        for i, (_, a) in enumerate(node.aggregates)
+        for j in range(len(a.args))
+        if a.where is not None and a.name not in ("first", "last")
+    ]
+    if taken:
+        found = run.table(f"SELECT * REPLACE ({listed(*taken)}) FROM {found}")
+    window = listed("w", "w_le", "w_re", *groups)
+    # a variance needs the mean first
+    numbers = [v for v, kind in kinds.items() if isinstance(kind, t.NumericType)]
+    means = [f"avg(CAST({v} AS DOUBLE)) OVER (PARTITION BY {window}) AS {v}_mean" for v in numbers]
+    order = listed("le", *(f"p{i} NULLS FIRST" for i in range(len(source.fields))), "re")
+    made = [
+        aggregate(a, i, [kinds[f"v{i}_{j}"] for j in range(len(a.args))], order, node)
+        for i, (_, a) in enumerate(node.aggregates)
+    ]
+    columns = [f"{e} AS c{i}" for i, e in enumerate([*groups, *made])]
+    start, end, there = _stamped(node)
+    return f"""
+        SELECT {listed(start, end, *columns)} FROM (SELECT {listed("*", *means)} FROM {found})
+        WHERE {there} GROUP BY {window}"""
+
+
+def top_k(node: TopK, inputs: Sequence[str], run: Run) -> str:
+    """The members whose RANK by value is at most k; broken ties go by the payload."""
+    source = node.input.schema
+    events, groups = _events(node, [("v", node.by)], inputs[0], run)
+    found = members(node, events, groups, run)
+    window = listed("w", "w_le", "w_re", *groups)
+    by = "v DESC NULLS LAST" if node.desc else "v ASC NULLS FIRST"
+    own = [f"p{i}" for i in range(len(source.fields))]
+    ties = listed(by, *(f"{p} NULLS FIRST" for p in own), "le", "re")
+    ranked = f"""
+        SELECT *, rank() OVER (PARTITION BY {window} ORDER BY {by}) AS rank,
+            row_number() OVER (PARTITION BY {window} ORDER BY {ties}) AS number FROM {found}"""
+    start, end, there = _stamped(node)
+    columns = [f"{e} AS c{i}" for i, e in enumerate([*own, "rank"])]
+    limit = "rank" if node.ties == "keep" else "number"
+    return f"SELECT {listed(start, end, *columns)} FROM ({ranked}) WHERE {there} AND {limit} <= {node.k}"
+
+
+def _key(column: str, kind: t.DataType) -> str:
+    # -0.0 and 0.0 are one group, called 0.0
+    return f"CASE WHEN {column} = 0 THEN 0 ELSE {column} END" if floating(kind) else column
+
+
+def aggregate(found: Aggregate, i: int, kinds: Sequence[t.DataType], order: str, node: WindowAggregate) -> str:
+    """Aggregate ``i`` over a group, of columns ``v{i}_0, ...`` that have their mean beside them if they are numbers."""
+    v, w = f"v{i}_0", f"v{i}_1"
+    kind = kinds[0] if kinds else None
+    n, squares = f"count({v})", f"sum(power(CAST({v} AS DOUBLE) - {v}_mean, 2))"
+    passes = f"FILTER (WHERE f{i})" if found.where is not None else ""
+    match found.name:
+        case "count":
+            return n if found.args else f"count(*) {passes}"
+        case "count_distinct":
+            return f"count(DISTINCT {_key(v, kind)})" if kind is not None else ""
+        case "min" | "max":
+            return f"{found.name}({v})"
+        case "sum":
+            return f"sum(CAST({v} AS DOUBLE))" if floating(kind) else f"sum({v})"
+        case "avg":
+            return _decimal_mean(v, kind) if isinstance(kind, t.DecimalType) else f"avg(CAST({v} AS DOUBLE))"
+        case "var":
+            return f"CASE WHEN {n} > 1 THEN {squares} / ({n} - 1) END"
+        case "var_pop":
+            return f"CASE WHEN {n} > 0 THEN {squares} / {n} END"
+        case "stddev":
+            return f"CASE WHEN {n} > 1 THEN sqrt({squares} / ({n} - 1)) END"
+        case "stddev_pop":
+            return f"CASE WHEN {n} > 0 THEN sqrt({squares} / {n}) END"
+        case "covar" | "covar_pop" | "corr":
+            pairs = f"count(CASE WHEN {v} IS NOT NULL AND {w} IS NOT NULL THEN 1 END)"
+            function = "covar_samp" if found.name == "covar" else found.name
+            value = f"{function}(CAST({v} AS DOUBLE), CAST({w} AS DOUBLE))"
+            if found.name == "corr":
+                value = f"nullif({value}, CAST('nan' AS DOUBLE))"
+            return f"CASE WHEN {pairs} > {0 if found.name == 'covar_pop' else 1} THEN {value} END"
+        case "first" | "last":
+            return f"{found.name}({v} ORDER BY {order}) {passes}"
+        case "collect":
+            return f"coalesce(list({v} ORDER BY {order}) FILTER (WHERE {v} IS NOT NULL), [])"
+        case "percentile":
+            return f"quantile_cont(CAST({v} AS DOUBLE), {found.options[0]})"
+        case "time_weighted_avg":
+            start = "greatest(le, w_le)" if node.clip in ("full", "left") else "le"
+            end = "least(re, w_re)" if node.clip in ("full", "right") else "re"
+            lasts = f"greatest(CAST({end} AS DOUBLE) - CAST({start} AS DOUBLE), 0)"
+            length = "(CAST(any_value(w_re) AS DOUBLE) - CAST(any_value(w_le) AS DOUBLE))"
+            return f"sum(CAST({v} AS DOUBLE) * {lasts}) / {length}"
+        case "window_start" | "window_end":
+            at = "w_le" if found.name == "window_start" else "w_re"
+            return f"make_timestamp({at})" if node.schema.axis == TIMESTAMP else at
+    raise PlanError(sentence("oracle", f"aggregate {found.name!r} is not translated", f"found {show(found)}"))
+
+
+def _decimal_mean(v: str, kind: t.DecimalType) -> str:
+    # the exact quotient with four more digits, rounded half up, computed in units of the last digit and written out
+    precision, scale = min(38, kind.precision + 4), min(38, kind.scale + 4)
+    units = f"CAST(replace(CAST(sum({v}) AS VARCHAR), '.', '') AS HUGEINT)"
+    rounded = f"((2 * {10 ** (scale - kind.scale)} * abs({units}) + count({v})) // (2 * nullif(count({v}), 0)))"
+    one = f"{10**scale}::HUGEINT"
+    digits = f"{rounded} // {one} || '.' || lpad(CAST({rounded} % {one} AS VARCHAR), {scale}, '0')"
+    return f"CAST(CASE WHEN {units} < 0 THEN '-' ELSE '' END || {digits} AS DECIMAL({precision}, {scale}))"

@@ -1,0 +1,115 @@
+"""Every operator, window and aggregate once, over two streams with open ends, NULLs and NaN: what backends are compared on."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+import streamq as sq
+from streamq import col
+
+SCHEMA = pa.schema(
+    [("from", pa.int64()), ("to", pa.int64()), ("k", pa.string()), ("v", pa.int32()), ("w", pa.float64())]
+)
+SIZES = pa.table({"k": ["a", "a", None, "z"], "size": [1, 2, 3, 4]})
+
+
+def intervals(seed: int, count: int = 40) -> pa.Table:
+    """Events in order of their starts; one in six has no end."""
+    rng = random.Random(seed)
+    made = []
+    for start in sorted(rng.randint(-10, 60) for _ in range(count)):
+        lasts = rng.choice([None, 1, *(rng.randint(1, 9) for _ in range(4)), rng.randint(1, 200)])
+        made.append(
+            {
+                "from": start,
+                "to": None if lasts is None else start + lasts,
+                "k": rng.choice(["a", "b", None]),
+                "v": rng.choice([1, 2, 3, None, -4]),
+                "w": rng.choice([0.5, 1.25, None, -2.0, float("nan"), -0.0, 0.0]),
+            }
+        )
+    return pa.Table.from_pylist(made, schema=SCHEMA)
+
+
+Query = Callable[[Any, Any, Any], Any]
+"""A query over two streams and a static table ``k, size``."""
+
+WINDOWS: dict[str, Callable[[Any], Any]] = {
+    "hopping": lambda s: s.hopping_window(7, 3, offset=1),
+    "hopping, point at end": lambda s: s.hopping_window(7, 3, stamp="point_at_end", clip_input="right"),
+    "snapshot": lambda s: s.snapshot_window(),
+    "snapshot, point at end": lambda s: s.snapshot_window(stamp="point_at_end"),
+    "sliding": lambda s: s.sliding_window(5),
+    "count by start": lambda s: s.count_window(3, stamp="align"),
+    "count by end": lambda s: s.count_window(2, by="end"),
+    "rows": lambda s: s.rows_window(4, 3, order_by=["v"]),
+    "session": lambda s: s.session_window(3),
+    "periodic landmark": lambda s: s.landmark_window(7, period=20, start=3),
+    "landmark": lambda s: s.landmark_window(25, start=3, stamp="align", clip_input="left"),
+}
+
+AGGREGATES = {
+    "n": sq.count(),
+    "positive": sq.sum("v", where=col("v") > 0),
+    "least": sq.min("w"),
+    "mean": sq.avg("v"),
+    "spread": sq.stddev("v"),
+    "different": sq.count_distinct("w"),
+    "first": sq.first("w"),
+    "last": sq.last("v", where=col("v") > 1),
+    "every": sq.collect("v"),
+    "median": sq.median("v"),
+    "covariance": sq.covar("v", "v"),
+    "correlation": sq.corr("v", "v"),
+    "load": sq.time_weighted_avg("v"),
+    "known": sq.count("v"),
+}
+
+
+def _joined(how: str) -> Query:
+    return lambda s, t, z: s.join(t, on="k", how=how, suffixes=("", "_r"))
+
+
+def _compared(how: str) -> Query:
+    return lambda s, t, z: s.join(t, where=lambda a, b: a.v < b.v, how=how, suffixes=("_l", "_r"))
+
+
+def _aggregated(window: Callable[[Any], Any]) -> Query:
+    return lambda s, t, z: window(s.group_by("k")).select(**AGGREGATES)
+
+
+def _ranked(window: Callable[[Any], Any]) -> Query:
+    return lambda s, t, z: window(s).top_k(2, by="v", ties="break")
+
+
+QUERIES: dict[str, Query] = {
+    **{f"{how} join": _joined(how) for how in ("inner", "left", "semi", "anti")},
+    **{f"{how} join without keys": _compared(how) for how in ("inner", "left", "semi", "anti")},
+    "except": lambda s, t, z: s.select("k").except_(t.select("k")),
+    "clip": lambda s, t, z: s.clip(t, on="k"),
+    "clip by anything": lambda s, t, z: s.clip(t),
+    "to_signal": lambda s, t, z: s.to_signal("k"),
+    "chop": lambda s, t, z: s.chop(5, 1),
+    "distinct_ids": lambda s, t, z: s.distinct_ids(within=4, id="k"),
+    "windowed_join": lambda s, t, z: s.windowed_join(
+        t, on="k", size=5, hop=3, suffixes=("", "_r"), where=lambda a, b: a.v < b.v
+    ),
+    "shift, extend, to_points_at_end": lambda s, t, z: s.shift(5).extend(-2).to_points_at_end(),
+    "alter_lifetime": lambda s, t, z: s.alter_lifetime(start=sq.start() - sq.start() % 4, duration=col("v")),
+    "join_table": lambda s, t, z: s.join_table(z, on="k", how="left", name="sizes"),
+    "apply": lambda s, t, z: s.group_by("k").apply(
+        lambda g: g.join(g.shift(2), suffixes=("", "_s")).snapshot_window().select(n=sq.count())
+    ),
+    **{f"{name}: aggregates": _aggregated(w) for name, w in WINDOWS.items()},
+    **{f"{name}: top_k": _ranked(w) for name, w in WINDOWS.items()},
+    "snapshot by a sweep": lambda s, t, z: s.group_by("k").snapshot_window().select(n=sq.count(), s=sq.sum("v")),
+    "snapshot by merging": lambda s, t, z: (
+        s.group_by("k").snapshot_window().select(n=sq.count(), s=sq.sum("w"), m=sq.max("v"), d=sq.var("v"))
+    ),
+}
+
+__all__ = ["AGGREGATES", "QUERIES", "SCHEMA", "SIZES", "WINDOWS", "intervals"]

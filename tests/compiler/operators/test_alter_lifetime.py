@@ -1,0 +1,123 @@
+"""alter_lifetime and its special cases: where lifetimes go, what drops, what saturates, what is refused."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+import streamq as sq
+from streamq.errors import PlanError, TimeError, TypeMismatch, UnknownColumn
+from streamq.time import INFINITY
+from tests.judged import answer
+
+S = sq.events([(1, 5, {"v": 3}), (4, None, {"v": 8}), (6, 7, {"v": -1}), (9, 12, {"v": None})])
+LEAST = -(2**63) + 1
+FAR = sq.events([(LEAST, LEAST + 4, {"v": 1}), (0, 9, {"v": 2}), (INFINITY - 5, INFINITY - 1, {"v": 3})])
+DAY = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+STAMPED = sq.events([(DAY, DAY + dt.timedelta(hours=5), {"v": 90}), (DAY, None, {"v": None})])
+
+
+def lifetimes(s: sq.Stream) -> list[tuple[int, int | None]]:
+    return [row[:2] for row in answer(s)]
+
+
+def test_shift_moves_both_ends_and_an_open_end_stays_open() -> None:
+    assert lifetimes(S.shift(10)) == [(11, 15), (14, None), (16, 17), (19, 22)]
+    assert lifetimes(S.shift(-10)) == [(-9, -5), (-6, None), (-4, -3), (-1, 2)]
+    assert answer(S.shift(7).shift(-7)) == answer(S)
+
+
+def test_extend_moves_ends_and_drops_what_has_no_duration_left() -> None:
+    assert lifetimes(S.extend(3)) == [(1, 8), (4, None), (6, 10), (9, 15)]
+    assert lifetimes(S.extend(-1)) == [(1, 4), (4, None), (9, 11)]
+    assert lifetimes(S.extend(-4)) == [(4, None)]
+
+
+def test_a_duration_from_the_payload_drops_what_is_not_positive_and_null_is_for_ever() -> None:
+    assert answer(S.set_duration(sq.col("v"))) == [(1, 4, 3), (4, 12, 8), (9, None, None)]
+    assert lifetimes(S.set_duration(2)) == [(1, 3), (4, 6), (6, 8), (9, 11)]
+    assert lifetimes(S.alter_lifetime(duration=sq.duration() * 2)) == [(1, 9), (4, None), (6, 8), (9, 15)]
+
+
+def test_points_at_the_start_and_at_the_end() -> None:
+    assert lifetimes(S.to_points()) == [(1, 2), (4, 5), (6, 7), (9, 10)]
+    assert lifetimes(S.to_points_at_end()) == [(5, 6), (7, 8), (12, 13)]
+    assert S.to_points().schema.shape == S.to_points_at_end().schema.shape == "point"
+    assert S.to_points().shift(3).schema.shape == S.schema.shape == "interval"
+
+
+def test_a_start_made_of_the_start_snaps_to_a_grid() -> None:
+    assert lifetimes(S.alter_lifetime(start=sq.start() - sq.start() % 4, duration=4)) == [
+        (0, 4),
+        (4, 8),
+        (4, 8),
+        (8, 12),
+    ]
+    assert lifetimes(S.alter_lifetime(start=sq.start() - sq.start() % 4)) == [(0, 4), (4, 5), (4, None), (8, 11)]
+
+
+def test_from_an_end_that_is_open_nothing_starts() -> None:
+    assert lifetimes(S.alter_lifetime(start=sq.end(), duration=3)) == [(5, 8), (7, 10), (12, 15)]
+    assert lifetimes(S.alter_lifetime(start=sq.end())) == [(5, 9), (7, 8), (12, 15)]
+    assert lifetimes(S.alter_lifetime(start=sq.end() + 1, duration=1)) == [(6, 7), (8, 9), (13, 14)]
+
+
+def test_a_start_that_reads_the_payload_says_how_far_back() -> None:
+    back = sq.events([(10, 12, {"lag": 4}), (11, 12, {"lag": 0}), (12, 13, {"lag": None})])
+    assert answer(back.alter_lifetime(start=sq.start() - sq.col("lag"), within=4)) == [(6, 8, 4), (11, 12, 0)]
+
+
+def test_what_was_dropped_is_not_evaluated_later() -> None:
+    kept = S.set_duration(sq.col("v")).where(10 / (sq.col("v") + 1) > 1)
+    assert answer(kept) == [(1, 4, 3), (4, 12, 8)], "10 / (-1 + 1) fails"
+
+
+def test_arithmetic_saturates_at_the_ends_of_the_axis() -> None:
+    assert lifetimes(FAR.shift(2)) == [(LEAST + 2, LEAST + 6), (2, 11), (INFINITY - 3, None)]
+    assert lifetimes(FAR.shift(10)) == [(LEAST + 10, LEAST + 14), (10, 19)], "no event starts at infinity"
+    assert lifetimes(FAR.shift(-10)) == [(LEAST, LEAST + 4), (-10, -1), (INFINITY - 15, INFINITY - 11)]
+    assert lifetimes(FAR.extend(10)) == [(LEAST, LEAST + 14), (0, 19), (INFINITY - 5, None)]
+    assert lifetimes(FAR.set_duration(10)) == [(LEAST, LEAST + 10), (0, 10), (INFINITY - 5, None)]
+    assert lifetimes(FAR.to_points_at_end()) == [(LEAST + 4, LEAST + 5), (9, 10), (INFINITY - 1, None)]
+
+
+def test_durations_on_a_timestamp_axis() -> None:
+    hours = dt.timedelta(hours=1)
+    assert lifetimes(STAMPED.shift("1 hour")) == [(DAY + hours, DAY + 6 * hours), (DAY + hours, None)]
+    assert lifetimes(STAMPED.set_duration(dt.timedelta(hours=2))) == [(DAY, DAY + 2 * hours)] * 2
+    micros = sq.col("v") * 60_000_000
+    assert lifetimes(STAMPED.set_duration(micros)) == [(DAY, DAY + 1.5 * hours), (DAY, None)]
+    later = sq.start() + sq.lit(hours)
+    assert lifetimes(STAMPED.alter_lifetime(start=later, duration=hours)) == [(DAY + hours, DAY + 2 * hours)] * 2
+
+
+def test_errors() -> None:
+    payload = "alter_lifetime: a start that reads the payload; found start\\(\\) - v. Say how far .*: within=..."
+    with pytest.raises(PlanError, match=payload):
+        S.alter_lifetime(start=sq.start() - sq.col("v"))
+    with pytest.raises(TimeError, match="alter_lifetime: within must not be negative; found -3"):
+        S.alter_lifetime(start=sq.start() - sq.col("v"), within=-3)
+    with pytest.raises(
+        PlanError, match="a start that reads the end beside other things; found start\\(\\) \\+ end\\(\\)"
+    ):
+        S.alter_lifetime(start=sq.start() + sq.end())
+    with pytest.raises(TypeMismatch, match="start is no instant of the axis; found double in start\\(\\) / 2"):
+        S.alter_lifetime(start=sq.start() / 2)
+    with pytest.raises(TypeMismatch, match="start is no instant of the axis; found bigint"):
+        STAMPED.alter_lifetime(start=sq.col("v"), within="1 hour")
+    with pytest.raises(TypeMismatch, match="duration is neither ticks nor a duration; found double in v \\* 1.5"):
+        S.alter_lifetime(duration=sq.col("v") * 1.5)
+    with pytest.raises(UnknownColumn, match="set_duration: no column 'w'; there are: v"):
+        S.set_duration(sq.col("w"))
+    for wrong in (0, -1):
+        with pytest.raises(TimeError, match=f"set_duration: the duration must be positive; found {wrong}"):
+            S.set_duration(wrong)
+    with pytest.raises(TimeError, match="shift: not a duration; found v. Write '10 minutes', a timedelta or integer"):
+        S.shift(sq.col("v"))  # type: ignore[arg-type]
+    with pytest.raises(TimeError, match="extend: a duration with a unit on an integer axis; found '3 seconds'"):
+        S.extend("3 seconds")
+    with pytest.raises(TimeError, match="shift: a duration without a unit on a timestamp axis; .* Write '3 seconds'"):
+        STAMPED.shift(3)
+    with pytest.raises(TimeError, match="shift: a duration longer than the time axis"):
+        S.shift(2**62)

@@ -1,0 +1,103 @@
+"""except_: a difference of bags at every instant, over maximal intervals, one row a unit."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from decimal import Decimal
+
+import pytest
+
+import streamq as sq
+from streamq.errors import PlanError, TypeMismatch
+from streamq.time import INFINITY
+from tests.judged import answer
+
+NAN = float("nan")
+
+
+def bag(*spans: tuple[int, int | None]) -> sq.Stream:
+    return sq.events([(*span, {"v": 1}) for span in spans])
+
+
+def left_over(left: sq.Stream, right: sq.Stream) -> list[tuple[int, int | None]]:
+    return [row[:2] for row in answer(left.except_(right))]
+
+
+def test_one_right_event_takes_one_unit_away() -> None:
+    """
+    left    [1,9) [1,9)
+    right         [3,5)
+    result  [1,3) [1,9) [5,9)
+    """
+    assert left_over(bag((1, 9), (1, 9)), bag((3, 5))) == [(1, 3), (1, 9), (5, 9)]
+    assert left_over(bag((1, 9), (1, 9)), bag((3, 5), (4, 7))) == [(1, 3), (1, 4), (5, 9), (7, 9)]
+
+
+def test_more_on_the_right_than_on_the_left_is_nothing() -> None:
+    assert left_over(bag((1, 9)), bag((0, 5), (0, 5), (3, 20))) == []
+    assert left_over(bag((1, 9)), bag((3, 5), (3, 5))) == [(1, 3), (5, 9)]
+
+
+def test_intervals_are_maximal_whatever_they_were_made_of() -> None:
+    """Units are of payloads, not of events: left lifetimes that meet run on, right ones that meet cut once."""
+    assert left_over(bag((1, 4), (4, 9)), bag((20, 21))) == [(1, 9)]
+    assert left_over(bag((1, 9)), bag((3, 5), (5, 7))) == [(1, 3), (7, 9)]
+    assert left_over(bag((1, 5), (3, 9)), bag((3, 5))) == [(1, 9)]
+    assert left_over(bag((1, 5), (3, 9)), bag((100, 101))) == [(1, 9), (3, 5)]
+
+
+def test_open_ends() -> None:
+    assert left_over(bag((1, None), (2, None)), bag((4, None))) == [(1, None), (2, 4)]
+    assert left_over(bag((1, None)), bag((0, 3))) == [(3, None)]
+    ends = -(2**63) + 1, INFINITY - 1
+    assert left_over(bag((ends[0], None)), bag(ends)) == [(ends[1], None)]
+
+
+def test_a_stream_without_itself_is_empty() -> None:
+    s = bag((1, 9), (3, 12), (3, None))
+    assert left_over(s, s) == []
+    assert left_over(s.union(s), s) == left_over(s, bag((-9, -8))) == [(1, None), (3, 9), (3, 12)]
+
+
+def test_payloads_are_equal_as_spark_has_it() -> None:
+    """NULL equals NULL here, NaN NaN, -0.0 0.0; of different values none takes the other away."""
+    left = sq.events([(1, 9, {"a": a, "b": b}) for a, b in ((None, "x"), (NAN, None), (-0.0, "y"), (1.0, "z"))])
+    right = sq.events([(3, 20, {"a": a, "b": b}) for a, b in ((None, "x"), (NAN, None), (0.0, "y"), (1.0, None))])
+    found = {str(row[2:]): row[:2] for row in answer(left.except_(right))}
+    assert found == {"(None, 'x')": (1, 3), "(nan, None)": (1, 3), "(0.0, 'y')": (1, 3), "(1.0, 'z')": (1, 9)}
+
+
+def test_decimals_and_no_payload_at_all() -> None:
+    money = sq.events([(1, 9, {"v": Decimal("1.10")})])
+    assert answer(money.except_(money.shift(3))) == [(1, 4, Decimal("1.10"))]
+    bare = sq.events([(1, 9, {}), (2, 3, {})])
+    assert answer(bare.except_(sq.events([(4, 5, {})]))) == [(1, 4), (2, 3), (5, 9)]
+
+
+def test_points_stay_points() -> None:
+    points = bag((1, 9), (4, 5)).to_points()
+    assert points.except_(bag((1, 9))).schema.shape == "point"
+    assert left_over(points, bag((1, 3))) == [(4, 5)]
+
+
+def test_the_answer_does_not_depend_on_the_order_of_arrival() -> None:
+    spans = [(1, 9), (3, 5), (4, 12)]
+    found = {tuple(left_over(bag(*p), bag((4, 8), (2, 6)))) for p in itertools.permutations(spans)}
+    assert len(found) == 1
+
+
+def test_errors() -> None:
+    one = bag((1, 5))
+    unlike = "except_: streams of different columns or time axes; found .*v bigint.* Bring them into line with select"
+    with pytest.raises(PlanError, match=unlike):
+        one.except_(one.rename(v="w"))
+    with pytest.raises(PlanError, match=unlike):
+        one.except_(one.with_columns(v=sq.col("v").cast("int")))
+    with pytest.raises(PlanError, match=unlike):
+        one.except_(sq.events([(dt.datetime(2024, 1, 1), None, {"v": 1})]))
+    with pytest.raises(PlanError, match="except_: not a stream; found int"):
+        one.except_(3)  # type: ignore[arg-type]
+    arrays = sq.events([(1, 5, {"xs": [1]})])
+    with pytest.raises(TypeMismatch, match="except_: cannot match by column 'xs'; found array<bigint>"):
+        arrays.except_(arrays)

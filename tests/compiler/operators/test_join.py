@@ -1,0 +1,218 @@
+"""join in its four kinds: pairs while both live, maximal parts with and without a partner, keys, conditions, names."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+
+import pytest
+
+import streamq as sq
+from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch, UnknownColumn
+from streamq.time import INFINITY
+from tests.judged import answer
+
+NAN = float("nan")
+L = sq.events([(1, 6, {"k": 1, "v": "a"}), (2, None, {"k": 2, "v": "b"}), (3, 9, {"k": None, "v": "c"})])
+R = sq.events([(2, 4, {"k": 1, "w": 10}), (5, 9, {"k": 1, "w": 20}), (0, None, {"k": None, "w": 30})])
+KINDS = ("inner", "left", "semi", "anti")
+
+
+def made(rows: list[tuple[int, int | None, int]], name: str) -> sq.Stream:
+    return sq.events([(a, b, {"k": 1, name: v}) for a, b, v in rows])
+
+
+def test_pairs_live_while_both_do() -> None:
+    """
+    left    a [1,6)             b [2,inf) of another key
+    right   10 [2,4)  20 [5,9)
+    inner   a10 [2,4)  a20 [5,6)
+    """
+    assert answer(L.join(R, "k")) == [(2, 4, 1, "a", 10), (5, 6, 1, "a", 20)]
+
+
+def test_lifetimes_that_only_touch_make_no_pair() -> None:
+    left, right = made([(1, 5, 0)], "v"), made([(5, 9, 1), (0, 1, 2), (4, 5, 3)], "w")
+    assert answer(left.join(right, "k")) == [(4, 5, 1, 0, 3)]
+
+
+def test_null_keys_match_nothing_in_any_kind() -> None:
+    nulls = L.where(sq.col("v") == "c")
+    assert answer(nulls.join(R, "k")) == answer(nulls.join(R, "k", how="semi")) == []
+    assert answer(nulls.join(R, "k", how="left")) == [(3, 9, None, "c", None)]
+    assert answer(nulls.join(R, "k", how="anti")) == [(3, 9, None, "c")]
+
+
+def test_a_left_join_is_the_join_and_the_anti_joins_rows_with_nulls() -> None:
+    assert answer(L.join(R, "k", how="left")) == [
+        (1, 2, 1, "a", None),
+        (2, 4, 1, "a", 10),
+        (2, None, 2, "b", None),
+        (3, 9, None, "c", None),
+        (4, 5, 1, "a", None),
+        (5, 6, 1, "a", 20),
+    ]
+
+
+def test_parts_are_maximal() -> None:
+    """
+    left    [0,20)
+    right   [2,5) [5,8) [4,6)    [10,12) [10,11)    [15,inf)
+    semi    [2,8)                [10,12)            [15,20)
+    anti    [0,2)  [8,10)  [12,15)
+    """
+    left = made([(0, 20, 0)], "v")
+    right = made([(2, 5, 1), (5, 8, 2), (4, 6, 3), (10, 12, 4), (10, 11, 5), (15, None, 6)], "w")
+    assert [r[:2] for r in answer(left.join(right, "k", how="semi"))] == [(2, 8), (10, 12), (15, 20)]
+    assert [r[:2] for r in answer(left.join(right, "k", how="anti"))] == [(0, 2), (8, 10), (12, 15)]
+
+
+def test_every_left_event_has_parts_of_its_own() -> None:
+    left, right = made([(0, 9, 7), (0, 9, 7), (3, 6, 7)], "v"), made([(4, 5, 1)], "w")
+    assert answer(left.join(right, "k", how="semi")) == [(4, 5, 1, 7)] * 3
+    parts = [(0, 4), (0, 4), (3, 4), (5, 6), (5, 9), (5, 9)]
+    assert [r[:2] for r in answer(left.left_anti_join(right, "k"))] == parts
+
+
+def test_open_ends_meet() -> None:
+    left, right = made([(1, None, 0)], "v"), made([(3, None, 1), (0, 2, 2)], "w")
+    assert answer(left.join(right, "k")) == [(1, 2, 1, 0, 2), (3, None, 1, 0, 1)]
+    assert [r[:2] for r in answer(left.join(right, "k", how="anti"))] == [(2, 3)]
+    assert [r[:2] for r in answer(right.join(left, "k", how="anti"))] == [(0, 1)]
+
+
+def test_the_condition_is_part_of_the_match_never_a_filter_after_it() -> None:
+    found = {how: answer(L.join(R, "k", lambda l, r: r.w > 10, how)) for how in KINDS}
+    assert found["inner"] == [(5, 6, 1, "a", 20)]
+    assert found["semi"] == [(5, 6, 1, "a")]
+    assert found["anti"] == [(1, 5, 1, "a"), (2, None, 2, "b"), (3, 9, None, "c")]
+    assert found["left"] == [(1, 5, 1, "a", None), (2, None, 2, "b", None), (3, 9, None, "c", None), (5, 6, 1, "a", 20)]
+
+
+def test_a_condition_that_is_null_is_not_true() -> None:
+    right = R.with_columns(w=sq.when(sq.col("w") > 10, sq.col("w")))
+    assert answer(L.join(right, "k", lambda l, r: r.w > 0, "anti"))[0] == (1, 5, 1, "a")
+
+
+def test_no_key_pairs_whatever_lives_at_once() -> None:
+    left, right = L.select("v"), R.select("w")
+    assert len(answer(left.join(right))) == 9
+    assert answer(left.join(right, how="anti")) == []
+    ordered = left.join(right, where=lambda l, r: (l.v == "b") & (r.w < 30), how="semi")
+    assert answer(ordered) == [(2, 4, "b"), (5, 9, "b")]
+
+
+def test_a_stream_joins_itself() -> None:
+    s = made([(1, 5, 1), (3, 8, 2)], "v")
+    assert answer(s.join(s, "k", lambda a, b: a.v < b.v, suffixes=("", "_later"))) == [(3, 5, 1, 1, 2)]
+    assert answer(s.join(s, "k", lambda a, b: a.v < b.v, "anti")) == [(1, 3, 1, 1), (3, 8, 1, 2)]
+
+
+def test_keys_are_equal_as_spark_has_it() -> None:
+    """NaN equals NaN, -0.0 equals 0.0; keys of different numeric types meet in the wider one."""
+    left = sq.events([(1, 5, {"k": k}) for k in (-0.0, NAN, 1.5)])
+    right = sq.events([(2, 9, {"k": k, "w": i}) for i, k in enumerate((0.0, NAN, 1.0))])
+    assert [r[3] for r in answer(left.join(right, "k"))] == [0, 1]
+    whole = sq.events([(1, 5, {"k": 1}), (1, 5, {"k": 2**40})])
+    assert answer(whole.join(right, "k")) == [(2, 5, 1, 2)]
+    assert answer(right.join(whole, "k", how="semi")) == [(2, 5, 1.0, 2)]
+    small = sq.events([(1, 5, {"n": 1})], schema={"n": "int"})
+    assert answer(small.join(whole, {"n": "k"})) == [(1, 5, 1, 1)]
+
+
+def test_several_keys_and_keys_of_other_names() -> None:
+    left = sq.events([(1, 9, {"a": 1, "b": x}) for x in ("x", "y", None)])
+    right = sq.events([(3, 5, {"c": 1, "b": x}) for x in ("x", None)])
+    joined = left.join(right, [("a", "c"), "b"])
+    assert joined.columns == ["a", "b", "c"]
+    assert answer(joined) == [(3, 5, 1, "x", 1)]
+    assert len(answer(left.left_anti_join(right, {"a": "c", "b": "b"}))) == 4
+
+
+def test_suffixes_bring_equal_names_apart() -> None:
+    s = made([(1, 5, 1)], "v")
+    assert s.join(s, "k", suffixes=("_l", "_r")).columns == ["k", "v_l", "v_r"]
+    assert s.join(s, suffixes=("", "_r")).columns == ["k", "v", "k_r", "v_r"]
+    assert s.join(s, "k", how="semi").columns == s.left_anti_join(s, "k").columns == ["k", "v"]
+    seen = sq.col("v_l") == sq.col("v_r")
+    assert answer(s.join(s, "k", seen, suffixes=("_l", "_r"))) == [(1, 5, 1, 1, 1)]
+
+
+def test_a_join_of_points_gives_points() -> None:
+    points, spans = L.to_points(), R
+    assert points.join(spans, "k").schema.shape == spans.join(points, "k").schema.shape == "point"
+    assert points.join(spans, "k", how="anti").schema.shape == "point"
+    assert spans.join(points, "k", how="anti").schema.shape == "interval"
+    assert answer(spans.join(points, "k", how="anti"))[0] == (0, None, None, 30)
+
+
+def test_empty_sides() -> None:
+    none = R.where(sq.col("w") > 99)
+    assert answer(L.join(none, "k", how="anti")) == answer(L)
+    assert (
+        answer(L.join(none, "k", how="semi"))
+        == answer(L.join(none, "k"))
+        == answer(none.join(L, "k", how="left"))
+        == []
+    )
+
+
+def test_lifetimes_at_the_ends_of_the_axis() -> None:
+    left = made([(-(2**63) + 1, INFINITY - 1, 1), (INFINITY - 1, None, 2)], "v")
+    right = made([(-(2**63) + 1, None, 3)], "w")
+    assert [r[:2] for r in answer(left.join(right, "k"))] == [(-(2**63) + 1, INFINITY - 1), (INFINITY - 1, None)]
+    assert answer(left.left_anti_join(right, "k")) == []
+
+
+def test_the_answer_does_not_depend_on_the_order_of_arrival() -> None:
+    rows = [(1, 6, {"k": 1, "v": 1}), (2, 9, {"k": 1, "v": 2}), (2, 9, {"k": 1, "v": 2})]
+    found = {tuple(answer(sq.events(list(p)).join(R, "k", how="left"))) for p in itertools.permutations(rows)}
+    assert len(found) == 1
+
+
+def test_errors() -> None:
+    with pytest.raises(
+        TypeMismatch, match="join: keys 'v' and 'w' of different types; found string and bigint. Cast one"
+    ):
+        L.join(R, [("v", "w")])
+    with pytest.raises(UnknownColumn, match="join: no column 'kk'; there are: k, v. Did you mean 'k'?"):
+        L.join(R, "kk")
+    with pytest.raises(UnknownColumn, match="join: no column 'v'; there are: k, w"):
+        L.left_anti_join(R, "v")
+    clash = "join: columns of both streams have equal names; found v. Bring them apart with suffixes="
+    with pytest.raises(AmbiguousColumn, match=clash):
+        L.join(L, "k")
+    with pytest.raises(AmbiguousColumn, match=clash):
+        L.join(L.rename(v="V"), "k")
+    with pytest.raises(AmbiguousColumn, match="join: column 'v_x' twice in the result. Choose other suffixes"):
+        L.join(L, "k", suffixes=("_x", "_x"))
+    with pytest.raises(PlanError, match='join: suffixes are two strings; found .*Write suffixes=\\("_l", "_r"\\)'):
+        L.join(L, "k", suffixes="_x")  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="join: no kind 'outer'; there are: inner, left, semi, anti"):
+        L.join(R, "k", how="outer")
+    with pytest.raises(PlanError, match="join: not a stream; found int"):
+        L.join(3)  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="join: a key is a column name or a pair of them; found 3. Write on="):
+        L.join(R, [3])  # type: ignore[list-item]
+    with pytest.raises(PlanError, match="join: streams on different time axes; found integer and timestamp"):
+        L.join(sq.events([(dt.datetime(2024, 1, 1), None, {"w": 1})]))
+    arrays = sq.events([(1, 5, {"xs": [1]})])
+    with pytest.raises(TypeMismatch, match="join: cannot match by column 'xs'; found array<bigint>"):
+        arrays.join(arrays, "xs")
+
+
+def test_errors_of_conditions() -> None:
+    with pytest.raises(TypeMismatch, match="join: the condition is not boolean; found bigint: w"):
+        L.join(R, "k", lambda l, r: r.w)
+    with pytest.raises(PlanError, match="the condition reads a lifetime; .* with_columns\\(at=sq.start\\(\\)\\)"):
+        L.join(R, "k", lambda l, r: sq.start() > 3)
+    with pytest.raises(UnknownColumn, match="join: no column 'w'; there are: k, v"):
+        L.join(R, "k", lambda l, r: l.w > 3)
+    with pytest.raises(UnknownColumn, match="join: no column 'z'; there are: k, v, w"):
+        L.join(R, "k", sq.col("z") > 3)
+    with pytest.raises(PlanError, match="the function gave no expression; found None. Use & | ~"):
+        L.join(R, "k", lambda l, r: None)
+    with pytest.raises(TypeMismatch, match="Use & | ~ instead of and, or, not"):
+        L.join(R, "k", lambda l, r: l.k > 1 and r.w > 1)
+    with pytest.raises(PlanError, match="an aggregate outside a window's select"):
+        L.join(R, "k", lambda l, r: sq.count() > 1)

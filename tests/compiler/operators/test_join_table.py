@@ -1,0 +1,99 @@
+"""join_table: every event with the matching rows of a static table; lifetimes stay as they are."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import streamq as sq
+from streamq.errors import AmbiguousColumn, PlanError, SourceError, TypeMismatch, UnknownColumn
+from tests.judged import answer
+
+NAN = float("nan")
+S = sq.events([(1, 5, {"zone": 1, "v": 3}), (2, None, {"zone": 2, "v": 4}), (3, 4, {"zone": None, "v": 5})])
+CITIES = pa.table({"zone": [1, 1, None, 9], "city": ["Ulm", "Bonn", "Rom", "Wien"]})
+
+
+def test_an_event_has_a_row_for_every_match_on_its_own_lifetime() -> None:
+    joined = S.join_table(CITIES, "zone")
+    assert joined.columns == ["zone", "v", "city"]
+    assert answer(joined) == [(1, 5, 1, 3, "Bonn"), (1, 5, 1, 3, "Ulm")]
+
+
+def test_null_matches_nothing_and_left_keeps_what_has_no_match() -> None:
+    assert answer(S.join_table(CITIES, "zone", "left")) == [
+        (1, 5, 1, 3, "Bonn"),
+        (1, 5, 1, 3, "Ulm"),
+        (2, None, 2, 4, None),
+        (3, 4, None, 5, None),
+    ]
+
+
+def test_duplicates_on_either_side_stay() -> None:
+    twice = pa.concat_tables([CITIES, CITIES])
+    assert len(answer(S.union(S).join_table(twice, "zone"))) == 8
+
+
+def test_keys_of_other_names_and_several_keys() -> None:
+    table = pa.table({"id": [1, 1, 2], "v": [3, 4, 4], "w": ["x", "y", "z"]})
+    joined = S.join_table(table, [("zone", "id"), "v"])
+    assert joined.columns == ["zone", "v", "id", "w"]
+    assert answer(joined) == [(1, 5, 1, 3, 1, "x"), (2, None, 2, 4, 2, "z")]
+    assert answer(S.join_table(table.drop_columns(["v"]), {"zone": "id"}))[0] == (1, 5, 1, 3, 1, "x")
+
+
+def test_keys_of_different_numeric_types_meet_in_the_wider_one() -> None:
+    table = pa.table({"zone": pa.array([1.0, 2.5]), "w": ["x", "y"]})
+    assert answer(S.join_table(table, "zone")) == [(1, 5, 1, 3, "x")]
+    narrow = pa.table({"zone": pa.array([2], pa.int32()), "w": ["x"]})
+    assert answer(S.join_table(narrow, "zone")) == [(2, None, 2, 4, "x")]
+
+
+def test_keys_are_equal_as_spark_has_it() -> None:
+    s = sq.events([(1, 2, {"x": -0.0}), (1, 2, {"x": NAN}), (1, 2, {"x": 1.0})])
+    table = pa.table({"x": [0.0, NAN], "w": ["zero", "nan"]})
+    assert sorted(r[3] for r in answer(s.join_table(table, "x"))) == ["nan", "zero"]
+
+
+def test_suffixes_name_the_tables_columns() -> None:
+    table = pa.table({"zone": [1], "v": ["x"]})
+    joined = S.join_table(table, "zone", suffixes=("", "_t"))
+    assert joined.columns == ["zone", "v", "v_t"]
+    assert answer(joined) == [(1, 5, 1, 3, "x")]
+
+
+def test_the_table_serves_what_follows() -> None:
+    counted = S.join_table(CITIES, "zone").group_by("city").tumbling_window(5).select(n=sq.count())
+    assert answer(counted) == [(0, 5, "Bonn", 1), (0, 5, "Ulm", 1)]
+
+
+def test_one_table_in_two_places_and_none_at_all() -> None:
+    again = CITIES.rename_columns(["v", "name"])
+    assert answer(S.join_table(CITIES, "zone").join_table(again, "v", "left", name="again"))[0][-1] is None
+    assert answer(S.join_table(CITIES.slice(0, 0), "zone")) == []
+    assert len(answer(S.join_table(CITIES.slice(0, 0), "zone", "left"))) == 3
+
+
+def test_errors() -> None:
+    with pytest.raises(UnknownColumn, match="join_table: no column 'zones'; there are: zone, v. Did you mean 'zone'?"):
+        S.join_table(CITIES, "zones")
+    with pytest.raises(UnknownColumn, match="join_table: no column 'v'; there are: zone, city"):
+        S.join_table(CITIES, "v")
+    with pytest.raises(
+        TypeMismatch, match="join_table: keys 'zone' and 'city' of different types; .* Cast one of them"
+    ):
+        S.join_table(CITIES, [("zone", "city")])
+    with pytest.raises(
+        AmbiguousColumn, match="column 'v' is in the stream and in the table. Bring them apart with suff"
+    ):
+        S.join_table(pa.table({"zone": [1], "v": [1]}), "zone")
+    with pytest.raises(PlanError, match="join_table: suffixes are two strings; found '_t'"):
+        S.join_table(CITIES, "zone", suffixes="_t")  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match='join_table: no key. Name the columns that must be equal: on="zone"'):
+        S.join_table(CITIES, ())
+    with pytest.raises(PlanError, match="join_table: no kind 'anti'; there are: inner, left"):
+        S.join_table(CITIES, "zone", "anti")
+    with pytest.raises(SourceError, match="join_table: not a DataFrame; found dict"):
+        S.join_table({"zone": [1]}, "zone")
+    with pytest.raises(PlanError, match="join_table: a payload column called 'end'"):
+        S.join_table(pa.table({"zone": [1], "end": [3]}), "zone")

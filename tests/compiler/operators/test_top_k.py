@@ -1,0 +1,114 @@
+"""top_k: the members with the greatest (or least) values, by SQL's RANK; ties kept, or cut by the payload."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+import streamq as sq
+from streamq.errors import PlanError, TypeMismatch, UnknownColumn
+from tests.judged import answer
+
+NAN = float("nan")
+
+
+def points(*rows: tuple[Any, ...], names: tuple[str, ...] = ("k", "v")) -> sq.Stream:
+    return sq.events([(at, at + 1, dict(zip(names, values, strict=True))) for at, *values in rows])
+
+
+S = points((1, "a", 5), (2, "b", 9), (3, "c", 5), (4, "d", 1))
+
+
+def ranked(s: sq.Stream) -> list[tuple[Any, int]]:
+    """The first column and the rank."""
+    return sorted((row[2], row[-1]) for row in answer(s))
+
+
+def test_ties_at_the_last_rank_are_all_kept_and_leave_a_gap() -> None:
+    assert ranked(S.tumbling_window(5).top_k(2, by="v")) == [("a", 2), ("b", 1), ("c", 2)]
+    assert ranked(S.tumbling_window(5).top_k(3, by="v")) == [("a", 2), ("b", 1), ("c", 2)]
+    assert ranked(S.tumbling_window(5).top_k(4, by="v")) == [("a", 2), ("b", 1), ("c", 2), ("d", 4)]
+
+
+def test_broken_ties_go_by_the_payload_and_keep_their_rank() -> None:
+    assert ranked(S.tumbling_window(5).top_k(2, by="v", ties="break")) == [("a", 2), ("b", 1)]
+    assert ranked(S.tumbling_window(5).top_k(2, by="v", desc=False, ties="break")) == [("a", 2), ("d", 1)]
+    equal = sq.events([(at, at + 1, {"v": 1}) for at in (1, 2, 3)])
+    assert [r[2:] for r in answer(equal.tumbling_window(5).top_k(2, by="v", ties="break"))] == [(1, 1), (1, 1)]
+
+
+def test_the_least_first() -> None:
+    assert ranked(S.tumbling_window(5).top_k(2, by="v", desc=False)) == [("a", 2), ("c", 2), ("d", 1)]
+
+
+def test_null_is_least_and_nan_greatest_and_the_zeros_tie() -> None:
+    s = points((1, "null", None), (1, "nan", NAN), (1, "inf", float("inf")), (1, "zero", 0.0), (1, "minus", -0.0))
+    assert ranked(s.tumbling_window(5).top_k(2, by="v")) == [("inf", 2), ("nan", 1)]
+    assert ranked(s.tumbling_window(5).top_k(2, by="v", desc=False)) == [("minus", 2), ("null", 1), ("zero", 2)]
+    assert ranked(s.tumbling_window(5).top_k(9, by="v"))[-1] == ("zero", 3)
+
+
+def test_by_an_expression_and_by_a_string() -> None:
+    assert ranked(S.tumbling_window(5).top_k(1, by=lambda e: -e.v)) == [("d", 1)]
+    assert ranked(S.tumbling_window(5).top_k(1, by="k")) == [("d", 1)]
+    assert ranked(S.tumbling_window(5).top_k(1, by=sq.col("v") % 5)) == [("b", 1)]
+
+
+def test_rows_carry_the_payload_and_live_on_the_window() -> None:
+    top = S.hopping_window(4, 2).top_k(1, by="v")
+    assert top.columns == ["k", "v", "rank"]
+    assert answer(top) == [(-2, 2, "a", 5, 1), (0, 4, "b", 9, 1), (2, 6, "b", 9, 1), (4, 8, "d", 1, 1)]
+    at_end = S.hopping_window(4, 2, stamp="point_at_end").top_k(1, by="v")
+    assert [r[:2] for r in answer(at_end)] == [(2, 3), (4, 5), (6, 7), (8, 9)]
+    assert at_end.schema.shape == "point"
+
+
+def test_duplicates_are_members_each() -> None:
+    twice = S.union(S)
+    assert ranked(twice.tumbling_window(5).top_k(2, by="v")) == [("b", 1), ("b", 1)]
+    assert ranked(twice.tumbling_window(5).top_k(1, by="v", ties="break")) == [("b", 1)]
+
+
+def test_per_group_and_the_null_group_is_one() -> None:
+    s = points((1, None, 1), (2, None, 2), (3, "a", 7))
+    assert ranked(s.group_by("k").tumbling_window(5).top_k(1, by="v").select("v", "rank")) == [(2, 1), (7, 1)]
+
+
+def test_in_every_kind_of_window() -> None:
+    s = sq.events([(1, 5, {"v": 1}), (3, 8, {"v": 2}), (20, 21, {"v": 0})])
+    assert answer(s.snapshot_window().top_k(1, by="v")) == [(1, 3, 1, 1), (3, 5, 2, 1), (5, 8, 2, 1), (20, 21, 0, 1)]
+    assert answer(s.session_window(6).top_k(1, by="v")) == [(1, 13, 2, 1), (20, 26, 0, 1)]
+    assert answer(s.count_window(2).top_k(1, by="v")) == [(4, 5, 2, 1), (21, 22, 2, 1)]
+    assert answer(s.rows_window(2, 2).top_k(1, by="v", desc=False)) == [(4, 5, 1, 1)]
+    assert answer(s.landmark_window(10, start=0).top_k(1, by="v")) == [(10, 11, 2, 1), (20, 21, 2, 1), (30, 31, 2, 1)]
+
+
+def test_the_answer_does_not_depend_on_the_order_of_arrival() -> None:
+    rows = [(1, "a", 5), (1, "b", 5), (2, "c", 5), (2, "a", 5)]
+    for ties in ("keep", "break"):
+        made = [answer(points(*p).tumbling_window(5).top_k(2, by="v", ties=ties)) for p in itertools.permutations(rows)]
+        assert all(m == made[0] for m in made)
+
+
+def test_errors() -> None:
+    windowed = S.tumbling_window(5)
+    for k in (0, -1, 1.5, True):
+        with pytest.raises(PlanError, match="top_k: k is a whole number of at least 1; found"):
+            windowed.top_k(k, by="v")  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match='top_k: ties is "keep" or "break"; found \'drop\''):
+        windowed.top_k(1, by="v", ties="drop")
+    with pytest.raises(UnknownColumn, match="top_k: no column 'w'; there are: k, v"):
+        windowed.top_k(1, by="w")
+    with pytest.raises(PlanError, match="an aggregate outside a window's select"):
+        windowed.top_k(1, by=sq.sum("v"))
+    for name in ("rank", "RANK"):
+        with pytest.raises(PlanError, match="top_k: a column called 'rank'; the result has one. Rename it first"):
+            S.rename(v=name).tumbling_window(5).top_k(1, by="k")
+    arrays = sq.events([(1, 2, {"v": 1, "xs": [1]})]).tumbling_window(5)
+    with pytest.raises(PlanError, match="top_k: no order on array<bigint>; found xs"):
+        arrays.top_k(1, by="xs")
+    with pytest.raises(TypeMismatch, match="top_k: cannot order by column 'xs'; found array<bigint>"):
+        arrays.top_k(1, by="v", ties="break")
+    assert ranked(arrays.top_k(1, by="v").select("v", "rank")) == [(1, 1)]

@@ -1,0 +1,294 @@
+"""The windows other than hopping, what is reported of open lifetimes, and how members are clipped and results stamped."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pytest
+
+import streamq as sq
+from streamq.errors import PlanError, TimeError, TypeMismatch, UnknownColumn
+from streamq.time import INFINITY
+from tests.judged import Row, answer
+
+LEAST = -(2**63) + 1
+
+
+def spans(*rows: tuple[Any, ...]) -> sq.Stream:
+    """Events ``start, end, name``, named by number unless told."""
+    return sq.events([(row[0], row[1], {"e": row[2] if len(row) > 2 else f"e{i}"}) for i, row in enumerate(rows)])
+
+
+def members(windowed: Any, until: int | None = None) -> list[Row]:
+    """Windows and the names of their members, in one word."""
+    found = answer(windowed.select(e=sq.collect("e")), until)
+    return [(*row[:-1], " ".join(row[-1])) for row in found]
+
+
+def counts(windowed: Any, until: int | None = None) -> list[Row]:
+    return answer(windowed.select(n=sq.count()), until)
+
+
+# snapshot
+
+
+def test_snapshots_lie_between_consecutive_endpoints() -> None:
+    """
+    events    a [1,5)  b [3,8)  c [8,9)      d [12,13)
+    windows   [1,3):a  [3,5):ab  [5,8):b  [8,9):c  [12,13):d
+    """
+    s = spans((1, 5, "a"), (3, 8, "b"), (8, 9, "c"), (12, 13, "d"))
+    assert members(s.snapshot_window()) == [
+        *((1, 3, "a"), (3, 5, "a b"), (5, 8, "b"), (8, 9, "c"), (12, 13, "d")),
+    ]  # fmt: skip
+
+
+def test_equal_snapshots_side_by_side_stay_two() -> None:
+    assert counts(spans((1, 3), (3, 5)).snapshot_window()) == [(1, 3, 1), (3, 5, 1)]
+
+
+def test_a_snapshot_of_open_lifetimes_is_open() -> None:
+    assert counts(spans((1, None), (4, 6)).snapshot_window()) == [(1, 4, 1), (4, 6, 2), (6, None, 1)]
+    at_end = spans((1, None), (4, 6)).snapshot_window(stamp="point_at_end")
+    assert counts(at_end) == [(4, 5, 1), (6, 7, 2)], "none while the window has no end"
+
+
+def test_the_endpoints_are_the_groups_own() -> None:
+    s = sq.events([(1, 9, {"k": "a"}), (4, 6, {"k": "b"}), (5, 7, {"k": None}), (6, 8, {"k": None})])
+    found = answer(s.group_by("k").snapshot_window().select(n=sq.count()))
+    assert found == [(1, 9, "a", 1), (4, 6, "b", 1), (5, 6, None, 1), (6, 7, None, 2), (7, 8, None, 1)]
+
+
+# sliding
+
+
+def test_sliding_extends_lifetimes_and_sets_those_of_points() -> None:
+    assert counts(spans((1, 3), (4, 5)).sliding_window(3)) == [(1, 4, 1), (4, 6, 2), (6, 8, 1)]
+    assert counts(spans((1, 3), (4, 5)).to_points().sliding_window(3)) == [(1, 4, 1), (4, 7, 1)]
+    assert counts(spans((1, 2), (3, 4)).sliding_window(2)) == [(1, 3, 1), (3, 4, 2), (4, 6, 1)], "declared intervals"
+    with pytest.raises(TimeError, match="sliding_window: the duration must be positive; found 0"):
+        spans((1, 2)).sliding_window(0)
+
+
+# count
+
+
+def test_count_windows_go_by_distinct_starts() -> None:
+    """Ties are members together: more than n events; fewer than n starts make no window."""
+    s = spans((1, 9, "p"), (4, 5, "q"), (4, 20, "r"), (9, 10, "s"))
+    assert members(s.count_window(1, stamp="align")) == [(1, 2, "p"), (4, 5, "q r"), (9, 10, "s")]
+    assert members(s.count_window(2, stamp="align")) == [(1, 5, "p q r"), (4, 10, "q r s")]
+    assert members(s.count_window(2)) == [(5, 6, "p q r"), (10, 11, "q r s")]
+    assert members(s.count_window(4)) == []
+
+
+def test_count_windows_by_end_leave_out_what_has_none() -> None:
+    s = spans((1, 9, "p"), (4, 5, "q"), (0, 9, "r"), (9, 12, "s"), (2, None, "t"))
+    assert members(s.count_window(2, by="end", stamp="align")) == [(5, 10, "r p q"), (9, 13, "r p s")]
+    assert members(s.count_window(1, by="end")) == [(6, 7, "q"), (10, 11, "r p"), (13, 14, "s")]
+    assert members(spans((1, None)).count_window(1, by="end")) == []
+
+
+def test_count_windows_of_open_lifetimes_have_ends_of_their_own() -> None:
+    assert members(spans((1, None, "a"), (5, None, "b")).count_window(2, stamp="align")) == [(1, 6, "a b")]
+
+
+# rows
+
+
+def test_rows_windows_cut_ties_by_the_order() -> None:
+    s = spans((1, 9, "c"), (1, 2, "a"), (1, 5, "b"), (7, 8, "d"))
+    assert members(s.rows_window(2, order_by="e", stamp="align")) == [(1, 2, "a b"), (1, 2, "b c"), (1, 8, "c d")]
+    assert members(s.rows_window(2, 2, order_by="e")) == [(2, 3, "a b"), (8, 9, "c d")]
+    assert members(s.rows_window(1, 3)) == [(2, 3, "a"), (8, 9, "d")]
+    assert members(s.rows_window(5)) == []
+
+
+def test_rows_windows_by_another_column_and_the_rest_of_the_payload() -> None:
+    s = sq.events([(1, 2, {"e": e, "v": v}) for e, v in (("a", 2), ("b", 1), ("c", None), ("d", 1))])
+    assert sorted(members(s.rows_window(2, 2, order_by="v", stamp="align"))) == [(1, 2, "a d"), (1, 2, "b c")]
+    twice = sq.events([(1, 2, {"e": "a"}), (1, 9, {"e": "a"}), (3, 4, {"e": "b"})])
+    assert members(twice.rows_window(2)) == [(2, 3, "a a"), (4, 5, "a b")], "equal rows differ in nothing that counts"
+
+
+# session
+
+
+def test_sessions_are_chains_with_less_than_the_gap_between() -> None:
+    """
+    events     a [1,2)   b [4,5)            c [10,11)
+    gap 5      [1,9): a b                   [10,15): c      (4 + 5 = 9 is not after 10)
+    """
+    s = spans((1, 2, "a"), (4, 5, "b"), (10, 11, "c"))
+    assert members(s.session_window(5)) == [(1, 9, "a b"), (10, 15, "c")]
+    assert members(s.session_window(6)) == [(1, 10, "a b"), (10, 16, "c")], "10 < 4 + 6 is not so: they only meet"
+    assert members(s.session_window(7)) == [(1, 17, "a b c")]
+
+
+def test_a_long_event_keeps_its_session_open_over_shorter_ones() -> None:
+    s = spans((1, 20, "a"), (2, 3, "b"), (22, 23, "c"), (26, 27, "d"))
+    assert members(s.session_window(4)) == [(1, 26, "a b c"), (26, 30, "d")]
+    assert members(spans((1, None, "a"), (50, 51, "b")).session_window(4)) == [(1, None, "a b")]
+    assert members(spans((1, None, "a")).session_window(4, stamp="point_at_end")) == []
+
+
+def test_the_least_gap_is_two_ticks() -> None:
+    assert members(spans((1, 2, "a"), (2, 3, "b"), (4, 5, "c")).session_window(2)) == [(1, 4, "a b"), (4, 6, "c")]
+    with pytest.raises(TimeError, match="session_window: gap must be at least two ticks; found 1"):
+        spans((1, 2)).session_window(1)
+
+
+def test_sessions_are_the_groups_own() -> None:
+    s = sq.events([(1, 2, {"k": "a"}), (3, 4, {"k": "b"}), (5, 6, {"k": "a"})])
+    found = answer(s.group_by("k").session_window(4).select(n=sq.count()))
+    assert found == [(1, 5, "a", 1), (3, 7, "b", 1), (5, 9, "a", 1)]
+
+
+# landmark
+
+
+def test_landmark_windows_grow_by_hops_until_the_next_landmark() -> None:
+    """Landmarks 0, 10, 20; hop 4: [0,4) [0,8) [0,10), [10,14) ..."""
+    s = spans((1, 2, "a"), (5, 6, "b"), (11, 12, "c"))
+    grown = s.landmark_window(4, period=10, stamp="align")
+    assert members(grown) == [(0, 4, "a"), (0, 8, "a b"), (0, 10, "a b"), (10, 14, "c")]
+    assert members(s.landmark_window(4, period=10)) == [(4, 5, "a"), (8, 9, "a b"), (10, 11, "a b"), (14, 15, "c")]
+
+
+def test_a_single_landmark_forgets_nothing_and_sees_nothing_before_itself() -> None:
+    s = spans((1, 2, "a"), (5, 6, "b"), (-4, 3, "c"))
+    assert members(s.landmark_window(4, start=2, stamp="align")) == [(2, 6, "c b"), (2, 10, "c b")]
+    assert members(s.landmark_window(4, start=100)) == []
+
+
+def test_landmark_windows_are_reported_up_to_the_first_that_ends_after_the_last_finite_endpoint_or_until() -> None:
+    s = spans((1, None, "a"), (2, 9, "b"))
+    grown = s.landmark_window(5, start=0, stamp="align")
+    assert members(grown) == [(0, 5, "a b"), (0, 10, "a b")]
+    assert members(grown, until=3) == [(0, 5, "a b")]
+    assert members(grown, until=11) == [(0, 5, "a b"), (0, 10, "a b"), (0, 15, "a b")]
+
+
+def test_landmarks_on_a_timestamp_axis_start_at_the_epoch() -> None:
+    day = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+    s = sq.events([(day + dt.timedelta(hours=1), None, {"e": "a"}), (day, day + dt.timedelta(hours=2), {"e": "b"})])
+    found = members(s.landmark_window("12 hours", period="1 day", stamp="align"))
+    assert found == [(day, day + dt.timedelta(hours=12), "b a")]
+    moved = members(s.landmark_window("2 hours", start=day + dt.timedelta(hours=1), stamp="align"))
+    assert moved == [(day + dt.timedelta(hours=1), day + dt.timedelta(hours=3), "b a")]
+
+
+# open lifetimes, until, clipping, stamps
+
+
+def test_until_bounds_hopping_windows_by_their_starts() -> None:
+    s = spans((1, None, "a"), (2, 12, "b"))
+    assert members(s.tumbling_window(5)) == [(0, 5, "a b"), (5, 10, "a b"), (10, 15, "a b")]
+    assert members(s.tumbling_window(5), until=5) == [(0, 5, "a b")], "a window that starts at until is not before it"
+    assert members(s.tumbling_window(5), until=6) == [(0, 5, "a b"), (5, 10, "a b")]
+    assert members(s.tumbling_window(5), until=16)[-1] == (15, 20, "a")
+
+
+def test_the_bound_is_the_windows_own_inputs_over_all_groups() -> None:
+    s = sq.events([(1, None, {"k": "a"}), (2, 12, {"k": "b"})])
+    found = answer(s.group_by("k").tumbling_window(5).select(n=sq.count()))
+    assert [r[:3] for r in found] == [(a, a + 5, k) for a in (0, 5, 10) for k in "ab"]
+    alone = answer(s.where(sq.col("k") == "a").group_by("k").tumbling_window(5).select(n=sq.count()))
+    assert alone == [(0, 5, "a", 1)]
+
+
+@pytest.mark.parametrize(
+    ("clip", "lasts"), [("full", (3, 5)), ("left", (18, 15)), ("right", (3, 8)), ("none", (18, 18))]
+)
+def test_clipping_changes_what_a_time_sensitive_aggregate_reads(clip: str, lasts: tuple[int, int]) -> None:
+    """One event [2,20) in the windows [0,5) and [5,10): how long it counts for."""
+    s = sq.events([(2, 20, {"v": 1.0})]).tumbling_window(5, clip_input=clip)
+    found = answer(s.select(mean=sq.time_weighted_avg("v"), n=sq.count()), until=6)
+    assert found == [(0, 5, pytest.approx(lasts[0] / 5), 1), (5, 10, pytest.approx(lasts[1] / 5), 1)]
+
+
+def test_clipping_never_changes_who_is_a_member() -> None:
+    s = spans((1, 4), (3, 8), (-5, None))
+    found = [counts(s.hopping_window(4, 2, clip_input=clip)) for clip in ("none", "left", "right", "full")]
+    assert all(f == found[0] for f in found)
+
+
+def test_stamps() -> None:
+    s = spans((1, 4), (3, 8))
+    assert counts(s.tumbling_window(5, stamp="point_at_end")) == [(5, 6, 2), (10, 11, 1)]
+    assert s.tumbling_window(5, stamp="point_at_end").select(n=sq.count()).schema.shape == "point"
+    assert counts(s.snapshot_window(stamp="point_at_end")) == [(3, 4, 1), (4, 5, 2), (8, 9, 1)]
+    assert counts(s.session_window(4, stamp="point_at_end")) == [(11, 12, 2)]
+
+
+def test_the_window_is_known_wherever_the_row_lives() -> None:
+    s = spans((1, 4), (3, 8))
+    for stamp in ("align", "point_at_end"):
+        made = s.tumbling_window(5, stamp=stamp).select(
+            a=sq.window_start(), b=sq.window_end(), long=sq.window_end() - sq.window_start(), n=sq.count()
+        )
+        assert [r[2:] for r in answer(made)] == [(0, 5, 5, 2), (5, 10, 5, 1)]
+    both = s.count_window(2).select(a=sq.window_start(), b=sq.window_end())
+    assert answer(both) == [(4, 5, 1, 4)]
+
+
+def test_windows_over_windows() -> None:
+    s = spans((1, 4), (3, 8), (11, 12))
+    per = s.tumbling_window(5).select(n=sq.count())
+    assert answer(per.tumbling_window(10).select(most=sq.max("n"), windows=sq.count())) == [
+        (0, 10, 2, 2),
+        (10, 20, 1, 1),
+    ]
+    assert answer(per.snapshot_window().select(total=sq.sum("n"))) == [(0, 5, 2), (5, 10, 1), (10, 15, 1)]
+
+
+def test_an_empty_stream_has_no_windows() -> None:
+    none = spans((1, 4)).where(sq.col("e") == "?")
+    made = [none.tumbling_window(5), none.snapshot_window(), none.count_window(1), none.rows_window(1)]
+    made += [none.session_window(5), none.landmark_window(5, start=0), none.sliding_window(3)]
+    assert [counts(w) for w in made] == [[]] * len(made)
+
+
+def test_windows_at_the_ends_of_the_axis_are_cut_there() -> None:
+    far = spans((LEAST, LEAST + 4), (INFINITY - 5, INFINITY - 1))
+    assert counts(far.tumbling_window(10)) == [(LEAST - 1, LEAST + 7, 1), (INFINITY - 7, None, 1)]
+    assert counts(far.tumbling_window(10, stamp="point_at_end")) == [(LEAST + 7, LEAST + 8, 1)]
+    assert members(far.tumbling_window(10)) == [(LEAST - 1, LEAST + 7, "e0"), (INFINITY - 7, None, "e1")]
+    assert counts(far.session_window(10)) == [(LEAST, LEAST + 13, 1), (INFINITY - 5, None, 1)]
+    assert counts(far.snapshot_window()) == [(LEAST, LEAST + 4, 1), (INFINITY - 5, INFINITY - 1, 1)]
+    assert counts(far.sliding_window(10)) == [(LEAST, LEAST + 14, 1), (INFINITY - 5, None, 1)]
+
+
+def test_errors() -> None:
+    s = spans((1, 4))
+    with pytest.raises(PlanError, match="hopping_window: no input clipping 'both'; there are: full, left, right, none"):
+        s.tumbling_window(5, clip_input="both")
+    with pytest.raises(PlanError, match="snapshot_window: no stamp 'end'; there are: align, point_at_end, unchanged"):
+        s.snapshot_window(stamp="end")
+    with pytest.raises(
+        PlanError, match="stamp 'unchanged' is for operations that give their own lifetimes; .* Say 'align'"
+    ):
+        s.tumbling_window(5, stamp="unchanged")
+    with pytest.raises(PlanError, match='count_window: by is "start" or "end"; found \'mid\''):
+        s.count_window(2, by="mid")
+    with pytest.raises(PlanError, match="count_window: windows of ends clip right or not at all; found 'left'"):
+        s.count_window(2, by="end", clip_input="left")
+    for n in (0, 1.5):
+        with pytest.raises(PlanError, match=f"count_window: n is a whole number of at least 1; found {n}"):
+            s.count_window(n)  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="rows_window: step is a whole number of at least 1; found 0"):
+        s.rows_window(2, 0)
+    with pytest.raises(UnknownColumn, match="rows_window: no column 'z'; there are: e"):
+        s.rows_window(2, order_by="z")
+    with pytest.raises(TypeMismatch, match="rows_window: cannot order by column 'xs'; found array<bigint>"):
+        sq.events([(1, 2, {"xs": [1]})]).rows_window(2, order_by="xs")
+    with pytest.raises(PlanError, match="landmark_window: no landmark. Say start=..., period=..., or both"):
+        s.landmark_window(5)
+    for hop, period, name in ((0, 5, "hop"), (5, 0, "period"), (-1, 5, "hop")):
+        with pytest.raises(TimeError, match=f"landmark_window: {name} must be positive"):
+            s.landmark_window(hop, period=period)
+    with pytest.raises(TimeError, match="landmark_window: an instant that does not fit the time axis; .* integer axis"):
+        s.landmark_window(5, start=dt.datetime(2024, 1, 1))
+    with pytest.raises(PlanError, match="select: a group without a window; .* Add a window, as .tumbling_window"):
+        s.group_by("e").select(n=sq.count())

@@ -1,0 +1,89 @@
+"""windowed_join: pairs of members of one window, whether or not they live at once; one row a pair and window."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+import streamq as sq
+from streamq.errors import AmbiguousColumn, PlanError, TimeError, TypeMismatch
+from tests.judged import answer
+
+L = sq.events([(1, 2, {"k": 1, "v": "a"}), (4, 7, {"k": 1, "v": "b"}), (3, 4, {"k": None, "v": "c"})])
+R = sq.events([(0, 1, {"k": 1, "w": 10}), (5, 6, {"k": 1, "w": 20}), (3, 4, {"k": None, "w": 30})])
+
+
+def test_members_of_one_window_need_not_meet() -> None:
+    """
+    left      a [1,2)     b [4,7)
+    right     10 [0,1)    20 [5,6)
+    windows   [0,5): a b, 10       [5,10): b, 20
+    """
+    found = answer(L.windowed_join(R, "k", size=5))
+    assert found == [(0, 5, 1, "a", 10), (0, 5, 1, "b", 10), (5, 10, 1, "b", 20)]
+
+
+def test_a_pair_has_a_row_in_every_window_that_has_both() -> None:
+    found = answer(L.where(sq.col("v") == "b").windowed_join(R, "k", size=4, hop=2))
+    assert found == [(2, 6, 1, "b", 20), (4, 8, 1, "b", 20)]
+    moved = answer(L.windowed_join(R, "k", size=5, offset=-1))
+    assert moved == [(-1, 4, 1, "a", 10), (4, 9, 1, "b", 20)]
+
+
+def test_between_windows_with_gaps_nobody_is_a_member() -> None:
+    assert answer(L.windowed_join(R, "k", size=1, hop=5)) == [(5, 6, 1, "b", 20)]
+
+
+def test_null_keys_match_nothing_and_no_key_matches_all() -> None:
+    nulls = L.where(sq.col("v") == "c"), R.where(sq.col("w") == 30)
+    assert answer(nulls[0].windowed_join(nulls[1], "k", size=5)) == []
+    every = nulls[0].select("v").windowed_join(nulls[1].select("w"), size=5)
+    assert answer(every) == [(0, 5, "c", 30)]
+
+
+def test_the_condition_is_over_the_pair() -> None:
+    found = L.windowed_join(R, "k", size=5, where=lambda l, r: (l.v == "b") & (r.w < 20))
+    assert answer(found) == [(0, 5, 1, "b", 10)]
+
+
+def test_duplicates_pair_as_a_bag() -> None:
+    assert len(answer(L.union(L).windowed_join(R.union(R), "k", size=5))) == 12
+
+
+def test_open_lifetimes_are_reported_to_the_greatest_finite_endpoint_of_both_or_until() -> None:
+    left, right = sq.events([(1, None, {"v": 1})]), sq.events([(3, 12, {"w": 2}), (7, None, {"w": 3})])
+    joined = left.windowed_join(right, size=5)
+    bounded = [(0, 5, 1, 2), (5, 10, 1, 2), (5, 10, 1, 3), (10, 15, 1, 2), (10, 15, 1, 3)]
+    assert answer(joined) == bounded
+    assert answer(joined, until=6) == bounded[:3]
+    assert answer(joined, until=20) == [*bounded, (15, 20, 1, 3)]
+
+
+def test_windows_at_the_ends_of_the_axis_are_cut_there() -> None:
+    least, most = -(2**63), 2**63 - 1
+    far = sq.events([(least + 1, least + 5, {"v": 1}), (most - 5, most - 1, {"v": 2})])
+    found = answer(far.windowed_join(far.rename(v="w"), size=10))
+    assert found == [(least, least + 8, 1, 1), (most - 7, None, 2, 2)]
+
+
+def test_errors() -> None:
+    with pytest.raises(
+        AmbiguousColumn, match="windowed_join: columns of both streams have equal names; found v. Bring"
+    ):
+        L.windowed_join(L, "k", size=5)
+    with pytest.raises(TypeMismatch, match="windowed_join: keys 'v' and 'w' of different types; .* Cast one of them"):
+        L.windowed_join(R, [("v", "w")], size=5)
+    for size, hop in ((0, None), (5, 0), (-1, None)):
+        with pytest.raises(TimeError, match="windowed_join: (size|hop) must be positive"):
+            L.windowed_join(R, "k", size=size, hop=hop)
+    with pytest.raises(TimeError, match="windowed_join: a duration with a unit on an integer axis; found '5 s'"):
+        L.windowed_join(R, "k", size="5 s")
+    with pytest.raises(PlanError, match="windowed_join: the condition reads a lifetime"):
+        L.windowed_join(R, "k", size=5, where=lambda l, r: sq.duration() > 2)
+    with pytest.raises(TypeMismatch, match="windowed_join: the condition is not boolean; found bigint"):
+        L.windowed_join(R, "k", size=5, where=lambda l, r: r.w)
+    with pytest.raises(PlanError, match="windowed_join: streams on different time axes; found integer and timestamp"):
+        L.windowed_join(sq.events([(dt.datetime(2024, 1, 1), None, {"w": 1})]), size=5)
+    with pytest.raises(PlanError, match="windowed_join: not a stream; found NoneType"):
+        L.windowed_join(None, size=5)  # type: ignore[arg-type]

@@ -1,0 +1,21 @@
+"""Answers computed in-process and judged by the oracle: what the tests of operators compare with histories made by hand."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import streamq as sq
+from streamq.query import until_ticks
+from streamq.testing.history import assert_same_history
+from streamq.testing.oracle import oracle
+
+Row = tuple[Any, ...]
+
+
+def answer(query: sq.Stream, until: int | dt.datetime | None = None) -> list[Row]:
+    """Rows ``start, end, payload...`` (an open end is None) in order, once the oracle has found the same history."""
+    found = query.to_arrow(until)
+    assert_same_history(found, oracle(query.plan, query.tables, until_ticks(until, query.schema.axis)))
+    names = ["start", "end", *query.columns]
+    return list(zip(*(found.column(n).to_pylist() for n in names), strict=True))

@@ -1,0 +1,132 @@
+"""The kernel that hosts evaluators: it hands on differences, forgets what is not needed, gives final rows once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import streamq as sq
+from streamq.compiler.local import LocalRun
+from streamq.compiler.plan import numbered
+from streamq.compiler.stages import CHANGELOG, FINAL, Options, compile_stages
+from streamq.runtime.evaluators.joins import Settling
+from streamq.runtime.event import LE, RE
+from streamq.runtime.kernels.recompute import RecomputeKernel, net
+from streamq.stream import Stream
+from streamq.time import INFINITY
+
+
+def events(*rows: tuple[Any, ...]) -> Stream:
+    return sq.events([(a, b, {"k": k}) for a, b, k in rows], name="s")
+
+
+def run(query: Any, output: str = CHANGELOG, **given: Any) -> LocalRun:
+    """A query over ``s``; ``given`` are parameters of its kernel."""
+    program = compile_stages(numbered(query(events((0, 1, 0))).plan)[0], Options(output=output, buckets=1))
+    program.stages = [
+        replace(
+            stage,
+            hosted=tuple(
+                replace(h, kernel=replace(h.kernel, **given)) if isinstance(h.kernel, RecomputeKernel) else h
+                for h in stage.hosted
+            ),
+        )
+        for stage in program.stages
+    ]
+    return LocalRun(program)
+
+
+def fed(live: LocalRun, *rows: tuple[Any, ...], c: int | None = None) -> list[tuple[Any, ...]]:
+    """The deltas of a micro-batch."""
+    tables = events(*rows).tables if rows else {}
+    found = live.batch(tables, [(None, c)] if c is not None else [])
+    names = [n for n in found.column_names if n not in (LE, RE, "__w")]
+    return sorted((r[LE], r[RE], *(r[n] for n in names), r["__w"]) for r in found.to_pylist())
+
+
+def signal(s: Stream) -> Stream:
+    return s.to_signal("k")
+
+
+def test_what_is_unchanged_is_not_handed_on_again() -> None:
+    live = run(signal)
+    assert fed(live, (1, 2, 7), (2, 3, 8)) == [(1, INFINITY, 7, 1)], "the watermark speaks for rows before 2"
+    assert fed(live, (5, 6, 7)) == [(1, 5, 7, 1), (1, INFINITY, 7, -1), (2, INFINITY, 8, 1)]
+    assert fed(live, (5, 6, 9)) == []
+    assert fed(live, c=9) == [(5, INFINITY, 7, 1), (5, INFINITY, 9, 1)]
+
+
+def test_final_rows_are_given_once() -> None:
+    live = run(signal, FINAL)
+    assert fed(live, (1, 2, 7), (5, 6, 7)) == []
+    assert fed(live, c=5) == [], "at its end a row may still grow"
+    assert fed(live, c=6) == [(1, 5, 7, 1)]
+    assert fed(live, (8, 9, 7), c=20) == [(5, 8, 7, 1)]
+    assert live.finish().num_rows == 1
+    assert set(live.stores[0, 0]) == {"manifest"}
+
+
+def sessions(s: Stream) -> Stream:
+    return s.group_by("k").session_window(5).select(n=sq.count())
+
+
+@pytest.mark.parametrize("query", [signal, sessions, lambda s: s.chop(3), lambda s: s.distinct_ids(4, id="k")])
+def test_when_state_is_compacted_does_not_show(query: Any) -> None:
+    always, never = run(query, compact_at=0), run(query, compact_at=1_000)
+    for i in range(30):
+        rows = [(7 * i + n, 7 * i + n + 1 + n * i % 11, n % 3) for n in range(i % 4)]
+        assert fed(always, *rows, c=7 * i - 5) == fed(never, *rows, c=7 * i - 5)
+    assert always.finish().num_rows == never.finish().num_rows
+
+
+def test_state_is_what_can_still_matter() -> None:
+    live = run(sessions)
+    sizes = []
+    for i in range(150):
+        fed(live, (20 * i, 20 * i + 2, 1), (20 * i + 1, 20 * i + 4, 2), c=20 * i)
+        sizes.append(sum(len(v) for store in live.stores.values() for v in store.values()))
+    assert max(sizes) < 1.1 * max(sizes[:30])
+    live.finish()
+    assert all(set(store) == {"manifest"} for store in live.stores.values())
+
+
+def test_a_point_at_the_end_outlives_its_window() -> None:
+    live = run(lambda s: s.snapshot_window(stamp="point_at_end").select(n=sq.count()), compact_at=0)
+    assert fed(live, (16, 17, 7), c=18) == [(17, 18, 1, 1)]
+    assert fed(live, c=19) == [], "at c = 18 its row is not settled yet: it must still be known"
+
+
+@dataclass(frozen=True)
+class Same(Settling):
+    """The history itself; ``asked`` counts evaluations."""
+
+    asked: list[int] = field(default_factory=list)
+
+    def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
+        self.asked.append(inputs[0].num_rows)
+        return inputs[0]
+
+    def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Any]:
+        return [rows.column(RE).to_numpy() >= c]
+
+
+def test_nothing_is_evaluated_while_nothing_moves() -> None:
+    same = Same()
+    live = run(signal, evaluator=same, pointwise=(), compact_at=0)
+    fed(live, (1, 4, 7), (2, 9, 7), c=3)
+    assert fed(live, c=3) == []
+    assert same.asked == [2]
+    fed(live, c=5)
+    fed(live, c=6)
+    assert same.asked == [2, 2, 1], "settled events are no part of the history any more"
+
+
+def test_net_of_deltas_with_columns_that_have_no_order() -> None:
+    lists = pa.array([[1.0, None], [1.0, None], [float("nan")], [float("nan")], []], pa.list_(pa.float64()))
+    table = pa.table({"x": lists, LE: [1, 1, 1, 1, 1], RE: [2, 2, 2, 2, 2], "__w": [1, 1, 1, -1, -1]})
+    found = net([table, table.slice(0, 1)])
+    assert sorted((r["x"], r["__w"]) for r in found.to_pylist()) == [([], -1), ([1.0, None], 3)]

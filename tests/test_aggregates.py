@@ -1,0 +1,211 @@
+"""The aggregates: values as Spark has them, filters, an order that does not depend on arrival, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+import streamq as sq
+from streamq.errors import PlanError, StreamqError, TypeMismatch, UnknownColumn
+from tests.judged import answer
+
+NAN, INF = float("nan"), float("inf")
+
+
+def over(values: Sequence[Any], aggregate: Any, kind: str | None = None) -> Any:
+    """An aggregate over column v of one window's members, which start one after another."""
+    s = sq.events([(i, i + 1, {"v": v}) for i, v in enumerate(values)], schema={"v": kind} if kind else None)
+    ((_, _, found),) = answer(s.tumbling_window(100).select(x=aggregate))
+    return found
+
+
+def pairs(rows: Sequence[tuple[Any, Any]], aggregate: Any) -> Any:
+    s = sq.events([(1, 2, {"x": x, "y": y}) for x, y in rows], schema={"x": "double", "y": "double"})
+    ((_, _, found),) = answer(s.tumbling_window(100).select(x=aggregate))
+    return found
+
+
+def same(found: Any, expected: Any) -> bool:
+    if isinstance(expected, float) and math.isnan(expected):
+        return isinstance(found, float) and math.isnan(found)
+    return bool(found == (pytest.approx(expected) if isinstance(expected, float) else expected))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([1, 2, 2, None], 2), ([None], 0), ([NAN, NAN, 1.0], 2), ([0.0, -0.0], 1), (["", "a", "a"], 2), ([True, None], 1)],
+)
+def test_count_distinct(values: list[Any], expected: int) -> None:
+    kind = {float: "double", str: "string", bool: "boolean"}.get(type(values[0]), "bigint")
+    assert over(values, sq.count_distinct("v"), kind) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "median", "p90"),
+    [
+        ([3, 1, 2], 2.0, 2.8),
+        ([4, 1, 2, 3, None], 2.5, 3.7),
+        ([7], 7.0, 7.0),
+        ([None], None, None),
+        ([1.0, NAN, 2.0], 2.0, NAN),
+        ([INF, 1.0, -INF], 1.0, INF),
+        ([-0.0, 0.0], 0.0, 0.0),
+    ],
+)
+def test_percentiles_interpolate(values: list[Any], median: Any, p90: Any) -> None:
+    kind = "double" if isinstance(values[0], float) else "bigint"
+    assert same(over(values, sq.median("v"), kind), median)
+    assert same(over(values, sq.percentile("v", 0.9), kind), p90)
+    assert same(over(values, sq.percentile("v", 0), kind), over(values, sq.min("v"), kind))
+    assert same(over(values, sq.percentile("v", 1), kind), over(values, sq.max("v"), kind))
+
+
+@pytest.mark.parametrize(
+    ("rows", "covar", "covar_pop", "corr"),
+    [
+        ([(1, 2), (2, 4), (3, 6)], 2.0, 4 / 3, 1.0),
+        ([(1, 3), (2, 2), (3, 1), (9, None), (None, 9)], -1.0, -2 / 3, -1.0),
+        ([(1, 2)], None, 0.0, None),
+        ([(1, None), (None, 2)], None, None, None),
+        ([(1, 2), (1, 5)], 0.0, 0.0, None),
+    ],
+)
+def test_two_columns_at_once(rows: list[Any], covar: Any, covar_pop: Any, corr: Any) -> None:
+    """Members that lack one of the two do not count; without spread there is no correlation."""
+    assert same(pairs(rows, sq.covar("x", "y")), covar)
+    assert same(pairs(rows, sq.covar_pop("x", "y")), covar_pop)
+    assert same(pairs(rows, sq.corr("x", "y")), corr)
+
+
+def test_first_and_last_go_by_start_then_payload_and_hand_on_nulls() -> None:
+    s = sq.events([(3, 4, {"v": 9}), (1, 9, {"v": None}), (5, 6, {"v": 2}), (5, 6, {"v": 7})])
+    ends = answer(s.tumbling_window(10).select(a=sq.first("v"), b=sq.last("v"), c=sq.first(sq.col("v") * 2)))
+    assert ends == [(0, 10, None, 7, None)]
+    assert answer(s.tumbling_window(10).select(a=sq.first("v", where=sq.col("v") > 0)))[0][2] == 9
+    tied = sq.events([(1, 2, {"v": v}) for v in (NAN, 1.0, None, -0.0)])
+    a, b = answer(tied.tumbling_window(10).select(a=sq.first("v"), b=sq.last("v")))[0][2:]
+    assert a is None and math.isnan(b)
+
+
+def test_collect_leaves_out_nulls_and_goes_by_start_then_payload() -> None:
+    s = sq.events([(3, 4, {"v": 9}), (1, 9, {"v": None}), (5, 6, {"v": 7}), (5, 6, {"v": 2}), (0, 6, {"v": 9})])
+    assert answer(s.tumbling_window(10).select(x=sq.collect("v")))[0][2] == [9, 9, 2, 7]
+    assert answer(s.tumbling_window(10).select(x=sq.collect("v", where=sq.col("v") > 99)))[0][2] == []
+
+
+def test_a_payload_with_lists_and_structs_has_an_order_too() -> None:
+    rows = [(1, 2, {"xs": xs, "v": v}) for v, xs in enumerate(([2], [1, 5], None, [1], []))]
+    found = [sq.events(list(p)).tumbling_window(9).select(x=sq.collect("v")) for p in (rows, rows[::-1])]
+    assert [answer(f)[0][2] for f in found] == [[2, 4, 3, 1, 0]] * 2
+    structs = sq.events([(1, 2, {"s": {"a": a}, "v": a}) for a in (3, 1, 2)])
+    assert structs.tumbling_window(9).select(x=sq.collect("v")).to_arrow()["x"].to_pylist() == [[1, 2, 3]]
+
+
+def test_time_weighted_avg_is_the_sum_of_value_times_lifetime_over_the_length() -> None:
+    """
+    4.0 [0,6)   1.0 [5,20)   NULL [0,10)
+    window [0,10): (4*6 + 1*5) / 10       [10,20): 1*10 / 10
+    """
+    s = sq.events([(0, 6, {"v": 4.0}), (5, 20, {"v": 1.0}), (0, 10, {"v": None}), (20, 21, {"v": None})])
+    found = answer(s.tumbling_window(10).select(x=sq.time_weighted_avg("v")))
+    assert found == [(0, 10, pytest.approx(2.9)), (10, 20, pytest.approx(1.0)), (20, 30, None)]
+    snapshots = answer(s.snapshot_window().select(x=sq.time_weighted_avg("v")))
+    assert [row[2] for row in snapshots] == [4.0, 5.0, 1.0, 1.0, None]
+
+
+def test_every_aggregate_takes_a_filter() -> None:
+    rows = [
+        (i, i + 1, {"v": v, "w": float(i), "ok": ok})
+        for i, (v, ok) in enumerate([(1, True), (5, False), (3, True), (9, None)])
+    ]
+    s = sq.events(rows)
+    ok = sq.col("ok")
+    found = s.tumbling_window(10).select(
+        n=sq.count(where=ok), nv=sq.count("v", where=ok), s=sq.sum("v", where=ok), a=sq.avg("v", where=ok),
+        lo=sq.min("v", where=ok), hi=sq.max("v", where=ok), d=sq.count_distinct("v", where=ok), m=sq.median("v", where=ok),
+        f=sq.first("v", where=ok), l=sq.last("v", where=ok), c=sq.collect("v", where=ok), va=sq.var("v", where=ok),
+        co=sq.covar_pop("v", "w", where=ok), t=sq.time_weighted_avg("v", where=ok), every=sq.count(),
+    )  # fmt: skip
+    ((_, _, *values),) = answer(found)
+    assert values == [2, 2, 4, 2.0, 1, 3, 2, 2.0, 1, 3, [1, 3], 2.0, 1.0, pytest.approx(0.4), 4]
+
+
+def test_a_filter_that_nobody_passes_leaves_the_window() -> None:
+    s = sq.events([(1, 2, {"v": 1})])
+    never = sq.col("v") > 9
+    found = s.tumbling_window(5).select(
+        n=sq.count(where=never), s=sq.sum("v", where=never), f=sq.first("v", where=never), d=sq.count_distinct("v", where=never)
+    )  # fmt: skip
+    assert answer(found) == [(0, 5, 0, None, None, 0)]
+
+
+def test_the_same_column_filtered_in_two_ways() -> None:
+    s = sq.events([(1, 2, {"v": v}) for v in (1, 2, 3)])
+    found = s.tumbling_window(5).select(ratio=sq.sum("v", where=sq.col("v") > 2) / sq.sum("v"), all=sq.sum("v"))
+    assert answer(found) == [(0, 5, 0.5, 6)]
+
+
+@pytest.mark.parametrize("window", ["tumbling", "snapshot", "session", "rows", "count", "landmark"])
+def test_nothing_depends_on_the_order_of_arrival(window: str) -> None:
+    rows = [
+        (1, 9, {"v": 2.5, "k": "a"}),
+        (1, 5, {"v": 0.1, "k": "b"}),
+        (1, 5, {"v": 0.1, "k": "c"}),
+        (3, 5, {"v": NAN, "k": None}),
+    ]
+    seen = set()
+    for permuted in itertools.permutations(rows):
+        s = sq.events(list(permuted))
+        made = {
+            "tumbling": lambda s: s.tumbling_window(4),
+            "snapshot": lambda s: s.snapshot_window(),
+            "session": lambda s: s.session_window(3),
+            "rows": lambda s: s.rows_window(2, order_by="v"),
+            "count": lambda s: s.count_window(2),
+            "landmark": lambda s: s.landmark_window(3, start=0),
+        }[window](s)
+        found = made.select(
+            f=sq.first("k"), l=sq.last("v"), c=sq.collect("k"), d=sq.count_distinct("v"), p=sq.median("v")
+        )
+        seen.add(str(answer(found)))
+    assert len(seen) == 1
+
+
+def test_decimals_and_integers_at_their_limits() -> None:
+    assert over([Decimal("0.10"), Decimal("0.20")], sq.sum("v")) == Decimal("0.30")
+    assert over([Decimal("1.00"), Decimal("2.00")], sq.median("v")) == 1.5
+    assert over([2**63 - 1, -1], sq.sum("v")) == 2**63 - 2
+    with pytest.raises(StreamqError, match="overflow"):
+        sq.events([(1, 2, {"v": 2**63 - 1}), (1, 2, {"v": 1})]).snapshot_window().select(x=sq.sum("v")).to_arrow()
+
+
+def test_errors() -> None:
+    s = sq.events([(1, 2, {"k": "a", "v": 1, "xs": [1]})]).tumbling_window(5)
+    for fraction in (1.5, -0.1, True, "0.5"):
+        with pytest.raises(PlanError, match="percentile: the fraction lies between 0 and 1; found"):
+            sq.percentile("v", fraction)  # type: ignore[arg-type]
+    with pytest.raises(
+        TypeMismatch, match="percentile: needs numbers; found string in percentile\\(k, 0.5\\). Cast it"
+    ):
+        s.select(x=sq.median("k"))
+    with pytest.raises(TypeMismatch, match="corr: needs numbers; found corr\\(v, k\\)"):
+        s.select(x=sq.corr("v", "k"))
+    with pytest.raises(TypeMismatch, match="time_weighted_avg: needs numbers; found string"):
+        s.select(x=sq.time_weighted_avg("k"))
+    with pytest.raises(TypeMismatch, match="count: the filter is not boolean; found bigint in count\\(\\* where v\\)"):
+        s.select(x=sq.count(where=sq.col("v")))
+    with pytest.raises(PlanError, match="sum: a function where a column is wanted. Write it over columns"):
+        sq.sum("v", where=lambda e: e.v > 1)
+    with pytest.raises(UnknownColumn, match="select: no column 'w'; there are: k, v, xs"):
+        s.select(x=sq.first("w"))
+    with pytest.raises(TypeMismatch, match="count_distinct: cannot group by column 'xs'; found array<bigint>"):
+        s.select(x=sq.count_distinct("xs"))
+    with pytest.raises(
+        PlanError, match="sum: an aggregate of an aggregate; found count\\(\\*\\) inside. Put a window over"
+    ):
+        s.select(x=sq.sum(sq.count()))
