@@ -37,6 +37,7 @@ from streamq.runtime.evaluators.joins import ClipEvaluator, ExceptEvaluator, Joi
 from streamq.runtime.evaluators.reductions import Reduction
 from streamq.runtime.evaluators.spans import ChopEvaluator, DistinctIdsEvaluator, SignalEvaluator
 from streamq.runtime.evaluators.windows import TopKEvaluator, WindowEvaluator
+from streamq.runtime.event import LE
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.inner_join import InnerJoinKernel
 from streamq.runtime.kernels.recompute import ALWAYS, ENDLESS
@@ -57,7 +58,7 @@ class Taken:
 class Hosting:
     """An operator under the kernel ``recompute``; ``outputs`` are computed over its rows, if they are not the result yet.
 
-    keeps: its state in words, for explain; bound, pointwise and round_to as there; settled: whether it needs rows whose ends no
+    keeps: its state in words, for explain; bound and pointwise as there; settled: whether it needs rows whose ends no
     longer move; kernel: another kernel instead, of the schemas of its ports and the columns of its result.
     """
 
@@ -69,7 +70,6 @@ class Hosting:
     bound: str = ""
     pointwise: tuple[int, ...] = ()
     settled: bool = False
-    round_to: Hopping | None = None
     kernel: Callable[[tuple[pa.Schema, ...], tuple[str, ...]], Kernel] | None = None
 
 
@@ -78,8 +78,7 @@ def carried_by(step: AlterLifetime) -> Carried:
     start, length = step.start, step.length
     if start.expr is not None:
         return Carried(-start.within) if start.within is not None else Carried(0, start.expr, step.input.schema)
-    by = 0 if start.anchor == AT_END else start.by
-    return Carried(by + min(0, length.by)) if length.kind == SAME else Carried(by)
+    return Carried(start.by + (min(0, length.by) if length.kind == SAME else 0))
 
 
 def reads_open_end(step: Node) -> bool:
@@ -152,7 +151,6 @@ def _windowed_join(node: WindowedJoin) -> Hosting:
         node.schema,
         "members of windows not final",
         bound=ENDLESS,
-        round_to=node.window,
     )
 
 
@@ -182,7 +180,7 @@ def _to_signal(node: ToSignal) -> Hosting:
 
 def _chop(node: Chop) -> Hosting:
     cells = Hopping(node.period, node.period, node.offset)
-    taken = Taken(_all(node.schema), node.schema.names[:1])
+    taken = Taken(_all(node.schema), (LE,))
     return Hosting(ChopEvaluator(cells), (taken,), node.schema, "events not settled", bound=ENDLESS)
 
 
@@ -199,14 +197,14 @@ def totally_ordered(window: Window, source: Schema) -> Window:
     return replace(window, order_by=(*window.order_by, *(n for n in source.names if n not in window.order_by)))
 
 
-def _over(node: WindowAggregate | TopK, sensitive: bool) -> tuple[str, tuple[int, ...], bool, Hopping | None]:
-    """What the kind of window says of bound, pointwise, settled and round_to."""
+def _over(node: WindowAggregate | TopK, sensitive: bool) -> tuple[str, tuple[int, ...], bool]:
+    """What the kind of window says of bound, pointwise and settled."""
     window = node.window
     instants = isinstance(window, Rows) or (isinstance(window, Count) and window.by == "start")
     bound = ENDLESS if isinstance(window, Hopping) else ALWAYS if isinstance(window, Landmark) else ""
     unclipped = node.clip not in ("full", "right")
     settled = sensitive and (instants or unclipped)
-    return bound, (0,) if instants and not sensitive else (), settled, window if isinstance(window, Hopping) else None
+    return bound, (0,) if instants and not sensitive else (), settled
 
 
 _KEEPS = {
@@ -255,7 +253,7 @@ def _window_aggregate(node: WindowAggregate) -> Hosting:
     for name in getattr(window, "order_by", ()):
         columns[name] = Col(name)
     sensitive = any(a.name == TIME_SENSITIVE for _, a in aggregates)
-    bound, pointwise, settled, grid = _over(node, sensitive)
+    bound, pointwise, settled = _over(node, sensitive)
     return Hosting(
         WindowEvaluator(window, node.keys, node.clip, node.stamp, sensitive, tuple(reductions), order),
         (Taken(tuple(columns.items()), node.keys),),
@@ -265,17 +263,16 @@ def _window_aggregate(node: WindowAggregate) -> Hosting:
         bound,
         pointwise,
         settled,
-        grid,
     )
 
 
 def _top_k(node: TopK) -> Hosting:
     source = node.input.schema
-    bound, pointwise, settled, grid = _over(node, False)
+    bound, pointwise, settled = _over(node, False)
     window, policies = totally_ordered(node.window, source), (node.clip, node.stamp, False)
     evaluator = TopKEvaluator(window, node.keys, *policies, node.k, "__by", node.desc, node.ties, source.names, RANK)
     taken = Taken((*_all(source), ("__by", node.by)), node.keys)
-    return Hosting(evaluator, (taken,), node.schema, _KEEPS[node.window.name], (), bound, pointwise, settled, grid)
+    return Hosting(evaluator, (taken,), node.schema, _KEEPS[node.window.name], (), bound, pointwise, settled)
 
 
 HOSTED: dict[type[Node], Callable[..., Hosting]] = {

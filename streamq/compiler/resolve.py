@@ -9,6 +9,7 @@ from streamq.compiler.plan import Node, nodes
 from streamq.errors import MixedStreams, PlanError, sentence, unknown_column
 from streamq.expr import Aggregate, Alias, Call, Col, Expr, Lifetime, Lit, WindowBound, as_expr, rewrite, show
 from streamq.expr import nodes as parts
+from streamq.windows import ALIGN
 
 
 class Row:
@@ -96,15 +97,16 @@ def _check_bounds(expr: Expr, plan: Node, verb: str, of_events: bool) -> None:
 
 def _on_windows(plan: Node) -> bool:
     """Whether every lifetime is a window's."""
-    from streamq.compiler.operators import WindowAggregate
+    from streamq.compiler.operators import JoinTable, Select, TopK, Union, Where, WindowAggregate, WindowedJoin
 
     stack = [plan]
     while stack:
         found = stack.pop()
-        if not isinstance(found, WindowAggregate):
-            if not found.children:
-                return False
+        if isinstance(found, Where | Select | Union | JoinTable):
             stack.extend(found.children)
+        elif not isinstance(found, WindowedJoin):
+            if not isinstance(found, WindowAggregate | TopK) or found.stamp != ALIGN:
+                return False
     return True
 
 

@@ -258,6 +258,8 @@ class _Compiler:
         found = HOSTED[type(node)](node)
         ports = []
         for taken, child, paths in zip(found.inputs, node.children, inputs, strict=True):
+            # what bounds windows is said on the map side, before a kernel could judge: late rows must be gone by then
+            paths = [self._ingress_of(p) if found.bound and p.level == 0 else p for p in paths]
             paths = [self._settled(p) for p in paths]
             moving = [p for p in paths if p.moves]
             if moving and (found.settled or reads_ends(taken)):
@@ -296,7 +298,6 @@ class _Compiler:
                 found.schema.names,
                 bound=found.bound,
                 pointwise=found.pointwise,
-                round_to=found.round_to,
             )
             made = Path(name, level + 1, found.schema, retracts=True, moves=True)
         self.ports.append(_Port(name, kernel, ports, found.schema, lines, level))
@@ -354,10 +355,11 @@ class _Compiler:
             )
         chains = self.consumers[node.digest]
         judged_by_kernel = len(chains) == 1 and chains[0][-1] is not None
-        moved = any(isinstance(step, AlterLifetime) for c in chains for step in c)
+        # a source's rows are judged before they are moved, or become several
+        changed = any(isinstance(step, AlterLifetime | JoinTable) for c in chains for step in c)
         cut = node.policy.late == ADJUST and any(_reads(c, "start", "end", "duration") for c in chains)
         asks = self.options.late_output or node.policy.late != "drop"
-        if self.options.late_output or len(chains) > 1 or cut or moved or (asks and not judged_by_kernel):
+        if self.options.late_output or len(chains) > 1 or cut or changed or (asks and not judged_by_kernel):
             return self._ingress_of(path)
         return path
 
@@ -590,10 +592,8 @@ def _consumers(plan: Node) -> dict[str, list[tuple[object, ...]]]:
                 return [(node.digest, ())]
             case Where(predicate=p):
                 return [(d, (*read, p)) for d, read in flat]
-            case AlterLifetime():
+            case AlterLifetime() | JoinTable():
                 return [(d, (*read, node)) for d, read in flat]
-            case JoinTable():
-                return flat
             case Select(columns=columns):
                 return [(d, (*read, *(e for _, e in columns))) for d, read in flat]
             case PartialAggregate(slots=slots):

@@ -143,10 +143,10 @@ def window_traits(window: Window, stamp: str, source: Traits) -> Traits:
 def window_progress(window: Window, stamp: str, time_sensitive: bool) -> str:
     """The CTI rule of a window operator (the table of SEMANTICS section 6)."""
     match window:
-        case Snapshot():
-            return "start of the earliest window not final" if time_sensitive else "c"
         case _ if stamp == POINT_AT_END:
             return "c"
+        case Snapshot():
+            return "start of the earliest window not final" if time_sensitive else "c"
         case Hopping():
             return "start of the earliest window not final"
         case Count():

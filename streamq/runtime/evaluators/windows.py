@@ -399,12 +399,12 @@ class _OverWindows:
         """The table of SEMANTICS section 6."""
         if c in (INFINITY, MINUS_INFINITY):
             return c
-        if isinstance(self.window, Snapshot):
-            if not self.sensitive and self.stamp != POINT_AT_END:
-                return c
-            return min(c, int(ints(rows, LE)[~self.final(rows, c)].min(initial=c)))
         if self.stamp == POINT_AT_END:
             return c
+        if isinstance(self.window, Snapshot):
+            if not self.sensitive:
+                return c
+            return min(c, int(ints(rows, LE)[~self.final(rows, c)].min(initial=c)))
         table = inputs[0]
         return _kind(self.window).aligned_progress(grouped_codes(table, self.keys), table, c)
 

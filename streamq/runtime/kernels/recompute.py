@@ -21,7 +21,6 @@ from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined
 from streamq.runtime.lateness import judged
 from streamq.time import INFINITY, MINUS_INFINITY
-from streamq.windows import Hopping
 
 BIN = "0"
 ENDLESS, ALWAYS = "endless", "always"
@@ -33,8 +32,7 @@ class RecomputeKernel(Uncombined):
 
     final: rows once they are final, else as soon as the watermark speaks for them; bound: whether windows (or pieces) are
     reported only up to the greatest finite endpoint at the end of the stream, "endless" if some lifetime has no end, "always",
-    or "" (SEMANTICS section 3); pointwise: ports whose ends play no part; round_to: the grid that c is rounded down to
-    (section 7); compact_at: chunks beyond which state is compacted.
+    or "" (SEMANTICS section 3); pointwise: ports whose ends play no part; compact_at: chunks beyond which state is compacted.
     """
 
     evaluator: Evaluator
@@ -43,7 +41,6 @@ class RecomputeKernel(Uncombined):
     final: bool = False
     bound: str = ""
     pointwise: tuple[int, ...] = ()
-    round_to: Hopping | None = None
     compact_at: int = COMPACT_AT
 
     def announce(self, port: int, table: pa.Table) -> Any:
@@ -100,8 +97,7 @@ class RecomputeKernel(Uncombined):
         if RE not in table.column_names:
             table = with_column(table, RE, ints(table, LE) + 1)
         if arrival.judge is not None:
-            c = self.round_to.floor_to_end(arrival.c) if self.round_to else arrival.c
-            table = judged(table, arrival.judge, c, totals)
+            table = judged(table, arrival.judge, arrival.c, totals)
         if WEIGHT not in table.column_names:
             table = with_column(table, WEIGHT, np.ones(table.num_rows, np.int64))
         if arrival.port in self.pointwise:

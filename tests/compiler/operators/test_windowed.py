@@ -233,6 +233,25 @@ def test_the_window_is_known_wherever_the_row_lives() -> None:
     assert answer(both) == [(4, 5, 1, 4)]
 
 
+def test_a_bound_is_known_as_long_as_the_lifetime_is_a_windows() -> None:
+    s = spans((1, 4), (3, 8))
+    top = s.tumbling_window(5).top_k(1, by="e")
+    assert answer(top.select("e", a=sq.window_start())) == [(0, 5, "e1", 0), (5, 10, "e1", 5)]
+    pairs = s.windowed_join(s.select(f="e"), size=5)
+    assert [r[2] for r in answer(pairs.where(sq.col("e") == "e0").select(a=sq.window_start()))] == [0, 0]
+    counted = s.tumbling_window(5).select(n=sq.count())
+    moved = (
+        counted.shift(1),
+        counted.to_points(),
+        s.tumbling_window(5, stamp="point_at_end").select(n=sq.count()),
+        s.tumbling_window(5, stamp="point_at_end").top_k(1, by="e"),
+        counted.join(counted, suffixes=("", "_r")),
+    )
+    for stream in moved:
+        with pytest.raises(PlanError, match=r"a bound of a window where there are only events; found window_end\(\)"):
+            stream.select(b=sq.window_end())
+
+
 def test_windows_over_windows() -> None:
     s = spans((1, 4), (3, 8), (11, 12))
     per = s.tumbling_window(5).select(n=sq.count())

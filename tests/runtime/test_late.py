@@ -1,0 +1,65 @@
+"""Late rows are judged as they arrive, whatever the plan makes of them afterwards: each counts once and leaves no trace."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import streamq as sq
+from streamq.compiler.local import LocalRun
+from streamq.compiler.rewriter import rewrite
+from streamq.compiler.stages import Options, compile_stages
+
+ZONES = pa.table({"k": ["a", "a", "a"], "zone": [1, 2, 3]})
+
+
+def second(
+    query: Callable[[sq.Stream], sq.Stream], late: list[tuple[Any, ...]], first: tuple[int, Any] = (100, 101)
+) -> tuple[Counter[str], list[dict[str, Any]]]:
+    """Events of a second micro-batch behind one whose event starts at 100: what was counted, and the whole answer."""
+    live = sq.events([(*first, {"k": "a"})], name="s", progress=sq.generate(0))
+    made = query(live)
+    run = LocalRun(compile_stages(rewrite(made.plan).plan, Options(buckets=1)), static=made.tables)
+    tables = [live.tables["s"], *sq.events([(*span, {"k": "a"}) for span in late]).tables.values()]
+    out = [run.batch({"s": table}) for table in tables] + [run.finish()]
+    counted: Counter[str] = Counter()
+    for totals in run.totals.values():
+        counted.update(totals)
+    return counted, pa.concat_tables(t.drop_columns(["__w"]) for t in out).to_pylist()
+
+
+BEFORE_OTHERS: dict[str, Callable[[sq.Stream], sq.Stream]] = {
+    "a table that has three rows for each": lambda s: (
+        s.join_table(ZONES, on="k", name="zones").group_by("k").tumbling_window(10).select(n=sq.count())
+    ),
+    "a start that moves": lambda s: s.shift(1_000).tumbling_window(10).select(n=sq.count()),
+    "windows of every row": lambda s: s.tumbling_window(10).select(n=sq.median(sq.lit(1))),
+}
+
+
+@pytest.mark.parametrize("name", BEFORE_OTHERS)
+def test_a_late_row_counts_once(name: str) -> None:
+    counted, rows = second(BEFORE_OTHERS[name], [(1, 2), (3, 4), (100, 101)])
+    assert counted == {"s|dropped": 2}
+    assert len(rows) == 1
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        lambda s: s.tumbling_window(10).select(n=sq.median(sq.lit(1))),
+        lambda s: s.tumbling_window(10).top_k(1, by="k").select("k"),
+        lambda s: s.chop(10),
+        lambda s: s.windowed_join(s.select(j="k"), size=10, hop=10),
+        lambda s: s.landmark_window(10, start=100, stamp="align").select(n=sq.count()),
+    ],
+    ids=["median", "top_k", "chop", "windowed_join", "landmark_window"],
+)
+def test_a_late_row_does_not_bound_the_windows_of_those_without_an_end(query: Any) -> None:
+    counted, rows = second(query, [(1, 9_000), (100, 105)], first=(100, None))
+    assert counted["s|dropped"] == 1
+    assert {r["__le"] for r in rows} == {100}
