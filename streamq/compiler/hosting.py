@@ -42,6 +42,7 @@ from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.inner_join import InnerJoinKernel
 from streamq.runtime.kernels.recompute import ALWAYS, ENDLESS
 from streamq.runtime.lifetimes import Carried
+from streamq.runtime.partials import SlotSpec
 from streamq.schema import Field, Schema, wider
 from streamq.windows import Count, Hopping, Landmark, Rows, Window
 
@@ -232,9 +233,10 @@ def _window_aggregate(node: WindowAggregate) -> Hosting:
         columns[name] = expr
         return name
 
+    specs = []
     for slot in slots:
         assert slot.arg is not None
-        reductions.append(Reduction(slot.name, slot.kind, (column(slot.arg),), arrow_type(slot.type)))
+        specs.append(SlotSpec(slot.name, slot.kind, slot.exact, arrow_type(slot.type), column(slot.arg)))
         fields += slot.fields
     for name, a in aggregates:
         if a.name in SPLITTABLE:
@@ -255,7 +257,7 @@ def _window_aggregate(node: WindowAggregate) -> Hosting:
     sensitive = any(a.name == TIME_SENSITIVE for _, a in aggregates)
     bound, pointwise, settled = _over(node, sensitive)
     return Hosting(
-        WindowEvaluator(window, node.keys, node.clip, node.stamp, sensitive, tuple(reductions), order),
+        WindowEvaluator(window, node.keys, node.clip, node.stamp, sensitive, tuple(specs), tuple(reductions), order),
         (Taken(tuple(columns.items()), node.keys),),
         node.schema.with_fields(fields),
         _KEEPS[node.window.name],

@@ -41,8 +41,9 @@ from streamq.runtime.kernels.physical import PhysicalKernel
 from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.kernels.relay import RelayKernel
 from streamq.runtime.kernels.settle import SettleKernel
-from streamq.runtime.kernels.window_aggregate import SlotSpec, WindowAggregateKernel
+from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.lifetimes import Carried
+from streamq.runtime.partials import SlotSpec
 from streamq.runtime.stage import Channel, Hosted, Lane, Packer, SourceInfo, Stage
 from streamq.schema import POINT, Field, Schema, infer
 from streamq.windows import Hopping

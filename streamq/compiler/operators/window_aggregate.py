@@ -54,8 +54,9 @@ class WindowAggregate(Node):
     State: hopping: members of windows not final; snapshot: events not settled, and those alive since the endpoint before c;
         count, rows: events of windows not final, or still to come; session: events of sessions not final; landmark: events
         since the landmark before c
-    Cost: a copy of each member in each of its windows that is not final; mergeable: where all aggregates merge, of partial
-        results instead (MergePartials)
+    Cost: partial results merged over the ranges of windows of their events, O(n log n) in events and windows not final; an
+        aggregate that needs all members at once has a copy of each in each of its windows; mergeable: where all aggregates
+        merge, partial results are made before the shuffle (MergePartials)
     """
 
     input: Node

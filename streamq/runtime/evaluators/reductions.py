@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.columnar import group, sortable, unsortable
+from streamq.runtime.columnar import sortable
 from streamq.runtime.evaluators.spans import ranks
 from streamq.runtime.overlap import Ints
 
@@ -20,11 +20,10 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True)
 class Reduction:
-    """A result column (or several, beginning with ``name``) over column ``args`` of a group's rows.
+    """A result column over columns ``args`` of all rows of a group.
 
-    kind: count, sum (with ``name__n``), min, max, moments (``name__n``, ``__mean``, ``__m2``), count_distinct, covar,
-    covar_pop, corr, first, last, percentile, collect, time_weighted_avg, window_start, window_end. ``where`` is a column of
-    booleans that filters rows; ``type`` the result's.
+    kind: count_distinct, covar, covar_pop, corr, first, last, percentile, collect, time_weighted_avg, window_start, window_end.
+    ``where`` is a column of booleans that filters rows; ``type`` the result's.
     """
 
     name: str
@@ -39,14 +38,14 @@ class Reduction:
 class Grouped:
     """Rows with a group number each (0 .. n - 1, every one occurs), in the order of which first and last values are taken.
 
-    lasts: how long each row counts for a time-weighted mean, in ticks; window: each group's interval.
+    lasts: how long each row counts for a time-weighted mean, in ticks, if one is asked for; window: each group's interval.
     """
 
     rows: pa.Table
     number: Ints
     n: int
     order: Ints
-    lasts: Floats
+    lasts: Floats | None
     window: tuple[Ints, Ints]
 
 
@@ -56,22 +55,6 @@ def reduced(found: Grouped, reductions: Sequence[Reduction]) -> dict[str, pa.Arr
     for one in reductions:
         made |= _KINDS[one.kind](found, one)
     return made
-
-
-def _simple(found: Grouped, one: Reduction) -> dict[str, pa.Array]:
-    values = found.rows.column(one.args[0])
-    floating = one.kind in ("min", "max") and pa.types.is_floating(values.type)
-    if floating:
-        values = sortable(values)
-    table = pa.table({GROUP: found.number, "v": values})
-    made = {"v": ("v", one.kind)} if one.kind != "sum" else {"v": ("v", "sum"), "n": ("v", "count")}
-    result = group(table, [GROUP], made).sort_by(GROUP)
-    value = result.column("v").combine_chunks()
-    if floating:
-        value = unsortable(value, one.type)
-    elif one.type is not None and value.type != one.type:
-        value = value.cast(one.type)
-    return {one.name: value} if one.kind != "sum" else {one.name: value, f"{one.name}__n": result.column("n")}
 
 
 def _floats(column: Any) -> tuple[Floats, np.ndarray[Any, np.dtype[np.bool_]]]:
@@ -88,21 +71,6 @@ def _centred(found: Grouped, number: Ints, values: Floats, n: Floats) -> tuple[F
     with np.errstate(all="ignore"):
         mean = _totals(found, number, values) / n
         return mean, values - mean[number]
-
-
-def _moments(found: Grouped, one: Reduction) -> dict[str, pa.Array]:
-    values, there = _floats(found.rows.column(one.args[0]))
-    number, values = found.number[there], values[there]
-    n = np.bincount(number, minlength=found.n)
-    with np.errstate(all="ignore"):
-        mean, away = _centred(found, number, values, n.astype(np.float64))
-        m2 = _totals(found, number, away * away)
-    none = n == 0
-    return {
-        f"{one.name}__n": pa.array(n),
-        f"{one.name}__mean": pa.array(mean, mask=none),
-        f"{one.name}__m2": pa.array(m2, mask=none),
-    }
 
 
 def _paired(found: Grouped, one: Reduction) -> dict[str, pa.Array]:
@@ -187,6 +155,7 @@ def _percentile(found: Grouped, one: Reduction) -> dict[str, pa.Array]:
 
 
 def _time_weighted(found: Grouped, one: Reduction) -> dict[str, pa.Array]:
+    assert found.lasts is not None
     values, there = _floats(found.rows.column(one.args[0]))
     some = np.bincount(found.number[there], minlength=found.n) > 0
     start, end = (w.astype(np.float64) for w in found.window)
@@ -201,11 +170,6 @@ def _bound(found: Grouped, one: Reduction) -> dict[str, pa.Array]:
 
 
 _KINDS = {
-    "count": _simple,
-    "sum": _simple,
-    "min": _simple,
-    "max": _simple,
-    "moments": _moments,
     "covar": _paired,
     "covar_pop": _paired,
     "corr": _paired,

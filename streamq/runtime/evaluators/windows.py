@@ -1,14 +1,14 @@
 """Windows of every kind as ranges of numbered windows: an event lies in windows ``lo .. hi`` of its group (SEMANTICS section 3).
 
 What differs between the kinds is how windows are numbered, where they lie, when they are final, and which events they
-still need; what is made of their members is the same for all.
+still need; what is made of their members is the same for all: partial results merged over the ranges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,16 +21,39 @@ from streamq.runtime.evaluators.spans import ranks
 from streamq.runtime.event import LE, RE
 from streamq.runtime.lifetimes import grid_lifetimes, saturating
 from streamq.runtime.overlap import Ints, grouped_codes
+from streamq.runtime.partials import COUNT, INDEX, SlotSpec, over_windows
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import POINT_AT_END, Count, Hopping, Landmark, Rows, Session, Snapshot, Window
+
+OWNER, HEAD = "__owner", "__head"
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Events (by row), the windows ``low .. high`` of ``owner`` each lies in, and where those windows are.
+
+    An owner is whatever numbers its own windows; an event may occur under several.
+    """
+
+    event: Ints
+    owner: Ints
+    low: Ints
+    high: Ints
+    where: Callable[[Ints, Ints], tuple[Ints, Ints]]
+
+    def some(self) -> Ranges:
+        """Without empty ranges."""
+        kept = self.low <= self.high
+        return Ranges(self.event[kept], self.owner[kept], self.low[kept], self.high[kept], self.where)
 
 
 @dataclass(frozen=True)
 class Membership:
-    """Each member's event (by row), window (a number that is unique over groups), and the window's interval."""
+    """Each member's event (by row), window (by owner and number), and the window's interval."""
 
     event: Ints
-    window: Ints
+    owner: Ints
+    index: Ints
     start: Ints
     end: Ints
 
@@ -38,8 +61,8 @@ class Membership:
 class _Kind(Protocol):
     """One kind of windows over events of groups ``g``."""
 
-    def members(self, g: Ints, table: pa.Table, since: int, upto: int) -> Membership:
-        """Every event in each of its windows that end after ``since``, as far as those are bounded by ``upto``."""
+    def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
+        """Every event's windows that end after ``since``, as far as those are bounded by ``upto``; ranges may be empty."""
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
         """The events of which windows that end at or after c - 1 are made."""
@@ -52,10 +75,9 @@ class _Kind(Protocol):
 class _Hopping:
     window: Hopping
 
-    def members(self, g: Ints, table: pa.Table, since: int, upto: int) -> Membership:
+    def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
         low, high = grid_range(self.window, table, since, upto)
-        which, index = runs(low, high)
-        return Membership(which, _pairs(g[which], index), *grid_lifetimes(self.window, index))
+        return Ranges(np.arange(len(g)), g, low, high, lambda _, index: grid_lifetimes(self.window, index))
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
         # first_ending_after(x): windows with RE > x; those that end at c - 1 count for points at the end
@@ -68,7 +90,7 @@ class _Hopping:
 
 @dataclass(frozen=True)
 class _Snapshot:
-    def members(self, g: Ints, table: pa.Table, since: int, upto: int) -> Membership:
+    def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
         le, re = ints(table, LE), ints(table, RE)
         group, at = _distinct(np.concatenate([g, g]), np.concatenate([le, re]))
         low, high = _place(group, at, g, le), _place(group, at, g, re) - 1
@@ -76,8 +98,7 @@ class _Snapshot:
             # those that end after since
             ends = np.append(at[1:], INFINITY)
             low = np.maximum(low, _first_in(group, ends > since, g))
-        which, index = runs(low, high)
-        return Membership(which, index, at[index], at[np.minimum(index + 1, max(len(at) - 1, 0))])
+        return Ranges(np.arange(len(g)), np.zeros_like(g), low, high, lambda _, index: (at[index], at[index + 1]))
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
         le, re = ints(table, LE), ints(table, RE)
@@ -103,20 +124,16 @@ class _Count:
     def _instants(self, table: pa.Table) -> Ints:
         return ints(table, LE if self.by == "start" else RE)
 
-    def members(self, g: Ints, table: pa.Table, since: int, upto: int) -> Membership:
+    def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
         mine = self._instants(table)
         known = np.flatnonzero(mine < INFINITY)
-        group, at = _distinct(g[known], mine[known])
-        place = _place(group, at, g[known], mine[known])
-        first, last = _bounds(group, g[known])
-        low = np.maximum(place - self.n + 1, first)
-        high = np.minimum(place, last - self.n + 1)
-        which, index = runs(low, high)
-        if not len(index):
-            return Membership(which, index, index, index)
-        end = at[index + self.n - 1] + 1
-        kept = end > since
-        return Membership(known[which][kept], index[kept], at[index[kept]], end[kept])
+        g, mine = g[known], mine[known]
+        group, at = _distinct(g, mine)
+        place, n = _place(group, at, g, mine), self.n
+        first, last = _bounds(group, g)
+        low = np.maximum(place - n + 1, np.maximum(first, _first_in(group, at >= since, g) - n + 1))
+        high = np.minimum(place, last - n + 1)
+        return Ranges(known, np.zeros_like(g), low, high, lambda _, index: (at[index], at[index + n - 1] + 1))
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
         mine = self._instants(table)
@@ -147,18 +164,19 @@ class _Rows:
         first, _ = _bounds(g[order], g[order])
         return order, np.arange(len(order)) - first
 
-    def members(self, g: Ints, table: pa.Table, since: int, upto: int) -> Membership:
+    def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
         order, number = self._ordered(g, table)
-        first, last = _bounds(g[order], g[order])
-        total = last - first + 1
-        low = np.maximum(-((self.n - 1 - number) // self.step), 0)
-        high = np.minimum(number // self.step, (total - self.n) // self.step)
-        which, j = runs(low, np.where(total >= self.n, high, low - 1))
-        start = first[which] + j * self.step
-        le = ints(table, LE)[order]
-        begin, end = le[start], le[start + self.n - 1] + 1
-        kept = end > since
-        return Membership(order[which][kept], start[kept], begin[kept], end[kept])
+        g, le, n, step = g[order], ints(table, LE)[order], self.n, self.step
+        first, last = _bounds(g, g)
+        asked = _first_in(g, le >= since, g) - first
+        low = np.maximum(-((n - 1 - np.maximum(number, asked)) // step), 0)
+        high = np.minimum(number, last - first + 1 - n) // step
+
+        def where(owner: Ints, index: Ints) -> tuple[Ints, Ints]:
+            start = owner + index * step
+            return le[start], le[start + n - 1] + 1
+
+        return Ranges(order, first, low, high, where)
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
         order, number = self._ordered(g, table)
@@ -210,10 +228,10 @@ class _Session:
         last = np.append(first[1:], len(order)) - 1
         return order, number, le[first], saturating(alive[last], self.gap - 1)
 
-    def members(self, g: Ints, table: pa.Table, since: int, upto: int) -> Membership:
+    def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
         order, number, start, end = self._sessions(g, table)
-        kept = end[number] > since if len(order) else np.zeros(0, bool)
-        return Membership(order[kept], number[kept], start[number[kept]], end[number[kept]])
+        low = np.where(end[number] > since, number, number + 1) if len(order) else number
+        return Ranges(order, np.zeros_like(g), low, number, lambda _, index: (start[index], end[index]))
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
         order, number, _, end = self._sessions(g, table)
@@ -230,13 +248,12 @@ class _Session:
 class _Landmark:
     window: Landmark
 
-    def members(self, g: Ints, table: pa.Table, since: int, upto: int) -> Membership:
+    def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
         hop, at, period = self.window.hop, self.window.start, self.window.period
         le, re = ints(table, LE), ints(table, RE)
         if period is None:
             which = np.flatnonzero(re > at)
             mark, last = np.full(len(which), at), np.full(len(which), INFINITY)
-            cut = last
         else:
             # landmarks before the bound whose stretch ends after since
             endless = np.minimum(re, upto) == INFINITY
@@ -245,16 +262,20 @@ class _Landmark:
                 low = np.maximum(low, (since - at) // period)
             which, q = runs(low, np.where(endless, low - 1, high))
             mark, last = at + q * period, np.full(len(which), -(-period // hop))
-            cut = mark + period
         # [l, l + jH) is asked for while l + (j - 1)H lies before the bound, and while it ends after since
         last = np.minimum(last, (upto - 1 - mark) // hop + 1)
         first = np.maximum(le[which] - mark, 0) // hop + 1
         if since > MINUS_INFINITY:
             first = np.maximum(first, (since - mark) // hop + 1)
-        again, j = runs(first, last)
-        mark, event = mark[again], which[again]
-        end = np.minimum(mark + j * hop, cut[again])
-        return Membership(event, _pairs(_pairs(g[event], mark), j), mark, end)
+        pair = np.stack([g[which], mark])
+        owners, owner = np.unique(pair, axis=1, return_inverse=True)
+
+        def where(owner: Ints, index: Ints) -> tuple[Ints, Ints]:
+            start = owners[1][owner]
+            end = start + index * hop
+            return start, end if period is None else np.minimum(end, start + period)
+
+        return Ranges(which, owner.reshape(-1).astype(np.int64), first, last, where)
 
     def _mark(self, t: int) -> int | None:
         """The last landmark at or before t."""
@@ -295,9 +316,15 @@ def _distinct(g: Ints, at: Ints) -> tuple[Ints, Ints]:
     """The distinct pairs, in order."""
     order = np.lexsort((at, g))
     g, at = g[order], at[order]
-    new = np.ones(len(g), bool)
-    new[1:] = (g[1:] != g[:-1]) | (at[1:] != at[:-1])
+    new = _changes(g, at)
     return g[new], at[new]
+
+
+def _changes(a: Ints, b: Ints) -> Mask:
+    """Where an ordered pair is another than the one before."""
+    new = np.ones(len(a), bool)
+    new[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
+    return new
 
 
 def _place(group: Ints, at: Ints, g: Ints, t: Ints) -> Ints:
@@ -324,17 +351,6 @@ def _first_in(group: Ints, wanted: Mask, g: Ints) -> Ints:
     )
 
 
-def _pairs(a: Ints, b: Ints) -> Ints:
-    """A number a distinct pair."""
-    if not len(a):
-        return a
-    base = int(b.min())
-    width = int(b.max()) - base + 1
-    if width < (1 << 62) // (int(a.max()) + 1):
-        return a * width + (b - base)
-    return np.unique(np.stack([a, b]), axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
-
-
 # evaluators
 
 
@@ -352,15 +368,21 @@ class _OverWindows:
     stamp: str
     sensitive: bool
 
-    def _members(self, table: pa.Table, since: int, upto: int) -> tuple[Ints, Membership]:
-        g = grouped_codes(table, self.keys)
+    def _ranges(self, table: pa.Table, since: int, upto: int) -> Ranges:
         # a point at the end lives one tick longer than its window
         since = since - 1 if self.stamp == POINT_AT_END and since > MINUS_INFINITY else since
-        found = _kind(self.window).members(g, table, since, upto)
-        if self.stamp == POINT_AT_END:
-            kept = found.end < INFINITY
-            found = Membership(found.event[kept], found.window[kept], found.start[kept], found.end[kept])
-        return g, found
+        return _kind(self.window).ranges(grouped_codes(table, self.keys), table, since, upto).some()
+
+    def _members(self, found: Ranges) -> Membership:
+        """Every event in each of its windows that is reported."""
+        which, index = runs(found.low, found.high)
+        event, owner = found.event[which], found.owner[which]
+        start, end = found.where(owner, index)
+        kept = self._reported(end)
+        return Membership(event[kept], owner[kept], index[kept], start[kept], end[kept])
+
+    def _reported(self, end: Ints) -> Mask:
+        return end < INFINITY if self.stamp == POINT_AT_END else np.ones(len(end), bool)
 
     def _stamped(self, made: pa.Table, start: Ints, end: Ints) -> pa.Table:
         if self.stamp == POINT_AT_END:
@@ -411,37 +433,48 @@ class _OverWindows:
 
 @dataclass(frozen=True)
 class WindowEvaluator(_OverWindows):
-    """One row a window with members: keys, the number of members ``__n``, and reductions over them; order: the payload."""
+    """One row a window with members: keys, the number of members ``__n``, partial results, and reductions of all members.
 
+    order: the payload, by which first, last and collected values go.
+    """
+
+    slots: tuple[SlotSpec, ...] = ()
     reductions: tuple[Reduction, ...] = ()
     order: tuple[str, ...] = ()
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """Members copied into their windows, then grouped."""
+        """Partial results over ranges of windows; only what needs all members at once has them copied into every window."""
         table = inputs[0]
-        _, found = self._members(table, since, upto)
-        windows, first, number = np.unique(found.window, return_index=True, return_inverse=True)
-        number = number.reshape(-1).astype(np.int64)
-        needed = [
-            *dict.fromkeys([*self.keys, *(a for r in self.reductions for a in (*r.args, *filter(None, [r.where])))])
-        ]
-        member = table.select([*needed, LE]).take(pa.array(found.event))
-        place = np.empty(table.num_rows, np.int64)
-        place[payload_order(table, self.order, ints(table, LE), ints(table, RE))] = np.arange(table.num_rows)
-        start, end = found.start[first], found.end[first]
-        grouped = Grouped(
-            member,
-            number,
-            len(windows),
-            np.argsort(place[found.event], kind="stable"),
-            self._lasts(table, found),
-            (start, end),
-        )
-        heads = member.take(pa.array(first))
-        made = {k: heads.column(k) for k in self.keys}
-        made["__n"] = pa.array(np.bincount(number, minlength=len(windows)))
-        made |= reduced(grouped, self.reductions)
+        found = self._ranges(table, since, upto)
+        events = table.take(pa.array(found.event))
+        events = with_column(events, COUNT, np.ones(len(found.event), np.int64))
+        columns: dict[str, Any] = {OWNER: found.owner, COUNT: events.column(COUNT), HEAD: found.event}
+        for slot in self.slots:
+            columns |= slot.of_events(events)
+        slots = (*self.slots, SlotSpec(HEAD, "min", False, pa.int64(), HEAD))
+        windows = over_windows(pa.table(columns), found.low, found.high, (OWNER,), slots)
+        windows = windows.sort_by([(OWNER, "ascending"), (INDEX, "ascending")])
+        start, end = found.where(ints(windows, OWNER), ints(windows, INDEX))
+        kept = self._reported(end)
+        windows, start, end = windows.filter(pa.array(kept)), start[kept], end[kept]
+        made = {k: table.column(k).take(windows.column(HEAD)) for k in self.keys}
+        made |= {name: windows.column(name) for name in (COUNT, *(n for s in self.slots for n in s.columns))}
+        if self.reductions:
+            made |= reduced(self._grouped(table, found, windows, start, end), self.reductions)
         return self._stamped(pa.table(made), start, end)
+
+    def _grouped(self, table: pa.Table, found: Ranges, windows: pa.Table, start: Ints, end: Ints) -> Grouped:
+        member = self._members(found)
+        number = _place(ints(windows, OWNER), ints(windows, INDEX), member.owner, member.index)
+        names = dict.fromkeys(a for r in self.reductions for a in (*r.args, *filter(None, [r.where])))
+        order = np.arange(len(number))
+        if self.order:
+            place = np.empty(table.num_rows, np.int64)
+            place[payload_order(table, self.order, ints(table, LE), ints(table, RE))] = np.arange(table.num_rows)
+            order = np.argsort(place[member.event], kind="stable")
+        lasts = self._lasts(table, member) if self.sensitive else None
+        rows = table.select([*names, LE]).take(pa.array(member.event))
+        return Grouped(rows, number, len(start), order, lasts, (start, end))
 
 
 @dataclass(frozen=True)
@@ -458,25 +491,26 @@ class TopKEvaluator(_OverWindows):
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """A sort by window and value; SQL's RANK."""
         table = inputs[0]
-        _, found = self._members(table, since, upto)
+        found = self._members(self._ranges(table, since, upto))
         value = ranks(table, [self.by])[0][found.event].astype(np.int64)
         value = -value if self.desc else value
         if self.ties == "break":
             place = np.empty(table.num_rows, np.int64)
             rest = (ints(table, RE), ints(table, LE), *reversed(ranks(table, self.payload)))
             place[np.lexsort(rest)] = np.arange(table.num_rows)
-            order = np.lexsort((place[found.event], value, found.window))
+            order = np.lexsort((place[found.event], value, found.index, found.owner))
         else:
-            order = np.lexsort((value, found.window))
-        window, value = found.window[order], value[order]
-        first, _ = _bounds(window, window)
-        number = np.arange(len(order)) - first
+            order = np.lexsort((value, found.index, found.owner))
+        value = value[order]
+        number = np.arange(len(order))
+        first = np.zeros(len(order), np.int64)
+        rank = first
         if len(order):
-            new = np.ones(len(order), bool)
-            new[1:] = (window[1:] != window[:-1]) | (value[1:] != value[:-1])
-            rank = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0)) - first + 1
-        else:
-            rank = number
+            new = _changes(found.owner[order], found.index[order])
+            first = np.maximum.accumulate(np.where(new, number, 0))
+            new[1:] |= value[1:] != value[:-1]
+            rank = np.maximum.accumulate(np.where(new, number, 0)) - first + 1
+        number = number - first
         kept = rank <= self.k if self.ties == "keep" else number < self.k
         order, rank = order[kept], rank[kept]
         made = table.select(list(self.payload)).take(pa.array(found.event[order]))

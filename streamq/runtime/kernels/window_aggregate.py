@@ -16,39 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.basket import Scope
-from streamq.runtime.columnar import codes, concat, group, ints, runs, sortable, unit_weights, unsortable, with_column
+from streamq.runtime.columnar import codes, concat, group, ints, runs, unit_weights, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, refuse_late
 from streamq.runtime.lifetimes import grid_lifetimes
+from streamq.runtime.partials import COUNT, INDEX, SlotSpec, exact_sums, merged, over_windows
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
 
-INDEX, LO, HI, COUNT = "__i", "__lo", "__hi", "__n"
-
-EXPLODE_ROWS = 2_000_000
-"""Copies of partials beyond which ranges are cut into dyadic nodes instead of being copied into every window."""
+LO, HI = "__lo", "__hi"
 
 REPORTED_BIN = 16
 """Windows a bin of reported rows spans."""
-
-
-@dataclass(frozen=True)
-class SlotSpec:
-    """A partial result: see ``Slot`` in the compiler; ``type`` is the Arrow type of its value.
-
-    arg: the column of raw events it is made from; several slots may share one.
-    """
-
-    name: str
-    kind: str
-    exact: bool
-    type: pa.DataType
-    arg: str
-
-    @property
-    def floating(self) -> bool:
-        """Whether min and max need Spark's order of floats."""
-        return self.kind in ("min", "max") and pa.types.is_floating(self.type)
 
 
 @dataclass(frozen=True)
@@ -166,29 +145,13 @@ class WindowAggregateKernel:
         if self.reads_end:
             columns |= {LE: table.column(LE), RE: table.column(RE)}
         columns[COUNT] = pa.array(np.ones(len(le), np.int64) if weight is None else weight)
+        weighed = with_column(table, COUNT, columns[COUNT])
         for slot in self.slots:
-            columns |= self._slot_columns(slot, table.column(slot.arg), columns[COUNT])
+            columns |= slot.of_events(weighed, self.merges)
         made = pa.table(columns)
         if self.window.hop > self.window.size:
             made = made.filter(pc.less_equal(made.column(LO), made.column(HI)))
         return made
-
-    def _slot_columns(self, slot: SlotSpec, values: Any, weight: pa.Array) -> dict[str, Any]:
-        present = pc.cast(values.is_valid(), pa.int64())
-        if slot.kind == "count":
-            return {slot.name: pc.multiply(present, weight)}
-        if slot.kind == "sum" and slot.exact:
-            values = values.cast(slot.type)
-            weighted = values if self.merges else pc.if_else(pc.less(weight, 0), _negated(values), values)
-            return {slot.name: weighted, f"{slot.name}__n": pc.multiply(present, weight)}
-        if slot.floating:
-            return {slot.name: sortable(values)}
-        if not self.merges or slot.kind in ("min", "max"):
-            return {slot.name: values}
-        if slot.kind == "sum":
-            return {slot.name: values, f"{slot.name}__n": present}
-        zeros = pa.array(np.zeros(len(values)))
-        return {f"{slot.name}__n": present, f"{slot.name}__mean": pc.fill_null(values, 0.0), f"{slot.name}__m2": zeros}
 
     def _judged(self, arrival: Arrival, totals: Totals) -> pa.Table:
         """The arrival's partials without (or, adjusted, with what is left of) those behind the source's CTI.
@@ -222,85 +185,17 @@ class WindowAggregateKernel:
             found += [LE, RE]
         return found
 
-    def _inexact(self) -> list[SlotSpec]:
-        return [s for s in self.slots if not s.exact]
-
     def _merge(self, table: pa.Table, by: list[str]) -> pa.Table:
         """Rows of equal ``by`` as one; where input may be taken back, also of equal values, and none where nothing is left."""
         if self.merges:
-            return self._aggregate(table, by)
-        merged = group(table, [*by, *(s.name for s in self._inexact())], self._exact_sums())
-        left = pc.not_equal(merged.column(COUNT), 0)
-        for name in self._exact_sums():
-            values = merged.column(name)
+            return merged(table, by, self.slots)
+        sums = exact_sums(self.slots)
+        found = group(table, [*by, *(s.name for s in self.slots if not s.exact)], sums)
+        left = pc.not_equal(found.column(COUNT), 0)
+        for name in sums:
+            values = found.column(name)
             left = pc.or_(left, pc.fill_null(pc.not_equal(values, pa.scalar(0).cast(values.type)), False))
-        return merged.filter(left)
-
-    def _exact_sums(self) -> dict[str, tuple[str, str]]:
-        made = {COUNT: (COUNT, "sum")}
-        for slot in self.slots:
-            if slot.exact:
-                made[slot.name] = (slot.name, "sum")
-                if slot.kind == "sum":
-                    made[f"{slot.name}__n"] = (f"{slot.name}__n", "sum")
-        return made
-
-    def _aggregate(self, table: pa.Table, by: list[str]) -> pa.Table:
-        """Merged partial results, the same columns."""
-        made = self._exact_sums()
-        moments = []
-        for slot in self._inexact():
-            if slot.kind == "moments":
-                moments.append(slot)
-            else:
-                made[slot.name] = (slot.name, slot.kind)
-                if slot.kind == "sum":
-                    made[f"{slot.name}__n"] = (f"{slot.name}__n", "sum")
-        if not moments:
-            return group(table, by, made)
-        number, first = codes(table, by)
-        merged = group(with_column(table, "__g", number), ["__g"], made)
-        at = ints(merged, "__g")
-        columns: dict[str, Any] = {name: table.column(name).take(pa.array(first[at])) for name in by}
-        columns |= {name: merged.column(name) for name in made}
-        for slot in moments:
-            columns |= self._merged_moments(slot, table, number, at)
-        return pa.table(columns)
-
-    def _merged_moments(
-        self, slot: SlotSpec, table: pa.Table, number: np.ndarray[Any, Any], at: np.ndarray[Any, Any]
-    ) -> dict[str, Any]:
-        # pairwise (Chan): deviations from the common mean are added, nothing is subtracted from a sum of squares
-        n = ints(table, f"{slot.name}__n").astype(np.float64)
-        mean, m2 = (table.column(f"{slot.name}__{part}").to_numpy() for part in ("mean", "m2"))
-        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            total = np.bincount(number, n)
-            common = np.where(total > 0, np.bincount(number, n * mean) / np.maximum(total, 1), 0.0)
-            spread = np.bincount(number, m2 + np.where(n > 0, n * (mean - common[number]) ** 2, 0.0))
-        return {
-            f"{slot.name}__n": total[at].astype(np.int64),
-            f"{slot.name}__mean": common[at],
-            f"{slot.name}__m2": spread[at],
-        }
-
-    def _weighted(self, table: pa.Table) -> pa.Table:
-        """Values with weights as partial results that merge."""
-        weight = table.column(COUNT)
-        alive = pc.greater(weight, 0)
-        for slot in self._inexact():
-            values = pc.if_else(alive, table.column(slot.name), pa.scalar(None, table.schema.field(slot.name).type))
-            present = pc.if_else(pc.is_valid(values), weight, 0)
-            if slot.kind == "sum":
-                table = with_column(table, slot.name, pc.multiply(values, weight.cast(pa.float64())))
-                table = with_column(table, f"{slot.name}__n", present)
-            elif slot.kind == "moments":
-                table = table.drop_columns([slot.name])
-                table = with_column(table, f"{slot.name}__n", present)
-                table = with_column(table, f"{slot.name}__mean", pc.fill_null(values.cast(pa.float64()), 0.0))
-                table = with_column(table, f"{slot.name}__m2", pa.array(np.zeros(table.num_rows)))
-            else:
-                table = with_column(table, slot.name, values)
-        return table
+        return found.filter(left)
 
     # windows
 
@@ -314,58 +209,12 @@ class WindowAggregateKernel:
             pa.array(inside)
         )
         if not self.merges:
-            rest = self._weighted(rest)
+            for slot in self.slots:
+                rest = slot.weighted(rest)
         low, high = low[inside], high[inside]
         if (high == INFINITY).any():
             raise RuntimeError("window: a lifetime without an end reached the end of the stream without a bound")
-        by = [*self.keys, INDEX]
-        if float(np.sum((high - low + 1).astype(np.float64))) <= max(EXPLODE_ROWS, 4 * len(low)):
-            which, index = runs(low, high)
-            merged = self._aggregate(with_column(rest.take(pa.array(which)), INDEX, index), by)
-        else:
-            merged = self._dyadic(rest, low, high, by)
-        return self._finished(merged.filter(pc.greater(merged.column(COUNT), 0)))
-
-    def _dyadic(self, rest: pa.Table, low: np.ndarray[Any, Any], high: np.ndarray[Any, Any], by: list[str]) -> pa.Table:
-        """Ranges cut into nodes of 2^level windows, merged node by node from the top down to single windows."""
-        base = int(low.min())
-        a, b = low - base, high - base + 1
-        levels: list[list[pa.Table]] = []
-        rows = np.arange(len(a))
-        while len(rows):
-            at: list[pa.Table] = []
-            odd = (a & 1 == 1) & (a < b)
-            at.append(with_column(rest.take(pa.array(rows[odd])), INDEX, a[odd]))
-            a = a + odd
-            odd = (b & 1 == 1) & (a < b)
-            b = b - odd
-            at.append(with_column(rest.take(pa.array(rows[odd])), INDEX, b[odd]))
-            levels.append(at)
-            a, b = a >> 1, b >> 1
-            going = a < b
-            a, b, rows = a[going], b[going], rows[going]
-        merged: pa.Table | None = None
-        for at in reversed(levels):
-            if merged is not None:
-                twice = merged.take(pa.array(np.repeat(np.arange(merged.num_rows), 2)))
-                index = np.repeat(ints(merged, INDEX) * 2, 2) + np.tile([0, 1], merged.num_rows)
-                at = [*at, with_column(twice, INDEX, index).select(at[0].column_names)]
-            merged = self._aggregate(concat(at), by)
-        assert merged is not None
-        return with_column(merged, INDEX, ints(merged, INDEX) + base)
-
-    def _finished(self, merged: pa.Table) -> pa.Table:
-        for slot in self.slots:
-            if slot.kind == "sum":
-                none = pc.equal(merged.column(f"{slot.name}__n"), 0)
-                merged = with_column(
-                    merged,
-                    slot.name,
-                    pc.if_else(none, pa.scalar(None, slot.type), merged.column(slot.name).cast(slot.type)),
-                )
-            elif slot.floating:
-                merged = with_column(merged, slot.name, unsortable(merged.column(slot.name), slot.type))
-        return merged.select([*self.keys, INDEX, COUNT, *(n for s in self.slots for n in result_columns(s))])
+        return over_windows(rest, low, high, self.keys, self.slots)
 
     def _rows(self, partials: pa.Table, first: int, last: int) -> list[pa.Table]:
         found = self._windows(partials, first, last) if first <= last else None
@@ -401,7 +250,7 @@ class WindowAggregateKernel:
         return [net] if (net := _net(both)).num_rows else []
 
     def _reported_columns(self) -> list[str]:
-        return [*self.keys, INDEX, COUNT, *(n for s in self.slots for n in result_columns(s)), WEIGHT]
+        return [*self.keys, INDEX, COUNT, *(n for s in self.slots for n in s.columns), WEIGHT]
 
     # windows whose members' ends are read wait for those members
 
@@ -550,19 +399,6 @@ class WindowAggregateKernel:
         start, end = grid_lifetimes(self.window, ints(table, INDEX))
         table = with_column(with_column(table, LE, start), RE, end)
         return table.drop_columns([INDEX])
-
-
-def result_columns(slot: SlotSpec) -> list[str]:
-    """The columns a slot has in results."""
-    if slot.kind == "sum":
-        return [slot.name, f"{slot.name}__n"]
-    if slot.kind == "moments":
-        return [f"{slot.name}__{part}" for part in ("n", "mean", "m2")]
-    return [slot.name]
-
-
-def _negated(values: Any) -> Any:
-    return pc.negate(values) if pa.types.is_decimal(values.type) else pc.negate_checked(values)
 
 
 def matching(table: pa.Table, wanted: pa.Table, by: list[str]) -> np.ndarray[Any, Any]:

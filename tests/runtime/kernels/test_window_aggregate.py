@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streamq as sq
-import streamq.runtime.kernels.window_aggregate as kernel_module
+import streamq.runtime.partials as partials
 from streamq.compiler.local import LocalRun
 from streamq.compiler.operators import Edges, Intervals, Points
 from streamq.compiler.rewriter import rewrite
@@ -95,15 +95,15 @@ def test_dyadic_nodes_and_copies_agree(rows: list[tuple[int, int, float | None]]
         return s.hopping_window(size, hop).select(n=sq.count(), s=sq.sum("v"), low=sq.min("v"), sd=sq.stddev("v"))
 
     answers = []
-    kept = kernel_module.EXPLODE_ROWS
+    kept = partials.EXPLODE_ROWS
     for limit in (kept, -1):
-        kernel_module.EXPLODE_ROWS = limit
+        partials.EXPLODE_ROWS = limit
         try:
             live = run(query, FINAL, delay=1000)
             live.batch({"s": table})
             answers.append(live.finish().sort_by("__le").to_pylist())
         finally:
-            kernel_module.EXPLODE_ROWS = kept
+            partials.EXPLODE_ROWS = kept
     assert len(answers[0]) == len(answers[1])
     for a, b in zip(*answers, strict=True):
         assert {k: pytest.approx(v, nan_ok=True) for k, v in a.items()} == b
