@@ -60,7 +60,8 @@ class Hosting:
     """An operator under the kernel ``recompute``; ``outputs`` are computed over its rows, if they are not the result yet.
 
     keeps: its state in words, for explain; bound and pointwise as there; settled: whether it needs rows whose ends no
-    longer move; kernel: another kernel instead, of the schemas of its ports and the columns of its result.
+    longer move; unmoved: the evaluator where the ends of the first input never move; kernel: another kernel instead, of the
+    schemas of its ports and the columns of its result.
     """
 
     evaluator: Evaluator
@@ -71,6 +72,7 @@ class Hosting:
     bound: str = ""
     pointwise: tuple[int, ...] = ()
     settled: bool = False
+    unmoved: Evaluator | None = None
     kernel: Callable[[tuple[pa.Schema, ...], tuple[str, ...]], Kernel] | None = None
 
 
@@ -171,6 +173,7 @@ def _clip(node: Clip) -> Hosting:
         node.schema,
         "left events not settled, starts inside them",
         pointwise=(1,),
+        unmoved=ClipEvaluator(node.schema.names, on, ends_move=False),
     )
 
 

@@ -293,8 +293,9 @@ class _Compiler:
                 moves=any(p.moves for p in every),
             )
         else:
+            unmoved = None if any(p.moves for p in ports[0].paths) else found.unmoved
             kernel = RecomputeKernel(
-                found.evaluator,
+                found.evaluator if unmoved is None else unmoved,
                 schemas,
                 found.schema.names,
                 bound=found.bound,

@@ -24,7 +24,7 @@ class Clip(Node):
 
     CTI: c, the least over the inputs
     Final: settled rows
-    State: clipped events not settled, starts inside them
+    State: events not settled, starts inside them; where ends never move, events not settled once they are clipped
     Cost: a search in the sorted starts for each event kept
     """
 

@@ -271,10 +271,15 @@ class ExceptEvaluator(Settling):
 
 @dataclass(frozen=True)
 class ClipEvaluator(Settling):
-    """Events end at the first start, after their own, of an event of the other stream with equal ``on``."""
+    """Events end at the first start, after their own, of an event of the other stream with equal ``on``.
+
+    ends_move: whether the ends of events may still move. If not, an event is done with where it was cut, even one without
+    an end; else it and the start that cuts it stay until its own end is settled.
+    """
 
     names: tuple[str, ...]
     on: tuple[tuple[str, str], ...]
+    ends_move: bool = True
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """One search in sorted starts an event."""
@@ -288,7 +293,7 @@ class ClipEvaluator(Settling):
         """Left events not settled, starts inside them, and starts at or after c."""
         left, by = inputs
         ours, theirs = matched_codes(left, by, self.on)
-        open_now = ints(left, RE) >= c
+        open_now = ints(left if self.ends_move else rows, RE) >= c
         at = ints(by, LE)
         least = np.full(max(int(ours.max(initial=0)), int(theirs.max(initial=0))) + 1, INFINITY)
         mine = open_now & (ours >= 0)

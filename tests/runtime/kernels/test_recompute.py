@@ -83,11 +83,16 @@ def test_when_state_is_compacted_does_not_show(query: Any) -> None:
     assert always.finish().num_rows == never.finish().num_rows
 
 
-def test_state_is_what_can_still_matter() -> None:
-    live = run(sessions)
+def until_the_next(s: Stream) -> Stream:
+    return s.set_duration(sq.lit(None).cast("bigint")).clip(s, "k")
+
+
+@pytest.mark.parametrize("query", [signal, sessions, until_the_next])
+def test_state_is_what_can_still_matter(query: Any) -> None:
+    live = run(query)
     sizes = []
     for i in range(150):
-        fed(live, (20 * i, 20 * i + 2, 1), (20 * i + 1, 20 * i + 4, 2), c=20 * i)
+        fed(live, *((20 * i + k, 20 * i + k + 2, k) for k in range(12)), c=20 * i)
         sizes.append(sum(len(v) for store in live.stores.values() for v in store.values()))
     assert max(sizes) < 1.1 * max(sizes[:30])
     live.finish()
