@@ -61,4 +61,6 @@ def floor_div(x: Column, by: int) -> Column:
     """Exact floor division of bigints; ``floor(x / by)`` would go through doubles."""
     from pyspark.sql import functions as F
 
-    return F.call_function("div", x - F.pmod(x, F.lit(by).cast("bigint")), F.lit(by).cast("bigint"))
+    # div goes towards zero; nothing is subtracted from x, which could overflow at the end of the axis
+    width = F.lit(by).cast("bigint")
+    return F.call_function("div", x, width) - F.when(x % width < 0, 1).otherwise(0)

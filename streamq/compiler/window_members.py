@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
-from streamq.compiler.lowering import lifetime
+from streamq.compiler.lowering import floor_div, lifetime
+from streamq.compiler.operators.alter_lifetime import moved
 from streamq.compiler.operators.window_aggregate import (
     INDEX,
     TIME_SENSITIVE,
     WindowAggregate,
     bounded,
+    grid_index,
+    grid_instant,
     in_windows,
     window_lifetime,
 )
@@ -167,21 +170,18 @@ def _since_landmarks(df: DataFrame, window: Landmark, run: Batch) -> DataFrame:
         df = df.where((F.col(RE) > at) & (F.lit(at) < until)).withColumn("__mark", F.lit(at).cast("bigint"))
         cut, most = F.lit(INFINITY), F.lit(INFINITY)
     else:
-        low, high = _floor(F.col(LE) - at, period), _floor(F.least(F.col(RE), until) - 1 - at, period)
+        low, high = grid_index(F.col(LE), at, period), grid_index(F.least(F.col(RE), until) - 1, at, period)
         df = df.withColumns({"__lo": low, "__hi": high}).where("__lo <= __hi")
         df = df.withColumn("__mark", F.explode(F.sequence("__lo", "__hi"))).drop("__lo", "__hi")
-        df = df.withColumn("__mark", F.col("__mark") * F.lit(period) + F.lit(at))
-        cut, most = F.col("__mark") + period, F.lit(-(-period // hop)).cast("bigint")
+        df = df.withColumn("__mark", grid_instant(F.col("__mark"), at, period))
+        cut, most = moved(F.col("__mark"), period), F.lit(-(-period // hop)).cast("bigint")
     mark = F.col("__mark")
-    low = _floor(F.greatest(F.col(LE) - mark, F.lit(0)), hop) + 1
-    high = F.least(most, _floor(until - 1 - mark, hop) + 1)
+    # what is longer than the axis is cut there
+    beyond = F.lit(INFINITY - 1)
+    low = floor_div(F.greatest(F.coalesce(F.try_subtract(F.col(LE), mark), beyond), F.lit(0)), hop) + 1
+    high = F.least(most, floor_div(F.coalesce(F.try_subtract(until - 1, mark), beyond), hop) + 1)
     df = df.withColumns({"__lo": low, "__hi": high}).where("__lo <= __hi")
     df = df.withColumn("__j", F.explode(F.sequence("__lo", "__hi")))
-    df = df.withColumns({STARTS: mark, ENDS: F.least(mark + F.col("__j") * hop, cut)})
+    end = F.coalesce(F.try_add(mark + (F.col("__j") - 1) * hop, F.lit(hop)), F.lit(INFINITY))
+    df = df.withColumns({STARTS: mark, ENDS: F.least(end, cut)})
     return df.drop("__mark", "__lo", "__hi", "__j", "__until")
-
-
-def _floor(x: Column, by: int) -> Column:
-    from streamq.compiler.lowering import floor_div
-
-    return floor_div(x, by)

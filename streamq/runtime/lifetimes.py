@@ -59,6 +59,12 @@ def saturating(base: Ticks, by: Ticks | int) -> Ticks:
     return np.where((base == INFINITY) | (by == INFINITY), INFINITY, made)
 
 
+def grid_index(x: Ticks, shift: int, hop: int) -> Ticks:
+    """``floor((x - shift) / hop)`` without forming ``x - shift``, which could overflow at the ends of the axis."""
+    whole, part = divmod(shift, hop)
+    return x // hop - whole - np.where(x % hop < part, 1, 0)
+
+
 def grid_lifetimes(window: Hopping, index: Ticks) -> tuple[Ticks, Ticks]:
     """LE and RE of the windows of a grid by their numbers, kept on the axis."""
     if len(index) and (

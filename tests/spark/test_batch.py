@@ -7,9 +7,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+import streamq as sq
 from streamq.query import batch_frame
 from streamq.testing.generate import Case, cases
 from streamq.testing.history import assert_same_history
+from streamq.testing.oracle import oracle
+from streamq.time import INFINITY
 
 
 @given(case=cases())
@@ -27,3 +30,29 @@ def test_batch_is_the_oracles_history(spark: SparkSession, case: Case) -> None:
     for rules in (None, ()):
         found: pa.Table = batch_frame(case.plan, frames, rules=rules).toArrow()
         assert_same_history(found, expected)
+
+
+LEAST = -(2**63) + 1
+
+
+def test_windows_at_the_ends_of_the_axis_are_cut_there(spark: SparkSession) -> None:
+    schema = pa.schema([("from", pa.int64()), ("to", pa.int64()), ("k", pa.int64())])
+    rows = [(LEAST, LEAST + 4, 1), (INFINITY - 5, INFINITY - 1, 2)]
+    table = pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+    frame = spark.createDataFrame(table.to_pylist(), from_arrow_schema(schema))
+    s = sq.intervals(frame, start="from", end="to", name="s")
+    windows = (
+        *(s.hopping_window(10, hop) for hop in (10, 4)),
+        *(s.tumbling_window(10, offset=offset, stamp="point_at_end") for offset in (3, 9)),
+        s.sliding_window(10),
+        s.session_window(10),
+        s.landmark_window(4, start=3, period=10, stamp="align"),
+    )
+    others = (s.shift(-9), s.extend(9), s.windowed_join(s.select(j="k"), size=7, hop=3))
+    query = (
+        s.chop(10, offset=4)
+        .select(n=sq.col("k"))
+        .union(*(o.select(n=sq.col("k")) for o in others), *(w.select(n=sq.count()) for w in windows))
+    )
+    found = query.to_df(until=INFINITY - 1).toArrow()
+    assert_same_history(found, oracle(query.plan, {"s": table}, INFINITY - 1))

@@ -12,7 +12,7 @@ from streamq.errors import TimeError, TypeMismatch, sentence
 from streamq.expr import Aggregate, Case, Lit, show
 from streamq.runtime.event import LE, RE
 from streamq.schema import INTERVAL, POINT, Field, Schema, avg_type, infer, is_numeric, quote, sum_type
-from streamq.time import INFINITY, Duration, show_duration, show_ticks, ticks
+from streamq.time import INFINITY, MINUS_INFINITY, Duration, show_duration, show_ticks, ticks
 from streamq.windows import (
     ALIGN,
     POINT_AT_END,
@@ -248,15 +248,15 @@ def window_range(window: Hopping, shape: str) -> tuple[Column, Column]:
     from pyspark.sql import functions as F
 
     le = F.col(LE)
-    low = _index(le, window.offset + window.size, window.hop) + 1
+    low = grid_index(le, window.offset + window.size, window.hop) + 1
     if shape == POINT:
-        return low, _index(le, window.offset, window.hop)
+        return low, grid_index(le, window.offset, window.hop)
     re = F.col(RE)
-    return low, F.when(re == INFINITY, F.lit(INFINITY)).otherwise(_index(re - 1, window.offset, window.hop))
+    return low, F.when(re == INFINITY, F.lit(INFINITY)).otherwise(grid_index(re - 1, window.offset, window.hop))
 
 
-def _index(x: Column, shift: int, hop: int) -> Column:
-    # floor((x - shift) / hop) without forming x - shift, which could overflow at the ends of the axis
+def grid_index(x: Column, shift: int, hop: int) -> Column:
+    """``floor((x - shift) / hop)`` without forming ``x - shift``, which could overflow at the ends of the axis."""
     from pyspark.sql import functions as F
 
     whole, part = divmod(shift, hop)
@@ -264,12 +264,25 @@ def _index(x: Column, shift: int, hop: int) -> Column:
     return floor_div(x, hop) - F.lit(whole).cast("bigint") - below
 
 
-def window_lifetime(window: Hopping) -> tuple[Column, Column]:
-    """LE and RE of window ``__i``."""
+def grid_instant(index: Column, shift: int, hop: int) -> Column:
+    """``shift + index * hop``, kept on the axis."""
     from pyspark.sql import functions as F
 
-    start = F.col(INDEX) * F.lit(window.hop).cast("bigint") + F.lit(window.offset).cast("bigint")
-    return start.alias(LE), (start + F.lit(window.size).cast("bigint")).alias(RE)
+    # before 0 by the next number: the product is on the axis if the instant is
+    whole, part = divmod(shift, hop)
+    number = index + F.lit(whole).cast("bigint")
+    before = number < 0
+    product = F.try_multiply(number + F.when(before, 1).otherwise(0), F.lit(hop).cast("bigint"))
+    rest = F.when(before, F.lit(part - hop)).otherwise(F.lit(part)).cast("bigint")
+    return F.coalesce(F.try_add(product, rest), F.when(before, F.lit(MINUS_INFINITY)).otherwise(F.lit(INFINITY)))
+
+
+def window_lifetime(window: Hopping) -> tuple[Column, Column]:
+    """LE and RE of window ``__i``, kept on the axis."""
+    from pyspark.sql import functions as F
+
+    start, end = (grid_instant(F.col(INDEX), at, window.hop) for at in (window.offset, window.offset + window.size))
+    return start.alias(LE), end.alias(RE)
 
 
 def bounded(df: DataFrame, run: Batch, over: DataFrame | None = None, always: bool = False) -> DataFrame:
@@ -297,7 +310,7 @@ def _last(window: Hopping) -> Column:
     from pyspark.sql import functions as F
 
     until = F.col("__until")
-    return F.when(until == INFINITY, F.lit(INFINITY)).otherwise(_index(until - 1, window.offset, window.hop))
+    return F.when(until == INFINITY, F.lit(INFINITY)).otherwise(grid_index(until - 1, window.offset, window.hop))
 
 
 def members(node: Node, df: DataFrame, window: Hopping, run: Batch) -> DataFrame:

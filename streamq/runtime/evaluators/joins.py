@@ -14,7 +14,7 @@ from streamq.runtime.arrow_expr import evaluate
 from streamq.runtime.columnar import concat, ints, runs, with_column
 from streamq.runtime.evaluator import Mask
 from streamq.runtime.event import LE, RE
-from streamq.runtime.lifetimes import grid_lifetimes
+from streamq.runtime.lifetimes import grid_index, grid_lifetimes
 from streamq.runtime.overlap import Ints, covered, grouped_codes, matched_codes, next_after, overlapping, uncovered
 from streamq.schema import Schema
 from streamq.time import INFINITY
@@ -209,20 +209,14 @@ def _agreeing_numbers(
 def grid_range(window: Hopping, table: pa.Table, since: int, upto: int) -> tuple[Ints, Ints]:
     """First and last window an event lies in, of those that end after ``since`` and start before ``upto``."""
     le, re = ints(table, LE), ints(table, RE)
-    low = _floor(le, window.offset + window.size, window.hop) + 1
-    high = np.where(re == INFINITY, INFINITY, _floor(re - 1, window.offset, window.hop))
+    low = grid_index(le, window.offset + window.size, window.hop) + 1
+    high = np.where(re == INFINITY, INFINITY, grid_index(re - 1, window.offset, window.hop))
     first, last = window.first_ending_after(since), window.last_starting_before(upto)
     low = np.maximum(low, first)
     high = np.minimum(high, last)
     # a lifetime without an end and no bound: nothing says how far
     endless = high == INFINITY
     return low, np.where(endless, low - 1, high)
-
-
-def _floor(x: Ints, shift: int, hop: int) -> Ints:
-    # floor((x - shift) / hop) without forming x - shift, which could overflow at the ends of the axis
-    whole, part = divmod(shift, hop)
-    return x // hop - whole - np.where(x % hop < part, 1, 0)
 
 
 @dataclass(frozen=True)

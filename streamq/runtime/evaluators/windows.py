@@ -19,7 +19,7 @@ from streamq.runtime.evaluators.joins import grid_range
 from streamq.runtime.evaluators.reductions import Floats, Grouped, Reduction, payload_order, reduced
 from streamq.runtime.evaluators.spans import ranks
 from streamq.runtime.event import LE, RE
-from streamq.runtime.lifetimes import grid_lifetimes, saturating
+from streamq.runtime.lifetimes import grid_index, grid_lifetimes, saturating
 from streamq.runtime.overlap import Ints, grouped_codes
 from streamq.runtime.partials import COUNT, INDEX, SlotSpec, over_windows
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -257,23 +257,24 @@ class _Landmark:
         else:
             # landmarks before the bound whose stretch ends after since
             endless = np.minimum(re, upto) == INFINITY
-            low, high = (le - at) // period, (np.where(endless, le, np.minimum(re, upto)) - 1 - at) // period
+            low = grid_index(le, at, period)
+            high = grid_index(np.where(endless, le, np.minimum(re, upto) - 1), at, period)
             if since > MINUS_INFINITY:
                 low = np.maximum(low, (since - at) // period)
             which, q = runs(low, np.where(endless, low - 1, high))
             mark, last = at + q * period, np.full(len(which), -(-period // hop))
         # [l, l + jH) is asked for while l + (j - 1)H lies before the bound, and while it ends after since
-        last = np.minimum(last, (upto - 1 - mark) // hop + 1)
-        first = np.maximum(le[which] - mark, 0) // hop + 1
+        last = np.minimum(last, _beyond(upto - 1, mark) // hop + 1)
+        first = np.maximum(_beyond(le[which], mark), 0) // hop + 1
         if since > MINUS_INFINITY:
-            first = np.maximum(first, (since - mark) // hop + 1)
+            first = np.maximum(first, _beyond(since, mark) // hop + 1)
         pair = np.stack([g[which], mark])
         owners, owner = np.unique(pair, axis=1, return_inverse=True)
 
         def where(owner: Ints, index: Ints) -> tuple[Ints, Ints]:
             start = owners[1][owner]
-            end = start + index * hop
-            return start, end if period is None else np.minimum(end, start + period)
+            end = saturating(start + (index - 1) * hop, hop)
+            return start, end if period is None else np.minimum(end, saturating(start, period))
 
         return Ranges(which, owner.reshape(-1).astype(np.int64), first, last, where)
 
@@ -318,6 +319,14 @@ def _distinct(g: Ints, at: Ints) -> tuple[Ints, Ints]:
     g, at = g[order], at[order]
     new = _changes(g, at)
     return g[new], at[new]
+
+
+def _beyond(t: Ints | int, mark: Ints) -> Ints:
+    """How far instants lie behind others, at most as long as the axis."""
+    with np.errstate(over="ignore"):
+        found = t - mark
+    found = np.where((t >= mark) & ((found < 0) | (found == INFINITY)), INFINITY - 1, found)
+    return np.where((t < mark) & (found > 0), MINUS_INFINITY + 1, found)
 
 
 def _changes(a: Ints, b: Ints) -> Mask:

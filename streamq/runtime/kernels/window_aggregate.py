@@ -19,7 +19,7 @@ from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import codes, concat, group, ints, runs, unit_weights, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, refuse_late
-from streamq.runtime.lifetimes import grid_lifetimes
+from streamq.runtime.lifetimes import grid_index, grid_lifetimes
 from streamq.runtime.partials import COUNT, INDEX, SlotSpec, exact_sums, merged, over_windows
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
@@ -63,7 +63,7 @@ class WindowAggregateKernel:
         le, re = ints(table, LE), ints(table, RE)
         endless = re == INFINITY
         low = self._first_after(le)
-        last = self._index(np.where(endless, le, re) - 1, self.window.offset)
+        last = grid_index(np.where(endless, le, re) - 1, self.window.offset, self.window.hop)
         weight = ints(table, WEIGHT) if WEIGHT in table.column_names else np.ones(len(le), np.int64)
         rows = pa.table({"low": low, "last": last, "endless": endless.astype(np.int64), "w": weight})
         # the first window goes along, for the late are left out where c is known
@@ -123,22 +123,18 @@ class WindowAggregateKernel:
 
     # taking in
 
-    def _index(self, x: np.ndarray[Any, Any], shift: int) -> np.ndarray[Any, Any]:
-        whole, part = divmod(shift, self.window.hop)
-        return x // self.window.hop - whole - (x % self.window.hop < part)
-
     def _first_after(self, le: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        return self._index(le, self.window.offset + self.window.size) + 1
+        return grid_index(le, self.window.offset + self.window.size, self.window.hop) + 1
 
     def _partials(self, table: pa.Table) -> pa.Table:
         table = unit_weights(table)
         le = ints(table, LE)
         low = self._first_after(le)
         if self.points:
-            high = self._index(le, self.window.offset)
+            high = grid_index(le, self.window.offset, self.window.hop)
         else:
             re = ints(table, RE)
-            high = np.where(re == INFINITY, INFINITY, self._index(re - 1, self.window.offset))
+            high = np.where(re == INFINITY, INFINITY, grid_index(re - 1, self.window.offset, self.window.hop))
         weight = ints(table, WEIGHT) if WEIGHT in table.column_names else None
         columns: dict[str, Any] = {name: table.column(name) for name in self.keys}
         columns |= {LO: pa.array(low), HI: pa.array(high)}

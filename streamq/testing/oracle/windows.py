@@ -13,7 +13,7 @@ from streamq.schema import infer
 from streamq.testing.oracle.expressions import floating, listed, payload, same, sql
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.spans import bound, hopping_windows
-from streamq.time import INFINITY, TIMESTAMP
+from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
 from streamq.windows import POINT_AT_END, Count, Hopping, Landmark, Rows, Session, Snapshot
 
 
@@ -74,16 +74,18 @@ def _landmarks(window: Landmark, events: str, run: Run) -> str:
     hop, start, period = window.hop, window.start, window.period
     until = bound(events, run, always=True)
     if period is None:
-        marks, cut = f"(SELECT {start} AS l)", str(INFINITY)
+        marks, cut = f"(SELECT {start}::HUGEINT AS l)", str(INFINITY)
         most = f"({until} - l) // {hop} + 2"
     else:
-        low, high = f"(le - {start}) // {period} - 1", f"(least(re, {until}) - {start}) // {period} + 2"
-        marks = f"(SELECT DISTINCT {start} + {period} * unnest(range({low}, {high})) AS l FROM {events})"
+        low, high = (f"CAST(({t}::HUGEINT - {start}) // {period} AS BIGINT)" for t in ("le", f"least(re, {until})"))
+        number = f"unnest(range({low} - 1, {high} + 2))::HUGEINT"
+        marks = f"(SELECT DISTINCT {start} + {period} * {number} AS l FROM {events})"
         cut, most = f"l + {period}", f"{period} // {hop} + 2"
+    end = f"least(l + j * {hop}, {cut}, {INFINITY})"
     return run.table(f"""
-        SELECT DISTINCT l AS w_le, least(l + j * {hop}, {cut}) AS w_re
+        SELECT DISTINCT CAST(l AS BIGINT) AS w_le, CAST({end} AS BIGINT) AS w_re
         FROM (SELECT l, unnest(range(1, CAST({most} AS BIGINT) + 1)) AS j FROM {marks})
-        WHERE l + (j - 1) * {hop} < least({until}, {cut})""")  # fmt: skip
+        WHERE l >= {MINUS_INFINITY} AND l + (j - 1) * {hop} < least({until}, {cut})""")  # fmt: skip
 
 
 def _stamped(node: WindowAggregate | TopK) -> tuple[str, str, str]:

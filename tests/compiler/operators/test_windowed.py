@@ -277,6 +277,14 @@ def test_windows_at_the_ends_of_the_axis_are_cut_there() -> None:
     assert counts(far.session_window(10)) == [(LEAST, LEAST + 13, 1), (INFINITY - 5, None, 1)]
     assert counts(far.snapshot_window()) == [(LEAST, LEAST + 4, 1), (INFINITY - 5, INFINITY - 1, 1)]
     assert counts(far.sliding_window(10)) == [(LEAST, LEAST + 14, 1), (INFINITY - 5, None, 1)]
+    late, early = far.where(sq.start() > 0), far.where(sq.start() < 0)
+    for until in (INFINITY - 1, None):
+        assert counts(late.landmark_window(4, start=INFINITY - 6, stamp="align"), until) == [
+            (INFINITY - 6, INFINITY - 2, 1),
+            (INFINITY - 6, None, 1),
+        ]
+    assert counts(late.landmark_window(4, start=-7, period=10, stamp="align"), INFINITY - 1)[-1][1:] == (None, 1)
+    assert counts(early.landmark_window(4, start=3, period=10, stamp="align"))[0] == (LEAST, LEAST + 4, 1)
 
 
 def test_errors() -> None:
