@@ -52,7 +52,7 @@ from streamq.windows import ALIGN, CLIPS, POINT_AT_END, Count, Landmark, Rows, S
 from tests.laws.test_backends_agree import as_history, net
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
-EXAMPLES = max(1, settings().max_examples // 12)
+EXAMPLES = max(1, settings().max_examples // 8)
 
 
 @dataclass(frozen=True)
