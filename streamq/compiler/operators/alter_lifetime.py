@@ -190,6 +190,11 @@ class AlterLifetimeVerbs(Verbs):
         interval or microseconds as a bigint on a timestamp axis; NULL lives for ever. Raises TypeMismatch, TimeError, and
         PlanError for a start that reads the payload without ``within``. (SEMANTICS section 2.)
 
+        ::
+
+            events  a, n=2 [1,5)  b, n=4 [3,..)   duration n
+            result  a, n=2 [1,3)  b, n=4 [3,7)
+
         >>> import streamq as sq
         >>> s = sq.events([(1, 5, {"k": "a", "n": 2}), (3, None, {"k": "b", "n": 4})])
         >>> s.alter_lifetime(duration=sq.col("n")).show()
@@ -202,6 +207,11 @@ class AlterLifetimeVerbs(Verbs):
     def shift(self, by: Duration) -> Self:
         """Lifetimes moved along the axis by ``by``, which may be negative.
 
+        ::
+
+            events  3 [1,5)    8 [4,..)    by 10
+            result  3 [11,15)  8 [14,..)
+
         >>> import streamq as sq
         >>> sq.events([(1, 5, {"v": 3}), (4, None, {"v": 8})]).shift(10).show()
         v  start   end
@@ -212,6 +222,11 @@ class AlterLifetimeVerbs(Verbs):
 
     def set_duration(self, duration: Given) -> Self:
         """Lifetimes ``[start, start + duration)``; ``duration`` as in :meth:`alter_lifetime`.
+
+        ::
+
+            events  3 [1,5)  8 [4,..)   duration 2
+            result  3 [1,3)  8 [4,6)
 
         >>> import streamq as sq
         >>> sq.events([(1, 5, {"v": 3}), (4, None, {"v": 8})]).set_duration(2).show()
@@ -224,6 +239,11 @@ class AlterLifetimeVerbs(Verbs):
     def extend(self, by: Duration) -> Self:
         """Lifetimes that end later by ``by`` (sooner, if negative; what then has no duration is gone).
 
+        ::
+
+            events  3 [1,5)  8 [4,..)   by -2
+            result  3 [1,3)  8 [4,..)
+
         >>> import streamq as sq
         >>> sq.events([(1, 5, {"v": 3}), (4, None, {"v": 8})]).extend(-2).show()
         v  start   end
@@ -235,6 +255,11 @@ class AlterLifetimeVerbs(Verbs):
     def to_points(self) -> Self:
         """Points at the starts: ``[start, start + 1 tick)``.
 
+        ::
+
+            events  3 [1,5)
+            result  3 [1,2)
+
         >>> import streamq as sq
         >>> sq.events([(1, 5, {"v": 3})]).to_points().show()
         v  start  end
@@ -244,6 +269,11 @@ class AlterLifetimeVerbs(Verbs):
 
     def to_points_at_end(self) -> Self:
         """Points at the ends: ``[end, end + 1 tick)``, none while an event has no end.
+
+        ::
+
+            events  3 [1,5)  8 [4,..)
+            result  3 [5,6)
 
         >>> import streamq as sq
         >>> sq.events([(1, 5, {"v": 3}), (4, None, {"v": 8})]).to_points_at_end().show()

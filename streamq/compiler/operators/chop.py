@@ -76,6 +76,11 @@ class ChopVerbs(Verbs):
         Of a lifetime without an end a stream reports the pieces as its watermark reaches them; a batch those that start
         before ``until``. Raises TimeError for a period that is not positive. (SEMANTICS sections 2 and 3.)
 
+        ::
+
+            event   [3,12)   period 5
+            result  [3,5)  [5,10)  [10,12)
+
         >>> import streamq as sq
         >>> sq.events([(3, 12, {"v": 1})]).chop(5).show()
         v  start  end

@@ -75,6 +75,11 @@ class DistinctIdsVerbs(Verbs):
         Of events that start at one instant the one with the least (end, payload) stays. Raises TimeError for a negative
         ``within``. (SEMANTICS section 2.)
 
+        ::
+
+            events  7 at 1  7 at 3  7 at 9   within 5
+            result  7 at 1          7 at 9
+
         >>> import streamq as sq
         >>> s = sq.events([(1, 2, {"id": 7}), (3, 4, {"id": 7}), (9, 10, {"id": 7})])
         >>> s.distinct_ids(within=5, id="id").show()

@@ -86,6 +86,11 @@ class ExceptVerbs(Verbs):
         A payload alive l times here and r times there is alive ``max(0, l - r)`` times in the result, over maximal intervals.
         The streams have equal columns and one time axis, else PlanError. (SEMANTICS section 2.)
 
+        ::
+
+            left    1 [1,9)  1 [1,9)   right  1 [3,5)
+            result  1 [1,9)  1 [1,3)  1 [5,9)
+
         >>> import streamq as sq
         >>> a = sq.events([(1, 9, {"v": 1}), (1, 9, {"v": 1})])
         >>> a.except_(sq.events([(3, 5, {"v": 1})])).show()

@@ -219,6 +219,12 @@ class JoinVerbs(Verbs):
     def left_anti_join(self, other: Self, on: On = (), where: Callable[[Any, Any], Any] | Expr | None = None) -> Self:
         """The parts of this stream's lifetimes during which no event of the other agrees: ``join(..., how="anti")``.
 
+        ::
+
+            calls   [1,9)
+            pauses  [3,5)
+            result  [1,3)  [5,9)
+
         >>> import streamq as sq
         >>> calls, pauses = sq.events([(1, 9, {"k": 1})]), sq.events([(3, 5, {"k": 1})])
         >>> calls.left_anti_join(pauses, on="k").show()

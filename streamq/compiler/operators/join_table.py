@@ -93,6 +93,11 @@ class JoinTableVerbs(Verbs):
         NULLs where no row matches). ``suffixes[1]`` is added to columns of the table whose names the stream has already.
         Raises UnknownColumn, TypeMismatch, AmbiguousColumn. (SEMANTICS section 2.)
 
+        ::
+
+            events  2 [1,5)   table  1 Ulm  2 Bonn
+            result  2 Bonn [1,5)
+
         >>> import pyarrow as pa
         >>> import streamq as sq
         >>> zones = pa.table({"zone": [1, 2], "city": ["Ulm", "Bonn"]})

@@ -66,6 +66,11 @@ class ToSignalVerbs(Verbs):
         The old ends play no part; events of one instant all live. No key: the whole stream is one signal. (SEMANTICS
         sections 1 and 2.)
 
+        ::
+
+            events  a 10 at 1  b 7 at 3      a 11 at 5
+            result  a 10 [1,5)  b 7 [3,..)  a 11 [5,..)
+
         >>> import streamq as sq
         >>> prices = sq.events([(1, 2, {"k": "a", "v": 10}), (5, 6, {"k": "a", "v": 11}), (3, 4, {"k": "b", "v": 7})])
         >>> prices.to_signal(key="k").show()

@@ -34,9 +34,12 @@ S = TypeVar("S", bound=Verbs)
 
 
 class _Windows(Generic[S]):
-    """The window verbs, over ``_windowed``; shared by streams and groups."""
+    """The window verbs, over ``_windowed`` and ``_slid``; shared by streams and groups."""
 
     def _windowed(self, make: Callable[[Any], Window], clip_input: str, stamp: str | None) -> Windowed[S]:
+        raise NotImplementedError
+
+    def _slid(self, duration: Duration) -> _Windows[S]:
         raise NotImplementedError
 
     def hopping_window(
@@ -75,6 +78,11 @@ class _Windows(Generic[S]):
     ) -> Windowed[S]:
         """Hopping windows that do not overlap: ``hop = size``.
 
+        ::
+
+            events   a [1,4)  b [3,8)   size 4
+            windows  [0,4):ab  [4,8):b
+
         >>> import streamq as sq
         >>> s = sq.events([(1, 4, {"k": "a"}), (3, 8, {"k": "b"})])
         >>> s.tumbling_window(4).select(n=sq.count()).show()
@@ -105,6 +113,11 @@ class _Windows(Generic[S]):
     def sliding_window(self, duration: Duration, *, clip_input: str = "full", stamp: str | None = None) -> Windowed[S]:
         """What the last ``duration`` held, at every instant: lifetimes extended by it (points: set to it), then snapshots.
 
+        ::
+
+            events   3 at 1  5 at 4                duration 5
+            windows  [1,4):3  [4,6):3 5  [6,9):5
+
         >>> import streamq as sq
         >>> s = sq.events([(1, 2, {"v": 3}), (4, 5, {"v": 5})]).to_points()
         >>> s.sliding_window(5).select(total=sq.sum("v")).show()
@@ -113,7 +126,7 @@ class _Windows(Generic[S]):
             8      4    6
             5      6    9
         """
-        raise NotImplementedError
+        return self._slid(duration).snapshot_window(clip_input=clip_input, stamp=stamp)
 
     def count_window(
         self, n: int, by: str = "start", *, clip_input: str = "full", stamp: str | None = None
@@ -122,6 +135,11 @@ class _Windows(Generic[S]):
 
         Members are the events whose start (end) lies in the window: with ties more than n. By ends, ``clip_input`` is "none"
         or "right". Results are points at the window's end unless ``stamp="align"``.
+
+        ::
+
+            events   3 at 1  5 at 4  1 at 9           n = 2
+            windows  [1,5):3 5  [4,10):5 1  told at 5 and 10
 
         >>> import streamq as sq
         >>> s = sq.events([(1, 2, {"v": 3}), (4, 5, {"v": 5}), (9, 10, {"v": 1})])
@@ -155,6 +173,11 @@ class _Windows(Generic[S]):
         From the first start to the last start + 1 tick; ties go by the rest of the payload.
         Results are points at the window's end unless ``stamp="align"``.
 
+        ::
+
+            events   3 at 1  5 at 4  1 at 9           n = 2
+            windows  [1,5):3 5  [4,10):5 1  told at 5 and 10
+
         >>> import streamq as sq
         >>> s = sq.events([(1, 2, {"v": 3}), (4, 5, {"v": 5}), (9, 10, {"v": 1})])
         >>> s.rows_window(2).select(total=sq.sum("v")).show()
@@ -171,6 +194,11 @@ class _Windows(Generic[S]):
         """Maximal chains of events with less than ``gap`` between them: ``[first start, last instant alive + gap)``.
 
         ``gap`` is at least two ticks. An event without end keeps its session open for ever.
+
+        ::
+
+            events   3 [1,2)  5 [4,5)  1 [20,21)   gap 5
+            windows  [1,9):3 5  [20,25):1
 
         >>> import streamq as sq
         >>> s = sq.events([(1, 2, {"v": 3}), (4, 5, {"v": 5}), (20, 21, {"v": 1})])
@@ -200,6 +228,11 @@ class _Windows(Generic[S]):
 
         Landmarks: ``start`` alone, or every ``period`` from ``start`` (default: the epoch, or 0). Results are points at the
         window's end unless ``stamp="align"``.
+
+        ::
+
+            events   3 at 1  5 at 4  1 at 12       hop 5, period 10
+            windows  [0,5):3 5  [0,10):3 5  [10,15):1  told at 5, 10, 15
 
         >>> import streamq as sq
         >>> s = sq.events([(1, 2, {"v": 3}), (4, 5, {"v": 5}), (12, 13, {"v": 1})])
@@ -236,11 +269,8 @@ class WindowVerbs(_Windows[Any], Verbs):
     def _windowed(self, make: Callable[[Any], Window], clip_input: str, stamp: str | None) -> Windowed[Any]:
         return windowed(self, (), make(self.plan.schema.axis), clip_input, stamp)
 
-    def sliding_window(
-        self, duration: Duration, *, clip_input: str = "full", stamp: str | None = None
-    ) -> Windowed[Any]:
-        """What the last ``duration`` held, at every instant: lifetimes extended by it (points: set to it), then snapshots."""
-        return _slid(self, duration).snapshot_window(clip_input=clip_input, stamp=stamp)
+    def _slid(self, duration: Duration) -> _Windows[Any]:
+        return _slid(self, duration)
 
     def group_by(self, *keys: str, **named_keys: Given) -> Grouped[Self]:
         """Windows per group: rows with equal keys form one stream; NULLs are equal. A keyword names a computed key.
@@ -309,6 +339,11 @@ class Grouped(_Windows[S]):
         Its columns follow the keys that it does not have itself. It may use any verb, ``group_by`` too; other streams may be
         joined to the group, they are the same for every group. (Group & Apply; SEMANTICS section 3.)
 
+        ::
+
+            events  a [1,5)  a [3,8)   b [4,6)
+            counts  a 1 [1,3)  a 2 [3,5)  a 1 [5,8)   b 1 [4,6)
+
         >>> import streamq as sq
         >>> s = sq.events([(1, 5, {"k": "a"}), (3, 8, {"k": "a"}), (4, 6, {"k": "b"})])
         >>> s.group_by("k").apply(lambda g: g.snapshot_window().select(n=sq.count()).where(sq.col("n") > 1)).show()
@@ -330,9 +365,8 @@ class Grouped(_Windows[S]):
     def _windowed(self, make: Callable[[Any], Window], clip_input: str, stamp: str | None) -> Windowed[S]:
         return windowed(self.stream, self.keys, make(self.stream.plan.schema.axis), clip_input, stamp)
 
-    def sliding_window(self, duration: Duration, *, clip_input: str = "full", stamp: str | None = None) -> Windowed[S]:
-        """As the stream's ``sliding_window``, per group."""
-        return Grouped(_slid(self.stream, duration), self.keys).snapshot_window(clip_input=clip_input, stamp=stamp)
+    def _slid(self, duration: Duration) -> Grouped[S]:
+        return Grouped(_slid(self.stream, duration), self.keys)
 
 
 def _asked_too_early(name: str, given: object, hint: str) -> AttributeError:
@@ -469,6 +503,11 @@ class Windowed(Generic[S]):
 
         Ranks are SQL's RANK: equal values share one; with ``ties="keep"`` all that share the last rank stay, ``"break"`` lets
         the payload decide. A NULL is less than any value. Rows carry the member's payload. (SEMANTICS section 3.)
+
+        ::
+
+            events   3 at 1  5 at 2  1 at 3   k = 2
+            window   [0,5): 5 with rank 1, 3 with rank 2
 
         >>> import streamq as sq
         >>> s = sq.events([(1, 2, {"v": 3}), (2, 3, {"v": 5}), (3, 4, {"v": 1})])

@@ -116,6 +116,11 @@ class WindowedJoinVerbs(Verbs):
         ``size``, ``hop`` (default: size) and ``offset`` as in :meth:`hopping_window`; ``on``, ``where`` and ``suffixes`` as
         in :meth:`join`. (SEMANTICS section 2; Liarou et al., section 3.)
 
+        ::
+
+            left    a [1,2)   right  b [4,5)   size 5
+            result  ab [0,5)
+
         >>> import streamq as sq
         >>> a, b = sq.events([(1, 2, {"k": 1, "v": "a"})]), sq.events([(4, 5, {"k": 1, "w": "b"})])
         >>> a.windowed_join(b, on="k", size=5).show()
