@@ -24,12 +24,19 @@ EXPLODE_ROWS = 500_000
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
+_MOMENTS = {
+    "moments": (("mean",), {"m2": ("mean", "mean")}),
+    "comoments": (("x", "y"), {"xx": ("x", "x"), "yy": ("y", "y"), "xy": ("x", "y")}),
+}
+"""Kinds of moments: their means, and sums of products of the deviations from two of those."""
+
 
 @dataclass(frozen=True)
 class SlotSpec:
     """A partial result: see ``Slot`` in the compiler; ``type`` is the Arrow type of its value.
 
-    arg: the column of raw events it is made from; several slots may share one.
+    arg: the column of raw events it is made from; several slots may share one. Beside the compiler's kinds there is
+    comoments: counts, means, squares and products of deviations of two columns, given as such.
     """
 
     name: str
@@ -48,8 +55,9 @@ class SlotSpec:
         """The columns it has in results."""
         if self.kind == "sum":
             return [self.name, f"{self.name}__n"]
-        if self.kind == "moments":
-            return [f"{self.name}__{part}" for part in ("n", "mean", "m2")]
+        if self.kind in _MOMENTS:
+            means, products = _MOMENTS[self.kind]
+            return [f"{self.name}__{part}" for part in ("n", *means, *products)]
         return [self.name]
 
     def of_events(self, table: pa.Table, merges: bool = True) -> dict[str, Any]:
@@ -109,7 +117,7 @@ def merged(table: pa.Table, by: Sequence[str], slots: Sequence[SlotSpec]) -> pa.
     for slot in slots:
         if slot.exact:
             continue
-        if slot.kind == "moments":
+        if slot.kind in _MOMENTS:
             moments.append(slot)
         else:
             made[slot.name] = (slot.name, slot.kind)
@@ -123,23 +131,27 @@ def merged(table: pa.Table, by: Sequence[str], slots: Sequence[SlotSpec]) -> pa.
     columns: dict[str, Any] = {name: table.column(name).take(pa.array(first[at])) for name in by}
     columns |= {name: found.column(name) for name in made}
     for slot in moments:
-        columns |= _merged_moments(slot.name, table, number, at)
+        columns |= _merged_moments(slot, table, number, at)
     return pa.table(columns)
 
 
-def _merged_moments(name: str, table: pa.Table, number: Ints, at: Ints) -> dict[str, Any]:
-    # pairwise (Chan): deviations from the common mean are added, nothing is subtracted from a sum of squares
-    n = ints(table, f"{name}__n").astype(np.float64)
-    mean, m2 = (table.column(f"{name}__{part}").to_numpy() for part in ("mean", "m2"))
+def _merged_moments(slot: SlotSpec, table: pa.Table, number: Ints, at: Ints) -> dict[str, Any]:
+    # pairwise (Chan): deviations from the common means are added, nothing is subtracted from a sum of squares
+    means, products = _MOMENTS[slot.kind]
+    n = ints(table, f"{slot.name}__n").astype(np.float64)
+    made = {}
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         total = _totals(number, n)
-        common = np.where(total > 0, _totals(number, n * mean) / np.maximum(total, 1), 0.0)
-        spread = _totals(number, m2 + np.where(n > 0, n * (mean - common[number]) ** 2, 0.0))
-    return {
-        f"{name}__n": total[at].astype(np.int64),
-        f"{name}__mean": common[at],
-        f"{name}__m2": spread[at],
-    }
+        away = {}
+        for name in means:
+            mean = table.column(f"{slot.name}__{name}").to_numpy()
+            common = np.where(total > 0, _totals(number, n * mean) / np.maximum(total, 1), 0.0)
+            made[name], away[name] = common[at], mean - common[number]
+        for name, (a, b) in products.items():
+            apart = np.where(n > 0, n * away[a] * away[b], 0.0)
+            made[name] = _totals(number, table.column(f"{slot.name}__{name}").to_numpy() + apart)[at]
+    made["n"] = total[at].astype(np.int64)
+    return {f"{slot.name}__{part}": values for part, values in made.items()}
 
 
 def _totals(number: Ints, values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -45,7 +45,8 @@ def test_it_is_one_kernel_whether_named_or_written_twice() -> None:
         counted = Counted(sessions[0].kernel)
         program.stages = [
             replace(
-                stage, hosted=tuple(replace(h, kernel=counted) if h.name == sessions[0].name else h for h in stage.hosted)
+                stage,
+                hosted=tuple(replace(h, kernel=counted) if h.name == sessions[0].name else h for h in stage.hosted),
             )
             for stage in program.stages
         ]

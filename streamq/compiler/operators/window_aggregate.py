@@ -54,9 +54,10 @@ class WindowAggregate(Node):
     State: hopping: members of windows not final; snapshot: events not settled, and those alive since the endpoint before c;
         count, rows: events of windows not final, or still to come; session: events of sessions not final; landmark: events
         since the landmark before c
-    Cost: partial results merged over the ranges of windows of their events, O(n log n) in events and windows not final; an
-        aggregate that needs all members at once has a copy of each in each of its windows; mergeable: where all aggregates
-        merge, partial results are made before the shuffle (MergePartials)
+    Cost: O(n log n) in events and windows not final: what is computed of an event is merged over the range of its windows;
+        collect and time_weighted_avg have a copy of each member in each of its windows, in a batch so has every aggregate
+        without partial results; mergeable: where all aggregates merge, partial results are made before the shuffle
+        (MergePartials)
     """
 
     input: Node

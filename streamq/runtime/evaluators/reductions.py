@@ -1,8 +1,8 @@
-"""Aggregates over groups of rows, in Arrow and numpy, with Spark's values."""
+"""Aggregates that have no partial results to merge, over groups of rows, in Arrow and numpy, with Spark's values."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.columnar import sortable
+from streamq.runtime.columnar import codes, runs, sortable
+from streamq.runtime.evaluator import Mask
 from streamq.runtime.evaluators.spans import ranks
-from streamq.runtime.overlap import Ints
+from streamq.runtime.overlap import Ints, covered
+from streamq.runtime.partials import COUNT, INDEX, SlotSpec, over_windows
 
-GROUP = "__group"
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -35,26 +36,58 @@ class Reduction:
 
 
 @dataclass(frozen=True)
-class Grouped:
-    """Rows with a group number each (0 .. n - 1, every one occurs), in the order of which first and last values are taken.
+class Spanned:
+    """Rows that lie in groups ``first .. last`` each, of the groups 0 .. n - 1, none empty.
 
-    lasts: how long each row counts for a time-weighted mean, in ticks, if one is asked for; window: each group's interval.
+    place: where each row stands in the order of which first, last and collected values are taken, if one is asked for; lasts:
+    how long members (row, group) count for a time-weighted mean, in ticks; window: each group's interval.
     """
+
+    rows: pa.Table
+    first: Ints
+    last: Ints
+    n: int
+    place: Ints | None
+    lasts: Callable[[Ints, Ints], Floats]
+    window: tuple[Ints, Ints]
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """Members, copied: rows with their group's number, in order; lasts: how long each counts."""
 
     rows: pa.Table
     number: Ints
     n: int
     order: Ints
-    lasts: Floats | None
+    lasts: Floats
     window: tuple[Ints, Ints]
 
 
-def reduced(found: Grouped, reductions: Sequence[Reduction]) -> dict[str, pa.Array]:
-    """The result columns, a value a group."""
+def reduced(found: Spanned, reductions: Sequence[Reduction]) -> dict[str, pa.Array]:
+    """The result columns, a value a group. Members are copied into their groups only for what can't do without."""
     made: dict[str, pa.Array] = {}
+    grouped: Grouped | None = None
     for one in reductions:
-        made |= _KINDS[one.kind](found, one)
+        if one.kind in _OVER_RANGES:
+            made[one.name] = _OVER_RANGES[one.kind](found, one)
+        else:
+            grouped = grouped or _copied(found)
+            made |= _OVER_MEMBERS[one.kind](grouped, one)
     return made
+
+
+def _copied(found: Spanned) -> Grouped:
+    row, number = runs(found.first, found.last)
+    order = np.arange(len(row)) if found.place is None else np.argsort(found.place[row], kind="stable")
+    rows = found.rows.take(pa.array(row))
+    return Grouped(rows, number, found.n, order, found.lasts(row, number), found.window)
+
+
+def _passed(found: Spanned | Grouped, one: Reduction) -> Mask:
+    if one.where is None:
+        return np.ones(found.rows.num_rows, bool)
+    return np.asarray(pc.fill_null(found.rows.column(one.where), False).to_numpy(), bool)
 
 
 def _floats(column: Any) -> tuple[Floats, np.ndarray[Any, np.dtype[np.bool_]]]:
@@ -63,69 +96,107 @@ def _floats(column: Any) -> tuple[Floats, np.ndarray[Any, np.dtype[np.bool_]]]:
     return array.fill_null(0.0).to_numpy(zero_copy_only=False), there
 
 
-def _totals(found: Grouped, number: Ints, values: Floats) -> Floats:
-    return np.bincount(number, values, found.n).astype(np.float64)
+# over ranges of groups: O(n log n) in rows and groups, however many rows a group has
 
 
-def _centred(found: Grouped, number: Ints, values: Floats, n: Floats) -> tuple[Floats, Floats]:
+def _edge(found: Spanned, one: Reduction) -> pa.Array:
+    """The first or last place among the rows that count, merged over the ranges."""
+    assert found.place is not None
+    kind = "min" if one.kind == "first" else "max"
+    at = pa.array(found.place, mask=~_passed(found, one))
+    table = pa.table({COUNT: np.ones(len(found.place), np.int64), "at": at})
+    best = over_windows(table, found.first, found.last, (), [SlotSpec("at", kind, False, pa.int64(), "at")])
+    best = best.sort_by(INDEX).column("at").combine_chunks()
+    row = np.zeros(int(found.place.max(initial=0)) + 1, np.int64)
+    row[found.place] = np.arange(len(found.place))
+    values = found.rows.column(one.args[0]).combine_chunks()
+    return values.take(pa.array(row[best.fill_null(0).to_numpy()], mask=best.is_null().to_numpy(zero_copy_only=False)))
+
+
+def _count_distinct(found: Spanned, one: Reduction) -> pa.Array:
+    """Per value the stretches of groups that have it; how many of those hold a group."""
+    column = found.rows.column(one.args[0])
+    if pa.types.is_floating(column.type):
+        column = sortable(pc.add(column, pa.scalar(0.0, column.type)))
+    there = np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False), bool)
+    value = np.asarray(codes(pa.table({"v": column}), ["v"])[0], np.int64)[there]
+    _, start, end = covered(value, found.first[there], found.last[there] + 1)
+    change = np.bincount(start, minlength=found.n + 1) - np.bincount(end, minlength=found.n + 1)
+    return pa.array(np.cumsum(change)[: found.n])
+
+
+def _percentile(found: Spanned, one: Reduction) -> pa.Array:
+    """Spark's interpolation between the two values around the place that is asked for."""
+    values, there = _floats(found.rows.column(one.args[0]))
+    first, last = found.first[there], found.last[there]
+    change = np.bincount(first, minlength=found.n + 1) - np.bincount(last + 1, minlength=found.n + 1)
+    n = np.cumsum(change)[: found.n]
+    if not len(first):
+        return pa.nulls(found.n, pa.float64())
+    # numpy sorts NaN behind everything, as Spark does; equal zeros are one value
+    every, rank = np.unique(values[there], return_inverse=True)
+    at = np.maximum(n - 1, 0) * float(one.options[0])
+    low, high = np.floor(at).astype(np.int64), np.ceil(at).astype(np.int64)
+    below, above = (every[_ranked(rank.reshape(-1), first, last, place, len(every))] for place in (low, high))
     with np.errstate(all="ignore"):
-        mean = _totals(found, number, values) / n
-        return mean, values - mean[number]
+        between = below + (above - below) * (at - low)
+    exact = (low == high) | (below == above)
+    return pa.array(np.where(exact, below, between), mask=n == 0)
 
 
-def _paired(found: Grouped, one: Reduction) -> dict[str, pa.Array]:
+def _ranked(rank: Ints, first: Ints, last: Ints, place: Ints, top: int) -> Ints:
+    """Per group the rank of its member at ``place`` in ascending order, bit by bit: how many have a 0 there decides."""
+    group, found = np.arange(len(place)), np.zeros(len(place), np.int64)
+    wide = len(place) + 1
+    for bit in range(max(top - 1, 0).bit_length() - 1, -1, -1):
+        kept = rank >> bit
+        begun, ended = np.sort(kept * wide + first), np.sort(kept * wide + last + 1)
+        zero = (found >> bit) * wide
+        here = (
+            np.searchsorted(begun, zero + group, "right")
+            - np.searchsorted(begun, zero, "left")
+            - np.searchsorted(ended, zero + group, "right")
+            + np.searchsorted(ended, zero, "left")
+        )
+        one = place >= here
+        place = np.where(one, place - here, place)
+        found = found | (one.astype(np.int64) << bit)
+    return np.minimum(found, top - 1)
+
+
+def _paired(found: Spanned, one: Reduction) -> pa.Array:
+    """From the merged squares and products of deviations of two columns."""
     x, x_there = _floats(found.rows.column(one.args[0]))
     y, y_there = _floats(found.rows.column(one.args[1]))
     there = x_there & y_there
-    number, x, y = found.number[there], x[there], y[there]
-    n = np.bincount(number, minlength=found.n).astype(np.float64)
+    none = np.zeros(len(x))
+    parts = {"n": there.astype(np.int64), "x": x, "y": y, "xx": none, "yy": none, "xy": none}
+    table = pa.table({COUNT: np.ones(len(x), np.int64), **{f"p__{name}": values for name, values in parts.items()}})
+    slot = SlotSpec("p", "comoments", False, pa.float64(), "")
+    merged = over_windows(table, found.first, found.last, (), [slot]).sort_by(INDEX)
+    n, xx, yy, both = (merged.column(f"p__{name}").to_numpy().astype(np.float64) for name in ("n", "xx", "yy", "xy"))
+    least = 1 if one.kind == "covar_pop" else 2
     with np.errstate(all="ignore"):
-        _, dx = _centred(found, number, x, n)
-        _, dy = _centred(found, number, y, n)
-        both = _totals(found, number, dx * dy)
         if one.kind == "corr":
-            spread = np.sqrt(_totals(found, number, dx * dx) * _totals(found, number, dy * dy))
             # without spread there is no correlation
-            value, least, n = both / spread, 2, np.where(spread == 0, 0, n)
-        elif one.kind == "covar":
-            value, least = both / (n - 1), 2
+            spread = np.sqrt(xx * yy)
+            value, n = both / spread, np.where(spread == 0, 0, n)
         else:
-            value, least = both / n, 1
-    return {one.name: pa.array(value, mask=n < least)}
+            value = both / (n - 1 if one.kind == "covar" else n)
+    return pa.array(value, mask=n < least)
 
 
-def _count_distinct(found: Grouped, one: Reduction) -> dict[str, pa.Array]:
-    values = found.rows.column(one.args[0]).combine_chunks()
-    if pa.types.is_floating(values.type):
-        values = sortable(pc.add(values, pa.scalar(0.0, values.type)))
-    table = pa.table({GROUP: found.number, "v": values}).group_by([GROUP, "v"], use_threads=False).aggregate([])
-    kept = table.filter(pc.is_valid(table.column("v")))
-    return {one.name: pa.array(np.bincount(kept.column(GROUP).to_numpy(), minlength=found.n))}
+def _bound(found: Spanned, one: Reduction) -> pa.Array:
+    return pa.array(found.window[0 if one.kind == "window_start" else 1]).cast(one.type)
 
 
-def _chosen(found: Grouped, one: Reduction) -> Ints:
-    """The rows that count, in order."""
-    if one.where is None:
-        return found.order
-    passed = pc.fill_null(found.rows.column(one.where), False).to_numpy()
-    return found.order[np.asarray(passed, bool)[found.order]]
-
-
-def _edge(found: Grouped, one: Reduction) -> dict[str, pa.Array]:
-    order = _chosen(found, one)
-    if one.kind == "last":
-        order = order[::-1]
-    which, first = np.unique(found.number[order], return_index=True)
-    place = np.full(found.n, -1)
-    place[which] = order[first]
-    values = found.rows.column(one.args[0]).combine_chunks()
-    return {one.name: values.take(pa.array(np.maximum(place, 0), mask=place < 0))}
+# over copied members
 
 
 def _collect(found: Grouped, one: Reduction) -> dict[str, pa.Array]:
-    order = _chosen(found, one)
     values = found.rows.column(one.args[0]).combine_chunks()
-    order = order[np.asarray(values.is_valid().to_numpy(zero_copy_only=False), bool)[order]]
+    there = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), bool)
+    order = found.order[(_passed(found, one) & there)[found.order]]
     ends = np.cumsum(np.bincount(found.number[order], minlength=found.n))
     offsets = pa.array(np.concatenate([[0], ends]), pa.int32())
     by_group = order[np.argsort(found.number[order], kind="stable")]
@@ -133,54 +204,29 @@ def _collect(found: Grouped, one: Reduction) -> dict[str, pa.Array]:
     return {one.name: made if one.type is None else made.cast(one.type)}
 
 
-def _percentile(found: Grouped, one: Reduction) -> dict[str, pa.Array]:
-    values, there = _floats(found.rows.column(one.args[0]))
-    number, values = found.number[there], values[there]
-    # numpy sorts NaN behind everything, as Spark does
-    order = np.lexsort((values, number))
-    values = values[order]
-    n = np.bincount(number, minlength=found.n)
-    first = np.cumsum(n) - n
-    at = np.maximum(n - 1, 0) * float(one.options[0])
-    low = np.floor(at).astype(np.int64)
-    high = np.ceil(at).astype(np.int64)
-    if not len(values):
-        return {one.name: pa.nulls(found.n, pa.float64())}
-    place = np.minimum(first + low, len(values) - 1), np.minimum(first + high, len(values) - 1)
-    below, above = values[place[0]], values[place[1]]
-    with np.errstate(all="ignore"):
-        between = below + (above - below) * (at - low)
-    exact = (low == high) | (below == above)
-    return {one.name: pa.array(np.where(exact, below, between), mask=n == 0)}
-
-
 def _time_weighted(found: Grouped, one: Reduction) -> dict[str, pa.Array]:
-    assert found.lasts is not None
     values, there = _floats(found.rows.column(one.args[0]))
     some = np.bincount(found.number[there], minlength=found.n) > 0
     start, end = (w.astype(np.float64) for w in found.window)
     with np.errstate(all="ignore"):
-        weighted = _totals(found, found.number[there], (values * found.lasts)[there])
+        weighted = np.bincount(found.number[there], (values * found.lasts)[there], found.n)
         return {one.name: pa.array(weighted / (end - start), mask=~some)}
 
 
-def _bound(found: Grouped, one: Reduction) -> dict[str, pa.Array]:
-    at = found.window[0 if one.kind == "window_start" else 1]
-    return {one.name: pa.array(at).cast(one.type)}
-
-
-_KINDS = {
+_OVER_RANGES: dict[str, Callable[[Spanned, Reduction], pa.Array]] = {
+    "first": _edge,
+    "last": _edge,
+    "count_distinct": _count_distinct,
+    "percentile": _percentile,
     "covar": _paired,
     "covar_pop": _paired,
     "corr": _paired,
-    "count_distinct": _count_distinct,
-    "first": _edge,
-    "last": _edge,
-    "collect": _collect,
-    "percentile": _percentile,
-    "time_weighted_avg": _time_weighted,
     "window_start": _bound,
     "window_end": _bound,
+}
+_OVER_MEMBERS = {
+    "collect": _collect,
+    "time_weighted_avg": _time_weighted,
 }
 
 

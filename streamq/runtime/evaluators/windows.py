@@ -16,7 +16,7 @@ import pyarrow as pa
 from streamq.runtime.columnar import ints, runs, with_column
 from streamq.runtime.evaluator import Mask
 from streamq.runtime.evaluators.joins import grid_range
-from streamq.runtime.evaluators.reductions import Floats, Grouped, Reduction, payload_order, reduced
+from streamq.runtime.evaluators.reductions import Floats, Reduction, Spanned, payload_order, reduced
 from streamq.runtime.evaluators.spans import ranks
 from streamq.runtime.event import LE, RE
 from streamq.runtime.lifetimes import grid_index, grid_lifetimes, saturating
@@ -398,14 +398,6 @@ class _OverWindows:
             start, end = end, end + 1
         return with_column(with_column(made, LE, start), RE, end)
 
-    def _lasts(self, table: pa.Table, found: Membership) -> Floats:
-        le, re = ints(table, LE)[found.event], ints(table, RE)[found.event]
-        if self.clip in ("full", "left"):
-            le = np.maximum(le, found.start)
-        if self.clip in ("full", "right"):
-            re = np.minimum(re, found.end)
-        return np.maximum(re.astype(np.float64) - le.astype(np.float64), 0.0)
-
     def reportable(self, rows: pa.Table, m: int) -> Mask:
         """Windows that the watermark has passed; rows that have started, where those do not hold progress back."""
         if m == INFINITY:
@@ -464,26 +456,33 @@ class WindowEvaluator(_OverWindows):
         windows = over_windows(pa.table(columns), found.low, found.high, (OWNER,), slots)
         windows = windows.sort_by([(OWNER, "ascending"), (INDEX, "ascending")])
         start, end = found.where(ints(windows, OWNER), ints(windows, INDEX))
-        kept = self._reported(end)
-        windows, start, end = windows.filter(pa.array(kept)), start[kept], end[kept]
         made = {k: table.column(k).take(windows.column(HEAD)) for k in self.keys}
         made |= {name: windows.column(name) for name in (COUNT, *(n for s in self.slots for n in s.columns))}
         if self.reductions:
-            made |= reduced(self._grouped(table, found, windows, start, end), self.reductions)
-        return self._stamped(pa.table(made), start, end)
+            made |= reduced(self._spanned(table, found, windows, start, end), self.reductions)
+        kept = self._reported(end)
+        return self._stamped(pa.table(made).filter(pa.array(kept)), start[kept], end[kept])
 
-    def _grouped(self, table: pa.Table, found: Ranges, windows: pa.Table, start: Ints, end: Ints) -> Grouped:
-        member = self._members(found)
-        number = _place(ints(windows, OWNER), ints(windows, INDEX), member.owner, member.index)
-        names = dict.fromkeys(a for r in self.reductions for a in (*r.args, *filter(None, [r.where])))
-        order = np.arange(len(number))
+    def _spanned(self, table: pa.Table, found: Ranges, windows: pa.Table, start: Ints, end: Ints) -> Spanned:
+        first = _place(ints(windows, OWNER), ints(windows, INDEX), found.owner, found.low)
+        place = None
         if self.order:
             place = np.empty(table.num_rows, np.int64)
             place[payload_order(table, self.order, ints(table, LE), ints(table, RE))] = np.arange(table.num_rows)
-            order = np.argsort(place[member.event], kind="stable")
-        lasts = self._lasts(table, member) if self.sensitive else None
-        rows = table.select([*names, LE]).take(pa.array(member.event))
-        return Grouped(rows, number, len(start), order, lasts, (start, end))
+            place = place[found.event]
+        le, re = ints(table, LE)[found.event], ints(table, RE)[found.event]
+
+        def lasts(row: Ints, window: Ints) -> Floats:
+            a, b = le[row], re[row]
+            if self.clip in ("full", "left"):
+                a = np.maximum(a, start[window])
+            if self.clip in ("full", "right"):
+                b = np.minimum(b, end[window])
+            return np.maximum(b.astype(np.float64) - a.astype(np.float64), 0.0)
+
+        names = dict.fromkeys(a for r in self.reductions for a in (*r.args, *filter(None, [r.where])))
+        rows = table.select([*names, LE]).take(pa.array(found.event))
+        return Spanned(rows, first, first + (found.high - found.low), len(start), place, lasts, (start, end))
 
 
 @dataclass(frozen=True)
