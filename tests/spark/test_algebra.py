@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,6 @@ from tests.algebra import QUERIES, SCHEMA, SIZES, intervals
 from tests.spark.replay import land, stream
 
 TABLES = {"l": intervals(1), "r": intervals(2), "sizes": SIZES}
-
-
-@pytest.fixture
-def plain(spark: SparkSession) -> Iterator[None]:
-    """Without whole-stage compilation, which takes longer than such small jobs do."""
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    yield
-    spark.conf.unset("spark.sql.codegen.wholeStage")
 
 
 @pytest.mark.parametrize("name", QUERIES)
