@@ -37,20 +37,23 @@ def stream(spark: SparkSession, folder: Path, schema: pa.Schema) -> DataFrame:
 
 
 def replayed(spark: SparkSession, queries: Iterable[sq.Stream], folder: Path, files: int = 2) -> list[sq.Stream]:
-    """Queries over literal streams as queries over folders in which those arrive; equal tables are one source.
+    """Queries over literal streams as queries over folders in which those arrive; equal sources are one.
 
-    Rows keep their order. What promises nothing itself makes progress as its rows do, with a delay that makes none late.
+    Rows keep their order, in at most so many files. What promises nothing itself makes progress as its rows do, with a delay
+    that makes none late.
     """
     landed: list[tuple[pa.Table, Source, DataFrame]] = []
 
     def arriving(source: Source, table: pa.Table) -> tuple[Source, DataFrame]:
+        policy = source.policy
+        if policy.explicit and not isinstance(source, Physical):
+            policy = SourcePolicy(disorder(table))
         for known, made, frame in landed:
-            if known.equals(table):
+            if known.equals(table) and made.policy == policy:
                 return made, frame
         name = f"s{len(landed)}"
         size = -(-table.num_rows // files)
         land(folder / name, [table.slice(at, size) for at in range(0, table.num_rows, size)])
-        policy = source.policy if isinstance(source, Physical) else SourcePolicy(disorder(table))
         landed.append((table, replace(source, table=name, policy=policy), stream(spark, folder / name, table.schema)))
         return landed[-1][1:]
 
