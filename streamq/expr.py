@@ -276,7 +276,7 @@ class Cast(Expr):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Alias(Expr):
-    """A name for a value; gone once a verb has taken it."""
+    """A name for a value; gone once a verb has taken it, kept where a function names fields after its arguments."""
 
     arg: Expr
     name: str
@@ -557,6 +557,8 @@ def show(root: Expr) -> str:
                 return f"{name}({', '.join(next(shown)[0] if isinstance(a, Expr) else repr(a) for a in args)})", 9
             case Cast(type=to):
                 return f"cast({parts[0][0]} as {to.simpleString()})", 9
+            case Alias(arg=Col(name=own), name=name) if own == name:
+                return name, 9
             case Alias(name=name):
                 return f"{parts[0][0]} as {name}", 0
             case Case():
@@ -637,8 +639,8 @@ def to_spark(root: Expr, columns: Columns) -> Column:
                 return getattr(F, name)(*(next(shown) if isinstance(a, Expr) else a for a in args))
             case Cast(type=to):
                 return parts[0].cast(to)
-            case Alias():
-                return parts[0]
+            case Alias(name=name):
+                return parts[0].alias(name)
             case Case():
                 made = F.when(parts[0], parts[1])
                 for i in range(2, len(parts) - 1, 2):

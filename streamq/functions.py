@@ -74,6 +74,9 @@ _ELSEWHERE = {
 }
 """What ``pyspark.sql.functions`` holds besides functions of a row's values."""
 
+NAMING = frozenset({"arrays_zip", "struct"})
+"""Functions that call the fields of their result after the columns they are given."""
+
 
 @cache
 def _names() -> tuple[str, ...]:
@@ -130,12 +133,25 @@ def _builder(name: str) -> Builder:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
             raise PlanError(sentence(verb, str(error), f"it is {name}({', '.join(signature.parameters)})")) from None
-        return Call(name, tuple(_positional(verb, signature, bound)))
+        found = _positional(verb, signature, bound)
+        return Call(name, tuple(map(_named, found) if name in NAMING else found))
 
     build.__name__ = build.__qualname__ = name
     build.__doc__ = inspect.getdoc(function)
     build.__signature__ = signature  # type: ignore[attr-defined]
     return build
+
+
+def _named(given: Any) -> Any:
+    """An argument that keeps its name whatever a rule writes in its place."""
+    from streamq.expr import Alias, Col, Lifetime, show
+
+    match given:
+        case Col(name=name):
+            return Alias(given, name)
+        case Lifetime():
+            return Alias(given, show(given).removesuffix("()"))
+    return given
 
 
 def _positional(verb: str, signature: inspect.Signature, bound: inspect.BoundArguments) -> list[Any]:

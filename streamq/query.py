@@ -42,9 +42,7 @@ def frames(tables: Mapping[str, Any], verb: str) -> dict[str, DataFrame]:
                         "Start one: sq.session().",
                     )
                 )
-            from pyspark.sql.pandas.types import from_arrow_schema
-
-            made[name] = spark.createDataFrame(table.to_pylist(), from_arrow_schema(table.schema))
+            made[name] = spark.createDataFrame(table)
         else:
             made[name] = table
     return made

@@ -150,12 +150,10 @@ def _session(tables: Mapping[str, Any], verb: str) -> SparkSession:
 
 def _as_stream(spark: SparkSession, control: str, source: Any, table: Any) -> DataFrame:
     """A literal table as a streaming DataFrame: written once beside the control folder, read as a file stream."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     path = f"{control.rstrip('/')}-literal-{source.shown_name()}"
-    schema = from_arrow_schema(table.schema)
-    spark.createDataFrame(table.to_pylist(), schema).coalesce(1).write.mode("overwrite").parquet(path)
-    return spark.readStream.schema(schema).parquet(path)
+    df = spark.createDataFrame(table)
+    df.coalesce(1).write.mode("overwrite").parquet(path)
+    return spark.readStream.schema(df.schema).parquet(path)
 
 
 def _temporary(prefix: str) -> str:

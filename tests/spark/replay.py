@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
+
+import streamq as sq
+from streamq.compiler.operators import Physical, Source
+from streamq.compiler.plan import Node, fold, nodes
+from streamq.policies import SourcePolicy
 
 
 def land(folder: Path, tables: Sequence[pa.Table], first: int = 0) -> None:
@@ -27,6 +34,44 @@ def land(folder: Path, tables: Sequence[pa.Table], first: int = 0) -> None:
 def stream(spark: SparkSession, folder: Path, schema: pa.Schema) -> DataFrame:
     """The folder as a stream, a file a micro-batch."""
     return spark.readStream.schema(from_arrow_schema(schema)).option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def replayed(spark: SparkSession, queries: Iterable[sq.Stream], folder: Path, files: int = 2) -> list[sq.Stream]:
+    """Queries over literal streams as queries over folders in which those arrive; equal sources are one.
+
+    Rows keep their order, in at most so many files. What promises nothing itself makes progress as its rows do, with a delay
+    that makes none late.
+    """
+    landed: list[tuple[pa.Table, Source, DataFrame]] = []
+
+    def arriving(source: Source, table: pa.Table) -> tuple[Source, DataFrame]:
+        policy = source.policy
+        if policy.explicit and not isinstance(source, Physical):
+            policy = SourcePolicy(disorder(table))
+        for known, made, frame in landed:
+            if known.equals(table) and made.policy == policy:
+                return made, frame
+        name = f"s{len(landed)}"
+        size = -(-table.num_rows // files)
+        land(folder / name, [table.slice(at, size) for at in range(0, table.num_rows, size)])
+        landed.append((table, replace(source, table=name, policy=policy), stream(spark, folder / name, table.schema)))
+        return landed[-1][1:]
+
+    def moved(query: sq.Stream) -> sq.Stream:
+        found = {n.table: arriving(n, query.tables[n.table]) for n in nodes(query.plan) if isinstance(n, Source)}
+
+        def visit(node: Node, inputs: list[Node]) -> Node:
+            return found[node.table][0] if isinstance(node, Source) else node.with_children(inputs)
+
+        return sq.Stream(fold(query.plan, visit), {source.table: frame for source, frame in found.values()})
+
+    return [moved(query) for query in queries]
+
+
+def disorder(table: pa.Table) -> int:
+    """How far a start of a literal table lies behind the greatest before it."""
+    starts = table.column("start").to_pylist()
+    return max(a - b for a, b in zip(itertools.accumulate(starts, max), starts, strict=True))
 
 
 def rows(df: DataFrame, *leave_out: str) -> list[tuple[Any, ...]]:

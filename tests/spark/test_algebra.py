@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import datetime as dt
+import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +20,6 @@ from tests.algebra import QUERIES, SCHEMA, SIZES, intervals
 from tests.spark.replay import land, stream
 
 TABLES = {"l": intervals(1), "r": intervals(2), "sizes": SIZES}
-
-
-@pytest.fixture
-def plain(spark: SparkSession) -> Iterator[None]:
-    """Without whole-stage compilation, which takes longer than such small jobs do."""
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    yield
-    spark.conf.unset("spark.sql.codegen.wholeStage")
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -75,6 +69,68 @@ def test_a_stream_is_the_oracles_history(spark: SparkSession, tmp_path: Path, na
         query.run(checkpoint=f"{out}-cp", sink=out, output=output, trigger="available_now", finish=True, buckets=2)
         found = spark.read.parquet(out)
         assert_same_history(_history(found if output == "final" else None, found, expected), expected)
+
+
+SPRING = dt.datetime(2024, 3, 9, 20, tzinfo=dt.UTC)
+"""Eleven hours before clocks go forward in New York."""
+
+
+def hours(seed: int) -> sq.Stream:
+    """Stays of some hours around that night, a due time each; one in five has no end."""
+    rng = random.Random(seed)
+    made = []
+    for _ in range(25):
+        start = SPRING + dt.timedelta(minutes=rng.randint(0, 36 * 60))
+        end = None if rng.randint(0, 4) == 0 else start + dt.timedelta(minutes=rng.randint(1, 400))
+        lasts = dt.timedelta(minutes=rng.randint(-60, 2000), microseconds=rng.randint(0, 999_999))
+        due, micros = rng.choice([None, start + lasts]), lasts // dt.timedelta(microseconds=1)
+        made.append((start, end, {"k": rng.choice("ab"), "due": due, "micros": micros}))
+    return sq.events(made, name=f"hours{seed}")
+
+
+def _seen(stream: Any) -> Any:
+    return stream.select(n=sq.count(), at=sq.window_start(), first=sq.first("due"))
+
+
+ZONED: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "windows": lambda s, t, lasts: _seen(s.group_by("k").session_window("20 minutes")).union(
+        _seen(s.group_by("k").landmark_window("5 hours", start=SPRING)),
+        _seen(s.group_by("k").landmark_window("7 hours", period="1 day")),
+        _seen(s.group_by("k").snapshot_window()),
+        _seen(s.group_by("k").count_window(3)),
+        _seen(s.group_by("k").tumbling_window("1 day")),
+    ),
+    "lifetimes": lambda s, t, lasts: (
+        s.chop("1 hour")
+        .clip(t, on="k")
+        .union(
+            s.set_duration(sq.col("due") - sq.start()),
+            s.set_duration(lasts),
+            s.alter_lifetime(start=sq.start() + dt.timedelta(hours=3)),
+        )
+        .with_columns(begun=sq.start(), over=sq.end(), late=sq.end() > sq.col("due"))
+        .windowed_join(t.where(sq.start() >= SPRING + dt.timedelta(hours=9)), size="1 day", on="k", suffixes=("", "_t"))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ZONED)
+def test_the_sessions_time_zone_changes_nothing(spark: SparkSession, plain: None, name: str) -> None:
+    streams = [hours(1), hours(2)]
+    # an interval is taken apart by Spark alone
+    seconds = (sq.col("micros") / 1_000_000).cast("decimal(18, 6)")
+    interval = sq.functions.make_dt_interval(sq.lit(0), sq.lit(0), sq.lit(0), seconds)
+    query, local = (ZONED[name](*streams, lasts) for lasts in (interval, sq.col("micros")))
+    expected = local.to_arrow()
+    assert_same_history(expected, oracle(local.plan, local.tables))
+    before = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        for zone in ("UTC", "America/New_York"):
+            spark.conf.set("spark.sql.session.timeZone", zone)
+            frames = {name: spark.createDataFrame(table) for name, table in query.tables.items()}
+            assert_same_history(sq.Stream(query.plan, frames).to_arrow(), expected)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
 
 
 def _history(final: Any, changes: Any, expected: pa.Table) -> pa.Table:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
 
+import streamq as sq
 from streamq import functions as f
 from streamq.errors import NeedsSpark, TypeMismatch
 from streamq.expr import Call, Expr, Lit, col, lit, nodes, show, substitute, to_spark, when
@@ -555,6 +556,13 @@ def test_the_last_bit_of_many_doubles(spark: SparkSession) -> None:
         pairs = zip(values.tolist(), exact(ours), exact(answer.column(f"r{k}").combine_chunks()), strict=True)
         wrong = [p for p in pairs if p[1] != p[2]]
         assert not wrong, f"{show(expr)}: {len(wrong)}: {wrong[:3]}"
+
+
+def test_fields_are_called_after_the_columns_given(spark: SparkSession) -> None:
+    """Also where the rules put something else in the columns' place."""
+    source = sq.events([(1, 3, {"v": 1})]).select(w=col("v") + 1, a=f.array("v"))
+    made = source.select(s=f.struct("w", sq.start()), z=f.arrays_zip("a"))
+    assert made.to_df().toArrow().to_pylist() == [{"s": {"w": 2, "start": 1}, "z": [{"a": 1}], "start": 1, "end": 3}]
 
 
 def test_every_registered_function_is_compared() -> None:

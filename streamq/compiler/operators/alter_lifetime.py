@@ -187,8 +187,9 @@ class AlterLifetimeVerbs(Verbs):
         ``start``: an expression that gives an instant of the axis (default: as it is); it must be a non-decreasing function
         of ``sq.start()``, or ``sq.end()``, and if it reads the payload, ``within`` says how far before the old start it can
         fall at most. ``duration``: a duration (``"10 minutes"``, ticks) or an expression: ticks on an integer axis, an
-        interval or microseconds as a bigint on a timestamp axis; NULL lives for ever. Raises TypeMismatch, TimeError, and
-        PlanError for a start that reads the payload without ``within``. (SEMANTICS section 2.)
+        interval or microseconds as a bigint on a timestamp axis (between two instants lies the time that passes, whatever the
+        session's time zone); NULL lives for ever. Raises TypeMismatch, TimeError, and PlanError for a start that reads the
+        payload without ``within``. (SEMANTICS section 2.)
 
         ::
 
@@ -340,8 +341,13 @@ def _length(given: Given, plan: Node, verb: str = "alter_lifetime") -> Length:
         return Length()
     kind = infer(expr, plan.schema, verb)
     if isinstance(kind, t.DayTimeIntervalType) and axis == TIMESTAMP:
+        elapsed = _between(expr, plan.schema, verb)
+        if elapsed is not None:
+            return Length(GIVEN, 0, elapsed)
         second = Call("extract", (Lit("SECOND"), expr))
-        minutes = (Call("extract", (Lit("DAY"), expr)) * 24 + Call("extract", (Lit("HOUR"), expr))) * 60
+        # the parts are integers, in which microseconds overflow after 35 minutes
+        days = Cast(Call("extract", (Lit("DAY"), expr)), t.LongType())
+        minutes = (days * 24 + Call("extract", (Lit("HOUR"), expr))) * 60
         whole = (minutes + Call("extract", (Lit("MINUTE"), expr))) * 60_000_000
         return Length(GIVEN, 0, Cast(as_expr(whole), t.LongType()) + Cast(second * 1_000_000, t.LongType()))
     if not isinstance(kind, t.IntegralType | t.NullType):
@@ -349,6 +355,18 @@ def _length(given: Given, plan: Node, verb: str = "alter_lifetime") -> Length:
             sentence(verb, "duration is neither ticks nor a duration", f"found {kind.simpleString()} in {show(expr)}")
         )
     return Length(GIVEN, 0, expr if isinstance(kind, t.LongType) else Cast(expr, t.LongType()))
+
+
+def _between(expr: Expr, schema: Schema, verb: str) -> Expr | None:
+    """The ticks between two instants, where a difference of instants is given: Spark's would be by the clocks of a time zone."""
+    from streamq.compiler.operators.source import instant_ticks
+
+    match expr:
+        case Call(name="-", args=(later, earlier)):
+            kinds = [infer(e, schema, verb) for e in (later, earlier)]
+            if all(isinstance(k, t.TimestampType | t.TimestampNTZType | t.DateType) for k in kinds):
+                return instant_ticks(later, kinds[0]) - instant_ticks(earlier, kinds[1])
+    return None
 
 
 def _positive(given: Duration, axis: str, verb: str) -> int:

@@ -40,6 +40,11 @@ def test_a_duration_from_the_payload_drops_what_is_not_positive_and_null_is_for_
     assert lifetimes(S.alter_lifetime(duration=sq.duration() * 2)) == [(1, 9), (4, None), (6, 8), (9, 15)]
 
 
+def test_the_time_between_two_instants_is_a_duration() -> None:
+    due = STAMPED.with_columns(due=sq.start() + dt.timedelta(days=1)).set_duration(sq.col("due") - sq.start())
+    assert [row[:2] for row in answer(due)] == [(DAY, DAY + dt.timedelta(days=1))] * 2
+
+
 def test_points_at_the_start_and_at_the_end() -> None:
     assert lifetimes(S.to_points()) == [(1, 2), (4, 5), (6, 7), (9, 10)]
     assert lifetimes(S.to_points_at_end()) == [(5, 6), (7, 8), (12, 13)]

@@ -17,3 +17,11 @@ def test_uses_and_inlining() -> None:
     x, y = sq.col("x"), sq.col("y")
     assert uses([x + x, y])["x"] == 2
     assert show(inlined(x * y, {"x": y + 1})) == "(y + 1) * y"
+
+
+def test_fields_keep_the_names_they_were_given() -> None:
+    x, y = sq.col("x"), sq.col("y")
+    made = sq.functions.struct("x", y, sq.start(), x.alias("z"), x * 2)
+    assert show(made) == "struct(x, y, start() as start, x as z, x * 2)"
+    assert show(inlined(made, {"x": y + 1})) == "struct(y + 1 as x, y, start() as start, y + 1 as z, (y + 1) * 2)"
+    assert show(inlined(sq.functions.arrays_zip("x"), {"x": y})) == "arrays_zip(y as x)"
