@@ -32,6 +32,8 @@ from streamq.compiler.operators.windowed_join import WindowedJoin
 from streamq.compiler.plan import Node
 from streamq.expr import Cast, Col, Expr, reads_end
 from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.carried import Carried, Carrier
+from streamq.runtime.carried_by_expr import CarriedByExpr
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.evaluators.joins import ClipEvaluator, ExceptEvaluator, JoinEvaluator, WindowedJoinEvaluator
 from streamq.runtime.evaluators.reductions import Reduction
@@ -41,7 +43,6 @@ from streamq.runtime.event import LE
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.inner_join import InnerJoinKernel
 from streamq.runtime.kernels.recompute import ALWAYS, ENDLESS
-from streamq.runtime.lifetimes import Carried
 from streamq.schema import Field, Schema, wider
 from streamq.windows import Count, Hopping, Landmark, Rows, Window
 
@@ -73,11 +74,11 @@ class Hosting:
     kernel: Callable[[tuple[pa.Schema, ...], tuple[str, ...]], Kernel] | None = None
 
 
-def carried_by(step: AlterLifetime) -> Carried:
+def carried_by(step: AlterLifetime) -> Carrier:
     """What moving lifetimes makes of progress (the table of SEMANTICS section 6)."""
     start, length = step.start, step.length
     if start.expr is not None:
-        return Carried(-start.within) if start.within is not None else Carried(0, start.expr, step.input.schema)
+        return Carried(-start.within) if start.within is not None else CarriedByExpr(start.expr, step.input.schema)
     return Carried(start.by + (min(0, length.by) if length.kind == SAME else 0))
 
 

@@ -33,6 +33,7 @@ from streamq.errors import PlanError, sentence
 from streamq.expr import Col, Expr, reads_end, reads_lifetime
 from streamq.policies import ADJUST
 from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.carried import Carrier
 from streamq.runtime.event import KIND, LE, NEW_END, OPENS, RE, WEIGHT
 from streamq.runtime.kernel import Judge, Kernel
 from streamq.runtime.kernels.edges import EdgesKernel
@@ -42,7 +43,6 @@ from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.kernels.relay import RelayKernel
 from streamq.runtime.kernels.settle import SettleKernel
 from streamq.runtime.kernels.window_aggregate import SlotSpec, WindowAggregateKernel
-from streamq.runtime.lifetimes import Carried
 from streamq.runtime.stage import Channel, Hosted, Lane, Packer, SourceInfo, Stage
 from streamq.schema import POINT, Field, Schema, infer
 from streamq.windows import Hopping
@@ -77,7 +77,7 @@ class Path:
     retracts: bool = False
     points: bool = False
     moves: bool = False
-    carried: tuple[Carried, ...] = ()
+    carried: tuple[Carrier, ...] = ()
 
     def then(self, step: Node) -> Path:
         """One more step."""
