@@ -43,7 +43,7 @@ from streamq.runtime.event import LE
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.inner_join import InnerJoinKernel
 from streamq.runtime.kernels.recompute import ALWAYS, ENDLESS
-from streamq.schema import Field, Schema, wider
+from streamq.schema import Field, Schema, key_types
 from streamq.windows import Count, Hopping, Landmark, Rows, Window
 
 
@@ -110,12 +110,9 @@ def _keyed(
 ) -> tuple[tuple[tuple[str, Expr], ...], tuple[tuple[str, Expr], ...], tuple[tuple[str, str], ...]]:
     """The key columns of two inputs in a common type, under names of their own."""
     ours, theirs = [], []
-    for i, (a, b) in enumerate(on):
-        one, two = left.type_of(a), right.type_of(b)
-        common = one if one == two else wider(one, two)
-        assert common is not None
-        ours.append((f"__k{i}", Col(a) if one == common else Cast(Col(a), common)))
-        theirs.append((f"__k{i}", Col(b) if two == common else Cast(Col(b), common)))
+    for i, ((a, b), common) in enumerate(zip(on, key_types(left, right, on), strict=True)):
+        ours.append((f"__k{i}", Col(a) if left.type_of(a) == common else Cast(Col(a), common)))
+        theirs.append((f"__k{i}", Col(b) if right.type_of(b) == common else Cast(Col(b), common)))
     return tuple(ours), tuple(theirs), tuple((f"__k{i}", f"__k{i}") for i in range(len(on)))
 
 

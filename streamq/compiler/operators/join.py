@@ -14,7 +14,7 @@ from streamq.compiler.verbs import Verbs
 from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch, sentence
 from streamq.expr import Col, Expr, as_expr, reads_lifetime, rewrite, show
 from streamq.runtime.event import LE, RE
-from streamq.schema import INTERVAL, POINT, Field, Schema, infer, quote, wider
+from streamq.schema import INTERVAL, POINT, Field, Schema, infer, key_types, quote, wider
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -142,10 +142,8 @@ def sides(node: Join | WindowedJoin, inputs: list[DataFrame]) -> tuple[DataFrame
 
     ours = [F.col(quote(n)).alias(to) for n, to in node.left_names]
     theirs = [F.col(quote(n)).alias(to) for n, to in node.right_names]
-    for i, (a, b) in enumerate(node.on):
-        one, two = node.left.schema.type_of(a), node.right.schema.type_of(b)
-        common = one if one == two else wider(one, two)
-        assert common is not None
+    kinds = key_types(node.left.schema, node.right.schema, node.on)
+    for i, ((a, b), common) in enumerate(zip(node.on, kinds, strict=True)):
         ours.append(F.col(quote(a)).cast(common).alias(f"__k{i}"))
         theirs.append(F.col(quote(b)).cast(common).alias(f"__j{i}"))
     left = inputs[0].select(*lifetime(node.left.schema), *ours)
@@ -259,7 +257,7 @@ def check_pairs(on: tuple[tuple[str, str], ...], left: Schema, right: Schema, ve
 
     for a, b in on:
         ours, theirs = left.require(a, verb), right.require(b, verb)
-        if ours != theirs and wider(ours, theirs) is None:
+        if wider(ours, theirs) is None:
             raise TypeMismatch(
                 sentence(
                     verb,
