@@ -35,6 +35,7 @@ from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.carried import Carried, Carrier
 from streamq.runtime.carried_by_expr import CarriedByExpr
 from streamq.runtime.evaluator import Evaluator
+from streamq.runtime.evaluators.condition import Condition
 from streamq.runtime.evaluators.joins import ClipEvaluator, ExceptEvaluator, JoinEvaluator, WindowedJoinEvaluator
 from streamq.runtime.evaluators.reductions import Reduction
 from streamq.runtime.evaluators.spans import ChopEvaluator, DistinctIdsEvaluator, SignalEvaluator
@@ -116,6 +117,10 @@ def _keyed(
     return tuple(ours), tuple(theirs), tuple((f"__k{i}", f"__k{i}") for i in range(len(on)))
 
 
+def _condition(where: Expr | None, pair: Schema) -> Condition | None:
+    return None if where is None else Condition(where, pair)
+
+
 def _join(node: Join) -> Hosting:
     ours, theirs, on = _keyed(node.left.schema, node.right.schema, node.on)
     hashed = tuple(n for n, _ in ours)
@@ -124,7 +129,7 @@ def _join(node: Join) -> Hosting:
     whole = node.how in (INNER, LEFT)
     kept = tuple(to if whole else n for n, to in node.left_names)
     names = tuple(n for n, _ in left), tuple(n for n, _ in right)
-    evaluator = JoinEvaluator(node.how, on, node.where, node.both, *names, kept)
+    evaluator = JoinEvaluator(node.how, on, _condition(node.where, node.both), *names, kept)
     ports = Taken((*left, *ours), hashed), Taken((*right, *theirs), hashed)
     if node.how == INNER:
         return Hosting(
@@ -144,7 +149,7 @@ def _windowed_join(node: WindowedJoin) -> Hosting:
     right = tuple((to, Col(n)) for n, to in node.right_names)
     names = tuple(n for n, _ in left), tuple(n for n, _ in right)
     return Hosting(
-        WindowedJoinEvaluator(node.window, on, node.where, node.schema, *names),
+        WindowedJoinEvaluator(node.window, on, _condition(node.where, node.schema), *names),
         (Taken((*left, *ours), hashed), Taken((*right, *theirs), hashed)),
         node.schema,
         "members of windows not final",
