@@ -8,18 +8,15 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from streamq.compiler.operators.alter_lifetime import FIXED, GIVEN, SAME, AlterLifetime
-from streamq.compiler.operators.alter_lifetime import RE as AT_END
+from streamq.compiler.operators.alter_lifetime import SAME, AlterLifetime
 from streamq.compiler.operators.chop import Chop
 from streamq.compiler.operators.clip import Clip
 from streamq.compiler.operators.distinct_ids import DistinctIds
 from streamq.compiler.operators.except_ import Except
 from streamq.compiler.operators.join import INNER, LEFT, Join
 from streamq.compiler.operators.partial_aggregate import expand
-from streamq.compiler.operators.select import Select
 from streamq.compiler.operators.to_signal import ToSignal
 from streamq.compiler.operators.top_k import RANK, TopK
-from streamq.compiler.operators.where import Where
 from streamq.compiler.operators.window_aggregate import (
     IN_ORDER,
     SPLITTABLE,
@@ -81,22 +78,6 @@ def carried_by(step: AlterLifetime) -> Carrier:
     if start.expr is not None:
         return Carried(-start.within) if start.within is not None else CarriedByExpr(start.expr, step.input.schema)
     return Carried(start.by + (min(0, length.by) if length.kind == SAME else 0))
-
-
-def reads_open_end(step: Node) -> bool:
-    """Whether what a step makes of an event depends on its end, beyond an end that moves along."""
-    match step:
-        case Where(predicate=predicate):
-            return reads_end(predicate)
-        case Select(columns=columns):
-            return any(reads_end(e) for _, e in columns)
-        case AlterLifetime(start=start, length=length):
-            if length.kind == GIVEN and length.expr is not None and reads_end(length.expr):
-                return True
-            if start.expr is not None:
-                return length.kind == SAME or reads_end(start.expr)
-            return start.anchor == AT_END and length.kind != FIXED
-    return False
 
 
 # operators
@@ -297,4 +278,4 @@ def reads_ends(taken: Taken) -> bool:
     return any(reads_end(e) for _, e in taken.columns)
 
 
-__all__ = ["HOSTED", "Hosting", "Taken", "carried_by", "reads_ends", "reads_open_end"]
+__all__ = ["HOSTED", "Hosting", "Taken", "carried_by", "reads_ends"]

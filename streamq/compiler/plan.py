@@ -64,6 +64,11 @@ class Node:
         return ""
 
     @property
+    def reads_open_end(self) -> bool:
+        """Whether what a step makes of an event depends on its end, beyond an end that moves along."""
+        return False
+
+    @property
     def children(self) -> tuple[Node, ...]:
         """The input nodes, in field order."""
         found: list[Node] = []

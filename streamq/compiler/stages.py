@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from streamq.compiler.hosting import HOSTED, carried_by, reads_ends, reads_open_end
+from streamq.compiler.hosting import HOSTED, carried_by, reads_ends
 from streamq.compiler.operators import (
     Edges,
     MergePartials,
@@ -306,7 +306,7 @@ class _Compiler:
 
     def _settled(self, path: Path) -> Path:
         """A path whose steps read ends that may still move: its rows wait, before those steps, until they are settled."""
-        at = next((i for i, step in enumerate(path.steps) if path.moves and reads_open_end(step)), None)
+        at = next((i for i, step in enumerate(path.steps) if path.moves and step.reads_open_end), None)
         if at is None:
             return path
         base = Path(path.relation, path.level, path.steps[at].children[0].schema, path.steps[:at], True, False, True)
@@ -407,8 +407,9 @@ class _Compiler:
         points = all(p.points for p in paths)
         retracts = any(p.retracts for p in paths)
         # a speculative window below hands on rows that are taken back when they are corrected
+        steps = [step for p in paths for step in p.steps if not isinstance(step, AlterLifetime)]
         reads = any(p.moves for p in paths) and (
-            any(_path_reads_end(p) for p in paths) or any(s.arg is not None and reads_end(s.arg) for s in slots)
+            any(step.reads_open_end for step in steps) or any(s.arg is not None and reads_end(s.arg) for s in slots)
         )
         # an argument that several aggregates read crosses into Python once
         arguments = {_slot_argument(s).digest: _slot_argument(s) for s in slots}
@@ -561,15 +562,6 @@ def _arrow(slot: Slot) -> object:
 
 def _reads(chain: tuple[object, ...], *parts: str) -> bool:
     return any(isinstance(e, Expr) and reads_lifetime(e, *parts) for e in chain)
-
-
-def _path_reads_end(path: Path) -> bool:
-    for step in path.steps:
-        if isinstance(step, Where) and reads_end(step.predicate):
-            return True
-        if isinstance(step, Select) and any(reads_end(e) for _, e in step.columns):
-            return True
-    return False
 
 
 def _readers(plan: Node) -> dict[str, int]:
