@@ -57,14 +57,14 @@ class Taken:
 class Hosting:
     """An operator under the kernel ``recompute``; ``outputs`` are computed over its rows, if they are not the result yet.
 
-    keeps: its state in words, for explain; bound and pointwise as there; settled: whether it needs rows whose ends no
+    keeps: not read, the node states it; bound and pointwise as there; settled: whether it needs rows whose ends no
     longer move; kernel: another kernel instead, of the schemas of its ports and the columns of its result.
     """
 
     evaluator: Evaluator
     inputs: tuple[Taken, ...]
     schema: Schema
-    keeps: str
+    keeps: str = ""
     outputs: tuple[tuple[str, Expr], ...] = ()
     bound: str = ""
     pointwise: tuple[int, ...] = ()
@@ -117,10 +117,9 @@ def _join(node: Join) -> Hosting:
             evaluator,
             ports,
             node.schema,
-            "events not settled, in bins of time by length of life",
             kernel=lambda schemas, result: InnerJoinKernel(evaluator, schemas, result),
         )
-    return Hosting(evaluator, ports, node.schema, "left events not settled, and right events that overlap one")
+    return Hosting(evaluator, ports, node.schema)
 
 
 def _windowed_join(node: WindowedJoin) -> Hosting:
@@ -133,7 +132,6 @@ def _windowed_join(node: WindowedJoin) -> Hosting:
         WindowedJoinEvaluator(node.window, on, _condition(node.where, node.schema), *names),
         (Taken((*left, *ours), hashed), Taken((*right, *theirs), hashed)),
         node.schema,
-        "members of windows not final",
         bound=ENDLESS,
     )
 
@@ -141,8 +139,7 @@ def _windowed_join(node: WindowedJoin) -> Hosting:
 def _except(node: Except) -> Hosting:
     names = node.schema.names
     taken = Taken(_all(node.schema), names)
-    keeps = "events from the earliest start of a row not settled, per payload"
-    return Hosting(ExceptEvaluator(names), (taken, taken), node.schema, keeps)
+    return Hosting(ExceptEvaluator(names), (taken, taken), node.schema)
 
 
 def _clip(node: Clip) -> Hosting:
@@ -152,26 +149,25 @@ def _clip(node: Clip) -> Hosting:
         ClipEvaluator(node.schema.names, on),
         (Taken((*_all(node.schema), *ours), hashed), Taken(theirs, hashed)),
         node.schema,
-        "left events not settled, starts inside them",
         pointwise=(1,),
     )
 
 
 def _to_signal(node: ToSignal) -> Hosting:
     taken = Taken(_all(node.schema), node.keys)
-    return Hosting(SignalEvaluator(node.keys), (taken,), node.schema, "the last samples a key", pointwise=(0,))
+    return Hosting(SignalEvaluator(node.keys), (taken,), node.schema, pointwise=(0,))
 
 
 def _chop(node: Chop) -> Hosting:
     cells = Hopping(node.period, node.period, node.offset)
     taken = Taken(_all(node.schema), (LE,))
-    return Hosting(ChopEvaluator(cells), (taken,), node.schema, "events not settled", bound=ENDLESS)
+    return Hosting(ChopEvaluator(cells), (taken,), node.schema, bound=ENDLESS)
 
 
 def _distinct_ids(node: DistinctIds) -> Hosting:
     taken = Taken(_all(node.schema), node.ids)
     evaluator = DistinctIdsEvaluator(node.ids, node.schema.names, node.within)
-    return Hosting(evaluator, (taken,), node.schema, "events within reach", settled=True)
+    return Hosting(evaluator, (taken,), node.schema, settled=True)
 
 
 def totally_ordered(window: Window, source: Schema) -> Window:

@@ -278,7 +278,7 @@ class _Compiler:
         name = f"{node.title.replace(' ', '_')}:{node.digest}"
         lines = (
             f"{node.title} {node.detail()}".rstrip(),
-            f"basket: {found.keeps}" + ("" if found.kernel else "; rows reported and not settled"),
+            f"basket: {states(node)['State']}" + ("" if found.kernel else "; rows reported and not settled"),
             f"CTI: {node.progress}",
             *_told(node),
         )
@@ -343,16 +343,12 @@ class _Compiler:
         path = Path(name, 0, node.schema, points=node.schema.shape == POINT)
         if isinstance(node, Edges):
             kernel: Kernel = EdgesKernel(node.key, node.payload_from == "end")
-            return self._ingress(
-                path, kernel, (OPENS,), node.key, f"edges by {', '.join(node.key)}", "open starts, edges at or after c"
-            )
+            return self._ingress(path, kernel, (OPENS,), node.key, f"edges by {', '.join(node.key)}")
         if isinstance(node, Physical):
             columns = tuple(f.name for f in node.payload)
             kernel = PhysicalKernel(columns, node.id)
             hashed = (node.id,) if node.id else (LE,)
-            return self._ingress(
-                path, kernel, (KIND, RE, NEW_END), hashed, "match retractions with their events", "unsettled events"
-            )
+            return self._ingress(path, kernel, (KIND, RE, NEW_END), hashed, "match retractions with their events")
         chains = self.consumers[node.digest]
         judged_by_kernel = len(chains) == 1 and chains[0][-1] is not None
         # a source's rows are judged before they are moved, or become several
@@ -371,18 +367,17 @@ class _Compiler:
         grid = chains[0][-1] if len(chains) == 1 else None
         bare = Path(path.relation, 0, source.schema, points=source.schema.shape == POINT)
         kernel = InsertIngressKernel(bare.points, grid if isinstance(grid, Hopping) else None)
-        made = self._ingress(bare, kernel, () if bare.points else (RE,), (LE,), "judge lateness", "none")
+        made = self._ingress(bare, kernel, () if bare.points else (RE,), (LE,), "judge lateness")
         for step in path.steps:
             made = made.then(step)
         return made
 
-    def _ingress(
-        self, path: Path, kernel: Kernel, extra: tuple[str, ...], hashed: tuple[str, ...], title: str, state: str
-    ) -> Path:
+    def _ingress(self, path: Path, kernel: Kernel, extra: tuple[str, ...], hashed: tuple[str, ...], title: str) -> Path:
         name = f"ingress:{path.relation.removeprefix('source:')}"
         columns = tuple((f.name, Col(f.name)) for f in path.schema.fields)
         source = self.program.relations[path.relation].source
         assert source is not None
+        state = "none" if isinstance(kernel, InsertIngressKernel) else states(source)["State"]
         waits = isinstance(kernel, EdgesKernel) and kernel.from_end
         cti = "the least open start, at most c" if waits else "c"
         lines = (f"ingress of {source.shown_name()}: {title}", f"basket: {state}", f"CTI: {cti}", *_told(source))

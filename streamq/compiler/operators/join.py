@@ -37,7 +37,8 @@ class Join(Node):
 
     CTI: c, the least over the inputs
     Final: inner: pairs of final events; left, semi, anti: settled rows
-    State: inner: events not settled; left, semi, anti: events not settled, and right ones that overlap such a left one
+    State: inner: events not settled, in bins of time by length of life; left, semi, anti: events not settled, and right ones
+        that overlap such a left one
     Cost: inner: the pairs that what is new makes, and the bins they lie in; left, semi, anti: the pairs of the events kept
     """
 
