@@ -38,17 +38,14 @@ class Traits:
 class Node:
     """A node of a plan; subclasses are made by ``@node`` and define ``_schema`` and, unless as their inputs, ``_traits``.
 
-    ``title`` heads the node's line in explain; ``detail`` follows it; ``progress`` is its CTI rule. The docstring states what
+    What is the same of all nodes of a class a subclass gives as an attribute: ``title = "where"``. The docstring states what
     STATED names; a clause of it may begin with some of ``cases``, and then holds of a node whose ``case`` has one of them.
     """
 
     schema: Schema
     traits: Traits
     digest: str
-    title: ClassVar[str] = ""
-    progress: ClassVar[str] = "c"
     cases: ClassVar[tuple[str, ...]] = ()
-    case: ClassVar[tuple[str, ...]] = ()
 
     def _schema(self) -> Schema:
         raise NotImplementedError
@@ -58,6 +55,21 @@ class Node:
         for child in self.children:
             found |= child.traits
         return found
+
+    @property
+    def title(self) -> str:
+        """What heads the node's line in explain."""
+        return ""
+
+    @property
+    def progress(self) -> str:
+        """Its CTI rule."""
+        return "c"
+
+    @property
+    def case(self) -> tuple[str, ...]:
+        """Those of ``cases`` that hold of it."""
+        return ()
 
     def detail(self) -> str:
         """The node's own parameters, for explain."""

@@ -68,7 +68,7 @@ class AlterLifetime(Node):
     title = "alter_lifetime"
 
     @property
-    def progress(self) -> str:  # type: ignore[override]
+    def progress(self) -> str:
         match self.start:
             case Start(anchor="LE", by=0, expr=None):
                 rule = "c"

@@ -53,11 +53,11 @@ class Join(Node):
     cases = KINDS
 
     @property
-    def case(self) -> tuple[str, ...]:  # type: ignore[override]
+    def case(self) -> tuple[str, ...]:
         return (self.how,)
 
     @property
-    def title(self) -> str:  # type: ignore[override]
+    def title(self) -> str:
         return f"{self.how} join"
 
     progress = "c, the least over the inputs"
