@@ -15,7 +15,7 @@ from streamq.compiler.operators.alter_lifetime import RE as AT_END
 from streamq.compiler.operators.alter_lifetime import AlterLifetime
 from streamq.compiler.operators.join import INNER
 from streamq.compiler.operators.join_table import JoinTable
-from streamq.compiler.stages import Feed, Program, Relation
+from streamq.compiler.program import Feed, Program, Relation
 from streamq.errors import NeedsSpark, sentence
 from streamq.expr import Expr
 from streamq.runtime.basket import Baskets, DictStore

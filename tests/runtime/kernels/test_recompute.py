@@ -12,7 +12,8 @@ import pytest
 import streamq as sq
 from streamq.compiler.local import LocalRun
 from streamq.compiler.plan import numbered
-from streamq.compiler.stages import CHANGELOG, FINAL, Options, compile_stages
+from streamq.compiler.program import CHANGELOG, FINAL, Options
+from streamq.compiler.stages import compile_stages
 from streamq.runtime.evaluators.joins import Settling
 from streamq.runtime.event import LE, RE
 from streamq.runtime.kernels.recompute import RecomputeKernel
