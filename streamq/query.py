@@ -107,8 +107,9 @@ def local_history(plan: Node, tables: Mapping[str, pa.Table], rules: Any = None,
     """The answer in-process, as deltas: ``__le``, ``__re`` in ticks, payload."""
     from streamq.compiler.local import LocalRun
     from streamq.compiler.plan import numbered
+    from streamq.compiler.program import Options
     from streamq.compiler.rewriter import rewrite
-    from streamq.compiler.stages import Options, compile_stages
+    from streamq.compiler.stages import compile_stages
 
     plan, names = numbered(plan)
     tables = {names[name]: table for name, table in tables.items() if name in names}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streamq.compiler.stages import Program
+    from streamq.compiler.program import Program
 
 Sink = str | Mapping[str, Any] | Callable[["DataFrame", int], None] | None
 
@@ -103,8 +103,9 @@ class _Prepared:
     ):
         from streamq.compiler.operators import JoinTable, Source
         from streamq.compiler.plan import nodes, numbered
+        from streamq.compiler.program import BUCKETS, CHANGELOG, FINAL, Options
         from streamq.compiler.rewriter import rewrite
-        from streamq.compiler.stages import BUCKETS, CHANGELOG, FINAL, Options, compile_stages
+        from streamq.compiler.stages import compile_stages
         from streamq.compiler.streaming import check_streaming
 
         if output not in (FINAL, CHANGELOG):

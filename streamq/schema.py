@@ -246,6 +246,13 @@ def wider(a: DataType, b: DataType) -> DataType | None:
     return None
 
 
+def key_types(left: Schema, right: Schema, on: Iterable[tuple[str, str]]) -> list[DataType]:
+    """The common type of each pair of key columns, which must have one."""
+    found = [wider(left.type_of(a), right.type_of(b)) for a, b in on]
+    assert None not in found
+    return [kind for kind in found if kind is not None]
+
+
 def comparable(a: DataType, b: DataType) -> bool:
     """Whether values of two types can be compared without a cast."""
     if (

@@ -8,8 +8,9 @@ from hypothesis import Phase, given, settings
 
 from streamq.compiler.operators import BATCH, LOGICAL
 from streamq.compiler.plan import NODES, Node, nodes
+from streamq.compiler.program import Options
 from streamq.compiler.rules import RULES
-from streamq.compiler.stages import Options, compile_stages
+from streamq.compiler.stages import compile_stages
 from streamq.testing.generate import Case, cases
 from streamq.testing.oracle import ORACLE
 

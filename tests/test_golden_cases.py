@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 from streamq.compiler.local import LocalRun
+from streamq.compiler.program import Options
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.stages import Options, compile_stages
+from streamq.compiler.stages import compile_stages
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.time import INFINITY
 from tests.golden_cases import ARRIVING, CASES, Arriving, Golden, Row, in_order

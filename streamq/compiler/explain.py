@@ -221,9 +221,18 @@ def _fired(rule: Rule, found: list[Firing]) -> Iterator[str]:
 
 
 def _physical_part(plan: Node) -> Part:
-    from streamq.compiler.stages import describe
+    """The stages: keys, buckets, baskets and their bound, CTI rule, finality, cost."""
+    from streamq.compiler.program import Options
+    from streamq.compiler.stages import compile_stages
 
-    lines = describe(plan)
+    program = compile_stages(numbered(plan)[0], Options())
+    lines = []
+    for stage in program.stages:
+        lines.append(f"stage {stage.level + 1} of {len(program.stages)}, {stage.buckets} buckets")
+        for hosted in stage.hosted:
+            title, *rest = program.titles[hosted.name]
+            lines.append(f"  {title}")
+            lines += [f"    {line}" for line in rest]
     return Part("physical", "stages", lines, lines)
 
 

@@ -8,18 +8,15 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from streamq.compiler.operators.alter_lifetime import FIXED, GIVEN, SAME, AlterLifetime
-from streamq.compiler.operators.alter_lifetime import RE as AT_END
+from streamq.compiler.operators.alter_lifetime import SAME, AlterLifetime
 from streamq.compiler.operators.chop import Chop
 from streamq.compiler.operators.clip import Clip
 from streamq.compiler.operators.distinct_ids import DistinctIds
 from streamq.compiler.operators.except_ import Except
 from streamq.compiler.operators.join import INNER, LEFT, Join
 from streamq.compiler.operators.partial_aggregate import expand
-from streamq.compiler.operators.select import Select
 from streamq.compiler.operators.to_signal import ToSignal
 from streamq.compiler.operators.top_k import RANK, TopK
-from streamq.compiler.operators.where import Where
 from streamq.compiler.operators.window_aggregate import (
     IN_ORDER,
     SPLITTABLE,
@@ -32,7 +29,10 @@ from streamq.compiler.operators.windowed_join import WindowedJoin
 from streamq.compiler.plan import Node
 from streamq.expr import Cast, Col, Expr, reads_end
 from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.carried import Carried, Carrier
+from streamq.runtime.carried_by_expr import CarriedByExpr
 from streamq.runtime.evaluator import Evaluator
+from streamq.runtime.evaluators.condition import Condition
 from streamq.runtime.evaluators.joins import ClipEvaluator, ExceptEvaluator, JoinEvaluator, WindowedJoinEvaluator
 from streamq.runtime.evaluators.reductions import Reduction
 from streamq.runtime.evaluators.spans import ChopEvaluator, DistinctIdsEvaluator, SignalEvaluator
@@ -41,9 +41,8 @@ from streamq.runtime.event import LE
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.inner_join import InnerJoinKernel
 from streamq.runtime.kernels.recompute import ALWAYS, ENDLESS
-from streamq.runtime.lifetimes import Carried
 from streamq.runtime.partials import SlotSpec
-from streamq.schema import Field, Schema, wider
+from streamq.schema import Field, Schema, key_types
 from streamq.windows import Count, Hopping, Landmark, Rows, Window
 
 
@@ -59,15 +58,14 @@ class Taken:
 class Hosting:
     """An operator under the kernel ``recompute``; ``outputs`` are computed over its rows, if they are not the result yet.
 
-    keeps: its state in words, for explain; bound and pointwise as there; settled: whether it needs rows whose ends no
-    longer move; unmoved: the evaluator where the ends of the first input never move; kernel: another kernel instead, of the
-    schemas of its ports and the columns of its result.
+    bound and pointwise as there; settled: whether it needs rows whose ends no longer move; unmoved: the evaluator where the
+    ends of the first input never move; kernel: another kernel instead, of the schemas of its ports and the columns of its
+    result.
     """
 
     evaluator: Evaluator
     inputs: tuple[Taken, ...]
     schema: Schema
-    keeps: str
     outputs: tuple[tuple[str, Expr], ...] = ()
     bound: str = ""
     pointwise: tuple[int, ...] = ()
@@ -76,28 +74,12 @@ class Hosting:
     kernel: Callable[[tuple[pa.Schema, ...], tuple[str, ...]], Kernel] | None = None
 
 
-def carried_by(step: AlterLifetime) -> Carried:
+def carried_by(step: AlterLifetime) -> Carrier:
     """What moving lifetimes makes of progress (the table of SEMANTICS section 6)."""
     start, length = step.start, step.length
     if start.expr is not None:
-        return Carried(-start.within) if start.within is not None else Carried(0, start.expr, step.input.schema)
+        return Carried(-start.within) if start.within is not None else CarriedByExpr(start.expr, step.input.schema)
     return Carried(start.by + (min(0, length.by) if length.kind == SAME else 0))
-
-
-def reads_open_end(step: Node) -> bool:
-    """Whether what a step makes of an event depends on its end, beyond an end that moves along."""
-    match step:
-        case Where(predicate=predicate):
-            return reads_end(predicate)
-        case Select(columns=columns):
-            return any(reads_end(e) for _, e in columns)
-        case AlterLifetime(start=start, length=length):
-            if length.kind == GIVEN and length.expr is not None and reads_end(length.expr):
-                return True
-            if start.expr is not None:
-                return length.kind == SAME or reads_end(start.expr)
-            return start.anchor == AT_END and length.kind != FIXED
-    return False
 
 
 # operators
@@ -112,13 +94,14 @@ def _keyed(
 ) -> tuple[tuple[tuple[str, Expr], ...], tuple[tuple[str, Expr], ...], tuple[tuple[str, str], ...]]:
     """The key columns of two inputs in a common type, under names of their own."""
     ours, theirs = [], []
-    for i, (a, b) in enumerate(on):
-        one, two = left.type_of(a), right.type_of(b)
-        common = one if one == two else wider(one, two)
-        assert common is not None
-        ours.append((f"__k{i}", Col(a) if one == common else Cast(Col(a), common)))
-        theirs.append((f"__k{i}", Col(b) if two == common else Cast(Col(b), common)))
+    for i, ((a, b), common) in enumerate(zip(on, key_types(left, right, on), strict=True)):
+        ours.append((f"__k{i}", Col(a) if left.type_of(a) == common else Cast(Col(a), common)))
+        theirs.append((f"__k{i}", Col(b) if right.type_of(b) == common else Cast(Col(b), common)))
     return tuple(ours), tuple(theirs), tuple((f"__k{i}", f"__k{i}") for i in range(len(on)))
+
+
+def _condition(where: Expr | None, pair: Schema) -> Condition | None:
+    return None if where is None else Condition(where, pair)
 
 
 def _join(node: Join) -> Hosting:
@@ -129,17 +112,16 @@ def _join(node: Join) -> Hosting:
     whole = node.how in (INNER, LEFT)
     kept = tuple(to if whole else n for n, to in node.left_names)
     names = tuple(n for n, _ in left), tuple(n for n, _ in right)
-    evaluator = JoinEvaluator(node.how, on, node.where, node.both, *names, kept)
+    evaluator = JoinEvaluator(node.how, on, _condition(node.where, node.both), *names, kept)
     ports = Taken((*left, *ours), hashed), Taken((*right, *theirs), hashed)
     if node.how == INNER:
         return Hosting(
             evaluator,
             ports,
             node.schema,
-            "events not settled, in bins of time by length of life",
             kernel=lambda schemas, result: InnerJoinKernel(evaluator, schemas, result),
         )
-    return Hosting(evaluator, ports, node.schema, "left events not settled, and right events that overlap one")
+    return Hosting(evaluator, ports, node.schema)
 
 
 def _windowed_join(node: WindowedJoin) -> Hosting:
@@ -149,10 +131,9 @@ def _windowed_join(node: WindowedJoin) -> Hosting:
     right = tuple((to, Col(n)) for n, to in node.right_names)
     names = tuple(n for n, _ in left), tuple(n for n, _ in right)
     return Hosting(
-        WindowedJoinEvaluator(node.window, on, node.where, node.schema, *names),
+        WindowedJoinEvaluator(node.window, on, _condition(node.where, node.schema), *names),
         (Taken((*left, *ours), hashed), Taken((*right, *theirs), hashed)),
         node.schema,
-        "members of windows not final",
         bound=ENDLESS,
     )
 
@@ -160,8 +141,7 @@ def _windowed_join(node: WindowedJoin) -> Hosting:
 def _except(node: Except) -> Hosting:
     names = node.schema.names
     taken = Taken(_all(node.schema), names)
-    keeps = "events from the earliest start of a row not settled, per payload"
-    return Hosting(ExceptEvaluator(names), (taken, taken), node.schema, keeps)
+    return Hosting(ExceptEvaluator(names), (taken, taken), node.schema)
 
 
 def _clip(node: Clip) -> Hosting:
@@ -171,7 +151,6 @@ def _clip(node: Clip) -> Hosting:
         ClipEvaluator(node.schema.names, on),
         (Taken((*_all(node.schema), *ours), hashed), Taken(theirs, hashed)),
         node.schema,
-        "left events not settled, starts inside them",
         pointwise=(1,),
         unmoved=ClipEvaluator(node.schema.names, on, ends_move=False),
     )
@@ -179,19 +158,19 @@ def _clip(node: Clip) -> Hosting:
 
 def _to_signal(node: ToSignal) -> Hosting:
     taken = Taken(_all(node.schema), node.keys)
-    return Hosting(SignalEvaluator(node.keys), (taken,), node.schema, "the last samples a key", pointwise=(0,))
+    return Hosting(SignalEvaluator(node.keys), (taken,), node.schema, pointwise=(0,))
 
 
 def _chop(node: Chop) -> Hosting:
     cells = Hopping(node.period, node.period, node.offset)
     taken = Taken(_all(node.schema), (LE,))
-    return Hosting(ChopEvaluator(cells), (taken,), node.schema, "events not settled", bound=ENDLESS)
+    return Hosting(ChopEvaluator(cells), (taken,), node.schema, bound=ENDLESS)
 
 
 def _distinct_ids(node: DistinctIds) -> Hosting:
     taken = Taken(_all(node.schema), node.ids)
     evaluator = DistinctIdsEvaluator(node.ids, node.schema.names, node.within)
-    return Hosting(evaluator, (taken,), node.schema, "events within reach", settled=True)
+    return Hosting(evaluator, (taken,), node.schema, settled=True)
 
 
 def totally_ordered(window: Window, source: Schema) -> Window:
@@ -209,16 +188,6 @@ def _over(node: WindowAggregate | TopK, sensitive: bool) -> tuple[str, tuple[int
     unclipped = node.clip not in ("full", "right")
     settled = sensitive and (instants or unclipped)
     return bound, (0,) if instants and not sensitive else (), settled
-
-
-_KEEPS = {
-    "hopping": "members of windows not final",
-    "snapshot": "events not settled, and the endpoint before c",
-    "count": "events of windows not final, or still to come",
-    "rows": "events of windows not final, or still to come",
-    "session": "events of sessions not final",
-    "landmark": "events since the landmark",
-}
 
 
 def _window_aggregate(node: WindowAggregate) -> Hosting:
@@ -263,7 +232,6 @@ def _window_aggregate(node: WindowAggregate) -> Hosting:
         WindowEvaluator(window, node.keys, node.clip, node.stamp, sensitive, tuple(specs), tuple(reductions), order),
         (Taken(tuple(columns.items()), node.keys),),
         node.schema.with_fields(fields),
-        _KEEPS[node.window.name],
         (*((k, Col(k)) for k in node.keys), *((n, outputs[n]) for n, _ in aggregates)),
         bound,
         pointwise,
@@ -277,7 +245,7 @@ def _top_k(node: TopK) -> Hosting:
     window, policies = totally_ordered(node.window, source), (node.clip, node.stamp, False)
     evaluator = TopKEvaluator(window, node.keys, *policies, node.k, "__by", node.desc, node.ties, source.names, RANK)
     taken = Taken((*_all(source), ("__by", node.by)), node.keys)
-    return Hosting(evaluator, (taken,), node.schema, _KEEPS[node.window.name], (), bound, pointwise, settled)
+    return Hosting(evaluator, (taken,), node.schema, (), bound, pointwise, settled)
 
 
 HOSTED: dict[type[Node], Callable[..., Hosting]] = {
@@ -299,4 +267,4 @@ def reads_ends(taken: Taken) -> bool:
     return any(reads_end(e) for _, e in taken.columns)
 
 
-__all__ = ["HOSTED", "Hosting", "Taken", "carried_by", "reads_ends", "reads_open_end"]
+__all__ = ["HOSTED", "Hosting", "Taken", "carried_by", "reads_ends"]

@@ -51,10 +51,7 @@ def overlap_join(
     on.append(F.call_function("shiftright", later, _width(F.col("__t1"))) == F.col("__c1"))
     if condition is not None:
         on.append(condition)
-    found = on[0]
-    for part in on[1:]:
-        found = found & part
-    joined = ours.join(theirs, found, "left" if outer else "inner")
+    joined = ours.join(theirs, on, "left" if outer else "inner")
     return joined.drop("__base", *(f"__{n}{i}" for n in "tgc" for i in (1, 2)))
 
 

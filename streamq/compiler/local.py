@@ -15,7 +15,7 @@ from streamq.compiler.operators.alter_lifetime import RE as AT_END
 from streamq.compiler.operators.alter_lifetime import AlterLifetime
 from streamq.compiler.operators.join import INNER
 from streamq.compiler.operators.join_table import JoinTable
-from streamq.compiler.stages import Feed, Program, Relation
+from streamq.compiler.program import Feed, Program, Relation
 from streamq.errors import NeedsSpark, sentence
 from streamq.expr import Expr
 from streamq.runtime.basket import Baskets, DictStore
@@ -25,7 +25,7 @@ from streamq.runtime.lifetimes import saturating
 from streamq.runtime.overlap import matched_codes
 from streamq.runtime.progress import Message, decode_messages
 from streamq.runtime.stage import LATE, PROGRESS, SPOKEN, TOTALS, Envelope, kept_rows, relation_of
-from streamq.schema import Schema, wider
+from streamq.schema import Schema, key_types
 from streamq.time import INFINITY, show_ticks
 
 
@@ -235,10 +235,7 @@ def _joined(step: JoinTable, payload: Mapping[str, Any], table: pa.Table) -> tup
 
     ours, theirs = {}, {}
     schema = Schema(step.columns, step.schema.axis)
-    for i, (a, b) in enumerate(step.on):
-        one, two = step.input.schema.type_of(a), schema.type_of(b)
-        common = one if one == two else wider(one, two)
-        assert common is not None
+    for i, ((a, b), common) in enumerate(zip(step.on, key_types(step.input.schema, schema, step.on), strict=True)):
         ours[f"k{i}"] = _key(_array(payload[a]), arrow_type(common))
         theirs[f"k{i}"] = _key(_array(table.column(b)), arrow_type(common))
     mine, others = matched_codes(pa.table(ours), pa.table(theirs), [(k, k) for k in ours])

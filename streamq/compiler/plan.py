@@ -38,17 +38,14 @@ class Traits:
 class Node:
     """A node of a plan; subclasses are made by ``@node`` and define ``_schema`` and, unless as their inputs, ``_traits``.
 
-    ``title`` heads the node's line in explain; ``detail`` follows it; ``progress`` is its CTI rule. The docstring states what
+    What is the same of all nodes of a class a subclass gives as an attribute: ``title = "where"``. The docstring states what
     STATED names; a clause of it may begin with some of ``cases``, and then holds of a node whose ``case`` has one of them.
     """
 
     schema: Schema
     traits: Traits
     digest: str
-    title: ClassVar[str] = ""
-    progress: ClassVar[str] = "c"
     cases: ClassVar[tuple[str, ...]] = ()
-    case: ClassVar[tuple[str, ...]] = ()
 
     def _schema(self) -> Schema:
         raise NotImplementedError
@@ -59,9 +56,29 @@ class Node:
             found |= child.traits
         return found
 
+    @property
+    def title(self) -> str:
+        """What heads the node's line in explain."""
+        return ""
+
+    @property
+    def progress(self) -> str:
+        """Its CTI rule."""
+        return "c"
+
+    @property
+    def case(self) -> tuple[str, ...]:
+        """Those of ``cases`` that hold of it."""
+        return ()
+
     def detail(self) -> str:
         """The node's own parameters, for explain."""
         return ""
+
+    @property
+    def reads_open_end(self) -> bool:
+        """Whether what a step makes of an event depends on its end, beyond an end that moves along."""
+        return False
 
     @property
     def children(self) -> tuple[Node, ...]:

@@ -1,17 +1,14 @@
-"""From an incremental plan, a DAG, to one linear chain of stages (DESIGN D4b): which kernels, on what level, fed by which paths.
-
-A *relation* is where rows exist: a source's, or a kernel's output. A *path* is the stateless operators from a relation to a
-port of a kernel or to the result. Level k hosts all kernels whose inputs are made below k.
-"""
+"""From an incremental plan, a DAG, to one linear chain of stages (DESIGN D4b): which kernels, fed by which paths."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pyarrow as pa
+from pyspark.sql import types as t
 
-from streamq.compiler.hosting import HOSTED, carried_by, reads_ends, reads_open_end
+from streamq.compiler.consumers import consumers, readers, reads
+from streamq.compiler.hosting import HOSTED, carried_by, reads_ends
 from streamq.compiler.operators import (
     Edges,
     MergePartials,
@@ -23,18 +20,19 @@ from streamq.compiler.operators import (
     Where,
     WindowAggregate,
 )
-from streamq.compiler.operators.alter_lifetime import FIXED, AlterLifetime
-from streamq.compiler.operators.alter_lifetime import RE as AT_END
+from streamq.compiler.operators.alter_lifetime import AlterLifetime
 from streamq.compiler.operators.join_table import JoinTable
 from streamq.compiler.operators.partial_aggregate import Slot, expand, show_slots
 from streamq.compiler.operators.window_aggregate import is_grid, show_keys, show_window
-from streamq.compiler.plan import Node, fold, nodes, numbered, stated, states
+from streamq.compiler.plan import Node, Traits, fold, stated, states
+from streamq.compiler.ports import Input, Port, feed_result, host
+from streamq.compiler.program import FINAL, Options, Path, Program, Relation
 from streamq.errors import PlanError, sentence
-from streamq.expr import Col, Expr, reads_end, reads_lifetime
+from streamq.expr import Col, Expr, reads_end
 from streamq.policies import ADJUST
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.event import KIND, LE, NEW_END, OPENS, RE, WEIGHT
-from streamq.runtime.kernel import Judge, Kernel
+from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.edges import EdgesKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.physical import PhysicalKernel
@@ -42,167 +40,18 @@ from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.kernels.relay import RelayKernel
 from streamq.runtime.kernels.settle import SettleKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
-from streamq.runtime.lifetimes import Carried
 from streamq.runtime.partials import SlotSpec
-from streamq.runtime.stage import Channel, Hosted, Lane, Packer, SourceInfo, Stage
 from streamq.schema import POINT, Field, Schema, infer
 from streamq.windows import Hopping
-
-FINAL, CHANGELOG = "final", "changelog"
-
-BUCKETS = 32
-"""Buckets of a stage by default: fixed in the checkpoint."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a plan is to run as a stream."""
-
-    output: str = FINAL
-    late_output: bool = False
-    buckets: int = BUCKETS
-    streaming: bool = True
-
-
-@dataclass(frozen=True)
-class Path:
-    """Stateless ``steps`` (bottom up) over a relation; ``schema`` is what they give.
-
-    retracts: rows may be taken back; moves: and put in again with another end; carried: what the steps make of progress.
-    """
-
-    relation: str
-    level: int
-    schema: Schema
-    steps: tuple[Node, ...] = ()
-    retracts: bool = False
-    points: bool = False
-    moves: bool = False
-    carried: tuple[Carried, ...] = ()
-
-    def then(self, step: Node) -> Path:
-        """One more step."""
-        steps = (*self.steps, step)
-        if not isinstance(step, AlterLifetime):
-            return replace(self, schema=step.schema, steps=steps)
-        carried = (*self.carried, carried_by(step))
-        points, moves = (
-            step.schema.shape == POINT,
-            self.moves and (step.length.kind != FIXED or step.start.anchor == AT_END),
-        )
-        return replace(self, schema=step.schema, steps=steps, points=points, moves=moves, carried=carried)
-
-
-@dataclass(frozen=True)
-class Feed:
-    """A path and what it delivers: the port's columns as expressions over the path."""
-
-    path: Path
-    channel: Channel
-    columns: tuple[tuple[str, Expr], ...]
-    lifetimes: tuple[str, ...]
-    hashed: tuple[str, ...]
-    kernel: Kernel | None
-
-
-@dataclass(frozen=True)
-class Relation:
-    """Rows at one point of the chain: of a source (level 0) or of kernel ``number`` (made on ``level - 1``)."""
-
-    name: str
-    level: int
-    schema: Schema
-    source: Source | None = None
-    number: int = -1
-
-
-@dataclass
-class Program:
-    """A plan compiled for streaming: relations, stages in order, and the feeds that connect them."""
-
-    plan: Node
-    options: Options
-    relations: dict[str, Relation] = field(default_factory=dict)
-    stages: list[Stage] = field(default_factory=list)
-    feeds: list[Feed] = field(default_factory=list)
-    titles: dict[str, tuple[str, ...]] = field(default_factory=dict)
-
-    @property
-    def sources(self) -> list[Relation]:
-        """The source relations, in order of appearance."""
-        return [r for r in self.relations.values() if r.source is not None]
-
-    def made_at(self, level: int) -> list[Relation]:
-        """The relations that the stage below ``level`` makes."""
-        return [r for r in self.relations.values() if r.source is None and r.level == level]
-
-    def feeds_of(self, relation: Relation) -> list[Feed]:
-        """The feeds that start at a relation."""
-        return [f for f in self.feeds if f.path.relation == relation.name]
-
-    @property
-    def result(self) -> list[Feed]:
-        """The feeds of the result."""
-        return [f for f in self.feeds if f.channel.kernel < 0]
-
-    @property
-    def late_reasons(self) -> list[str]:
-        """What is counted: ``source|reason``."""
-        return [
-            f"{r.source.shown_name()}|{reason}"
-            for r in self.sources
-            if r.source
-            for reason in ("dropped", "adjusted", "invalid")
-        ]
-
-    def packer(self, relations: Sequence[Relation]) -> Packer:
-        """The map side behind some relations."""
-        lanes = tuple(Lane(f.channel, f.kernel) for r in relations for f in self.feeds_of(r))
-        source = relations[0].source if len(relations) == 1 else None
-        info = None
-        if source is not None:
-            invalid = source.policy.invalid_in(self.options.streaming)
-            info = SourceInfo(relations[0].name, source.shown_name(), source.policy.delay, invalid)
-        return Packer(lanes, self.options.buckets, info, self.options.late_output)
-
-    def fingerprint(self) -> str:
-        """What a checkpoint must agree in."""
-        return f"{self.plan.digest}/{self.options.output}/{self.options.buckets}/{int(self.options.late_output)}"
-
-
-@dataclass
-class _Input:
-    """What a port of a kernel takes: from which paths, which columns of them, hashed by which."""
-
-    paths: list[Path]
-    columns: tuple[tuple[str, Expr], ...]
-    lifetimes: tuple[str, ...]
-    hashed: tuple[str, ...]
-
-
-@dataclass
-class _Port:
-    """A kernel to be hosted, before levels are numbered."""
-
-    name: str
-    kernel: Kernel
-    inputs: list[_Input]
-    schema: Schema
-    title: tuple[str, ...]
-    level: int = 0
-
-    @property
-    def paths(self) -> list[Path]:
-        return [p for i in self.inputs for p in i.paths]
 
 
 class _Compiler:
     def __init__(self, plan: Node, options: Options):
         self.program = Program(plan, options)
         self.options = options
-        self.ports: list[_Port] = []
-        self.consumers = _consumers(plan)
-        self.readers = _readers(plan)
+        self.ports: list[Port] = []
+        self.consumers = consumers(plan)
+        self.readers = readers(plan)
 
     def compile(self) -> Program:
         paths = fold(self.program.plan, self._visit)
@@ -214,8 +63,8 @@ class _Compiler:
                 paths = [*(p for p in paths if p not in moving), settled]
         # c must be kept somewhere: late rows and rows that are no events are judged and counted there
         paths = [self._ingress_of(p) if p.level == 0 else p for p in paths]
-        self._host()
-        self._feed_result(paths)
+        host(self.program, self.ports)
+        feed_result(self.program, paths)
         return self.program
 
     def _told_when_final(self, path: Path) -> Path:
@@ -269,7 +118,7 @@ class _Compiler:
             lifetimes = (LE,) if all(p.points for p in paths) else (LE, RE)
             if any(p.retracts for p in paths):
                 lifetimes = (*lifetimes, WEIGHT)
-            ports.append(_Input(paths, taken.columns, lifetimes, taken.hashed))
+            ports.append(Input(paths, taken.columns, lifetimes, taken.hashed))
         schemas = tuple(
             pa.schema([(n, arrow_type(infer(e, child.schema, "stream"))) for n, e in taken.columns])
             for taken, child in zip(found.inputs, node.children, strict=True)
@@ -279,7 +128,7 @@ class _Compiler:
         name = f"{node.title.replace(' ', '_')}:{node.digest}"
         lines = (
             f"{node.title} {node.detail()}".rstrip(),
-            f"basket: {found.keeps}" + ("" if found.kernel else "; rows reported and not settled"),
+            f"basket: {states(node)['State']}" + ("" if found.kernel else "; rows reported and not settled"),
             f"CTI: {node.progress}",
             *_told(node),
         )
@@ -302,13 +151,13 @@ class _Compiler:
                 pointwise=found.pointwise,
             )
             made = Path(name, level + 1, found.schema, retracts=True, moves=True)
-        self.ports.append(_Port(name, kernel, ports, found.schema, lines, level))
+        self.ports.append(Port(name, kernel, ports, found.schema, lines, level))
         self.program.relations[name] = Relation(name, level + 1, found.schema)
         return made.then(Select(_Given.of(found.schema), found.outputs)) if found.outputs else made
 
     def _settled(self, path: Path) -> Path:
         """A path whose steps read ends that may still move: its rows wait, before those steps, until they are settled."""
-        at = next((i for i, step in enumerate(path.steps) if path.moves and reads_open_end(step)), None)
+        at = next((i for i, step in enumerate(path.steps) if path.moves and step.reads_open_end), None)
         if at is None:
             return path
         base = Path(path.relation, path.level, path.steps[at].children[0].schema, path.steps[:at], True, False, True)
@@ -332,7 +181,7 @@ class _Compiler:
         lifetimes = (LE, RE, WEIGHT)
         path = self._ingress_of(path) if path.level == 0 else path
         self.ports.append(
-            _Port(name, RelayKernel(), [_Input([path], columns, lifetimes, (LE,))], path.schema, lines, path.level)
+            Port(name, RelayKernel(), [Input([path], columns, lifetimes, (LE,))], path.schema, lines, path.level)
         )
         self.program.relations[name] = Relation(name, path.level + 1, path.schema)
         return Path(name, path.level + 1, path.schema, retracts=path.retracts, moves=path.moves)
@@ -345,21 +194,17 @@ class _Compiler:
         path = Path(name, 0, node.schema, points=node.schema.shape == POINT)
         if isinstance(node, Edges):
             kernel: Kernel = EdgesKernel(node.key, node.payload_from == "end")
-            return self._ingress(
-                path, kernel, (OPENS,), node.key, f"edges by {', '.join(node.key)}", "open starts, edges at or after c"
-            )
+            return self._ingress(path, kernel, (OPENS,), node.key, f"edges by {', '.join(node.key)}")
         if isinstance(node, Physical):
             columns = tuple(f.name for f in node.payload)
             kernel = PhysicalKernel(columns, node.id)
             hashed = (node.id,) if node.id else (LE,)
-            return self._ingress(
-                path, kernel, (KIND, RE, NEW_END), hashed, "match retractions with their events", "unsettled events"
-            )
+            return self._ingress(path, kernel, (KIND, RE, NEW_END), hashed, "match retractions with their events")
         chains = self.consumers[node.digest]
         judged_by_kernel = len(chains) == 1 and chains[0][-1] is not None
         # a source's rows are judged before they are moved, or become several
         changed = any(isinstance(step, AlterLifetime | JoinTable) for c in chains for step in c)
-        cut = node.policy.late == ADJUST and any(_reads(c, "start", "end", "duration") for c in chains)
+        cut = node.policy.late == ADJUST and any(reads(c, "start", "end", "duration") for c in chains)
         asks = self.options.late_output or node.policy.late != "drop"
         if self.options.late_output or len(chains) > 1 or cut or changed or (asks and not judged_by_kernel):
             return self._ingress_of(path)
@@ -373,22 +218,21 @@ class _Compiler:
         grid = chains[0][-1] if len(chains) == 1 else None
         bare = Path(path.relation, 0, source.schema, points=source.schema.shape == POINT)
         kernel = InsertIngressKernel(bare.points, grid if isinstance(grid, Hopping) else None)
-        made = self._ingress(bare, kernel, () if bare.points else (RE,), (LE,), "judge lateness", "none")
+        made = self._ingress(bare, kernel, () if bare.points else (RE,), (LE,), "judge lateness")
         for step in path.steps:
             made = made.then(step)
         return made
 
-    def _ingress(
-        self, path: Path, kernel: Kernel, extra: tuple[str, ...], hashed: tuple[str, ...], title: str, state: str
-    ) -> Path:
+    def _ingress(self, path: Path, kernel: Kernel, extra: tuple[str, ...], hashed: tuple[str, ...], title: str) -> Path:
         name = f"ingress:{path.relation.removeprefix('source:')}"
         columns = tuple((f.name, Col(f.name)) for f in path.schema.fields)
         source = self.program.relations[path.relation].source
         assert source is not None
+        state = "none" if isinstance(kernel, InsertIngressKernel) else states(source)["State"]
         waits = isinstance(kernel, EdgesKernel) and kernel.from_end
         cti = "the least open start, at most c" if waits else "c"
         lines = (f"ingress of {source.shown_name()}: {title}", f"basket: {state}", f"CTI: {cti}", *_told(source))
-        self.ports.append(_Port(name, kernel, [_Input([path], columns, (LE, *extra), hashed)], path.schema, lines))
+        self.ports.append(Port(name, kernel, [Input([path], columns, (LE, *extra), hashed)], path.schema, lines))
         retracts = not source.insert_only
         self.program.relations[name] = Relation(name, 1, path.schema)
         return Path(name, 1, path.schema, retracts=retracts, points=False, moves=retracts)
@@ -409,8 +253,9 @@ class _Compiler:
         points = all(p.points for p in paths)
         retracts = any(p.retracts for p in paths)
         # a speculative window below hands on rows that are taken back when they are corrected
+        steps = [step for p in paths for step in p.steps if not isinstance(step, AlterLifetime)]
         reads = any(p.moves for p in paths) and (
-            any(_path_reads_end(p) for p in paths) or any(s.arg is not None and reads_end(s.arg) for s in slots)
+            any(step.reads_open_end for step in steps) or any(s.arg is not None and reads_end(s.arg) for s in slots)
         )
         # an argument that several aggregates read crosses into Python once
         arguments = {_slot_argument(s).digest: _slot_argument(s) for s in slots}
@@ -418,7 +263,9 @@ class _Compiler:
         kernel = WindowAggregateKernel(
             keys,
             window,
-            tuple(SlotSpec(s.name, s.kind, s.exact, _arrow(s), shipped[_slot_argument(s).digest]) for s in slots),
+            tuple(
+                SlotSpec(s.name, s.kind, s.exact, arrow_type(s.type), shipped[_slot_argument(s).digest]) for s in slots
+            ),
             points,
             merges=not retracts and ahead,
             ahead=ahead,
@@ -444,7 +291,7 @@ class _Compiler:
             f"cost: {stated(MergePartials)['Cost']}",
         )
         self.ports.append(
-            _Port(name, kernel, [_Input(paths, tuple(columns), lifetimes, keys)], node.schema, lines, level)
+            Port(name, kernel, [Input(paths, tuple(columns), lifetimes, keys)], node.schema, lines, level)
         )
         schema = (
             node.schema
@@ -469,67 +316,10 @@ class _Compiler:
         )
         hashed = (LE,)
         self.ports.append(
-            _Port(name, SettleKernel(), [_Input(paths, columns, (LE, RE, WEIGHT), hashed)], schema, lines, level)
+            Port(name, SettleKernel(), [Input(paths, columns, (LE, RE, WEIGHT), hashed)], schema, lines, level)
         )
         self.program.relations[name] = Relation(name, level + 1, schema)
         return Path(name, level + 1, schema, retracts=False)
-
-    # numbering
-
-    def _host(self) -> None:
-        levels = max((p.level for p in self.ports), default=-1) + 1
-        hosted: list[list[Hosted]] = [[] for _ in range(levels)]
-        for number, port in enumerate(self.ports):
-            channels = []
-            for at, taken in enumerate(port.inputs):
-                for path in taken.paths:
-                    channel = Channel(
-                        len(self.program.feeds),
-                        path.relation,
-                        port.level,
-                        number,
-                        at,
-                        (*(n for n, _ in taken.columns), *taken.lifetimes),
-                        taken.hashed,
-                        self._judge(path),
-                        path.carried,
-                    )
-                    channels.append(channel)
-                    self.program.feeds.append(
-                        Feed(path, channel, taken.columns, taken.lifetimes, taken.hashed, port.kernel)
-                    )
-            relation = self.program.relations[port.name]
-            self.program.relations[port.name] = Relation(port.name, relation.level, relation.schema, None, number)
-            inputs = tuple(dict.fromkeys(p.relation for p in port.paths))
-            hosted[port.level].append(Hosted(number, port.name, port.kernel, inputs, tuple(channels)))
-            self.program.titles[port.name] = port.title
-        sources = frozenset(r.name for r in self.program.sources)
-        for level, kernels in enumerate(hosted):
-            here = tuple(c for h in kernels for c in h.channels)
-            later = frozenset(r for more in hosted[level + 1 :] for h in more for r in h.inputs)
-            self.program.stages.append(
-                Stage(level, tuple(kernels), here, sources, later, self.options.buckets, self.options.late_output)
-            )
-
-    def _judge(self, path: Path) -> Judge | None:
-        source = self.program.relations[path.relation].source
-        if source is None:
-            return None
-        return Judge(source.shown_name(), source.policy.late, source.policy.invalid_in(self.options.streaming))
-
-    def _feed_result(self, paths: list[Path]) -> None:
-        columns = tuple((n, Col(n)) for n in self.program.plan.schema.names)
-        for path in paths:
-            lifetimes = (LE, RE, WEIGHT)
-            channel = Channel(
-                len(self.program.feeds),
-                path.relation,
-                len(self.program.stages),
-                -1,
-                0,
-                (*(n for n, _ in columns), *lifetimes),
-            )
-            self.program.feeds.append(Feed(path, channel, columns, lifetimes, (), None))
 
 
 class _Given(Node):
@@ -537,8 +327,6 @@ class _Given(Node):
 
     @staticmethod
     def of(schema: Schema) -> Node:
-        from streamq.compiler.plan import Traits
-
         made = _Given()
         made.schema, made.traits, made.digest = schema, Traits(), f"given:{schema.names}"
         return made
@@ -550,74 +338,7 @@ def _slot_argument(slot: Slot) -> Expr:
 
 
 def _slot_fields(slots: tuple[Slot, ...]) -> list[Field]:
-    from pyspark.sql import types as t
-
     return [Field("__n", t.LongType()), *(f for s in slots for f in s.fields)]
-
-
-def _arrow(slot: Slot) -> object:
-    from streamq.runtime.arrow_expr import arrow_type
-
-    return arrow_type(slot.type)
-
-
-def _reads(chain: tuple[object, ...], *parts: str) -> bool:
-    return any(isinstance(e, Expr) and reads_lifetime(e, *parts) for e in chain)
-
-
-def _path_reads_end(path: Path) -> bool:
-    for step in path.steps:
-        if isinstance(step, Where) and reads_end(step.predicate):
-            return True
-        if isinstance(step, Select) and any(reads_end(e) for _, e in step.columns):
-            return True
-    return False
-
-
-def _readers(plan: Node) -> dict[str, int]:
-    """How often each node is read."""
-    found = {plan.digest: 1}
-    for node in nodes(plan):
-        for child in node.children:
-            found[child.digest] = found.get(child.digest, 0) + 1
-    return found
-
-
-def _consumers(plan: Node) -> dict[str, list[tuple[object, ...]]]:
-    """For each source: a chain (expressions read on the way, then the window's grid) for every window it feeds first."""
-    found: dict[str, list[tuple[object, ...]]] = {}
-
-    def visit(node: Node, inputs: list[list[tuple[str, tuple[object, ...]]]]) -> list[tuple[str, tuple[object, ...]]]:
-        flat = [chain for chains in inputs for chain in chains]
-        match node:
-            case Source():
-                return [(node.digest, ())]
-            case Where(predicate=p):
-                return [(d, (*read, p)) for d, read in flat]
-            case AlterLifetime() | JoinTable():
-                return [(d, (*read, node)) for d, read in flat]
-            case Select(columns=columns):
-                return [(d, (*read, *(e for _, e in columns))) for d, read in flat]
-            case PartialAggregate(slots=slots):
-                return [(d, (*read, *(s.arg for s in slots if s.arg is not None))) for d, read in flat]
-            case MergePartials(input=part):
-                for d, read in flat:
-                    found.setdefault(d, []).append((*read, part.window))
-                return []
-            case WindowAggregate(aggregates=aggregates, window=window):
-                for d, read in flat:
-                    found.setdefault(d, []).append((*read, *(a for _, a in aggregates), window))
-                return []
-        if type(node) in HOSTED:
-            for d, read in flat:
-                found.setdefault(d, []).append((*read, getattr(node, "window", node.title)))
-            return []
-        return flat
-
-    open_chains = fold(plan, visit)
-    for d, read in open_chains:
-        found.setdefault(d, []).append((*read, None))
-    return found
 
 
 def compile_stages(plan: Node, options: Options) -> Program:
@@ -628,16 +349,3 @@ def compile_stages(plan: Node, options: Options) -> Program:
 def _told(node: Node) -> tuple[str, str]:
     found = states(node)
     return f"final: {found['Final']}", f"cost: {found['Cost']}"
-
-
-def describe(plan: Node) -> list[str]:
-    """The stages as explain shows them: keys, buckets, baskets and their bound, CTI rule, finality, cost."""
-    program = compile_stages(numbered(plan)[0], Options())
-    lines = []
-    for stage in program.stages:
-        lines.append(f"stage {stage.level + 1} of {len(program.stages)}, {stage.buckets} buckets")
-        for hosted in stage.hosted:
-            title, *rest = program.titles[hosted.name]
-            lines.append(f"  {title}")
-            lines += [f"    {line}" for line in rest]
-    return lines

@@ -27,7 +27,7 @@ from streamq.compiler.operators import (
 from streamq.compiler.operators.alter_lifetime import AlterLifetime, altered
 from streamq.compiler.operators.join import INNER
 from streamq.compiler.operators.join_table import JoinTable, looked_up
-from streamq.compiler.stages import Feed, Program, Relation
+from streamq.compiler.program import Feed, Program, Relation
 from streamq.errors import PlanError, sentence
 from streamq.expr import Expr, is_opaque, to_spark
 from streamq.runtime.event import BAD, CTI, KEEP, KIND, LE, OPENS, RE, WEIGHT

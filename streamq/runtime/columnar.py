@@ -179,6 +179,28 @@ def split_by(table: pa.Table, values: np.ndarray[Any, np.dtype[np.int64]]) -> It
         yield int(values[a]), rest.slice(a, b - a)
 
 
+def net(table: pa.Table) -> pa.Table:
+    """Deltas summed up; those that cancel out are gone."""
+    names = [n for n in table.column_names if n != WEIGHT]
+    plain = [n for n in names if not pa.types.is_nested(table.schema.field(n).type)]
+    if len(plain) == len(names):
+        merged = group(table, names, {WEIGHT: (WEIGHT, "sum")})
+        return merged.filter(pc.not_equal(merged.column(WEIGHT), 0)).select(table.column_names)
+    # Arrow groups by no nested column: by what it says of itself
+    shown = {
+        f"__text{i}": pa.array([repr(v) for v in table.column(n).to_pylist()])
+        for i, n in enumerate(names)
+        if n not in plain
+    }
+    wide = table
+    for name, column in shown.items():
+        wide = wide.append_column(name, column)
+    wide = wide.append_column("__at", pa.array(np.arange(table.num_rows)))
+    merged = group(wide, [*plain, *shown], {WEIGHT: (WEIGHT, "sum"), "__at": ("__at", "min")})
+    merged = merged.filter(pc.not_equal(merged.column(WEIGHT), 0))
+    return with_column(table.take(merged.column("__at")), WEIGHT, merged.column(WEIGHT))
+
+
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
     """The rows of tables of the same columns, in the order of the first."""
     return tables[0] if len(tables) == 1 else pa.concat_tables([t.select(tables[0].column_names) for t in tables])

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.columnar import ints, with_column
-from streamq.runtime.event import LE, RE
-from streamq.runtime.kernel import Judge, Totals, refuse_late
+from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.kernel import Arrival, Judge, Totals, refuse_late
 from streamq.time import INFINITY, MINUS_INFINITY
 
 LATE_SCHEMA = pa.schema(
@@ -63,6 +63,18 @@ def judged(table: pa.Table, judge: Judge, c: int, totals: Totals) -> pa.Table:
             totals.rows.append(late_rows(judge.source, reason, table.filter(pa.array(mask)), c))
     moved = with_column(table, LE, np.where(left, c, ints(table, LE)))
     return moved.filter(pa.array(~gone))
+
+
+def taken(arrival: Arrival, totals: Totals) -> pa.Table:
+    """An arrival's deltas with their ends and weights; where lateness is judged, those that are taken."""
+    table = arrival.table
+    if RE not in table.column_names:
+        table = with_column(table, RE, ints(table, LE) + 1)
+    if arrival.judge is not None:
+        table = judged(table, arrival.judge, arrival.c, totals)
+    if WEIGHT not in table.column_names:
+        table = with_column(table, WEIGHT, np.ones(table.num_rows, np.int64))
+    return table
 
 
 def _plain(value: Any) -> Any:

@@ -1,51 +1,15 @@
-"""Lifetimes moved along a path: in Arrow, and what that makes of the progress of those who move them."""
+"""Arithmetic of many lifetimes at once, in numpy: moved without overflow, or those of a grid's windows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from streamq.expr import Expr
-from streamq.runtime.arrow_expr import evaluate
-from streamq.schema import Schema
-from streamq.time import INFINITY, MINUS_INFINITY, saturating_add
+from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
 
 Ticks = np.ndarray[Any, np.dtype[np.int64]]
-
-
-@dataclass(frozen=True)
-class Carried:
-    """What a step of a path makes of c and W: moved by ``by`` ticks, or where ``expr`` over a start puts that instant."""
-
-    by: int = 0
-    expr: Expr | None = None
-    schema: Schema | None = None
-
-
-def carry(t: int, steps: Sequence[Carried]) -> int:
-    """An instant of progress after the steps of a path; one that has not spoken, or has ended, stays so."""
-    for step in steps:
-        if t in (INFINITY, MINUS_INFINITY):
-            return t
-        if step.expr is None:
-            t = max(MINUS_INFINITY + 1, min(INFINITY - 1, saturating_add(t, step.by)))
-        else:
-            assert step.schema is not None
-            t = int(instants(step.expr, step.schema, np.array([t]))[0])
-    return t
-
-
-def instants(expr: Expr, schema: Schema, le: Ticks) -> Ticks:
-    """An expression over starts alone, in ticks."""
-    starts = pa.array(le)
-    axis = pa.timestamp("us", tz="UTC") if schema.axis == "timestamp" else pa.int64()
-    made = evaluate(expr, schema, {}, lambda part: starts.cast(axis), len(le))
-    return np.asarray(made.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def saturating(base: Ticks, by: Ticks | int) -> Ticks:

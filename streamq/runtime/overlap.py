@@ -38,10 +38,10 @@ def grouped_codes(table: pa.Table, by: Sequence[str]) -> Ints:
     return np.asarray(codes(table, by)[0], np.int64)
 
 
-def ranked(*times: Ints) -> tuple[list[Ints], int]:
-    """Instants as ranks among all of them, and how many there are: group and rank make one sortable number."""
+def ranked(*times: Ints) -> tuple[list[Ints], Ints, int]:
+    """Instants as ranks among all of them, the instant of each rank, and m: ``group * m + rank`` is one sortable number."""
     every = np.unique(np.concatenate(times))
-    return [np.searchsorted(every, t) for t in times], len(every) + 1
+    return [np.searchsorted(every, t) for t in times], every, len(every) + 1
 
 
 def overlapping(
@@ -55,7 +55,7 @@ def overlapping(
     mine, theirs = np.flatnonzero(one >= 0), np.flatnonzero(other >= 0)
     if not len(mine) or not len(theirs):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    (a, b, c, d), m = ranked(one_le[mine], one_re[mine], other_le[theirs], other_re[theirs])
+    (a, b, c, d), _, m = ranked(one_le[mine], one_re[mine], other_le[theirs], other_re[theirs])
     at, of = one[mine] * m, other[theirs] * m
     first, second = _starts_within(at + a, at + b, of + c, "left"), _starts_within(of + c, of + d, at + a, "right")
     return (
@@ -75,7 +75,7 @@ def covered(of: Ints, le: Ints, re: Ints) -> tuple[Ints, Ints, Ints]:
     """The union of pieces per owner ``of``, as maximal intervals (owner, start, end), in order."""
     if not len(of):
         return of, le, re
-    (start, end), m = ranked(le, re)
+    (start, end), every, m = ranked(le, re)
     order = np.lexsort((start, of))
     of, le, re, start, end = of[order], le[order], re[order], start[order], end[order]
     reached = np.maximum.accumulate(of * m + end)
@@ -83,7 +83,6 @@ def covered(of: Ints, le: Ints, re: Ints) -> tuple[Ints, Ints, Ints]:
     new[1:] = (of[1:] != of[:-1]) | (of[1:] * m + start[1:] > reached[:-1])
     first = np.flatnonzero(new)
     last = np.append(first[1:], len(of)) - 1
-    every = np.unique(np.concatenate([le, re]))
     return of[first], le[first], every[reached[last] - of[last] * m]
 
 
@@ -109,11 +108,10 @@ def next_after(group: Ints, le: Ints, other: Ints, other_le: Ints) -> Ints:
     """Per row the least ``other_le`` of its group that is greater than its ``le``; INFINITY where there is none."""
     if not len(le) or not len(other_le):
         return np.full(len(le), INFINITY)
-    (a, b), m = ranked(le, other_le)
+    (a, b), every, m = ranked(le, other_le)
     found = np.sort(other * m + b)
     place = np.searchsorted(found, group * m + a, "right")
     there = place < len(found)
     value = found[np.minimum(place, len(found) - 1)]
-    every = np.unique(np.concatenate([le, other_le]))
     same = there & (value // m == group) & (group >= 0)
     return np.where(same, every[np.where(same, value - group * m, 0)], INFINITY)

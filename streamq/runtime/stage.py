@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 
 from streamq.runtime.basket import Baskets
 from streamq.runtime.bucket import buckets_of
+from streamq.runtime.carried import Carrier, carry
 from streamq.runtime.columnar import concat, decode, encode, split_by, unit_weights, with_column
 from streamq.runtime.event import BAD, CTI, KEEP, KIND, LE, NEW_END, OPENS, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel, refuse_invalid
 from streamq.runtime.lateness import late_rows
-from streamq.runtime.lifetimes import Carried, carry
 from streamq.runtime.progress import NOTES_ONLY, Message, RelationClock, decode_messages, encode_messages
 from streamq.time import MINUS_INFINITY
 
@@ -47,7 +47,7 @@ class Channel:
     columns: tuple[str, ...]
     hashed: tuple[str, ...] = ()
     judge: Judge | None = None
-    carried: tuple[Carried, ...] = ()
+    carried: tuple[Carrier, ...] = ()
 
 
 @dataclass(frozen=True)

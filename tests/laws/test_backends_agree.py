@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamq.compiler.local import LocalRun
+from streamq.compiler.program import CHANGELOG, FINAL, Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES
-from streamq.compiler.stages import CHANGELOG, FINAL, Options, compile_stages
+from streamq.compiler.stages import compile_stages
 from streamq.query import local_history
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.testing.generate import Case, cases

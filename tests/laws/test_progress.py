@@ -37,7 +37,8 @@ from streamq.compiler.operators import (
 )
 from streamq.compiler.operators.alter_lifetime import FIXED, GIVEN, RE, SAME, Length, Start
 from streamq.compiler.plan import Node, numbered
-from streamq.compiler.stages import CHANGELOG, FINAL, Options, compile_stages
+from streamq.compiler.program import CHANGELOG, FINAL, Options
+from streamq.compiler.stages import compile_stages
 from streamq.expr import Aggregate, Call, Cast, Col, Lit, duration, end, start
 from streamq.runtime.basket import Scope
 from streamq.runtime.event import LE, WEIGHT

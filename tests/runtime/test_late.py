@@ -11,8 +11,9 @@ import pytest
 
 import streamq as sq
 from streamq.compiler.local import LocalRun
+from streamq.compiler.program import Options
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.stages import Options, compile_stages
+from streamq.compiler.stages import compile_stages
 
 ZONES = pa.table({"k": ["a", "a", "a"], "zone": [1, 2, 3]})
 

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark import cloudpickle
 
 from streamq.compiler.hosting import HOSTED
 from streamq.compiler.streaming import ship_runtime
-from streamq.runtime.evaluators import joins, spans, windows
+from streamq.expr import Col
+from streamq.runtime.arrow_expr import evaluate
+from streamq.runtime.carried import Carried
+from streamq.runtime.carried_by_expr import CarriedByExpr
+from streamq.runtime.evaluators import condition, joins, spans, windows
+from streamq.runtime.evaluators.condition import Condition
+from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.kernels import inner_join, recompute, relay, settle, window_aggregate
-from streamq.runtime.stage import Packer, Stage
+from streamq.runtime.stage import Channel, Packer, Stage
+from streamq.schema import Schema
 
 READ = """
 import pickle, sys
@@ -27,9 +35,25 @@ pickle.load(open(sys.argv[1], 'rb'))
 
 def test_stages_kernels_and_evaluators_go_by_value(tmp_path: Path) -> None:
     ship_runtime()
-    modules = (joins, spans, windows, inner_join, recompute, relay, settle, window_aggregate)
+    modules = (condition, joins, spans, windows, inner_join, recompute, relay, settle, window_aggregate)
     shipped = [v for m in modules for v in vars(m).values() if isinstance(v, type) and v.__module__ == m.__name__]
     assert len(shipped) >= len(HOSTED)
-    (tmp_path / "shipped").write_bytes(cloudpickle.dumps((Stage, Packer, shipped)))
+    (tmp_path / "shipped").write_bytes(cloudpickle.dumps((Stage, Packer, CarriedByExpr, shipped)))
     done = subprocess.run([sys.executable, "-c", READ, str(tmp_path / "shipped")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_stage_takes_the_evaluator_of_expressions_along_only_where_progress_goes_by_one() -> None:
+    ship_runtime()
+    plain = Channel(0, "source:a", 0, 0, 0, (), carried=(Carried(3),))
+    moved = replace(plain, carried=(CarriedByExpr(Col("a"), Schema((), "integer")),))
+    shipped = [cloudpickle.dumps(Stage(0, (), (c,), frozenset(), frozenset(), 1)) for c in (plain, moved)]
+    assert [evaluate.__module__.encode() in s for s in shipped] == [False, True]
+    assert len(shipped[0]) < 60_000
+
+
+def test_a_join_takes_it_along_only_where_it_has_a_condition() -> None:
+    ship_runtime()
+    condition_of = Condition(Col("a") == Col("b"), Schema((), "integer"))
+    shipped = [cloudpickle.dumps(JoinEvaluator("inner", (), where, (), (), ())) for where in (None, condition_of)]
+    assert [evaluate.__module__.encode() in s for s in shipped] == [False, True]

@@ -68,7 +68,7 @@ class AlterLifetime(Node):
     title = "alter_lifetime"
 
     @property
-    def progress(self) -> str:  # type: ignore[override]
+    def progress(self) -> str:
         match self.start:
             case Start(anchor="LE", by=0, expr=None):
                 rule = "c"
@@ -82,15 +82,17 @@ class AlterLifetime(Node):
                 rule = f"c - {show_duration(within or 0, self.schema.axis)}"
         if self.length.kind == SAME and self.length.by < 0:
             rule = f"c - {show_duration(-self.length.by, self.schema.axis)}"
-        return rule + (
-            "; the least start of an event whose end is open, if that is before" if self.reads_open_end else ""
-        )
+        waits = self.input.traits.moves_ends and self.reads_open_end
+        return rule + ("; the least start of an event whose end is open, if that is before" if waits else "")
 
     @property
     def reads_open_end(self) -> bool:
-        """Whether the result's start or payload depends on an end that may still move, beyond moving along with it."""
-        exprs = [e for e in (self.start.expr, self.length.expr) if e is not None]
-        return self.input.traits.moves_ends and any(reads_end(e) for e in exprs)
+        start, length = self.start, self.length
+        if length.expr is not None and reads_end(length.expr):
+            return True
+        if start.expr is not None:
+            return length.kind == SAME or reads_end(start.expr)
+        return start.anchor == RE and length.kind != FIXED
 
     def _schema(self) -> Schema:
         for verb, expr in (("start", self.start.expr), ("duration", self.length.expr)):

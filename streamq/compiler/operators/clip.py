@@ -10,7 +10,7 @@ from streamq.compiler.plan import Node, node
 from streamq.compiler.verbs import Verbs
 from streamq.errors import PlanError, sentence
 from streamq.runtime.event import LE, RE
-from streamq.schema import Schema, quote, wider
+from streamq.schema import Schema, key_types, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,10 +52,8 @@ def batch(node: Clip, inputs: list[DataFrame], run: Batch) -> DataFrame:
     from pyspark.sql import functions as F
 
     ours, theirs, keys = [], [], [f"__k{i}" for i in range(len(node.on))]
-    for key, (a, b) in zip(keys, node.on, strict=True):
-        one, two = node.input.schema.type_of(a), node.by.schema.type_of(b)
-        common = one if one == two else wider(one, two)
-        assert common is not None
+    kinds = key_types(node.input.schema, node.by.schema, node.on)
+    for key, (a, b), common in zip(keys, node.on, kinds, strict=True):
         ours.append(F.col(quote(a)).cast(common).alias(key))
         theirs.append(F.col(quote(b)).cast(common).alias(key))
     payload = F.struct(F.lit(True).alias("there"), *(F.col(quote(n)) for n in node.schema.names)).alias("__row")

@@ -14,7 +14,7 @@ from streamq.compiler.verbs import Verbs
 from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch, sentence
 from streamq.expr import Col, Expr, as_expr, reads_lifetime, rewrite, show
 from streamq.runtime.event import LE, RE
-from streamq.schema import INTERVAL, POINT, Field, Schema, infer, quote, wider
+from streamq.schema import INTERVAL, POINT, Field, Schema, infer, key_types, quote, wider
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -37,7 +37,8 @@ class Join(Node):
 
     CTI: c, the least over the inputs
     Final: inner: pairs of final events; left, semi, anti: settled rows
-    State: inner: events not settled; left, semi, anti: events not settled, and right ones that overlap such a left one
+    State: inner: events not settled, in bins of time by length of life; left, semi, anti: events not settled, and right ones
+        that overlap such a left one
     Cost: inner: the pairs that what is new makes, and the bins they lie in; left, semi, anti: the pairs of the events kept
     """
 
@@ -52,11 +53,11 @@ class Join(Node):
     cases = KINDS
 
     @property
-    def case(self) -> tuple[str, ...]:  # type: ignore[override]
+    def case(self) -> tuple[str, ...]:
         return (self.how,)
 
     @property
-    def title(self) -> str:  # type: ignore[override]
+    def title(self) -> str:
         return f"{self.how} join"
 
     progress = "c, the least over the inputs"
@@ -142,10 +143,8 @@ def sides(node: Join | WindowedJoin, inputs: list[DataFrame]) -> tuple[DataFrame
 
     ours = [F.col(quote(n)).alias(to) for n, to in node.left_names]
     theirs = [F.col(quote(n)).alias(to) for n, to in node.right_names]
-    for i, (a, b) in enumerate(node.on):
-        one, two = node.left.schema.type_of(a), node.right.schema.type_of(b)
-        common = one if one == two else wider(one, two)
-        assert common is not None
+    kinds = key_types(node.left.schema, node.right.schema, node.on)
+    for i, ((a, b), common) in enumerate(zip(node.on, kinds, strict=True)):
         ours.append(F.col(quote(a)).cast(common).alias(f"__k{i}"))
         theirs.append(F.col(quote(b)).cast(common).alias(f"__j{i}"))
     left = inputs[0].select(*lifetime(node.left.schema), *ours)
@@ -265,7 +264,7 @@ def check_pairs(on: tuple[tuple[str, str], ...], left: Schema, right: Schema, ve
 
     for a, b in on:
         ours, theirs = left.require(a, verb), right.require(b, verb)
-        if ours != theirs and wider(ours, theirs) is None:
+        if wider(ours, theirs) is None:
             raise TypeMismatch(
                 sentence(
                     verb,

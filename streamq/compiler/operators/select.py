@@ -12,7 +12,7 @@ from streamq.compiler.plan import Node, node
 from streamq.compiler.resolve import Given, named, resolve
 from streamq.compiler.verbs import Verbs
 from streamq.errors import PlanError, sentence
-from streamq.expr import Col, Expr, show
+from streamq.expr import Col, Expr, reads_end, show
 from streamq.runtime.event import LE, RE
 from streamq.schema import Field, Schema, check_names, infer
 
@@ -57,6 +57,10 @@ class Select(Node):
     def exprs(self) -> dict[str, Expr]:
         """Name to expression."""
         return dict(self.columns)
+
+    @property
+    def reads_open_end(self) -> bool:
+        return any(reads_end(e) for _, e in self.columns)
 
     def detail(self) -> str:
         return ", ".join(

@@ -58,11 +58,11 @@ class TopK(Node):
     cases = WindowAggregate.cases
 
     @property
-    def case(self) -> tuple[str, ...]:  # type: ignore[override]
+    def case(self) -> tuple[str, ...]:
         return (self.window.name,)
 
     @property
-    def progress(self) -> str:  # type: ignore[override]
+    def progress(self) -> str:
         return window_progress(self.window, self.stamp, False)
 
     def _schema(self) -> Schema:

@@ -11,7 +11,7 @@ from streamq.compiler.plan import Node, node
 from streamq.compiler.resolve import Given, resolve
 from streamq.compiler.verbs import Verbs
 from streamq.errors import TypeMismatch, sentence
-from streamq.expr import Expr, show
+from streamq.expr import Expr, reads_end, show
 from streamq.schema import Schema, infer
 
 if TYPE_CHECKING:
@@ -44,6 +44,10 @@ class Where(Node):
                 )
             )
         return self.input.schema
+
+    @property
+    def reads_open_end(self) -> bool:
+        return reads_end(self.predicate)
 
     def detail(self) -> str:
         return show(self.predicate)

@@ -70,7 +70,7 @@ class WindowAggregate(Node):
     cases = ("hopping", "snapshot", "count", "rows", "session", "landmark", "time-sensitive", "mergeable")
 
     @property
-    def case(self) -> tuple[str, ...]:  # type: ignore[override]
+    def case(self) -> tuple[str, ...]:
         # what is cut at the window's end does not wait for the end of a member, unless its start alone made it one
         starts = isinstance(self.window, Rows) or (isinstance(self.window, Count) and self.window.by == "start")
         waits = starts or self.clip not in ("full", "right")
@@ -79,11 +79,11 @@ class WindowAggregate(Node):
         return tuple(name for name, holds in found.items() if holds)
 
     @property
-    def title(self) -> str:  # type: ignore[override]
+    def title(self) -> str:
         return self.window.name
 
     @property
-    def progress(self) -> str:  # type: ignore[override]
+    def progress(self) -> str:
         return window_progress(self.window, self.stamp, any(a.name == TIME_SENSITIVE for _, a in self.aggregates))
 
     def _schema(self) -> Schema:

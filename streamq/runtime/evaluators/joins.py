@@ -7,16 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from streamq.expr import Expr
-from streamq.runtime.arrow_expr import evaluate
 from streamq.runtime.columnar import concat, ints, runs, with_column
 from streamq.runtime.evaluator import Mask
+from streamq.runtime.evaluators.condition import Condition
 from streamq.runtime.event import LE, RE
 from streamq.runtime.lifetimes import grid_index, grid_lifetimes
 from streamq.runtime.overlap import Ints, covered, grouped_codes, matched_codes, next_after, overlapping, uncovered
-from streamq.schema import Schema
 from streamq.time import INFINITY
 from streamq.windows import Hopping
 
@@ -43,14 +40,13 @@ class Settling:
 class JoinEvaluator(Settling):
     """Pairs with equal ``on`` columns and ``where``; semi and anti: the maximal parts with, and without, a partner.
 
-    left, right: the pair's columns of each side, under the pair's names; ``pair`` has all of them. Semi and anti joins hand
-    the left ones on under the names in ``kept``.
+    left, right: the pair's columns of each side, under the pair's names. Semi and anti joins hand the left
+    ones on under the names in ``kept``.
     """
 
     how: str
     on: tuple[tuple[str, str], ...]
-    where: Expr | None
-    pair: Schema
+    where: Condition | None
     left: tuple[str, ...]
     right: tuple[str, ...]
     kept: tuple[str, ...]
@@ -78,7 +74,10 @@ class JoinEvaluator(Settling):
         """Which rows of the two sides make a pair."""
         ours, theirs = matched_codes(left, right, self.on)
         at, of = overlapping(ours, ints(left, LE), ints(left, RE), theirs, ints(right, LE), ints(right, RE))
-        return agreeing(self.where, self.pair, self.left, self.right, left, right, at, of)
+        if self.where is not None:
+            agree = self.where.holds(beside(left, right, self.left, self.right, at, of))
+            at, of = at[agree], of[agree]
+        return at, of
 
     def paired(self, left: pa.Table, right: pa.Table, at: Ints, of: Ints) -> pa.Table:
         """The rows of pairs: ``[max(starts), min(ends))``, the columns of both."""
@@ -114,38 +113,13 @@ def beside(left: pa.Table, right: pa.Table, ours: Sequence[str], theirs: Sequenc
     return made if made.num_columns else pa.table({"__rows": pa.array(at)})
 
 
-def agreeing(
-    where: Expr | None,
-    pair: Schema,
-    ours: Sequence[str],
-    theirs: Sequence[str],
-    left: pa.Table,
-    right: pa.Table,
-    at: Ints,
-    of: Ints,
-) -> tuple[Ints, Ints]:
-    """The pairs for which the condition is true."""
-    if where is None or not len(at):
-        return at, of
-    made = beside(left, right, ours, theirs, at, of)
-    columns = {n: made.column(n).combine_chunks() for n in (*ours, *theirs)}
-    passed = pc.fill_null(evaluate(where, pair, columns, _no_lifetime, len(at)), False)
-    kept = np.asarray(passed.to_numpy(zero_copy_only=False), bool)
-    return at[kept], of[kept]
-
-
-def _no_lifetime(part: str) -> pa.Array:
-    raise AssertionError("a condition on two events has no lifetime")
-
-
 @dataclass(frozen=True)
 class WindowedJoinEvaluator:
     """Every pair of members of one window of a grid, on the window; ``on``, ``where`` and names as in a join."""
 
     window: Hopping
     on: tuple[tuple[str, str], ...]
-    where: Expr | None
-    pair: Schema
+    where: Condition | None
     left: tuple[str, ...]
     right: tuple[str, ...]
 
@@ -169,8 +143,7 @@ class WindowedJoinEvaluator:
             which, place = runs(low, high)
             at, of, index = mine[which], theirs[order[place]], i[which]
             if self.where is not None:
-                numbers = np.arange(len(at))
-                agree, _ = _agreeing_numbers(self, inputs, at, of, numbers)
+                agree = self.where.holds(beside(inputs[0], inputs[1], self.left, self.right, at, of))
                 at, of, index = at[agree], of[agree], index[agree]
         made = beside(inputs[0], inputs[1], self.left, self.right, at, of)
         start, end = grid_lifetimes(self.window, index)
@@ -192,18 +165,6 @@ class WindowedJoinEvaluator:
     def progress(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> int:
         """The start of the earliest window not final."""
         return c if c == INFINITY else self.window.start(self.window.first_ending_after(c))
-
-
-def _agreeing_numbers(
-    join: WindowedJoinEvaluator, inputs: Sequence[pa.Table], at: Ints, of: Ints, numbers: Ints
-) -> tuple[Ints, Ints]:
-    made = beside(inputs[0], inputs[1], join.left, join.right, at, of)
-    names = [*join.left, *join.right]
-    columns = {n: made.column(n).combine_chunks() for n in names}
-    assert join.where is not None
-    passed = pc.fill_null(evaluate(join.where, join.pair, columns, _no_lifetime, len(at)), False)
-    kept = np.asarray(passed.to_numpy(zero_copy_only=False), bool)
-    return numbers[kept], numbers
 
 
 def grid_range(window: Hopping, table: pa.Table, since: int, upto: int) -> tuple[Ints, Ints]:

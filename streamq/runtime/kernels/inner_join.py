@@ -12,13 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.basket import Scope
-from streamq.runtime.columnar import concat, ints, with_column
+from streamq.runtime.basket import COMPACT_AT, Scope
+from streamq.runtime.columnar import concat, ints, net, with_column
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined
-from streamq.runtime.kernels.recompute import net
-from streamq.runtime.lateness import judged
+from streamq.runtime.lateness import taken
 from streamq.time import INFINITY, MINUS_INFINITY
 
 ENDLESS = "inf"
@@ -37,7 +36,7 @@ class InnerJoinKernel(Uncombined):
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """The pairs that the micro-batch makes and takes back."""
         totals = Totals()
-        fresh = [self._taken([a for a in arrivals if a.port == port], port, totals) for port in (0, 1)]
+        fresh = [self._taken(arrivals, port, totals) for port in (0, 1)]
         out = []
         if fresh[0] is not None or fresh[1] is not None:
             held = [self._overlapping(state, 1 - port, fresh[port]) for port in (0, 1)]
@@ -50,21 +49,12 @@ class InnerJoinKernel(Uncombined):
             for port in (0, 1):
                 self._store(state, port, fresh[port])
         self._forget(state, clock.c)
-        table = net(out) if out else None
+        table = net(concat(out)) if out else None
         return Output(table if table is not None and table.num_rows else None, clock.c, totals)
 
     def _taken(self, arrivals: Sequence[Arrival], port: int, totals: Totals) -> pa.Table | None:
-        found = []
-        for arrival in arrivals:
-            table = arrival.table
-            if RE not in table.column_names:
-                table = with_column(table, RE, ints(table, LE) + 1)
-            if arrival.judge is not None:
-                table = judged(table, arrival.judge, arrival.c, totals)
-            if WEIGHT not in table.column_names:
-                table = with_column(table, WEIGHT, np.ones(table.num_rows, np.int64))
-            if table.num_rows:
-                found.append(table.select([*self.inputs[port].names, LE, RE, WEIGHT]))
+        columns = [*self.inputs[port].names, LE, RE, WEIGHT]
+        found = [t.select(columns) for a in arrivals if a.port == port and (t := taken(a, totals)).num_rows]
         return concat(found) if found else None
 
     def _pairs(self, left: pa.Table, right: pa.Table) -> list[pa.Table]:
@@ -107,18 +97,20 @@ class InnerJoinKernel(Uncombined):
 
     def _append(self, state: Scope, port: int, bin: str, table: pa.Table) -> None:
         state.append(f"side{port}", bin, table)
-        state.read(f"side{port}", bin, lambda t: net([t])) if state.chunks(f"side{port}", bin) > 8 else None
+        if state.chunks(f"side{port}", bin) > COMPACT_AT:
+            state.read(f"side{port}", bin, net)
 
     def _overlapping(self, state: Scope, port: int, fresh: pa.Table | None) -> pa.Table | None:
         """What a side holds in the bins that some fresh event of the other side can overlap."""
         if fresh is None:
             return None
         le, re = ints(fresh, LE), ints(fresh, RE)
+        first, last = le.min(), re.max()
         found = []
         for bin in state.bins(f"side{port}"):
             low, high = reach(bin)
-            if (le < high).any() and ((re > low) & (le < high)).any():
-                table = state.read(f"side{port}", bin, lambda t: net([t]))
+            if first < high and last > low and ((re > low) & (le < high)).any():
+                table = state.read(f"side{port}", bin, net)
                 if table is not None:
                     found.append(table)
         return concat(found) if found else None

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.basket import COMPACT_AT, Scope
-from streamq.runtime.columnar import concat, group, ints, with_column
+from streamq.runtime.columnar import concat, group, ints, net, with_column
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined
-from streamq.runtime.lateness import judged
+from streamq.runtime.lateness import taken
 from streamq.time import INFINITY, MINUS_INFINITY
 
 BIN = "0"
@@ -59,9 +59,11 @@ class RecomputeKernel(Uncombined):
         totals = Totals()
         fresh: list[list[pa.Table]] = [[] for _ in self.inputs]
         for arrival in arrivals:
-            taken = self._taken(arrival, totals)
-            if taken.num_rows:
-                fresh[arrival.port].append(taken)
+            table = taken(arrival, totals)
+            if arrival.port in self.pointwise:
+                table = with_column(table, RE, ints(table, LE) + 1)
+            if table.num_rows:
+                fresh[arrival.port].append(table.select([*self.inputs[arrival.port].names, LE, RE, WEIGHT]))
         upto = self._upto(state, clock)
         moved = clock.c != clock.c_before or clock.m != clock.m_before
         if not any(fresh) and not moved:
@@ -91,18 +93,6 @@ class RecomputeKernel(Uncombined):
         return Output(delta if delta is not None and delta.num_rows else None, cti, totals)
 
     # taking in
-
-    def _taken(self, arrival: Arrival, totals: Totals) -> pa.Table:
-        table = arrival.table
-        if RE not in table.column_names:
-            table = with_column(table, RE, ints(table, LE) + 1)
-        if arrival.judge is not None:
-            table = judged(table, arrival.judge, arrival.c, totals)
-        if WEIGHT not in table.column_names:
-            table = with_column(table, WEIGHT, np.ones(table.num_rows, np.int64))
-        if arrival.port in self.pointwise:
-            table = with_column(table, RE, ints(table, LE) + 1)
-        return table.select([*self.inputs[arrival.port].names, LE, RE, WEIGHT])
 
     def _upto(self, state: Scope, clock: Clock) -> int:
         """Windows of lifetimes without an end are reported up to here: the watermark, at the end what bounds them all."""
@@ -135,7 +125,7 @@ class RecomputeKernel(Uncombined):
         if old is None:
             return now
         old = old.filter(pc.greater_equal(old.column(RE), c_before))
-        return net([now, with_column(old, WEIGHT, pc.negate(old.column(WEIGHT)))])
+        return net(concat([now, with_column(old, WEIGHT, pc.negate(old.column(WEIGHT)))]))
 
     def _keep(
         self,
@@ -154,39 +144,12 @@ class RecomputeKernel(Uncombined):
                     state.append(f"in{port}", BIN, table)
                 continue
             kept = histories[port].filter(pa.array(needed[port]))
-            state.replace(f"in{port}", BIN, net([with_column(kept, WEIGHT, np.ones(kept.num_rows, np.int64))]))
+            state.replace(f"in{port}", BIN, net(with_column(kept, WEIGHT, np.ones(kept.num_rows, np.int64))))
         state.append("reported", BIN, delta)
         if state.chunks("reported", BIN) > self.compact_at:
             told = state.read("reported", BIN)
             assert told is not None
-            state.replace("reported", BIN, net([told.filter(pc.greater_equal(told.column(RE), c))]))
-
-
-def net(tables: Sequence[pa.Table]) -> pa.Table:
-    """Deltas summed up; those that cancel out are gone."""
-    table = concat([t.select(tables[0].column_names) for t in tables])
-    return _grouped(table)
-
-
-def _grouped(table: pa.Table) -> pa.Table:
-    names = [n for n in table.column_names if n != WEIGHT]
-    plain = [n for n in names if not pa.types.is_nested(table.schema.field(n).type)]
-    if len(plain) == len(names):
-        merged = group(table, names, {WEIGHT: (WEIGHT, "sum")})
-        return merged.filter(pc.not_equal(merged.column(WEIGHT), 0)).select(table.column_names)
-    # Arrow groups by no nested column: by what it says of itself
-    shown = {
-        f"__text{i}": pa.array([repr(v) for v in table.column(n).to_pylist()])
-        for i, n in enumerate(names)
-        if n not in plain
-    }
-    wide = table
-    for name, column in shown.items():
-        wide = wide.append_column(name, column)
-    wide = wide.append_column("__at", pa.array(np.arange(table.num_rows)))
-    merged = group(wide, [*plain, *shown], {WEIGHT: (WEIGHT, "sum"), "__at": ("__at", "min")})
-    merged = merged.filter(pc.not_equal(merged.column(WEIGHT), 0))
-    return with_column(table.take(merged.column("__at")), WEIGHT, merged.column(WEIGHT))
+            state.replace("reported", BIN, net(told.filter(pc.greater_equal(told.column(RE), c))))
 
 
 def _history(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
@@ -194,7 +157,7 @@ def _history(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
     whole = pa.schema([*schema, (LE, pa.int64()), (RE, pa.int64())])
     if not tables:
         return whole.empty_table()
-    summed = net(tables)
+    summed = net(concat(tables))
     weight = ints(summed, WEIGHT)
     rows = summed.select(whole.names)
     if (weight == 1).all():

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.basket import Scope
+from streamq.runtime.columnar import concat, net
 from streamq.runtime.event import LE, RE
 from streamq.runtime.kernel import Arrival, Clock, Output, Uncombined
-from streamq.runtime.kernels.recompute import net
 from streamq.time import INFINITY
 
 
@@ -30,7 +30,7 @@ class SettleKernel(Uncombined):
         every = [t for t in (held, *fresh) if t is not None and t.num_rows]
         if not every:
             return Output(None, clock.c)
-        rows = net(every)
+        rows = net(concat(every))
         settled = pc.less(rows.column(RE), clock.c) if clock.c != INFINITY else pa.array(np.ones(rows.num_rows, bool))
         waiting = rows.filter(pc.invert(settled))
         if fresh or pc.any(settled).as_py():

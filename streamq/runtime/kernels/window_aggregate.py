@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.basket import Scope
-from streamq.runtime.columnar import codes, concat, group, ints, runs, unit_weights, with_column
+from streamq.runtime.columnar import codes, concat, group, ints, net, runs, unit_weights, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, refuse_late
 from streamq.runtime.lifetimes import grid_index, grid_lifetimes
@@ -237,13 +237,13 @@ class WindowAggregateKernel:
         touched = everything.filter(pa.array(matching(everything, dirty, list(self.keys)))) if self.keys else everything
         fresh = self._rows(touched, first, last)
         bins = [b for b in state.bins("reported") if first // REPORTED_BIN <= int(b) <= last // REPORTED_BIN]
-        old = [t for b in bins if (t := state.read("reported", b, _net)) is not None]
+        old = [t for b in bins if (t := state.read("reported", b, net)) is not None]
         old = [with_column(t, WEIGHT, pc.negate(t.column(WEIGHT))) for t in old]
         if not (fresh or old):
             return []
         both = concat([t.select(self._reported_columns()) for t in [*old, *fresh]])
         both = both.filter(pa.array(matching(both, dirty, [*self.keys, INDEX])))
-        return [net] if (net := _net(both)).num_rows else []
+        return [made] if (made := net(both)).num_rows else []
 
     def _reported_columns(self) -> list[str]:
         return [*self.keys, INDEX, COUNT, *(n for s in self.slots for n in s.columns), WEIGHT]
@@ -402,10 +402,3 @@ def matching(table: pa.Table, wanted: pa.Table, by: list[str]) -> np.ndarray[Any
     both = concat([table.select(by), wanted.select(by).cast(table.select(by).schema)])
     number, _ = codes(both, by)
     return np.isin(number[: table.num_rows], number[table.num_rows :])
-
-
-def _net(table: pa.Table) -> pa.Table:
-    """Signed rows summed up; those that cancel out are gone."""
-    names = [n for n in table.column_names if n != WEIGHT]
-    merged = group(table, names, {WEIGHT: (WEIGHT, "sum")})
-    return merged.filter(pc.not_equal(merged.column(WEIGHT), 0)).select(table.column_names)

@@ -9,7 +9,8 @@ import pytest
 
 from streamq.compiler.local import LocalRun
 from streamq.compiler.operators import Edges, ToSignal
-from streamq.compiler.stages import CHANGELOG, FINAL, Options, compile_stages
+from streamq.compiler.program import CHANGELOG, FINAL, Options
+from streamq.compiler.stages import compile_stages
 from streamq.errors import LateEvent
 from streamq.expr import Lit
 from streamq.literal import table_fields

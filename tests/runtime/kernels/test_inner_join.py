@@ -8,7 +8,8 @@ import pyarrow as pa
 
 import streamq as sq
 from streamq.compiler.plan import numbered
-from streamq.compiler.stages import CHANGELOG, Options, compile_stages
+from streamq.compiler.program import CHANGELOG, Options
+from streamq.compiler.stages import compile_stages
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.kernel import Arrival, Clock
 from streamq.runtime.kernels.inner_join import ENDLESS, InnerJoinKernel, reach

@@ -9,7 +9,8 @@ import pytest
 
 from streamq.compiler.local import LocalRun
 from streamq.compiler.operators import Points
-from streamq.compiler.stages import FINAL, Options, compile_stages
+from streamq.compiler.program import FINAL, Options
+from streamq.compiler.stages import compile_stages
 from streamq.errors import LateEvent
 from streamq.literal import table_fields
 from streamq.policies import SourcePolicy

@@ -10,7 +10,8 @@ import pytest
 import streamq as sq
 from streamq.compiler.local import LocalRun
 from streamq.compiler.plan import numbered
-from streamq.compiler.stages import CHANGELOG, Options, compile_stages
+from streamq.compiler.program import CHANGELOG, Options
+from streamq.compiler.stages import compile_stages
 from streamq.errors import LateEvent
 
 

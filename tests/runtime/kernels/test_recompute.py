@@ -12,10 +12,11 @@ import pytest
 import streamq as sq
 from streamq.compiler.local import LocalRun
 from streamq.compiler.plan import numbered
-from streamq.compiler.stages import CHANGELOG, FINAL, Options, compile_stages
+from streamq.compiler.program import CHANGELOG, FINAL, Options
+from streamq.compiler.stages import compile_stages
 from streamq.runtime.evaluators.joins import Settling
 from streamq.runtime.event import LE, RE
-from streamq.runtime.kernels.recompute import RecomputeKernel, net
+from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.stream import Stream
 from streamq.time import INFINITY
 
@@ -128,10 +129,3 @@ def test_nothing_is_evaluated_while_nothing_moves() -> None:
     fed(live, c=5)
     fed(live, c=6)
     assert same.asked == [2, 2, 1], "settled events are no part of the history any more"
-
-
-def test_net_of_deltas_with_columns_that_have_no_order() -> None:
-    lists = pa.array([[1.0, None], [1.0, None], [float("nan")], [float("nan")], []], pa.list_(pa.float64()))
-    table = pa.table({"x": lists, LE: [1, 1, 1, 1, 1], RE: [2, 2, 2, 2, 2], "__w": [1, 1, 1, -1, -1]})
-    found = net([table, table.slice(0, 1)])
-    assert sorted((r["x"], r["__w"]) for r in found.to_pylist()) == [([], -1), ([1.0, None], 3)]

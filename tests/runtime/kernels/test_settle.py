@@ -9,7 +9,8 @@ import pyarrow as pa
 import streamq as sq
 from streamq.compiler.local import LocalRun
 from streamq.compiler.plan import numbered
-from streamq.compiler.stages import FINAL, Options, compile_stages
+from streamq.compiler.program import FINAL, Options
+from streamq.compiler.stages import compile_stages
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.kernel import Arrival, Clock
 from streamq.runtime.kernels.settle import SettleKernel

@@ -1,0 +1,101 @@
+"""Kernels with what they take, before levels are numbered; and how they become the stages of a program.
+
+Level k hosts all kernels whose inputs are made below k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from streamq.compiler.program import Feed, Path, Program, Relation
+from streamq.expr import Col, Expr
+from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.kernel import Judge, Kernel
+from streamq.runtime.stage import Channel, Hosted, Stage
+from streamq.schema import Schema
+
+
+@dataclass
+class Input:
+    """What a port of a kernel takes: from which paths, which columns of them, hashed by which."""
+
+    paths: list[Path]
+    columns: tuple[tuple[str, Expr], ...]
+    lifetimes: tuple[str, ...]
+    hashed: tuple[str, ...]
+
+
+@dataclass
+class Port:
+    """A kernel to be hosted, before levels are numbered."""
+
+    name: str
+    kernel: Kernel
+    inputs: list[Input]
+    schema: Schema
+    title: tuple[str, ...]
+    level: int = 0
+
+    @property
+    def paths(self) -> list[Path]:
+        """The paths of all its inputs."""
+        return [p for i in self.inputs for p in i.paths]
+
+
+def host(program: Program, ports: Sequence[Port]) -> None:
+    """Number levels and channels: the feeds into kernels, and the stages that host them."""
+    levels = max((p.level for p in ports), default=-1) + 1
+    hosted: list[list[Hosted]] = [[] for _ in range(levels)]
+    for number, port in enumerate(ports):
+        channels = []
+        for at, taken in enumerate(port.inputs):
+            for path in taken.paths:
+                channel = Channel(
+                    len(program.feeds),
+                    path.relation,
+                    port.level,
+                    number,
+                    at,
+                    (*(n for n, _ in taken.columns), *taken.lifetimes),
+                    taken.hashed,
+                    _judge(program, path),
+                    path.carried,
+                )
+                channels.append(channel)
+                program.feeds.append(Feed(path, channel, taken.columns, taken.lifetimes, taken.hashed, port.kernel))
+        relation = program.relations[port.name]
+        program.relations[port.name] = Relation(port.name, relation.level, relation.schema, None, number)
+        inputs = tuple(dict.fromkeys(p.relation for p in port.paths))
+        hosted[port.level].append(Hosted(number, port.name, port.kernel, inputs, tuple(channels)))
+        program.titles[port.name] = port.title
+    sources = frozenset(r.name for r in program.sources)
+    for level, kernels in enumerate(hosted):
+        here = tuple(c for h in kernels for c in h.channels)
+        later = frozenset(r for more in hosted[level + 1 :] for h in more for r in h.inputs)
+        program.stages.append(
+            Stage(level, tuple(kernels), here, sources, later, program.options.buckets, program.options.late_output)
+        )
+
+
+def feed_result(program: Program, paths: Sequence[Path]) -> None:
+    """The feeds of the result, behind the last stage."""
+    columns = tuple((n, Col(n)) for n in program.plan.schema.names)
+    for path in paths:
+        lifetimes = (LE, RE, WEIGHT)
+        channel = Channel(
+            len(program.feeds),
+            path.relation,
+            len(program.stages),
+            -1,
+            0,
+            (*(n for n, _ in columns), *lifetimes),
+        )
+        program.feeds.append(Feed(path, channel, columns, lifetimes, (), None))
+
+
+def _judge(program: Program, path: Path) -> Judge | None:
+    source = program.relations[path.relation].source
+    if source is None:
+        return None
+    return Judge(source.shown_name(), source.policy.late, source.policy.invalid_in(program.options.streaming))

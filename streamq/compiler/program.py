@@ -1,0 +1,142 @@
+"""What a plan compiled for streaming is made of: relations, the paths from them, the feeds along those, stages in order.
+
+A *relation* is where rows exist: a source's, or a kernel's output. A *path* is the stateless operators from a relation to a
+port of a kernel or to the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from streamq.compiler.hosting import carried_by
+from streamq.compiler.operators import Source
+from streamq.compiler.operators.alter_lifetime import FIXED, AlterLifetime
+from streamq.compiler.operators.alter_lifetime import RE as AT_END
+from streamq.compiler.plan import Node
+from streamq.expr import Expr
+from streamq.runtime.carried import Carrier
+from streamq.runtime.kernel import Kernel
+from streamq.runtime.stage import Channel, Lane, Packer, SourceInfo, Stage
+from streamq.schema import POINT, Schema
+
+FINAL, CHANGELOG = "final", "changelog"
+
+BUCKETS = 32
+"""Buckets of a stage by default: fixed in the checkpoint."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a plan is to run as a stream."""
+
+    output: str = FINAL
+    late_output: bool = False
+    buckets: int = BUCKETS
+    streaming: bool = True
+
+
+@dataclass(frozen=True)
+class Path:
+    """Stateless ``steps`` (bottom up) over a relation; ``schema`` is what they give.
+
+    retracts: rows may be taken back; moves: and put in again with another end; carried: what the steps make of progress.
+    """
+
+    relation: str
+    level: int
+    schema: Schema
+    steps: tuple[Node, ...] = ()
+    retracts: bool = False
+    points: bool = False
+    moves: bool = False
+    carried: tuple[Carrier, ...] = ()
+
+    def then(self, step: Node) -> Path:
+        """One more step."""
+        steps = (*self.steps, step)
+        if not isinstance(step, AlterLifetime):
+            return replace(self, schema=step.schema, steps=steps)
+        carried = (*self.carried, carried_by(step))
+        points, moves = (
+            step.schema.shape == POINT,
+            self.moves and (step.length.kind != FIXED or step.start.anchor == AT_END),
+        )
+        return replace(self, schema=step.schema, steps=steps, points=points, moves=moves, carried=carried)
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A path and what it delivers: the port's columns as expressions over the path."""
+
+    path: Path
+    channel: Channel
+    columns: tuple[tuple[str, Expr], ...]
+    lifetimes: tuple[str, ...]
+    hashed: tuple[str, ...]
+    kernel: Kernel | None
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Rows at one point of the chain: of a source (level 0) or of kernel ``number`` (made on ``level - 1``)."""
+
+    name: str
+    level: int
+    schema: Schema
+    source: Source | None = None
+    number: int = -1
+
+
+@dataclass
+class Program:
+    """A plan compiled for streaming: relations, stages in order, and the feeds that connect them."""
+
+    plan: Node
+    options: Options
+    relations: dict[str, Relation] = field(default_factory=dict)
+    stages: list[Stage] = field(default_factory=list)
+    feeds: list[Feed] = field(default_factory=list)
+    titles: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def sources(self) -> list[Relation]:
+        """The source relations, in order of appearance."""
+        return [r for r in self.relations.values() if r.source is not None]
+
+    def made_at(self, level: int) -> list[Relation]:
+        """The relations that the stage below ``level`` makes."""
+        return [r for r in self.relations.values() if r.source is None and r.level == level]
+
+    def feeds_of(self, relation: Relation) -> list[Feed]:
+        """The feeds that start at a relation."""
+        return [f for f in self.feeds if f.path.relation == relation.name]
+
+    @property
+    def result(self) -> list[Feed]:
+        """The feeds of the result."""
+        return [f for f in self.feeds if f.channel.kernel < 0]
+
+    @property
+    def late_reasons(self) -> list[str]:
+        """What is counted: ``source|reason``."""
+        return [
+            f"{r.source.shown_name()}|{reason}"
+            for r in self.sources
+            if r.source
+            for reason in ("dropped", "adjusted", "invalid")
+        ]
+
+    def packer(self, relations: Sequence[Relation]) -> Packer:
+        """The map side behind some relations."""
+        lanes = tuple(Lane(f.channel, f.kernel) for r in relations for f in self.feeds_of(r))
+        source = relations[0].source if len(relations) == 1 else None
+        info = None
+        if source is not None:
+            invalid = source.policy.invalid_in(self.options.streaming)
+            info = SourceInfo(relations[0].name, source.shown_name(), source.policy.delay, invalid)
+        return Packer(lanes, self.options.buckets, info, self.options.late_output)
+
+    def fingerprint(self) -> str:
+        """What a checkpoint must agree in."""
+        return f"{self.plan.digest}/{self.options.output}/{self.options.buckets}/{int(self.options.late_output)}"

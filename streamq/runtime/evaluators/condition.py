@@ -1,0 +1,34 @@
+"""A condition on pairs of events; a module of its own, for it takes the evaluator of expressions to executors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.expr import Expr
+from streamq.runtime.arrow_expr import evaluate
+from streamq.runtime.evaluator import Mask
+from streamq.schema import Schema
+
+
+@dataclass(frozen=True)
+class Condition:
+    """``where`` over the columns of a pair, which ``pair`` types."""
+
+    where: Expr
+    pair: Schema
+
+    def holds(self, pairs: pa.Table) -> Mask:
+        """The pairs of which it is true, neither false nor NULL."""
+        if not pairs.num_rows:
+            return np.zeros(0, bool)
+        columns = {n: pairs.column(n).combine_chunks() for n in self.pair.names}
+        passed = pc.fill_null(evaluate(self.where, self.pair, columns, _no_lifetime, pairs.num_rows), False)
+        return np.asarray(passed.to_numpy(zero_copy_only=False), bool)
+
+
+def _no_lifetime(part: str) -> pa.Array:
+    raise AssertionError("a condition on two events has no lifetime")
