@@ -15,7 +15,7 @@ import pyarrow as pa
 from streamq.runtime.columnar import concat, decode_small, encode_small
 
 COMPACT_AT = 8
-"""Chunks in a bin from which on reading it rewrites it as one."""
+"""Chunks in a bin from which on reading it rewrites it; a bin of full chunks may have twice as many beside them."""
 CHUNK_BYTES = 1 << 20
 """A chunk is cut into several beyond about this size: one huge state value is slow to move."""
 
@@ -136,7 +136,7 @@ class Scope:
         """The rows of a bin; one with many chunks is rewritten by ``compact`` on the way."""
         name = f"{self.prefix}.{basket}"
         table = self.baskets.read(name, bin)
-        if table is not None and compact is not None and self.baskets.chunks(name, bin) >= COMPACT_AT:
+        if table is not None and compact is not None and self.crowded(basket, bin, table, COMPACT_AT - 1):
             table = compact(table)
             self.baskets.replace(name, bin, table)
         return table
@@ -144,6 +144,10 @@ class Scope:
     def chunks(self, basket: str, bin: str) -> int:
         """How many chunks a bin has."""
         return self.baskets.chunks(f"{self.prefix}.{basket}", bin)
+
+    def crowded(self, basket: str, bin: str, table: pa.Table, most: int) -> bool:
+        """Whether a bin has more than ``most`` chunks, and so many more than its rows need that rewriting them pays."""
+        return self.chunks(basket, bin) > most + 3 * (table.nbytes // CHUNK_BYTES)
 
     def read_all(self, basket: str, compact: Callable[[pa.Table], pa.Table] | None = None) -> pa.Table | None:
         """The rows of all bins of a basket."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from streamq.expr import Expr
-from streamq.runtime.arrow_expr import evaluate
+from streamq.runtime.arrow_expr import attempt
 from streamq.schema import Schema
+from streamq.time import MINUS_INFINITY
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,8 @@ class CarriedByExpr:
     schema: Schema
 
     def of(self, t: int) -> int:
-        """The expression's value, in ticks."""
+        """The expression's value, in ticks; where it has none, or would overflow, nothing is known of what is to come."""
         axis = pa.timestamp("us", tz="UTC") if self.schema.axis == "timestamp" else pa.int64()
-        made = evaluate(self.expr, self.schema, {}, lambda part: pa.array([t]).cast(axis), 1)
-        return int(np.asarray(made.to_numpy(zero_copy_only=False), dtype=np.int64)[0])
+        made = attempt(self.expr, self.schema, {}, lambda part: pa.array([t]).cast(axis), 1)
+        at = None if made.faults else made.array.cast(pa.int64())[0].as_py()
+        return MINUS_INFINITY if at is None else int(at)

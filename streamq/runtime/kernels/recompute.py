@@ -136,7 +136,10 @@ class RecomputeKernel(Uncombined):
         delta: pa.Table,
         c: int,
     ) -> None:
-        crowded = any(state.chunks(f"in{port}", BIN) + len(new) > self.compact_at for port, new in enumerate(fresh))
+        crowded = any(
+            state.crowded(f"in{port}", BIN, histories[port], self.compact_at - len(new))
+            for port, new in enumerate(fresh)
+        )
         needed = self.evaluator.needed(histories, rows, c) if crowded and c != MINUS_INFINITY else None
         for port, new in enumerate(fresh):
             if needed is None:
@@ -146,9 +149,8 @@ class RecomputeKernel(Uncombined):
             kept = histories[port].filter(pa.array(needed[port]))
             state.replace(f"in{port}", BIN, net(with_column(kept, WEIGHT, np.ones(kept.num_rows, np.int64))))
         state.append("reported", BIN, delta)
-        if state.chunks("reported", BIN) > self.compact_at:
-            told = state.read("reported", BIN)
-            assert told is not None
+        told = state.read("reported", BIN) if state.chunks("reported", BIN) > self.compact_at else None
+        if told is not None and state.crowded("reported", BIN, told, self.compact_at):
             state.replace("reported", BIN, net(told.filter(pc.greater_equal(told.column(RE), c))))
 
 
