@@ -70,6 +70,7 @@ def batch_frame(
 ) -> DataFrame:
     """The answer over batch DataFrames: payload, ``start``, ``end``."""
     from streamq.compiler.batch import Batch, lower, to_user
+    from streamq.compiler.lowering import in_utc
     from streamq.compiler.operators import Source
     from streamq.compiler.plan import nodes, numbered
     from streamq.compiler.rewriter import rewrite
@@ -82,7 +83,8 @@ def batch_frame(
             raise PlanError(sentence(verb, wrong, "", "Run it: q.run(...), or q.to_stream(...)."))
     rewritten = rewrite(plan).plan if rules is None else rewrite(plan, rules).plan
     run = Batch(made, until_ticks(until, plan.schema.axis))
-    return to_user(lower(rewritten, run), plan.schema)
+    with in_utc(next(iter(made.values())).sparkSession):
+        return to_user(lower(rewritten, run), plan.schema)
 
 
 def answer(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None, verb: str) -> pa.Table:

@@ -129,10 +129,12 @@ class _Prepared:
 
     def results(self) -> DataFrame:
         """Result rows, late rows and totals, in the columns of ``compiler.streaming.chain``."""
+        from streamq.compiler.lowering import in_utc
         from streamq.compiler.streaming import chain
 
         self.spark.createDataFrame([], CONTROL_DDL).write.mode("append").parquet(self.control)
-        return chain(self.program, self.tables, self.spark.readStream.schema(CONTROL_DDL).parquet(self.control))
+        with in_utc(self.spark):
+            return chain(self.program, self.tables, self.spark.readStream.schema(CONTROL_DDL).parquet(self.control))
 
 
 def _session(tables: Mapping[str, Any], verb: str) -> SparkSession:

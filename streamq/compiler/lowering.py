@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from streamq.expr import Expr, to_spark
@@ -9,7 +11,9 @@ from streamq.schema import POINT, Schema, quote
 from streamq.time import INFINITY, TIMESTAMP
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, SparkSession
+
+_ZONE = "spark.sql.session.timeZone"
 
 
 class DeltaColumns:
@@ -35,6 +39,23 @@ class DeltaColumns:
             return instant(F.when(re != INFINITY, re), self.schema.axis)
         # an event that is older than the axis is long would overflow: durations saturate
         return F.when(re != INFINITY, F.coalesce(F.try_subtract(re, le), F.lit(INFINITY)))
+
+
+@contextmanager
+def in_utc(spark: SparkSession) -> Iterator[None]:
+    """While plans are built: what reads clocks (an hour, a cast to text, a day's length) reads those of UTC.
+
+    Spark binds expressions to the session's time zone when a DataFrame is made; the setting is put back afterwards.
+    """
+    zone = spark.conf.get(_ZONE)
+    if zone == "UTC":
+        yield
+        return
+    spark.conf.set(_ZONE, "UTC")
+    try:
+        yield
+    finally:
+        spark.conf.set(_ZONE, zone or "UTC")
 
 
 def instant(ticks: Column, axis: str) -> Column:

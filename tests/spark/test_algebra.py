@@ -133,6 +133,38 @@ def test_the_sessions_time_zone_changes_nothing(spark: SparkSession, plain: None
         spark.conf.set("spark.sql.session.timeZone", before)
 
 
+def test_clocks_are_those_of_utc(spark: SparkSession, plain: None, tmp_path: Path) -> None:
+    """What reads an hour, a day's length or a timestamp's text answers in New York as it does in-process."""
+
+    def read(s: sq.Stream) -> sq.Stream:
+        told = s.select(
+            "at", hour=sq.functions.hour(sq.start()), text=(sq.start() + dt.timedelta(days=1)).cast("string")
+        )
+        return (
+            told.set_duration("20 hours")
+            .snapshot_window()
+            .select(n=sq.count(), hours=sq.sum("hour"), last=sq.last("at"), text=sq.collect("text"))
+            .with_columns(since=sq.window_start().cast("string"))
+        )
+
+    times = [SPRING + dt.timedelta(hours=n) for n in (0, 5, 13)]
+    column = pa.array(times, pa.timestamp("us", "UTC"))
+    table = pa.table({"t": column, "at": column})
+    moment = dt.timedelta(microseconds=1)
+    expected = read(sq.events([(t, t + moment, {"at": t}) for t in times])).to_arrow()
+    land(tmp_path / "in", [table.slice(0, 2), table.slice(2)])
+    out, before = str(tmp_path / "out"), spark.conf.get("spark.sql.session.timeZone")
+    try:
+        spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+        assert_same_history(read(sq.points(spark.createDataFrame(table), time="t")).to_arrow(), expected)
+        live = sq.points(stream(spark, tmp_path / "in", table.schema), time="t", progress=sq.generate("1 hour"))
+        read(live).run(checkpoint=f"{out}-cp", sink=out, trigger="available_now", finish=True, buckets=1)
+        assert_same_history(spark.read.parquet(out).toArrow(), expected)
+        assert spark.conf.get("spark.sql.session.timeZone") == "America/New_York"
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+
+
 def _history(final: Any, changes: Any, expected: pa.Table) -> pa.Table:
     if final is not None:
         return final.toArrow()
