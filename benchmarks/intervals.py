@@ -30,7 +30,7 @@ PARTNERS = 3
 def intervals(
     spark: SparkSession, path: Path, rows: int, seed: int, kind: str, partners: float = PARTNERS
 ) -> DataFrame:
-    """``key, from, to, v``; ``kind``: even, skewed (a third of the rows have key 0) or long (one event lasts all the time)."""
+    """``key, from, to, v``; ``kind``: even, skewed (a thirtieth of the rows on key 0) or long (one event lasts all the time)."""
     if not path.exists():
         mean = partners * SPAN * KEYS / rows / 2
         key = (F.rand(seed) * KEYS).cast("int")
