@@ -12,17 +12,18 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.program import CHANGELOG, Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
+from streamq.literal import Item
 
 Deltas = list[tuple[Any, ...]]
 
 
-def items(name: str, *given: sq.Item) -> sq.Stream:
+def items(name: str, *given: Item) -> sq.Stream:
     """A stream in which a row may be a hundred ticks late; it holds a retraction so that its items may be taken back."""
     spare = (sq.insert(-99, 1, k=0), sq.retract(-99, 1, -99, k=0))
     return sq.events([*spare, *given], name=name, progress=sq.generate(100))
 
 
-def told(query: Callable[[sq.Stream, sq.Stream], sq.Stream], *batches: tuple[str, sq.Item]) -> list[Deltas]:
+def told(query: Callable[[sq.Stream, sq.Stream], sq.Stream], *batches: tuple[str, Item]) -> list[Deltas]:
     """The deltas ``start, end, weight`` of micro-batches of one item each of stream l or r."""
     run = LocalRun(
         compile_stages(rewrite(query(items("l"), items("r")).plan).plan, Options(output=CHANGELOG, buckets=1))
