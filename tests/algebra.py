@@ -69,6 +69,12 @@ AGGREGATES = {
     "known": sq.count("v"),
 }
 
+WITHOUT_PARTIALS = {
+    "first": sq.first("k"),
+    "different": sq.count_distinct("k"),
+    **{name: AGGREGATES[name] for name in ("n", "spread", "last", "median", "covariance", "correlation")},
+}
+
 
 def _joined(how: str) -> Query:
     return lambda s, t, z: s.join(t, on="k", how=how, suffixes=("", "_r"))
@@ -109,6 +115,12 @@ QUERIES: dict[str, Query] = {
     "snapshot by a sweep": lambda s, t, z: s.group_by("k").snapshot_window().select(n=sq.count(), s=sq.sum("v")),
     "snapshot by merging": lambda s, t, z: (
         s.group_by("k").snapshot_window().select(n=sq.count(), s=sq.sum("w"), m=sq.max("v"), d=sq.var("v"))
+    ),
+    "snapshot by the evaluator": lambda s, t, z: (
+        s.group_by("w").snapshot_window().select(**WITHOUT_PARTIALS, since=sq.window_start())
+    ),
+    "snapshot by the evaluator, at its end": lambda s, t, z: s.snapshot_window(stamp="point_at_end").select(
+        **WITHOUT_PARTIALS
     ),
 }
 

@@ -12,6 +12,7 @@ from streamq.time import INFINITY, TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
+    from pyspark.sql.types import DataType
 
 _ZONE = "spark.sql.session.timeZone"
 
@@ -85,3 +86,24 @@ def floor_div(x: Column, by: int) -> Column:
     # div goes towards zero; nothing is subtracted from x, which could overflow at the end of the axis
     width = F.lit(by).cast("bigint")
     return F.call_function("div", x, width) - F.when(x % width < 0, 1).otherwise(0)
+
+
+def as_key(column: Column, kind: DataType) -> Column:
+    """A key before it is hashed: -0.0 and 0.0 are one, and so is every NaN."""
+    from pyspark.sql import functions as F
+    from pyspark.sql import types as t
+
+    if not isinstance(kind, t.FloatType | t.DoubleType):
+        return column
+    zero, nan = (F.lit(value).cast(kind) for value in (0.0, float("nan")))
+    return F.when(column == 0, zero).when(F.isnan(column), nan).otherwise(column)
+
+
+def ship_runtime() -> None:
+    """Make Spark send streamq's own code to executors by value: they need not have it installed (DESIGN D7b)."""
+    from pyspark import cloudpickle
+
+    import streamq
+
+    if streamq.__name__ not in cloudpickle.list_registry_pickle_by_value():
+        cloudpickle.register_pickle_by_value(streamq)

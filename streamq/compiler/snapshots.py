@@ -1,22 +1,34 @@
-"""Snapshot aggregates in batch without a copy a window: a sweep where sums can be taken off again, else merged partials."""
+"""Snapshot aggregates in batch without a copy a window.
+
+A sweep where sums can be taken off again; merged partial results where there are some; else the evaluator of streams, over
+buckets of groups.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from streamq.compiler.lowering import lifetime, spark_expression
+from streamq.compiler.lowering import as_key, lifetime, ship_runtime, spark_expression
 from streamq.compiler.merging import PartialSlot, merge_partials
 from streamq.compiler.operators.partial_aggregate import Slot, expand, partial_columns
 from streamq.compiler.operators.window_aggregate import COUNT, INDEX, WindowAggregate
 from streamq.compiler.window_members import ENDS, NUMBER, STARTS, numbered, same_keys, snapshot_windows
+from streamq.expr import Col
+from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.evaluator import evaluation
 from streamq.runtime.event import LE, RE
-from streamq.schema import Field, quote
+from streamq.schema import Field, infer, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+BUCKETS = 4
+"""Buckets of groups a shuffle partition: each is evaluated as a whole, in a worker's memory."""
 
 
 def snapshots(node: WindowAggregate, df: DataFrame) -> DataFrame:
@@ -31,6 +43,28 @@ def snapshots(node: WindowAggregate, df: DataFrame) -> DataFrame:
     fields += [f for s in slots for f in s.fields]
     inner = node.schema.with_fields(fields)
     return made.select(*keys, STARTS, ENDS, *(spark_expression(e, inner).alias(name) for name, e in outputs))
+
+
+def evaluated(node: WindowAggregate, df: DataFrame) -> DataFrame:
+    """Result rows with their lifetimes, by the operator's evaluator: one call a bucket of groups, by Arrow."""
+    from streamq.compiler.hosting import HOSTED
+
+    source, hosting = node.input.schema, HOSTED[WindowAggregate](node)
+    (taken,) = hosting.inputs
+    types = [(name, infer(expr, source, "select")) for name, expr in taken.columns]
+    hashed = [as_key(spark_expression(Col(k), source), source.type_of(k)) for k in node.keys]
+    several = BUCKETS * int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1) if hashed else 1
+    bucket = F.pmod(F.xxhash64(*hashed), F.lit(several)) if hashed else F.lit(0)
+    columns = [spark_expression(expr, source).alias(name) for name, expr in taken.columns]
+    df = df.select(bucket.alias("__bucket"), *lifetime(source), *columns)
+    times = [(LE, pa.int64()), (RE, pa.int64())]
+    taken_as = pa.schema([*times, *((name, arrow_type(kind)) for name, kind in types)])
+    made_as = pa.schema([*times, *((f.name, arrow_type(f.type)) for f in hosting.schema.fields)])
+    ship_runtime()
+    made = df.groupBy("__bucket").applyInArrow(
+        evaluation(hosting.evaluator, taken_as, made_as), from_arrow_schema(made_as)
+    )
+    return made.select(LE, RE, *(spark_expression(e, hosting.schema).alias(name) for name, e in hosting.outputs))
 
 
 def _swept(node: WindowAggregate, df: DataFrame, slots: tuple[Slot, ...], keys: list[str]) -> DataFrame:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from streamq.compiler.lowering import DeltaColumns, instant
+from streamq.compiler.lowering import DeltaColumns, as_key, instant, ship_runtime
 from streamq.compiler.operators import (
     Edges,
     Intervals,
@@ -48,16 +48,6 @@ _ROWS: dict[type[Source], Callable[..., DataFrame]] = {
     Edges: edges.rows,
     Physical: physical.rows,
 }
-
-
-def ship_runtime() -> None:
-    """Make Spark send streamq's own code to executors by value: they need not have it installed (DESIGN D7b)."""
-    from pyspark import cloudpickle
-
-    import streamq
-
-    if streamq.__name__ not in cloudpickle.list_registry_pickle_by_value():
-        cloudpickle.register_pickle_by_value(streamq)
 
 
 def chain(program: Program, tables: Mapping[str, DataFrame], control: DataFrame) -> DataFrame:
@@ -198,21 +188,13 @@ def _guarded(expr: Expr, schema: Schema) -> Column:
 def _port(feed: Feed, df: DataFrame, outside: list[str], always: bool = False) -> list[Column]:
     """What a port takes: its columns, lifetimes, and (unless it does ``always``) whether the row passed."""
     from pyspark.sql import functions as F
-    from pyspark.sql import types as t
 
     schema = feed.path.schema
     made: dict[str, Column] = {n: F.col(n) for n in outside}
     for name, expr in feed.columns:
         column = _guarded(expr, schema)
         kind = infer(expr, schema, "stream") if name in feed.hashed else None
-        if isinstance(kind, t.FloatType | t.DoubleType):
-            # -0.0 and 0.0 are one key, and so is every NaN
-            column = (
-                F.when(column == 0, F.lit(0.0).cast(kind))
-                .when(F.isnan(column), F.lit(float("nan")).cast(kind))
-                .otherwise(column)
-            )
-        made[name] = column.alias(name)
+        made[name] = (column if kind is None else as_key(column, kind)).alias(name)
     for name in feed.lifetimes:
         if name == RE and RE not in df.columns:
             made[RE] = (F.col(LE) + 1).alias(RE)

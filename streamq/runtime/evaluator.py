@@ -6,11 +6,13 @@ open, and hands on the difference to what it has reported. So an operator says o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+
+from streamq.time import INFINITY, MINUS_INFINITY
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -43,3 +45,13 @@ class Evaluator(Protocol):
 
     def progress(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> int:
         """The output CTI: no row with a smaller LE is still to come or to change before it."""
+
+
+def evaluation(evaluator: Evaluator, taken: pa.Schema, made: pa.Schema) -> Callable[[pa.Table], pa.Table]:
+    """A function for Spark: the whole result over a whole history. ``taken`` and ``made`` have ``__le`` and ``__re``."""
+
+    def run(table: pa.Table) -> pa.Table:
+        history = table.select(taken.names).cast(taken)
+        return evaluator.rows([history], MINUS_INFINITY, INFINITY).select(made.names).cast(made)
+
+    return run

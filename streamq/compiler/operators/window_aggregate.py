@@ -55,8 +55,8 @@ class WindowAggregate(Node):
         count, rows: events of windows not final, or still to come; session: events of sessions not final; landmark: events
         since the landmark before c
     Cost: O(n log n) in events and windows not final: what is computed of an event is merged over the range of its windows;
-        collect and time_weighted_avg have a copy of each member in each of its windows, in a batch so has every aggregate
-        without partial results; mergeable: where all aggregates merge, partial results are made before the shuffle
+        collect and time_weighted_avg have a copy of each member in each of its windows, in a batch all windows but snapshots
+        and those of partial results have; mergeable: where all aggregates merge, partial results are made before the shuffle
         (MergePartials)
     """
 
@@ -117,6 +117,9 @@ IN_ORDER = frozenset(("first", "last", "collect"))
 
 TIME_SENSITIVE = "time_weighted_avg"
 """The built-in aggregate that reads its members' (clipped) lifetimes."""
+
+COPYING = frozenset(("collect", TIME_SENSITIVE))
+"""Aggregates for which each member is copied into each of its windows: one hands them on, one reads them cut to it."""
 
 
 def is_grid(node: WindowAggregate) -> bool:
@@ -346,15 +349,18 @@ def in_windows(node: Node, df: DataFrame, window: Hopping, run: Batch) -> DataFr
 
 
 def batch(node: WindowAggregate, inputs: list[DataFrame], run: Batch) -> DataFrame:
-    """Snapshots of exact aggregates by a sweep, of mergeable ones by merging; else every event copied into its windows.
+    """Snapshots of exact aggregates by a sweep, of mergeable ones by merging, of others by the evaluator of streams.
 
-    The copies are aggregated by Spark's own aggregates.
+    Else every event is copied into its windows, and the copies are aggregated by Spark's own aggregates.
     """
-    from streamq.compiler.snapshots import snapshots
+    from streamq.compiler.snapshots import evaluated, snapshots
     from streamq.compiler.window_members import ENDS, STARTS, stamped, window_members
 
-    if isinstance(node.window, Snapshot) and all(a.name in SPLITTABLE for _, a in node.aggregates):
-        return stamped(snapshots(node, inputs[0]), node)
+    if isinstance(node.window, Snapshot):
+        if all(a.name in SPLITTABLE for _, a in node.aggregates):
+            return stamped(snapshots(node, inputs[0]), node)
+        if not any(a.name in COPYING for _, a in node.aggregates):
+            return evaluated(node, inputs[0])
     df, by = window_members(node, inputs[0], run)
     source = node.input.schema
     made = [spark_aggregate(a, source, node.clip).alias(name) for name, a in node.aggregates]
