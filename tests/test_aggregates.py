@@ -72,6 +72,7 @@ def test_percentiles_interpolate(values: list[Any], median: Any, p90: Any) -> No
         ([(1, 3), (2, 2), (3, 1), (9, None), (None, 9)], -1.0, -2 / 3, -1.0),
         ([(1, 2)], None, 0.0, None),
         ([(1, None), (None, 2)], None, None, None),
+        ([(1.0, 2.0), (2.0, 3.0), (INF, None), (None, NAN)], 0.5, 0.25, 1.0),
         ([(1, 2), (1, 5)], 0.0, 0.0, None),
     ],
 )
@@ -80,6 +81,17 @@ def test_two_columns_at_once(rows: list[Any], covar: Any, covar_pop: Any, corr: 
     assert same(pairs(rows, sq.covar("x", "y")), covar)
     assert same(pairs(rows, sq.covar_pop("x", "y")), covar_pop)
     assert same(pairs(rows, sq.corr("x", "y")), corr)
+
+
+def test_a_sum_of_decimals_beyond_38_digits_is_an_error_and_no_other_number() -> None:
+    for values, total in ((("9e37", "-8e37"), "1e37"), (("9e37", "9e37"), None), (("6e37", "6e37"), None)):
+        rows = [(1, 2, {"v": Decimal(v)}) for v in values]
+        query = sq.events(rows, schema={"v": "decimal(38,0)"}).tumbling_window(5).select(s=sq.sum("v"))
+        if total is None:
+            with pytest.raises(StreamqError, match=r"overflow of decimal128\(38, 0\)"):
+                query.to_arrow()
+        else:
+            assert answer(query) == [(0, 5, Decimal(total))]
 
 
 def test_first_and_last_go_by_start_then_payload_and_hand_on_nulls() -> None:

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.compiler.operators import Edges, Intervals, Physical, Points, Select, Source, Where
+from streamq.compiler.operators.alter_lifetime import BREACH, AlterLifetime
 from streamq.compiler.operators.alter_lifetime import RE as AT_END
-from streamq.compiler.operators.alter_lifetime import AlterLifetime
 from streamq.compiler.operators.join import INNER
 from streamq.compiler.operators.join_table import JoinTable
 from streamq.compiler.program import Feed, Program, Relation
-from streamq.errors import NeedsSpark, sentence
+from streamq.errors import NeedsSpark, TimeError, sentence
 from streamq.expr import Expr
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.columnar import concat, decode, runs, with_column
@@ -208,6 +208,9 @@ def _altered(
         made = _evaluate(start.expr, source, payload, technical, rows)
         gone = made.is_null().to_numpy(zero_copy_only=False)
         at = pc.fill_null(made, INFINITY).to_numpy(zero_copy_only=False)
+        if start.within is not None and (early := at < saturating(le, -start.within)).any():
+            found = f"found start {at[early][0]} of an event at {le[early][0]}"
+            raise TimeError(sentence("alter_lifetime", BREACH, found))
     else:
         gone = np.zeros(rows, bool)
         at = saturating(re if start.anchor == AT_END else le, start.by)

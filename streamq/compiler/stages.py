@@ -20,7 +20,7 @@ from streamq.compiler.operators import (
     Where,
     WindowAggregate,
 )
-from streamq.compiler.operators.alter_lifetime import AlterLifetime
+from streamq.compiler.operators.alter_lifetime import AlterLifetime, Start
 from streamq.compiler.operators.join_table import JoinTable
 from streamq.compiler.operators.partial_aggregate import Slot, expand, show_slots
 from streamq.compiler.operators.window_aggregate import is_grid, show_keys, show_window
@@ -215,7 +215,8 @@ class _Compiler:
         source = self.program.relations[path.relation].source
         assert source is not None
         chains = self.consumers[source.digest]
-        grid = chains[0][-1] if len(chains) == 1 else None
+        # c is rounded down to the grid of a window that is first to take the source's own starts
+        grid = chains[0][-1] if len(chains) == 1 and not any(_moves_start(step) for step in chains[0]) else None
         bare = Path(path.relation, 0, source.schema, points=source.schema.shape == POINT)
         kernel = InsertIngressKernel(bare.points, grid if isinstance(grid, Hopping) else None)
         made = self._ingress(bare, kernel, () if bare.points else (RE,), (LE,), "judge lateness")
@@ -349,3 +350,7 @@ def compile_stages(plan: Node, options: Options) -> Program:
 def _told(node: Node) -> tuple[str, str]:
     found = states(node)
     return f"final: {found['Final']}", f"cost: {found['Cost']}"
+
+
+def _moves_start(step: object) -> bool:
+    return isinstance(step, AlterLifetime) and step.start != Start()

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 LE, RE, GIVEN, SAME, FIXED = "LE", "RE", "given", "same", "fixed"
 
 
+BREACH = "a start further back than within allows"
+"""What is wrong where the promise is broken."""
+
+
 @dataclass(frozen=True)
 class Start:
     """Where a lifetime starts: at ``LE`` or ``RE`` moved by ``by`` ticks, or at the instant that ``expr`` gives.
@@ -142,6 +146,10 @@ def altered(node: AlterLifetime) -> tuple[Column, Column, Column]:
     endless = F.lit(False) if source.shape == POINT else re == INFINITY
     if start.expr is not None:
         at = spark_expression(start.expr, source)
+        if start.within is not None:
+            told = F.concat(F.lit(f"alter_lifetime: {BREACH}; found start "), at, F.lit(" of an event at "), le)
+            least = F.coalesce(F.try_subtract(le, F.lit(start.within)), F.lit(MINUS_INFINITY))
+            at = F.when(at < least, F.raise_error(told).cast("bigint")).otherwise(at)
     elif start.anchor == RE:
         at = F.when(endless, F.lit(INFINITY)).otherwise(moved(re, start.by))
     else:
@@ -346,6 +354,8 @@ def _length(given: Given, plan: Node, verb: str = "alter_lifetime") -> Length:
         elapsed = _between(expr, plan.schema, verb)
         if elapsed is not None:
             return Length(GIVEN, 0, elapsed)
+        # of days alone, say, there are no seconds
+        expr = Cast(expr, t.DayTimeIntervalType())
         second = Call("extract", (Lit("SECOND"), expr))
         # the parts are integers, in which microseconds overflow after 35 minutes
         days = Cast(Call("extract", (Lit("DAY"), expr)), t.LongType())

@@ -18,6 +18,9 @@ from streamq.runtime.partials import COUNT, INDEX, SlotSpec, over_windows
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
+ADDING = frozenset(("covar", "covar_pop", "corr", "time_weighted_avg"))
+"""Kinds that add up floats."""
+
 
 @dataclass(frozen=True)
 class Reduction:
@@ -169,6 +172,7 @@ def _paired(found: Spanned, one: Reduction) -> pa.Array:
     x, x_there = _floats(found.rows.column(one.args[0]))
     y, y_there = _floats(found.rows.column(one.args[1]))
     there = x_there & y_there
+    x, y = np.where(there, x, 0.0), np.where(there, y, 0.0)
     none = np.zeros(len(x))
     parts = {"n": there.astype(np.int64), "x": x, "y": y, "xx": none, "yy": none, "xy": none}
     table = pa.table({COUNT: np.ones(len(x), np.int64), **{f"p__{name}": values for name, values in parts.items()}})

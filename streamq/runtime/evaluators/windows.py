@@ -16,7 +16,7 @@ import pyarrow as pa
 from streamq.runtime.columnar import ints, runs, with_column
 from streamq.runtime.evaluator import Mask
 from streamq.runtime.evaluators.joins import grid_range
-from streamq.runtime.evaluators.reductions import Floats, Reduction, Spanned, payload_order, reduced
+from streamq.runtime.evaluators.reductions import ADDING, Floats, Reduction, Spanned, payload_order, reduced
 from streamq.runtime.evaluators.spans import ranks
 from streamq.runtime.event import LE, RE
 from streamq.runtime.lifetimes import grid_index, grid_lifetimes, saturating
@@ -445,7 +445,7 @@ class WindowEvaluator(_OverWindows):
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """Partial results over ranges of windows; only what needs all members at once has them copied into every window."""
-        table = inputs[0]
+        table = self._in_order(inputs[0])
         found = self._ranges(table, since, upto)
         events = table.take(pa.array(found.event))
         events = with_column(events, COUNT, np.ones(len(found.event), np.int64))
@@ -462,6 +462,14 @@ class WindowEvaluator(_OverWindows):
             made |= reduced(self._spanned(table, found, windows, start, end), self.reductions)
         kept = self._reported(end)
         return self._stamped(pa.table(made).filter(pa.array(kept)), start[kept], end[kept])
+
+    def _in_order(self, table: pa.Table) -> pa.Table:
+        """Events in an order of their own where floats are added up: a window's sum is the same whoever came first."""
+        added = [s.arg for s in self.slots if not s.exact and s.kind in ("sum", "moments")]
+        added += [a for r in self.reductions if r.kind in ADDING for a in r.args]
+        if not added:
+            return table
+        return table.take(pa.array(np.lexsort((*ranks(table, list(dict.fromkeys(added))), ints(table, LE)))))
 
     def _spanned(self, table: pa.Table, found: Ranges, windows: pa.Table, start: Ints, end: Ints) -> Spanned:
         first = _place(ints(windows, OWNER), ints(windows, INDEX), found.owner, found.low)

@@ -70,7 +70,7 @@ class InnerJoinKernel(Uncombined):
     def _grain(self, state: Scope, le: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
         grain = state.values.get("grain")
         if grain is None:
-            span = float(le.max()) - float(le.min())
+            span = int(le.max()) - int(le.min())
             grain = int(np.log2(max(1.0, span / CELLS)))
             if span:
                 # events of one instant say nothing of how dense the stream is
@@ -88,8 +88,8 @@ class InnerJoinKernel(Uncombined):
         if not len(le):
             return
         grain = self._grain(state, le)
-        # a length beyond int64 is that of an event which spans the axis
-        length = np.maximum(re.astype(np.float64) - le.astype(np.float64), 1.0)
+        # modulo 2^64 a length beyond int64 is right; as a float it may be a little too long, which only widens the bin
+        length = np.maximum((re.view(np.uint64) - le.view(np.uint64)).astype(np.float64), 1.0)
         cls = np.clip(np.floor(np.log2(length)).astype(np.int64), grain, 62)
         bins, number = np.unique(np.stack([cls, le >> cls], axis=1), axis=0, return_inverse=True)
         for n, (k, cell) in enumerate(bins):

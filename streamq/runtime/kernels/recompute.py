@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from streamq.runtime.basket import COMPACT_AT, Scope
 from streamq.runtime.columnar import concat, group, ints, net, with_column
-from streamq.runtime.evaluator import Evaluator
+from streamq.runtime.evaluator import Evaluator, Mask
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined
 from streamq.runtime.lateness import taken
@@ -75,7 +75,7 @@ class RecomputeKernel(Uncombined):
             histories.append(_history([t for t in (held, *fresh[port]) if t is not None], schema))
         since = clock.c_before if clock.c_before in (INFINITY, MINUS_INFINITY) else clock.c_before - 1
         rows = self.evaluator.rows(histories, since, upto)
-        open_now = ints(rows, RE) >= clock.c_before
+        open_now = self._open(rows, clock.c_before)
         told = self.evaluator.final(rows, clock.c)
         if not self.final:
             told = told | self.evaluator.reportable(rows, clock.m)
@@ -91,6 +91,11 @@ class RecomputeKernel(Uncombined):
         else:
             self._keep(state, fresh, histories, rows, delta, clock.c)
         return Output(delta if delta is not None and delta.num_rows else None, cti, totals)
+
+    def _open(self, rows: pa.Table, c: int) -> Mask:
+        """Rows that may change; one that was given as final does not, even if its floats would now add up in another order."""
+        found = ints(rows, RE) >= c
+        return found & ~self.evaluator.final(rows, c) if self.final else found
 
     # taking in
 
@@ -124,7 +129,7 @@ class RecomputeKernel(Uncombined):
         old = state.read("reported", BIN)
         if old is None:
             return now
-        old = old.filter(pc.greater_equal(old.column(RE), c_before))
+        old = old.filter(pa.array(self._open(old, c_before)))
         return net(concat([now, with_column(old, WEIGHT, pc.negate(old.column(WEIGHT)))]))
 
     def _keep(

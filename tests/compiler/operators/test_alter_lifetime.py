@@ -111,6 +111,8 @@ def test_errors() -> None:
         S.alter_lifetime(start=sq.start() / 2)
     with pytest.raises(TypeMismatch, match="start is no instant of the axis; found bigint"):
         STAMPED.alter_lifetime(start=sq.col("v"), within="1 hour")
+    with pytest.raises(TimeError, match="a start further back than within allows; found start 1 of an event at 26"):
+        sq.events([(26, 30, {"v": 25})]).alter_lifetime(start=sq.start() - sq.col("v"), within=24).to_arrow()
     with pytest.raises(TypeMismatch, match="duration is neither ticks nor a duration; found double in v \\* 1.5"):
         S.alter_lifetime(duration=sq.col("v") * 1.5)
     with pytest.raises(UnknownColumn, match="set_duration: no column 'w'; there are: v"):

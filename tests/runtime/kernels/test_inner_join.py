@@ -140,3 +140,11 @@ def test_a_bin_reaches_as_far_as_its_events() -> None:
         low, high = reach(join.held(LEFT)[-1])
         assert low <= le and re <= high, (le, re)
     assert all(join.advance(right=[(re - 1, re, 7, 1)]) for _, re in rows)
+
+
+def test_lengths_are_exact_far_out_on_the_axis() -> None:
+    """Nanoseconds of today lie beyond 2^60, where a difference of doubles is off by hundreds."""
+    far, join = 1_700_000_000_000_000_000, Join()
+    join.advance([(far, far + 1, 1, 1), (far + 40, far + 41, 1, 1)])
+    join.advance([(far, far + 100, 7, 1)])
+    assert join.advance(right=[(far + 95, far + 99, 7, 1)]) == [(far + 95, far + 99, 7, 1)]
