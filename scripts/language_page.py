@@ -17,7 +17,7 @@ from streamq import aggregates, sources
 from streamq.compiler.operators import LOGICAL, MergePartials, PartialAggregate, WindowAggregate
 from streamq.compiler.operators.windowed import Grouped, Windowed, WindowVerbs
 from streamq.compiler.plan import STATED, Node, stated_of
-from streamq.running import RunVerbs
+from streamq.running import Run, RunVerbs
 from streamq.stream import Stream
 
 PAGE = Path(__file__).parents[1] / "docs" / "language.md"
@@ -32,11 +32,12 @@ WINDOWS = ("hopping", "tumbling", "snapshot", "sliding", "count", "rows", "sessi
 
 
 class Entry(NamedTuple):
-    """A function of the page: the name it is called by, and its other names."""
+    """A function of the page: the name it is called by, its other names, and its parameters as shown (None: its signature)."""
 
     name: str
     function: Callable[..., Any]
     also: tuple[str, ...] = ()
+    given: str | None = None
 
 
 def main() -> None:
@@ -72,6 +73,7 @@ def sections() -> dict[str, list[Entry]]:
         "What a window makes of its members": methods("window", Windowed),
         "Aggregates": [Entry(f"sq.{n}", f) for n, f in public(aggregates) if hasattr(sq, n)],
         "Seeing and running": [*methods("stream", Stream), *methods("stream", RunVerbs)],
+        "A running query": [*methods("run", Run), *values("run", Run)],
     }
 
 
@@ -91,6 +93,11 @@ def methods(owner: str, cls: type) -> list[Entry]:
     return [Entry(f"{owner}.{n}", f, also[f]) for n, f in found.items() if f.__name__ == n]
 
 
+def values(owner: str, cls: type) -> list[Entry]:
+    """The public properties that a class itself defines."""
+    return [Entry(f"{owner}.{n}", p.fget, (), "") for n, p in vars(cls).items() if isinstance(p, property) and p.fget]
+
+
 def anchor(heading: str) -> str:
     """What a link to a heading is called."""
     return "".join(c for c in heading.lower().replace(" ", "-") if c.isalnum() or c in "-_")
@@ -99,10 +106,11 @@ def anchor(heading: str) -> str:
 def section(title: str, entries: list[Entry]) -> Iterator[str]:
     """A heading and its entries."""
     yield f"## {title}\n"
-    for name, function, also in entries:
+    for name, function, also, given in entries:
         aliases = "".join(f"; also `{n}`" for n in also)
         doc = rendered(inspect.getdoc(function) or "")
-        yield f"### {name}\n\n`{name}{signature(function)}`{aliases}\n\n{doc}\n"
+        shown = signature(function) if given is None else given
+        yield f"### {name}\n\n`{name}{shown}`{aliases}\n\n{doc}\n"
 
 
 def signature(function: Callable[..., Any]) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import SourceError, sentence
 from streamq.schema import Field, parse_type
+from streamq.time import plain_integer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +49,10 @@ def literal_table(items: Sequence[Any], schema: Mapping[str, str] | None) -> tup
 
     from streamq.runtime.arrow_expr import arrow_type
 
-    found = [_item(i) for i in items]
+    found = [
+        replace(i, start=plain_integer(i.start), end=plain_integer(i.end), new_end=plain_integer(i.new_end))
+        for i in map(_item, items)
+    ]
     physical = any(i.kind != "insert" for i in found)
     names = list(dict.fromkeys(n for i in found for n, _ in i.payload))
     names += [n for n in schema or {} if n not in names]

@@ -108,6 +108,8 @@ class _Prepared:
         from streamq.compiler.stages import compile_stages
         from streamq.compiler.streaming import check_streaming
 
+        if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
+            raise PlanError(sentence(verb, "buckets is a whole number of at least 1", f"found {buckets!r}"))
         if output not in (FINAL, CHANGELOG):
             raise PlanError(sentence(verb, "output is 'final' or 'changelog'", f"found {output!r}"))
         self.spark = _session(tables, verb)

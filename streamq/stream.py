@@ -132,8 +132,9 @@ class Stream(
     def to_df(self, until: int | dt.datetime | None = None) -> DataFrame:
         """The answer over the whole of a batch input: payload columns, ``start`` and ``end`` (NULL: still alive).
 
-        ``until`` bounds the windows reported for lifetimes that never end: those that start before it. By default that is
-        the greatest finite endpoint of the window's input. Pure DataFrame operations; nothing runs until you act on it.
+        ``until`` bounds the windows and pieces that are reported: those that start before it. By default, where a lifetime
+        never ends, that is the greatest finite endpoint of the window's input; else all are. Pure DataFrame operations;
+        nothing runs until you act on it.
         """
         from streamq.query import batch_frame
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Final
+from numbers import Integral
+from typing import Any, Final
 
 from streamq.errors import TimeError, sentence
 
@@ -32,6 +33,11 @@ _MICROSECONDS: Final = {
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*,?")
 
 
+def plain_integer(value: Any) -> Any:
+    """An integer of another library, such as numpy's, as Python's; anything else as it is."""
+    return int(value) if type(value) not in (int, bool) and isinstance(value, Integral) else value
+
+
 def ticks(duration: Duration, axis: str, verb: str = "duration") -> int:
     """A duration in ticks of an axis.
 
@@ -39,6 +45,7 @@ def ticks(duration: Duration, axis: str, verb: str = "duration") -> int:
     (microseconds on a timestamp axis only as a ``timedelta`` or with a unit, so that a bare 10 is never guessed at).
     Raises TimeError where unit and axis do not fit.
     """
+    duration = plain_integer(duration)
     if isinstance(duration, bool) or not isinstance(duration, str | int | timedelta):
         raise TimeError(
             sentence(verb, "not a duration", f"found {duration!r}", "Write '10 minutes', a timedelta or integer ticks.")

@@ -11,7 +11,7 @@ from streamq.compiler.lowering import spark_expression
 from streamq.compiler.plan import Node, Traits, node
 from streamq.compiler.resolve import Given, resolve
 from streamq.compiler.verbs import Verbs
-from streamq.errors import PlanError, TimeError, TypeMismatch, sentence
+from streamq.errors import NeedsSpark, PlanError, TimeError, TypeMismatch, sentence
 from streamq.expr import Call, Cast, Expr, Lifetime, Lit, as_expr, columns, reads_end, reads_lifetime, show
 from streamq.schema import INTERVAL, POINT, Schema, infer, quote
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, Duration, show_duration, ticks
@@ -232,7 +232,7 @@ class AlterLifetimeVerbs(Verbs):
         return self._derive(AlterLifetime(self.plan, Start(by=ticks(by, self.plan.schema.axis, "shift")), Length()))
 
     def set_duration(self, duration: Given) -> Self:
-        """Lifetimes ``[start, start + duration)``; ``duration`` as in :meth:`alter_lifetime`.
+        """Lifetimes ``[start, start + duration)``; ``duration`` as in :meth:`alter_lifetime`; None: without an end.
 
         ::
 
@@ -245,7 +245,8 @@ class AlterLifetimeVerbs(Verbs):
         3      1    3
         8      4    6
         """
-        return self._derive(AlterLifetime(self.plan, Start(), _length(duration, self.plan, "set_duration")))
+        length = Lit(None).cast("bigint") if duration is None else duration
+        return self._derive(AlterLifetime(self.plan, Start(), _length(length, self.plan, "set_duration")))
 
     def extend(self, by: Duration) -> Self:
         """Lifetimes that end later by ``by`` (sooner, if negative; what then has no duration is gone).
@@ -326,6 +327,8 @@ def _start(given: Given, within: Duration | None, plan: Node) -> Start:
             )
         )
     kind = infer(expr, plan.schema, "alter_lifetime")
+    if most is None:
+        _check_order(expr, plan.schema)
     expected = isinstance(kind, t.TimestampType | t.TimestampNTZType | t.DateType) if axis == TIMESTAMP else True
     if not expected or (axis != TIMESTAMP and not isinstance(kind, t.IntegralType)):
         raise TypeMismatch(
@@ -338,6 +341,46 @@ def _start(given: Given, within: Duration | None, plan: Node) -> Start:
 
         return Start(GIVEN, 0, instant_ticks(expr, kind), most)
     return Start(GIVEN, 0, expr if isinstance(kind, t.LongType) else Cast(expr, t.LongType()), most)
+
+
+def _check_order(expr: Expr, schema: Schema) -> None:
+    """Raise for a function of instants that visibly falls: progress could not go through it."""
+    import pyarrow as pa
+
+    from streamq.runtime.arrow_expr import attempt, check
+
+    try:
+        check(expr, schema, "alter_lifetime")
+    except NeedsSpark:
+        # only Spark can tell; a late row is then counted as late
+        return
+    if schema.axis == TIMESTAMP:
+        hour = 3_600_000_000
+        tried = [n * hour + 1_700_000_000_000_000 for n in range(-30, 24 * 400, 7)]
+    else:
+        tried = [*range(-100, 101), *(sign * 10**k for k in range(3, 13) for sign in (-1, 1))]
+    at = pa.array(sorted(tried), pa.int64())
+    if schema.axis == TIMESTAMP:
+        at = at.cast(pa.timestamp("us", tz="UTC"))
+    made = attempt(expr, schema, {}, lambda part: at, len(at))
+    wrong = {row for fault in made.faults for row in fault.rows.nonzero()[0].tolist()}
+    known = [
+        (a, b) for n, (a, b) in enumerate(zip(at.to_pylist(), made.array.to_pylist(), strict=True)) if n not in wrong
+    ]
+    last = None
+    for when, value in known:
+        if value is None:
+            continue
+        if last is not None and value < last[1]:
+            raise PlanError(
+                sentence(
+                    "alter_lifetime",
+                    "a start that does not keep the order of events",
+                    f"{show(expr)} gives {last[1]} at {last[0]} and {value} at {when}",
+                    "A start is a non-decreasing function of sq.start(); or say within=...",
+                )
+            )
+        last = (when, value)
 
 
 def _length(given: Given, plan: Node, verb: str = "alter_lifetime") -> Length:

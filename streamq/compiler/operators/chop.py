@@ -74,7 +74,8 @@ class ChopVerbs(Verbs):
         """Cut every lifetime at the instants ``offset + i*period``; each piece is an event with the same payload.
 
         Of a lifetime without an end a stream reports the pieces as its watermark reaches them; a batch those that start
-        before ``until``. Raises TimeError for a period that is not positive. (SEMANTICS sections 2 and 3.)
+        before ``until``, which given explicitly bounds all. Raises TimeError for a period that is not positive. (SEMANTICS
+        sections 2 and 3.)
 
         ::
 

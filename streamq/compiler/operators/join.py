@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -335,6 +336,11 @@ def over_pair(
     ours, theirs = dict(left_names), dict(right_names)
     theirs |= {b: ours[a] for a, b in keys if b not in theirs}
     if callable(where) and not isinstance(where, Expr):
+        try:
+            inspect.signature(where).bind(None, None)
+        except TypeError as error:
+            wrong = sentence(verb, "the condition takes two events", f"{error}", "Write lambda left, right: ...")
+            raise PlanError(wrong) from None
         # two proxies of equal plans (a self-join) must stay apart
         made = where(_Side(left, verb, ours), _Side(right, verb, theirs))
         if isinstance(made, bool | None):

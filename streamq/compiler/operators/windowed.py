@@ -191,7 +191,7 @@ class _Windows(Generic[S]):
         return self._windowed(lambda axis: Rows(n, step, names), clip_input, stamp)
 
     def session_window(self, gap: Duration, *, clip_input: str = "full", stamp: str | None = None) -> Windowed[S]:
-        """Maximal chains of events with less than ``gap`` between them: ``[first start, last instant alive + gap)``.
+        """Maximal chains of events that each start before the last instant alive + ``gap``, where the session ends.
 
         ``gap`` is at least two ticks. An event without end keeps its session open for ever.
 

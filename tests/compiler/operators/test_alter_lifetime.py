@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
+import numpy as np
 import pytest
 
 import streamq as sq
@@ -111,6 +112,11 @@ def test_errors() -> None:
         S.alter_lifetime(start=sq.start() / 2)
     with pytest.raises(TypeMismatch, match="start is no instant of the axis; found bigint"):
         STAMPED.alter_lifetime(start=sq.col("v"), within="1 hour")
+    for falling in (-sq.start(), sq.start() % 7):
+        with pytest.raises(
+            PlanError, match="a start that does not keep the order of events; .* non-decreasing function"
+        ):
+            S.alter_lifetime(start=falling)
     with pytest.raises(TimeError, match="a start further back than within allows; found start 1 of an event at 26"):
         sq.events([(26, 30, {"v": 25})]).alter_lifetime(start=sq.start() - sq.col("v"), within=24).to_arrow()
     with pytest.raises(TypeMismatch, match="duration is neither ticks nor a duration; found double in v \\* 1.5"):
@@ -128,3 +134,12 @@ def test_errors() -> None:
         STAMPED.shift(3)
     with pytest.raises(TimeError, match="shift: a duration longer than the time axis"):
         S.shift(2**62)
+
+
+def test_a_duration_of_none_has_no_end() -> None:
+    assert answer(S.set_duration(None))[0][1] is None
+
+
+def test_numpys_integers_are_ticks() -> None:
+    s = sq.events([(np.int64(1), np.int32(3), {"v": 1})])
+    assert answer(s.shift(np.int64(2))) == [(3, 5, 1)]

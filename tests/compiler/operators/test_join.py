@@ -202,6 +202,8 @@ def test_errors() -> None:
 
 
 def test_errors_of_conditions() -> None:
+    with pytest.raises(PlanError, match="join: the condition takes two events; .* Write lambda left, right: ..."):
+        L.join(R, "k", lambda l: l.v == "a")
     with pytest.raises(TypeMismatch, match="join: the condition is not boolean; found bigint: w"):
         L.join(R, "k", lambda l, r: r.w)
     with pytest.raises(PlanError, match="the condition reads a lifetime; .* with_columns\\(at=sq.start\\(\\)\\)"):
