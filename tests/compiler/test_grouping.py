@@ -179,6 +179,10 @@ def test_errors() -> None:
     grouped = S.group_by("k")
     with pytest.raises(PlanError, match="apply: the sub-plan gave no stream; found None"):
         grouped.apply(lambda g: None)
+    with pytest.raises(PlanError, match=r"the sub-plan gave no stream; .* End it with .select\(...\)"):
+        grouped.apply(lambda g: g.snapshot_window())
+    with pytest.raises(PlanError, match=r"group_by: a key is a column name; .* one by one: group_by\("):
+        S.group_by(["k", "v"])  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="apply: not a function; found 3. Write apply\\(lambda g: g.where"):
         grouped.apply(3)  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="apply: the sub-plan does not use the group; .* Build it on its argument"):

@@ -80,7 +80,8 @@ class SelectVerbs(Verbs):
     def select(self, *columns: Given, **named_columns: Given) -> Self:
         """Compute the payload anew: a keyword is the output's name; lifetimes stay as they are.
 
-        Positional arguments are column names or aliased expressions. Raises UnknownColumn, TypeMismatch, PlanError for
+        Positional arguments are column names or aliased expressions. After a keyword a string is a text: ``x="v"`` is the
+        word, ``x=sq.col("v")`` the column. Raises UnknownColumn, TypeMismatch, PlanError for
         a column called ``start`` or ``end``. (SEMANTICS section 2.)
 
         >>> import streamq as sq

@@ -291,14 +291,9 @@ class WindowVerbs(_Windows[Any], Verbs):
         names = (*keys, *named_keys)
         for name in names:
             if not isinstance(name, str):
-                raise PlanError(
-                    sentence(
-                        "group_by",
-                        "a key is a column name",
-                        f"found {name!r}",
-                        "Name a computed key: group_by(k=expression).",
-                    )
-                )
+                cure = "Name a computed key: group_by(k=expression)."
+                cure = 'Give them one by one: group_by("a", "b").' if isinstance(name, list | tuple) else cure
+                raise PlanError(sentence("group_by", "a key is a column name", f"found {name!r}", cure))
             check_key(stream.plan.schema.require(name, "group_by"), name)
         check_names(names, "group_by")
         return Grouped(stream, names)
@@ -359,7 +354,8 @@ class Grouped(_Windows[S]):
         group = Group(self.stream.plan, self.keys)
         made = sub_plan(self.stream._derive(group))
         if not isinstance(made, Verbs):
-            raise PlanError(sentence("apply", "the sub-plan gave no stream", f"found {made!r}"))
+            cure = "End it with .select(...)." if isinstance(made, Windowed | Grouped) else ""
+            raise PlanError(sentence("apply", "the sub-plan gave no stream", f"found {made!r}", cure))
         return made._derive(applied(made.plan, group))
 
     def _windowed(self, make: Callable[[Any], Window], clip_input: str, stamp: str | None) -> Windowed[S]:
