@@ -288,7 +288,7 @@ class WindowVerbs(_Windows[Any], Verbs):
         stream: Any = self
         if named_keys:
             stream = stream.with_columns(**named_keys)
-        names = (*keys, *named_keys)
+        names: tuple[Any, ...] = (*keys, *named_keys)
         for name in names:
             if not isinstance(name, str):
                 cure = "Name a computed key: group_by(k=expression)."
@@ -352,7 +352,7 @@ class Grouped(_Windows[S]):
                 sentence("apply", "not a function", f"found {sub_plan!r}", "Write apply(lambda g: g.where(...)).")
             )
         group = Group(self.stream.plan, self.keys)
-        made = sub_plan(self.stream._derive(group))
+        made: Any = sub_plan(self.stream._derive(group))
         if not isinstance(made, Verbs):
             cure = "End it with .select(...)." if isinstance(made, Windowed | Grouped) else ""
             raise PlanError(sentence("apply", "the sub-plan gave no stream", f"found {made!r}", cure))
