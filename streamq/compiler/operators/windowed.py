@@ -352,11 +352,11 @@ class Grouped(_Windows[S]):
                 sentence("apply", "not a function", f"found {sub_plan!r}", "Write apply(lambda g: g.where(...)).")
             )
         group = Group(self.stream.plan, self.keys)
-        made: Any = sub_plan(self.stream._derive(group))
-        if not isinstance(made, Verbs):
-            cure = "End it with .select(...)." if isinstance(made, Windowed | Grouped) else ""
-            raise PlanError(sentence("apply", "the sub-plan gave no stream", f"found {made!r}", cure))
-        return made._derive(applied(made.plan, group))
+        given: Any = sub_plan(self.stream._derive(group))
+        if not isinstance(given, Verbs):
+            cure = "End it with .select(...)." if isinstance(given, Windowed | Grouped) else ""
+            raise PlanError(sentence("apply", "the sub-plan gave no stream", f"found {given!r}", cure))
+        return self.stream._derive(applied(given.plan, group))
 
     def _windowed(self, make: Callable[[Any], Window], clip_input: str, stamp: str | None) -> Windowed[S]:
         return windowed(self.stream, self.keys, make(self.stream.plan.schema.axis), clip_input, stamp)
