@@ -356,7 +356,8 @@ class Grouped(_Windows[S]):
         if not isinstance(given, Verbs):
             cure = "End it with .select(...)." if isinstance(given, Windowed | Grouped) else ""
             raise PlanError(sentence("apply", "the sub-plan gave no stream", f"found {given!r}", cure))
-        return self.stream._derive(applied(given.plan, group))
+        made: S = given._derive(applied(given.plan, group))  # type: ignore[assignment]
+        return made
 
     def _windowed(self, make: Callable[[Any], Window], clip_input: str, stamp: str | None) -> Windowed[S]:
         return windowed(self.stream, self.keys, make(self.stream.plan.schema.axis), clip_input, stamp)
