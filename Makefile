@@ -30,8 +30,9 @@ types: $(STAMP)
 fast: $(STAMP)
 	$(PY) -m pytest -q -m "not spark" -n auto --dist worksteal
 
+# a JVM that lives for minutes compiles no more than it must
 spark: java
-	$(PY) -m pytest -q -m spark --durations=10
+	JAVA_TOOL_OPTIONS=-XX:TieredStopAtLevel=1 $(PY) -m pytest -q -m spark --durations=10
 
 # The same tests with many more random examples: make soak SOAK=tests/laws
 soak: java

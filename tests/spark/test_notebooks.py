@@ -27,6 +27,11 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])))
+    # over a few rows Spark is faster where it interprets
+    (tmp_path / "conf").mkdir()
+    settings = ("spark.sql.codegen.wholeStage false", "spark.sql.codegen.factoryMode NO_CODEGEN")
+    (tmp_path / "conf" / "spark-defaults.conf").write_text("\n".join(settings))
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
     return folder.name
 
 
