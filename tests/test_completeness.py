@@ -11,7 +11,8 @@ from streamq.compiler.plan import NODES, Node, nodes
 from streamq.compiler.program import Options
 from streamq.compiler.rules import RULES
 from streamq.compiler.stages import compile_stages
-from streamq.testing.generate import Case, cases
+from streamq.testing.case import Case
+from streamq.testing.generate import cases
 from streamq.testing.oracle import ORACLE
 
 ROOT = Path(__file__).parent.parent

@@ -3,79 +3,84 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import types as t
 
 from streamq.compiler.operators import Physical, Union, WindowAggregate
 from streamq.compiler.plan import Node, nodes
-from streamq.testing.generate import (
-    Arriving,
-    Case,
-    Row,
-    bounds,
-    cases,
-    cuts,
-    delay_for,
-    edge_streams,
-    interval_streams,
-    late,
-    physical_streams,
-    point_streams,
-    sources,
-)
+from streamq.runtime.event import CTI, INSERT, RETRACT
+from streamq.schema import Field
+from streamq.testing import events
+from streamq.testing.arrival import Item, bounds, delay_for, late
+from streamq.testing.case import Case
+from streamq.testing.generate import VALUES, Arriving, cases, cuts, sources
 from streamq.testing.history import assert_same_history, fold_physical
+from streamq.testing.intent import ANYTHING, Intent
+from streamq.testing.payloads import rows as payloads
 from streamq.testing.queries import grids
+from streamq.testing.scale import TICKS
 from streamq.windows import Hopping
 
 few = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 brief = settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 # what can be drawn at all: the first that is found will do
 any_of_many = settings(max_examples=3_000, phases=[Phase.generate], database=None)
-kinds = st.sampled_from(["int", "double", "decimal"])
 
 
-def physical_rows(**given_as: Any) -> st.SearchStrategy[list[Row]]:
-    return kinds.flatmap(lambda value: physical_streams(value=value, **given_as))
+def payload(value: str = "int") -> st.SearchStrategy[dict[str, Any]]:
+    return payloads([Field("k", t.StringType()), Field("v", VALUES[value])], ANYTHING)
+
+
+def physical(intent: Intent = ANYTHING, **given_as: Any) -> st.SearchStrategy[list[Item]]:
+    values = st.sampled_from(sorted(VALUES))
+    return values.flatmap(lambda value: events.physical(payload(value), intent, TICKS, **given_as))
+
+
+def as_rows(items: list[Item]) -> list[dict[str, Any]]:
+    """The items as ``fold_physical`` takes them."""
+    return [{"kind": i.kind, "start": i.start, "end": i.end, "new_end": i.new_end, **i.payload} for i in items]
 
 
 @brief
-@given(physical_rows(explicit=True))
-def test_no_item_breaks_a_cti(rows: list[Row]) -> None:
-    assert late(rows) == []
-    promises = [row["start"] for row in rows if row["kind"] == "cti"]
+@given(physical(explicit=True))
+def test_no_item_breaks_a_cti(items: list[Item]) -> None:
+    assert late(items) == []
+    promises = [item.start for item in items if item.kind == CTI]
     assert promises == sorted(promises)
 
 
 @brief
-@given(st.booleans().flatmap(lambda ids: st.tuples(st.just(ids), physical_rows(ids=ids))))
-def test_every_retraction_matches(drawn: tuple[bool, list[Row]]) -> None:
-    ids, rows = drawn
-    found = fold_physical(rows, id="id" if ids else None)
-    deleted = sum(row["new_end"] == row["start"] for row in rows if row["kind"] == "retract")
-    assert found.num_rows >= sum(row["kind"] == "insert" for row in rows) - deleted
+@given(st.sampled_from([None, "id"]).flatmap(lambda id: st.tuples(st.just(id), physical(id=id))))
+def test_every_retraction_matches(drawn: tuple[str | None, list[Item]]) -> None:
+    id, items = drawn
+    found = fold_physical(as_rows(items), id=id)
+    deleted = sum(item.new_end == item.start for item in items if item.kind == RETRACT)
+    assert found.num_rows >= sum(item.kind == INSERT for item in items) - deleted
 
 
 @brief
-@given(physical_rows(explicit=False, causal=True))
-def test_a_causal_stream_folds_item_by_item(rows: list[Row]) -> None:
+@given(physical(explicit=False, causal=True))
+def test_a_causal_stream_folds_item_by_item(items: list[Item]) -> None:
     living: Counter[str] = Counter()
-    for row in rows:
-        if row["kind"] == "retract":
-            living[_event(row, "end")] -= 1
-            assert living[_event(row, "end")] >= 0
-        if row["kind"] == "insert" or row["new_end"] != row["start"]:
-            living[_event(row, "end" if row["kind"] == "insert" else "new_end")] += 1
-    folded = [{**row, "kind": "insert"} for row in fold_physical(rows).to_pylist()]
-    assert +living == Counter(_event({**row, "end": _shown(row["end"])}, "end") for row in folded)
+    for item in items:
+        if item.kind == RETRACT:
+            living[_event(item.start, item.end, item.payload)] -= 1
+            assert living[_event(item.start, item.end, item.payload)] >= 0
+        made = item.end if item.kind == INSERT else item.new_end
+        if made != item.start:
+            living[_event(item.start, made, item.payload)] += 1
+    folded = fold_physical(as_rows(items)).to_pylist()
+    assert +living == Counter(_event(row.pop("start"), _shown(row.pop("end")), row) for row in folded)
 
 
-def _event(row: Row, end: str) -> str:
-    return repr((row["start"], row[end], row["k"], row["v"]))
+def _event(start: int, end: int | None, payload: Mapping[str, Any]) -> str:
+    return repr((start, end, payload["k"], payload["v"]))
 
 
 def _shown(end: int) -> int | None:
@@ -86,8 +91,8 @@ def _shown(end: int) -> int | None:
 @given(sources("s", "physical") | sources("s", "physical_ids"))
 def test_the_oracle_folds_as_fold_physical_does(arriving: Arriving) -> None:
     assert isinstance(arriving.source, Physical)
-    case = Case(arriving.source, tuple(("s", row) for row in arriving.rows), (len(arriving.rows),))
-    folded = fold_physical(arriving.rows, arriving.source.id)
+    case = Case(arriving.source, tuple(("s", item) for item in arriving.items), (len(arriving.items),))
+    folded = fold_physical(as_rows(list(arriving.items)), arriving.source.id)
     if folded.num_rows:
         assert_same_history(case.answer(), folded)
     else:
@@ -97,23 +102,21 @@ def test_the_oracle_folds_as_fold_physical_does(arriving: Arriving) -> None:
 @brief
 @given(
     st.one_of(
-        st.tuples(st.just("points"), point_streams()),
-        st.tuples(st.just("intervals"), interval_streams()),
-        st.tuples(st.just("edges"), edge_streams()),
-        st.tuples(st.just("physical"), physical_streams(explicit=False)),
+        events.points(payload(), ANYTHING, TICKS),
+        events.intervals(payload(), ANYTHING, TICKS),
+        events.edges(payload(), ["k"], ANYTHING, TICKS),
+        physical(explicit=False),
     )
 )
-def test_a_delay_that_keeps_every_item_on_time(drawn: tuple[str, list[Row]]) -> None:
-    _, rows = drawn
+def test_a_delay_that_keeps_every_item_on_time(items: list[Item]) -> None:
     greatest: int | None = None
-    delay = delay_for(rows)
+    delay = delay_for(items)
     tight = delay == 0
-    for row, bound in zip(rows, bounds(rows), strict=True):
-        at = row["t"] if "t" in row else row["start"]
+    for item, bound in zip(items, bounds(items), strict=True):
         if greatest is not None:
             assert bound >= greatest - delay
             tight |= bound == greatest - delay
-        greatest = at if greatest is None else max(greatest, at)
+        greatest = item.start if greatest is None else max(greatest, item.start)
     assert tight
 
 
@@ -132,38 +135,38 @@ def test_the_oracle_answers_every_query_whatever_the_order(case: Case) -> None:
     assert found.column_names == ["start", "end", *case.plan.schema.names]
     again = replace(case, arrival=case.arrival[::-1])
     assert_same_history(again.answer(), found)
-    assert all(not late([row for of, row in case.arrival if of == name]) for name in case.sources)
+    assert all(not late([item for of, item in case.arrival if of == name]) for name in case.sources)
 
 
 @few
 @given(cases())
 def test_batches_are_the_tables_in_pieces(case: Case) -> None:
     for batches in (case.batches, case.with_cut().batches):
-        for name, whole in case.tables.items():
+        for name in case.sources:
+            whole = case.tables[name]
             pieces = [batch[name] for batch in batches] or [whole]
             assert [row for piece in pieces for row in map(str, piece.to_pylist())] == list(map(str, whole.to_pylist()))
     assert repr(case).startswith("Case of\n  q0 = ")
 
 
-def shapes(rows: list[Row]) -> set[str]:
+def shapes(items: list[Item]) -> set[str]:
     """What a physical stream has in it."""
-    found = {"late retraction"} if any(_before_its_insert(rows, i) for i in range(len(rows))) else set()
-    for row in rows:
-        if row["kind"] == "retract":
-            ends = (2**63 if row["end"] is None else row["end"], 2**63 if row["new_end"] is None else row["new_end"])
-            deletes = ends[1] == row["start"]
-            found.add("delete" if deletes else "extend" if ends[1] > ends[0] else "shorten")
-        elif row["kind"] == "insert":
-            found.add("infinite" if row["end"] is None else "point" if row["end"] == row["start"] + 1 else "interval")
-            found.add("duplicate" if rows.count(row) > 1 else "single")
-            found |= {"nan"} if row["v"] != row["v"] else {f"null {name}" for name in "kv" if row[name] is None}
-    return found | ({"cti"} if any(row["kind"] == "cti" for row in rows) else set())
+    found = {"late retraction"} if any(_before_its_insert(items, i) for i in range(len(items))) else set()
+    for item in items:
+        if item.kind == RETRACT:
+            ends = tuple(2**63 if end is None else end for end in (item.end, item.new_end))
+            found.add("delete" if ends[1] == item.start else "extend" if ends[1] > ends[0] else "shorten")
+        elif item.kind == INSERT:
+            length = "infinite" if item.end is None else "point" if item.end == item.start + 1 else "interval"
+            found |= {length, "duplicate" if items.count(item) > 1 else "single"}
+            found |= {f"null {name}" for name, value in item.payload.items() if value is None}
+            found |= {"nan"} if item.payload["v"] != item.payload["v"] else set()
+    return found | ({"cti"} if any(item.kind == CTI for item in items) else set())
 
 
-def _before_its_insert(rows: list[Row], i: int) -> bool:
-    row = rows[i]
-    before = [r for r in rows[:i] if r["kind"] == "insert" and r["start"] == row["start"]]
-    return row["kind"] == "retract" and not before
+def _before_its_insert(items: list[Item], i: int) -> bool:
+    before = [item for item in items[:i] if item.kind == INSERT and item.start == items[i].start]
+    return items[i].kind == RETRACT and not before
 
 
 @pytest.mark.parametrize(
@@ -174,7 +177,9 @@ def _before_its_insert(rows: list[Row], i: int) -> bool:
     ],
 )
 def test_physical_streams_have_every_shape(shape: str) -> None:
-    find(physical_streams(value="double"), lambda rows: shape in shapes(rows), settings=any_of_many)
+    find(
+        events.physical(payload("double"), ANYTHING, TICKS), lambda items: shape in shapes(items), settings=any_of_many
+    )
 
 
 @pytest.mark.parametrize(

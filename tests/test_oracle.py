@@ -31,7 +31,7 @@ from streamq.errors import InvalidEvent, PlanError, QueryFailed
 from streamq.expr import Aggregate, Call, Col, Expr, Lit, as_expr, col, duration, end, lit, start, when
 from streamq.policies import SourcePolicy
 from streamq.schema import Field, Schema
-from streamq.testing.generate import table
+from streamq.testing.arrival import table_of
 from streamq.testing.history import assert_same_history, fold_physical, history, same_history
 from streamq.testing.oracle import ORACLE, oracle, sql
 from streamq.time import INFINITY, INTEGER
@@ -53,7 +53,7 @@ def intervals(**payload: t.DataType) -> Intervals:
 def answer(plan: Node, rows: Sequence[Sequence[Any]], until: int | None = None) -> list[tuple[Any, ...]]:
     """Rows ``start, end, payload...`` of the answer over source rows, in order; an open end is None."""
     source = next(n for n in _sources(plan))
-    given = table(source, [dict(zip([f.name for f in source.columns], row, strict=True)) for row in rows])
+    given = table_of(source, [dict(zip([f.name for f in source.columns], row, strict=True)) for row in rows])
     return shown(oracle(plan, {source.table: given}, until))
 
 

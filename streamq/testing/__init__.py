@@ -1,0 +1,29 @@
+"""streamq.testing: a test framework for people who write queries and modules, and streamq's own safety net.
+
+After "The Extensibility Framework ..." 's sibling, *Microsoft SQL Server StreamInsight: a test framework* (DBTest 2010).
+"""
+
+from streamq.testing.case import Case
+from streamq.testing.history import Difference, assert_same_history, fold_physical, history, same_history
+from streamq.testing.intent import Intent
+from streamq.testing.profiles import PROFILES, Profile, load_profile
+from streamq.testing.speculative import inject_duplicates, make_speculative
+from streamq.testing.verify import VerificationFailed, Verified, verify
+
+__all__ = [
+    "PROFILES",
+    "Case",
+    "Difference",
+    "Intent",
+    "Profile",
+    "VerificationFailed",
+    "Verified",
+    "assert_same_history",
+    "fold_physical",
+    "history",
+    "inject_duplicates",
+    "load_profile",
+    "make_speculative",
+    "same_history",
+    "verify",
+]

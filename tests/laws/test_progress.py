@@ -6,20 +6,15 @@ and state is compacted in every micro-batch.
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from streamq.compiler.local import LocalRun
 from streamq.compiler.operators import (
     AlterLifetime,
     Chop,
@@ -36,123 +31,26 @@ from streamq.compiler.operators import (
     WindowedJoin,
 )
 from streamq.compiler.operators.alter_lifetime import FIXED, GIVEN, RE, SAME, Length, Start
-from streamq.compiler.plan import Node, numbered
-from streamq.compiler.program import CHANGELOG, FINAL, Options
-from streamq.compiler.stages import compile_stages
+from streamq.compiler.plan import Node
 from streamq.expr import Aggregate, Call, Cast, Col, Lit, duration, end, start
-from streamq.runtime.basket import Scope
-from streamq.runtime.event import LE, WEIGHT
-from streamq.runtime.event import RE as ENDS
-from streamq.runtime.kernel import Arrival, Clock, Kernel, Output, Uncombined
-from streamq.runtime.kernels.recompute import RecomputeKernel
-from streamq.testing.generate import Case, bounds, cases
-from streamq.testing.history import assert_same_history, comparable
+from streamq.testing.case import Case
+from streamq.testing.execution import CHANGELOG, FINAL, Execution
+from streamq.testing.generate import cases
 from streamq.testing.queries import grids
-from streamq.time import INFINITY, INTEGER, MINUS_INFINITY
+from streamq.testing.verify import check
+from streamq.time import INTEGER
 from streamq.windows import ALIGN, CLIPS, POINT_AT_END, Count, Landmark, Rows, Session, Snapshot, Window
-from tests.laws.test_backends_agree import as_history, net
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 EXAMPLES = max(1, settings().max_examples // 8)
 
 
-@dataclass(frozen=True)
-class Watched:
-    """A kernel whose micro-batches are held against the CTIs that it was promised and that it has sent."""
-
-    name: str
-    kernel: Kernel
-    sent: dict[str, int] = field(default_factory=dict)
-
-    def combine(self, port: int, table: pa.Table) -> pa.Table:
-        return self.kernel.combine(port, table)
-
-    def announce(self, port: int, table: pa.Table) -> Any:
-        return self.kernel.announce(port, table)
-
-    def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        for port, found in itertools.groupby(sorted(arrivals, key=lambda a: a.port), key=lambda a: a.port):
-            # what the map side has combined are partial results, no deltas
-            tables = [a.table for a in found if a.judge is None and isinstance(self.kernel, Uncombined)]
-            changed = changes_before(clock.c_before, tables)
-            assert not changed, f"input {port} of {self.name} changes before its CTI {clock.c_before}: {changed}"
-        output = self.kernel.advance(state, arrivals, clock)
-        before = self.sent.get(self.name, MINUS_INFINITY)
-        changed = changes_before(before, [output.table] if output.table is not None else [])
-        assert not changed, f"{self.name} changes before the CTI {before} that it has sent: {changed}"
-        assert output.c >= before, f"the CTI of {self.name} goes back, from {before} to {output.c}"
-        assert clock.c != INFINITY or output.c == INFINITY, f"{self.name} does not end with its inputs"
-        self.sent[self.name] = output.c
-        return output
-
-
-def changes_before(c: int, tables: Sequence[pa.Table]) -> list[Any]:
-    """What a micro-batch changes before c once deltas are folded into retractions, as (row, start, end, weight).
-
-    Rows that start before c must pair up, and both ends of each pair lie at or after c.
-    """
-    found: Counter[Any] = Counter()
-    for table in tables:
-        names = [n for n in table.column_names if n not in (LE, ENDS, WEIGHT)]
-        for row in table.to_pylist():
-            if row[LE] < c:
-                whose = (tuple(comparable(row[n]) for n in names), row[LE])
-                found[whose, row.get(ENDS, row[LE] + 1)] += row.get(WEIGHT, 1)
-    total: Counter[Any] = Counter()
-    for (whose, _), weight in found.items():
-        total[whose] += weight
-    return [(*whose, until, w) for (whose, until), w in found.items() if w and (until < c or total[whose])]
-
-
-def watched(case: Case, output: str) -> LocalRun:
-    """A run of the plan whose kernels are watched and forget all they may in every micro-batch."""
-    program = compile_stages(numbered(case.plan)[0], Options(output=output, buckets=1))
-
-    def watch(name: str, kernel: Kernel) -> Kernel:
-        kernel = replace(kernel, compact_at=0) if isinstance(kernel, RecomputeKernel) else kernel
-        return Watched(name, kernel) if output == CHANGELOG else kernel
-
-    program.stages = [
-        replace(s, hosted=tuple(replace(h, kernel=watch(h.name, h.kernel)) for h in s.hosted)) for s in program.stages
-    ]
-    return LocalRun(program, static=case.static)
-
-
-def played(case: Case, output: str, slack: Sequence[int | None]) -> list[pa.Table]:
-    """The deltas of each micro-batch; after it every source promises what is true of all that is still to come.
-
-    ``slack`` is how far the promises of the micro-batches stay behind, cyclically; None makes none.
-    """
-    run, out, seen = watched(case, output), [], 0
-    due = {name: iter(bounds([row for of, row in case.arrival if of == name])) for name in case.sources}
-    coming = [(of, next(due[of])) for of, _ in case.arrival]
-    for n, batch, behind in zip(case.cut, case.batches, itertools.cycle(slack)):
-        seen += n
-        ctis = []
-        for name in due if behind is not None else ():
-            least = min((bound for of, bound in coming[seen:] if of == name), default=INFINITY)
-            ctis.append((name, min(least, latest(case) + 5) - behind))
-        out.append(run.batch(batch, ctis))
-    out.append(run.finish(case.until))
-    assert not run.totals, f"nothing was late or invalid: {run.totals}"
-    return out
-
-
-def latest(case: Case) -> int:
-    """The greatest finite endpoint."""
-    times = (row.get(n) for _, row in case.arrival for n in ("t", "start", "end", "new_end"))
-    return max((t for t in times if t is not None), default=0)
-
-
 def progresses(case: Case, slack: Sequence[int | None]) -> None:
     """The law."""
     # no watermark goes beyond: what is told of lifetimes without an end is what a batch tells
-    case = replace(case, until=latest(case) + 20)
-    answer = case.answer()
-    assert_same_history(net(played(case, CHANGELOG, slack)), answer)
-    out = pa.concat_tables(played(case, FINAL, slack))
-    assert pc.all(pc.equal(out.column(WEIGHT), 1)).as_py() is not False, "what was final has changed"
-    assert_same_history(as_history(out.drop_columns([WEIGHT])), answer)
+    bounded, behind = replace(case, until=case.latest + 20), tuple(slack)
+    check(bounded, [Execution(output=CHANGELOG, rules=(), slack=behind, watch=True)])
+    check(bounded, [Execution(output=FINAL, rules=(), slack=behind)])
 
 
 # the operators

@@ -9,7 +9,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
 from streamq.query import batch_frame
-from streamq.testing.generate import Case, cases
+from streamq.testing.case import Case
+from streamq.testing.generate import cases
 from streamq.testing.history import assert_same_history
 from streamq.testing.oracle import oracle
 from streamq.time import INFINITY
@@ -22,10 +23,7 @@ from streamq.time import INFINITY
     suppress_health_check=list(HealthCheck),
 )
 def test_batch_is_the_oracles_history(spark: SparkSession, case: Case) -> None:
-    frames = {
-        n: spark.createDataFrame(t.to_pylist(), from_arrow_schema(t.schema))
-        for n, t in {**case.tables, **case.static}.items()
-    }
+    frames = {n: spark.createDataFrame(t.to_pylist(), from_arrow_schema(t.schema)) for n, t in case.tables.items()}
     expected = case.answer()
     for rules in (None, ()):
         found: pa.Table = batch_frame(case.plan, frames, rules=rules).toArrow()

@@ -1,0 +1,168 @@
+"""What arrives at a source: items in order, when each is due at the latest, and the table that they make."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as t
+
+from streamq.compiler.operators import Edges, Intervals, Physical, Points, Source
+from streamq.errors import PlanError, sentence
+from streamq.expr import Expr, Lit
+from streamq.runtime.event import CTI, INSERT, RETRACT
+from streamq.schema import Field
+from streamq.testing.history import comparable
+from streamq.testing.oracle import arrow_type
+from streamq.time import INFINITY
+
+OPEN, CLOSE = "open", "close"
+DAY = 86_400_000_000
+"""Ticks of a day on a timestamp axis."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One item that arrives: an event, a retraction, a promise, or an edge; times are ticks, an end of None is infinity.
+
+    ``kind`` is insert, retract, cti, or at a source of edges open or close.
+    """
+
+    kind: str
+    start: int
+    end: int | None = None
+    new_end: int | None = None
+    payload: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def sync(self) -> int:
+        """The earliest instant that it changes; infinity for a CTI, which changes none."""
+        if self.kind == CTI:
+            return INFINITY
+        return min(closed(self.end), closed(self.new_end)) if self.kind == RETRACT else self.start
+
+    @property
+    def times(self) -> list[int]:
+        """Its finite instants."""
+        return [time for time in (self.start, self.end, self.new_end) if time is not None]
+
+
+def closed(end: int | None) -> int:
+    """An end in ticks."""
+    return INFINITY if end is None else end
+
+
+def bounds(items: Sequence[Item]) -> list[int]:
+    """For each item of an arrival sequence the greatest CTI that may come before it.
+
+    That is its sync time; its start, if a retraction of the lifetime that it makes is already there: until then the total
+    of that lifetime is negative, which is an error once the CTI has passed the start (SEMANTICS section 1).
+    """
+    totals: Counter[Any] = Counter()
+    found = []
+    for item in items:
+        bound = item.sync
+        if item.kind in (INSERT, RETRACT):
+            whose = (item.start, *((n, comparable(v)) for n, v in sorted(item.payload.items())))
+            made = item.end if item.kind == INSERT else item.new_end
+            if totals[made, whose] < 0:
+                bound = item.start
+            totals[made, whose] += 1
+            if item.kind == RETRACT:
+                totals[item.end, whose] -= 1
+        found.append(bound)
+    return found
+
+
+def late(items: Sequence[Item]) -> list[Item]:
+    """The items of an arrival sequence that break a CTI before them."""
+    found, progress = [], -INFINITY
+    for item, bound in zip(items, bounds(items), strict=True):
+        if item.kind == CTI:
+            progress = max(progress, item.start)
+        elif bound < progress:
+            found.append(item)
+    return found
+
+
+def delay_for(items: Sequence[Item]) -> int:
+    """The least delay of generated progress under which no item is late, however the sequence is cut."""
+    greatest, delay = -INFINITY, 0
+    for item, bound in zip(items, bounds(items), strict=True):
+        if item.kind != CTI:
+            delay = max(delay, greatest - bound)
+            greatest = max(greatest, item.start)
+    return delay
+
+
+# rows
+
+
+def row(source: Source, item: Item) -> dict[str, Any]:
+    """An item as a row of its source; times are ticks."""
+    match source:
+        case Points():
+            given: dict[str, Any] = {source.time: item.start}
+        case Intervals():
+            given = {source.start: item.start, source.end: item.end}
+        case Edges():
+            given = {source.time: item.start, source.edge: edge(source.open if item.kind == OPEN else source.close)}
+        case Physical():
+            given = {source.kind: item.kind, source.start: item.start}
+            given |= {source.end: item.end, source.new_end: item.new_end}
+        case _:
+            raise PlanError(sentence("testing", f"no rows for a source {type(source).__name__}"))
+    return {**item.payload, **given}
+
+
+def edge(value: Expr) -> Any:
+    """The literal that marks an edge."""
+    if not isinstance(value, Lit):
+        raise PlanError(sentence("testing", "an edge that is no literal", f"found {value!r}"))
+    return value.value
+
+
+def table(source: Source, items: Sequence[Item]) -> pa.Table:
+    """Items as the Arrow table of their source, its columns of their declared types."""
+    return table_of(source, [row(source, item) for item in items])
+
+
+def table_of(source: Source, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Rows by column, times in ticks, as the Arrow table of their source."""
+    times = time_columns(source)
+
+    def column(f: Field) -> pa.Array:
+        values = [found.get(f.name) for found in rows]
+        kind = arrow_type(f.type)
+        if f.name not in times or pa.types.is_integer(kind):
+            return pa.array(values, kind, from_pandas=False)
+        if pa.types.is_date(kind):
+            values = [None if v is None else v // DAY for v in values]
+            return pa.array(values, pa.int32()).cast(kind)
+        return pa.array(values, pa.int64()).cast(kind)
+
+    return pa.table([column(f) for f in source.columns], names=[f.name for f in source.columns])
+
+
+def time_columns(source: Source) -> tuple[str, ...]:
+    """The columns of a source that hold instants."""
+    match source:
+        case Points() | Edges():
+            return (source.time,)
+        case Intervals():
+            return (source.start, source.end)
+        case Physical():
+            return (source.start, source.end, source.new_end)
+    return ()
+
+
+def tick(source: Source) -> int:
+    """The least distance of two instants that the source's columns can tell apart, in ticks."""
+    kinds = {f.name: f.type for f in source.columns}
+    return max(DAY if isinstance(kinds[n], t.DateType) else 1 for n in time_columns(source))
+
+
+__all__ = ["CLOSE", "OPEN", "Item", "bounds", "closed", "delay_for", "late", "row", "table", "table_of", "tick", "time_columns"]

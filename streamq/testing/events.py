@@ -1,0 +1,290 @@
+"""Streams of events as an intent describes them, in arrival order, as Hypothesis strategies.
+
+Everything is legal: retractions match, no item is late, rows are events. Shrinking leads to few events in order, with
+no correction. (Test framework, section 5.)
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from streamq.runtime.event import CTI, INSERT, RETRACT
+from streamq.testing.arrival import CLOSE, OPEN, Item, bounds, closed
+from streamq.testing.history import comparable
+from streamq.testing.intent import Intent
+from streamq.testing.scale import Scale
+from streamq.time import INFINITY
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+Payloads = st.SearchStrategy[dict[str, Any]]
+
+SLIGHT, OUT_OF_ORDER, HIGHLY = 2, 5, 12
+"""How many places an item comes late at most."""
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """How one event lies: from what, how many units and steps after it, and how many units and steps it lasts."""
+
+    place: tuple[str, int, int]
+    unit: int
+    lasts: int | None
+    lasts_steps: int
+
+    def lifetime(self, before: tuple[int, int] | None, latest: int, scale: Scale) -> tuple[int, int]:
+        """Start and end; ``before`` is the event before it, ``latest`` the greatest end so far."""
+        where, units, steps = self.place
+        by = units * self.unit + steps * scale.step
+        match where:
+            case "end" if before and before[1] < INFINITY:
+                start = before[1] + by
+            case "start" | "end" if before:
+                start = before[0] + by
+            case "latest" if before:
+                start = max(latest, before[0] + scale.step) + by
+            case _:
+                start = scale.anchor + by
+        if self.lasts is None:
+            return start, INFINITY
+        return start, start + max(scale.step, self.lasts * self.unit + self.lasts_steps * scale.step)
+
+
+def _places(overlap: str, scale: Scale) -> st.SearchStrategy[tuple[str, int, int]]:
+    """Where an event starts: from what, how many units and how many steps after it."""
+    beside = st.sampled_from([0, 0, -1, 1])
+    match overlap:
+        case "none":
+            return st.tuples(st.just("latest"), st.integers(0, 4), st.just(0))
+        case "low":
+            return st.tuples(st.just("start"), st.integers(2, 12), beside)
+        case "medium":
+            return st.tuples(st.just("anchor"), st.integers(-12, 25), beside if scale.units[0] > 1 else st.just(0))
+        case "high":
+            near = st.tuples(st.sampled_from(["start", "end"]), st.just(0), beside)
+            return st.one_of(st.tuples(st.just("anchor"), st.integers(0, 4), beside), near)
+        case "back_to_back":
+            return st.tuples(st.just("end"), st.just(0), st.just(0))
+        case _:
+            return st.tuples(st.just("end"), st.just(0), st.sampled_from([1, -1]))
+
+
+def _lasting(duration: str) -> st.SearchStrategy[int | None]:
+    """How many units an event lives; 0: a point, None: for ever."""
+    short, long = st.integers(1, 5), st.integers(10, 30)
+    match duration:
+        case "point":
+            return st.just(0)
+        case "short":
+            return st.one_of(st.just(0), short)
+        case "long":
+            return st.one_of(st.just(0), short, long)
+        case _:
+            return st.one_of(st.just(0), short, long, st.none())
+
+
+@st.composite
+def lifetimes(draw: Draw, intent: Intent, scale: Scale) -> list[tuple[int, int]]:
+    """Starts and ends, each event placed beside the ones before it."""
+    if intent.pattern is not None:
+        many, seed = draw(st.integers(0, intent.events)), draw(st.integers(0, 2**32 - 1))
+        return [(start, closed(end)) for start, end in intent.pattern(random.Random(seed), many)]
+    overlaps, durations = intent.choices("overlap"), intent.choices("duration")
+    every = [draw(st.sampled_from(overlaps))] if draw(st.booleans()) else overlaps
+    steps = st.sampled_from([0, 0, 0, -1, 1]) if scale.units[0] > scale.step else st.just(0)
+    placed = st.builds(
+        lambda place, unit, lasts, by: _Placed(place, unit, lasts, by if lasts else 0),
+        st.one_of(*(_places(overlap, scale) for overlap in every)),
+        st.sampled_from(scale.units),
+        st.one_of(*(_lasting(duration) for duration in durations)),
+        steps,
+    )
+    found: list[tuple[int, int]] = []
+    latest = -INFINITY
+    apart = set(every) <= {"none", "back_to_back", "off_by_one"}
+    recipes = draw(some(placed, intent.events))
+    for i, recipe in enumerate(recipes):
+        made = recipe.lifetime(found[-1] if found else None, latest, scale)
+        if apart and made[1] == INFINITY and i < len(recipes) - 1:
+            # what has no end overlaps all that follows
+            made = (made[0], made[0] + scale.units[0])
+        found.append(made)
+        latest = max(latest, made[1]) if made[1] < INFINITY else latest
+    return found
+
+
+def some(of: st.SearchStrategy[Any], most: int) -> st.SearchStrategy[list[Any]]:
+    """Lists, short ones and long ones: mere lists are mostly very short."""
+    return st.one_of(st.lists(of, max_size=most), st.lists(of, min_size=most // 2, max_size=most))
+
+
+def _copies(intent: Intent) -> st.SearchStrategy[int]:
+    match intent.duplicates:
+        case True:
+            return st.sampled_from([2, 1, 3])
+        case False:
+            return st.just(1)
+    return st.sampled_from([1, 1, 1, 2])
+
+
+def _opened(end: int) -> int | None:
+    return None if end == INFINITY else end
+
+
+# order of arrival
+
+
+@st.composite
+def arranged(draw: Draw, items: Sequence[tuple[int, Item]], intent: Intent, causal: bool) -> list[Item]:
+    """Items (chain, item), in order of sync time but for lags; if causal, those of a chain keep their order."""
+    kind = draw(st.sampled_from(intent.choices("disorder")))
+    most = {"in_order": 0, "slight": SLIGHT, "out_of_order": OUT_OF_ORDER}.get(kind, HIGHLY)
+    lags = draw(st.lists(st.integers(0, most), max_size=8, min_size=min(most, 4))) if most else []
+    order = sorted(range(len(items)), key=lambda i: items[i][1].sync)
+    if lags:
+        late_by = [i + lag for i, lag in zip(range(len(order)), itertools.cycle(lags))]
+        order = [order[i] for i in sorted(range(len(order)), key=lambda i: (late_by[i], i))]
+    if not causal:
+        return [items[i][1] for i in order]
+    chains: dict[int, list[int]] = {}
+    for i in sorted(order):
+        chains.setdefault(items[i][0], []).append(i)
+    return [items[chains[items[i][0]].pop(0)][1] for i in order]
+
+
+# shapes
+
+
+@st.composite
+def intervals(draw: Draw, payloads: Payloads, intent: Intent, scale: Scale) -> list[Item]:
+    """Events that are never corrected."""
+    made: list[tuple[int, Item]] = []
+    for start, end in draw(lifetimes(intent, scale)):
+        item = Item(INSERT, start, _opened(end), payload=draw(payloads))
+        made += [(len(made), item)] * draw(_copies(intent))
+    return draw(arranged(made, intent, causal=False))
+
+
+@st.composite
+def points(draw: Draw, payloads: Payloads, intent: Intent, scale: Scale) -> list[Item]:
+    """Events of one tick."""
+    found = draw(intervals(payloads, intent.but(duration=("point",)), scale))
+    return [Item(INSERT, item.start, item.start + 1, payload=item.payload) for item in found]
+
+
+@st.composite
+def physical(
+    draw: Draw,
+    payloads: Payloads,
+    intent: Intent,
+    scale: Scale,
+    explicit: bool = True,
+    id: str | None = None,
+    numbered: Callable[[int], Any] = lambda n: n,
+    causal: bool | None = None,
+) -> list[Item]:
+    """Inserts, chains of retractions that shorten, extend, open or delete, and CTIs.
+
+    ``explicit``: with CTIs, all of them kept; ``id``: a column with an id an event, made by ``numbered``; ``causal``:
+    whether a retraction may not arrive before what it takes back (None: drawn).
+    """
+    moves = st.one_of(
+        st.tuples(st.sampled_from(["shorten", "extend"]), st.integers(0, 12)),
+        st.tuples(st.sampled_from(["delete", "open"]), st.just(0)),
+    )
+    most = 0 if intent.speculation is False else 3
+    moved = st.lists(moves, max_size=most, min_size=1 if intent.speculation else 0)
+    made: list[tuple[int, Item]] = []
+    chain = 0
+    for start, end in draw(lifetimes(intent, scale)):
+        payload, chosen = draw(payloads), draw(moved)
+        for copy in range(draw(_copies(intent))):
+            whose = {**payload, id: numbered(chain)} if id else payload
+            made += [(chain, item) for item in _chain(start, end, () if copy else chosen, whose, scale)]
+            chain += 1
+    causal = draw(st.booleans()) if causal is None else causal
+    items = draw(arranged(made, intent, causal))
+    return draw(_promised(items, intent, scale)) if explicit else items
+
+
+def _chain(
+    start: int, end: int, moved: Sequence[tuple[str, int]], payload: Mapping[str, Any], scale: Scale
+) -> list[Item]:
+    """An insert and the retractions that follow it, each naming the end that the one before made."""
+    made = [Item(INSERT, start, _opened(end), payload=payload)]
+    step, unit = scale.step, scale.units[0]
+    for kind, by in moved:
+        to = end
+        if kind == "shorten" and end - start > step:
+            to = start + step + (by * unit if end == INFINITY else by * unit % (end - start - step) // step * step)
+        elif kind == "extend" and end < INFINITY:
+            to = end + step + by * unit
+        elif kind == "open":
+            to = INFINITY
+        elif kind == "delete":
+            to = start
+        if to != end:
+            made.append(Item(RETRACT, start, _opened(end), _opened(to), payload))
+        end = to
+        if end == start:
+            break
+    return made
+
+
+@st.composite
+def _promised(draw: Draw, items: list[Item], intent: Intent, scale: Scale) -> list[Item]:
+    """With CTIs between them, each as high as what follows allows, or some way behind that."""
+    liveliness = draw(st.sampled_from(intent.choices("ctis")))
+    places: list[tuple[int, int]]
+    match liveliness:
+        case "none":
+            places = []
+        case "lazy":
+            places = draw(st.lists(st.tuples(st.integers(0, len(items)), st.sampled_from([1, 3, 5])), max_size=2))
+        case _:
+            often = st.tuples(st.integers(0, len(items)), st.sampled_from([0, 0, 1]))
+            every = [(i, 0) for i in range(len(items) + 1)]
+            places = every if intent.ctis == "eager" or draw(st.booleans()) else draw(st.lists(often, max_size=5))
+    greatest = max((time for item in items for time in item.times), default=scale.anchor)
+    least = [greatest + 5 * scale.units[0]]
+    for bound in reversed(bounds(items)):
+        least.append(min(least[-1], bound))
+    least.reverse()
+    made: list[Item] = []
+    progress = -INFINITY
+    places = sorted(places, key=lambda place: place[0])
+    for i in range(len(items) + 1):
+        for _, slack in (place for place in places if place[0] == i):
+            progress = max(progress, (least[i] - slack * scale.units[0]) // scale.step * scale.step)
+            made.append(Item(CTI, progress))
+        made += items[i : i + 1]
+    return made
+
+
+@st.composite
+def edges(draw: Draw, payloads: Payloads, key: Sequence[str], intent: Intent, scale: Scale) -> list[Item]:
+    """Per key starts, ends, ends that meet starts, starts that cut starts."""
+    at: dict[Any, int] = {}
+    living: set[Any] = set()
+    made: list[tuple[int, Item]] = []
+    steps = st.tuples(
+        payloads, st.integers(1, 6), st.sampled_from(["start", "end", "both"]), st.sampled_from(scale.units)
+    )
+    for payload, gap, kind, unit in draw(some(steps, intent.events)):
+        k = tuple(comparable(payload[name]) for name in key)
+        if k not in at:
+            at[k] = scale.anchor + draw(st.integers(-12, 5)) * unit
+        at[k] += gap * unit
+        both = (CLOSE, OPEN) if kind == "both" else (OPEN if kind == "start" else CLOSE,)
+        for edge in both if k in living else (OPEN,):
+            made.append((len(made), Item(edge, at[k], payload=payload)))
+            (living.add if edge == OPEN else living.discard)(k)
+    return draw(arranged(made, intent, causal=False))
+
+
+__all__ = ["arranged", "edges", "intervals", "lifetimes", "physical", "points", "some"]

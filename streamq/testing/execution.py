@@ -1,0 +1,164 @@
+"""How a case is run: in-process with any rules, buckets, restarts and promises; the answer it gives as a history.
+
+The Spark ones are in ``streamq.testing.on_spark``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from hypothesis import strategies as st
+
+from streamq.compiler.local import LocalRun
+from streamq.compiler.program import CHANGELOG, FINAL, Options
+from streamq.compiler.rewriter import rewrite
+from streamq.compiler.rules import RULES, Rule
+from streamq.compiler.stages import compile_stages
+from streamq.query import local_history
+from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.testing.arrival import bounds
+from streamq.testing.case import Case
+from streamq.testing.history import comparable
+from streamq.testing.watch import watched
+from streamq.time import INFINITY
+
+LITERAL, STREAM, BATCH, SPARK = "literal", "stream", "batch", "spark stream"
+"""All at once in-process as ``show()`` does; micro-batches in-process; a Spark DataFrame; a Structured Streaming query."""
+
+
+class WrongOutput(AssertionError):
+    """An output that is no history at all: a row taken back that was never there, or a final row taken back."""
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One way to run a case.
+
+    ``rules`` are names of rewrite rules (None: all); ``restart``: from the state, after every micro-batch; ``slack``: how
+    far the promises that sources make after each micro-batch stay behind what is true of the future, cyclically (None
+    within it: none; empty: only what the sources' own policies say); ``watch``: whether kernels are watched.
+    """
+
+    backend: str = STREAM
+    output: str = FINAL
+    rules: tuple[str, ...] | None = None
+    buckets: int = 1
+    restart: bool = False
+    slack: tuple[int | None, ...] = ()
+    watch: bool = False
+
+    @property
+    def chosen(self) -> tuple[Rule, ...]:
+        """Its rewrite rules."""
+        return RULES if self.rules is None else tuple(r for r in RULES if r.name in self.rules)
+
+    def __str__(self) -> str:
+        said = [self.backend] if self.backend in (LITERAL, BATCH) else [self.backend, f"{self.output} output"]
+        if self.rules is not None:
+            said.append(f"rules {', '.join(self.rules) or 'none'}")
+        said += [f"{self.buckets} buckets"] * (self.buckets > 1) + ["restarted after each micro-batch"] * self.restart
+        said += [f"promises {self.slack} behind"] * bool(self.slack) + ["watched"] * self.watch
+        return ", ".join(said)
+
+
+def subsets() -> st.SearchStrategy[tuple[str, ...] | None]:
+    """All rules, none, or some."""
+    names = [r.name for r in RULES]
+    return st.one_of(
+        st.none(),
+        st.just(()),
+        st.lists(st.sampled_from(names), unique=True).map(lambda some: tuple(n for n in names if n in some)),
+    )
+
+
+def executions(output: str) -> st.SearchStrategy[Execution]:
+    """In-process, in micro-batches, in any way."""
+    slack = st.one_of(st.just(()), st.lists(st.sampled_from([0, 0, 0, 1, 3, None]), min_size=1, max_size=4).map(tuple))
+    # what is watched is one kernel, so one bucket
+    hosts = [(3, False), (1, output == CHANGELOG)]
+    return st.builds(
+        lambda rules, host, restart, slack: Execution(STREAM, output, rules, host[0], restart, slack, host[1]),
+        *(subsets(), st.sampled_from(hosts), st.booleans(), slack),
+    )
+
+
+def executed(case: Case, how: Execution) -> pa.Table:
+    """The history that a case's query gives in-process. Raises WrongOutput, ProgressViolation, and what the query raises."""
+    if how.backend == LITERAL:
+        found = local_history(case.plan, case.tables, how.chosen, case.until)
+        return as_history(found.drop_columns([WEIGHT]))
+    out = played(case, how)
+    if how.output == CHANGELOG:
+        return net(out)
+    table = pa.concat_tables(out)
+    if pc.any(pc.not_equal(table.column(WEIGHT), 1)).as_py():
+        raise WrongOutput("a final row is taken back")
+    return as_history(table.drop_columns([WEIGHT]))
+
+
+def played(case: Case, how: Execution) -> list[pa.Table]:
+    """The deltas of each micro-batch, and of the end of the stream."""
+    program = compile_stages(rewrite(case.plan, how.chosen).plan, Options(output=how.output, buckets=how.buckets))
+    if how.watch or how.slack:
+        program = watched(program, how.watch)
+    run = LocalRun(program, static=case.static)
+    out = []
+    promised = promises(case, how.slack) if how.slack else [[]] * len(case.cut)
+    for batch, ctis in zip(case.batches, promised, strict=True):
+        out.append(run.batch(batch, ctis))
+        if how.restart:
+            run = run.restart()
+    out.append(run.finish(case.until))
+    if run.totals:
+        raise WrongOutput(f"nothing was late or invalid, but it is counted: {run.totals}")
+    return out
+
+
+def promises(case: Case, slack: Sequence[int | None]) -> list[list[tuple[str | None, int]]]:
+    """After each micro-batch what every source can promise, some way behind what is true of all that is still to come."""
+    due = {name: iter(bounds([item for of, item in case.arrival if of == name])) for name in case.sources}
+    coming = [(of, next(due[of])) for of, _ in case.arrival]
+    made: list[list[tuple[str | None, int]]] = []
+    seen = 0
+    for n, behind in zip(case.cut, itertools.cycle(slack)):
+        seen += n
+        ctis: list[tuple[str | None, int]] = []
+        for name in due if behind is not None else ():
+            least = min((bound for of, bound in coming[seen:] if of == name), default=INFINITY)
+            ctis.append((name, min(least, case.latest + 5) - (behind or 0)))
+        made.append(ctis)
+    return made
+
+
+def net(tables: Sequence[pa.Table]) -> pa.Table:
+    """Deltas summed into a history; WrongOutput where a weight is below zero."""
+    table = pa.concat_tables(tables)
+    names = [n for n in table.column_names if n != WEIGHT]
+    weights: Counter[Any] = Counter()
+    rows: dict[Any, int] = {}
+    for i, row in enumerate(table.to_pylist()):
+        key = tuple(comparable(row[n]) for n in names)
+        weights[key] += row[WEIGHT]
+        rows.setdefault(key, i)
+    for key, n in weights.items():
+        if n < 0:
+            raise WrongOutput(f"a row is taken back that was never there: {dict(zip(names, key, strict=True))}")
+    copies = [rows[key] for key, n in weights.items() for _ in range(n)]
+    return as_history(table.select(names).take(pa.array(copies, pa.int64())))
+
+
+def as_history(table: pa.Table) -> pa.Table:
+    """Deltas' columns under the names of a history."""
+    return table.rename_columns([{LE: "start", RE: "end"}.get(n, n) for n in table.column_names])
+
+
+__all__ = [
+    "BATCH", "CHANGELOG", "FINAL", "LITERAL", "SPARK", "STREAM", "Execution", "WrongOutput", "as_history", "executed",
+    "executions", "net", "played", "promises", "subsets",
+]  # fmt: skip

@@ -1,0 +1,108 @@
+"""Intents: what the events of a test are like, as far as the tester says; what is left out is open and sampled."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from streamq.errors import PlanError, sentence
+
+if TYPE_CHECKING:
+    import random
+
+    from hypothesis import strategies as st
+
+    Pattern = Callable[[random.Random, int], Sequence[tuple[int, int | None]]]
+    """A user's own temporal pattern: ``(random, how many) -> [(start, end or None), ...]`` in ticks."""
+
+DURATIONS: Final = ("point", "short", "long", "infinite")
+OVERLAPS: Final = ("none", "low", "medium", "high", "back_to_back", "off_by_one")
+DISORDERS: Final = ("in_order", "slight", "out_of_order", "high")
+LIVELINESS: Final = ("none", "lazy", "eager")
+
+
+@dataclass(frozen=True)
+class Intent:
+    """A declarative description of test data with parts left out; a part that is None is open (Test framework, section 5).
+
+    ============== ==================================================================================================
+    ``duration``   the longest lifetime: "point" (a tick), "short" (to 5 units), "long" (to 30), "infinite"
+    ``overlap``    how an event lies to those before it: "none", "low", "medium", "high" (starts and ends a tick
+                   apart), "back_to_back" (it starts where the one before ends), "off_by_one" (a tick beside that)
+    ``disorder``   how many places late items arrive: "in_order", "slight" (to 2), "out_of_order" (to 5), "high"
+    ``ctis``       how lively progress is: "none" (before the end), "lazy", "eager" (as high as is legal, always)
+    ``speculation`` whether sources make retractions: the query's inputs go through :func:`make_speculative`
+    ``duplicates`` whether equal events occur: in the data, and by :func:`inject_duplicates` above the inputs
+    ``nulls`` ``nan`` ``infinities`` ``unicode`` whether such values occur in the payload
+    ``skew``       whether one value of each column is much more frequent than the others
+    ``pattern``    a function ``(random, how many) -> [(start, end or None), ...]``: lifetimes of your own, in ticks
+    ``payload``    values by column: a sequence to choose from, or a Hypothesis strategy
+    ``events``     how many events a source has at most
+    ============== ==================================================================================================
+
+    A unit is a length taken from the query (a window's size, a hop, a gap), so that events lie in and between its
+    windows; a tick if the query has none. Words may also be given as a tuple: one of those. Raises PlanError for words
+    that are none of these.
+
+    >>> from streamq import testing as t
+    >>> t.Intent(duration="short", disorder="high", ctis="eager").but(ctis=None)
+    Intent(duration='short', disorder='high')
+    """
+
+    duration: str | tuple[str, ...] | None = None
+    overlap: str | tuple[str, ...] | None = None
+    disorder: str | tuple[str, ...] | None = None
+    ctis: str | tuple[str, ...] | None = None
+    speculation: bool | None = None
+    duplicates: bool | None = None
+    nulls: bool | None = None
+    nan: bool | None = None
+    infinities: bool | None = None
+    unicode: bool | None = None
+    skew: bool | None = None
+    pattern: Pattern | None = None
+    payload: Mapping[str, Sequence[Any] | st.SearchStrategy[Any]] = field(default_factory=dict)
+    events: int = 10
+
+    def __post_init__(self) -> None:
+        for name, legal in WORDS.items():
+            for word in self.choices(name):
+                if word not in legal:
+                    found = f"found {word!r}; there are: {', '.join(legal)}"
+                    raise PlanError(sentence("Intent", f"no such {name}", found))
+        if not isinstance(self.events, int) or self.events < 0:
+            raise PlanError(sentence("Intent", "events is how many a source has at most", f"found {self.events!r}"))
+
+    def choices(self, name: str) -> tuple[str, ...]:
+        """The words that a part leaves open."""
+        given = getattr(self, name)
+        if given is None:
+            return WORDS[name]
+        return (given,) if isinstance(given, str) else tuple(given)
+
+    def but(self, **changes: Any) -> Intent:
+        """The same intent with other parts."""
+        return dataclasses.replace(self, **changes)
+
+    def __repr__(self) -> str:
+        parts = [(f.name, getattr(self, f.name)) for f in dataclasses.fields(self)]
+        said = [f"{n}={v!r}" for n, v in parts if v is not None and not (n == "payload" and not v) and (n, v) != EVENTS]
+        return f"Intent({', '.join(said)})"
+
+
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "duration": DURATIONS,
+    "overlap": OVERLAPS,
+    "disorder": DISORDERS,
+    "ctis": LIVELINESS,
+}
+"""The parts that are words, and the legal ones."""
+
+EVENTS = ("events", Intent.events)
+
+ANYTHING = Intent()
+"""Everything left open."""
+
+__all__ = ["ANYTHING", "Intent"]

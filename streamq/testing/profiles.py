@@ -1,0 +1,65 @@
+"""Profiles: how hard verification searches; pay as you go, from a second in a notebook to a night."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from streamq.errors import PlanError, sentence
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How much is tried.
+
+    ``examples`` cases run in-process (three ways each), ``batch`` on Spark as DataFrames, ``streams`` as Structured
+    Streaming queries; ``seed`` of the search (None: another each time); ``seconds`` after which no further case is begun
+    (None: no bound); ``shrinking``: seconds spent on making a failing case smaller; ``failures``: a folder into which
+    failing cases are saved and from which they are tried first (None: neither).
+    """
+
+    examples: int = 100
+    batch: int = 2
+    streams: int = 1
+    seed: int | None = 0
+    seconds: float | None = None
+    shrinking: float = 15.0
+    failures: str | None = None
+
+
+PROFILES: dict[str, Profile] = {
+    "fast": Profile(examples=50, batch=0, streams=0),
+    "default": Profile(),
+    "thorough": Profile(examples=1_000, batch=10, streams=3, seed=None),
+    "nightly": Profile(examples=20_000, batch=100, streams=20, seed=None),
+}
+"""By name: fast (in-process only, no Spark), default, thorough, nightly."""
+
+_loaded: list[Profile] = [PROFILES["default"]]
+
+
+def profile(name: str) -> Profile:
+    """A profile by name; raises PlanError for a name that is none."""
+    if name not in PROFILES:
+        raise PlanError(sentence("profile", f"no profile {name!r}", f"there are: {', '.join(PROFILES)}"))
+    return PROFILES[name]
+
+
+def load_profile(chosen: str | Profile, **changes: object) -> Profile:
+    """What :func:`verify` goes by from now on, where it is not told otherwise: a profile or its name, with changes.
+
+    >>> from streamq import testing as t
+    >>> t.load_profile("default", examples=50).examples
+    50
+    >>> t.load_profile("default").examples
+    100
+    """
+    _loaded[0] = replace(profile(chosen) if isinstance(chosen, str) else chosen, **changes)  # type: ignore[arg-type]
+    return _loaded[0]
+
+
+def loaded_profile() -> Profile:
+    """The profile that :func:`verify` goes by."""
+    return _loaded[0]
+
+
+__all__ = ["PROFILES", "Profile", "load_profile", "loaded_profile", "profile"]

@@ -1,0 +1,144 @@
+"""The scale of a query: lengths of time that it speaks of, so that what is generated falls in and between its windows."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from streamq.compiler.operators import (
+    AlterLifetime,
+    Chop,
+    DistinctIds,
+    Source,
+    TopK,
+    WindowAggregate,
+    WindowedJoin,
+)
+from streamq.compiler.plan import Node, nodes
+from streamq.expr import Expr, Lit
+from streamq.expr import fold as fold_expr
+from streamq.testing.arrival import tick
+from streamq.time import INFINITY, TIMESTAMP
+from streamq.windows import Hopping, Landmark, Session
+
+SMALL = 16
+"""A query whose lengths are all below is tested tick by tick."""
+
+DENSE = 10
+"""The greatest unit, in hops of the densest windows: there are not to be millions."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Where events lie, in ticks: around ``anchor``, some multiple of one of the ``units`` away from it, or a ``step`` beside.
+
+    ``reach`` is how far a result's lifetime can go beyond all instants of the input.
+    """
+
+    anchor: int = 0
+    units: tuple[int, ...] = (1,)
+    step: int = 1
+    reach: int = 13
+
+
+TICKS = Scale()
+"""Tick by tick, around zero."""
+
+
+def scale(plan: Node) -> Scale:
+    """The scale of a query."""
+    found = [n for node in nodes(plan) for n in (*lengths(node), *spans(node)) if n > 0]
+    dense = [n for node in nodes(plan) for n in _repeating(node)]
+    step = max((tick(n) for n in nodes(plan) if isinstance(n, Source)), default=1)
+    units = {max(step, n // 4 // step * step) if n >= SMALL else step for n in found}
+    least = min(dense, default=INFINITY)
+    units = {u for u in units if u <= least * DENSE} or {max(step, min(least, min(units, default=step)))}
+    if all(n < SMALL for n in found):
+        units = {step}
+    ordered = sorted(units)
+    middle = ordered[len(ordered) // 2]
+    anchors = [n for node in nodes(plan) for n in _instants(node)]
+    # units around the finest, the middle and the coarsest length
+    chosen = tuple(sorted({ordered[0], middle, ordered[-1]}))
+    return Scale(anchors[0] // step * step if anchors else 0, chosen, step, 13 * chosen[0] + sum(found))
+
+
+def lengths(node: Node) -> Iterator[int]:
+    """The lengths of time among a node's parameters."""
+    match node:
+        case WindowAggregate(window=window) | TopK(window=window) | WindowedJoin(window=window):
+            match window:
+                case Hopping():
+                    yield from (window.size, window.hop)
+                case Session():
+                    yield window.gap
+                case Landmark():
+                    yield from (window.hop, window.period or window.hop)
+        case AlterLifetime(start=start, length=length):
+            yield from (abs(start.by), start.within or 0, abs(length.by))
+        case Chop():
+            yield node.period
+        case DistinctIds():
+            yield node.within
+
+
+def _repeating(node: Node) -> Iterator[int]:
+    """Distances at which a lifetime without an end gives row after row."""
+    match node:
+        case WindowAggregate(window=Hopping() | Landmark() as window) | TopK(window=Hopping() | Landmark() as window):
+            yield window.hop
+        case WindowedJoin():
+            yield node.window.hop
+        case Chop():
+            yield node.period
+
+
+def expressions(node: Node) -> Iterator[Expr]:
+    """The expressions in a node's fields."""
+    yield from (e for f in dataclasses.fields(node) for e in _within(getattr(node, f.name)))  # type: ignore[arg-type]
+
+
+def _within(value: Any) -> Iterator[Expr]:
+    if isinstance(value, Expr):
+        yield value
+    elif isinstance(value, tuple):
+        yield from (e for part in value for e in _within(part))
+    elif dataclasses.is_dataclass(value) and not isinstance(value, Node):
+        yield from (e for f in dataclasses.fields(value) for e in _within(getattr(value, f.name)))
+
+
+def literals(node: Node) -> list[Any]:
+    """The values that a node's expressions speak of, each once, in order."""
+    found: dict[str, Any] = {}
+
+    def visit(expr: Expr, parts: list[None]) -> None:
+        if isinstance(expr, Lit) and expr.value is not None and not isinstance(expr.value, bool):
+            found.setdefault(repr(expr.value), expr.value)
+
+    for expr in expressions(node):
+        fold_expr(expr, visit)
+    return list(found.values())
+
+
+def spans(node: Node) -> Iterator[int]:
+    """Intervals in a node's expressions, in ticks."""
+    for value in literals(node):
+        if isinstance(value, dt.timedelta):
+            yield abs(value // dt.timedelta(microseconds=1))
+
+
+def _instants(node: Node) -> Iterator[int]:
+    """Instants that a node speaks of, in ticks."""
+    for value in literals(node):
+        if isinstance(value, dt.datetime):
+            moment = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
+            yield (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+    window = getattr(node, "window", None)
+    if isinstance(window, Landmark) and window.period is None and node.schema.axis == TIMESTAMP:
+        yield window.start
+
+
+__all__ = ["TICKS", "Scale", "expressions", "lengths", "literals", "scale", "spans"]

@@ -1,0 +1,69 @@
+"""Plan transformations that influence data by the query's shape: speculation and duplicates made by operators.
+
+Test framework, section 5.2: instead of writing retractions by hand, a fragment of existing operators above the input makes
+them, and the query above that sees a stream rich in corrections.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import types as t
+
+from streamq.compiler.operators import Select, TopK, Union
+from streamq.compiler.operators.top_k import RANK
+from streamq.compiler.plan import Node
+from streamq.expr import Col, Lit
+from streamq.stream import Stream
+from streamq.windows import ALIGN, Snapshot
+
+
+def make_speculative(stream: Stream) -> Stream:
+    """The greatest events of each group alive at each instant, by the same columns: out of order, they are taken back.
+
+    A group by the first column that can be a key and, over its snapshots, a top-k by the last that can be ordered: what
+    arrives late splits snapshots and changes who is greatest, so that events told before are retracted. The result has
+    the input's columns, but other lifetimes and fewer events.
+
+    >>> import streamq as sq
+    >>> from streamq import testing as t
+    >>> t.make_speculative(sq.events([(1, 9, {"k": "a", "v": 1}), (4, 6, {"k": "a", "v": 2})])).show()
+    k  v  start  end
+    a  1      1    4
+    a  2      4    6
+    a  1      6    9
+    """
+    return stream._derive(speculative(stream.plan))
+
+
+def speculative(stream: Node) -> Node:
+    """:func:`make_speculative` of a plan."""
+    fields = stream.schema.fields
+    if RANK in stream.schema.names:
+        hidden = Select(stream, tuple((f"_{i}", Col(f.name)) for i, f in enumerate(fields)))
+        return Select(speculative(hidden), tuple((f.name, Col(f"_{i}")) for i, f in enumerate(fields)))
+    nested = (t.ArrayType, t.MapType, t.StructType)
+    ordered = [f.name for f in fields if not isinstance(f.type, nested)]
+    keys = [f.name for f in fields if not isinstance(f.type, (*nested, t.DecimalType))][:1]
+    by = Col(ordered[-1]) if ordered else Lit(0)
+    top = TopK(stream, tuple(keys), Snapshot(), 1, by, True, "keep", "full", ALIGN)
+    return Select(top, tuple((f.name, Col(f.name)) for f in fields))
+
+
+def inject_duplicates(stream: Stream) -> Stream:
+    """Every event twice, and every retraction: the stream and itself in one.
+
+    >>> import streamq as sq
+    >>> from streamq import testing as t
+    >>> t.inject_duplicates(sq.events([(1, 4, {"v": 3})])).show()
+    v  start  end
+    3      1    4
+    3      1    4
+    """
+    return stream._derive(doubled(stream.plan))
+
+
+def doubled(stream: Node) -> Node:
+    """:func:`inject_duplicates` of a plan."""
+    return Union((stream, stream))
+
+
+__all__ = ["doubled", "inject_duplicates", "make_speculative", "speculative"]

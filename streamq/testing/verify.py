@@ -1,0 +1,276 @@
+"""Verification: a query's answers, in every backend and over sampled streams, held against the oracle's.
+
+Test framework, section 6: the history of the output is what SQL makes of the histories of the inputs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from hypothesis import HealthCheck, Phase, Verbosity, given, settings
+from hypothesis import seed as seeded
+from hypothesis import strategies as st
+
+from streamq.compiler.operators import JoinTable
+from streamq.compiler.plan import nodes, numbered
+from streamq.errors import NeedsSpark, QueryFailed
+from streamq.stream import Stream
+from streamq.testing.case import Case
+from streamq.testing.execution import (
+    BATCH,
+    CHANGELOG,
+    FINAL,
+    LITERAL,
+    SPARK,
+    STREAM,
+    Execution,
+    executed,
+    executions,
+    subsets,
+)
+from streamq.testing.generate import cases_of
+from streamq.testing.history import Difference, same_history
+from streamq.testing.intent import ANYTHING, Intent
+from streamq.testing.profiles import Profile, loaded_profile, profile
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Trial = tuple[Case, tuple[Execution, ...]]
+"""A case and the ways it is run."""
+
+
+class VerificationFailed(AssertionError):
+    """A query whose answer is not the oracle's.
+
+    ``case`` is the smallest found, ``how`` the way it was run, ``difference`` what tells the histories apart or None if
+    it failed with ``error``.
+    """
+
+    def __init__(self, case: Case, how: Execution, difference: Difference | None, error: Exception | None = None):
+        self.case, self.how, self.difference, self.error = case, how, difference, error
+        wrong = str(difference) if difference is not None else f"{type(error).__name__}: {error}"
+        super().__init__(f"not the oracle's history ({how})\n{wrong}\n\n{case}")
+
+
+@dataclass
+class Verified:
+    """What a verification ran: executions by backend, cases, and the seconds it took.
+
+    ``failing`` counts cases that fail by Spark's rules whatever computes them (an overflow, a division by zero);
+    ``left_out`` says which backends could not run, and why.
+    """
+
+    executions: Counter[str] = field(default_factory=Counter)
+    cases: int = 0
+    failing: int = 0
+    seconds: float = 0.0
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        ran = ", ".join(f"{n} {name}" for name, n in self.executions.items())
+        lines = [f"verified over {self.cases} cases ({ran}) in {self.seconds:.1f} s"]
+        lines += [f"{self.failing} cases fail by Spark's rules"] * bool(self.failing)
+        lines += [f"not {name}: {why}" for name, why in self.left_out.items()]
+        return "; ".join(lines)
+
+    __repr__ = __str__
+
+
+def verify(
+    query: Stream,
+    intent: Intent = ANYTHING,
+    *,
+    profile: str | Profile | None = None,
+    examples: int | None = None,
+    seed: int | None = None,
+) -> Verified:
+    """Hold a query's answers against the oracle's: in-process, in batch and as a stream, over sampled data.
+
+    The query's sources are given what ``intent`` describes, their times and values chosen by what the query speaks of; its
+    own rows are not read. Each case runs in-process all at once or in micro-batches, as final rows and as a changelog, with
+    restarts, buckets and sets of rewrite rules drawn at random and every CTI watched; some run on Spark, as DataFrames and
+    as Structured Streaming queries (on the query's session, the active one, or a new one). ``profile`` says how much is
+    tried, by name or as a :class:`Profile`; ``examples`` and ``seed`` override its own. The same seed tries the same.
+
+    Raises :class:`VerificationFailed` with the smallest case found, what differs drawn as a timeline, the case as a
+    program, and where it is saved; :class:`streamq.errors.PlanError` for what cannot be generated or translated.
+
+    >>> import streamq as sq
+    >>> from streamq import testing as t
+    >>> s = sq.events([(1, 5, {"k": "a", "v": 3})])
+    >>> query = s.group_by("k").tumbling_window(4).select(n=sq.count(), most=sq.max("v"))
+    >>> report = t.verify(query, t.Intent(disorder="high"), profile="fast", examples=5)
+    >>> report.cases
+    5
+    """
+    begun = time.monotonic()
+    chosen = _profile(profile)
+    chosen = replace(chosen, examples=chosen.examples if examples is None else examples)
+    chosen = replace(chosen, seed=chosen.seed if seed is None else seed)
+    plan, names = numbered(query.plan)
+    tables = {names[n]: _arrow(t) for n, t in query.tables.items() if n in names and _static(plan, names[n])}
+    cases = cases_of(plan, intent, tables)
+    report = Verified()
+    search = Search(chosen, report, begun)
+    try:
+        executed(Case(plan, (), (), static=tables), Execution(LITERAL))
+    except NeedsSpark as error:
+        report.left_out["in-process"] = str(error)
+    else:
+        search.run(st.tuples(cases, in_process()).map(_bounded), chosen.examples)
+    if chosen.batch or chosen.streams:
+        spark = _session(query.tables)
+        search.run(st.tuples(cases, on_spark(BATCH)), chosen.batch, spark)
+        search.run(st.tuples(cases, on_spark(SPARK)), chosen.streams, spark)
+    report.seconds = time.monotonic() - begun
+    return report
+
+
+def in_process() -> st.SearchStrategy[tuple[Execution, ...]]:
+    """In micro-batches, as final rows and as a changelog; or all at once."""
+    return st.one_of(
+        st.tuples(executions(FINAL), executions(CHANGELOG)),
+        st.tuples(subsets().map(lambda rules: Execution(LITERAL, rules=rules))),
+    )
+
+
+def on_spark(backend: str) -> st.SearchStrategy[tuple[Execution, ...]]:
+    """One execution on Spark."""
+    if backend == BATCH:
+        return st.tuples(subsets().map(lambda rules: Execution(BATCH, rules=rules)))
+    return st.tuples(
+        st.builds(lambda output, restart: Execution(SPARK, output, None, 2, restart),
+                  st.sampled_from([FINAL, CHANGELOG]), st.booleans())
+    )  # fmt: skip
+
+
+def _bounded(trial: Trial) -> Trial:
+    # all at once, windows of lifetimes without an end go by the greatest endpoint, as show() and to_df() have it
+    case, ways = trial
+    return (replace(case, until=None), ways) if ways[0].backend == LITERAL else trial
+
+
+def check(case: Case, ways: Sequence[Execution], spark: SparkSession | None = None) -> bool:
+    """Whether a case has an answer, which every way of running it has given; False if it fails by Spark's rules.
+
+    Raises VerificationFailed where an answer is another one, and where a way fails.
+    """
+    try:
+        expected = case.answer()
+    except QueryFailed:
+        return False
+    for how in ways:
+        try:
+            found = _run(case, how, spark)
+        except Exception as error:
+            raise VerificationFailed(case, how, None, error) from error
+        difference = same_history(found, expected)
+        if difference is not None:
+            raise VerificationFailed(case, how, difference)
+    return True
+
+
+def _run(case: Case, how: Execution, spark: SparkSession | None) -> pa.Table:
+    if how.backend in (LITERAL, STREAM):
+        return executed(case, how)
+    from streamq.testing.on_spark import executed_on_spark
+
+    return executed_on_spark(case, how, spark or _session({}))
+
+
+class Search:
+    """A search for a failing trial, and for a smaller one once one is found, within the time of a profile."""
+
+    def __init__(self, profile: Profile, report: Verified, begun: float):
+        self.profile, self.report = profile, report
+        self.begun = begun
+        self.found: dict[str, VerificationFailed] = {}
+        self.give_up = float("inf")
+
+    def run(self, trials: st.SearchStrategy[Trial], examples: int, spark: SparkSession | None = None) -> None:
+        """Try so many; raises VerificationFailed with the smallest that fails."""
+        if not examples:
+            return
+
+        @settings(
+            max_examples=examples,
+            database=None,
+            deadline=None,
+            phases=[Phase.generate, Phase.shrink],
+            verbosity=Verbosity.quiet,
+            print_blob=False,
+            suppress_health_check=list(HealthCheck),
+            report_multiple_bugs=False,
+        )
+        @given(trials)
+        def tried(trial: Trial) -> None:
+            self.tried(trial, spark)
+
+        search: Callable[[], None] = tried
+        if self.profile.seed is not None:
+            search = seeded(self.profile.seed)(tried)
+        try:
+            search()
+        except VerificationFailed as failed:
+            # what Hypothesis has noted about the example is in the message
+            failed.__notes__ = []
+            raise
+
+    def tried(self, trial: Trial, spark: SparkSession | None) -> None:
+        """One trial. Once time is over the known ones alone still fail: the smallest so far is what remains."""
+        known = repr(trial)
+        if known in self.found:
+            raise self.found[known]
+        now = time.monotonic()
+        over = self.profile.seconds is not None and now - self.begun > self.profile.seconds
+        if now > self.give_up or (over and not self.found):
+            return
+        case, ways = trial
+        try:
+            answered = check(case, ways, spark)
+        except VerificationFailed as failed:
+            if not self.found:
+                self.give_up = time.monotonic() + self.profile.shrinking
+            self.found[known] = failed
+            raise
+        self.report.cases += 1
+        self.report.failing += not answered
+        if answered:
+            self.report.executions.update(how.backend for how in ways)
+
+
+def _profile(given_as: str | Profile | None) -> Profile:
+    if given_as is None:
+        return loaded_profile()
+    return profile(given_as) if isinstance(given_as, str) else given_as
+
+
+def _static(plan: Any, name: str) -> bool:
+    return any(isinstance(n, JoinTable) and n.table == name for n in nodes(plan))
+
+
+def _arrow(table: Any) -> pa.Table:
+    return table if isinstance(table, pa.Table) else table.toArrow()
+
+
+def _session(tables: Mapping[str, Any]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    for table in tables.values():
+        if hasattr(table, "sparkSession"):
+            return table.sparkSession
+    found = SparkSession.getActiveSession()
+    if found is not None:
+        return found
+    from streamq.session import session
+
+    return session("streamq testing")
+
+
+__all__ = ["Search", "VerificationFailed", "Verified", "check", "in_process", "on_spark", "verify"]

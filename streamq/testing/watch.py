@@ -1,0 +1,97 @@
+"""Kernels under watch: what they change is held against the CTIs that they were promised and those that they have sent.
+
+SEMANTICS section 6, the law of progress: no output CTI is breached, in folded form, and none goes back.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from streamq.compiler.program import Program
+from streamq.runtime.basket import Scope
+from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.kernel import Arrival, Clock, Kernel, Output, Uncombined
+from streamq.runtime.kernels.recompute import RecomputeKernel
+from streamq.testing.history import comparable
+from streamq.time import INFINITY, MINUS_INFINITY
+
+
+class ProgressViolation(AssertionError):
+    """A kernel changed what it, or its input, had promised not to change."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A kernel whose micro-batches are held against the CTIs that it was promised and that it has sent."""
+
+    name: str
+    kernel: Kernel
+    sent: dict[str, int] = field(default_factory=dict)
+
+    def combine(self, port: int, table: pa.Table) -> pa.Table:
+        return self.kernel.combine(port, table)
+
+    def announce(self, port: int, table: pa.Table) -> Any:
+        return self.kernel.announce(port, table)
+
+    def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+        for port, found in itertools.groupby(sorted(arrivals, key=lambda a: a.port), key=lambda a: a.port):
+            # what the map side has combined are partial results, no deltas
+            tables = [a.table for a in found if a.judge is None and isinstance(self.kernel, Uncombined)]
+            changed = changes_before(clock.c_before, tables)
+            if changed:
+                self._refuse(f"its input {port} changes before its CTI {clock.c_before}: {changed}")
+        output = self.kernel.advance(state, arrivals, clock)
+        before = self.sent.get(self.name, MINUS_INFINITY)
+        changed = changes_before(before, [output.table] if output.table is not None else [])
+        if changed:
+            self._refuse(f"it changes before the CTI {before} that it has sent: {changed}")
+        if output.c < before:
+            self._refuse(f"its CTI goes back, from {before} to {output.c}")
+        if clock.c == INFINITY and output.c < INFINITY:
+            self._refuse("it does not end with its inputs")
+        self.sent[self.name] = output.c
+        return output
+
+    def _refuse(self, why: str) -> None:
+        raise ProgressViolation(f"{self.name}: {why}")
+
+
+def changes_before(c: int, tables: Sequence[pa.Table]) -> list[Any]:
+    """What a micro-batch changes before c once deltas are folded into retractions, as (row, start, end, weight).
+
+    Rows that start before c must pair up, and both ends of each pair lie at or after c.
+    """
+    found: Counter[Any] = Counter()
+    for table in tables:
+        names = [n for n in table.column_names if n not in (LE, RE, WEIGHT)]
+        for row in table.to_pylist():
+            if row[LE] < c:
+                whose = (tuple(comparable(row[n]) for n in names), row[LE])
+                found[whose, row.get(RE, row[LE] + 1)] += row.get(WEIGHT, 1)
+    total: Counter[Any] = Counter()
+    for (whose, _), weight in found.items():
+        total[whose] += weight
+    return [(*whose, until, w) for (whose, until), w in found.items() if w and (until < c or total[whose])]
+
+
+def watched(program: Program, kernels: bool = True) -> Program:
+    """The program with kernels that forget all they may in every micro-batch and, if ``kernels``, are watched."""
+
+    def watch(name: str, kernel: Kernel) -> Kernel:
+        kernel = replace(kernel, compact_at=0) if isinstance(kernel, RecomputeKernel) else kernel
+        return Watched(name, kernel) if kernels else kernel
+
+    stages = [
+        replace(s, hosted=tuple(replace(h, kernel=watch(h.name, h.kernel)) for h in s.hosted)) for s in program.stages
+    ]
+    return replace(program, stages=stages)
+
+
+__all__ = ["ProgressViolation", "Watched", "changes_before", "watched"]
