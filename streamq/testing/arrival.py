@@ -165,4 +165,17 @@ def tick(source: Source) -> int:
     return max(DAY if isinstance(kinds[n], t.DateType) else 1 for n in time_columns(source))
 
 
-__all__ = ["CLOSE", "OPEN", "Item", "bounds", "closed", "delay_for", "late", "row", "table", "table_of", "tick", "time_columns"]
+__all__ = [
+    "CLOSE",
+    "OPEN",
+    "Item",
+    "bounds",
+    "closed",
+    "delay_for",
+    "late",
+    "row",
+    "table",
+    "table_of",
+    "tick",
+    "time_columns",
+]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from streamq.compiler.operators import (
     Join,
     JoinTable,
     Select,
+    Source,
     TopK,
     ToSignal,
     Union,
@@ -33,8 +33,23 @@ from streamq.compiler.operators import (
 )
 from streamq.compiler.operators.alter_lifetime import FIXED, GIVEN, RE, SAME, Length, Start
 from streamq.compiler.operators.window_aggregate import IN_ORDER
-from streamq.compiler.plan import Node
-from streamq.expr import Aggregate, Call, Cast, Col, Expr, Lit, as_expr, conjunction, duration, end, start, when
+from streamq.compiler.plan import Node, fold
+from streamq.expr import (
+    Aggregate,
+    Call,
+    Cast,
+    Col,
+    Expr,
+    Lit,
+    as_expr,
+    columns,
+    conjunction,
+    duration,
+    end,
+    start,
+    when,
+)
+from streamq.expr import fold as fold_expr
 from streamq.schema import Field, Schema, infer
 from streamq.testing.oracle import arrow_type
 from streamq.time import TIMESTAMP
@@ -66,6 +81,10 @@ STATIC: dict[str, tuple[tuple[Field, ...], tuple[tuple[Any, int | None], ...]]] 
 """Static tables by name: their columns and rows."""
 
 
+EXACT = ("count_distinct", "sum", "min", "max", "first", "last")
+"""Aggregates whose results are as exact as what they read."""
+
+
 def static(name: str) -> pa.Table:
     """A static table."""
     columns, rows = STATIC[name]
@@ -80,16 +99,39 @@ def grids(most: int = 9) -> st.SearchStrategy[Hopping]:
     return st.one_of(tumbling, st.builds(Hopping, length, length, st.integers(-most, most)))
 
 
-@dataclass(frozen=True)
-class _Query:
-    """A plan and those of its columns whose values do not depend on how floats are rounded."""
+def exact(plan: Node) -> frozenset[str]:
+    """The columns whose values do not depend on how floats are rounded, nor do their sums."""
+    return fold(plan, _exact)
 
-    plan: Node
-    exact: frozenset[str]
 
-    @property
-    def schema(self) -> Schema:
-        return self.plan.schema
+def _exact(node: Node, inputs: list[frozenset[str]]) -> frozenset[str]:
+    match node:
+        case Source():
+            return frozenset(node.schema.names)
+        case Select():
+            return frozenset(n for n, e in node.columns if columns(e) <= inputs[0] and not fold_expr(e, _divides))
+        case Union():
+            return frozenset.intersection(*inputs)
+        case Join() | WindowedJoin():
+            sides = zip((node.left_names, node.right_names), inputs, strict=True)
+            made = {to for names, side in sides for name, to in names if name in side}
+            return frozenset(made & set(node.schema.names))
+        case JoinTable():
+            return inputs[0] | {to for _, to in node.names}
+        case TopK():
+            return frozenset(node.schema.names)
+        case WindowAggregate():
+            return frozenset(node.keys) | {n for n, a in node.aggregates if _exactly(a, inputs[0])}
+    return inputs[0]
+
+
+def _divides(expr: Expr, parts: list[bool]) -> bool:
+    return any(parts) or (isinstance(expr, Call) and expr.name == "/")
+
+
+def _exactly(found: Aggregate, among: frozenset[str]) -> bool:
+    known = all(columns(a) <= among and not fold_expr(a, _divides) for a in found.args)
+    return found.name == "count" or (found.name in EXACT and known)
 
 
 def _is(kind: t.DataType, *kinds: type[t.DataType]) -> bool:
@@ -130,7 +172,7 @@ def _comparisons(draw: Draw, schema: Schema, among: frozenset[str], reads_end: b
 
 
 @st.composite
-def _numbers(draw: Draw, schema: Schema, name: str, reads_end: bool) -> Expr:
+def numbers(draw: Draw, schema: Schema, name: str, reads_end: bool) -> Expr:
     """An expression over a numeric column, as exact as the column is."""
     column, kind = Col(name), schema.type_of(name)
     if not _plain_number(kind):
@@ -144,9 +186,8 @@ def _numbers(draw: Draw, schema: Schema, name: str, reads_end: bool) -> Expr:
 
 
 @st.composite
-def _spans(draw: Draw, query: _Query, reads_end: bool) -> _Query:
-    """Up to two operators over one stream that keep names and types."""
-    plan = query.plan
+def spans(draw: Draw, plan: Node, reads_end: bool = True, most: int = 2) -> Node:
+    """Up to ``most`` (two) operators over one stream that keep names and types."""
     kinds = [
         (),
         ("where",),
@@ -157,34 +198,34 @@ def _spans(draw: Draw, query: _Query, reads_end: bool) -> _Query:
         ("lifetime", "where"),
     ]
     kinds += [("where", "lifetime"), ("signal",), ("chop",), ("ids",), ("lifetime", "lifetime")]
-    for kind in draw(st.sampled_from(kinds)):
-        exact = query.exact >= set(plan.schema.names)
+    for kind in draw(st.sampled_from(kinds if most > 1 else [k for k in kinds if len(k) == 1])):
+        known = exact(plan)
         match kind:
             case "where":
-                plan = Where(plan, draw(predicates(plan.schema, query.exact, reads_end)))
+                plan = Where(plan, draw(predicates(plan.schema, known, reads_end)))
             case "select":
-                columns: list[tuple[str, Expr]] = []
+                chosen: list[tuple[str, Expr]] = []
                 for f in plan.schema.fields:
-                    made = draw(_numbers(plan.schema, f.name, reads_end))
-                    columns.append((f.name, made if infer(made, plan.schema, "select") == f.type else Col(f.name)))
-                plan = Select(plan, tuple(columns))
+                    made = draw(numbers(plan.schema, f.name, reads_end))
+                    chosen.append((f.name, made if infer(made, plan.schema, "select") == f.type else Col(f.name)))
+                plan = Select(plan, tuple(chosen))
             case "lifetime":
-                plan = draw(_altered(plan, query.exact, reads_end))
-            case "signal" if query.exact:
-                plan = ToSignal(plan, tuple(draw(st.lists(st.sampled_from(sorted(query.exact)), max_size=1))))
+                plan = draw(_altered(plan, known, reads_end))
+            case "signal" if known:
+                plan = ToSignal(plan, tuple(draw(st.lists(st.sampled_from(sorted(known)), max_size=1))))
             case "chop":
                 plan = Chop(plan, draw(st.integers(1, 7)), draw(st.integers(-3, 3)))
-            case "ids" if exact:
+            case "ids" if known >= set(plan.schema.names):
                 plan = DistinctIds(plan, (draw(st.sampled_from(plan.schema.names)),), draw(st.integers(0, 6)))
-    return _Query(plan, query.exact)
+    return plan
 
 
 @st.composite
-def _altered(draw: Draw, plan: Node, exact: frozenset[str], reads_end: bool) -> Node:
+def _altered(draw: Draw, plan: Node, known: frozenset[str], reads_end: bool) -> Node:
     """Lifetimes moved, stretched, cut, made of the payload."""
     by = st.integers(-6, 6)
     ticks = Call("unix_micros", (start(),)) if plan.schema.axis == TIMESTAMP else start()
-    numbers = [n for n in sorted(exact) if _is(plan.schema.type_of(n), t.IntegerType, t.LongType)]
+    numbers = [n for n in sorted(known) if _is(plan.schema.type_of(n), t.IntegerType, t.LongType)]
     starts = [Start(), Start(by=draw(by)), Start(GIVEN, 0, ticks - ticks % 4), Start(GIVEN, 0, ticks + 3)]
     lengths = [Length(), Length(SAME, draw(by)), Length(FIXED, 1), Length(FIXED, draw(st.integers(1, 9)))]
     for name in numbers:
@@ -198,30 +239,28 @@ def _altered(draw: Draw, plan: Node, exact: frozenset[str], reads_end: bool) -> 
 
 
 @st.composite
-def _paired(draw: Draw, left: _Query, right: _Query) -> _Query:
+def paired(draw: Draw, one: Node, two: Node) -> Node:
     """Two streams of equal columns as one: joins of every kind, differences, cuts."""
-    one, two = left.plan, right.plan
     names = one.schema.names
-    exact = sorted(left.exact & right.exact)
+    left, right = exact(one), exact(two)
+    common = sorted(left & right)
     kind = draw(st.sampled_from(["union", "union", "join", "join", "join", "except", "clip", "windowed"]))
-    keys = tuple((n, n) for n in draw(st.lists(st.sampled_from(exact), max_size=1))) if exact else ()
+    keys = tuple((n, n) for n in draw(st.lists(st.sampled_from(common), max_size=1))) if common else ()
     if kind == "clip":
-        return _Query(Clip(one, two, keys), left.exact)
-    if kind == "except" and len(exact) == len(names) and one.schema.fields == two.schema.fields:
-        return _Query(Except(one, two), left.exact)
+        return Clip(one, two, keys)
+    if kind == "except" and len(common) == len(names) and one.schema.fields == two.schema.fields:
+        return Except(one, two)
     if kind not in ("join", "windowed"):
-        return _Query(Union((one, two)), frozenset(exact))
+        return Union((one, two))
     shared = {a for a, _ in keys}
     ours = tuple((n, n) for n in names)
     theirs = tuple((n, f"{n}_r") for n in names if n not in shared)
-    made_exact = left.exact | {f"{n}_r" for n in right.exact if n not in shared}
     how = draw(st.sampled_from(["inner", "left", "semi", "anti"]))
     bare = Join(one, two, keys, None, "inner", ours, theirs)
-    where = draw(st.one_of(st.none(), _conditions(bare.both, made_exact)))
+    where = draw(st.one_of(st.none(), _conditions(bare.both, exact(bare))))
     if kind == "windowed":
-        return _Query(WindowedJoin(one, two, draw(grids()), keys, where, ours, theirs), made_exact)
-    made = Join(one, two, keys, where, how, ours, theirs)
-    return _Query(made, made_exact & set(made.schema.names))
+        return WindowedJoin(one, two, draw(grids()), keys, where, ours, theirs)
+    return Join(one, two, keys, where, how, ours, theirs)
 
 
 @st.composite
@@ -238,10 +277,10 @@ def _conditions(draw: Draw, schema: Schema, among: frozenset[str]) -> Expr | Non
 
 
 @st.composite
-def windows(draw: Draw, schema: Schema, exact: frozenset[str]) -> tuple[Window, str, str]:
+def windows(draw: Draw, schema: Schema, known: frozenset[str]) -> tuple[Window, str, str]:
     """A window of any kind, with clip and stamp."""
     kinds = ["hopping", "hopping", "hopping", "snapshot", "snapshot", "count", "session", "landmark"]
-    whole = exact >= set(schema.names)
+    whole = known >= set(schema.names)
     kind = draw(st.sampled_from([*kinds, "rows"] if whole else kinds))
     stamp, clip = draw(st.sampled_from([ALIGN, ALIGN, POINT_AT_END])), draw(st.sampled_from(CLIPS))
     match kind:
@@ -270,64 +309,67 @@ AGGREGATES = (
 
 
 @st.composite
-def _aggregated(draw: Draw, query: _Query, depth: int, reads_end: bool) -> _Query:
-    """A group_by (or none), a window and one to three aggregates, or its greatest members."""
-    schema = query.schema
-    groupable = sorted(n for n in query.exact if not _is(schema.type_of(n), t.DecimalType, t.ArrayType))
+def aggregated(draw: Draw, plan: Node, label: str = "a", reads_end: bool = True) -> Node:
+    """A group_by (or none), a window and one to three aggregates called ``label0, ...``, or its greatest members."""
+    schema, known = plan.schema, exact(plan)
+    groupable = sorted(n for n in known if not _is(schema.type_of(n), t.DecimalType, t.ArrayType))
     keys = tuple(draw(st.lists(st.sampled_from(groupable), unique=True, max_size=2))) if groupable else ()
-    window, clip, stamp = draw(windows(schema, query.exact))
-    whole = query.exact >= set(schema.names)
+    window, clip, stamp = draw(windows(schema, known))
+    whole = known >= set(schema.names)
     if groupable and whole and "rank" not in schema.names and draw(st.sampled_from([False] * 5 + [True])):
         by, ties = Col(draw(st.sampled_from(groupable))), draw(st.sampled_from(["keep", "break"]))
-        top = TopK(query.plan, keys, window, draw(st.integers(1, 3)), by, draw(st.booleans()), ties, clip, stamp)
-        return _Query(top, frozenset(top.schema.names))
-    numeric = [n for n in schema.names if _is(schema.type_of(n), t.NumericType)]
-    whole_numbers = [n for n in numeric if _is(schema.type_of(n), t.IntegerType, t.LongType)]
-    scalar = [n for n in schema.names if not _is(schema.type_of(n), t.ArrayType)]
-    made: dict[str, Aggregate] = {}
-    exact = set(keys)
-    wanted = AGGREGATES if whole and len(scalar) == len(schema.names) else [a for a in AGGREGATES if a not in IN_ORDER]
-    for i, name in enumerate(draw(st.lists(st.sampled_from(wanted), min_size=1, max_size=3))):
-        own = f"a{depth}{i}"
-        among = numeric
-        if name in ("count", "min", "max", "count_distinct", *IN_ORDER):
-            among = [n for n in scalar if name != "count_distinct" or n in query.exact]
-        elif name in ("covar", "covar_pop", "corr"):
-            among = whole_numbers
-        filters = st.sampled_from([False, False, True])
-        where = draw(predicates(schema, query.exact, reads_end)) if draw(filters) else None
-        if name == "count(*)" or not among:
-            made[own] = Aggregate("count", (), where)
-            exact.add(own)
-            continue
-        column = draw(st.sampled_from(among))
-        args: tuple[Expr, ...] = (draw(_numbers(schema, column, reads_end)),)
-        options: tuple[float, ...] = ()
-        if name == "percentile":
-            options = (draw(st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0])),)
-        if name in ("covar", "covar_pop", "corr"):
-            args = (Col(column), Col(draw(st.sampled_from(whole_numbers))))
-        made[own] = Aggregate(name, args, where, options)
-        if name in ("count", "count_distinct") or (
-            name in ("sum", "min", "max", "first", "last") and column in query.exact
-        ):
-            exact.add(own)
-    node = WindowAggregate(query.plan, keys, window, tuple(made.items()), clip, stamp)
-    return _Query(node, frozenset(exact))
+        return TopK(plan, keys, window, draw(st.integers(1, 3)), by, draw(st.booleans()), ties, clip, stamp)
+    names = draw(st.lists(st.sampled_from(_askable(schema, known)), min_size=1, max_size=3))
+    made = {f"{label}{i}": draw(aggregate(schema, known, name, reads_end)) for i, name in enumerate(names)}
+    return WindowAggregate(plan, keys, window, tuple(made.items()), clip, stamp)
+
+
+def _scalar(schema: Schema) -> list[str]:
+    return [n for n in schema.names if not _is(schema.type_of(n), t.ArrayType)]
+
+
+def _askable(schema: Schema, known: frozenset[str]) -> Sequence[str]:
+    whole = known >= set(schema.names) and len(_scalar(schema)) == len(schema.names)
+    return AGGREGATES if whole else [a for a in AGGREGATES if a not in IN_ORDER]
 
 
 @st.composite
-def _finished(draw: Draw, query: _Query, depth: int, reads_end: bool) -> _Query:
+def aggregate(
+    draw: Draw, schema: Schema, known: frozenset[str], name: str | None = None, reads_end: bool = True
+) -> Aggregate:
+    """An aggregate of a name (None: of any) over one of the columns that it can read, maybe filtered; else a count."""
+    name = draw(st.sampled_from(_askable(schema, known))) if name is None else name
+    numeric = [n for n in schema.names if _is(schema.type_of(n), t.NumericType)]
+    whole_numbers = [n for n in numeric if _is(schema.type_of(n), t.IntegerType, t.LongType)]
+    among = numeric
+    if name in ("count", "min", "max", "count_distinct", *IN_ORDER):
+        among = [n for n in _scalar(schema) if name != "count_distinct" or n in known]
+    elif name in ("covar", "covar_pop", "corr"):
+        among = whole_numbers
+    filters = st.sampled_from([False, False, True])
+    where = draw(predicates(schema, known, reads_end)) if draw(filters) else None
+    if name == "count(*)" or not among:
+        return Aggregate("count", (), where)
+    column = draw(st.sampled_from(among))
+    if name in ("covar", "covar_pop", "corr"):
+        return Aggregate(name, (Col(column), Col(draw(st.sampled_from(whole_numbers)))), where)
+    options: tuple[float, ...] = ()
+    if name == "percentile":
+        options = (draw(st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0])),)
+    return Aggregate(name, (draw(numbers(schema, column, reads_end)),), where, options)
+
+
+@st.composite
+def finished(draw: Draw, plan: Node, label: str = "b", reads_end: bool = True) -> Node:
     """Maybe a where over a window's result, or a select that adds a column."""
     if draw(st.booleans()):
-        return query
+        return plan
     if draw(st.booleans()):
-        return _Query(Where(query.plan, draw(predicates(query.schema, query.exact, reads_end))), query.exact)
-    name = draw(st.sampled_from(query.schema.names))
-    kept: list[tuple[str, Expr]] = [(n, Col(n)) for n in query.schema.names]
-    over = draw(_numbers(query.schema, name, reads_end)) / 4 if _plain_number(query.schema.type_of(name)) else Col(name)
-    added = draw(st.sampled_from([over, as_expr(start()), duration()]))
-    return _Query(Select(query.plan, (*kept, (f"b{depth}", added))), query.exact)
+        return Where(plan, draw(predicates(plan.schema, exact(plan), reads_end)))
+    name = draw(st.sampled_from(plan.schema.names))
+    kept: list[tuple[str, Expr]] = [(n, Col(n)) for n in plan.schema.names]
+    over = draw(numbers(plan.schema, name, reads_end)) / 4 if _plain_number(plan.schema.type_of(name)) else Col(name)
+    return Select(plan, (*kept, (label, draw(st.sampled_from([over, as_expr(start()), duration()])))))
 
 
 @st.composite
@@ -336,28 +378,33 @@ def queries(draw: Draw, inputs: Sequence[Node], depth: int = 2, reads_end: bool 
 
     ``reads_end``: whether expressions may read ends of lifetimes.
     """
-    parts = [draw(_spans(_Query(plan, frozenset({"k", "v"})), reads_end)) for plan in inputs]
+    parts = [draw(spans(plan, reads_end)) for plan in inputs]
     if draw(st.sampled_from([False, False, True])):
-        parts.append(draw(_spans(_Query(inputs[0], frozenset({"k", "v"})), reads_end)))
+        parts.append(draw(spans(inputs[0], reads_end)))
     query = parts[0]
     for other in parts[1:]:
-        query = draw(_paired(query, other)) if query.schema.names == other.schema.names else query
-    if "k" in query.exact and draw(st.sampled_from([False] * 5 + [True])):
-        query = draw(_looked_up(query))
+        query = draw(paired(query, other)) if query.schema.names == other.schema.names else query
+    if draw(st.sampled_from([False] * 5 + [True])):
+        query = draw(looked_up(query))
     for level in range(draw(st.sampled_from([n for n in (0, 1, 1, 2, 2) if n <= depth]))):
-        query = draw(_finished(draw(_aggregated(query, level, reads_end)), level, reads_end))
-    return query.plan
+        query = draw(finished(draw(aggregated(query, f"a{level}", reads_end)), f"b{level}", reads_end))
+    return query
 
 
 @st.composite
-def _looked_up(draw: Draw, query: _Query) -> _Query:
-    name = "names" if _is(query.schema.type_of("k"), t.StringType) else "numbers"
-    if not _is(query.schema.type_of("k"), t.StringType, t.IntegerType) or "size" in query.schema.names:
-        return query
+def looked_up(draw: Draw, plan: Node) -> Node:
+    """Column ``k`` looked up in a static table, if it can be."""
+    if "k" not in exact(plan) or "size" in plan.schema.names:
+        return plan
+    kind = plan.schema.type_of("k")
+    if not _is(kind, t.StringType, t.IntegerType):
+        return plan
+    name = "names" if _is(kind, t.StringType) else "numbers"
     how = draw(st.sampled_from(["inner", "left"]))
-    return _Query(
-        JoinTable(query.plan, name, STATIC[name][0], (("k", "name"),), how, (("size", "size"),)), query.exact | {"size"}
-    )
+    return JoinTable(plan, name, STATIC[name][0], (("k", "name"),), how, (("size", "size"),))
 
 
-__all__ = ["AGGREGATES", "STATIC", "grids", "predicates", "queries", "static", "windows"]
+__all__ = [
+    "AGGREGATES", "STATIC", "aggregate", "aggregated", "exact", "finished", "grids", "looked_up", "numbers", "paired",
+    "predicates", "queries", "spans", "static", "windows",
+]  # fmt: skip
