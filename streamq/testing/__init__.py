@@ -7,23 +7,30 @@ from streamq.testing.case import Case
 from streamq.testing.history import Difference, assert_same_history, fold_physical, history, same_history
 from streamq.testing.intent import Intent
 from streamq.testing.profiles import PROFILES, Profile, load_profile
+from streamq.testing.scenario import ANY, Scenario, composition, concrete, operator, stream
 from streamq.testing.speculative import inject_duplicates, make_speculative
 from streamq.testing.verify import VerificationFailed, Verified, verify
 
 __all__ = [
+    "ANY",
     "PROFILES",
     "Case",
     "Difference",
     "Intent",
     "Profile",
     "VerificationFailed",
+    "Scenario",
     "Verified",
     "assert_same_history",
+    "composition",
+    "concrete",
     "fold_physical",
     "history",
     "inject_duplicates",
     "load_profile",
     "make_speculative",
+    "operator",
     "same_history",
+    "stream",
     "verify",
 ]

@@ -119,8 +119,16 @@ def cuts(n: int) -> st.SearchStrategy[tuple[int, ...]]:
 
 
 @st.composite
-def cases_of(draw: Draw, plan: Node, intent: Intent = ANYTHING, tables: Mapping[str, Any] | None = None) -> Case:
+def cases_of(
+    draw: Draw,
+    plan: Node,
+    intent: Intent = ANYTHING,
+    tables: Mapping[str, Any] | None = None,
+    intents: Mapping[str, Intent] | None = None,
+) -> Case:
     """A given query over what an intent describes; ``tables`` are those that it looks up.
+
+    ``intents`` say of single sources what the common one leaves open.
 
     The query is as given but for its sources' policies, and for what an intent of speculation or duplicates puts above
     its sources.
@@ -129,7 +137,12 @@ def cases_of(draw: Draw, plan: Node, intent: Intent = ANYTHING, tables: Mapping[
     tables = {names.get(name, name): table for name, table in (tables or {}).items()}
     found = scale(plan)
     compared = near(plan)
-    made = {n.table: draw(arriving(n, intent, found, compared)) for n in nodes(plan) if isinstance(n, Source)}
+    of = {n: i.completed(intent) for n, i in (intents or {}).items()}
+    made = {
+        n.table: draw(arriving(n, of.get(n.table, intent), found, compared))
+        for n in nodes(plan)
+        if isinstance(n, Source)
+    }
     speculate = draw(st.sampled_from({True: [True], False: [False], None: [False] * 5 + [True]}[intent.speculation]))
     double = draw(st.sampled_from({True: [True], False: [False], None: [False] * 5 + [True]}[intent.duplicates]))
 
@@ -160,6 +173,26 @@ class Arriving:
 
 
 @st.composite
+def source_of(draw: Draw, name: str, kind: str, fields: tuple[Field, ...], axis: str = INTEGER) -> Node:
+    """A source of a kind (points, intervals, edges, physical, physical_ids) with a payload; ids are then left out again."""
+    time = t.TimestampType() if axis == TIMESTAMP else t.LongType()
+    match kind:
+        case "points":
+            return Points(name, (Field("t", time), *fields), "t")
+        case "intervals":
+            return Intervals(name, (Field("start", time), Field("end", time), *fields), "start", "end")
+        case "edges":
+            columns = (Field("t", time), Field("edge", t.StringType()), *fields)
+            whose = draw(st.sampled_from(["start", "end"]))
+            return Edges(name, columns, "t", "edge", (fields[0].name,), Lit("start"), Lit("end"), whose)
+    times = tuple(Field(n, time) for n in ("start", "end", "new_end"))
+    named = (Field("id", t.IntegerType()),) if kind == "physical_ids" else ()
+    columns = (Field("kind", t.StringType()), *times, *fields, *named)
+    made = Physical(name, columns, "kind", "start", "end", "new_end", "id" if named else None)
+    return Select(made, tuple((f.name, Col(f.name)) for f in fields)) if named else made
+
+
+@st.composite
 def sources(
     draw: Draw,
     name: str,
@@ -171,27 +204,11 @@ def sources(
     intent: Intent = ANYTHING,
 ) -> Arriving:
     """A source of a kind (points, intervals, edges, physical, physical_ids) under whose policy nothing is late."""
-    time = t.TimestampType() if axis == TIMESTAMP else t.LongType()
-    rest = (Field("k", KEYS[key]), Field("v", VALUES[value]))
-    source: Source
-    columns: tuple[Field, ...]
-    match kind:
-        case "points":
-            source = Points(name, (Field("t", time), *rest), "t")
-        case "intervals":
-            source = Intervals(name, (Field("start", time), Field("end", time), *rest), "start", "end")
-        case "edges":
-            columns = (Field("t", time), Field("edge", t.StringType()), *rest)
-            whose = draw(st.sampled_from(["start", "end"]))
-            source = Edges(name, columns, "t", "edge", ("k",), Lit("start"), Lit("end"), whose)
-        case _:
-            times = tuple(Field(n, time) for n in ("start", "end", "new_end"))
-            named = (Field("id", t.IntegerType()),) if kind == "physical_ids" else ()
-            columns = (Field("kind", t.StringType()), *times, *rest, *named)
-            source = Physical(name, columns, "kind", "start", "end", "new_end", "id" if named else None)
-    source, items = draw(arriving(source, intent, causal=causal))
-    plan = Select(source, (("k", Col("k")), ("v", Col("v")))) if kind == "physical_ids" else source
-    return Arriving(source, tuple(items), plan)
+    plan = draw(source_of(name, kind, (Field("k", KEYS[key]), Field("v", VALUES[value])), axis))
+    bare = nodes(plan)[0]
+    assert isinstance(bare, Source)
+    source, items = draw(arriving(bare, intent, causal=causal))
+    return Arriving(source, tuple(items), plan.with_children([source]) if plan.children else source)
 
 
 @st.composite
@@ -225,4 +242,16 @@ def cases(
     return Case(plan, arrival, draw(cuts(len(arrival))), static=looked_up)
 
 
-__all__ = ["KEYS", "KINDS", "VALUES", "Arriving", "arriving", "cases", "cases_of", "cuts", "interleaved", "sources"]
+__all__ = [
+    "KEYS",
+    "KINDS",
+    "VALUES",
+    "Arriving",
+    "arriving",
+    "cases",
+    "cases_of",
+    "cuts",
+    "interleaved",
+    "source_of",
+    "sources",
+]

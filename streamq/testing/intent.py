@@ -86,6 +86,13 @@ class Intent:
         """The same intent with other parts."""
         return dataclasses.replace(self, **changes)
 
+    def completed(self, other: Intent) -> Intent:
+        """What this leaves open as ``other`` says it."""
+        default = Intent()
+        parts = {f.name: getattr(other, f.name) for f in dataclasses.fields(self)}
+        kept = {n: v for n, v in parts.items() if getattr(self, n) == getattr(default, n)}
+        return self.but(**kept)
+
     def __repr__(self) -> str:
         parts = [(f.name, getattr(self, f.name)) for f in dataclasses.fields(self)]
         said = [f"{n}={v!r}" for n, v in parts if v is not None and not (n == "payload" and not v) and (n, v) != EVENTS]

@@ -254,23 +254,26 @@ def paired(draw: Draw, one: Node, two: Node) -> Node:
         return Union((one, two))
     shared = {a for a, _ in keys}
     ours = tuple((n, n) for n in names)
-    theirs = tuple((n, f"{n}_r") for n in names if n not in shared)
+    suffix = "_r"
+    while any(f"{n}{suffix}" in names for n in names):
+        suffix += "r"
+    theirs = tuple((n, f"{n}{suffix}") for n in names if n not in shared)
     how = draw(st.sampled_from(["inner", "left", "semi", "anti"]))
     bare = Join(one, two, keys, None, "inner", ours, theirs)
-    where = draw(st.one_of(st.none(), _conditions(bare.both, exact(bare))))
+    where = draw(st.one_of(st.none(), _conditions(bare.both, exact(bare), suffix)))
     if kind == "windowed":
         return WindowedJoin(one, two, draw(grids()), keys, where, ours, theirs)
     return Join(one, two, keys, where, how, ours, theirs)
 
 
 @st.composite
-def _conditions(draw: Draw, schema: Schema, among: frozenset[str]) -> Expr | None:
+def _conditions(draw: Draw, schema: Schema, among: frozenset[str], suffix: str) -> Expr | None:
     """A condition on a pair: one column alone, or two against each other."""
     found: list[Expr] = []
     for name in sorted(among):
         kind = schema.type_of(name)
         found.append(Col(name).is_not_null())
-        other = f"{name}_r"
+        other = f"{name}{suffix}"
         if other in among and schema.type_of(other) == kind:
             found += [Col(name) == Col(other), Col(name) != Col(other), Col(name) < Col(other)]
     return draw(st.sampled_from(found)) if found else None

@@ -37,6 +37,7 @@ from streamq.testing.generate import cases_of
 from streamq.testing.history import Difference, same_history
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.profiles import Profile, loaded_profile, profile
+from streamq.testing.scenario import Scenario, concrete
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,7 +84,7 @@ class Verified:
 
 
 def verify(
-    query: Stream,
+    query: Stream | Scenario,
     intent: Intent = ANYTHING,
     *,
     profile: str | Profile | None = None,
@@ -93,10 +94,11 @@ def verify(
     """Hold a query's answers against the oracle's: in-process, in batch and as a stream, over sampled data.
 
     The query's sources are given what ``intent`` describes, their times and values chosen by what the query speaks of; its
-    own rows are not read. Each case runs in-process all at once or in micro-batches, as final rows and as a changelog, with
-    restarts, buckets and sets of rewrite rules drawn at random and every CTI watched; some run on Spark, as DataFrames and
-    as Structured Streaming queries (on the query's session, the active one, or a new one). ``profile`` says how much is
-    tried, by name or as a :class:`Profile`; ``examples`` and ``seed`` override its own. The same seed tries the same.
+    own rows are not read. Of a :class:`Scenario` each case is another concrete query. Each case runs in-process all at once
+    or in micro-batches, as final rows and as a changelog, with restarts, buckets and sets of rewrite rules drawn at random
+    and every CTI watched; some run on Spark, as DataFrames and as Structured Streaming queries (on the query's session, the
+    active one, or a new one). ``profile`` says how much is tried, by name or as a :class:`Profile`; ``examples`` and
+    ``seed`` override its own. The same seed tries the same.
 
     Raises :class:`VerificationFailed` with the smallest case found, what differs drawn as a timeline, the case as a
     program, and where it is saved; :class:`streamq.errors.PlanError` for what cannot be generated or translated.
@@ -113,19 +115,22 @@ def verify(
     chosen = _profile(profile)
     chosen = replace(chosen, examples=chosen.examples if examples is None else examples)
     chosen = replace(chosen, seed=chosen.seed if seed is None else seed)
-    plan, names = numbered(query.plan)
-    tables = {names[n]: _arrow(t) for n, t in query.tables.items() if n in names and _static(plan, names[n])}
-    cases = cases_of(plan, intent, tables)
     report = Verified()
     search = Search(chosen, report, begun)
-    try:
-        executed(Case(plan, (), (), static=tables), Execution(LITERAL))
-    except NeedsSpark as error:
-        report.left_out["in-process"] = str(error)
+    if isinstance(query, Scenario):
+        cases = concrete(query, intent)
     else:
+        plan, names = numbered(query.plan)
+        tables = {names[n]: _arrow(t) for n, t in query.tables.items() if n in names and _static(plan, names[n])}
+        cases = cases_of(plan, intent, tables)
+        try:
+            executed(Case(plan, (), (), static=tables), Execution(LITERAL))
+        except NeedsSpark as error:
+            report.left_out["in-process"] = str(error)
+    if not report.left_out:
         search.run(st.tuples(cases, in_process()).map(_bounded), chosen.examples)
     if chosen.batch or chosen.streams:
-        spark = _session(query.tables)
+        spark = _session({} if isinstance(query, Scenario) else query.tables)
         search.run(st.tuples(cases, on_spark(BATCH)), chosen.batch, spark)
         search.run(st.tuples(cases, on_spark(SPARK)), chosen.streams, spark)
     report.seconds = time.monotonic() - begun
@@ -217,8 +222,8 @@ class Search:
             search = seeded(self.profile.seed)(tried)
         try:
             search()
-        except VerificationFailed as failed:
-            # what Hypothesis has noted about the example is in the message
+        except Exception as failed:
+            # what Hypothesis notes about an example is in the message
             failed.__notes__ = []
             raise
 

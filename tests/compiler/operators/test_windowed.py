@@ -252,6 +252,14 @@ def test_a_bound_is_known_as_long_as_the_lifetime_is_a_windows() -> None:
             stream.select(b=sq.window_end())
 
 
+def test_a_lifetime_inside_an_aggregate_is_its_members_whatever_the_stamp() -> None:
+    s = sq.events([(1, 9, {"v": 1}), (4, 6, {"v": 2})])
+    for stamp, at in (("align", (0, 10)), ("point_at_end", (10, 11))):
+        w = s.tumbling_window(10, stamp=stamp)
+        found = w.select(n=sq.count(where=sq.start() > 2), last=sq.max(sq.end()), since=sq.window_start())
+        assert answer(found) == [(*at, 1, 9, 0)]
+
+
 def test_windows_over_windows() -> None:
     s = spans((1, 4), (3, 8), (11, 12))
     per = s.tumbling_window(5).select(n=sq.count())

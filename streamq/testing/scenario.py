@@ -1,0 +1,359 @@
+"""Scenarios: queries with parts left out, and the transformer that fills them in, as a Hypothesis strategy.
+
+The intent trees of the test framework (sections 3 and 4): "an equi-join over out-of-order streams" becomes many concrete
+trees, each a query with its data. A scenario is written as a query is; what is left out is ``ANY``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from hypothesis import strategies as st
+from pyspark.sql import types as t
+
+from streamq.compiler.operators import ToSignal
+from streamq.compiler.operators.windowed import Grouped, Windowed
+from streamq.compiler.plan import Node
+from streamq.errors import PlanError, UnknownVerb, nearest, sentence
+from streamq.expr import duration, start
+from streamq.schema import Field, parse_type
+from streamq.stream import Stream
+from streamq.testing.case import Case
+from streamq.testing.generate import KEYS, KINDS, VALUES, Draw, cases_of, source_of
+from streamq.testing.intent import ANYTHING, Intent
+from streamq.testing.queries import (
+    STATIC,
+    aggregate,
+    aggregated,
+    exact,
+    looked_up,
+    numbers,
+    paired,
+    predicates,
+    spans,
+    static,
+)
+from streamq.time import INTEGER, TIMESTAMP
+from streamq.windows import ALIGN, CLIPS, POINT_AT_END
+
+
+class _Any:
+    """A part that is left out."""
+
+    def __repr__(self) -> str:
+        return "ANY"
+
+
+ANY: Final = _Any()
+"""A part of a scenario that is left out: a predicate, a size, a key, a column's expression, a stream, a whole argument."""
+
+VERBS = sorted(
+    {
+        n
+        for kind in (Stream, Grouped, Windowed)
+        for n in dir(kind)
+        if not n.startswith("_") and callable(getattr(kind, n))
+    }
+    - {"run", "explain", "explanation", "show", "to_df", "to_pandas", "to_arrow", "to_stream", "to_json"}
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scenario:
+    """A node of an intent tree; verbs applied to it give others, with ``ANY`` for what is left out.
+
+    Scenarios compose: one's output is another's input, as the stream that a verb is called on or as an argument.
+
+    >>> from streamq import testing as t
+    >>> equi_join = t.stream(disorder="high").join(t.stream(), on=t.ANY)
+    >>> equi_join.tumbling_window(t.ANY).select(n=t.ANY)
+    stream(disorder='high').join(stream(), on=ANY).tumbling_window(ANY).select(n=ANY)
+    """
+
+    verb: str
+    target: Scenario | None = None
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Callable[..., Scenario]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name not in VERBS:
+            raise UnknownVerb(sentence("scenario", f"no verb {name!r}", "", nearest(name, VERBS)))
+        return lambda *args, **kwargs: Scenario(name, self, args, kwargs)
+
+    def __repr__(self) -> str:
+        if self.verb == _GIVEN:
+            return repr(self.args[0])
+        said = [repr(a) for a in self.args] + [f"{n}={v!r}" for n, v in self.kwargs.items() if v is not None]
+        return ("" if self.target is None else f"{self.target!r}.") + f"{self.verb}({', '.join(said)})"
+
+
+_GIVEN, _STREAM, _OPERATOR, _COMPOSITION = "given", "stream", "operator", "composition"
+
+
+def stream(
+    name: str | None = None,
+    *,
+    shape: str | None = None,
+    columns: str | None = None,
+    axis: str | None = None,
+    **intent: Any,
+) -> Scenario:
+    """A stream that is left open: any source, under what its :class:`Intent` says of it (``disorder="high"``).
+
+    ``shape``: the kind of source, "points", "intervals", "edges", "physical", "physical_ids" or "signal"; ``columns``: its
+    payload as Spark DDL (default: ``k`` and ``v`` of types that are the same for all open streams of a scenario);
+    ``axis``: "integer" or "timestamp", which a scenario with durations of its own must say; the other arguments are those
+    of :class:`Intent`.
+    """
+    if axis not in (None, INTEGER, TIMESTAMP):
+        raise PlanError(sentence("stream", f"no axis {axis!r}", f"there are: {INTEGER}, {TIMESTAMP}"))
+    if shape is not None and shape not in (*KINDS, "signal"):
+        raise PlanError(sentence("stream", f"no shape {shape!r}", f"there are: {', '.join((*KINDS, 'signal'))}"))
+    Intent(**intent)  # its words are checked here, where they stand
+    arguments = {"shape": shape, "columns": columns, "axis": axis, **intent}
+    return Scenario(_STREAM, None, () if name is None else (name,), arguments)
+
+
+def operator(*inputs: Scenario | Stream) -> Scenario:
+    """Any operator, with any arguments, over one stream or two of equal columns (default: one open stream)."""
+    if len(inputs) > 2:
+        raise PlanError(sentence("operator", "more than two inputs", f"found {len(inputs)}"))
+    return Scenario(_OPERATOR, None, inputs or (stream(),))
+
+
+def composition(least: int = 3, most: int = 6) -> Scenario:
+    """Any query of so many operators over one open stream or two."""
+    return Scenario(_COMPOSITION, None, (least, most))
+
+
+def concrete(scenario: Scenario | Stream, intent: Intent = ANYTHING) -> st.SearchStrategy[Case]:
+    """The concrete trees of a scenario, as a strategy that shrinks: queries with nothing left out, and their data."""
+    return _cases(scenario, intent)
+
+
+@st.composite
+def _cases(draw: Draw, scenario: Scenario | Stream, intent: Intent) -> Case:
+    building = _Building(draw, scenario)
+    made = building.made(scenario)
+    if not isinstance(made, Stream):
+        raise PlanError(sentence("scenario", "it does not end in a stream", f"found {scenario!r}"))
+    return draw(cases_of(made.plan, intent, made.tables, building.intents))
+
+
+class _Building:
+    """One concrete tree in the making: what has been drawn for it so far."""
+
+    def __init__(self, draw: Draw, root: Scenario | Stream):
+        self.draw = draw
+        self.done: dict[int, Any] = {}
+        self.intents: dict[str, Intent] = {}
+        self.axis = draw(st.sampled_from(_axes(root)))
+        self.types = (draw(st.sampled_from(sorted(KEYS, reverse=True))), draw(st.sampled_from(["int", "double"])))
+
+    def made(self, given: Any) -> Any:
+        """What stands for a scenario; each node of the tree is made once."""
+        if isinstance(given, Stream):
+            return given
+        if id(given) not in self.done:
+            self.done[id(given)] = self._made(given)
+        return self.done[id(given)]
+
+    def _made(self, node: Scenario) -> Any:
+        match node.verb:
+            case "given":
+                return node.args[0]
+            case "stream":
+                return self._source(node)
+            case "operator":
+                return self._operator([self.made(i) for i in node.args])
+            case "composition":
+                return self._composition(*node.args)
+        assert node.target is not None
+        target = self.made(node.target)
+        method = getattr(target, node.verb)
+        bound = inspect.signature(method).bind(*node.args, **node.kwargs)
+        self._complete(node.verb, bound, target)
+        for name, value in bound.arguments.items():
+            kind = bound.signature.parameters[name].kind
+            if kind is inspect.Parameter.VAR_POSITIONAL:
+                bound.arguments[name] = tuple(self._filled(node.verb, name, v, target) for v in value)
+            elif kind is inspect.Parameter.VAR_KEYWORD:
+                bound.arguments[name] = {n: self._filled(node.verb, n, v, target, True) for n, v in value.items()}
+            else:
+                bound.arguments[name] = self._filled(node.verb, name, value, target)
+        return method(*bound.args, **bound.kwargs)
+
+    def _complete(self, verb: str, bound: inspect.BoundArguments, target: Any) -> None:
+        """What nobody would write out: names that meet in a join are told apart."""
+        if verb in ("join", "windowed_join") and "suffixes" not in bound.arguments:
+            bound.arguments["suffixes"] = ("", "_r")
+
+    def _source(self, node: Scenario) -> Stream:
+        kwargs = dict(node.kwargs)
+        shape, ddl, _ = (kwargs.pop(n) for n in ("shape", "columns", "axis"))
+        name = node.args[0] if node.args else "abcdefgh"[len(self.intents)]
+        kind = shape or self.draw(st.sampled_from(KINDS))
+        key, value = self.types
+        fields = _fields(ddl) if ddl else (Field("k", KEYS[key]), Field("v", VALUES[value]))
+        plan: Node = self.draw(source_of(name, "points" if kind == "signal" else kind, fields, self.axis))
+        self.intents[name] = Intent(**kwargs)
+        if kind == "signal":
+            plan = ToSignal(plan, (fields[0].name,))
+        return Stream(plan, {name: None})
+
+    def _operator(self, inputs: list[Stream]) -> Stream:
+        one = inputs[0]
+        if len(inputs) == 2 and one.plan.schema.names == inputs[1].plan.schema.names:
+            return one._derive(self.draw(paired(one.plan, inputs[1].plan)), inputs[1])
+        return self._over(one, self.draw(st.sampled_from(["span", "span", "window", "table"])), "x")
+
+    def _over(self, query: Stream, kind: str, label: str) -> Stream:
+        match kind:
+            case "span":
+                return query._derive(self.draw(spans(query.plan, most=1)))
+            case "window":
+                return query._derive(self.draw(aggregated(query.plan, label)))
+            case "table":
+                plan = self.draw(looked_up(query.plan))
+                tables = {name: static(name) for name in STATIC}
+                return type(query)(plan, {**query.tables, **tables})
+        raise AssertionError(kind)
+
+    def _composition(self, least: int, most: int) -> Stream:
+        inputs = [self.made(stream()) for _ in range(self.draw(st.integers(1, 2)))]
+        query, left = inputs[0], inputs[1:]
+        many = self.draw(st.integers(least, most))
+        for i in range(many):
+            kinds = ["span", "span", "window", "table"] if i else ["span", "window"]
+            other = left[-1] if left else query
+            if other.plan.schema.names == query.plan.schema.names:
+                kinds += ["pair"] * 3
+            kind = self.draw(st.sampled_from(kinds))
+            if kind == "pair":
+                query = query._derive(self.draw(paired(query.plan, other.plan)), other)
+                left = left[:-1]
+            else:
+                query = self._over(query, kind, f"x{i}")
+        return query
+
+    # arguments
+
+    def _filled(self, verb: str, name: str, value: Any, target: Any, named: bool = False) -> Any:
+        if value is ANY:
+            return self._any(verb, name, target, named)
+        if isinstance(value, Scenario):
+            return self.made(value)
+        if verb in ("apply", "pipe") and callable(value):
+            return lambda inner: self.made(value(Scenario(_GIVEN, None, (inner,))))
+        return value
+
+    def _any(self, verb: str, name: str, target: Any, named: bool) -> Any:
+        plan: Node = (target if isinstance(target, Stream) else target.stream).plan
+        schema, known = plan.schema, exact(plan)
+        columns = sorted(known) or list(schema.names)
+        draw = self.draw
+        if (verb, name) in _STREAMS:
+            return self.made(stream())
+        if named:
+            if isinstance(target, Windowed):
+                return draw(aggregate(schema, known))
+            return draw(numbers(schema, draw(st.sampled_from(schema.names)), True))
+        if (verb, name) in _INTEGERS or name in _INTEGERS:
+            low, high = _INTEGERS.get((verb, name)) or _INTEGERS[name]
+            many = draw(st.integers(low, high))
+            timed = schema.axis == TIMESTAMP and (verb, name) not in _COUNTS and name not in _COUNTS
+            return dt.timedelta(microseconds=many) if timed else many
+        if (verb, name) in _WORDS or name in _WORDS:
+            return draw(st.sampled_from(_WORDS.get((verb, name)) or _WORDS[name]))
+        match verb, name:
+            case _, "predicate":
+                return draw(predicates(schema, known))
+            case "join_table", "table":
+                return static("names" if isinstance(schema.type_of("k"), t.StringType) else "numbers")
+            case _, "on" | "order_by" | "key":
+                return draw(st.lists(st.sampled_from(columns), max_size=1))
+            case _, "id" | "keys" | "columns" | "names" | "k" | "by":
+                return draw(st.sampled_from(columns))
+            case _, "where":
+                return draw(_conditions(columns))
+            case "set_duration" | "alter_lifetime", "duration":
+                lengths = [1, 3, 5] if schema.axis == INTEGER else [dt.timedelta(microseconds=n) for n in (1, 3, 5)]
+                return draw(st.sampled_from([*lengths, duration() * 2]))
+            case "alter_lifetime", "start":
+                by = 3 if schema.axis == INTEGER else dt.timedelta(microseconds=3)
+                return draw(st.sampled_from([None, start(), start() + by]))
+        raise PlanError(sentence("scenario", f"nothing to fill {name!r} of {verb} with", "", "Give it a value."))
+
+
+_STREAMS = {
+    ("join", "other"), ("left_anti_join", "other"), ("windowed_join", "other"), ("except_", "other"),
+    ("clip", "by"), ("union", "others"),
+}  # fmt: skip
+"""Arguments that are streams."""
+
+_INTEGERS: Mapping[Any, tuple[int, int]] = {
+    "size": (1, 9), "hop": (1, 9), "offset": (-9, 9), "gap": (2, 6), "period": (1, 9), "within": (0, 6),
+    "n": (1, 4), "step": (1, 4), ("top_k", "k"): (1, 3), ("sliding_window", "duration"): (1, 6),
+    ("shift", "by"): (-6, 6), ("extend", "by"): (-6, 6), ("landmark_window", "period"): (2, 15),
+}  # fmt: skip
+"""Arguments that are numbers, of ticks or rows: the least and the greatest."""
+
+_COUNTS = ("n", "step", ("top_k", "k"))
+"""Those that are numbers of rows."""
+
+_WORDS: Mapping[Any, tuple[Any, ...]] = {
+    ("join", "how"): ("inner", "left", "semi", "anti"), ("join_table", "how"): ("inner", "left"),
+    ("count_window", "by"): ("start", "end"), "clip_input": CLIPS, "stamp": (ALIGN, POINT_AT_END),
+    "ties": ("keep", "break"), "desc": (True, False), "suffixes": (("", "_r"),),
+}  # fmt: skip
+"""Arguments that are words."""
+
+
+def _axes(root: Scenario | Stream) -> list[str]:
+    """The time axes that a scenario leaves open."""
+    left: list[Any] = [root]
+    while left:
+        node = left.pop()
+        if isinstance(node, Stream):
+            return [node.schema.axis]
+        if isinstance(node, Scenario):
+            if node.verb == _STREAM and node.kwargs["axis"]:
+                return [node.kwargs["axis"]]
+            left += [node.target, *node.args, *node.kwargs.values()]
+    return [INTEGER, TIMESTAMP]
+
+
+@st.composite
+def _conditions(draw: Draw, columns: list[str]) -> Any:
+    """A condition on a pair of events, or none."""
+    name = draw(st.sampled_from(columns))
+    return draw(
+        st.sampled_from(
+            [
+                None,
+                lambda l, r: l[name] == r[name],
+                lambda l, r: l[name] < r[name],
+                lambda l, r: l[name].is_not_null(),
+            ]
+        )
+    )
+
+
+def _fields(ddl: str) -> tuple[Field, ...]:
+    parts, depth, last = [], 0, 0
+    for i, c in enumerate(ddl):
+        depth += (c in "(<") - (c in ")>")
+        if c == "," and not depth:
+            parts.append(ddl[last:i])
+            last = i + 1
+    found = [part.strip().partition(" ") for part in [*parts, ddl[last:]]]
+    return tuple(Field(name, parse_type(kind.strip())) for name, _, kind in found)
+
+
+__all__ = ["ANY", "Scenario", "composition", "concrete", "operator", "stream"]

@@ -1,0 +1,80 @@
+"""Every operator as a scenario: any stream, any arguments, held against the oracle, its CTIs watched."""
+
+from __future__ import annotations
+
+import pytest
+
+import streamq as sq
+from streamq import testing as t
+
+ANY = t.ANY
+
+
+def heard(scenario: t.Scenario) -> t.Scenario:
+    """A stateless operator below one that believes what it makes of the CTI."""
+    return scenario.snapshot_window().select(n=sq.count())
+
+
+def windowed(scenario: t.Scenario) -> t.Scenario:
+    return scenario.select(one=ANY, two=ANY)
+
+
+GROUPED = t.stream().group_by("k")
+ONE, TWO = t.stream(), t.stream()
+
+OPERATORS: dict[str, t.Scenario] = {
+    "ingress": t.stream(),
+    "points": heard(t.stream(shape="points")),
+    "intervals": heard(t.stream(shape="intervals")),
+    "edges": heard(t.stream(shape="edges")),
+    "physical": heard(t.stream(shape="physical")),
+    "physical with ids": heard(t.stream(shape="physical_ids")),
+    "signal": t.stream(shape="signal"),
+    "where": heard(t.stream().where(ANY)),
+    "select": heard(t.stream().select("k", v=ANY)),
+    "with_columns": heard(t.stream().with_columns(more=ANY)),
+    "union": heard(t.stream().union(ANY)),
+    "join": t.stream().join(ANY, on=ANY, where=ANY, how="inner"),
+    "left join": t.stream().join(ANY, on=ANY, where=ANY, how="left"),
+    "semi join": t.stream().join(ANY, on=ANY, where=ANY, how="semi"),
+    "left_anti_join": t.stream().left_anti_join(ANY, on=ANY, where=ANY),
+    "windowed_join": t.stream().windowed_join(ANY, on=ANY, size=ANY, hop=ANY, offset=ANY, where=ANY),
+    "except_": t.stream().except_(ANY),
+    "clip": t.stream().clip(ANY, on=ANY),
+    "join_table": heard(t.stream().join_table(ANY, on=[("k", "name")], how=ANY, name="names")),
+    "alter_lifetime": heard(t.stream().alter_lifetime(start=ANY, duration=ANY)),
+    "shift": heard(t.stream().shift(ANY)),
+    "set_duration": heard(t.stream().set_duration(ANY)),
+    "extend": heard(t.stream().extend(ANY)),
+    "to_points": heard(t.stream().to_points()),
+    "to_points_at_end": heard(t.stream().to_points_at_end()),
+    "to_signal": t.stream().to_signal(key=ANY),
+    "chop": t.stream().chop(ANY, ANY),
+    "distinct_ids": t.stream().distinct_ids(ANY, id=ANY),
+    "hopping_window": windowed(GROUPED.hopping_window(ANY, ANY, ANY, clip_input=ANY, stamp=ANY)),
+    "tumbling_window": windowed(t.stream().tumbling_window(ANY, clip_input=ANY, stamp=ANY)),
+    "snapshot_window": windowed(GROUPED.snapshot_window(clip_input=ANY, stamp=ANY)),
+    "sliding_window": windowed(t.stream().sliding_window(ANY)),
+    "count_window": windowed(GROUPED.count_window(ANY, by="start", clip_input=ANY, stamp=ANY)),
+    "count_window of ends": windowed(t.stream().count_window(ANY, by="end", stamp=ANY)),
+    "rows_window": windowed(GROUPED.rows_window(ANY, ANY, order_by=ANY, clip_input=ANY, stamp=ANY)),
+    "session_window": windowed(GROUPED.session_window(ANY, clip_input=ANY, stamp=ANY)),
+    "landmark_window": windowed(GROUPED.landmark_window(ANY, period=ANY, clip_input=ANY, stamp=ANY)),
+    "time_weighted_avg": GROUPED.tumbling_window(ANY).select(x=sq.time_weighted_avg("v")),
+    "top_k": t.stream().hopping_window(ANY, ANY).top_k(ANY, by="k", desc=ANY, ties=ANY),
+    "group_by, apply": GROUPED.apply(lambda g: g.join(g.shift(ANY), suffixes=("", "_s")).count_window(2).select(n=ANY)),
+    "used twice": ONE.join(ONE.shift(ANY), on=ANY).snapshot_window().select(n=ANY),
+    "any operator": t.operator(),
+    "any pair": t.operator(ONE, TWO),
+}
+"""Every verb, what is not said of it left open."""
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operator(name: str) -> None:
+    t.verify(OPERATORS[name], profile="fast", examples=6)
+
+
+def test_composition() -> None:
+    """Three to six operators on each other."""
+    t.verify(t.composition(3, 6), profile="fast", examples=30)
