@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from streamq.compiler.operators import (
@@ -93,7 +94,7 @@ def oracle(
         there = f"there are: {TRANSLATED}, {EVALUATED}"
         raise PlanError(sentence("oracle", f"no way of expressions called {expressions!r}", there))
     connection = database().cursor()
-    evaluated = Evaluated(connection) if expressions == EVALUATED else None
+    evaluated = Evaluated(connection, SparkSession.getActiveSession) if expressions == EVALUATED else None
     run = Run(connection, tables, until, evaluated)
 
     def visit(node: Node, inputs: list[str]) -> str:

@@ -40,10 +40,12 @@ _NUMBERS = itertools.count()
 class Evaluated:
     """The expressions of one evaluation that became functions of a connection.
 
-    ``raised`` is what the last of them failed with; DuckDB itself keeps only the text.
+    ``session`` gives the SparkSession for those that only Spark evaluates. ``raised`` is what the last of them failed
+    with; DuckDB itself keeps only the text.
     """
 
     connection: duckdb.DuckDBPyConnection
+    session: Callable[[], SparkSession | None]
     names: list[str] = field(default_factory=list)
     raised: BaseException | None = None
 
@@ -56,7 +58,7 @@ class Evaluated:
             return sql(expr, schema)
         kind = infer(expr, schema, "oracle")
         operands = _operands(expr, schema)
-        compute = _computed(expr, schema, operands)
+        compute = self._computed(expr, schema, operands)
 
         def function(*vectors: pa.ChunkedArray) -> pa.Array:
             try:
@@ -83,6 +85,24 @@ class Evaluated:
         )
         self.names.append(name)
         return f"{name}({listed(*(o.sql for o in operands))})"
+
+    def _computed(self, expr: Expr, schema: Schema, operands: Sequence[_Operand]) -> Compute:
+        try:
+            check(expr, schema, "oracle")
+        except NeedsSpark as error:
+            spark = self.session()
+            if spark is None:
+                hint = "Start a session first: sq.session()."
+                raise NeedsSpark(
+                    sentence("oracle", "an expression that only Spark evaluates", f"found {show(expr)}", hint)
+                ) from error
+            return _in_spark(expr, operands, spark)
+
+        def compute(given: list[pa.Array]) -> pa.Array:
+            by_name = {o.name: v for o, v in zip(operands, given, strict=True)}
+            return evaluate(expr, schema, by_name, lambda part: by_name[f"__{part}"], len(given[0]))
+
+        return compute
 
     def forget(self) -> None:
         """Take the functions out of the database."""
@@ -114,27 +134,6 @@ def _operands(expr: Expr, schema: Schema) -> list[_Operand]:
         found.append(_Operand(f"__{part}", lifetime(part, schema), kind))
     # one of constants alone has to be told how many rows there are
     return found or [_Operand("__le", "le", t.LongType())]
-
-
-def _computed(expr: Expr, schema: Schema, operands: Sequence[_Operand]) -> Compute:
-    try:
-        check(expr, schema, "oracle")
-    except NeedsSpark as error:
-        from pyspark.sql import SparkSession
-
-        spark = SparkSession.getActiveSession()
-        if spark is None:
-            hint = "Start a session first: sq.session()."
-            raise NeedsSpark(
-                sentence("oracle", "an expression that only Spark evaluates", f"found {show(expr)}", hint)
-            ) from error
-        return _in_spark(expr, operands, spark)
-
-    def compute(given: list[pa.Array]) -> pa.Array:
-        by_name = {o.name: v for o, v in zip(operands, given, strict=True)}
-        return evaluate(expr, schema, by_name, lambda part: by_name[f"__{part}"], len(given[0]))
-
-    return compute
 
 
 class _ByName:
