@@ -14,6 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import types as t
+
 from streamq.compiler.operators import (
     AlterLifetime,
     Chop,
@@ -36,8 +40,9 @@ from streamq.compiler.operators import (
 )
 from streamq.compiler.plan import Node, fold
 from streamq.errors import PlanError, sentence
-from streamq.testing.oracle.expressions import FUNCTIONS, listed, literal, payload, sql, sql_type
-from streamq.testing.oracle.run import Run, arrow_type, database, handed_out
+from streamq.testing.oracle.evaluated import Evaluated
+from streamq.testing.oracle.expressions import FUNCTIONS, listed, payload, sql
+from streamq.testing.oracle.run import Run, database
 from streamq.testing.oracle.sources import edges, intervals, physical, points
 from streamq.testing.oracle.spans import (
     alter_lifetime,
@@ -53,24 +58,44 @@ from streamq.testing.oracle.spans import (
     where,
     windowed_join,
 )
+from streamq.testing.oracle.values import arrow_type, handed_out, literal, sql_type
 from streamq.testing.oracle.windows import top_k, window_aggregate
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
 
-def oracle(plan: Node, tables: Mapping[str, pa.Table | pd.DataFrame], until: int | None = None) -> pa.Table:
+TRANSLATED, EVALUATED = "translated", "evaluated"
+
+
+def oracle(
+    plan: Node, tables: Mapping[str, pa.Table | pd.DataFrame], until: int | None = None, expressions: str = TRANSLATED
+) -> pa.Table:
     """The canonical history of a plan's answer: ``start`` and ``end`` in ticks, then the payload, in no order.
 
     ``tables`` are the rows of the sources by source name; time columns are of their declared type or int64 ticks. In a
     pandas table NaN is NULL, as pandas has it. With ``until`` only windows are reported that start before it (SEMANTICS
-    section 3). Raises InvalidEvent for rows that are no events where the source says ``fail``, PlanError for an
-    expression that is not translated, naming the function, QueryFailed where evaluation fails by Spark's rules.
-    """
-    import pyarrow as pa
+    section 3). ``expressions``: ``translated`` to SQL, a definition of their own too; or ``evaluated`` as themselves, by
+    functions that SQL calls, so that a query may use any function, and only what operators do is judged (section 6.2 of
+    the paper on the test framework). What cannot be evaluated in-process then takes the active SparkSession.
 
-    run = Run(database().cursor(), tables, until)
+    Raises InvalidEvent for rows that are no events where the source says ``fail``; QueryFailed where evaluation fails
+    by Spark's rules; PlanError for an expression that is not translated, naming the function; NeedsSpark for one that
+    is to be evaluated and needs a session.
+
+    >>> import streamq as sq
+    >>> from streamq.testing.oracle import oracle
+    >>> words = sq.events([(1, 5, {"word": "crane"}), (2, 3, {"word": "ibis"})])
+    >>> longer = words.select("word", n=sq.functions.char_length("word")).where(lambda w: w.n > 4)
+    >>> oracle(longer.plan, longer.tables, expressions="evaluated").to_pylist()
+    [{'start': 1, 'end': 5, 'word': 'crane', 'n': 5}]
+    """
+    if expressions not in (TRANSLATED, EVALUATED):
+        there = f"there are: {TRANSLATED}, {EVALUATED}"
+        raise PlanError(sentence("oracle", f"no way of expressions called {expressions!r}", there))
+    connection = database().cursor()
+    evaluated = Evaluated(connection, SparkSession.getActiveSession) if expressions == EVALUATED else None
+    run = Run(connection, tables, until, evaluated)
 
     def visit(node: Node, inputs: list[str]) -> str:
         if type(node) not in ORACLE:
@@ -83,8 +108,10 @@ def oracle(plan: Node, tables: Mapping[str, pa.Table | pd.DataFrame], until: int
     try:
         made = run.arrow(f"SELECT {listed('le', 're', *payload(plan.schema))} FROM {fold(plan, visit)}")
     finally:
-        run.connection.close()
-    kinds = [pa.int64(), pa.int64(), *(arrow_type(f.type) for f in plan.schema.fields)]
+        if evaluated is not None:
+            evaluated.forget()
+        connection.close()
+    kinds = [t.LongType(), t.LongType(), *(f.type for f in plan.schema.fields)]
     columns = [handed_out(column, kind) for column, kind in zip(made.columns, kinds, strict=True)]
     return pa.table(columns, names=["start", "end", *plan.schema.names])
 
@@ -111,4 +138,15 @@ ORACLE: dict[type[Node], Callable[..., str]] = {
 }
 """The definition of every logical operator."""
 
-__all__ = ["FUNCTIONS", "ORACLE", "Run", "arrow_type", "literal", "oracle", "sql", "sql_type"]
+__all__ = [
+    "EVALUATED",
+    "FUNCTIONS",
+    "ORACLE",
+    "TRANSLATED",
+    "Run",
+    "arrow_type",
+    "literal",
+    "oracle",
+    "sql",
+    "sql_type",
+]

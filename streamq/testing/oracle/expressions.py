@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
-from typing import Any
 
 from pyspark.sql import types as t
 
@@ -13,6 +10,7 @@ from streamq.errors import NeedsSpark, PlanError, sentence
 from streamq.expr import ARITHMETIC, COMPARISON, Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, show
 from streamq.expr import fold as fold_expr
 from streamq.schema import Schema, infer, wider
+from streamq.testing.oracle.values import literal, sql_type
 from streamq.time import INFINITY, TIMESTAMP
 
 
@@ -31,35 +29,8 @@ def payload(schema: Schema) -> list[str]:
     return [f"c{i}" for i in range(len(schema.fields))]
 
 
-_TYPES: Mapping[type[t.DataType], str] = {
-    t.BooleanType: "BOOLEAN",
-    t.ByteType: "TINYINT",
-    t.ShortType: "SMALLINT",
-    t.IntegerType: "INTEGER",
-    t.LongType: "BIGINT",
-    t.FloatType: "FLOAT",
-    t.DoubleType: "DOUBLE",
-    t.StringType: "VARCHAR",
-    t.BinaryType: "BLOB",
-    t.DateType: "DATE",
-    t.TimestampType: "TIMESTAMP",
-    t.TimestampNTZType: "TIMESTAMP",
-    t.NullType: "INTEGER",
-}
-
 _DIGITS: Mapping[type[t.DataType], int] = {t.ByteType: 3, t.ShortType: 5, t.IntegerType: 10, t.LongType: 20}
 """The integral types, and the digits of the decimals that they count as."""
-
-
-def sql_type(kind: t.DataType) -> str:
-    """DuckDB's name for a Spark type; raises PlanError for one that is not translated."""
-    if isinstance(kind, t.DecimalType):
-        return f"DECIMAL({kind.precision}, {kind.scale})"
-    if isinstance(kind, t.ArrayType):
-        return f"{sql_type(kind.elementType)}[]"
-    if type(kind) not in _TYPES:
-        raise PlanError(sentence("oracle", f"type {kind.simpleString()} is not translated"))
-    return _TYPES[type(kind)]
 
 
 def sql(expr: Expr, schema: Schema) -> str:
@@ -79,7 +50,7 @@ def sql(expr: Expr, schema: Schema) -> str:
                 made = literal(value)
                 return made if kind is None else f"CAST({made} AS {sql_type(kind)})"
             case Lifetime(part=part):
-                return _lifetime(part, schema)
+                return lifetime(part, schema)
             case Alias():
                 return parts[0]
             case Cast(arg=arg, type=to):
@@ -111,7 +82,8 @@ def sql(expr: Expr, schema: Schema) -> str:
     return fold_expr(expr, visit)
 
 
-def _lifetime(part: str, schema: Schema) -> str:
+def lifetime(part: str, schema: Schema) -> str:
+    """DuckDB's SQL for a part of the lifetime: NULL where it has no end."""
     shown = "make_timestamp({})" if schema.axis == TIMESTAMP else "{}"
     match part:
         case "start":
@@ -119,36 +91,6 @@ def _lifetime(part: str, schema: Schema) -> str:
         case "end":
             return f"CASE WHEN re < {INFINITY} THEN {shown.format('re')} END"
     return f"CASE WHEN re < {INFINITY} THEN CAST(least({INFINITY}, re::HUGEINT - le) AS BIGINT) END"
-
-
-def literal(value: Any) -> str:
-    """A Python value in SQL, of the type that Spark gives it."""
-    match value:
-        case None:
-            return "NULL"
-        case bool():
-            return "true" if value else "false"
-        case int():
-            return f"CAST({value} AS {'INTEGER' if -(2**31) <= value < 2**31 else 'BIGINT'})"
-        case float():
-            return f"CAST('{value!r}' AS DOUBLE)"
-        case str():
-            return "'" + value.replace("'", "''") + "'"
-        case bytes():
-            return f"from_hex('{value.hex()}')"
-        case Decimal():
-            digits = format(value, "f").lstrip("-")
-            whole, _, fraction = digits.partition(".")
-            precision = max(len(whole.lstrip("0")) + len(fraction), 1)
-            return f"CAST('{format(value, 'f')}' AS DECIMAL({precision}, {len(fraction)}))"
-        case dt.datetime():
-            utc = value if value.tzinfo is None else value.astimezone(dt.UTC).replace(tzinfo=None)
-            return f"CAST('{utc.isoformat(' ')}' AS TIMESTAMP)"
-        case dt.date():
-            return f"CAST('{value.isoformat()}' AS DATE)"
-        case dt.timedelta():
-            return f"to_microseconds({value // dt.timedelta(microseconds=1)})"
-    raise PlanError(sentence("oracle", f"a literal of {type(value).__name__} is not translated", f"found {value!r}"))
 
 
 def _as(part: str, kind: t.DataType | None) -> str:
@@ -173,7 +115,7 @@ def _arithmetic(node: Call, parts: list[str], kinds: list[t.DataType | None]) ->
         return _decimal(node, parts, kinds)
     left, right = kinds
     if isinstance(left, t.TimestampType) and isinstance(right, t.DayTimeIntervalType) and node.name in "+-":
-        return f"({parts[0]} {node.name} {parts[1]})"
+        return f"({parts[0]} {node.name} to_microseconds({parts[1]}))"
     common = wider(left, right) if left is not None and right is not None else None
     if not isinstance(common, t.NumericType):
         raise PlanError(sentence("oracle", f"{node.name!r} on these types is not translated", f"found {show(node)}"))
@@ -242,32 +184,42 @@ def _well_formed(part: str, form: str, made: str, to: t.DataType) -> str:
     return f"CASE WHEN regexp_full_match({part}, '{form}') THEN {made} WHEN {part} IS NOT NULL THEN {wrong} END"
 
 
+def _namesake(name: str) -> Callable[[str], str]:
+    return lambda a: f"{name}({a})"
+
+
+def _trimmed(name: str) -> Callable[[str], str]:
+    return lambda a: f"{name}({a}, ' ')"
+
+
+def _logarithm(name: str) -> Callable[[str], str]:
+    return lambda a: f"CASE WHEN {a} > 0 THEN {name}(CAST({a} AS DOUBLE)) END"
+
+
+def _power(a: str, b: str) -> str:
+    return f"power(CAST({a} AS DOUBLE), CAST({b} AS DOUBLE))"
+
+
+_NAMESAKES = ("abs", "upper", "lower", "length", "reverse", "year", "month", "day", "hour", "minute", "second")
+
 FUNCTIONS: dict[str, Callable[..., str]] = {
+    **{name: _namesake(name) for name in _NAMESAKES},
+    **{name: _trimmed(name) for name in ("trim", "ltrim", "rtrim")},
+    **{name: _logarithm(name) for name in ("ln", "log10", "log2")},
+    "pow": _power,
+    "power": _power,
     "and": lambda a, b: f"{a} AND {b}",
     "or": lambda a, b: f"{a} OR {b}",
     "not": lambda a: f"NOT {a}",
     "negative": lambda a: f"- {a}",
     "positive": lambda a: a,
-    "abs": lambda a: f"abs({a})",
     "sqrt": lambda a: f"CASE WHEN {a} < 0 THEN CAST('nan' AS DOUBLE) ELSE sqrt({a}) END",
     "exp": lambda a: f"exp(CAST({a} AS DOUBLE))",
-    "ln": lambda a: f"CASE WHEN {a} > 0 THEN ln(CAST({a} AS DOUBLE)) END",
-    "log10": lambda a: f"CASE WHEN {a} > 0 THEN log10(CAST({a} AS DOUBLE)) END",
-    "log2": lambda a: f"CASE WHEN {a} > 0 THEN log2(CAST({a} AS DOUBLE)) END",
-    "pow": lambda a, b: f"power(CAST({a} AS DOUBLE), CAST({b} AS DOUBLE))",
-    "power": lambda a, b: f"power(CAST({a} AS DOUBLE), CAST({b} AS DOUBLE))",
     "isnull": lambda a: f"{a} IS NULL",
     "isnotnull": lambda a: f"{a} IS NOT NULL",
     "isnan": lambda a: f"coalesce(isnan(CAST({a} AS DOUBLE)), false)",
     "nullif": lambda a, b: f"nullif({a}, {b})",
     "nvl2": lambda a, b, c: f"CASE WHEN {a} IS NOT NULL THEN {b} ELSE {c} END",
-    "upper": lambda a: f"upper({a})",
-    "lower": lambda a: f"lower({a})",
-    "trim": lambda a: f"trim({a}, ' ')",
-    "ltrim": lambda a: f"ltrim({a}, ' ')",
-    "rtrim": lambda a: f"rtrim({a}, ' ')",
-    "length": lambda a: f"length({a})",
-    "reverse": lambda a: f"reverse({a})",
     "concat": lambda *parts: " || ".join(parts),
     "concat_ws": lambda *parts: f"concat_ws({listed(*parts)})",
     "startswith": lambda a, b: f"starts_with({a}, {b})",
@@ -275,17 +227,11 @@ FUNCTIONS: dict[str, Callable[..., str]] = {
     "contains": lambda a, b: f"contains({a}, {b})",
     "like": lambda a, b: f"{a} LIKE {b} ESCAPE '\\'",
     "rlike": lambda a, b: f"regexp_matches({a}, {b})",
-    "year": lambda a: f"year({a})",
-    "month": lambda a: f"month({a})",
-    "day": lambda a: f"day({a})",
-    "dayofmonth": lambda a: f"day({a})",
+    "dayofmonth": _namesake("day"),
     "dayofweek": lambda a: f"dayofweek({a}) + 1",
-    "hour": lambda a: f"hour({a})",
-    "minute": lambda a: f"minute({a})",
-    "second": lambda a: f"second({a})",
     "unix_micros": lambda a: f"epoch_us({a})",
     "timestamp_micros": lambda a: f"make_timestamp({a})",
 }
 """Spark's functions that SQL here gives Spark's values for; the others are refused by name."""
 
-__all__ = ["FUNCTIONS", "floating", "listed", "literal", "payload", "same", "sql", "sql_type"]
+__all__ = ["FUNCTIONS", "floating", "lifetime", "listed", "payload", "same", "sql"]

@@ -7,15 +7,19 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import types as t
+import pyarrow as pa
 
 from streamq.compiler.operators import Edges, Intervals, JoinTable, Physical, Points, Source
-from streamq.errors import QueryFailed, SourceError, sentence
+from streamq.errors import QueryFailed, SourceError, StreamqError, sentence
+from streamq.expr import Expr
+from streamq.schema import Schema
+from streamq.testing.oracle.evaluated import Evaluated
+from streamq.testing.oracle.expressions import sql
+from streamq.testing.oracle.values import taken_in, ticks
 
 if TYPE_CHECKING:
     import duckdb
     import pandas as pd
-    import pyarrow as pa
 
 
 @cache
@@ -28,16 +32,24 @@ def database() -> duckdb.DuckDBPyConnection:
 
 @dataclass
 class Run:
-    """One evaluation: the connection, the rows of the sources, the bound on infinite lifetimes, the tables made."""
+    """One evaluation: the connection, the rows of the sources, the bound on infinite lifetimes, the tables made.
+
+    ``evaluated`` are the expressions that became functions; None where expressions are translated.
+    """
 
     connection: duckdb.DuckDBPyConnection
     tables: Mapping[str, pa.Table | pd.DataFrame]
     until: int | None = None
+    evaluated: Evaluated | None = None
     made: list[str] = field(default_factory=list)
 
     def _name(self) -> str:
         self.made.append(f"t{len(self.made)}")
         return self.made[-1]
+
+    def sql(self, expr: Expr, schema: Schema) -> str:
+        """An expression over a history, translated or as a call of the function that evaluates it."""
+        return sql(expr, schema) if self.evaluated is None else self.evaluated.sql(expr, schema)
 
     def table(self, query: str) -> str:
         """The name of a new table that holds a query's result."""
@@ -47,7 +59,10 @@ class Run:
         try:
             self.connection.execute(f"CREATE TEMP TABLE {name} AS {query}")
         except (duckdb.OutOfRangeException, duckdb.ConversionException, duckdb.InvalidInputException) as error:
-            reason = str(error).splitlines()[0]
+            found = self.evaluated.raised if self.evaluated is not None else None
+            if found is not None and not isinstance(found, StreamqError):
+                raise found from error
+            reason = str(found or error).splitlines()[0]
             raise QueryFailed(sentence("oracle", "the query fails by Spark's rules", reason)) from error
         return name
 
@@ -65,8 +80,6 @@ class Run:
 
         Times are ticks.
         """
-        import pyarrow as pa
-
         given = self.tables[node.table]
         table = given if isinstance(given, pa.Table) else pa.Table.from_pandas(given, preserve_index=False)
         columns: dict[str, Any] = {"n": pa.array(range(table.num_rows), pa.int64())}
@@ -75,29 +88,19 @@ class Run:
                 there = ", ".join(table.column_names)
                 raise SourceError(sentence("oracle", f"no column {f.name!r} in {node.table!r}", f"there are: {there}"))
             column = table[f.name]
-            columns[f"x{i}"] = _ticks(column) if f.name in _times(node) else taken_in(column, arrow_type(f.type))
+            columns[f"x{i}"] = ticks(column) if f.name in _times(node) else taken_in(column, f.type)
         name = self._name()
         self.connection.register(name, pa.table(columns))
         return name
 
     def static(self, node: JoinTable) -> str:
         """The rows of a static table: ``c0, c1, ...`` as in ``node.columns``."""
-        import pyarrow as pa
-
         given = self.tables[node.table]
         table = given if isinstance(given, pa.Table) else pa.Table.from_pandas(given, preserve_index=False)
-        columns = {f"c{i}": taken_in(table[f.name], arrow_type(f.type)) for i, f in enumerate(node.columns)}
+        columns = {f"c{i}": taken_in(table[f.name], f.type) for i, f in enumerate(node.columns)}
         name = self._name()
         self.connection.register(name, pa.table(columns))
         return name
-
-
-def arrow_type(kind: t.DataType) -> pa.DataType:
-    """Arrow's type for a Spark type; timestamps are in UTC."""
-    import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_type
-
-    return pa.timestamp("us", "UTC") if isinstance(kind, t.TimestampType) else to_arrow_type(kind)
 
 
 def _times(node: Source) -> tuple[str, ...]:
@@ -109,28 +112,3 @@ def _times(node: Source) -> tuple[str, ...]:
         case Physical():
             return (node.start, node.end, node.new_end)
     return ()
-
-
-def _ticks(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    kind = column.type
-    if pa.types.is_timestamp(kind):
-        return column.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64())
-    if pa.types.is_date(kind):
-        return pc.multiply(column.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), 86_400_000_000)
-    return column.cast(pa.int64())
-
-
-def taken_in(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    # inside, a timestamp is a naive one in UTC
-    import pyarrow as pa
-
-    return _ticks(column).cast(pa.timestamp("us")) if pa.types.is_timestamp(kind) else column.cast(kind)
-
-
-def handed_out(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    import pyarrow as pa
-
-    return _ticks(column).cast(kind) if pa.types.is_timestamp(kind) else column.cast(kind)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from streamq.compiler.operators import Edges, Intervals, Physical, Points, Source
 from streamq.errors import InvalidEvent, sentence
-from streamq.testing.oracle.expressions import listed, payload, same, sql
+from streamq.testing.oracle.expressions import listed, payload, same
 from streamq.testing.oracle.run import Run
 from streamq.time import INFINITY
 
@@ -55,7 +55,7 @@ def edges(node: Edges, inputs: Sequence[str], run: Run) -> str:
     before its starts. Of several starts, or ends, of one key and instant only the least by payload is one.
     """
     time, edge = _column(node, node.time), _column(node, node.edge)
-    opens, closes = sql(node.open, node.schema), sql(node.close, node.schema)
+    opens, closes = run.sql(node.open, node.schema), run.sql(node.close, node.schema)
     rows = _events(node, run, f"""
         SELECT {listed("n", f"{time} AS le", f"{edge} IS NOT DISTINCT FROM {opens} AS opens", *_payload_of(node))},
             CASE WHEN {time} IS NULL THEN 'null start'

@@ -20,7 +20,7 @@ from streamq.compiler.operators import (
 )
 from streamq.errors import QueryFailed, sentence
 from streamq.schema import Schema
-from streamq.testing.oracle.expressions import listed, payload, same, sql
+from streamq.testing.oracle.expressions import listed, payload, same
 from streamq.testing.oracle.run import Run
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
@@ -31,12 +31,12 @@ MOST_WINDOWS = 1_000_000
 
 def where(node: Where, inputs: Sequence[str], run: Run) -> str:
     """The rows for which the predicate is true."""
-    return f"SELECT * FROM {inputs[0]} WHERE {sql(node.predicate, node.input.schema)}"
+    return f"SELECT * FROM {inputs[0]} WHERE {run.sql(node.predicate, node.input.schema)}"
 
 
 def select(node: Select, inputs: Sequence[str], run: Run) -> str:
     """The same lifetimes, each column computed from its row."""
-    made = [f"{sql(e, node.input.schema)} AS c{i}" for i, (_, e) in enumerate(node.columns)]
+    made = [f"{run.sql(e, node.input.schema)} AS c{i}" for i, (_, e) in enumerate(node.columns)]
     return f"SELECT {listed('le', 're', *made)} FROM {inputs[0]}"
 
 
@@ -55,7 +55,7 @@ def alter_lifetime(node: AlterLifetime, inputs: Sequence[str], run: Run) -> str:
     source = node.input.schema
     start, length = node.start, node.length
     if start.expr is not None:
-        at = sql(start.expr, source)
+        at = run.sql(start.expr, source)
     else:
         anchor = start.anchor.lower()
         at = f"CASE WHEN {anchor} = {INFINITY} THEN {INFINITY} ELSE {saturated(f'{anchor}::HUGEINT + {start.by}')} END"
@@ -63,7 +63,7 @@ def alter_lifetime(node: AlterLifetime, inputs: Sequence[str], run: Run) -> str:
         case "fixed":
             lasts = str(length.by)
         case "given":
-            lasts = f"coalesce({sql(length.expr, source)}, {INFINITY})" if length.expr is not None else ""
+            lasts = f"coalesce({run.sql(length.expr, source)}, {INFINITY})" if length.expr is not None else ""
         case _:
             lasts = f"CASE WHEN re = {INFINITY} THEN {INFINITY} ELSE {saturated(f're::HUGEINT - le + {length.by}')} END"
     columns = payload(node.schema)
@@ -98,7 +98,7 @@ def join(node: Join, inputs: Sequence[str], run: Run) -> str:
         FROM {left} a JOIN {inputs[1]} b
         ON a.le < b.re AND b.le < a.re AND {_agree(node.left.schema, node.right.schema, node.on)}""")  # fmt: skip
     if node.where is not None:
-        pairs = run.table(f"SELECT * FROM {pairs} WHERE {sql(node.where, node.both)}")
+        pairs = run.table(f"SELECT * FROM {pairs} WHERE {run.sql(node.where, node.both)}")
     inner = f"SELECT {listed('le', 're', *payload(node.both))} FROM {pairs}"
     if node.how == "inner":
         return inner
@@ -134,7 +134,7 @@ def windowed_join(node: WindowedJoin, inputs: Sequence[str], run: Run) -> str:
         SELECT {listed("w_le AS le", "w_re AS re", *_pair(node))} FROM {windows}
         JOIN {inputs[0]} a ON a.le < w_re AND a.re > w_le JOIN {inputs[1]} b ON b.le < w_re AND b.re > w_le
         WHERE {_agree(node.left.schema, node.right.schema, node.on)}""")  # fmt: skip
-    return f"SELECT * FROM {pairs}" + (f" WHERE {sql(node.where, node.schema)}" if node.where is not None else "")
+    return f"SELECT * FROM {pairs}" + (f" WHERE {run.sql(node.where, node.schema)}" if node.where is not None else "")
 
 
 def hopping_windows(window: Hopping, events: str, run: Run) -> str:

@@ -10,7 +10,7 @@ from streamq.compiler.operators import TopK, WindowAggregate
 from streamq.errors import PlanError, sentence
 from streamq.expr import Aggregate, Expr, show
 from streamq.schema import infer
-from streamq.testing.oracle.expressions import floating, listed, payload, same, sql
+from streamq.testing.oracle.expressions import floating, listed, payload, same
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.spans import bound, hopping_windows
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
@@ -96,45 +96,63 @@ def _stamped(node: WindowAggregate | TopK) -> tuple[str, str, str]:
 
 
 def _events(
-    node: WindowAggregate | TopK, values: Sequence[tuple[str, Expr]], source: str, run: Run
+    node: WindowAggregate | TopK, values: Sequence[tuple[str, Expr, str]], source: str, run: Run
 ) -> tuple[str, list[str]]:
-    """Events with group columns ``g0, ...``, computed values, and the payload as ``p0, ...``; and the group columns."""
+    """Events with group columns ``g0, ...``, computed values, and the payload as ``p0, ...``; and the group columns.
+
+    A value is its name, its expression and of which value before it it depends whether it is asked for (or nothing).
+    """
     schema = node.input.schema
     groups = [f"g{i}" for i in range(len(node.keys))]
     keys = [
         f"{_key(f'c{schema.names.index(k)}', schema.type_of(k))} AS {g}" for g, k in zip(groups, node.keys, strict=True)
     ]
-    made = [f"{sql(e, schema)} AS {name}" for name, e in values]
+    made = [(run.sql(e, schema), name, asked) for name, e, asked in values]
+    computed = [
+        f"CASE WHEN {asked} THEN {call} END AS {name}" if asked else f"{call} AS {name}" for call, name, asked in made
+    ]
     own = [f"{c} AS p{i}" for i, c in enumerate(payload(schema))]
-    return run.table(f"SELECT {listed('le', 're', *keys, *made, *own)} FROM {source}"), groups
+    return run.table(f"SELECT {listed('le', 're', *keys, *computed, *own)} FROM {source}"), groups
+
+
+DEVIATIONS = frozenset(("var", "var_pop", "stddev", "stddev_pop", "covar", "covar_pop", "corr"))
+"""Aggregates of deviations from a mean."""
 
 
 def window_aggregate(node: WindowAggregate, inputs: Sequence[str], run: Run) -> str:
     """Per window and group: aggregates over all members."""
     source = node.input.schema
-    values: list[tuple[str, Expr]] = []
+    values: list[tuple[str, Expr, str]] = []
     kinds: dict[str, t.DataType] = {}
     for i, (_, a) in enumerate(node.aggregates):
         if a.where is not None:
-            values.append((f"f{i}", a.where))
+            values.append((f"f{i}", a.where, ""))
         for j, arg in enumerate(a.args):
-            values.append((f"v{i}_{j}", arg))
+            # what a filter leaves out has no value, and is not asked for one
+            values.append((f"v{i}_{j}", arg, f"f{i}" if a.where is not None else ""))
             kinds[f"v{i}_{j}"] = infer(arg, source, "oracle")
     events, groups = _events(node, values, inputs[0], run)
     found = members(node, events, groups, run)
-    # what a filter leaves out has no value
-    taken = [
-        f"CASE WHEN f{i} THEN v{i}_{j} END AS v{i}_{j}"
+    # what is paired counts where both are there
+    both = [
+        f"CASE WHEN v{i}_{1 - j} IS NOT NULL THEN v{i}_{j} END AS v{i}_{j}"
         for i, (_, a) in enumerate(node.aggregates)
         for j in range(len(a.args))
-        if a.where is not None and a.name not in ("first", "last")
+        if len(a.args) == 2
     ]
-    if taken:
-        found = run.table(f"SELECT * REPLACE ({listed(*taken)}) FROM {found}")
+    if both:
+        found = run.table(f"SELECT * REPLACE ({listed(*both)}) FROM {found}")
     window = listed("w", "w_le", "w_re", *groups)
-    # a variance needs the mean first
-    numbers = [v for v, kind in kinds.items() if isinstance(kind, t.NumericType)]
-    means = [f"avg(CAST({v} AS DOUBLE)) OVER (PARTITION BY {window}) AS {v}_mean" for v in numbers]
+    # deviations need the mean first; that of equal numbers is not rounded
+    means = [
+        f"CASE WHEN min(v{i}_{j}) OVER own = max(v{i}_{j}) OVER own THEN CAST(min(v{i}_{j}) OVER own AS DOUBLE) "
+        f"ELSE avg(CAST(v{i}_{j} AS DOUBLE)) OVER own END AS v{i}_{j}_mean"
+        for i, (_, a) in enumerate(node.aggregates)
+        for j in range(len(a.args))
+        if a.name in DEVIATIONS
+    ]
+    if means:
+        found = run.table(f"SELECT {listed('*', *means)} FROM {found} WINDOW own AS (PARTITION BY {window})")
     order = listed("le", *(f"p{i} NULLS FIRST" for i in range(len(source.fields))), "re")
     made = [
         aggregate(a, i, [kinds[f"v{i}_{j}"] for j in range(len(a.args))], order, node)
@@ -143,14 +161,14 @@ def window_aggregate(node: WindowAggregate, inputs: Sequence[str], run: Run) -> 
     columns = [f"{e} AS c{i}" for i, e in enumerate([*groups, *made])]
     start, end, there = _stamped(node)
     return f"""
-        SELECT {listed(start, end, *columns)} FROM (SELECT {listed("*", *means)} FROM {found})
+        SELECT {listed(start, end, *columns)} FROM {found}
         WHERE {there} GROUP BY {window}"""
 
 
 def top_k(node: TopK, inputs: Sequence[str], run: Run) -> str:
     """The members whose RANK by value is at most k; broken ties go by the payload."""
     source = node.input.schema
-    events, groups = _events(node, [("v", node.by)], inputs[0], run)
+    events, groups = _events(node, [("v", node.by, "")], inputs[0], run)
     found = members(node, events, groups, run)
     window = listed("w", "w_le", "w_re", *groups)
     by = "v DESC NULLS LAST" if node.desc else "v ASC NULLS FIRST"
@@ -171,10 +189,10 @@ def _key(column: str, kind: t.DataType) -> str:
 
 
 def aggregate(found: Aggregate, i: int, kinds: Sequence[t.DataType], order: str, node: WindowAggregate) -> str:
-    """Aggregate ``i`` over a group, of columns ``v{i}_0, ...`` that have their mean beside them if they are numbers."""
+    """Aggregate ``i`` over a group, of columns ``v{i}_0, ...`` that have their mean beside them if it is one of DEVIATIONS."""
     v, w = f"v{i}_0", f"v{i}_1"
     kind = kinds[0] if kinds else None
-    n, squares = f"count({v})", f"sum(power(CAST({v} AS DOUBLE) - {v}_mean, 2))"
+    n, squares = f"count({v})", _products(v, v)
     passes = f"FILTER (WHERE f{i})" if found.where is not None else ""
     match found.name:
         case "count":
@@ -195,19 +213,21 @@ def aggregate(found: Aggregate, i: int, kinds: Sequence[t.DataType], order: str,
             return f"CASE WHEN {n} > 1 THEN sqrt({squares} / ({n} - 1)) END"
         case "stddev_pop":
             return f"CASE WHEN {n} > 0 THEN sqrt({squares} / {n}) END"
-        case "covar" | "covar_pop" | "corr":
-            pairs = f"count(CASE WHEN {v} IS NOT NULL AND {w} IS NOT NULL THEN 1 END)"
-            function = "covar_samp" if found.name == "covar" else found.name
-            value = f"{function}(CAST({v} AS DOUBLE), CAST({w} AS DOUBLE))"
-            if found.name == "corr":
-                value = f"nullif({value}, CAST('nan' AS DOUBLE))"
-            return f"CASE WHEN {pairs} > {0 if found.name == 'covar_pop' else 1} THEN {value} END"
+        case "covar":
+            return f"CASE WHEN {n} > 1 THEN {_products(v, w)} / ({n} - 1) END"
+        case "covar_pop":
+            return f"CASE WHEN {n} > 0 THEN {_products(v, w)} / {n} END"
+        case "corr":
+            spread = f"sqrt({_products(v, v)} * {_products(w, w)})"
+            none = f"{_products(v, v)} = 0 OR {_products(w, w)} = 0"
+            small = f"WHEN {spread} = 0 THEN error('division by zero')"
+            return f"CASE WHEN {n} < 2 OR {none} THEN NULL {small} ELSE {_products(v, w)} / {spread} END"
         case "first" | "last":
             return f"{found.name}({v} ORDER BY {order}) {passes}"
         case "collect":
             return f"coalesce(list({v} ORDER BY {order}) FILTER (WHERE {v} IS NOT NULL), [])"
         case "percentile":
-            return f"quantile_cont(CAST({v} AS DOUBLE), {found.options[0]})"
+            return _between(v, float(found.options[0]))
         case "time_weighted_avg":
             start = "greatest(le, w_le)" if node.clip in ("full", "left") else "le"
             end = "least(re, w_re)" if node.clip in ("full", "right") else "re"
@@ -218,6 +238,19 @@ def aggregate(found: Aggregate, i: int, kinds: Sequence[t.DataType], order: str,
             at = "w_le" if found.name == "window_start" else "w_re"
             return f"make_timestamp({at})" if node.schema.axis == TIMESTAMP else at
     raise PlanError(sentence("oracle", f"aggregate {found.name!r} is not translated", f"found {show(found)}"))
+
+
+def _products(v: str, w: str) -> str:
+    """The sum of the products of deviations."""
+    return f"sum((CAST({v} AS DOUBLE) - {v}_mean) * (CAST({w} AS DOUBLE) - {w}_mean))"
+
+
+def _between(v: str, fraction: float) -> str:
+    """Spark's percentile: ``a + (b - a) * share`` of the two values around the place, also where they are infinite."""
+    ordered = f"list(CAST({v} AS DOUBLE) ORDER BY {v}) FILTER (WHERE {v} IS NOT NULL)"
+    place = f"((count({v}) - 1) * CAST('{fraction!r}' AS DOUBLE))"
+    a, b = (f"({ordered})[CAST({side}({place}) AS BIGINT) + 1]" for side in ("floor", "ceil"))
+    return f"CASE WHEN {a} = {b} THEN {a} ELSE {a} + ({b} - {a}) * ({place} - floor({place})) END"
 
 
 def _decimal_mean(v: str, kind: t.DecimalType) -> str:

@@ -1,0 +1,130 @@
+"""Values inside DuckDB and outside: their types, constants in SQL, columns on their way in and out.
+
+Inside, a timestamp is a naive one in UTC, and an interval of time its microseconds.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as t
+
+from streamq.errors import PlanError, sentence
+from streamq.runtime.arrow_types import arrow_type
+
+_TYPES: Mapping[type[t.DataType], str] = {
+    t.BooleanType: "BOOLEAN",
+    t.ByteType: "TINYINT",
+    t.ShortType: "SMALLINT",
+    t.IntegerType: "INTEGER",
+    t.LongType: "BIGINT",
+    t.FloatType: "FLOAT",
+    t.DoubleType: "DOUBLE",
+    t.StringType: "VARCHAR",
+    t.BinaryType: "BLOB",
+    t.DateType: "DATE",
+    t.TimestampType: "TIMESTAMP",
+    t.TimestampNTZType: "TIMESTAMP",
+    t.DayTimeIntervalType: "BIGINT",
+    t.NullType: "INTEGER",
+}
+
+
+def sql_type(kind: t.DataType) -> str:
+    """DuckDB's name for a Spark type; raises PlanError for one that it does not have."""
+    match kind:
+        case t.DecimalType():
+            return f"DECIMAL({kind.precision}, {kind.scale})"
+        case t.ArrayType():
+            return f"{sql_type(kind.elementType)}[]"
+        case t.MapType():
+            return f"MAP({sql_type(kind.keyType)}, {sql_type(kind.valueType)})"
+        case t.StructType():
+            return f"STRUCT({', '.join(f'{_quoted(f.name)} {sql_type(f.dataType)}' for f in kind.fields)})"
+    if type(kind) not in _TYPES:
+        raise PlanError(sentence("oracle", f"type {kind.simpleString()} is not translated"))
+    return _TYPES[type(kind)]
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(value: Any) -> str:
+    """A Python value in SQL, of the type that Spark gives it."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return f"CAST({value} AS {'INTEGER' if -(2**31) <= value < 2**31 else 'BIGINT'})"
+        case float():
+            return f"CAST('{value!r}' AS DOUBLE)"
+        case str():
+            return "'" + value.replace("'", "''") + "'"
+        case bytes():
+            return f"from_hex('{value.hex()}')"
+        case Decimal():
+            digits = format(value, "f").lstrip("-")
+            whole, _, fraction = digits.partition(".")
+            precision = max(len(whole.lstrip("0")) + len(fraction), 1)
+            return f"CAST('{format(value, 'f')}' AS DECIMAL({precision}, {len(fraction)}))"
+        case dt.datetime():
+            utc = value if value.tzinfo is None else value.astimezone(dt.UTC).replace(tzinfo=None)
+            return f"CAST('{utc.isoformat(' ')}' AS TIMESTAMP)"
+        case dt.date():
+            return f"CAST('{value.isoformat()}' AS DATE)"
+        case dt.timedelta():
+            return f"CAST({value // dt.timedelta(microseconds=1)} AS BIGINT)"
+    raise PlanError(sentence("oracle", f"a literal of {type(value).__name__} is not translated", f"found {value!r}"))
+
+
+def _inside(kind: t.DataType) -> pa.DataType:
+    """Arrow's type of what DuckDB holds."""
+    match kind:
+        case t.TimestampType():
+            return pa.timestamp("us")
+        case t.DayTimeIntervalType():
+            return pa.int64()
+        case t.NullType():
+            return pa.int32()
+        case t.ArrayType():
+            return pa.list_(_inside(kind.elementType))
+        case t.MapType():
+            return pa.map_(_inside(kind.keyType), _inside(kind.valueType))
+        case t.StructType():
+            return pa.struct([pa.field(f.name, _inside(f.dataType)) for f in kind.fields])
+    return arrow_type(kind)
+
+
+def ticks(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Instants of any kind as ticks."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return column.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64())
+    if pa.types.is_date(kind):
+        return pc.multiply(column.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), 86_400_000_000)
+    return column.cast(pa.int64())
+
+
+def taken_in(column: pa.Array | pa.ChunkedArray, kind: t.DataType) -> pa.Array | pa.ChunkedArray:
+    """A column as DuckDB is to hold it."""
+    if isinstance(kind, t.TimestampType):
+        column = ticks(column)
+    return column.cast(_inside(kind))
+
+
+def handed_out(column: pa.Array | pa.ChunkedArray, kind: t.DataType) -> pa.Array | pa.ChunkedArray:
+    """A column of DuckDB's in the one Arrow type of its Spark type."""
+    if isinstance(kind, t.NullType):
+        return pa.nulls(len(column))
+    return column.cast(arrow_type(kind))
+
+
+__all__ = ["arrow_type", "handed_out", "literal", "sql_type", "taken_in", "ticks"]

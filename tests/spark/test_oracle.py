@@ -1,0 +1,94 @@
+"""The oracle where only Spark can evaluate an expression, and its aggregates against Spark's."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+from pyspark.sql import types as t
+
+import streamq as sq
+from streamq.errors import PlanError, QueryFailed
+from streamq.expr import Cast, Opaque, col
+from streamq.testing.history import assert_same_history
+from streamq.testing.oracle import EVALUATED, oracle
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAN, INF = float("nan"), float("inf")
+
+
+def evaluated(query: sq.Stream) -> list[dict[str, Any]]:
+    return sorted(oracle(query.plan, query.tables, expressions=EVALUATED).to_pylist(), key=lambda row: row["start"])
+
+
+@pytest.mark.usefixtures("plain")
+def test_what_only_spark_evaluates(spark: SparkSession) -> None:
+    noon = dt.datetime(2024, 7, 1, 12, tzinfo=dt.UTC)
+    words = [{"word": "Robert", "at": noon}, {"word": None, "at": noon}, {"word": "ab", "at": noon}]
+    s = sq.events([(i, i + 3, row) for i, row in enumerate(words)])
+    query = s.where(sq.functions.soundex("word") == "R163").select(
+        whole=sq.functions.struct("word", "at"),
+        hour=F.date_format("at", "HH"),
+        long=sq.functions.format_number(sq.duration(), 2),
+    )
+    with pytest.raises(PlanError, match="'soundex' is not translated"):
+        oracle(query.plan, query.tables)
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        found = evaluated(query)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    expected = {"whole": {"word": "Robert", "at": noon}, "hour": "12", "long": "3.00"}
+    assert found == [{"start": 0, "end": 3, **expected}]
+
+
+@pytest.mark.usefixtures("plain")
+def test_where_spark_fails_the_query_fails(spark: SparkSession) -> None:
+    s = sq.events([(0, 1, {"v": 1}), (1, 2, {"v": 0})])
+    inverse = sq.functions.conv((1 / col("v")).cast("string"), 10, 2)
+    assert [row["x"] for row in evaluated(s.where(col("v") != 0).select(x=inverse))] == ["1"]
+    with pytest.raises(QueryFailed, match="Spark's rules.*DIVIDE_BY_ZERO"):
+        evaluated(s.select(x=inverse))
+
+
+def test_what_goes_wrong_in_evaluating_is_not_taken_for_a_failed_query(spark: SparkSession) -> None:
+    broken = Cast(Opaque(object(), "no column at all"), t.LongType())
+    with pytest.raises(AttributeError, match="cast"):
+        evaluated(sq.events([(0, 1, {"v": 1})]).select(x=broken))
+
+
+@pytest.mark.usefixtures("plain")
+def test_aggregates_of_pairs_and_percentiles_are_sparks(spark: SparkSession) -> None:
+    columns = [
+        ([1.0, NAN, 3.0], [1.0, 2.0, 3.0]),
+        ([NAN, 1.0], [3.0, 3.0]),
+        ([INF, INF], [3.0, 3.0]),
+        ([INF, 1.0], [1.0, 2.0]),
+        ([-INF, 1.0], [1.0, 2.0]),
+        ([-INF, INF], [1.0, 2.0]),
+        ([0.1, 0.1, 0.1], [1.0, 2.0, 4.0]),
+        ([1.0, 2.0, None, 9.0], [1.0, 2.0, 3.0, None]),
+        ([1e200, -1e200], [1.0, 2.0]),
+        ([-1.7e308, 1.7e308], [None, 1.0]),
+        ([5.0, None], [None, 1.0]),
+    ]
+    rows = [(g, x, y) for g, pair in enumerate(columns) for x, y in zip(*pair, strict=True)]
+    s = sq.events(
+        [(0, 1, {"g": g, "x": x, "y": y}) for g, x, y in rows], schema={"g": "int", "x": "double", "y": "double"}
+    )
+    query = s.group_by("g").tumbling_window(1).select(
+        a=sq.corr("x", "y"), b=sq.covar("x", "y"), c=sq.covar_pop("x", "y"),
+        d=sq.percentile("x", 0.25), e=sq.percentile("x", 0.5),
+    )  # fmt: skip
+    frame = spark.createDataFrame(rows, "g int, x double, y double").coalesce(1).groupBy("g")
+    made = frame.agg(
+        F.corr("x", "y").alias("a"), F.covar_samp("x", "y").alias("b"), F.covar_pop("x", "y").alias("c"),
+        F.percentile("x", F.lit(0.25)).alias("d"), F.percentile("x", F.lit(0.5)).alias("e"),
+    )  # fmt: skip
+    expected = made.select(F.lit(0).cast("bigint").alias("start"), F.lit(1).cast("bigint").alias("end"), "*").toArrow()
+    assert_same_history(oracle(query.plan, query.tables), expected)

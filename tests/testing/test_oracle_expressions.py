@@ -1,0 +1,335 @@
+"""The oracle's two ways of expressions, translated to SQL and evaluated as themselves, against each other and by hand."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from pyspark.sql import types as t
+
+import streamq as sq
+from streamq import functions as f
+from streamq.compiler.operators import Edges
+from streamq.errors import NeedsSpark, PlanError, QueryFailed
+from streamq.expr import Call, Cast, Expr, col, end, lit
+from streamq.schema import Field, Schema
+from streamq.testing.generate import Case, cases
+from streamq.testing.history import assert_same_history
+from streamq.testing.oracle import EVALUATED, TRANSLATED, oracle
+from streamq.testing.oracle.evaluated import Evaluated
+from streamq.testing.oracle.run import database
+from streamq.time import INFINITY, INTEGER
+
+NAN, INF = float("nan"), float("inf")
+UTC = dt.UTC
+WAYS = pytest.mark.parametrize("way", [TRANSLATED, EVALUATED])
+FEW = max(1, settings().max_examples // 2)
+
+
+def answer(query: sq.Stream, way: str = EVALUATED) -> list[tuple[Any, ...]]:
+    """Rows ``start, end, payload...`` of the oracle's answer, in order of start; an open end is None."""
+    found = oracle(query.plan, query.tables, expressions=way)
+    rows = zip(*(column.to_pylist() for column in found.columns), strict=True)
+    return sorted(((a, None if b == INFINITY else b, *rest) for a, b, *rest in rows), key=lambda row: row[0])
+
+
+def events(*values: Any, kind: str = "int") -> sq.Stream:
+    """Events ``[0, 1), [1, 2), ...`` with a column v."""
+    return sq.events([(i, i + 1, {"v": v}) for i, v in enumerate(values)], schema={"v": kind})
+
+
+def values(query: sq.Stream, way: str = EVALUATED) -> list[Any]:
+    return [row[2] for row in answer(query, way)]
+
+
+@settings(max_examples=FEW)
+@given(case=cases(values=("int", "double", "decimal")))
+def test_both_ways_agree(case: Case) -> None:
+    tables = {**case.tables, **case.static}
+    evaluated = oracle(case.plan, tables, case.until, expressions=EVALUATED)
+    assert_same_history(evaluated, oracle(case.plan, tables, case.until, expressions=TRANSLATED))
+
+
+def test_there_is_no_third_way() -> None:
+    with pytest.raises(PlanError, match="'guessed'; there are: translated, evaluated"):
+        answer(events(1), "guessed")
+
+
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        (f.lpad("v", 4, "*"), ["**ab", None, "****"]),
+        (f.substring("v", 2, 1), ["b", None, ""]),
+        (f.instr("v", "b"), [2, None, 0]),
+        (f.repeat("v", 2), ["abab", None, ""]),
+        (f.floor(lit(-1.5)), [-2, -2, -2]),
+    ],
+)
+def test_functions_that_are_not_translated_are_evaluated(expr: Expr, expected: Sequence[Any]) -> None:
+    query = events("ab", None, "", kind="string").select(x=expr)
+    assert values(query) == expected
+    with pytest.raises(PlanError, match="is not translated"):
+        answer(query, TRANSLATED)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("boolean", True),
+        ("tinyint", -128),
+        ("bigint", -(2**63)),
+        ("float", 0.5),
+        ("double", INF),
+        ("string", "zwölf 日\U0001f600"),
+        ("binary", b"\x00\xff'"),
+        ("date", dt.date(1500, 2, 28)),
+        ("timestamp", dt.datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)),
+        ("timestamp", dt.datetime(9999, 12, 31, tzinfo=UTC)),
+        ("decimal(38,10)", Decimal("-1234567890123456789012345678.0123456789")),
+        ("array<timestamp>", [dt.datetime(2024, 2, 29, tzinfo=UTC), None]),
+        ("array<decimal(3,1)>", [Decimal("1.5")]),
+    ],
+)
+def test_values_of_every_type_go_in_and_out(kind: str, value: Any) -> None:
+    query = events(value, None, kind=kind).select(x=sq.when(col("v").is_not_null(), col("v")))
+    assert values(query) == [value, None]
+    assert_same_history(oracle(query.plan, query.tables, expressions=EVALUATED), query.to_arrow())
+
+
+def test_differences_of_instants_are_intervals_of_time() -> None:
+    at = events(dt.datetime(2024, 1, 2, tzinfo=UTC), None, kind="timestamp")
+    assert values(at.select(x=col("v") - lit(dt.datetime(2024, 1, 1)))) == [dt.timedelta(days=1), None]
+    for way in (TRANSLATED, EVALUATED):
+        assert values(at.select(x=lit(dt.timedelta(hours=1))), way) == [dt.timedelta(hours=1)] * 2
+        assert values(at.select(x=col("v") + dt.timedelta(hours=1)), way) == [
+            dt.datetime(2024, 1, 2, 1, tzinfo=UTC),
+            None,
+        ]
+
+
+@WAYS
+def test_lifetimes_are_read(way: str) -> None:
+    ticks = sq.events([(-3, 4, {}), (5, None, {})])
+    assert answer(ticks.select(a=sq.start() + 1, b=sq.end() + 1, c=sq.duration() * 2), way) == [
+        (-3, 4, -2, 5, 14),
+        (5, None, 6, None, None),
+    ]
+    instant = dt.datetime(1969, 12, 31, 23, tzinfo=UTC)
+    stamped = sq.events([(instant, instant + dt.timedelta(microseconds=1), {})])
+    found = answer(stamped.select(a=f.hour(sq.start()), b=sq.end(), c=sq.duration() + 1), way)
+    assert [row[2:] for row in found] == [(23, instant + dt.timedelta(microseconds=1), 2)]
+
+
+def test_the_longest_lifetime_saturates() -> None:
+    assert values(sq.events([(-(2**63) + 1, 5, {})]).select(x=sq.duration() - 1)) == [INFINITY - 1]
+
+
+def test_many_rows_come_in_several_vectors() -> None:
+    many = events(*range(5000)).select(x=col("v") * 2, one=lit(1) + 1)
+    assert [row[2:] for row in answer(many)] == [(2 * i, 2) for i in range(5000)]
+    same = events(*[7] * 3000).select(x=col("v") + 1)
+    assert values(same) == [8] * 3000
+
+
+def test_columns_constants_and_lifetimes_need_no_function() -> None:
+    with database().cursor() as connection:
+        evaluated = Evaluated(connection, lambda: None)
+        schema = Schema((Field("v", t.LongType()),), INTEGER)
+        assert [evaluated.sql(e, schema) for e in (col("v"), col("v").alias("w"), lit(5))] == [
+            "c0",
+            "c0",
+            "CAST(5 AS INTEGER)",
+        ]
+        assert "re" in evaluated.sql(end(), schema)
+        assert evaluated.names == []
+
+
+@WAYS
+def test_no_function_outlives_its_query(way: str) -> None:
+    answer(events(1).select(x=col("v") + 1), way)
+    with pytest.raises(QueryFailed):
+        answer(events(1).select(y=col("v") + 1, x=col("v") / 0), way)
+    left = database().execute("SELECT function_name FROM duckdb_functions() WHERE function_name LIKE 'expression%'")
+    assert left.fetchall() == []
+
+
+# errors: where Spark evaluates, and nowhere else
+
+
+@pytest.mark.parametrize(
+    ("expr", "named"),
+    [
+        (col("v") / 0, "DIVIDE_BY_ZERO.*v / 0"),
+        (col("v") + (2**31 - 1), "ARITHMETIC_OVERFLOW"),
+        ((col("v") * 2.5e9).cast("int"), "CAST_OVERFLOW"),
+        (lit("x").cast("double"), "CAST_INVALID_INPUT"),
+    ],
+)
+def test_what_fails_in_spark_fails_here_and_says_where(expr: Expr, named: str) -> None:
+    with pytest.raises(QueryFailed, match=f"Spark's rules.*{named}"):
+        answer(events(3).select(x=expr))
+    assert answer(events(3).where(col("v") < 0).select(x=expr)) == []
+
+
+@WAYS
+def test_what_a_where_dropped_is_not_evaluated(way: str) -> None:
+    query = events(0, 2).where(col("v") != 0).select(x=lit(8) / col("v"))
+    assert values(query, way) == [4.0]
+    assert values(events(0, 2).select(x=sq.when(col("v") != 0, lit(8) / col("v"))), way) == [None, 4.0]
+
+
+@WAYS
+@pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
+def test_a_condition_is_asked_for_pairs_with_equal_keys_that_live_at_once(way: str, how: str) -> None:
+    left = sq.events([(0, 5, {"k": "a", "v": 6})])
+    right = sq.events([(1, 9, {"k": "a", "w": 2}), (0, 9, {"k": "b", "w": 0}), (7, 9, {"k": "a", "w": 0})])
+
+    def joined(condition: Any) -> sq.Stream:
+        return left.join(right, on="k", where=condition, how=how)
+
+    expected = {
+        "inner": [(1, 5, "a", 6, 2)],
+        "left": [(0, 1, "a", 6, None), (1, 5, "a", 6, 2)],
+        "semi": [(1, 5, "a", 6)],
+        "anti": [(0, 1, "a", 6)],
+    }
+    assert answer(joined(lambda a, b: a.v / b.w > 2), way) == expected[how]
+    with pytest.raises(QueryFailed, match="Spark's rules"):
+        answer(joined(lambda a, b: a.v / (b.w - 2) > 2), way)
+
+
+@WAYS
+def test_a_condition_is_asked_for_pairs_in_one_window(way: str) -> None:
+    left, right = sq.events([(0, 1, {"v": 6})]), sq.events([(1, 2, {"w": 2}), (9, 10, {"w": 0})])
+    query = left.windowed_join(right, size=4, where=lambda a, b: a.v / b.w > 2)
+    assert answer(query, way) == [(0, 4, 6, 2)]
+
+
+@WAYS
+@pytest.mark.parametrize("name", ["sum", "max", "first", "collect"])
+def test_what_a_filter_leaves_out_is_not_evaluated(way: str, name: str) -> None:
+    aggregate = getattr(sq, name)(lit(8) / col("v"), where=col("v") != 0)
+    assert values(events(0, 2, 0, None).tumbling_window(9).select(x=aggregate), way) == [
+        [4.0] if name == "collect" else 4.0
+    ]
+
+
+@WAYS
+def test_greatest_by_what_is_computed(way: str) -> None:
+    assert values(events(1, -5, 3).tumbling_window(9).top_k(2, by=f.abs(col("v"))), way) == [-5, 3]
+
+
+@WAYS
+def test_lifetimes_of_what_is_computed(way: str) -> None:
+    query = events(3, 1).alter_lifetime(start=sq.start() + 10, duration=col("v").cast("bigint") * 2)
+    assert [row[:2] for row in answer(query, way)] == [(10, 16), (11, 13)]
+
+
+def test_what_only_spark_evaluates_needs_a_session() -> None:
+    sound = Cast(Call("soundex", (col("v"),)), t.StringType())
+    with database().cursor() as connection, pytest.raises(NeedsSpark, match=r"soundex\(v\).*sq.session\(\)"):
+        Evaluated(connection, lambda: None).sql(sound, Schema((Field("v", t.StringType()),), INTEGER))
+
+
+@WAYS
+def test_marks_of_edges_may_be_computed(way: str) -> None:
+    columns = (Field("at", t.LongType()), Field("mark", t.StringType()))
+    plan = Edges("s", columns, "at", "mark", (), f.concat(lit("s"), lit("t")), f.upper(lit("e")))
+    rows = pa.table({"at": [1, 4, 6], "mark": ["st", "E", "st"]})
+    found = oracle(plan, {"s": rows}, expressions=way)
+    assert sorted(zip(found["start"].to_pylist(), found["end"].to_pylist(), strict=True)) == [(1, 4), (6, INFINITY)]
+
+
+# aggregates: Spark SQL's values
+
+
+def aggregated(
+    rows: Sequence[Mapping[str, Any]], schema: Mapping[str, str], way: str, **aggregates: Any
+) -> dict[str, Any]:
+    query = sq.events([(0, 1, row) for row in rows], schema=dict(schema)).tumbling_window(9).select(**aggregates)
+    (found,) = oracle(query.plan, query.tables, expressions=way).to_pylist()
+    return {name: found[name] for name in aggregates}
+
+
+@WAYS
+@pytest.mark.parametrize(
+    ("x", "y", "corr", "covar", "covar_pop"),
+    [
+        ([1.0, NAN, 3.0], [1.0, 2.0, 3.0], NAN, NAN, NAN),
+        ([NAN, NAN], [1.0, 2.0], NAN, NAN, NAN),
+        ([INF, 1.0], [1.0, 2.0], NAN, NAN, NAN),
+        ([NAN, 1.0], [3.0, 3.0], None, NAN, NAN),
+        ([INF, INF], [3.0, 3.0], None, NAN, NAN),
+        ([0.1, 0.1, 0.1], [1.0, 2.0, 4.0], None, 0.0, 0.0),
+        ([1.0, 2.0, None, 9.0], [1.0, 2.0, 3.0, None], 1.0, 0.5, 0.25),
+        ([1.0, 2.0, 3.0], [3.0, 1.0, 2.0], -0.5, -0.5, -1 / 3),
+        ([5.0, None], [2.0, 1.0], None, None, 0.0),
+        ([None], [1.0], None, None, None),
+        ([1e200, -1e200], [1.0, 2.0], 0.0, -1e200, -5e199),
+    ],
+)
+def test_of_pairs(x: list[Any], y: list[Any], corr: Any, covar: Any, covar_pop: Any, way: str) -> None:
+    found = aggregated(
+        [{"x": a, "y": b} for a, b in zip(x, y, strict=True)],
+        {"x": "double", "y": "double"},
+        way,
+        corr=sq.corr("x", "y"),
+        covar=sq.covar("x", "y"),
+        covar_pop=sq.covar_pop("x", "y"),
+    )
+    assert found == pytest.approx({"corr": corr, "covar": covar, "covar_pop": covar_pop}, nan_ok=True)
+
+
+@WAYS
+def test_a_correlation_whose_spread_vanishes_fails(way: str) -> None:
+    rows = [{"x": 0.0, "y": 0.0}, {"x": 1e-100, "y": 1e-100}]
+    with pytest.raises(QueryFailed, match="division by zero"):
+        aggregated(rows, {"x": "double", "y": "double"}, way, r=sq.corr("x", "y"))
+
+
+@WAYS
+@pytest.mark.parametrize(
+    ("numbers", "fraction", "expected"),
+    [
+        ([INF, 1.0], 0.25, INF),
+        ([-INF, 1.0], 0.25, NAN),
+        ([-INF, INF], 0.5, NAN),
+        ([INF, INF], 0.5, INF),
+        ([-INF, -INF, 2.0], 0.25, -INF),
+        ([-INF, 2.0, INF], 0.5, 2.0),
+        ([NAN, 1.0], 0.0, 1.0),
+        ([NAN, 1.0], 0.5, NAN),
+        ([NAN, NAN], 0.5, NAN),
+        ([-1.7e308, 1.7e308], 0.25, INF),
+        ([4.0, None, 1.0], 0.25, 1.75),
+        ([None], 0.5, None),
+    ],
+)
+def test_percentiles(numbers: list[Any], fraction: float, expected: Any, way: str) -> None:
+    found = aggregated([{"x": x} for x in numbers], {"x": "double"}, way, p=sq.percentile("x", fraction))
+    assert found["p"] == pytest.approx(expected, nan_ok=True)
+
+
+@WAYS
+def test_aggregates_of_instants(way: str) -> None:
+    early, late = dt.datetime(1969, 7, 20, 20, 17, tzinfo=UTC), dt.datetime(2024, 2, 29, 1, tzinfo=UTC)
+    found = aggregated(
+        [{"x": x} for x in (late, early, None)],
+        {"x": "timestamp"},
+        way,
+        all=sq.collect("x"),
+        some=sq.collect("x", where=col("x") > early),
+        least=sq.min("x"),
+        most=sq.max("x"),
+        first=sq.first("x", where=col("x").is_not_null()),
+        last=sq.last("x"),
+        n=sq.count_distinct("x"),
+    )
+    assert found == {
+        "all": [early, late], "some": [late], "least": early, "most": late, "first": early, "last": late, "n": 2,
+    }  # fmt: skip
