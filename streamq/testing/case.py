@@ -62,7 +62,7 @@ class Case:
 
     def answer(self, expressions: str = "translated") -> pa.Table:
         """The oracle's history of the plan's answer; ``expressions`` as :func:`streamq.testing.oracle.oracle` takes it."""
-        return oracle(self.plan, self.tables, self.until)
+        return oracle(self.plan, self.tables, self.until, expressions)
 
     def with_cut(self, *cut: int) -> Case:
         """The same rows cut otherwise; with no lengths, after every row."""
