@@ -74,6 +74,8 @@ def test_percentiles_interpolate(values: list[Any], median: Any, p90: Any) -> No
         ([(1, None), (None, 2)], None, None, None),
         ([(1.0, 2.0), (2.0, 3.0), (INF, None), (None, NAN)], 0.5, 0.25, 1.0),
         ([(1, 2), (1, 5)], 0.0, 0.0, None),
+        ([(NAN, 3.0), (1.0, 3.0)], NAN, NAN, None),
+        ([(0.1, 1.0), (0.1, 2.0), (0.1, 3.0)], 0.0, 0.0, None),
     ],
 )
 def test_two_columns_at_once(rows: list[Any], covar: Any, covar_pop: Any, corr: Any) -> None:
@@ -102,6 +104,13 @@ def test_first_and_last_go_by_start_then_payload_and_hand_on_nulls() -> None:
     tied = sq.events([(1, 2, {"v": v}) for v in (NAN, 1.0, None, -0.0)])
     a, b = answer(tied.tumbling_window(10).select(a=sq.first("v"), b=sq.last("v")))[0][2:]
     assert a is None and math.isnan(b)
+
+
+def test_first_and_last_do_not_ask_what_the_filter_leaves_out() -> None:
+    s = sq.events([(1, 2, {"v": 0}), (2, 3, {"v": 4})])
+    inverse, known = 1 / sq.col("v"), sq.col("v") != 0
+    found = s.tumbling_window(10).select(a=sq.first(inverse, where=known), b=sq.last(inverse, where=known))
+    assert answer(found) == [(0, 10, 0.25, 0.25)]
 
 
 def test_collect_leaves_out_nulls_and_goes_by_start_then_payload() -> None:

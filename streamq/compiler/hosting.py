@@ -27,7 +27,7 @@ from streamq.compiler.operators.window_aggregate import (
 )
 from streamq.compiler.operators.windowed_join import WindowedJoin
 from streamq.compiler.plan import Node
-from streamq.expr import Cast, Col, Expr, reads_end
+from streamq.expr import Case, Cast, Col, Expr, Lit, reads_end
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.carried import Carried, Carrier
 from streamq.runtime.carried_by_expr import CarriedByExpr
@@ -216,7 +216,10 @@ def _window_aggregate(node: WindowAggregate) -> Hosting:
         numbers = a.name in ("covar", "covar_pop", "corr", "percentile", TIME_SENSITIVE)
         args = [Cast(e, t.DoubleType()) if numbers else e for e in a.args]
         kind = aggregate_type(a, source)
-        where = None if a.where is None else column(a.where)
+        where = None
+        if a.where is not None:
+            # a value is asked for only where the filter is true
+            where, args = column(a.where), [Case((a.where, e, Lit(None))) for e in args]
         reductions.append(Reduction(name, a.name, tuple(column(e) for e in args), arrow_type(kind), where, a.options))
         fields.append(Field(name, kind))
         outputs[name] = Col(name)

@@ -145,7 +145,10 @@ def _merged_moments(slot: SlotSpec, table: pa.Table, number: Ints, at: Ints) -> 
         away = {}
         for name in means:
             mean = table.column(f"{slot.name}__{name}").to_numpy()
-            common = np.where(total > 0, _totals(number, n * mean) / np.maximum(total, 1), 0.0)
+            # by their distance from one of them, so that equal means have no spread, not even by rounding
+            near = np.zeros(len(total))
+            near[number[n > 0]] = np.where(np.isfinite(mean), mean, 0.0)[n > 0]
+            common = near + np.where(total > 0, _totals(number, n * (mean - near[number])) / np.maximum(total, 1), 0.0)
             made[name], away[name] = common[at], mean - common[number]
         for name, (a, b) in products.items():
             apart = np.where(n > 0, n * away[a] * away[b], 0.0)

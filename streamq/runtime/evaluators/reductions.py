@@ -182,9 +182,8 @@ def _paired(found: Spanned, one: Reduction) -> pa.Array:
     least = 1 if one.kind == "covar_pop" else 2
     with np.errstate(all="ignore"):
         if one.kind == "corr":
-            # without spread there is no correlation
-            spread = np.sqrt(xx * yy)
-            value, n = both / spread, np.where(spread == 0, 0, n)
+            # without spread on either side there is no correlation
+            value, n = both / np.sqrt(xx * yy), np.where((xx == 0) | (yy == 0), 0, n)
         else:
             value = both / (n - 1 if one.kind == "covar" else n)
     return pa.array(value, mask=n < least)
