@@ -36,6 +36,7 @@ from streamq.testing.execution import (
 from streamq.testing.generate import cases_of
 from streamq.testing.history import Difference, same_history
 from streamq.testing.intent import ANYTHING, Intent
+from streamq.testing.oracle import EVALUATED, TRANSLATED
 from streamq.testing.profiles import Profile, loaded_profile, profile
 from streamq.testing.scenario import Scenario, concrete
 
@@ -116,7 +117,8 @@ def verify(
     chosen = replace(chosen, examples=chosen.examples if examples is None else examples)
     chosen = replace(chosen, seed=chosen.seed if seed is None else seed)
     report = Verified()
-    search = Search(chosen, report, begun)
+    # a scenario's own expressions are all translated, which is the harder test; a user's may not be
+    search = Search(chosen, report, begun, TRANSLATED if isinstance(query, Scenario) else EVALUATED)
     if isinstance(query, Scenario):
         cases = concrete(query, intent)
     else:
@@ -161,13 +163,18 @@ def _bounded(trial: Trial) -> Trial:
     return (replace(case, until=None), ways) if ways[0].backend == LITERAL else trial
 
 
-def check(case: Case, ways: Sequence[Execution], spark: SparkSession | None = None) -> bool:
+def check(
+    case: Case,
+    ways: Sequence[Execution],
+    spark: SparkSession | None = None,
+    expressions: str = TRANSLATED,
+) -> bool:
     """Whether a case has an answer, which every way of running it has given; False if it fails by Spark's rules.
 
-    Raises VerificationFailed where an answer is another one, and where a way fails.
+    ``expressions`` says how the oracle takes them. Raises VerificationFailed where an answer is another one, and where a way fails.
     """
     try:
-        expected = case.answer()
+        expected = case.answer(expressions)
     except QueryFailed:
         return False
     for how in ways:
@@ -192,9 +199,9 @@ def _run(case: Case, how: Execution, spark: SparkSession | None) -> pa.Table:
 class Search:
     """A search for a failing trial, and for a smaller one once one is found, within the time of a profile."""
 
-    def __init__(self, profile: Profile, report: Verified, begun: float):
+    def __init__(self, profile: Profile, report: Verified, begun: float, expressions: str = TRANSLATED):
         self.profile, self.report = profile, report
-        self.begun = begun
+        self.begun, self.expressions = begun, expressions
         self.found: dict[str, VerificationFailed] = {}
         self.give_up = float("inf")
 
@@ -238,7 +245,7 @@ class Search:
             return
         case, ways = trial
         try:
-            answered = check(case, ways, spark)
+            answered = check(case, ways, spark, self.expressions)
         except VerificationFailed as failed:
             if not self.found:
                 self.give_up = time.monotonic() + self.profile.shrinking
