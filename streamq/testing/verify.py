@@ -171,7 +171,8 @@ def check(
 ) -> bool:
     """Whether a case has an answer, which every way of running it has given; False if it fails by Spark's rules.
 
-    ``expressions`` says how the oracle takes them. Raises VerificationFailed where an answer is another one, and where a way fails.
+    ``expressions`` says how the oracle takes them. Raises VerificationFailed where an answer is another one, and where a way
+    fails.
     """
     try:
         expected = case.answer(expressions)
