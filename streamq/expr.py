@@ -417,15 +417,8 @@ def window_end() -> Expr:
 # passes
 
 
-def fold(root: Expr, visit: Callable[[Expr, list[T]], T], closed: type[Expr] | None = None) -> T:
-    """Bottom-up and left to right, without recursion, each shared node once: ``visit(node, results of its children)``.
-
-    Nodes of class ``closed`` are taken whole: what is in them is not visited.
-    """
-
-    def children(node: Expr) -> tuple[Expr, ...]:
-        return () if closed is not None and isinstance(node, closed) else node.children
-
+def fold(root: Expr, visit: Callable[[Expr, list[T]], T]) -> T:
+    """Bottom-up and left to right, without recursion, each shared node once: ``visit(node, results of its children)``."""
     done: dict[str, T] = {}
     stack: list[tuple[Expr, bool]] = [(root, False)]
     while stack:
@@ -433,10 +426,10 @@ def fold(root: Expr, visit: Callable[[Expr, list[T]], T], closed: type[Expr] | N
         if node.digest in done:
             continue
         if ready:
-            done[node.digest] = visit(node, [done[c.digest] for c in children(node)])
+            done[node.digest] = visit(node, [done[c.digest] for c in node.children])
         else:
             stack.append((node, True))
-            stack.extend((c, False) for c in reversed(children(node)))
+            stack.extend((c, False) for c in reversed(node.children))
     return done[root.digest]
 
 
@@ -452,16 +445,16 @@ def columns(root: Expr) -> frozenset[str]:
     return frozenset(n.name for n in nodes(root) if isinstance(n, Col))
 
 
-def rewrite(root: Expr, change: Callable[[Expr], Expr | None], closed: type[Expr] | None = None) -> Expr:
-    """Bottom-up: ``change`` sees each node over its rewritten operands; None keeps it. ``closed`` as in :func:`fold`."""
+def rewrite(root: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
+    """Bottom-up: ``change`` sees each node over its rewritten operands; None keeps it."""
 
     def visit(node: Expr, parts: list[Expr]) -> Expr:
-        kept = not parts or all(a is b for a, b in zip(node.children, parts, strict=True))
-        again = node if kept else node.with_children(parts)
+        old = node.children
+        again = node if all(a is b for a, b in zip(old, parts, strict=True)) else node.with_children(parts)
         changed = change(again)
         return again if changed is None else changed
 
-    return fold(root, visit, closed)
+    return fold(root, visit)
 
 
 def substitute(root: Expr, by: Mapping[str, Expr]) -> Expr:

@@ -472,8 +472,7 @@ class Windowed(Generic[S]):
                 known = found.setdefault(part.digest, (own or f"__a{len(found)}", part))
                 return Col(known[0])
 
-            # a lifetime inside an aggregate is its member's
-            output = rewrite(expr, take, closed=Aggregate)
+            output = rewrite(expr, take)
             taken = {n for n, _ in found.values()}
             for column in sorted(set(columns(output)) - taken - set(self.keys)):
                 raise PlanError(
