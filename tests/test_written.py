@@ -67,12 +67,20 @@ def test_random_queries_are_read_back(case: Case) -> None:
     assert again.plan == query.plan
 
 
-def test_sources_are_given_for_tables() -> None:
+def test_streams_stand_in_the_place_of_sources() -> None:
     log = pa.table({"at": [1, 3, 5], "op": ["c", "u", "d"], "id": [1, 1, 1], "price": [5, 6, None]})
     prices = sq.changes(log, "op", "at", "id", name="prices").where(col("price") > 5)
     assert rows(sq.from_json(prices.to_json(), prices=sq.changes(log, "op", "at", "id"))) == rows(prices)
     tiny = sq.events([sq.insert(1, None, v=3), sq.retract(1, None, 10, v=3)], name="tiny")
     assert rows(sq.from_json(tiny.shift(1).to_json(), tiny=tiny)) == [{"v": 3, "start": 2, "end": 11}]
+
+
+def test_one_query_goes_on_where_another_ends() -> None:
+    first = sq.points(TRIPS, "at", name="trips", late="fail").extend(3).where(col("fare") > 3)
+    stub = sq.events([(0, 1, {"zone": "", "fare": 0})], name="first")
+    second = sq.from_json(stub.join(stub.shift(1), on="zone", suffixes=("", "_r")).to_json(), first=first)
+    assert second.plan == first.join(first.shift(1), on="zone", suffixes=("", "_r")).plan
+    assert second.tables == {"trips": TRIPS}
 
 
 def test_tables_and_text_are_names_too() -> None:
@@ -98,7 +106,16 @@ def test_tables_and_text_are_names_too() -> None:
             "table 'trips': column 'fare' is of another type; found double instead of bigint. Cast it first.",
         ),
         ({"trips": [1], "zones": ZONES}, SourceError, "table 'trips': not a DataFrame; found list. Give a Spark"),
-        ({"trips": TRIPS, "zones": fares()}, PlanError, "table 'zones': a stream of 2 tables. Give the table itself"),
+        (
+            {"trips": TRIPS, "zones": fares()},
+            PlanError,
+            "table 'zones': a stream; a table is static. Join streams with",
+        ),
+        (
+            {"trips": fares(), "zones": ZONES},
+            TypeMismatch,
+            "table 'trips': a stream of other columns or another time axis; found (city string, n bigint; interval on int",
+        ),
     ],
 )
 def test_tables_that_do_not_fit(tables: dict[str, Any], error: type[StreamqError], message: str) -> None:
