@@ -72,7 +72,11 @@ def sections() -> dict[str, list[Entry]]:
         "Groups": [Entry("stream.group_by", WindowVerbs.group_by), Entry("group.apply", Grouped.apply)],
         "What a window makes of its members": methods("window", Windowed),
         "Aggregates": [Entry(f"sq.{n}", f) for n, f in public(aggregates) if hasattr(sq, n)],
-        "Seeing and running": [*methods("stream", Stream), *methods("stream", RunVerbs)],
+        "Seeing and running": [
+            *methods("stream", Stream),
+            Entry("sq.from_json", sq.from_json),
+            *methods("stream", RunVerbs),
+        ],
         "A running query": [*methods("run", Run), *values("run", Run)],
     }
 

@@ -29,6 +29,7 @@ from streamq.policies import explicit, generate
 from streamq.session import doctor, session
 from streamq.sources import changes, edges, events, intervals, physical, points, signal
 from streamq.stream import Stream
+from streamq.written import from_json
 
 __version__ = "0.1.0"
 
@@ -52,6 +53,7 @@ __all__ = [
     "events",
     "explicit",
     "first",
+    "from_json",
     "functions",
     "generate",
     "insert",

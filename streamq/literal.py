@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from streamq.errors import SourceError, sentence
+from streamq.errors import NeedsSpark, SourceError, sentence
 from streamq.schema import Field, parse_type
 from streamq.time import plain_integer
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 Time = int | dt.datetime | None
 
@@ -118,7 +119,58 @@ def _item(given: Any) -> Item:
 
 
 def table_fields(table: pa.Table) -> tuple[Field, ...]:
-    """The columns of an Arrow table with their Spark types."""
+    """The columns of an Arrow table with their Spark types; timestamps without a zone are ``timestamp_ntz``."""
     from pyspark.sql.pandas.types import from_arrow_type
 
-    return tuple(Field(f.name, from_arrow_type(f.type)) for f in table.schema)
+    return tuple(Field(f.name, from_arrow_type(f.type, prefer_timestamp_ntz=True)) for f in table.schema)
+
+
+def declared(table: pa.Table, verb: str) -> pa.Table:
+    """The table with its columns in the Arrow types of their Spark types: plain strings, microseconds, instants in UTC.
+
+    What is finer than a microsecond is cut off, as Spark does it. A table that is like that already is given back. Raises
+    SourceError for a column of a type that Spark does not have, or of none.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    made = table
+    for i, field in enumerate(table.schema):
+        to = _declared_type(field, verb)
+        if to != field.type:
+            column = table.column(i)
+            if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
+                column = pc.floor_temporal(column, unit="microsecond")
+            try:
+                made = made.set_column(i, pa.field(field.name, to), column.cast(to))
+            except pa.ArrowInvalid as error:
+                wrong = f"column {field.name!r} does not fit {to}"
+                raise SourceError(sentence(verb, wrong, str(error).splitlines()[0])) from error
+    return made
+
+
+def _declared_type(field: pa.Field, verb: str) -> pa.DataType:
+    import pyarrow as pa
+    from pyspark.errors import PySparkTypeError
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    from streamq.runtime.arrow_types import arrow_type
+
+    if pa.types.is_null(field.type):
+        hint = "Cast it, as table.column(...).cast('string')."
+        raise SourceError(sentence(verb, f"column {field.name!r} has no type", "all its values are NULL", hint))
+    try:
+        return arrow_type(from_arrow_type(field.type, prefer_timestamp_ntz=True))
+    except PySparkTypeError as error:
+        wrong = f"column {field.name!r} is of a type that Spark does not have"
+        raise SourceError(sentence(verb, wrong, f"found {field.type}", "Cast it first.")) from error
+    except NeedsSpark:
+        # a type of Spark's alone stays as it is: in-process, what reads it says so
+        return field.type
+
+
+def to_spark(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """An Arrow table as a DataFrame of the types that its columns are declared with, whatever the session prefers."""
+    from pyspark.sql.types import StructField, StructType
+
+    return spark.createDataFrame(table, StructType([StructField(f.name, f.type) for f in table_fields(table)]))

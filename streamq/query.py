@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.compiler.plan import Node
 from streamq.errors import PlanError, SessionError, TimeError, sentence
+from streamq.literal import to_spark
 from streamq.schema import Schema
 from streamq.time import INFINITY, TIMESTAMP
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def is_literal(tables: Mapping[str, Any]) -> bool:
-    """Whether all tables are literal, so that the query runs in-process."""
+    """Whether all tables are literal or Arrow, so that the query runs in-process."""
     import pyarrow as pa
 
     return all(isinstance(t, pa.Table) for t in tables.values())
@@ -38,11 +39,11 @@ def frames(tables: Mapping[str, Any], verb: str) -> dict[str, DataFrame]:
                     sentence(
                         verb,
                         "no active SparkSession",
-                        "the query has only literal streams",
+                        "the query has only literal and Arrow tables",
                         "Start one: sq.session().",
                     )
                 )
-            made[name] = spark.createDataFrame(table)
+            made[name] = to_spark(spark, table)
         else:
             made[name] = table
     return made

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from streamq.compiler.plan import Node
 from streamq.compiler.verbs import Verbs
 from streamq.errors import CheckpointError, PlanError, TimeError, sentence
+from streamq.literal import to_spark
 from streamq.query import until_ticks
 from streamq.schema import Schema
 from streamq.time import INFINITY, TIMESTAMP, Duration, ticks
@@ -126,7 +127,7 @@ class _Prepared:
             check_streaming(source, self.tables[source.table], verb)
         for static in (n for n in nodes(plan) if isinstance(n, JoinTable)):
             table = tables[static.table]
-            held = table if hasattr(table, "isStreaming") else self.spark.createDataFrame(table)
+            held = table if hasattr(table, "isStreaming") else to_spark(self.spark, table)
             self.tables[static.table] = held
 
     def results(self) -> DataFrame:
@@ -148,7 +149,12 @@ def _session(tables: Mapping[str, Any], verb: str) -> SparkSession:
     spark = SparkSession.getActiveSession()
     if spark is None:
         raise PlanError(
-            sentence(verb, "no active SparkSession", "the query has only literal streams", "Start one: sq.session().")
+            sentence(
+                verb,
+                "no active SparkSession",
+                "the query has only literal and Arrow tables",
+                "Start one: sq.session().",
+            )
         )
     return spark
 
@@ -156,7 +162,7 @@ def _session(tables: Mapping[str, Any], verb: str) -> SparkSession:
 def _as_stream(spark: SparkSession, control: str, source: Any, table: Any) -> DataFrame:
     """A literal table as a streaming DataFrame: written once beside the control folder, read as a file stream."""
     path = f"{control.rstrip('/')}-literal-{source.shown_name()}"
-    df = spark.createDataFrame(table)
+    df = to_spark(spark, table)
     df.coalesce(1).write.mode("overwrite").parquet(path)
     return spark.readStream.schema(df.schema).parquet(path)
 

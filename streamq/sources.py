@@ -1,4 +1,4 @@
-"""Streams from DataFrames, batch or streaming by the same call, and literal streams."""
+"""Streams from DataFrames, batch or streaming by the same call, from Arrow tables, and literal streams."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from streamq.compiler.operators import Edges, Intervals, Physical, Points, Sourc
 from streamq.compiler.operators.edges import edge_literal
 from streamq.compiler.operators.source import axis_of
 from streamq.compiler.operators.window_aggregate import check_key
-from streamq.errors import PlanError, SourceError, TypeMismatch, sentence
-from streamq.literal import Item, literal_table, table_fields
+from streamq.errors import AmbiguousColumn, PlanError, SourceError, TypeMismatch, sentence
+from streamq.literal import Item, declared, literal_table, table_fields
 from streamq.policies import Progress, source_policy
 from streamq.schema import Field, Schema, check_names, quote
 from streamq.stream import Stream
@@ -31,7 +31,7 @@ _PREIMAGE = "update_preimage"
 
 
 def points(
-    df: DataFrame,
+    df: DataFrame | pa.Table,
     time: str,
     *,
     name: str | None = None,
@@ -41,22 +41,32 @@ def points(
 ) -> Stream:
     """Events that last one tick: each row of ``df`` at the instant in column ``time``.
 
-    ``time`` is a timestamp (ticks are microseconds, UTC), a date or an integer, and is consumed: in expressions it is
-    ``sq.start()``. ``progress`` is ``sq.generate(delay)`` (default, delay 0) or ``sq.explicit()``; ``late`` what becomes of
-    items behind the CTI: "drop" (counted), "adjust" or "fail"; ``invalid`` what becomes of rows without a time: "fail"
-    (default in batch) or "drop" (counted; default in streams). Raises UnknownColumn, TypeMismatch, PlanError.
+    ``df`` is a DataFrame, batch or streaming, or a ``pyarrow.Table``: a query over Arrow tables alone runs in-process,
+    without Spark, by ``show()``, ``to_arrow()`` and ``to_pandas()``. ``time`` is a timestamp (ticks are microseconds; without
+    a zone UTC), a date or an integer, and is consumed: in expressions it is ``sq.start()``. ``progress`` is
+    ``sq.generate(delay)`` (default, delay 0) or ``sq.explicit()``; ``late`` what becomes of items behind the CTI: "drop"
+    (counted), "adjust" or "fail"; ``invalid`` what becomes of rows without a time: "fail" (default in batch, and
+    in-process) or "drop" (counted; default in streams). Raises SourceError for what is neither, UnknownColumn,
+    TypeMismatch, PlanError.
 
     Readings, up to ten minutes out of order::
 
         readings = sq.points(df, time="taken_at", progress=sq.generate("10 minutes"))
+
+    >>> import pyarrow as pa
+    >>> import streamq as sq
+    >>> sq.points(pa.table({"at": [4, 1], "v": [20, 21]}), time="at").show()
+     v  start  end
+    21      1    2
+    20      4    5
     """
-    fields = _fields(df, "points")
+    fields, table = taken_in(df, "points")
     policy = source_policy("points", axis_of(fields, (time,), "points"), progress, late, invalid)
-    return _stream(Points(_name(name), fields, time, policy), df)
+    return _stream(Points(source_name(name), fields, time, policy), table)
 
 
 def intervals(
-    df: DataFrame,
+    df: DataFrame | pa.Table,
     start: str,
     end: str,
     *,
@@ -74,13 +84,13 @@ def intervals(
 
         sessions = sq.intervals(df, start="login", end="logout")
     """
-    fields = _fields(df, "intervals")
+    fields, table = taken_in(df, "intervals")
     policy = source_policy("intervals", axis_of(fields, (start, end), "intervals"), progress, late, invalid)
-    return _stream(Intervals(_name(name), fields, start, end, policy), df)
+    return _stream(Intervals(source_name(name), fields, start, end, policy), table)
 
 
 def edges(
-    df: DataFrame,
+    df: DataFrame | pa.Table,
     time: str,
     *,
     edge: str,
@@ -104,7 +114,7 @@ def edges(
 
         tasks = sq.edges(df, time="at", edge="what", key="task")
     """
-    fields = _fields(df, "edges")
+    fields, table = taken_in(df, "edges")
     if payload not in ("start", "end"):
         raise PlanError(sentence("edges", "payload is 'start' or 'end'", f"found {payload!r}"))
     policy = source_policy("edges", axis_of(fields, (time,), "edges"), progress, late, invalid)
@@ -114,12 +124,13 @@ def edges(
     if edge_literal(open).digest == edge_literal(close).digest:
         raise PlanError(sentence("edges", "open and close are the same value", f"found {open!r}"))
     return _stream(
-        Edges(_name(name), fields, time, edge, keys, edge_literal(open), edge_literal(close), payload, policy), df
+        Edges(source_name(name), fields, time, edge, keys, edge_literal(open), edge_literal(close), payload, policy),
+        table,
     )
 
 
 def signal(
-    df: DataFrame,
+    df: DataFrame | pa.Table,
     time: str,
     key: str | Sequence[str],
     *,
@@ -143,14 +154,14 @@ def signal(
         sensor a |20            |21                [1,4) 20, [4,inf) 21
         sensor b      |7   |7             |8       [2,3) 7, [3,6) 7, [6,inf) 8
     """
-    fields = _fields(df, "signal")
+    fields, table = taken_in(df, "signal")
     policy = source_policy("signal", axis_of(fields, (time,), "signal"), progress, late, invalid)
     keys = _keys(key, fields, (time,), "signal")
-    return _stream(Points(_name(name), fields, time, policy), df).to_signal(keys)
+    return _stream(Points(source_name(name), fields, time, policy), table).to_signal(keys)
 
 
 def changes(
-    df: DataFrame,
+    df: DataFrame | pa.Table,
     op: str,
     time: str,
     key: str | Sequence[str],
@@ -187,7 +198,7 @@ def changes(
         item a    |c 5      |u 6      |d           [1,3) 5, [3,5) 6
         item b         |c 9                        [2,inf) 9
     """
-    fields = _fields(df, "changes")
+    fields, table = taken_in(df, "changes")
     policy = source_policy("changes", axis_of(fields, (time,), "changes"), progress, late, invalid)
     kind = Schema(fields, "integer").require(op, "changes")
     if not isinstance(kind, t.StringType):
@@ -202,12 +213,14 @@ def changes(
     keys = _keys(key, fields, (time, op), "changes")
     if not keys:
         raise PlanError(sentence("changes", "no key", "", "Name the columns that tell the table's rows apart."))
-    source = Edges(_name(name), fields, time, op, keys, edge_literal("start"), edge_literal("end"), "start", policy)
-    return _stream(source, _starts_and_ends(df, op))
+    source = Edges(
+        source_name(name), fields, time, op, keys, edge_literal("start"), edge_literal("end"), "start", policy
+    )
+    return _stream(source, _starts_and_ends(table, op))
 
 
 def physical(
-    df: DataFrame,
+    df: DataFrame | pa.Table,
     *,
     kind: str = "kind",
     start: str = "start",
@@ -229,10 +242,10 @@ def physical(
 
         corrected = sq.physical(df, progress=sq.generate("1 hour"))
     """
-    fields = _fields(df, "physical")
+    fields, table = taken_in(df, "physical")
     axis = axis_of(fields, (start, end, new_end), "physical")
     policy = source_policy("physical", axis, progress, late, invalid, explicit_by_default=True)
-    return _stream(Physical(_name(name), fields, kind, start, end, new_end, id, policy), df)
+    return _stream(Physical(source_name(name), fields, kind, start, end, new_end, id, policy), table)
 
 
 def events(
@@ -265,57 +278,56 @@ def events(
     axis = axis_of(fields, ("start",), "events")
     policy = source_policy("events", axis, progress, late, invalid, explicit_by_default=True)
     check_names([f.name for f in fields if f.name not in ("kind", "start", "end", "new_end")], "events")
-    label = _name(name)
+    label = source_name(name)
     if is_physical:
         return _stream(Physical(label, fields, "kind", "start", "end", "new_end", None, policy), table)
     return _stream(Intervals(label, fields, "start", "end", policy), table)
 
 
-def static_table(table: Any, name: str | None) -> tuple[str, tuple[Field, ...], Any]:
+def static_table(table: Any, name: str | None, verb: str = "join_table") -> tuple[str, tuple[Field, ...], Any]:
     """A static table's name, columns and itself; raises SourceError for what is neither a batch DataFrame nor Arrow."""
-    import pyarrow as pa
-
-    if isinstance(table, pa.Table):
-        return _name(name), table_fields(table), table
-    fields = _fields(table, "join_table")
-    if table.isStreaming:
-        raise SourceError(
-            sentence("join_table", "a streaming DataFrame", "a table is static", "Join streams with join(...).")
-        )
-    return _name(name), fields, table
+    fields, held = taken_in(table, verb)
+    if getattr(held, "isStreaming", False):
+        raise SourceError(sentence(verb, "a streaming DataFrame", "a table is static", "Join streams with join(...)."))
+    return source_name(name), fields, held
 
 
-def _name(name: str | None) -> str:
+def source_name(name: str | None) -> str:
+    """The name given, or a number nobody has yet; raises PlanError for what is no name."""
     if name is not None and (not name or name.startswith("#")):
         raise PlanError(sentence("name", "not a name for a source", f"found {name!r}"))
     return name or f"#{next(_numbers)}"
 
 
-def _fields(df: DataFrame, verb: str) -> tuple[Field, ...]:
-    if not all(hasattr(df, a) for a in ("schema", "select", "isStreaming")):
-        raise SourceError(
-            sentence(
-                verb,
-                "not a DataFrame",
-                f"found {_kind_of(df)}",
-                "Give a Spark DataFrame; for literal events use sq.events.",
-            )
-        )
-    fields = tuple(Field(f.name, f.dataType) for f in df.schema.fields)
-    names = [f.name.lower() for f in fields]
-    twice = sorted({n for n in names if names.count(n) > 1})
-    if twice:
-        from streamq.errors import AmbiguousColumn
+def taken_in(given: Any, verb: str) -> tuple[tuple[Field, ...], Any]:
+    """The columns of a DataFrame or an Arrow table, and itself, an Arrow table in the types that queries are computed in.
 
-        raise AmbiguousColumn(
-            sentence(
-                verb,
-                f"column {twice[0]!r} twice in the DataFrame",
-                f"there are: {', '.join(f.name for f in fields)}",
-                "Rename one.",
-            )
-        )
-    return fields
+    Raises SourceError for what is neither, AmbiguousColumn for a column that is there twice.
+    """
+    import pyarrow as pa
+
+    if isinstance(given, pa.Table):
+        check_once(given.column_names, verb, "table")
+        held = declared(given, verb)
+        return table_fields(held), held
+    if not all(hasattr(given, a) for a in ("schema", "select", "isStreaming")):
+        kind = kind_of(given)
+        if kind == "pandas DataFrame":
+            hint = "Give pyarrow.Table.from_pandas(df), to run in-process, or spark.createDataFrame(df)."
+        else:
+            hint = "Give a Spark DataFrame or a pyarrow Table; for events written down use sq.events."
+        raise SourceError(sentence(verb, "not a DataFrame", f"found {kind}", hint))
+    check_once([f.name for f in given.schema.fields], verb, "DataFrame")
+    return tuple(Field(f.name, f.dataType) for f in given.schema.fields), given
+
+
+def check_once(names: Sequence[str], verb: str, where: str) -> None:
+    """Raise AmbiguousColumn for a name that is there twice; Spark does not tell names apart by case."""
+    lower = [n.lower() for n in names]
+    twice = sorted({n for n in lower if lower.count(n) > 1})
+    if twice:
+        there = f"there are: {', '.join(names)}"
+        raise AmbiguousColumn(sentence(verb, f"column {twice[0]!r} twice in the {where}", there, "Rename one."))
 
 
 def _keys(key: str | Sequence[str], fields: tuple[Field, ...], consumed: tuple[str, ...], verb: str) -> tuple[str, ...]:
@@ -330,16 +342,26 @@ def _keys(key: str | Sequence[str], fields: tuple[Field, ...], consumed: tuple[s
     return keys
 
 
-def _starts_and_ends(df: DataFrame, op: str) -> DataFrame:
+def _starts_and_ends(table: DataFrame | pa.Table, op: str) -> DataFrame | pa.Table:
     """Operations as "start" and "end", NULL for one that is unknown; preimages left out."""
+    import pyarrow as pa
+
+    if isinstance(table, pa.Table):
+        import pyarrow.compute as pc
+
+        told = pc.utf8_lower(table.column(op))
+        opens, closes = (pc.is_in(told, pa.array(words)) for words in (_OPENING, _CLOSING))
+        edges = pc.if_else(opens, "start", pc.if_else(closes, "end", pa.scalar(None, pa.string())))
+        table = table.set_column(table.column_names.index(op), op, edges)
+        return table.filter(pc.fill_null(pc.not_equal(told, _PREIMAGE), True))
     from pyspark.sql import functions as F
 
     found = F.lower(F.col(quote(op)))
     edge = F.when(found.isin(*_OPENING), F.lit("start")).when(found.isin(*_CLOSING), F.lit("end"))
-    return df.where(~found.eqNullSafe(_PREIMAGE)).withColumn(op, edge)
+    return table.where(~found.eqNullSafe(_PREIMAGE)).withColumn(op, edge)
 
 
-def _kind_of(given: object) -> str:
+def kind_of(given: object) -> str:
     """``pandas DataFrame``, ``list``."""
     kind = type(given)
     package = kind.__module__.partition(".")[0]

@@ -54,7 +54,7 @@ class Stream(
 ):
     """Events with lifetimes and what is to be computed over them; immutable: every verb gives another stream.
 
-    ``plan`` is the logical plan; ``tables`` the DataFrames or literal tables behind its sources, by name.
+    ``plan`` is the logical plan; ``tables`` the DataFrames or Arrow tables behind its sources, by name.
     """
 
     def __init__(self, plan: Node, tables: Mapping[str, Any]):
@@ -129,6 +129,23 @@ class Stream(
 
         return explain(self.plan, mode, format)
 
+    def to_json(self) -> str:
+        """The query as JSON, to be kept and read back by :func:`from_json`; without its tables, which are named.
+
+        Equal queries give equal texts; an entry stands on a line, so that two texts can be compared. Raises PlanError for a
+        pyspark Column in it, which only Spark knows.
+
+        >>> import streamq as sq
+        >>> s = sq.events([(1, 5, {"v": 3})], name="s")
+        >>> sq.from_json(s.shift(1).to_json(), s=s).show()
+        v  start  end
+        3      2    6
+        """
+        from streamq.compiler.plan import numbered
+        from streamq.compiler.plan_json import plan_to_json, to_text
+
+        return to_text(plan_to_json(numbered(self.plan)[0]))
+
     def to_df(self, until: int | dt.datetime | None = None) -> DataFrame:
         """The answer over the whole of a batch input: payload columns, ``start`` and ``end`` (NULL: still alive).
 
@@ -141,7 +158,7 @@ class Stream(
         return batch_frame(self.plan, self.tables, until)
 
     def to_arrow(self, until: int | dt.datetime | None = None) -> pa.Table:
-        """The answer as an Arrow table, ordered by start, end and payload; literal streams run in-process, without Spark."""
+        """The answer as an Arrow table, ordered by start, end and payload; without Spark over literal and Arrow tables."""
         from streamq.query import answer
 
         return answer(self.plan, self.tables, until, "to_arrow")
@@ -149,7 +166,7 @@ class Stream(
     def to_pandas(self, until: int | dt.datetime | None = None) -> pd.DataFrame:
         """The answer as a pandas DataFrame, ordered by start, end and payload.
 
-        Literal streams run in-process, without Spark; others as a batch.
+        Literal streams and Arrow tables run in-process, without Spark; others as a batch.
         """
         from streamq.query import answer, to_pandas
 

@@ -1,20 +1,31 @@
-"""signal and changes: what they are made of, and what is wrong with a table, told where the user wrote it."""
+"""Sources: what signal and changes are made of, Arrow tables, what is wrong with a table, told where the user wrote it."""
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
-from streamq.errors import AmbiguousColumn, PlanError, SourceError, StreamqError, TypeMismatch, UnknownColumn
+from streamq.errors import (
+    AmbiguousColumn,
+    InvalidEvent,
+    PlanError,
+    SourceError,
+    StreamqError,
+    TypeMismatch,
+    UnknownColumn,
+)
 from streamq.policies import SourcePolicy
 from streamq.schema import SIGNAL, parse_type
 from streamq.stream import Stream
+from tests.judged import answer
 
 
 @dataclass(frozen=True)
@@ -118,8 +129,138 @@ def test_names_that_clash(source: str) -> None:
         getattr(sq, source)(columns(**TABLE), **given, name="")
 
 
-def test_literal_tables_are_no_dataframes() -> None:
-    with pytest.raises(SourceError, match="signal: not a DataFrame; found pyarrow Table. .* use sq.events"):
-        sq.signal(SAMPLES, "t", "k")
-    with pytest.raises(SourceError, match="changes: not a DataFrame; found list"):
+def test_what_is_no_table_is_told_what_to_do() -> None:
+    frame = pd.DataFrame({"t": [1], "k": ["a"]})
+    with pytest.raises(
+        SourceError, match="^signal: not a DataFrame; found pandas DataFrame. Give pyarrow.Table.from_p"
+    ):
+        sq.signal(frame, "t", "k")
+    with pytest.raises(SourceError, match="^changes: not a DataFrame; found list. Give a Spark .* or a pyarrow Table"):
         sq.changes([], "op", "t", "k")  # type: ignore[arg-type]
+    assert sq.signal(pa.Table.from_pandas(frame), "t", "k").columns == ["k"]
+
+
+# in-process, over Arrow tables
+
+
+def test_points_and_intervals_of_arrow_tables() -> None:
+    table = pa.table({"from": [4, 1], "to": [6, None], "k": ["a", "b"]})
+    assert answer(sq.points(table, "from").drop("to")) == [(1, 2, "b"), (4, 5, "a")]
+    assert answer(sq.intervals(table, "from", "to")) == [(1, None, "b"), (4, 6, "a")]
+
+
+def test_edges_and_physical_of_arrow_tables() -> None:
+    log = pa.table({"t": [1, 5, 3], "what": ["on", "off", "on"], "k": ["a", "a", "b"], "v": [1, 2, 3]})
+    made = sq.edges(log, "t", edge="what", key="k", open="on", close="off", payload="end")
+    assert answer(made) == [(1, 5, "a", 2), (3, None, "b", 3)]
+    schema = pa.schema([("kind", pa.string()), *((n, pa.int64()) for n in ("start", "end", "new_end", "v"))])
+    rows = [("insert", 1, None, None, 3), ("retract", 1, None, 10, 3), ("CTI", 20, None, None, None)]
+    table = pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+    assert lived(sq.physical(table)) == [(1, 10, 3)]
+
+
+def test_a_signal_of_an_arrow_table() -> None:
+    found = answer(sq.signal(SAMPLES, "t", "k"))
+    assert [(k, v, start, end) for start, end, k, v in found] == lifetimes(SAMPLES, "k")
+
+
+# id     at  1    2    3    4    5    6
+# 1         |c 5      |u 6      |d
+# 2              |R 9 |preimage 9, postimage 8
+LOG = pa.table(
+    {
+        "at": [1, 3, 5, 2, 3, 3],
+        "op": ["c", "U", "delete", "R", "update_preimage", "update_postimage"],
+        "id": [1, 1, 1, 2, 2, 2],
+        "price": [5, 6, None, 9, 9, 8],
+    }
+)
+
+
+def test_changes_of_an_arrow_table() -> None:
+    found = answer(sq.changes(LOG, "op", "at", "id"))
+    assert found == [(1, 3, 1, 5), (2, 3, 2, 9), (3, 5, 1, 6), (3, None, 2, 8)]
+
+
+@pytest.mark.parametrize("op", ["x", None])
+def test_an_unknown_operation_is_no_event(op: str | None) -> None:
+    table = LOG.set_column(1, "op", pa.array(["c", op, *LOG["op"].to_pylist()[2:]], pa.string()))
+    with pytest.raises(InvalidEvent, match="neither a start nor an end"):
+        sq.changes(table, "op", "at", "id").to_arrow()
+    found = lived(sq.changes(table, "op", "at", "id", invalid="drop"))
+    assert found == [(1, 5, 1, 5), (2, 3, 2, 9), (3, None, 2, 8)]
+
+
+def lived(made: sq.Stream) -> list[tuple[Any, ...]]:
+    return [tuple(row[n] for n in ("start", "end", *made.columns)) for row in made.to_arrow().to_pylist()]
+
+
+NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
+
+
+@pytest.mark.parametrize(
+    ("times", "kind", "start"),
+    [
+        ([NOON], pa.timestamp("us", "UTC"), NOON),
+        ([NOON], pa.timestamp("s", "Europe/Berlin"), NOON),
+        ([NOON.replace(tzinfo=None)], pa.timestamp("ms"), NOON),
+        ([NOON.date()], pa.date32(), NOON.replace(hour=0)),
+        ([-1_500], pa.timestamp("ns", "UTC"), dt.datetime(1970, 1, 1, tzinfo=dt.UTC) - dt.timedelta(microseconds=2)),
+        ([7], pa.int16(), 7),
+    ],
+    ids=str,
+)
+def test_times_of_every_arrow_type(times: list[Any], kind: pa.DataType, start: Any) -> None:
+    made = sq.points(pa.table({"t": pa.array(times, kind), "v": [1]}), "t")
+    assert [row[0] for row in lived(made)] == [start]
+
+
+def test_columns_of_other_arrow_types_are_taken_as_sparks() -> None:
+    table = pa.table(
+        {
+            "t": [1],
+            "word": pa.array(["a"], pa.dictionary(pa.int32(), pa.large_string())),
+            "list": pa.array([[1]], pa.large_list(pa.int16())),
+            "at": pa.array([1_001], pa.timestamp("ns")),
+        }
+    )
+    made = sq.points(table, "t", name="p")
+    assert made.schema.describe() == "word string, list array<smallint>, at timestamp_ntz; point on integer"
+    assert made.tables["p"].schema.types == [pa.int64(), pa.string(), pa.list_(pa.int16()), pa.timestamp("us")]
+    assert lived(made) == [(1, 2, "a", [1], dt.datetime(1970, 1, 1, microsecond=1))]
+
+
+def test_the_same_table_twice_is_one_source() -> None:
+    table = pa.table({"t": [1, 4], "v": [1, 2]})
+    one, two = (sq.points(table, "t", name="p") for _ in range(2))
+    assert answer(one.union(two.where(sq.col("v") > 1))) == [(1, 2, 1), (4, 5, 2), (4, 5, 2)]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (pa.table([[1], [2]], ["t", "T"]), "column 't' twice in the table; there are: t, T. Rename one"),
+        (
+            pa.table({"t": [1], "v": [None]}),
+            "column 'v' has no type; all its values are NULL. Cast it, as table.column",
+        ),
+        (pa.table({"t": [1], "v": pa.array([1], pa.uint64())}), "column 'v' is of a type .*; found uint64. Cast it"),
+        (
+            pa.table({"t": pa.array([2**60], pa.timestamp("s", "UTC"))}),
+            r"column 't' does not fit timestamp\[us, tz=UTC\]; ",
+        ),
+    ],
+    ids=["twice", "null", "uint64", "far"],
+)
+def test_arrow_tables_that_cannot_be_taken(table: pa.Table, message: str) -> None:
+    with pytest.raises(StreamqError, match=f"^points: {message}"):
+        sq.points(table, "t")
+    with pytest.raises(StreamqError, match=f"^join_table: {message}"):
+        sq.events([(1, 2, {"t": 1})]).join_table(table, on="t")
+
+
+def test_what_is_no_event_in_an_arrow_table() -> None:
+    table = pa.table({"t": [1, None], "v": [1, 2]})
+    with pytest.raises(InvalidEvent, match="null start"):
+        sq.points(table, "t").show()
+    assert lived(sq.points(table, "t", invalid="drop")) == [(1, 2, 1)]

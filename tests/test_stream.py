@@ -37,7 +37,7 @@ def test_errors_of_answers_and_sources() -> None:
         TimeError, match="until: an instant that does not fit the time axis; found 'x' on an integer axis"
     ):
         TOLLS.to_arrow(until="x")  # type: ignore[arg-type]
-    with pytest.raises(SourceError, match="points: not a DataFrame; found pandas DataFrame. Give a Spark DataFrame"):
+    with pytest.raises(SourceError, match=r"points: .* pandas DataFrame. Give pyarrow.Table.from_pandas\(df\), to"):
         sq.points(pd.DataFrame({"t": [1]}), time="t")
     with pytest.raises(SourceError, match="points: not a DataFrame; found list"):
         sq.points([1], time="t")  # type: ignore[arg-type]

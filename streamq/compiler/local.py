@@ -298,6 +298,8 @@ def source_rows(source: Source, table: pa.Table, streaming: bool) -> pa.Table:
 
     def ticks(name: str, missing: int | None = None) -> Any:
         column = _array(table.column(name))
+        if pa.types.is_date(column.type):
+            column = column.cast(pa.timestamp("us"))
         if not (pa.types.is_integer(column.type) or pa.types.is_timestamp(column.type)):
             raise NeedsSpark(
                 sentence(

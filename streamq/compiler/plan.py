@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -218,12 +218,17 @@ def numbered(root: Node) -> tuple[Node, dict[str, str]]:
     tables = list(dict.fromkeys(table for n in nodes(root) if (table := getattr(n, "table", None)) is not None))
     unnamed = [t for t in tables if t.startswith("#")]
     names = {t: t if t not in unnamed else f"#{unnamed.index(t) + 1}" for t in tables}
+    return renamed(root, names), names
+
+
+def renamed(root: Node, names: Mapping[str, str]) -> Node:
+    """The plan with its tables called otherwise."""
 
     def visit(found: Node, inputs: list[Node]) -> Node:
         if any(a is not b for a, b in zip(found.children, inputs, strict=True)):
             found = found.with_children(inputs)
-        table = getattr(found, "table", None)
+        table: Any = getattr(found, "table", None)
         same = table is None or names[table] == table
         return found if same else dataclasses.replace(found, table=names[table])  # type: ignore[type-var]
 
-    return fold(root, visit), names
+    return fold(root, visit)

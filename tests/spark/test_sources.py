@@ -91,3 +91,22 @@ def test_signal_in_batch(spark: SparkSession) -> None:
         [(4, "a", 1, 20), (None, "a", 4, 21), (3, "b", 2, 7), (3, "b", 2, 5), (6, "b", 3, 9), (None, "b", 6, 8)],
         key=repr,
     )
+
+
+def test_arrow_tables_on_spark(spark: SparkSession) -> None:
+    """An Arrow table means on Spark what it means in-process: a time without a zone is UTC, whatever the session's zone."""
+    noon = dt.datetime(2024, 5, 1, 12)
+    naive = pa.table({"at": [noon, noon + dt.timedelta(minutes=5)], "seen": [noon, None], "k": ["a", "b"]})
+    prices = log((1, "c", 1, 5), (3, "U", 1, 6), (5, "d", 1, None))
+    zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        for table, source in (
+            (naive, lambda t: sq.points(t, "at", name="naive")),
+            (prices, lambda t: sq.changes(t, "op.type", "at", "id", name="prices")),
+        ):
+            local = source(table)
+            query = sq.from_json(local.union(local).to_json(), {next(iter(local.tables)): local})
+            assert bag(query.to_df().toArrow()) == bag(query.to_arrow())
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)

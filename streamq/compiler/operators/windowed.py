@@ -456,23 +456,29 @@ class Windowed(Generic[S]):
         check_names([*self.keys, *(name for name, _ in made)], "select")
         found: dict[str, tuple[str, Aggregate]] = {}
         outputs: list[tuple[str, Expr]] = []
+
+        def stands_for(aggregate: Aggregate, own: str = "") -> Expr:
+            return Col(found.setdefault(aggregate.digest, (own or f"__a{len(found)}", aggregate))[0])
+
+        def reduced(part: Expr) -> Expr | None:
+            return stands_for(part) if isinstance(part, Aggregate) else None
+
+        def bounded(part: Expr) -> Expr | None:
+            """The window's own bounds, where the row lives elsewhere than on its window."""
+            if not isinstance(part, Lifetime) or self.stamp == ALIGN:
+                return None
+            if part.part == "duration":
+                return rewrite(Lifetime("end") - Lifetime("start"), bounded)
+            return stands_for(Aggregate(f"window_{part.part}", ()))
+
         for name, given in made:
             expr = resolve(given, source, "select")
             check_not_nested(expr)
-            plain = isinstance(expr, Aggregate)
-
-            def take(part: Expr, own: str = name if plain else "") -> Expr | None:
-                if isinstance(part, Lifetime) and self.stamp != ALIGN:
-                    if part.part == "duration":
-                        return rewrite(Lifetime("end") - Lifetime("start"), take)
-                    # the row lives elsewhere than on its window
-                    part = Aggregate(f"window_{part.part}", ())
-                if not isinstance(part, Aggregate):
-                    return None
-                known = found.setdefault(part.digest, (own or f"__a{len(found)}", part))
-                return Col(known[0])
-
-            output = rewrite(expr, take)
+            # the aggregates first: lifetimes inside of them are their members'
+            if isinstance(expr, Aggregate):
+                output = stands_for(expr, name)
+            else:
+                output = rewrite(rewrite(expr, reduced), bounded)
             taken = {n for n, _ in found.values()}
             for column in sorted(set(columns(output)) - taken - set(self.keys)):
                 raise PlanError(

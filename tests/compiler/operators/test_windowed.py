@@ -233,6 +233,16 @@ def test_the_window_is_known_wherever_the_row_lives() -> None:
     assert answer(both) == [(4, 5, 1, 4)]
 
 
+@pytest.mark.parametrize("stamp", ["align", "point_at_end"])
+def test_an_aggregate_reads_the_lifetimes_of_its_members_wherever_the_row_lives(stamp: str) -> None:
+    s = spans((1, 4), (3, 8), (6, 7))
+    late = sq.sum(sq.duration(), where=sq.start() >= 3)
+    made = s.tumbling_window(5, stamp=stamp).select(long=late, at=sq.window_start() + late)
+    assert [r[2:] for r in answer(made)] == [(5, 5), (6, 11)]
+    ends = s.count_window(2, by="end").select(n=sq.count(where=sq.end() > 7), first=sq.min(sq.start()))
+    assert answer(ends) == [(8, 9, 0, 1), (9, 10, 1, 3)]
+
+
 def test_a_bound_is_known_as_long_as_the_lifetime_is_a_windows() -> None:
     s = spans((1, 4), (3, 8))
     top = s.tumbling_window(5).top_k(1, by="e")

@@ -1,0 +1,159 @@
+"""Tables written down in a test: columns as Spark writes them, rows as tuples."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import types as t
+
+from streamq.errors import SourceError, TypeMismatch, sentence
+from streamq.runtime.arrow_types import arrow_type
+from streamq.schema import Field, parse_type
+from streamq.time import plain_integer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_TICK = dt.timedelta(microseconds=1)
+
+_TAKEN: dict[type[t.DataType], tuple[type[Any], ...]] = {
+    t.BooleanType: (bool,), t.ByteType: (int,), t.ShortType: (int,), t.IntegerType: (int,), t.LongType: (int,),
+    t.FloatType: (float, int), t.DoubleType: (float, int), t.DecimalType: (Decimal, int), t.StringType: (str,),
+    t.BinaryType: (bytes,), t.DateType: (dt.date,), t.TimestampType: (dt.datetime, int),
+    t.TimestampNTZType: (dt.datetime, int), t.DayTimeIntervalType: (dt.timedelta,),
+    t.ArrayType: (list, tuple), t.StructType: (dict,), t.MapType: (dict,),
+}  # fmt: skip
+"""The Python values that a column of a type takes."""
+
+
+def table(columns: str, rows: Iterable[Sequence[Any]]) -> pa.Table:
+    """An Arrow table of ``columns``, as ``"t bigint, k string, v int"``, with ``rows`` as tuples; None is NULL.
+
+    Types are Spark's names, ``decimal(5,2)``, ``array<int>``, ``map<string,int>`` and ``struct<a:int>`` among them; a name
+    that is no word stands in backticks. Instants are datetimes, without a zone UTC, or ticks: microseconds since 1970.
+    Arrays are lists or tuples, maps and structs dictionaries. Raises TypeMismatch for a type that does not exist, and
+    SourceError for a row that is too short or too long, or a value that its column does not take.
+
+    >>> import streamq as sq
+    >>> from streamq.testing.table import table
+    >>> trips = table("at bigint, zone string, fare double", [(1, "a", 3), (4, None, 8.5)])
+    >>> sq.points(trips, time="at").show()
+    zone  fare  start  end
+       a   3.0      1    2
+    NULL   8.5      4    5
+    """
+    import pyarrow as pa
+
+    fields = fields_of(columns)
+    given = [tuple(row) if isinstance(row, list | tuple) else row for row in rows]
+    for i, row in enumerate(given):
+        if not isinstance(row, tuple):
+            hint = f"Write a tuple: ({row!r},)."
+            raise SourceError(sentence("table", f"row {i} is no tuple", f"found {row!r}", hint))
+        if len(row) != len(fields):
+            there = ", ".join(f.name for f in fields)
+            raise SourceError(sentence("table", f"row {i} has {len(row)} values", f"the columns are: {there}"))
+    arrays = [_column(f, [row[at] for row in given]) for at, f in enumerate(fields)]
+    return pa.table(arrays, names=[f.name for f in fields])
+
+
+def fields_of(columns: str) -> tuple[Field, ...]:
+    """The names and types in ``"t bigint, k string"``."""
+    found = []
+    for part in _split(columns):
+        match = re.fullmatch(r"\s*(?:`((?:[^`]|``)+)`|([^\s`:]+))(?:\s*:\s*|\s+)(.+?)\s*", part, re.DOTALL)
+        if match is None:
+            hint = 'Write names and types: "t bigint, k string".'
+            raise SourceError(sentence("table", "not a column", f"found {part.strip()!r} in {columns!r}", hint))
+        quoted, plain, kind = match.groups()
+        found.append(Field(quoted.replace("``", "`") if quoted else plain, _type(kind)))
+    names = [f.name for f in found]
+    twice = sorted({n for n in names if names.count(n) > 1})
+    if twice:
+        raise SourceError(sentence("table", f"column {twice[0]!r} twice", f"found {columns!r}"))
+    return tuple(found)
+
+
+def _split(text: str) -> Iterator[str]:
+    """What stands between the commas that are in no brackets and no backticks."""
+    depth, quoted, begin = 0, False, 0
+    for i, c in enumerate(text):
+        if c == "`":
+            quoted = not quoted
+        elif not quoted:
+            depth += (c in "<(") - (c in ">)")
+            if c == "," and depth == 0:
+                yield text[begin:i]
+                begin = i + 1
+    yield text[begin:]
+
+
+def _type(text: str) -> t.DataType:
+    """A type by its name; those of fields and of keys are named in it."""
+    match = re.fullmatch(r"(?i)(array|map|struct)\s*<(.*)>", text.strip(), re.DOTALL)
+    if match is None:
+        try:
+            return t.DayTimeIntervalType() if text.lower() == "interval day to second" else parse_type(text)
+        except TypeMismatch as error:
+            hint = str(error).partition(". ")[2]
+            raise TypeMismatch(sentence("table", "no such type", f"found {text!r}", hint)) from None
+    kind, inner = match[1].lower(), match[2]
+    if kind == "struct":
+        return t.StructType([t.StructField(f.name, f.type) for f in fields_of(inner)])
+    parts = [_type(part) for part in _split(inner)]
+    if len(parts) != (2 if kind == "map" else 1):
+        raise TypeMismatch(sentence("table", "no such type", f"found {text!r}"))
+    return t.MapType(parts[0], parts[1]) if kind == "map" else t.ArrayType(parts[0])
+
+
+def _column(field: Field, values: Sequence[Any]) -> pa.Array:
+    import pyarrow as pa
+
+    made = []
+    for i, value in enumerate(values):
+        try:
+            made.append(_taken(value, field.type))
+            pa.scalar(made[-1], _written(field.type))
+        except (TypeError, ValueError, OverflowError, pa.ArrowException) as error:
+            wrong = f"column {field.name!r} is {field.type.simpleString()}"
+            raise SourceError(sentence("table", wrong, f"row {i} has {value!r}")) from error
+    return pa.array(made, _written(field.type)).cast(arrow_type(field.type))
+
+
+def _written(kind: t.DataType) -> pa.DataType:
+    """The Arrow type that values are given in: instants are ticks."""
+    import pyarrow as pa
+
+    return pa.int64() if isinstance(kind, t.TimestampType | t.TimestampNTZType) else arrow_type(kind)
+
+
+def _taken(value: Any, kind: t.DataType) -> Any:
+    """A value as Arrow takes it; raises TypeError for one of another type, which Arrow might bend."""
+    value = plain_integer(value)
+    if value is None:
+        return None
+    taken = _TAKEN.get(type(kind), ())
+    if not isinstance(value, taken) or (isinstance(value, bool) and bool not in taken):
+        raise TypeError(value)
+    match kind:
+        case t.TimestampType() | t.TimestampNTZType() if isinstance(value, dt.datetime):
+            return ((value if value.tzinfo else value.replace(tzinfo=dt.UTC)) - _EPOCH) // _TICK
+        case t.DateType() if isinstance(value, dt.datetime):
+            raise TypeError(value)
+        case t.ArrayType(elementType=inner):
+            return [_taken(v, inner) for v in value]
+        case t.StructType(fields=fields):
+            if value.keys() - {f.name for f in fields}:
+                raise TypeError(value)
+            return {f.name: _taken(value.get(f.name), f.dataType) for f in fields}
+        case t.MapType(keyType=key, valueType=inner):
+            return [(_taken(k, key), _taken(v, inner)) for k, v in value.items()]
+    return value
+
+
+__all__ = ["fields_of", "table"]

@@ -1,0 +1,354 @@
+"""Plans as JSON: what is read is what was written, for every node; what is damaged or foreign is refused."""
+
+from __future__ import annotations
+
+import copy
+import datetime as dt
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import types as t
+
+import streamq as sq
+from streamq import col
+from streamq import functions as f
+from streamq.compiler.operators import BATCH, LOGICAL, Intervals, Select, Where
+from streamq.compiler.operators.alter_lifetime import GIVEN, AlterLifetime, Start
+from streamq.compiler.plan import Node, nodes, numbered
+from streamq.compiler.plan_json import (
+    EXPRESSIONS,
+    VALUES,
+    decoded,
+    encoded,
+    from_text,
+    plan_from_json,
+    plan_to_json,
+    to_text,
+)
+from streamq.compiler.rewriter import rewrite
+from streamq.errors import PlanError, StreamqError
+from streamq.expr import Alias, Call, Cast, Col, Expr, Lit, Opaque
+from streamq.policies import SourcePolicy
+from streamq.schema import Field
+from streamq.testing.generate import Case, cases
+from tests.algebra import QUERIES, SIZES, intervals
+
+
+def again(plan: Node) -> Node:
+    return plan_from_json(from_text(to_text(plan_to_json(plan))))
+
+
+def same(plan: Node) -> None:
+    found = again(plan)
+    assert found.digest == plan.digest
+    assert [(type(n), n.schema, n.traits) for n in nodes(found)] == [(type(n), n.schema, n.traits) for n in nodes(plan)]
+    assert to_text(plan_to_json(found)) == to_text(plan_to_json(plan))
+
+
+def source(**columns: t.DataType) -> Intervals:
+    fields = [Field("from", t.LongType()), Field("to", t.LongType()), *(Field(n, k) for n, k in columns.items())]
+    return Intervals("s", tuple(fields), "from", "to")
+
+
+def classes(document: Any) -> set[str]:
+    """The names of all classes in a document."""
+    stack, found = [document], set()
+    while stack:
+        match stack.pop():
+            case dict() as one:
+                found |= {one["is"]} if "is" in one else set()
+                stack.extend(one.values())
+            case list() as many:
+                stack.extend(many)
+    return found
+
+
+@given(cases())
+def test_random_plans_come_back(case: Case) -> None:
+    same(case.plan)
+    same(rewrite(case.plan).plan)
+
+
+def every_plan() -> list[Node]:
+    """Plans that hold every class there is, before and after rewriting."""
+    s, z = (sq.intervals(intervals(seed), "from", "to") for seed in (1, 2))
+    made = [query(s, z, SIZES).plan for query in QUERIES.values()]
+    made.append(s.hopping_window(5, 2).select(total=sq.sum("v")).plan)
+    made += [rewrite(plan).plan for plan in made]
+    points = sq.points(SIZES, "size", name="p", progress=sq.explicit(), late="adjust", invalid="drop")
+    physical = sq.events([sq.insert(1, k="a"), sq.cti(4)], invalid="drop")
+    log = [(1, "start", "a"), (2, "end", "a")]
+    edges = sq.edges(rows("at", "what", "k", log), "at", edge="what", key="k", payload="end", progress=sq.generate(3))
+    case = sq.when(col("v") > 1, f.upper("k")).otherwise("y")
+    more = [points, physical, edges, s.union(s, z), s.select(x=case, y=col("v").cast("decimal(20,4)"))]
+    named = Select(
+        s.plan, (("x", Cast(Call("concat", (Alias(col("k"), "n"), Lit("x", t.StringType()))), t.StringType())),)
+    )
+    late = s.tumbling_window(5, stamp="point_at_end").select(n=sq.count(), at=sq.window_start())
+    early = AlterLifetime(
+        s.plan, Start(GIVEN, 0, Call("-", (sq.start(), Cast(col("v"), t.LongType()))), 8), VALUES["Length"]()
+    )
+    bound = Where(s.plan, Call(">", (sq.window_start(), Lit(3))))
+    return made + [q.plan for q in more] + [named, late.plan, early, bound]
+
+
+def rows(*given: Any) -> Any:
+    import pyarrow as pa
+
+    *names, values = given
+    return pa.table({n: [row[i] for row in values] for i, n in enumerate(names)})
+
+
+def test_every_class_is_written_and_read() -> None:
+    plans = every_plan()
+    found: set[str] = set()
+    for plan in plans:
+        same(plan)
+        found |= classes(plan_to_json(plan))
+    assert found == {n.__name__ for n in BATCH} | set(EXPRESSIONS) | set(VALUES)
+    assert {n.__name__ for n in LOGICAL} <= found
+
+
+VALUES_OF_ALL_KINDS = [
+    None, True, False, 0, -1, 2**63, 10**40, "", "a\n\"'\\ \ud800 ü 漢", 0.0, -0.0, 1.5, 1e-300, float("inf"), float("-inf"),
+    b"", b"\x00\xff", Decimal("1.50"), Decimal("-0E+3"), Decimal("NaN"), dt.date(1, 1, 1), dt.date(9999, 12, 31),
+    dt.datetime(2024, 1, 31, 12, 0, 0, 1), dt.datetime(1, 1, 1, tzinfo=dt.UTC), dt.datetime(2024, 10, 27, 2, 30, fold=1),
+    dt.datetime(2024, 10, 27, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Berlin")),
+    dt.datetime(2024, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=-5, seconds=1))),
+    dt.datetime(2024, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=2), "X")), dt.timedelta(days=-3, microseconds=1),
+    (), (1, (None, ("x", 2.0))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", VALUES_OF_ALL_KINDS, ids=repr)
+def test_values_come_back_as_they_were(value: Any) -> None:
+    found = decoded(json.loads(json.dumps(encoded(value), allow_nan=False)))
+    assert (type(found), repr(found)) == (type(value), repr(value))
+
+
+plain = st.one_of(
+    *(st.none(), st.booleans(), st.integers(), st.text(), st.floats(), st.binary(), st.decimals(), st.dates()),
+    st.datetimes(timezones=st.one_of(st.none(), st.just(dt.UTC), st.timezones())),
+    st.timedeltas(),
+)
+
+
+@given(st.recursive(plain, lambda inner: st.lists(inner, max_size=3).map(tuple)))
+def test_any_value_comes_back(value: Any) -> None:
+    found = decoded(json.loads(json.dumps(encoded(value), allow_nan=False)))
+    assert repr(found) == repr(value)
+
+
+def test_nan_comes_back() -> None:
+    assert repr(decoded(encoded(float("nan")))) == "nan"
+    plan = Where(source(v=t.DoubleType()), col("v") == float("nan"))
+    same(plan)
+
+
+@pytest.mark.parametrize("value", [dt.datetime(2024, 1, 1, tzinfo=ZoneInfo("Asia/Tokyo")), dt.timedelta(1), b"x", -0.0])
+def test_a_constant_keeps_its_digest(value: Any) -> None:
+    same(Select(source(), (("x", Lit(value)), ("y", Lit(value, t.StringType())))))
+
+
+def test_values_of_other_libraries() -> None:
+    import numpy as np
+    import pandas as pd
+
+    assert encoded(np.float64(1.5)) == {"float": "1.5"}
+    with pytest.raises(PlanError, match=r"to_json: a value that cannot be written; found Timestamp\("):
+        encoded(pd.Timestamp("2024-01-01"))
+    with pytest.raises(PlanError, match="to_json: a value that cannot be written; found {1: 2}"):
+        encoded({1: 2})
+    with pytest.raises(PlanError, match="to_json: a time zone that cannot be written"):
+        encoded(dt.datetime(2024, 1, 1, tzinfo=Summer()))
+
+
+class Summer(dt.tzinfo):
+    """A zone of a library that nobody else knows."""
+
+
+@pytest.mark.parametrize(
+    "value", [{}, {"float": "x"}, {"float": 1.5}, {"date": "2024-02-30"}, {"datetime": "x"}, {"bytes": "0"}, 1.5,
+              {"datetime": "2024-01-01", "zone": "Nowhere/Town"}, {"datetime": "2024-01-01", "zone": "../../etc/passwd"},
+              {"datetime": "2024-01-01", "zone": "Europe"}, {"decimal": "x"}, {"timedelta": 10**30}, {"pickle": "gA=="},
+              {"float": "1", "bytes": "00"}, {"datetime": "2024-01-01", "zone": 10**12}],
+)  # fmt: skip
+def test_what_is_no_value_is_refused(value: Any) -> None:
+    with pytest.raises(PlanError, match="from_json: not a value; found "):
+        decoded(value)
+
+
+@pytest.mark.parametrize(
+    "kind", [t.DecimalType(38, 18), t.ArrayType(t.DoubleType(), False), t.MapType(t.StringType(), t.LongType()),
+             t.StructType([t.StructField("a b", t.DateType(), False, {"x": 1})]), t.DayTimeIntervalType(),
+             t.TimestampNTZType(), t.YearMonthIntervalType(), t.VariantType(), t.CharType(3)],
+)  # fmt: skip
+def test_types_come_back(kind: t.DataType) -> None:
+    same(source(v=kind))
+    same(Select(source(), (("x", Cast(Lit(None), kind)),)))
+
+
+def test_depth_is_no_matter() -> None:
+    plan: Node = source(v=t.IntegerType())
+    deep: Expr = col("v")
+    for i in range(3_000):
+        plan, deep = Where(plan, col("v") != i), deep + 1
+    same(Select(plan, (("x", deep),)))
+
+
+def test_what_is_shared_is_written_once() -> None:
+    s = sq.intervals(intervals(1), "from", "to", name="s")
+    twice = s.where(col("v") > 1)
+    for _ in range(40):
+        twice = twice.union(twice)
+    assert len(plan_to_json(twice.plan)["nodes"]) == 42
+    same(twice.plan)
+
+
+def test_a_pyspark_column_cannot_be_written() -> None:
+    hidden = Opaque(object(), "Column<'upper(k)'>")
+    plan = Where(source(k=t.StringType()), Call("isnull", (hidden,)))
+    wrong = r"to_json: a pyspark Column cannot be written; found Column<'upper\(k\)'>. Write it with sq.col"
+    with pytest.raises(PlanError, match=wrong):
+        plan_to_json(plan)
+
+
+def test_the_document_is_the_same_each_time_and_stands_on_lines() -> None:
+    s = sq.points(SIZES, "size", name="s").where(col("k") == "a").to_json()
+    assert s == sq.points(SIZES, "size", name="s").where(col("k") == "a").to_json()
+    assert s == (
+        '{\n "streamq": 1,\n "digest": "0bd08db0368c6bd2",\n "expressions": [\n'
+        '  {"is": "Col", "name": "k", "origin": null},\n'
+        '  {"is": "Lit", "value": "a", "type": null},\n'
+        '  {"is": "Call", "name": "==", "args": [{"expression": 0}, {"expression": 1}]}\n ],\n "nodes": [\n'
+        '  {"is": "Points", "table": "s", "columns": [{"is": "Field", "name": "k", "type": {"type": "string"}}, '
+        '{"is": "Field", "name": "size", "type": {"type": "long"}}], "time": "size", '
+        '"policy": {"is": "SourcePolicy", "delay": 0, "late": "drop", "invalid": null}},\n'
+        '  {"is": "Where", "input": {"node": 0}, "predicate": {"expression": 2}}\n ]\n}\n'
+    )
+
+
+DOCUMENT = plan_to_json(numbered(Where(source(v=t.IntegerType()), col("v") > 1))[0])
+
+
+def changed(change: Callable[[dict[str, Any]], Any]) -> Any:
+    made = copy.deepcopy(DOCUMENT)
+    replaced = change(made)
+    return made if replaced is None else replaced
+
+
+def put(path: str, value: Any) -> Callable[[dict[str, Any]], Any]:
+    """Set what stands at a path, as ``nodes 0 table``."""
+
+    def change(document: Any) -> None:
+        *way, last = [int(p) if p.isdigit() else p for p in path.split()]
+        for step in way:
+            document = document[step]
+        document[last] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: [], "not a plan; found list. Give what to_json"),
+        (lambda d: {"nodes": []}, "not a plan; found nodes"),
+        (put("nodes", []), "not a plan"),
+        (put("streamq", 99), "format 99; this version reads 1. Write it anew"),
+        (put("digest", "0"), "the text has been changed or damaged; digest .* instead of 0"),
+        (put("nodes 0 table", "other"), "the text has been changed or damaged"),
+        (put("expressions 1 value", 2), "the text has been changed or damaged"),
+        (put("nodes 0 is", "os.system"), "no class 'os.system'; there are: "),
+        (put("nodes 1 is", "Wehre"), "no class 'Wehre'; there are: .* Did you mean 'Where'"),
+        (put("expressions 0 is", "Opaque"), "no class 'Opaque'; there are: Col, Lit"),
+        (put("nodes 0 policy is", "Where"), "no class 'Where'; there are: Field"),
+        (put("nodes 0", 5), "not an entry of a plan; found 5"),
+        (put("nodes 0 color", 5), "the fields of Intervals are table, .*; found .*color"),
+        (lambda d: d["nodes"][0].pop("table") and None, "the fields of Intervals are table, .*; found columns"),
+        (put("nodes 0 table", 5), "table of Intervals does not fit; found 5"),
+        (put("nodes 0 columns", [5]), "columns of Intervals does not fit"),
+        (put("nodes 0 policy", None), "policy of Intervals does not fit"),
+        (put("nodes 0 policy delay", True), "delay of SourcePolicy does not fit"),
+        (put("nodes 1 input", {"node": 1}), "a reference to what does not stand before it"),
+        (put("nodes 1 input", {"node": -1}), "a reference to what does not stand before it"),
+        (put("nodes 1 input", {"expression": 0}), "input of Where does not fit"),
+        (put("nodes 1 predicate", {"expression": 9}), "a reference to what does not stand before it"),
+        (put("expressions 2 args", [{"node": 0}]), "a reference to what does not stand before it"),
+        (put("expressions 2 name", "udf"), "no function 'udf'"),
+        (put("expressions 2 name", "uper"), "no function 'uper'. Did you mean 'upper'"),
+        (put("expressions 0 name", "w"), "where: no column 'w'"),
+        (put("nodes 0 columns 0 type", {"type": "lung"}), "not a type; found 'lung'"),
+        (
+            put(
+                "nodes 0 columns 0 type", {"type": {"type": "array", "elementType": {"type": "udt", "pyClass": "os.x"}}}
+            ),
+            "a user-defined type cannot be read",
+        ),
+        (put("nodes 0 columns 0 name", "k"), "no column 'from'"),
+    ],
+)
+def test_what_is_damaged_is_refused(change: Callable[[dict[str, Any]], Any], message: str) -> None:
+    with pytest.raises(StreamqError, match=message):
+        plan_from_json(changed(change))
+
+
+def test_names_that_do_not_fit_the_inputs_are_refused() -> None:
+    s = sq.intervals(intervals(1), "from", "to", name="s").select("k")
+    document = plan_to_json(s.join(s.select(j="k")).plan)
+    document["nodes"][-1]["left_names"] = [["nobody", "k"]]
+    with pytest.raises(PlanError, match="from_json: a Join that cannot be; found "):
+        plan_from_json(document)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "nope"])
+def test_what_is_no_json_is_refused(text: str) -> None:
+    with pytest.raises(PlanError, match="from_json: not JSON; .* Give what to_json"):
+        from_text(text)
+
+
+def test_lists_within_lists_without_end_are_refused() -> None:
+    nested: Any = []
+    for _ in range(5_000):
+        nested = [nested]
+    document = changed(put("nodes 0 table", nested))
+    with pytest.raises(PlanError, match="from_json: not a plan; lists within lists"):
+        plan_from_json(document)
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_no_damage_ends_in_another_plan(data: st.DataObject) -> None:
+    """Whatever stands in a field, the reader gives the plan that was written or raises an error of its own."""
+    document = copy.deepcopy(DOCUMENT)
+    places: list[tuple[Any, Any]] = []
+    stack: list[Any] = [document]
+    while stack:
+        found = stack.pop()
+        for key, value in found.items() if isinstance(found, dict) else enumerate(found):
+            places.append((found, key))
+            if isinstance(value, dict | list):
+                stack.append(value)
+    at, key = data.draw(st.sampled_from(range(len(places))).map(places.__getitem__))
+    values = [None, True, -1, 0, 1, 2, "", "from", "v", [], [[]], {}, {"is": "Lit"}, {"node": 0}, {"expression": 1}]
+    at[key] = data.draw(st.sampled_from(values))
+    if document == DOCUMENT:
+        return
+    try:
+        found_plan = plan_from_json(document)
+    except StreamqError:
+        return
+    assert found_plan.digest == DOCUMENT["digest"]
+
+
+def test_a_policy_and_a_column_of_another_stream() -> None:
+    policy = SourcePolicy(None, "fail", "drop")
+    plan = Intervals("s", source().columns, "from", "to", policy)
+    assert again(plan).policy == policy  # type: ignore[attr-defined]
+    same(Select(source(v=t.LongType()), (("w", Col("v", "0123456789abcdef")),)))
