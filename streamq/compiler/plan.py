@@ -46,6 +46,13 @@ class Node:
     traits: Traits
     digest: str
     cases: ClassVar[tuple[str, ...]] = ()
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "schema", self._schema())
+        object.__setattr__(self, "traits", self._traits())
+        values = [type(self).__name__, *(canonical(getattr(self, f.name)) for f in dataclasses.fields(self))]
+        object.__setattr__(self, "digest", hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16])
 
     def _schema(self) -> Schema:
         raise NotImplementedError
@@ -84,7 +91,7 @@ class Node:
     def children(self) -> tuple[Node, ...]:
         """The input nodes, in field order."""
         found: list[Node] = []
-        for f in dataclasses.fields(self):  # type: ignore[arg-type]
+        for f in dataclasses.fields(self):
             value = getattr(self, f.name)
             if isinstance(value, Node):
                 found.append(value)
@@ -96,13 +103,13 @@ class Node:
         """The same node over other inputs."""
         rest = iter(children)
         changes: dict[str, Any] = {}
-        for f in dataclasses.fields(self):  # type: ignore[arg-type]
+        for f in dataclasses.fields(self):
             value = getattr(self, f.name)
             if isinstance(value, Node):
                 changes[f.name] = next(rest)
             elif isinstance(value, tuple) and any(isinstance(v, Node) for v in value):
                 changes[f.name] = tuple(next(rest) if isinstance(v, Node) else v for v in value)
-        return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+        return dataclasses.replace(self, **changes)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Node) and other.digest == self.digest
@@ -111,23 +118,17 @@ class Node:
         return hash(self.digest)
 
 
+N = TypeVar("N", bound=Node)
+
 NODES: dict[str, type[Node]] = {}
 """Every node class by name: what a plan can consist of."""
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)
-def node(cls: type[T]) -> type[T]:
-    """A frozen dataclass whose schema, traits and digest are made on construction."""
-
-    def finish(self: Any) -> None:
-        object.__setattr__(self, "schema", self._schema())
-        object.__setattr__(self, "traits", self._traits())
-        values = [type(self).__name__, *(canonical(getattr(self, f.name)) for f in dataclasses.fields(self))]
-        object.__setattr__(self, "digest", hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16])
-
-    cls.__post_init__ = finish  # type: ignore[attr-defined]
+def node(cls: type[N]) -> type[N]:
+    """A frozen dataclass, known by its name; its schema, traits and digest are made on construction."""
     made = dataclass(frozen=True, eq=False, repr=False)(cls)
-    NODES[cls.__name__] = made  # type: ignore[assignment]
+    NODES[cls.__name__] = made
     return made
 
 
@@ -229,6 +230,6 @@ def renamed(root: Node, names: Mapping[str, str]) -> Node:
             found = found.with_children(inputs)
         table: Any = getattr(found, "table", None)
         same = table is None or names[table] == table
-        return found if same else dataclasses.replace(found, table=names[table])  # type: ignore[type-var]
+        return found if same else dataclasses.replace(found, table=names[table])
 
     return fold(root, visit)

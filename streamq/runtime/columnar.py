@@ -94,7 +94,8 @@ def group(table: pa.Table, by: Sequence[str], made: Mapping[str, tuple[str, str]
         elif function == "sum" and pa.types.is_decimal(kind):
             wide[name] = kind
             # Arrow adds up to 38 digits, and beyond in silence
-            table = with_column(table, column, table.column(column).cast(pa.decimal256(76, kind.scale)))
+            if kind.precision + len(str(table.num_rows)) > 38:
+                table = with_column(table, column, table.column(column).cast(pa.decimal256(76, kind.scale)))
     pairs = [
         (column, function, options[function]) if options[function] is not None else (column, function)
         for column, function in made.values()

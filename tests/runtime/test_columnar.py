@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
+from decimal import Decimal
 
-from streamq.runtime.columnar import net
+import pyarrow as pa
+import pytest
+
+from streamq.errors import StreamqError
+from streamq.runtime.columnar import group, net
 from streamq.runtime.event import LE, RE
 
 
@@ -13,3 +17,20 @@ def test_net_of_deltas_with_columns_that_have_no_order() -> None:
     table = pa.table({"x": lists, LE: [1, 1, 1, 1, 1], RE: [2, 2, 2, 2, 2], "__w": [1, 1, 1, -1, -1]})
     found = net(pa.concat_tables([table, table.slice(0, 1)]))
     assert sorted((r["x"], r["__w"]) for r in found.to_pylist()) == [([], -1), ([1.0, None], 3)]
+
+
+@pytest.mark.parametrize("digits", [3, 36, 37, 38], ids=lambda digits: f"decimal({digits}, 2)")
+def test_decimals_add_up_exactly_or_are_an_error(digits: int) -> None:
+    """Ten rows: up to 36 digits Arrow's own 38 hold any sum, beyond it takes wider ones. The type stays."""
+    kind = pa.decimal128(digits, 2)
+    most, least = (Decimal(f"{sign}{'9' * (digits - 2)}.99") for sign in ("", "-"))
+    values = [most, least, least, most, Decimal("-0.01"), most, None, Decimal("0.02"), least, most]
+    table = pa.table({"k": ["a"] * 10, "v": pa.array(values, kind)})
+    summed = {"sum": ("v", "sum")}
+    found = group(table.slice(0, 9), ["k"], summed)
+    assert found.schema.field("sum").type == kind
+    assert found.to_pylist() == [{"k": "a", "sum": Decimal("0.01")}]
+    with pytest.raises(StreamqError, match=rf"sum: overflow of decimal128\({digits}, 2\)"):
+        group(table, ["k"], summed)
+    with pytest.raises(StreamqError, match="overflow"):
+        group(pa.table({"k": [1] * 200, "v": pa.array([most] * 200, kind)}), ["k"], summed)

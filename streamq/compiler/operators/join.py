@@ -27,6 +27,7 @@ INNER, LEFT, SEMI, ANTI = "inner", "left", "semi", "anti"
 KINDS = (INNER, LEFT, SEMI, ANTI)
 
 On = str | Sequence[str | tuple[str, str]] | Mapping[str, str]
+Pairs = tuple[tuple[str, str], ...]
 
 
 @node
@@ -45,11 +46,11 @@ class Join(Node):
 
     left: Node
     right: Node
-    on: tuple[tuple[str, str], ...]
+    on: Pairs
     where: Expr | None
     how: str
-    left_names: tuple[tuple[str, str], ...]
-    right_names: tuple[tuple[str, str], ...]
+    left_names: Pairs
+    right_names: Pairs
 
     cases = KINDS
 
@@ -206,15 +207,8 @@ class JoinVerbs(Verbs):
         """
         if how not in KINDS:
             raise PlanError(sentence("join", f"no kind {how!r}", f"there are: {', '.join(KINDS)}"))
-        if not isinstance(other, Verbs):
-            raise PlanError(sentence("join", "not a stream", f"found {type(other).__name__}"))
-        keys = pairs(on, "join")
-        left_names, right_names = result_names(self.plan, other.plan, keys, suffixes, how, "join")
-        condition = None
-        if where is not None:
-            condition = over_pair(where, self.plan, other.plan, left_names, right_names, keys, "join")
-        made = Join(self.plan, other.plan, keys, condition, how, left_names, right_names)
-        return self._derive(made, other)
+        keys, condition, *names = paired(self.plan, other, on, where, suffixes, how, "join")
+        return self._derive(Join(self.plan, other.plan, keys, condition, how, *names), other)
 
     def left_anti_join(self, other: Self, on: On = (), where: Callable[[Any, Any], Any] | Expr | None = None) -> Self:
         """The parts of this stream's lifetimes during which no event of the other agrees: ``join(..., how="anti")``.
@@ -235,7 +229,25 @@ class JoinVerbs(Verbs):
         return self.join(other, on, where, ANTI)
 
 
-def pairs(on: On, verb: str) -> tuple[tuple[str, str], ...]:
+def paired(
+    left: Node,
+    other: object,
+    on: On,
+    where: Callable[[Any, Any], Any] | Expr | None,
+    suffixes: tuple[str, str] | None,
+    how: str,
+    verb: str,
+) -> tuple[Pairs, Expr | None, Pairs, Pairs]:
+    """What a verb was given, as fields of a node over pairs: the keys, the condition, each side's names in the result."""
+    if not isinstance(other, Verbs):
+        raise PlanError(sentence(verb, "not a stream", f"found {type(other).__name__}"))
+    keys = pairs(on, verb)
+    left_names, right_names = result_names(left, other.plan, keys, suffixes, how, verb)
+    condition = None if where is None else over_pair(where, left, other.plan, left_names, right_names, keys, verb)
+    return keys, condition, left_names, right_names
+
+
+def pairs(on: On, verb: str) -> Pairs:
     """Key columns as pairs (left, right)."""
     if isinstance(on, str):
         return ((on, on),)
@@ -259,7 +271,7 @@ def pairs(on: On, verb: str) -> tuple[tuple[str, str], ...]:
     return tuple(made)
 
 
-def check_pairs(on: tuple[tuple[str, str], ...], left: Schema, right: Schema, verb: str) -> None:
+def check_pairs(on: Pairs, left: Schema, right: Schema, verb: str) -> None:
     """Raise for key columns that do not exist or cannot be equal."""
     from streamq.compiler.operators.window_aggregate import check_key
 
@@ -288,8 +300,8 @@ def check_suffixes(suffixes: tuple[str, str] | None, verb: str) -> None:
 
 
 def result_names(
-    left: Node, right: Node, keys: tuple[tuple[str, str], ...], suffixes: tuple[str, str] | None, how: str, verb: str
-) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+    left: Node, right: Node, keys: Pairs, suffixes: tuple[str, str] | None, how: str, verb: str
+) -> tuple[Pairs, Pairs]:
     """What the columns of each side are called in the result; keys of one name are one column, the left one."""
     check_suffixes(suffixes, verb)
     check_pairs(keys, left.schema, right.schema, verb)
@@ -327,9 +339,9 @@ def over_pair(
     where: Callable[[Any, Any], Any] | Expr,
     left: Node,
     right: Node,
-    left_names: tuple[tuple[str, str], ...],
-    right_names: tuple[tuple[str, str], ...],
-    keys: tuple[tuple[str, str], ...],
+    left_names: Pairs,
+    right_names: Pairs,
+    keys: Pairs,
     verb: str,
 ) -> Expr:
     """A condition on two events as an expression over the columns of the pair."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
@@ -33,14 +34,16 @@ from streamq.windows import (
 S = TypeVar("S", bound=Verbs)
 
 
-class _Windows(Generic[S]):
-    """The window verbs, over ``_windowed`` and ``_slid``; shared by streams and groups."""
+class _Windows(ABC, Generic[S]):
+    """The window verbs; shared by streams and groups."""
+
+    @abstractmethod
+    def _grouped(self) -> Grouped[S]:
+        """The stream by its groups; without keys it is one group."""
 
     def _windowed(self, make: Callable[[Any], Window], clip_input: str, stamp: str | None) -> Windowed[S]:
-        raise NotImplementedError
-
-    def _slid(self, duration: Duration) -> _Windows[S]:
-        raise NotImplementedError
+        given = self._grouped()
+        return windowed(given.stream, given.keys, make(given.stream.plan.schema.axis), clip_input, stamp)
 
     def hopping_window(
         self, size: Duration, hop: Duration, offset: Duration = 0, *, clip_input: str = "full", stamp: str | None = None
@@ -126,7 +129,8 @@ class _Windows(Generic[S]):
             8      4    6
             5      6    9
         """
-        return self._slid(duration).snapshot_window(clip_input=clip_input, stamp=stamp)
+        given = self._grouped()
+        return Grouped(_slid(given.stream, duration), given.keys).snapshot_window(clip_input=clip_input, stamp=stamp)
 
     def count_window(
         self, n: int, by: str = "start", *, clip_input: str = "full", stamp: str | None = None
@@ -266,11 +270,8 @@ def _whole(verb: str, name: str, given: Any) -> None:
 class WindowVerbs(_Windows[Any], Verbs):
     """Windows over the whole stream, and ``group_by`` for windows per group."""
 
-    def _windowed(self, make: Callable[[Any], Window], clip_input: str, stamp: str | None) -> Windowed[Any]:
-        return windowed(self, (), make(self.plan.schema.axis), clip_input, stamp)
-
-    def _slid(self, duration: Duration) -> _Windows[Any]:
-        return _slid(self, duration)
+    def _grouped(self) -> Grouped[Any]:
+        return Grouped(self, ())
 
     def group_by(self, *keys: str, **named_keys: Given) -> Grouped[Self]:
         """Windows per group: rows with equal keys form one stream; NULLs are equal. A keyword names a computed key.
@@ -352,18 +353,18 @@ class Grouped(_Windows[S]):
                 sentence("apply", "not a function", f"found {sub_plan!r}", "Write apply(lambda g: g.where(...)).")
             )
         group = Group(self.stream.plan, self.keys)
-        given: Any = sub_plan(self.stream._derive(group))
-        if not isinstance(given, Verbs):
-            cure = "End it with .select(...)." if isinstance(given, Windowed | Grouped) else ""
-            raise PlanError(sentence("apply", "the sub-plan gave no stream", f"found {given!r}", cure))
-        made: S = given._derive(applied(given.plan, group))  # type: ignore[assignment]
-        return made
+        made = sub_plan(self.stream._derive(group))
+        _check_gave_stream(made)
+        return made._derive(applied(made.plan, group))
 
-    def _windowed(self, make: Callable[[Any], Window], clip_input: str, stamp: str | None) -> Windowed[S]:
-        return windowed(self.stream, self.keys, make(self.stream.plan.schema.axis), clip_input, stamp)
+    def _grouped(self) -> Grouped[S]:
+        return self
 
-    def _slid(self, duration: Duration) -> Grouped[S]:
-        return Grouped(_slid(self.stream, duration), self.keys)
+
+def _check_gave_stream(made: object) -> None:
+    if not isinstance(made, Verbs):
+        cure = "End it with .select(...)." if isinstance(made, Windowed | Grouped) else ""
+        raise PlanError(sentence("apply", "the sub-plan gave no stream", f"found {made!r}", cure))
 
 
 def _asked_too_early(name: str, given: object, hint: str) -> AttributeError:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pyspark.sql import types as t
 
 from streamq.compiler.lowering import spark_expression
-from streamq.compiler.operators.join import INNER, On, check_pairs, key_pairs, over_pair, pairs, result_names, sides
+from streamq.compiler.operators.join import INNER, On, Pairs, check_pairs, key_pairs, paired, sides
 from streamq.compiler.plan import Node, Traits, node
 from streamq.compiler.verbs import Verbs
 from streamq.errors import PlanError, TypeMismatch, sentence
@@ -37,10 +37,10 @@ class WindowedJoin(Node):
     left: Node
     right: Node
     window: Hopping
-    on: tuple[tuple[str, str], ...]
+    on: Pairs
     where: Expr | None
-    left_names: tuple[tuple[str, str], ...]
-    right_names: tuple[tuple[str, str], ...]
+    left_names: Pairs
+    right_names: Pairs
 
     title = "windowed_join"
     progress = "start of the earliest window not final"
@@ -129,13 +129,6 @@ class WindowedJoinVerbs(Verbs):
         """
         from streamq.compiler.operators.window_aggregate import grid
 
-        if not isinstance(other, Verbs):
-            raise PlanError(sentence("windowed_join", "not a stream", f"found {type(other).__name__}"))
-        keys = pairs(on, "windowed_join")
-        left_names, right_names = result_names(self.plan, other.plan, keys, suffixes, INNER, "windowed_join")
-        condition = None
-        if where is not None:
-            condition = over_pair(where, self.plan, other.plan, left_names, right_names, keys, "windowed_join")
+        keys, condition, *names = paired(self.plan, other, on, where, suffixes, INNER, "windowed_join")
         window = grid(size, size if hop is None else hop, offset, self.plan.schema.axis, "windowed_join")
-        made = WindowedJoin(self.plan, other.plan, window, keys, condition, left_names, right_names)
-        return self._derive(made, other)
+        return self._derive(WindowedJoin(self.plan, other.plan, window, keys, condition, *names), other)

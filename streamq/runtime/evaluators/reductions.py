@@ -76,7 +76,7 @@ def reduced(found: Spanned, reductions: Sequence[Reduction]) -> dict[str, pa.Arr
             made[one.name] = _OVER_RANGES[one.kind](found, one)
         else:
             grouped = grouped or _copied(found)
-            made |= _OVER_MEMBERS[one.kind](grouped, one)
+            made[one.name] = _OVER_MEMBERS[one.kind](grouped, one)
     return made
 
 
@@ -196,7 +196,7 @@ def _bound(found: Spanned, one: Reduction) -> pa.Array:
 # over copied members
 
 
-def _collect(found: Grouped, one: Reduction) -> dict[str, pa.Array]:
+def _collect(found: Grouped, one: Reduction) -> pa.Array:
     values = found.rows.column(one.args[0]).combine_chunks()
     there = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), bool)
     order = found.order[(_passed(found, one) & there)[found.order]]
@@ -204,16 +204,16 @@ def _collect(found: Grouped, one: Reduction) -> dict[str, pa.Array]:
     offsets = pa.array(np.concatenate([[0], ends]), pa.int32())
     by_group = order[np.argsort(found.number[order], kind="stable")]
     made = pa.ListArray.from_arrays(offsets, values.take(pa.array(by_group)))
-    return {one.name: made if one.type is None else made.cast(one.type)}
+    return made if one.type is None else made.cast(one.type)
 
 
-def _time_weighted(found: Grouped, one: Reduction) -> dict[str, pa.Array]:
+def _time_weighted(found: Grouped, one: Reduction) -> pa.Array:
     values, there = _floats(found.rows.column(one.args[0]))
     some = np.bincount(found.number[there], minlength=found.n) > 0
     start, end = (w.astype(np.float64) for w in found.window)
     with np.errstate(all="ignore"):
         weighted = np.bincount(found.number[there], (values * found.lasts)[there], found.n)
-        return {one.name: pa.array(weighted / (end - start), mask=~some)}
+        return pa.array(weighted / (end - start), mask=~some)
 
 
 _OVER_RANGES: dict[str, Callable[[Spanned, Reduction], pa.Array]] = {
@@ -227,7 +227,7 @@ _OVER_RANGES: dict[str, Callable[[Spanned, Reduction], pa.Array]] = {
     "window_start": _bound,
     "window_end": _bound,
 }
-_OVER_MEMBERS = {
+_OVER_MEMBERS: dict[str, Callable[[Grouped, Reduction], pa.Array]] = {
     "collect": _collect,
     "time_weighted_avg": _time_weighted,
 }
