@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from streamq.errors import InvalidEvent, sentence
+from streamq.testing.timeline import Axis
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class Difference:
     def __str__(self) -> str:
         if self.columns:
             return f"the histories have different columns: {self.columns}"
-        axis = _Axis([row for part in (self.missing, self.extra) for row in sorted(part, key=_order)[:SHOWN]])
+        axis = Axis([row for part in (self.missing, self.extra) for row in sorted(part, key=_order)[:SHOWN]])
         lines: list[str] = []
         sides = (
             ("missing (only in the expected history)", self.missing),
@@ -158,38 +159,9 @@ class Difference:
                     lines.append(f"  ... and {len(rows) - SHOWN} more")
         return "\n".join(lines)
 
-    def _line(self, row: Row, axis: _Axis) -> str:
+    def _line(self, row: Row, axis: Axis) -> str:
         payload = ", ".join(f"{name}={value!r}" for name, value in zip(self.names[2:], row[2:], strict=True))
         return f"{axis.draw(row[0], row[1])} {axis.label(row[0], row[1])}  {payload}".rstrip()
-
-
-class _Axis:
-    """A piece of the time axis, drawn at most WIDTH characters wide."""
-
-    WIDTH = 48
-
-    def __init__(self, rows: Sequence[Row]):
-        ends = sorted({t for row in rows for t in row[:2] if t != INFINITY}) or [0]
-        self.low, self.high = ends[0], ends[-1] + 1
-        self.wide = max(len(self._label(*row[:2])) for row in rows) if rows else 0
-
-    def _place(self, t: int) -> int:
-        span = self.high - self.low
-        return t - self.low if span <= self.WIDTH else (t - self.low) * self.WIDTH // span
-
-    def draw(self, start: int, end: int) -> str:
-        """``  |---)``, or an arrow for a lifetime that never ends."""
-        last = min(self.WIDTH, self.high - self.low)
-        a, b = self._place(start), last if end == INFINITY else self._place(end)
-        body = "|" + "-" * max(0, b - a - 1)
-        return (" " * a + body + (">" if end == INFINITY else ")")).ljust(last + 2)
-
-    def _label(self, start: int, end: int) -> str:
-        return f"[{start}, {'inf' if end == INFINITY else end})"
-
-    def label(self, start: int, end: int) -> str:
-        """``[1, 5)``, padded."""
-        return self._label(start, end).ljust(self.wide)
 
 
 def same_history(found: History, expected: History, tolerance: float = 1e-9) -> Difference | None:

@@ -1,0 +1,324 @@
+"""The rules of a physical stream, each a search for the rows that break it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from streamq.errors import SourceError, sentence
+from streamq.runtime.event import CTI, RETRACT
+from streamq.testing.folding import Changes, folded, history_of
+from streamq.testing.matching import NEVER, Items, numbered, unmatched
+from streamq.testing.recorded import KINDS, Ints, Recorded
+from streamq.time import INFINITY, MINUS_INFINITY, show_ticks
+
+RULES = {
+    "item": "every row is an insert, a retraction or a CTI, with a start, an end after it and no new end before it",
+    "match": "every retraction takes back an event that is there",
+    "cti": "nothing changes before a CTI that came before it, and no CTI goes back",
+    "order": "items come in the declared order",
+    "shape": "events are of the declared shape",
+}
+"""The rules by name; a row that breaks the first is not judged by the others."""
+
+BESIDE = 3
+"""How many rows are drawn beside a retraction that matches nothing."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is wrong with a row, and what to draw: lifetimes (start, end, what it is), instants (time, what it is)."""
+
+    says: str
+    lifetimes: tuple[tuple[int, int, str], ...] = ()
+    instants: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Found:
+    """Rows that break a rule, in order, and how the k-th of them is shown."""
+
+    rule: str
+    rows: Ints
+    show: Callable[[int], Shown]
+
+
+def found_in(stream: Recorded, shape: str | None, order: str | None, ctis: bool, keyed: bool, verb: str) -> list[Found]:
+    """All breaches; raises SourceError where rows without an order are to be judged by it."""
+    bad = _no_items(stream)
+    if not stream.ordered:
+        promises = bool((stream.kind == KINDS.index(CTI)).any())
+        what = "order" if order else "CTIs" if ctis and promises else ""
+        if what:
+            hint = "Say batch=..., a column whose numbers or times order them" + (
+                ", or ctis=False." if not order else "."
+            )
+            raise SourceError(sentence(verb, f"rows without an order cannot be judged for {what}", "", hint))
+    judged = _Judged.of(stream, np.flatnonzero(bad < 0), ctis)
+    found = [Found("item", np.flatnonzero(bad >= 0), lambda k: Shown(_NO_ITEM[bad[bad >= 0][k]]))]
+    found += judged.matched(order is not None)
+    if ctis:
+        found += judged.promised()
+    if order == "full":
+        found.append(judged.in_order())
+    match shape:
+        case "point":
+            found += judged.points()
+        case "edge":
+            found += judged.edges()
+            if keyed:
+                found.append(judged.one_at_a_time())
+        case "signal":
+            found += judged.signals()
+    return found
+
+
+_NO_ITEM = (
+    "a kind that is not insert, retract or cti",
+    "a start of NULL or infinity",
+    "an end that is not after the start",
+    "a new end before the start",
+)
+
+
+def _no_items(stream: Recorded) -> Ints:
+    """Why a row is no item, as a place in _NO_ITEM; -1: it is one."""
+    cti, retract = (stream.kind == KINDS.index(kind) for kind in (CTI, RETRACT))
+    why = np.full(len(stream), -1)
+    why[retract & (stream.new_end < stream.start)] = 3
+    why[~cti & (stream.end <= stream.start)] = 2
+    why[stream.missing | (~cti & (stream.start == INFINITY))] = 1
+    why[stream.kind < 0] = 0
+    return why
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A stream's rows that are items: ``rows`` are the inserts and retractions, ``items`` says what they are.
+
+    ``ctis`` are the rows of the CTIs; ``c`` is for each micro-batch the greatest of them in it or before it, ``by`` its row.
+    """
+
+    stream: Recorded
+    rows: Ints
+    items: Items
+    ctis: Ints
+    c: Ints
+    by: Ints
+
+    @classmethod
+    def of(cls, stream: Recorded, good: Ints, ctis: bool) -> _Judged:
+        cti = stream.kind[good] == KINDS.index(CTI)
+        rows, promises = good[~cti], good[cti] if ctis else good[:0]
+        items = Items(
+            numbered(stream.whose[rows], stream.start[rows]),
+            stream.kind[rows] == KINDS.index(RETRACT),
+            stream.start[rows],
+            stream.end[rows],
+            stream.new_end[rows],
+            stream.batch[rows],
+        )
+        batches = int(stream.batch.max(initial=-1)) + 1
+        c = np.full(batches, MINUS_INFINITY)
+        np.maximum.at(c, stream.batch[promises], stream.start[promises])
+        c = np.maximum.accumulate(c)
+        by = np.full(batches, -1)
+        reaching = promises[stream.start[promises] == c[stream.batch[promises]]]
+        by[stream.batch[reaching]] = reaching
+        return cls(stream, rows, items, promises, c, np.maximum.accumulate(by))
+
+    @cached_property
+    def changes(self) -> Changes:
+        """The items as a consumer sees them once their micro-batch is complete."""
+        return folded(self.items)
+
+    # every retraction matches
+
+    def matched(self, causal: bool) -> list[Found]:
+        deadline = np.searchsorted(self.c, self.items.start, side="right")
+        deadline = np.where(deadline < len(self.c), deadline, NEVER)
+        lost, early = (np.array(found, np.int64) for found in unmatched(self.items, deadline))
+
+        def show(rows: Ints, says: str) -> Callable[[int], Shown]:
+            return lambda k: self._beside(int(rows[k]), says)
+
+        whose = "id" if self.stream.names.id else "payload"
+        found = [Found("match", self.rows[lost], show(lost, f"no event {{}} of this {whose} is there"))]
+        if causal:
+            found.append(Found("order", self.rows[early], show(early, "comes before the event {} that it takes back")))
+        return found
+
+    def _beside(self, at: int, says: str) -> Shown:
+        """A retraction and the items of its payload nearest to it."""
+        i = int(self.rows[at])
+        taken = (int(self.items.start[at]), int(self.items.end[at]))
+        others = np.flatnonzero(self.stream.whose[self.rows] == self.stream.whose[i])
+        others = others[others != at]
+        near = np.sort(others[np.argsort(np.abs(others - at), kind="stable")][:BESIDE])
+        lines = [(*taken, "taken back")]
+        for n in near:
+            start, end, new_end = (int(t[n]) for t in (self.items.start, self.items.end, self.items.new_end))
+            kind, row = self.stream.kind_of(int(self.rows[n])), int(self.stream.at[self.rows[n]])
+            if self.items.taken[n]:
+                lines.append((start, end, f"{kind} to {self._time(new_end)}, row {row}"))
+            else:
+                lines.append((start, end, f"{kind}, row {row}"))
+        return Shown(says.format(f"[{self._time(taken[0])}, {self._time(taken[1])})"), tuple(lines))
+
+    # CTIs and order
+
+    def promised(self) -> list[Found]:
+        """Changes before the CTI that held when their micro-batch began, and CTIs that go back."""
+        before, by = _shifted(self.c, MINUS_INFINITY), _shifted(self.by, -1)
+        back = self.ctis[self.stream.start[self.ctis] < before[self.stream.batch[self.ctis]]]
+        made = self.changes
+        late = np.flatnonzero(made.sync < before[made.batch])
+
+        def cti(batch: int) -> tuple[int, str]:
+            return int(before[batch]), f"cti, row {self.stream.at[by[batch]]}"
+
+        def show_late(k: int) -> Shown:
+            at = int(late[k])
+            c, of = cti(int(made.batch[at]))
+            says = f"{self._together(at)}changes what is at {self._time(int(made.sync[at]))}, after cti {self._time(c)}"
+            return Shown(says, self._change(at), ((c, of),))
+
+        def show_back(k: int) -> Shown:
+            c, of = cti(int(self.stream.batch[back[k]]))
+            says = f"goes back from {self._time(c)}"
+            return Shown(says, (), ((int(self.stream.start[back[k]]), "this"), (c, of)))
+
+        return [Found("cti", self.rows[made.row[late]], show_late), Found("cti", back, show_back)]
+
+    def in_order(self) -> Found:
+        """Changes with a sync time before one of an earlier micro-batch."""
+        made = self.changes
+        greatest = np.full(len(self.c), MINUS_INFINITY)
+        np.maximum.at(greatest, made.batch, made.sync)
+        before = _shifted(np.maximum.accumulate(greatest), MINUS_INFINITY)
+        late = np.flatnonzero(made.sync < before[made.batch])
+
+        def show(k: int) -> Shown:
+            at = int(late[k])
+            bound = int(before[made.batch[at]])
+            first = int(np.flatnonzero(made.sync == bound)[0])
+            row = self.stream.at[self.rows[made.row[first]]]
+            says = f"its sync time {self._time(int(made.sync[at]))} comes after {self._time(bound)}, of row {row}"
+            return Shown(self._together(at) + says, self._change(at), ((bound, f"sync time of row {row}"),))
+
+        return Found("order", self.rows[made.row[late]], show)
+
+    # shapes
+
+    def points(self) -> list[Found]:
+        made = self.changes
+        long = np.flatnonzero(~made.taken & (made.end != made.start + 1))
+        moved = np.flatnonzero(made.taken & (made.new_end != made.start))
+        return [self._shape(long, "lasts longer than a tick"), self._shape(moved, "moves a point's end")]
+
+    def edges(self) -> list[Found]:
+        # rows of a history, and those of one bag, are events that may be over
+        if self.stream.plain or not self.stream.ordered:
+            return []
+        made = self.changes
+        closed = np.flatnonzero(~made.taken & (made.end != INFINITY) & (self.stream.names.batch is None))
+        again = np.flatnonzero(made.taken & (made.end != INFINITY))
+        gone = np.flatnonzero(made.taken & (made.end == INFINITY) & (made.new_end == made.start))
+        open = np.flatnonzero(made.taken & (made.end == INFINITY) & (made.new_end == INFINITY))
+        return [
+            self._shape(closed, "an edge event is inserted without an end"),
+            self._shape(again, "its end has been given before"),
+            self._shape(gone, "an edge event ends after its start"),
+            self._shape(open, "takes back an open event and leaves it open"),
+        ]
+
+    def one_at_a_time(self) -> Found:
+        """Events of the history that start while another of their key is alive."""
+        row, key, start, end = self._history()
+        rank = np.unique(end, return_inverse=True)[1]
+        wide = int(rank.max(initial=0)) + 1
+        latest = np.maximum.accumulate(key * wide + rank)
+        before = _shifted(latest, -1)
+        ends = np.unique(end)
+        inside = np.flatnonzero((before // wide == key) & (ends[before % wide] > start) if len(key) else key)
+
+        def show(k: int) -> Shown:
+            at = int(inside[k])
+            holder = int(np.flatnonzero(latest == before[at])[0])
+            other = (int(start[holder]), int(end[holder]), f"alive, row {self.stream.at[row[holder]]}")
+            this = (int(start[at]), int(end[at]), "this")
+            return Shown("starts while another event of its key is alive", (other, this))
+
+        return _sorted(Found("shape", row[inside], show))
+
+    def signals(self) -> list[Found]:
+        row, key, start, end = self._history()
+        last = np.flatnonzero((np.diff(start, append=0) != 0) | (np.diff(key, append=-1) != 0))
+        follows = last[np.searchsorted(last, np.arange(len(row)))] + 1 if len(row) else row
+        there = np.append(key, -1)[follows] == key
+        expected = np.where(there, np.append(start, 0)[follows], INFINITY)
+        # the sample at which a key's last one ends may still come
+        still = ~there & (end >= (self.c[-1] if len(self.c) else MINUS_INFINITY))
+        wrong = np.flatnonzero((end != expected) & ~still)
+
+        def show(k: int) -> Shown:
+            at = int(wrong[k])
+            this = (int(start[at]), int(end[at]), "this")
+            if not there[at]:
+                return Shown(f"ends at {self._time(int(end[at]))}, where no sample of its key starts", (this,))
+            after = int(follows[at])
+            other = (int(start[after]), int(end[after]), f"the next sample, row {self.stream.at[row[after]]}")
+            says = f"its key's next sample starts at {self._time(other[0])}"
+            return Shown(says, (this, other))
+
+        return [_sorted(Found("shape", row[wrong], show))]
+
+    def _history(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """The events left of all items, by key and start: row of the insert, key, start, end."""
+        events = history_of(self.items)
+        key = self.stream.key[self.rows[events.row]]
+        order = np.lexsort((events.end, events.start, key))
+        return self.rows[events.row][order], key[order], events.start[order], events.end[order]
+
+    # words
+
+    def _shape(self, at: Ints, says: str) -> Found:
+        made = self.changes
+        return Found(
+            "shape",
+            self.rows[made.row[at]],
+            lambda k: Shown(self._together(int(at[k])) + says, self._change(int(at[k]))),
+        )
+
+    def _together(self, at: int) -> str:
+        row, other = int(self.changes.row[at]), int(self.changes.other[at])
+        if other in (-1, row):
+            return ""
+        return (
+            f"with row {self.stream.at[self.rows[other]]} a retraction to {self._time(int(self.changes.new_end[at]))}; "
+        )
+
+    def _change(self, at: int) -> tuple[tuple[int, int, str], ...]:
+        made = self.changes
+        start, end, new_end = int(made.start[at]), int(made.end[at]), int(made.new_end[at])
+        if not made.taken[at]:
+            return ((start, end, "inserted"),)
+        left = ((start, new_end, "left"),) if new_end > start else ()
+        return ((start, end, "taken back"), *left)
+
+    def _time(self, t: int) -> str:
+        return show_ticks(t, self.stream.axis)
+
+
+def _shifted(values: Ints, first: int) -> Ints:
+    """The value before each one."""
+    return np.concatenate([np.array([first]), values])[: len(values)]
+
+
+def _sorted(found: Found) -> Found:
+    """Found rows in order of the stream."""
+    order = np.argsort(found.rows, kind="stable")
+    return Found(found.rule, found.rows[order], lambda k: found.show(int(order[k])))

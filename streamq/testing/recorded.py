@@ -1,0 +1,379 @@
+"""A recorded physical stream as arrays, read from a table, rows, literal items, a DataFrame or a sink's folder."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamq.errors import SourceError, sentence
+from streamq.literal import Item
+from streamq.runtime.event import CTI, INSERT, RETRACT
+from streamq.testing.history import comparable
+from streamq.time import INFINITY, INTEGER, TIMESTAMP, plain_integer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
+Column = Any
+"""An Arrow column, or a list of Python values."""
+
+KINDS = (INSERT, RETRACT, CTI)
+"""What a row can be, in the order of their numbers; -1 is none of them."""
+BATCH = "batch"
+"""The column that a sink's folder adds: the micro-batch that wrote a row."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """How the columns are called: those of an item, the id, the micro-batch (None: there is none), the key."""
+
+    kind: str | None = "kind"
+    start: str = "start"
+    end: str = "end"
+    new_end: str = "new_end"
+    id: str | None = None
+    batch: str | None = None
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The rows in order of their micro-batches, an array each; ``at`` is where a row stood in what was given.
+
+    ``kind`` is a place in KINDS; times are ticks, a missing end is INFINITY; ``missing``: the start is NULL. ``whose``
+    is equal for rows of one id, or else of one payload. ``batch`` counts micro-batches from 0; where nothing tells the
+    order of the rows, ``ordered`` is false and all of them are one. ``plain``: rows of a history, without kinds.
+    """
+
+    columns: Mapping[str, Column]
+    names: Names
+    axis: str
+    plain: bool
+    ordered: bool
+    at: Ints
+    kind: Ints
+    start: Ints
+    missing: Bools
+    end: Ints
+    new_end: Ints
+    whose: Ints
+    batch: Ints
+    key: Ints
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def row(self, i: int) -> dict[str, Any]:
+        """The i-th row as it was given."""
+        at = int(self.at[i])
+        return {name: _value(column, at) for name, column in self.columns.items()}
+
+    def kind_of(self, i: int) -> str:
+        """What the i-th row is, one of KINDS."""
+        return KINDS[self.kind[i]]
+
+    def batch_of(self, i: int) -> Any:
+        """The i-th row's micro-batch as it was given."""
+        return _value(self.columns[str(self.names.batch)], int(self.at[i]))
+
+    def payload(self, i: int) -> dict[str, Any]:
+        """The i-th row without its kind, times and micro-batch."""
+        own = _own(self.names)
+        return {name: value for name, value in self.row(i).items() if name not in own}
+
+
+def recorded(rows: Any, names: Names, verb: str) -> Recorded:
+    """Read what was given; raises SourceError for a column that is not there or does not hold what it should."""
+    columns, names, ordered = _columns(rows, names, verb)
+    count = len(next(iter(columns.values()), ()))
+    names, plain = _checked(columns, names, count, verb)
+    order = batches = np.arange(count)
+    if names.batch is not None:
+        ordered = True
+        order, batches = _in_batches(columns[names.batch], names.batch, verb)
+    elif not ordered:
+        batches = np.zeros(count, np.int64)
+    kind = np.zeros(count, np.int64) if plain else _kinds(columns[str(names.kind)], count)
+    times = {n: _ticks(columns.get(n, [None] * count), n, verb) for n in (names.start, names.end, names.new_end)}
+    axes = {axis for _, _, axis in times.values() if axis}
+    if len(axes) > 1:
+        raise SourceError(sentence(verb, "times are all timestamps or all integers", "found both"))
+    if names.id is None:
+        told = [column for name, column in columns.items() if name not in _own(names)]
+    else:
+        told = [columns[names.id]]
+    start, missing, _ = times[names.start]
+    return Recorded(
+        columns,
+        names,
+        next(iter(axes), INTEGER),
+        plain,
+        ordered,
+        order,
+        kind[order],
+        start[order],
+        missing[order],
+        times[names.end][0][order],
+        times[names.new_end][0][order],
+        codes(told, count)[order],
+        batches,
+        codes([columns[name] for name in names.key], count)[order],
+    )
+
+
+def _own(names: Names) -> set[str | None]:
+    return {names.kind, names.start, names.end, names.new_end, names.batch}
+
+
+def _checked(columns: Mapping[str, Column], names: Names, count: int, verb: str) -> tuple[Names, bool]:
+    """The names once every column that is needed is there, and whether the rows are a plain history."""
+    if not columns and not count:
+        return Names(None), True
+    wanted = [names.start, names.end, *names.key]
+    wanted += [name for name in (names.id, names.batch) if name is not None]
+    plain = names.kind is None or (names.kind == Names.kind and not {names.kind, names.new_end} & set(columns))
+    if not plain:
+        wanted += [str(names.kind), names.new_end]
+    lacking = [name for name in wanted if name not in columns]
+    # where nothing is taken back there is no new end to give
+    if lacking == [names.new_end] and RETRACT not in {KINDS[k] for k in set(_kinds(columns[str(names.kind)], count))}:
+        lacking = []
+    if lacking:
+        there = ", ".join(repr(name) for name in columns)
+        hint = f"Say which column it is: {_argument(names, lacking[0])}=..."
+        raise SourceError(sentence(verb, f"no column {lacking[0]!r}", f"there are: {there}", hint))
+    return names, plain
+
+
+def _argument(names: Names, name: str) -> str:
+    roles = ("kind", "start", "end", "new_end", "id", "batch")
+    return next((role for role in roles if getattr(names, role) == name), "key")
+
+
+# what may be given
+
+
+def _columns(rows: Any, names: Names, verb: str) -> tuple[dict[str, Column], Names, bool]:
+    """The columns; the names, with the micro-batch's if what was given has one; whether its rows stand in order."""
+    import pandas as pd
+    import pyarrow as pa
+
+    if isinstance(rows, str | Path):
+        table, batch = _folder(Path(rows), names.batch is None, verb)
+        return _named(table), replace(names, batch=names.batch or batch), False
+    if isinstance(rows, pd.DataFrame):
+        try:
+            return _named(pa.Table.from_pandas(rows, preserve_index=False)), names, True
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise SourceError(sentence(verb, "a column mixes types", str(error).splitlines()[0])) from error
+    if hasattr(rows, "isStreaming"):
+        if rows.isStreaming:
+            hint = "Read what its sink has written."
+            raise SourceError(sentence(verb, "a streaming DataFrame", "it has no rows yet", hint))
+        return _named(rows.toArrow()), names, False
+    if hasattr(rows, "__arrow_c_stream__"):
+        return _named(pa.table(rows)), names, True
+    if isinstance(rows, Iterable):
+        return _listed(rows, verb), names, True
+    hint = "Give a pandas or Arrow table, rows as dicts, items of sq.events, a Spark DataFrame or a folder of Parquet."
+    raise SourceError(sentence(verb, "no physical stream", f"found {type(rows).__name__}", hint))
+
+
+def _named(table: pa.Table) -> dict[str, Column]:
+    return {name: table.column(name).combine_chunks() for name in table.column_names}
+
+
+def _listed(rows: Iterable[Any], verb: str) -> dict[str, Column]:
+    found = [_as_row(row, verb) for row in rows]
+    names = list(dict.fromkeys(name for row in found for name in row))
+    return {name: [row.get(name) for row in found] for name in names}
+
+
+def _as_row(given: Any, verb: str) -> Mapping[str, Any]:
+    match given:
+        case Mapping():
+            return given
+        case Item():
+            times = {"start": given.start, "end": given.end, "new_end": given.new_end}
+            return {"kind": given.kind, **times, **dict(given.payload)}
+        case (start, end):
+            return {"kind": INSERT, "start": start, "end": end}
+        case (start, end, Mapping() as payload):
+            return {"kind": INSERT, "start": start, "end": end, **payload}
+    hint = "Rows are dicts, or what sq.events takes: sq.insert(...), sq.retract(...), sq.cti(...), (start, end, {...})."
+    raise SourceError(sentence(verb, "not a row", f"found {given!r}", hint))
+
+
+def _folder(path: Path, batches: bool, verb: str) -> tuple[pa.Table, str | None]:
+    """The rows of a folder of Parquet, and the column of their ``batches`` if Spark's log or folders ``batch=N`` tell."""
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    if not path.exists():
+        raise SourceError(sentence(verb, f"no folder {str(path)!r}"))
+    written = _written(path)
+    if written is None:
+        table = ds.dataset(path, format="parquet", partitioning="hive").to_table()
+        return table, BATCH if any(path.glob(f"{BATCH}=*")) else None
+    tables = [ds.dataset(path / name, format="parquet").to_table() for name in written]
+    if not tables:
+        return pa.table({}), None
+    table = pa.concat_tables(tables)
+    numbers = [number for number in written.values() if number is not None]
+    # a log that Spark has compacted no longer tells which micro-batch wrote its files
+    if not batches or len(numbers) < len(tables) or BATCH in table.column_names:
+        return table, None
+    return table.append_column(BATCH, pa.array(np.repeat(numbers, [t.num_rows for t in tables]))), BATCH
+
+
+def _written(path: Path) -> dict[str, int | None] | None:
+    """The files that Spark's file sink has committed, with the micro-batch of each where its log tells; None: no log."""
+    log = path / "_spark_metadata"
+    if not log.is_dir():
+        return None
+    found: dict[str, int | None] = {}
+    for entry in sorted(log.iterdir(), key=lambda e: e.suffix == ".compact", reverse=True):
+        if entry.name.startswith(".") or not entry.name.removesuffix(".compact").isdigit():
+            continue
+        number = int(entry.name) if not entry.suffix else None
+        for line in entry.read_text(encoding="utf-8").splitlines()[1:]:
+            said = json.loads(line)
+            if said.get("action") == "add" and not said.get("isDir"):
+                found[Path(said["path"]).name] = number
+    return found
+
+
+# columns
+
+
+def _value(column: Column, at: int) -> Any:
+    return column[at] if isinstance(column, list) else column[at].as_py()
+
+
+def _in_batches(column: Column, name: str, verb: str) -> tuple[Ints, Ints]:
+    """The rows in order of their micro-batches, and the number of each one's, counted from 0."""
+    numbers, missing, _ = _ticks(column, name, verb)
+    if missing.any():
+        raise SourceError(sentence(verb, f"a batch of NULL in column {name!r}", f"found {missing.sum()} of them"))
+    order = np.argsort(numbers, kind="stable")
+    return order, np.asarray(np.unique(numbers[order], return_inverse=True)[1], np.int64)
+
+
+def _kinds(column: Column, count: int) -> Ints:
+    number = {name: i for i, name in enumerate(KINDS)}
+    dense, first = _dense(column)
+    told = [_value(column, int(at)) for at in first]
+    numbers = [number.get(value.lower(), -1) if isinstance(value, str) else -1 for value in told]
+    return np.array(numbers, np.int64)[dense] if count else np.zeros(0, np.int64)
+
+
+def _ticks(column: Column, name: str, verb: str) -> tuple[Ints, Bools, str | None]:
+    """Ticks, infinity where there is none; which those are; and the axis, unless all are."""
+    import pyarrow as pa
+
+    if isinstance(column, list):
+        column = _instants(column, name, verb)
+    kind = column.type
+    missing = np.asarray(column.is_null().to_numpy(zero_copy_only=False), bool)
+    if pa.types.is_floating(kind):
+        # a column of integers with gaps, as pandas has it
+        column, missing = _whole(column, missing, name, verb)
+    elif pa.types.is_date(kind):
+        column = column.cast(pa.timestamp("us"))
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+    elif not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
+        raise SourceError(sentence(verb, f"column {name!r} holds no times", f"found {kind}", TIMES))
+    axis = None if missing.all() else TIMESTAMP if pa.types.is_timestamp(column.type) else INTEGER
+    ticks = column.cast(pa.int64()).fill_null(INFINITY).to_numpy(zero_copy_only=False)
+    return np.asarray(ticks, np.int64), missing, axis
+
+
+TIMES = "Times are timestamps, dates or integers."
+
+
+def _whole(column: pa.Array, missing: Bools, name: str, verb: str) -> tuple[pa.Array, Bools]:
+    import pyarrow as pa
+
+    values = column.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)
+    missing = missing | np.isnan(values)
+    endless = missing | (values >= 2.0**63)
+    whole = np.where(endless, 0.0, values)
+    broken = (whole != np.floor(whole)) | (whole < -(2.0**63))
+    if broken.any():
+        found = f"found {whole[broken][0]!r}"
+        raise SourceError(sentence(verb, f"column {name!r} holds no times", found, TIMES))
+    return pa.array(np.where(endless, INFINITY, whole.astype(np.int64)), mask=missing), missing
+
+
+def _instants(values: Sequence[Any], name: str, verb: str) -> pa.Array:
+    """Python values as an Arrow column of times."""
+    import pyarrow as pa
+
+    found: list[Any] = []
+    for value in values:
+        # NaN and NaT are what pandas says for NULL
+        if value is None or value != value or value == float("inf"):
+            found.append(None)
+        elif isinstance(value, dt.datetime):
+            value = value.to_pydatetime(warn=False) if hasattr(value, "to_pydatetime") else value
+            found.append(value if value.tzinfo else value.replace(tzinfo=dt.UTC))
+        elif isinstance(value, dt.date):
+            found.append(dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC))
+        elif type(plain_integer(value)) is int or (isinstance(value, float | np.floating) and value.is_integer()):
+            found.append(int(value))
+        else:
+            raise SourceError(sentence(verb, f"column {name!r} holds no times", f"found {value!r}", TIMES))
+    stamps = sum(isinstance(value, dt.datetime) for value in found)
+    if stamps and stamps + found.count(None) < len(found):
+        raise SourceError(sentence(verb, f"column {name!r} holds timestamps and integers", "", TIMES))
+    return pa.array(found, pa.timestamp("us", tz="UTC") if stamps else pa.int64())
+
+
+def codes(columns: Sequence[Column], count: int) -> Ints:
+    """A number a row, equal for rows equal in all columns: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0."""
+    found = np.zeros(count, np.int64)
+    for column in columns:
+        dense, first = _dense(column)
+        _, found = np.unique(found * max(1, len(first)) + dense, return_inverse=True)
+    return np.asarray(found, np.int64)
+
+
+def _dense(column: Column) -> tuple[Ints, Ints]:
+    """Numbers of equal values, and a row that has each."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not isinstance(column, list):
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if pa.types.is_floating(column.type):
+            column = pc.add(column, pa.scalar(0.0, column.type))
+    if isinstance(column, list) or pa.types.is_nested(column.type):
+        numbers: dict[Any, int] = {}
+        values = column if isinstance(column, list) else column.to_pylist()
+        dense = np.array([numbers.setdefault(_hashable(v), len(numbers)) for v in values], np.int64)
+    else:
+        indices = column.dictionary_encode(null_encoding="encode").indices
+        dense = np.asarray(indices.to_numpy(zero_copy_only=False), np.int64)
+    return dense, np.asarray(np.unique(dense, return_index=True)[1], np.int64)
+
+
+def _hashable(value: Any) -> Any:
+    made = comparable(value.tolist() if isinstance(value, np.ndarray) else value)
+    try:
+        hash(made)
+    except TypeError:
+        return repr(made)
+    return made
+
+
+__all__ = ["KINDS", "Bools", "Ints", "Names", "Recorded", "codes", "recorded"]

@@ -1,0 +1,54 @@
+"""Lifetimes drawn as text along a piece of the time axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from streamq.time import INFINITY, INTEGER, show_ticks
+
+
+class Axis:
+    """A piece of the time axis that holds all of some rows ``(start, end, ...)``, drawn at most WIDTH characters wide.
+
+    >>> axis = Axis([(1, 5), (3, INFINITY)])
+    >>> print(axis.draw(1, 5), axis.label(1, 5))
+    |---)  [1, 5)
+    >>> print(axis.draw(3, INFINITY), axis.label(3, INFINITY))
+      |-->  [3, inf)
+    """
+
+    WIDTH = 48
+
+    def __init__(self, rows: Sequence[Sequence[Any]], axis: str = INTEGER):
+        ends = sorted({t for row in rows for t in row[:2] if t != INFINITY}) or [0]
+        self.low, self.high = ends[0], ends[-1] + 1
+        self.axis = axis
+        self.wide = max(len(self._label(*row[:2])) for row in rows) if rows else 0
+
+    def _place(self, t: int) -> int:
+        span = self.high - self.low
+        return t - self.low if span <= self.WIDTH else (t - self.low) * self.WIDTH // span
+
+    def _last(self) -> int:
+        return min(self.WIDTH, self.high - self.low)
+
+    def draw(self, start: int, end: int) -> str:
+        """``  |---)``, or an arrow for a lifetime that never ends."""
+        a, b = self._place(start), self._last() if end == INFINITY else self._place(end)
+        body = "|" + "-" * max(0, b - a - 1)
+        return (" " * a + body + (">" if end == INFINITY else ")")).ljust(self._last() + 2)
+
+    def mark(self, t: int) -> str:
+        """``   !`` at an instant."""
+        return (" " * (self._last() if t == INFINITY else self._place(t)) + "!").ljust(self._last() + 2)
+
+    def _label(self, start: int, end: int) -> str:
+        return f"[{show_ticks(start, self.axis)}, {show_ticks(end, self.axis)})"
+
+    def label(self, start: int, end: int) -> str:
+        """``[1, 5)``, padded."""
+        return self._label(start, end).ljust(self.wide)
+
+
+__all__ = ["Axis"]

@@ -1,0 +1,239 @@
+"""The property validator: is a recorded physical stream legal, of the declared shape and in the declared order?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamq.errors import PlanError, StreamqError, sentence
+from streamq.testing.properties import RULES, Found, Shown, found_in
+from streamq.testing.recorded import Names, Recorded, recorded
+from streamq.testing.timeline import Axis
+from streamq.time import show_ticks
+
+SHAPES = ("point", "interval", "edge", "signal")
+ORDERS = ("chain", "full")
+
+
+@dataclass(frozen=True)
+class Breach:
+    """A row that breaks a rule: its position in what was given (from 0), what is wrong, and that drawn as a timeline."""
+
+    rule: str
+    position: int
+    row: Mapping[str, Any] = field(compare=False)
+    says: str
+    timeline: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        return "\n  ".join([f"row {self.position}: {self.says}", *self.timeline.splitlines()])
+
+
+@dataclass(frozen=True)
+class Checked:
+    """How many rows were looked at, how often each rule is broken (one that never is is left out), and the first breaches."""
+
+    rows: int
+    counts: Mapping[str, int] = field(default_factory=dict)
+    breaches: tuple[Breach, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether no rule is broken."""
+        return not self.counts
+
+    def __str__(self) -> str:
+        rows = f"{self.rows:,} row{'' if self.rows == 1 else 's'}"
+        if self.ok:
+            return f"{rows}, no breach"
+        lines = [f"{_breaches(sum(self.counts.values()))} in {rows}"]
+        for rule, count in self.counts.items():
+            shown = [breach for breach in self.breaches if breach.rule == rule]
+            lines.append(f"{_breaches(count)} of {rule!r}: {RULES[rule]}")
+            lines += [f"  {line}" for breach in shown for line in str(breach).splitlines()]
+            if len(shown) < count:
+                lines.append(f"  ... and {count - len(shown):,} more")
+        return "\n".join(lines)
+
+
+def _breaches(count: int) -> str:
+    return f"{count:,} breach{'' if count == 1 else 'es'}"
+
+
+class StreamViolation(StreamqError, AssertionError):
+    """A physical stream that breaks a rule; ``checked`` has what was found."""
+
+    def __init__(self, checked: Checked):
+        super().__init__(f"check_stream: {checked}")
+        self.checked = checked
+
+    def __reduce__(self) -> tuple[type[StreamViolation], tuple[Checked]]:
+        return type(self), (self.checked,)
+
+
+def check_stream(
+    rows: Any,
+    *,
+    shape: str | None = None,
+    order: str | None = None,
+    ctis: bool = True,
+    id: str | None = None,
+    kind: str | None = "kind",
+    start: str = "start",
+    end: str = "end",
+    new_end: str = "new_end",
+    batch: str | None = None,
+    key: str | Sequence[str] | None = None,
+    most: int = 10,
+) -> Checked:
+    """Raise StreamViolation, an AssertionError, where :func:`find_breaches` with the same arguments finds a breach.
+
+    >>> import streamq as sq
+    >>> items = [sq.insert(1, None, v=3), sq.retract(1, None, 10, v=3), sq.cti(20)]
+    >>> print(check_stream(items, shape="edge", order="full"))
+    3 rows, no breach
+
+    >>> check_stream([sq.insert(1, 9, v=3), sq.cti(4), sq.retract(1, 9, 2, v=3)])
+    Traceback (most recent call last):
+    ...
+    streamq.testing.validator.StreamViolation: check_stream: 1 breach in 3 rows
+    1 breach of 'cti': nothing changes before a CTI that came before it, and no CTI goes back
+      row 2: retract [1, 9) to 2, v=3: changes what is at 2, after cti 4
+        |-------)  [1, 9)  taken back
+        |)         [1, 2)  left
+           !       4       cti, row 1
+    """
+    checked = find_breaches(
+        rows,
+        shape=shape,
+        order=order,
+        ctis=ctis,
+        id=id,
+        kind=kind,
+        start=start,
+        end=end,
+        new_end=new_end,
+        batch=batch,
+        key=key,
+        most=most,
+    )
+    if not checked.ok:
+        raise StreamViolation(checked)
+    return checked
+
+
+def find_breaches(
+    rows: Any,
+    *,
+    shape: str | None = None,
+    order: str | None = None,
+    ctis: bool = True,
+    id: str | None = None,
+    kind: str | None = "kind",
+    start: str = "start",
+    end: str = "end",
+    new_end: str = "new_end",
+    batch: str | None = None,
+    key: str | Sequence[str] | None = None,
+    most: int = 10,
+) -> Checked:
+    """Hold a recorded physical stream to the rules of one, and say which rows break which.
+
+    ``rows``: a pandas or Arrow table, dicts, the items of ``sq.events``, a Spark DataFrame, or the folder of a Parquet
+    sink. Columns are those of a changelog: ``kind`` ("insert", "retract", "cti"), ``start``, ``end`` (NULL: infinite),
+    ``new_end``, and a payload. Rows without a kind, such as ``output="final"`` gives, are inserts; ``kind=None`` says so
+    where the payload has such a column. Times are timestamps (naive ones are UTC), dates or integers.
+
+    Always judged: rows are items, and every retraction takes back an event of the same start, end and payload (NULL, NaN
+    and zeros equal themselves), or of the same start, end and ``id``. It may come before its event, until a CTI is past
+    the start. A retraction that matches nothing is counted once, what builds on it is not. Besides:
+
+    ======================= ==================================================================================================
+    ``ctis=True``           no item changes anything before a CTI that came before it, and no CTI goes back; with False CTIs
+                            are left out of account
+    ``order="chain"``       no retraction comes before what it takes back
+    ``order="full"``        and no item's sync time lies before that of one before it
+    ``shape="point"``       inserts last one tick; they are retracted only as a whole
+    ``shape="interval"``    lifetimes are any
+    ``shape="edge"``        inserts are ``[t, inf)``, each retracted at most once, to its end; with ``key``, one event of a key
+                            at a time
+    ``shape="signal"``      a sample's end is the next strictly later start of its ``key`` (``()``: all rows are one signal).
+                            The end of a key's last one may be a sample still to come, until a CTI is past it
+    ======================= ==================================================================================================
+
+    The order is that of the rows, each a micro-batch of its own, or that of the numbers or times in column ``batch``: equal
+    ones are a micro-batch, a bag in which inserts count before retractions, and a delete with an insert of the same start
+    and payload is a retraction. (An edge event that opens and closes in one is then a single insert.) Spark tables have
+    no order: without ``batch`` their rows are one bag, and order and CTIs cannot be judged. Folders that ``run`` has written
+    tell the micro-batch themselves, unless Spark has compacted their log.
+
+    The first ``most`` breaches of each rule are kept; all are counted. Raises SourceError for what cannot be read as a
+    physical stream, PlanError for wrong arguments. (SEMANTICS sections 1 and 8; StreamInsight's test framework, 6.3.)
+
+    >>> import streamq as sq
+    >>> checked = find_breaches([sq.insert(1, 9, k="a"), sq.insert(1, 7, k="b"), sq.retract(1, 8, 3, k="a")])
+    >>> checked.counts
+    {'match': 1}
+    >>> print(checked.breaches[0])
+    row 2: retract [1, 8) to 3, k='a': no event [1, 8) of this payload is there
+      |------)   [1, 8)  taken back
+      |-------)  [1, 9)  insert, row 0
+    """
+    verb = "check_stream"
+    for name, given, known in (("shape", shape, SHAPES), ("order", order, ORDERS)):
+        if given is not None and given not in known:
+            listed = ", ".join(map(repr, known))
+            raise PlanError(sentence(verb, f"no such {name}", f"found {given!r}; there are: {listed}"))
+    if shape == "signal" and key is None:
+        raise PlanError(sentence(verb, "a signal without a key", "", "Say key=...; () makes all rows one signal."))
+    keys = (key,) if isinstance(key, str) else tuple(key or ())
+    stream = recorded(rows, Names(kind, start, end, new_end, id, batch, keys), verb)
+    return _report(stream, found_in(stream, shape, order, ctis, key is not None, verb), most)
+
+
+def _report(stream: Recorded, found: Sequence[Found], most: int) -> Checked:
+    counts: dict[str, int] = {}
+    breaches: list[Breach] = []
+    for rule in RULES:
+        parts = [part for part in found if part.rule == rule and len(part.rows)]
+        if parts:
+            counts[rule] = sum(len(part.rows) for part in parts)
+            first = sorted((int(i), n, k) for n, part in enumerate(parts) for k, i in enumerate(part.rows[:most]))[
+                :most
+            ]
+            breaches += [_breach(stream, rule, i, parts[n].show(k)) for i, n, k in first]
+    return Checked(len(stream), counts, tuple(breaches))
+
+
+def _breach(stream: Recorded, rule: str, i: int, shown: Shown) -> Breach:
+    says = f"{_told(stream, i, rule)}: {shown.says}"
+    return Breach(rule, int(stream.at[i]), stream.row(i), says, _timeline(shown, stream.axis))
+
+
+def _told(stream: Recorded, i: int, rule: str) -> str:
+    """``retract [1, 5) to 8, v=3``; a row that is no item as it was given."""
+    micro_batch = f" of micro-batch {stream.batch_of(i)}" if stream.names.batch else ""
+    if rule == "item":
+        return f"{stream.row(i)}{micro_batch}"
+    start, end, new_end = (show_ticks(int(t[i]), stream.axis) for t in (stream.start, stream.end, stream.new_end))
+    payload = "".join(f", {name}={value!r}" for name, value in stream.payload(i).items())
+    match stream.kind_of(i):
+        case "cti":
+            return f"cti {start}{micro_batch}"
+        case "insert":
+            return f"insert [{start}, {end}){payload}{micro_batch}"
+    return f"retract [{start}, {end}) to {new_end}{payload}{micro_batch}"
+
+
+def _timeline(shown: Shown, axis: str) -> str:
+    """A line for each lifetime and each instant: drawn, in numbers, and what it is."""
+    if not shown.lifetimes and not shown.instants:
+        return ""
+    drawn = Axis([*shown.lifetimes, *((t, t) for t, _ in shown.instants)], axis)
+    lines = [f"{drawn.draw(a, b)} {drawn.label(a, b)}  {what}" for a, b, what in shown.lifetimes]
+    lines += [f"{drawn.mark(t)} {show_ticks(t, axis).ljust(drawn.wide)}  {what}" for t, what in shown.instants]
+    return "\n".join(lines)
+
+
+__all__ = ["Breach", "Checked", "StreamViolation", "check_stream", "find_breaches"]
