@@ -147,6 +147,7 @@ def test_batches_are_the_tables_in_pieces(case: Case) -> None:
             pieces = [batch[name] for batch in batches] or [whole]
             assert [row for piece in pieces for row in map(str, piece.to_pylist())] == list(map(str, whole.to_pylist()))
     assert repr(case).startswith("Case of\n  q0 = ")
+    assert case.drawn().count("micro-batch") == len(case.cut)
 
 
 def shapes(items: list[Item]) -> set[str]:

@@ -7,6 +7,7 @@ from streamq.testing.case import Case
 from streamq.testing.history import Difference, assert_same_history, fold_physical, history, same_history
 from streamq.testing.intent import Intent
 from streamq.testing.profiles import PROFILES, Profile, load_profile
+from streamq.testing.replay import replay
 from streamq.testing.scenario import ANY, Scenario, composition, concrete, operator, stream
 from streamq.testing.speculative import inject_duplicates, make_speculative
 from streamq.testing.verify import VerificationFailed, Verified, verify
@@ -30,6 +31,7 @@ __all__ = [
     "load_profile",
     "make_speculative",
     "operator",
+    "replay",
     "same_history",
     "stream",
     "verify",

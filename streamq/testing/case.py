@@ -10,9 +10,12 @@ import pyarrow as pa
 
 from streamq.compiler.operators import Source
 from streamq.compiler.plan import Node, nodes
+from streamq.runtime.event import INSERT, RETRACT
 from streamq.stream import Stream
-from streamq.testing.arrival import Item, table
+from streamq.testing.arrival import Item, closed, table
 from streamq.testing.oracle import oracle
+from streamq.testing.timeline import Axis
+from streamq.time import INTEGER, show_ticks
 
 Arrival = tuple[tuple[str, Item], ...]
 
@@ -68,6 +71,20 @@ class Case:
         """The same rows cut otherwise; with no lengths, after every row."""
         return replace(self, cut=cut or (1,) * len(self.arrival))
 
+    def drawn(self) -> str:
+        """What arrives, by micro-batch, each lifetime drawn along the time axis."""
+        rows = [lifetime(item) for _, item in self.arrival]
+        axis, items = Axis(rows, self.plan.schema.axis), iter(self.arrival)
+        wide = max((len(name) for name, _ in self.arrival), default=0)
+        lines = []
+        for i, n in enumerate(self.cut, start=1):
+            lines.append(f"micro-batch {i}")
+            for name, item in itertools.islice(items, n):
+                start, end = lifetime(item)
+                body = axis.mark(start) if end == start else axis.draw(start, end)
+                lines.append(f"  {name.ljust(wide)}  {body}  {shown(item, self.plan.schema.axis)}")
+        return "\n".join(lines)
+
     def __repr__(self) -> str:
         found = nodes(self.plan)
         names = {node.digest: f"q{i}" for i, node in enumerate(found)}
@@ -77,20 +94,22 @@ class Case:
             lines.append(f"  {names[node.digest]} = {node.title}({inputs}) {node.detail()}".rstrip())
             if isinstance(node, Source):
                 lines[-1] += f"; {node.policy}"
-        rows = iter(self.arrival)
-        for n in self.cut:
-            lines.append("  micro-batch")
-            lines += [f"    {name} {shown(item)}" for name, item in itertools.islice(rows, n)]
+        lines += [f"  {line}" for line in self.drawn().splitlines()]
         return "\n".join(lines) + (f"\n  until {self.until}" if self.until is not None else "")
 
 
-def shown(item: Item) -> str:
+def lifetime(item: Item) -> tuple[int, int]:
+    """What of the axis an item is drawn on; of a CTI and of an edge an instant."""
+    return item.start, closed(item.end) if item.kind in (INSERT, RETRACT) else item.start
+
+
+def shown(item: Item, axis: str = INTEGER) -> str:
     """``insert [1, 5) v=3``."""
-    end = "inf" if item.end is None else item.end
-    moved = f" -> {'inf' if item.new_end is None else item.new_end}" if item.kind == "retract" else ""
-    lifetime = f"[{item.start}, {end})" if item.kind in ("insert", "retract") else str(item.start)
+    start, end, new = (show_ticks(closed(time), axis) for time in (item.start, item.end, item.new_end))
+    spans = item.kind in (INSERT, RETRACT)
+    moved = f" -> {new}" if item.kind == RETRACT else ""
     payload = ", ".join(f"{name}={value!r}" for name, value in item.payload.items())
-    return f"{item.kind} {lifetime}{moved} {payload}".rstrip()
+    return f"{item.kind} {f'[{start}, {end})' if spans else start}{moved} {payload}".rstrip()
 
 
 __all__ = ["Arrival", "Case", "shown"]

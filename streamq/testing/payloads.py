@@ -87,7 +87,9 @@ def column(f: Field, intent: Intent, compared: Sequence[Any] = ()) -> st.SearchS
 
 def rows(fields: Iterable[Field], intent: Intent, compared: Sequence[Any] = ()) -> st.SearchStrategy[dict[str, Any]]:
     """Payloads: a value a column."""
-    return st.fixed_dictionaries({f.name: column(f, intent, compared) for f in fields})
+    chosen = {f.name: column(f, intent, compared) for f in fields}
+    # in the columns' order, which the strategy does not keep
+    return st.fixed_dictionaries(chosen).map(lambda made: {name: made[name] for name in chosen})
 
 
 def near(plan: Node) -> list[Any]:

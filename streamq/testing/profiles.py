@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 
 from streamq.errors import PlanError, sentence
@@ -11,10 +12,10 @@ from streamq.errors import PlanError, sentence
 class Profile:
     """How much is tried.
 
-    ``examples`` cases run in-process (three ways each), ``batch`` on Spark as DataFrames, ``streams`` as Structured
-    Streaming queries; ``seed`` of the search (None: another each time); ``seconds`` after which no further case is begun
-    (None: no bound); ``shrinking``: seconds spent on making a failing case smaller; ``failures``: a folder into which
-    failing cases are saved and from which they are tried first (None: neither).
+    ``examples`` cases run in-process, ``batch`` on Spark as DataFrames, ``streams`` as Structured Streaming queries;
+    ``seed`` of the search (None: another each time); ``seconds`` after which no further case is begun (None: no bound);
+    ``shrinking``: seconds spent on making a failing case smaller; ``failures``: a folder into which failing cases are saved
+    (None: they are not).
     """
 
     examples: int = 100
@@ -34,7 +35,10 @@ PROFILES: dict[str, Profile] = {
 }
 """By name: fast (in-process only, no Spark), default, thorough, nightly."""
 
-_loaded: list[Profile] = [PROFILES["default"]]
+ENVIRONMENT = ("STREAMQ_PROFILE", "STREAMQ_EXAMPLES", "STREAMQ_SEED", "STREAMQ_FAILURES")
+"""Variables that say what holds until a profile is loaded; the pytest plugin sets them from its options."""
+
+_loaded: list[Profile] = []
 
 
 def profile(name: str) -> Profile:
@@ -44,22 +48,33 @@ def profile(name: str) -> Profile:
     return PROFILES[name]
 
 
-def load_profile(chosen: str | Profile, **changes: object) -> Profile:
+def load_profile(chosen: str | Profile | None, **changes: object) -> Profile:
     """What :func:`verify` goes by from now on, where it is not told otherwise: a profile or its name, with changes.
 
+    None: again what the environment says, in STREAMQ_PROFILE, STREAMQ_EXAMPLES, STREAMQ_SEED and STREAMQ_FAILURES.
+
     >>> from streamq import testing as t
-    >>> t.load_profile("default", examples=50).examples
-    50
-    >>> t.load_profile("default").examples
+    >>> t.load_profile("default", examples=50)
+    Profile(examples=50, batch=2, streams=1, seed=0, seconds=None, shrinking=15.0, failures=None)
+    >>> t.load_profile(None).examples
     100
     """
-    _loaded[0] = replace(profile(chosen) if isinstance(chosen, str) else chosen, **changes)  # type: ignore[arg-type]
+    if chosen is None:
+        _loaded.clear()
+        return loaded_profile()
+    _loaded[:] = [replace(profile(chosen) if isinstance(chosen, str) else chosen, **changes)]  # type: ignore[arg-type]
     return _loaded[0]
 
 
 def loaded_profile() -> Profile:
-    """The profile that :func:`verify` goes by."""
-    return _loaded[0]
+    """The profile that :func:`verify` goes by: the one loaded, or what the environment says."""
+    if _loaded:
+        return _loaded[0]
+    name, examples, seed, failures = (os.environ.get(variable) or None for variable in ENVIRONMENT)
+    found = profile(name or "default")
+    found = found if examples is None else replace(found, examples=int(examples))
+    found = found if seed is None else replace(found, seed=int(seed))
+    return replace(found, failures=failures)
 
 
 __all__ = ["PROFILES", "Profile", "load_profile", "loaded_profile", "profile"]

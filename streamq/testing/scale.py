@@ -98,7 +98,7 @@ def _repeating(node: Node) -> Iterator[int]:
 
 def expressions(node: Node) -> Iterator[Expr]:
     """The expressions in a node's fields."""
-    yield from (e for f in dataclasses.fields(node) for e in _within(getattr(node, f.name)))  # type: ignore[arg-type]
+    yield from (e for f in dataclasses.fields(node) for e in _within(getattr(node, f.name)))
 
 
 def _within(value: Any) -> Iterator[Expr]:

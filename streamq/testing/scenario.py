@@ -151,7 +151,7 @@ class _Building:
 
     def __init__(self, draw: Draw, root: Scenario | Stream):
         self.draw = draw
-        self.done: dict[int, Any] = {}
+        self.done: dict[int, tuple[Scenario, Any]] = {}
         self.intents: dict[str, Intent] = {}
         self.axis = draw(st.sampled_from(_axes(root)))
         self.types = (draw(st.sampled_from(sorted(KEYS, reverse=True))), draw(st.sampled_from(["int", "double"])))
@@ -161,8 +161,9 @@ class _Building:
         if isinstance(given, Stream):
             return given
         if id(given) not in self.done:
-            self.done[id(given)] = self._made(given)
-        return self.done[id(given)]
+            # kept with the scenario itself: an object that is gone leaves its id to the next
+            self.done[id(given)] = (given, self._made(given))
+        return self.done[id(given)][1]
 
     def _made(self, node: Scenario) -> Any:
         match node.verb:

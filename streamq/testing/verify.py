@@ -5,10 +5,12 @@ Test framework, section 6: the history of the output is what SQL makes of the hi
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -38,6 +40,7 @@ from streamq.testing.history import Difference, same_history
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.oracle import EVALUATED, TRANSLATED
 from streamq.testing.profiles import Profile, loaded_profile, profile
+from streamq.testing.replay import saved
 from streamq.testing.scenario import Scenario, concrete
 
 if TYPE_CHECKING:
@@ -51,13 +54,25 @@ class VerificationFailed(AssertionError):
     """A query whose answer is not the oracle's.
 
     ``case`` is the smallest found, ``how`` the way it was run, ``difference`` what tells the histories apart or None if
-    it failed with ``error``.
+    it failed with ``error``; ``saved`` is the file it was written to, if any.
     """
 
     def __init__(self, case: Case, how: Execution, difference: Difference | None, error: Exception | None = None):
+        super().__init__(case, how, difference, error)
         self.case, self.how, self.difference, self.error = case, how, difference, error
-        wrong = str(difference) if difference is not None else f"{type(error).__name__}: {error}"
-        super().__init__(f"not the oracle's history ({how})\n{wrong}\n\n{case}")
+        self.saved: Path | None = None
+
+    @property
+    def says(self) -> str:
+        """What is wrong, without the case."""
+        wrong = str(self.difference) if self.difference is not None else f"{type(self.error).__name__}: {self.error}"
+        return f"not the oracle's history ({self.how})\n{wrong}"
+
+    def __str__(self) -> str:
+        again = (
+            [] if self.saved is None else [f"saved; again by: t.replay({str(self.saved)!r}), or pytest {self.saved}"]
+        )
+        return "\n\n".join([self.says, repr(self.case), *again])
 
 
 @dataclass
@@ -84,6 +99,10 @@ class Verified:
     __repr__ = __str__
 
 
+REPORTS: list[Verified] = []
+"""What has been verified in this process."""
+
+
 def verify(
     query: Stream | Scenario,
     intent: Intent = ANYTHING,
@@ -91,6 +110,7 @@ def verify(
     profile: str | Profile | None = None,
     examples: int | None = None,
     seed: int | None = None,
+    name: str | None = None,
 ) -> Verified:
     """Hold a query's answers against the oracle's: in-process, in batch and as a stream, over sampled data.
 
@@ -99,7 +119,8 @@ def verify(
     or in micro-batches, as final rows and as a changelog, with restarts, buckets and sets of rewrite rules drawn at random
     and every CTI watched; some run on Spark, as DataFrames and as Structured Streaming queries (on the query's session, the
     active one, or a new one). ``profile`` says how much is tried, by name or as a :class:`Profile`; ``examples`` and
-    ``seed`` override its own. The same seed tries the same.
+    ``seed`` override its own. The same seed tries the same. ``name`` is that of the file into which a failing case is
+    saved, where the profile has a folder for them.
 
     Raises :class:`VerificationFailed` with the smallest case found, what differs drawn as a timeline, the case as a
     program, and where it is saved; :class:`streamq.errors.PlanError` for what cannot be generated or translated.
@@ -129,13 +150,21 @@ def verify(
             executed(Case(plan, (), (), static=tables), Execution(LITERAL))
         except NeedsSpark as error:
             report.left_out["in-process"] = str(error)
-    if not report.left_out:
-        search.run(st.tuples(cases, in_process()).map(_bounded), chosen.examples)
-    if chosen.batch or chosen.streams:
-        spark = _session({} if isinstance(query, Scenario) else query.tables)
-        search.run(st.tuples(cases, on_spark(BATCH)), chosen.batch, spark)
-        search.run(st.tuples(cases, on_spark(SPARK)), chosen.streams, spark)
+    try:
+        if not report.left_out:
+            search.run(st.tuples(cases, in_process()).map(_bounded), chosen.examples)
+        if chosen.batch or chosen.streams:
+            spark = _session({} if isinstance(query, Scenario) else query.tables)
+            search.run(st.tuples(cases, on_spark(BATCH)), chosen.batch, spark)
+            search.run(st.tuples(cases, on_spark(SPARK)), chosen.streams, spark)
+    except VerificationFailed as failed:
+        if chosen.failures is not None:
+            test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0]
+            called = name or test or f"case-{failed.case.plan.digest}"
+            failed.saved = saved(failed.case, failed.how, failed.says, chosen.failures, called)
+        raise
     report.seconds = time.monotonic() - begun
+    REPORTS.append(report)
     return report
 
 
