@@ -59,6 +59,11 @@ class Case:
         return max((time for _, item in self.arrival for time in item.times), default=0)
 
     @property
+    def size(self) -> tuple[int, int]:
+        """By which cases are told to be smaller: how many items arrive, and how much there is to read."""
+        return len(self.arrival), len(repr(self))
+
+    @property
     def query(self) -> Stream:
         """The query over its rows as literal tables."""
         return Stream(self.plan, self.tables)
