@@ -36,9 +36,10 @@ def land(folder: Path, tables: Sequence[pa.Table], first: int = 0) -> None:
 
 
 def stream(spark: SparkSession, folder: Path, schema: pa.Schema) -> DataFrame:
-    """The folder as a stream, a file a micro-batch."""
+    """The folder, which is made if it is not there, as a stream, a file a micro-batch."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    folder.mkdir(parents=True, exist_ok=True)
     return spark.readStream.schema(from_arrow_schema(schema)).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
