@@ -72,7 +72,7 @@ class VerificationFailed(AssertionError):
         again = (
             [] if self.saved is None else [f"saved; again by: t.replay({str(self.saved)!r}), or pytest {self.saved}"]
         )
-        return "\n\n".join([self.says, repr(self.case), *again])
+        return "\n\n".join([self.says, self.case.drawn(), self.case.program(), *again])
 
 
 @dataclass
