@@ -110,19 +110,19 @@ def recorded(rows: Any, names: Names, verb: str) -> Recorded:
     else:
         told = [columns[names.id]]
     return Recorded(
-        columns,
-        names,
-        next(iter(axes), INTEGER),
-        ordered,
-        order,
-        kind[order],
-        start[order],
-        missing[order],
-        end[order],
-        new_end[order],
-        codes(told, count)[order],
-        batches,
-        codes([columns[name] for name in names.key], count)[order],
+        columns=columns,
+        names=names,
+        axis=next(iter(axes), INTEGER),
+        ordered=ordered,
+        at=order,
+        kind=kind[order],
+        start=start[order],
+        missing=missing[order],
+        end=end[order],
+        new_end=new_end[order],
+        whose=codes(told, count)[order],
+        batch=batches,
+        key=codes([columns[name] for name in names.key], count)[order],
     )
 
 
@@ -284,7 +284,7 @@ def _instants(values: Sequence[Any], name: str, verb: str) -> pa.Array:
             found.append(value if value.tzinfo else value.replace(tzinfo=dt.UTC))
         elif isinstance(value, dt.date):
             found.append(dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC))
-        elif type(plain_integer(value)) is int or (isinstance(value, float | np.floating) and value.is_integer()):
+        elif _is_whole(value) and abs(int(value)) <= INFINITY:
             found.append(int(value))
         else:
             raise SourceError(sentence(verb, f"column {name!r} holds no times", f"found {value!r}", TIMES))
@@ -292,6 +292,10 @@ def _instants(values: Sequence[Any], name: str, verb: str) -> pa.Array:
     if stamps and stamps + found.count(None) < len(found):
         raise SourceError(sentence(verb, f"column {name!r} holds timestamps and integers", "", TIMES))
     return pa.array(found, pa.timestamp("us", tz="UTC") if stamps else pa.int64())
+
+
+def _is_whole(value: Any) -> bool:
+    return type(plain_integer(value)) is int or (isinstance(value, float | np.floating) and bool(value.is_integer()))
 
 
 def codes(columns: Sequence[Column], count: int) -> Ints:

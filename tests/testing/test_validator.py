@@ -44,6 +44,13 @@ def broken(rows: Any, **declared: Any) -> list[tuple[str, int]]:
     return [(breach.rule, breach.position) for breach in found.breaches]
 
 
+def changelog(*rows: tuple[Any, ...]) -> pa.Table:
+    return pa.table(
+        {name: [row[i] for row in rows] for i, name in enumerate(["kind", "start", "end", "new_end"])},
+        schema=pa.schema([("kind", pa.string()), *((n, pa.int64()) for n in ("start", "end", "new_end"))]),
+    )
+
+
 # what is always judged
 
 
@@ -116,6 +123,16 @@ def test_a_retraction_may_wait_for_its_event_until_a_cti_is_past_the_start() -> 
     assert broken([retract, sq.cti(6), insert], ctis=False) == []
     assert broken([retract, insert], order="chain") == [("order", 0)]
     assert broken([retract], order="chain") == [("match", 0)]
+    batches = changelog(("retract", 5, 9, 7), ("cti", 6, None, None), ("insert", 5, 9, None))
+    check_stream(batches.append_column("n", pa.array([1, 2, 2])), batch="n")
+
+
+def test_what_leads_in_a_circle_needs_an_event_to_lead_around() -> None:
+    rows = changelog(("insert", 1, 5, None), ("retract", 1, 5, 8), ("retract", 1, 5, 9), ("retract", 1, 9, 5))
+    check_stream(rows.append_column("n", pa.array([1, 1, 1, 1])), batch="n", order="chain")
+    apart = rows.append_column("n", pa.array([1, 1, 2, 2]))
+    check_stream(apart, batch="n")
+    assert broken(apart, batch="n", order="chain") == [("order", 2)]
 
 
 # CTIs
@@ -157,6 +174,22 @@ def test_a_delete_and_an_insert_in_one_micro_batch_are_a_retraction() -> None:
             assert [rule for rule, _ in broken([made, promise, *pair], batch="n")] == ["cti"] * rules
     rows = [{**row, "n": n} for n, row in enumerate([made, promise, gone, {**made, "end": 7}])]
     assert broken(rows, batch="n") == [("cti", 2), ("cti", 3)]
+
+
+def test_what_a_micro_batch_takes_and_gives_again_is_no_change() -> None:
+    before = [("insert", 1, 4, None), ("insert", 1, 9, None), ("cti", 5, None, None)]
+    gone = [("retract", 1, 4, 1), ("retract", 1, 9, 1)]
+
+    def late(*rows: tuple[Any, ...]) -> int:
+        table = changelog(*before, *rows).append_column("n", pa.array([1] * 3 + [2] * len(rows)))
+        return len(broken(table, batch="n", order="chain"))
+
+    assert late(gone[0], ("insert", 1, 4, None)) == 0
+    assert late(*gone, ("insert", 1, 4, None), ("insert", 1, 6, None)) == 0
+    # one is gone, the other lives longer
+    assert late(*gone, ("insert", 1, 10, None)) == 1
+    assert late(*gone, ("insert", 1, 10, None), ("insert", 1, 11, None)) == 1
+    assert late(*gone) == 2
 
 
 # order
@@ -207,6 +240,7 @@ def test_edges_of_a_key_follow_each_other() -> None:
     check_stream(rows, shape="edge", key="k")
     assert broken([*rows, sq.insert(6, None, k=1)], shape="edge", key="k") == [("shape", 4)]
     assert broken([*rows, sq.insert(2, None, k=1)], shape="edge", key="k") == [("shape", 3), ("shape", 4)]
+    assert broken([(1, 9, {"k": 1}), (3, 6, {"k": 2}), (5, 7, {"k": 2})], shape="edge", key="k") == [("shape", 2)]
     history = [(1, 9, {"k": 1}), (2, 4, {"k": 1}), (8, 9, {"k": 1}), (9, 12, {"k": 1}), (2, 3, {"k": 2})]
     assert broken(history, shape="edge", key=["k"]) == [("shape", 1), ("shape", 2)]
 
@@ -303,6 +337,7 @@ def test_columns_may_have_other_names() -> None:
         ([{"start": "1", "end": 2}], {}, "column 'start' holds no times; found '1'"),
         (pa.table({"start": ["1"], "end": [2]}), {}, "column 'start' holds no times; found string"),
         ([{"start": True, "end": 2}], {}, "holds no times"),
+        ([{"start": 2**70, "end": None}], {}, "holds no times"),
         ([{"start": 1, "end": dt.date(2024, 1, 1)}], {}, "all timestamps or all integers"),
         ([(1, 2), (dt.datetime(2024, 1, 1), None)], {}, "timestamps and integers"),
         ([{"start": 1, "end": 2, "n": None}], {"batch": "n"}, "a batch of NULL"),
@@ -324,13 +359,6 @@ def test_wrong_arguments_are_an_error(declared: dict[str, Any]) -> None:
 
 
 # a sink's folder
-
-
-def changelog(*rows: tuple[Any, ...]) -> pa.Table:
-    return pa.table(
-        {name: [row[i] for row in rows] for i, name in enumerate(["kind", "start", "end", "new_end"])},
-        schema=pa.schema([("kind", pa.string()), *((n, pa.int64()) for n in ("start", "end", "new_end"))]),
-    )
 
 
 MADE, PROMISED, GONE = (
@@ -410,6 +438,11 @@ def test_the_report_counts_all_and_shows_the_first() -> None:
         "       !        4       cti, row 1",
         "  ... and 1,499 more",
     ]
+
+
+def test_breaches_come_in_order_of_the_micro_batches() -> None:
+    rows = [{"kind": "?", "start": 1, "end": 2, "n": n} for n in (3, 1, 2)]
+    assert [position for _, position in broken(rows, batch="n")] == [1, 2, 0]
 
 
 def test_every_kind_of_breach_can_be_shown() -> None:
