@@ -26,12 +26,11 @@ def test_a_changelog_on_disk_breaks_nothing(spark: SparkSession, plain: None, tm
 
     checked = check_stream(out, order="chain", shape="signal", key="k")
     found = spark.read.parquet(out)
-    corrections = found.where("kind = 'retract'").count()
-    assert corrections
     assert checked == check_stream(found, shape="signal", key="k")
-    assert checked.rows == found.count()
     with pytest.raises(SourceError, match="rows without an order cannot be judged for order.*batch="):
         check_stream(found, order="chain")
-    assert find_breaches(found.where("kind = 'retract'")).counts == {"match": corrections}
+    alone = find_breaches(found.where("kind = 'retract'"))
+    assert alone.rows
+    assert alone.counts == {"match": alone.rows}
     with pytest.raises(SourceError, match="a streaming DataFrame"):
         check_stream(stream(spark, tmp_path / "in", SCHEMA))
