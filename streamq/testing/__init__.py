@@ -6,6 +6,7 @@ After "The Extensibility Framework ..." 's sibling, *Microsoft SQL Server Stream
 from streamq.testing.case import Case
 from streamq.testing.history import Difference, assert_same_history, fold_physical, history, same_history
 from streamq.testing.intent import Intent
+from streamq.testing.modules import LawBroken, check_module
 from streamq.testing.profiles import PROFILES, Profile, load_profile
 from streamq.testing.program import program
 from streamq.testing.replay import replay
@@ -22,12 +23,14 @@ __all__ = [
     "Checked",
     "Difference",
     "Intent",
+    "LawBroken",
     "Profile",
     "VerificationFailed",
     "Scenario",
     "StreamViolation",
     "Verified",
     "assert_same_history",
+    "check_module",
     "check_stream",
     "composition",
     "concrete",

@@ -146,13 +146,11 @@ def verify(
         plan, names = numbered(query.plan)
         tables = {names[n]: _arrow(t) for n, t in query.tables.items() if n in names and _static(plan, names[n])}
         cases = cases_of(plan, intent, tables)
+    try:
         try:
-            executed(Case(plan, (), (), static=tables), Execution(LITERAL))
+            search.run(st.tuples(cases, in_process()).map(_bounded), chosen.examples)
         except NeedsSpark as error:
             report.left_out["in-process"] = str(error)
-    try:
-        if not report.left_out:
-            search.run(st.tuples(cases, in_process()).map(_bounded), chosen.examples)
         if chosen.batch or chosen.streams:
             spark = _session({} if isinstance(query, Scenario) else query.tables)
             search.run(st.tuples(cases, on_spark(BATCH)), chosen.batch, spark)
@@ -210,6 +208,8 @@ def check(
     for how in ways:
         try:
             found = _run(case, how, spark)
+        except NeedsSpark:
+            raise
         except Exception as error:
             raise VerificationFailed(case, how, None, error) from error
         difference = same_history(found, expected)
@@ -224,6 +224,10 @@ def _run(case: Case, how: Execution, spark: SparkSession | None) -> pa.Table:
     from streamq.testing.on_spark import executed_on_spark
 
     return executed_on_spark(case, how, spark or _session({}))
+
+
+class _TimeIsOver(BaseException):
+    """Ends a search: no Exception, which Hypothesis would take for a failing example."""
 
 
 class Search:
@@ -259,6 +263,8 @@ class Search:
             search = seeded(self.profile.seed)(tried)
         try:
             search()
+        except _TimeIsOver:
+            return
         except Exception as failed:
             # what Hypothesis notes about an example is in the message
             failed.__notes__ = []
@@ -271,7 +277,9 @@ class Search:
             raise self.found[known]
         now = time.monotonic()
         over = self.profile.seconds is not None and now - self.begun > self.profile.seconds
-        if now > self.give_up or (over and not self.found):
+        if over and not self.found:
+            raise _TimeIsOver
+        if now > self.give_up:
             return
         case, ways = trial
         try:

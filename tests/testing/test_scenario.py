@@ -65,10 +65,14 @@ def test_compositions(case: t.Case) -> None:
 
 
 @few
-@given(t.concrete(t.stream(shape="intervals", columns="zone string, fare decimal(7,2), at timestamp", duration="short")))
+@given(
+    t.concrete(t.stream(shape="intervals", columns="zone string, fare decimal(7,2), at timestamp", duration="short"))
+)
 def test_columns_and_data_of_a_stream(case: t.Case) -> None:
     assert case.plan.schema.names == ("zone", "fare", "at")
-    assert all(i.end is not None and i.end - i.start <= 5 for _, i in case.arrival if case.plan.schema.axis == "integer")
+    assert all(
+        i.end is not None and i.end - i.start <= 5 for _, i in case.arrival if case.plan.schema.axis == "integer"
+    )
 
 
 @few

@@ -65,7 +65,7 @@ def test_a_wrong_answer_is_shown_by_the_smallest_case(tmp_path: Path) -> None:
             "not the oracle's history (stream, final output",
             "missing (only in the expected history): 1 row",
             "micro-batch 1\n  edges  ",
-            "edges = sq.edges(",
+            " = sq.edges(",
             f"again by: t.replay('{failed.saved}')",
         ):
             assert part in text
@@ -90,14 +90,13 @@ def test_the_same_seed_tries_the_same() -> None:
     seen: list[list[str]] = []
     for seed in (1, 1, 2):
         cases: list[str] = []
-        with mock.patch.object(t.Case, "answer", lambda case, how, cases=cases: cases.append(repr(case)) or ANSWER):
-            with pytest.raises(t.VerificationFailed):
-                t.verify(WINDOWS, profile=FAST, seed=seed, examples=5)
+        right = t.Case.answer
+        with mock.patch.object(
+            t.Case, "answer", lambda case, how, cases=cases: cases.append(repr(case)) or right(case)
+        ):
+            t.verify(WINDOWS, profile=FAST, seed=seed, examples=5)
         seen.append(cases)
     assert seen[0] == seen[1] != seen[2]
-
-
-ANSWER = t.table("start bigint, end bigint, zone string, n bigint, most double", [(0, 1, "never", 0, 0.0)])
 
 
 def test_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
