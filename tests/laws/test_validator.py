@@ -13,20 +13,29 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import types as t
 
 import streamq as sq
 from streamq.compiler.local import LocalRun
 from streamq.compiler.operators import Select, Source
-from streamq.compiler.plan import nodes
-from streamq.compiler.program import CHANGELOG
+from streamq.compiler.plan import nodes, numbered
+from streamq.compiler.program import CHANGELOG, Options
+from streamq.compiler.stages import compile_stages
 from streamq.errors import InvalidEvent
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.testing.generate import Case, Row, cuts, physical_streams
+from streamq.schema import Field
+from streamq.testing import events
+from streamq.testing.generate import VALUES, cuts
 from streamq.testing.history import comparable, fold_physical
+from streamq.testing.intent import Intent
+from streamq.testing.payloads import rows as payloads
+from streamq.testing.scale import TICKS
 from streamq.testing.validator import check_stream, find_breaches
+from streamq.testing.watch import Watched, watched
 from streamq.time import INFINITY, MINUS_INFINITY
-from tests.laws.test_progress import Watched, watched
 from tests.testing.test_validator import broken
+
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -147,7 +156,10 @@ def takes_turns(recording: Recording, part: list[Row], living: Counter[Any]) -> 
 def recordings(draw: Any, corrupted: bool, ids: bool | None = None) -> Recording:
     """A legal stream, row by row or in micro-batches; maybe with some rows lost, doubled, moved or changed."""
     ids = draw(st.booleans()) if ids is None else ids
-    rows = draw(physical_streams(value=draw(st.sampled_from(["int", "double"])), ids=ids, most=5))
+    columns = [Field("k", t.StringType()), Field("v", VALUES[draw(st.sampled_from(["int", "double"]))])]
+    intent = Intent(events=5)
+    items = draw(events.physical(payloads(columns, intent), intent, TICKS, id="id" if ids else None))
+    rows = [item.plain for item in items]
     for _ in range(draw(st.integers(1, 3)) if corrupted else 0):
         if rows:
             rows = corrupt(rows, draw)
@@ -263,11 +275,11 @@ def test_our_own_changelog_breaks_nothing(name: str) -> None:
     made = [sq.events(disordered(seed), name=f"s{seed}", progress=sq.generate(10)) for seed in (1, 2)]
     query = CORRECTED[name](*made)
     tables = {source.table: query.tables[source.table] for source in nodes(query.plan) if isinstance(source, Source)}
-    run = watched(Case(query.plan, (), ()), CHANGELOG)
+    run = LocalRun(watched(compile_stages(numbered(query.plan)[0], Options(output=CHANGELOG, buckets=1))))
     names = query.plan.schema.names
     rows: list[Row] = []
     for number, at in enumerate(range(0, 40, 5)):
-        rows += delivered(run.batch({n: t.slice(at, 5) for n, t in tables.items()}), number, names)
+        rows += delivered(run.batch({n: table.slice(at, 5) for n, table in tables.items()}), number, names)
         rows += sent(run, number, names)
     rows += delivered(run.finish(), 8, names)
     kinds = Counter(row["kind"] for row in rows)
