@@ -16,6 +16,7 @@ StreamqError
     QueryFailed               a running query that ended with an error
     CheckpointError           a checkpoint that is not this query's, or is finished
     RewriteError              a law that makes an illegal plan, or rules that never end: a defect of streamq or of a rule
+    StreamViolation           (in streamq.testing.validator) a recorded stream that breaks a rule; an AssertionError too
     SessionError              Java, the worker interpreter or a package is not as it must be
 """
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Sink = str | Mapping[str, Any] | Callable[["DataFrame", int], None] | None
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 """Changes when the layout of the state does."""
 
 CONTROL_DDL = "source string, cti bigint, until bigint"

@@ -27,8 +27,8 @@ from streamq.testing.queries import grids
 from streamq.testing.scale import TICKS
 from streamq.windows import Hopping
 
-few = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
-brief = settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+brief = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 # what can be drawn at all: the first that is found will do
 any_of_many = settings(max_examples=3_000, phases=[Phase.generate], database=None)
 
@@ -40,11 +40,6 @@ def payload(value: str = "int") -> st.SearchStrategy[dict[str, Any]]:
 def physical(intent: Intent = ANYTHING, **given_as: Any) -> st.SearchStrategy[list[Item]]:
     values = st.sampled_from(sorted(VALUES))
     return values.flatmap(lambda value: events.physical(payload(value), intent, TICKS, **given_as))
-
-
-def as_rows(items: list[Item]) -> list[dict[str, Any]]:
-    """The items as ``fold_physical`` takes them."""
-    return [{"kind": i.kind, "start": i.start, "end": i.end, "new_end": i.new_end, **i.payload} for i in items]
 
 
 @brief
@@ -59,7 +54,7 @@ def test_no_item_breaks_a_cti(items: list[Item]) -> None:
 @given(st.sampled_from([None, "id"]).flatmap(lambda id: st.tuples(st.just(id), physical(id=id))))
 def test_every_retraction_matches(drawn: tuple[str | None, list[Item]]) -> None:
     id, items = drawn
-    found = fold_physical(as_rows(items), id=id)
+    found = fold_physical([item.plain for item in items], id=id)
     deleted = sum(item.new_end == item.start for item in items if item.kind == RETRACT)
     assert found.num_rows >= sum(item.kind == INSERT for item in items) - deleted
 
@@ -75,7 +70,7 @@ def test_a_causal_stream_folds_item_by_item(items: list[Item]) -> None:
         made = item.end if item.kind == INSERT else item.new_end
         if made != item.start:
             living[_event(item.start, made, item.payload)] += 1
-    folded = fold_physical(as_rows(items)).to_pylist()
+    folded = fold_physical([item.plain for item in items]).to_pylist()
     assert +living == Counter(_event(row.pop("start"), _shown(row.pop("end")), row) for row in folded)
 
 
@@ -92,7 +87,7 @@ def _shown(end: int) -> int | None:
 def test_the_oracle_folds_as_fold_physical_does(arriving: Arriving) -> None:
     assert isinstance(arriving.source, Physical)
     case = Case(arriving.source, tuple(("s", item) for item in arriving.items), (len(arriving.items),))
-    folded = fold_physical(as_rows(list(arriving.items)), arriving.source.id)
+    folded = fold_physical([item.plain for item in arriving.items], arriving.source.id)
     if folded.num_rows:
         assert_same_history(case.answer(), folded)
     else:

@@ -6,6 +6,7 @@ port of a kernel or to the result.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -51,6 +52,11 @@ class Path:
     points: bool = False
     moves: bool = False
     carried: tuple[Carrier, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """What tells it from every other path: where it begins, and its steps."""
+        return hashlib.sha256(" ".join([self.relation, *(s.digest for s in self.steps)]).encode()).hexdigest()[:16]
 
     def then(self, step: Node) -> Path:
         """One more step."""

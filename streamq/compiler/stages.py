@@ -163,7 +163,8 @@ class _Compiler:
         base = Path(path.relation, path.level, path.steps[at].children[0].schema, path.steps[:at], True, False, True)
         for step in path.steps[:at]:
             base = replace(base, carried=(*base.carried, carried_by(step))) if isinstance(step, AlterLifetime) else base
-        made = self._settle([base], base.schema, f"settle:{path.steps[at].children[0].digest}")
+        # below a union several paths lead to one node: what waits is told apart by its own
+        made = self._settle([base], base.schema, f"settle:{base.digest}")
         for step in path.steps[at:]:
             made = made.then(step)
         return made

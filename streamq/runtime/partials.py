@@ -162,6 +162,17 @@ def _totals(number: Ints, values: np.ndarray[Any, np.dtype[np.float64]]) -> np.n
     return np.bincount(number, values).astype(np.float64)
 
 
+def netted(table: pa.Table, by: Sequence[str], slots: Sequence[SlotSpec]) -> pa.Table:
+    """Values with weights of equal ``by`` and equal values as one row, and none where nothing is left."""
+    sums = exact_sums(slots)
+    found = group(table, [*by, *(s.name for s in slots if not s.exact)], sums)
+    left = pc.not_equal(found.column(COUNT), 0)
+    for name in sums:
+        values = found.column(name)
+        left = pc.or_(left, pc.fill_null(pc.not_equal(values, pa.scalar(0, values.type)), False))
+    return found.filter(left)
+
+
 def over_windows(
     partials: pa.Table,
     low: Ints,

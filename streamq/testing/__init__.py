@@ -6,32 +6,44 @@ After "The Extensibility Framework ..." 's sibling, *Microsoft SQL Server Stream
 from streamq.testing.case import Case
 from streamq.testing.history import Difference, assert_same_history, fold_physical, history, same_history
 from streamq.testing.intent import Intent
+from streamq.testing.modules import LawBroken, check_module
 from streamq.testing.profiles import PROFILES, Profile, load_profile
+from streamq.testing.program import program
 from streamq.testing.replay import replay
 from streamq.testing.scenario import ANY, Scenario, composition, concrete, operator, stream
 from streamq.testing.speculative import inject_duplicates, make_speculative
+from streamq.testing.table import table
+from streamq.testing.validator import Checked, StreamViolation, check_stream, find_breaches
 from streamq.testing.verify import VerificationFailed, Verified, verify
 
 __all__ = [
     "ANY",
     "PROFILES",
     "Case",
+    "Checked",
     "Difference",
     "Intent",
+    "LawBroken",
     "Profile",
     "VerificationFailed",
     "Scenario",
+    "StreamViolation",
     "Verified",
     "assert_same_history",
+    "check_module",
+    "check_stream",
     "composition",
     "concrete",
+    "find_breaches",
     "fold_physical",
     "history",
     "inject_duplicates",
     "load_profile",
     "make_speculative",
     "operator",
+    "program",
     "replay",
+    "table",
     "same_history",
     "stream",
     "verify",

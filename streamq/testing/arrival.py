@@ -49,6 +49,11 @@ class Item:
         """Its finite instants."""
         return [time for time in (self.start, self.end, self.new_end) if time is not None]
 
+    @property
+    def plain(self) -> dict[str, Any]:
+        """A row ``kind, start, end, new_end`` and payload, as ``fold_physical`` and ``check_stream`` take it."""
+        return {"kind": self.kind, "start": self.start, "end": self.end, "new_end": self.new_end, **self.payload}
+
 
 def closed(end: int | None) -> int:
     """An end in ticks."""

@@ -14,10 +14,12 @@ from streamq.runtime.event import INSERT, RETRACT
 from streamq.stream import Stream
 from streamq.testing.arrival import Item, closed, table
 from streamq.testing.oracle import oracle
+from streamq.testing.program import program
 from streamq.testing.timeline import Axis
-from streamq.time import INTEGER, show_ticks
+from streamq.time import INTEGER, TIMESTAMP, show_ticks
 
 Arrival = tuple[tuple[str, Item], ...]
+IMPORT = "import datetime as dt"
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,21 @@ class Case:
     def with_cut(self, *cut: int) -> Case:
         """The same rows cut otherwise; with no lengths, after every row."""
         return replace(self, cut=cut or (1,) * len(self.arrival))
+
+    def program(self) -> str:
+        """A program that builds the query over what arrives and shows its answer, all at once and in-process.
+
+        Micro-batches stand in a comment: ``a a | b`` are two, the first with two rows of source a. Run again as it was by
+        a file (see :func:`streamq.testing.replay`), which holds them too.
+        """
+        of = iter([name for name, _ in self.arrival])
+        batches = " | ".join(" ".join(itertools.islice(of, n)) for n in self.cut)
+        until = "" if self.until is None else f"until={self.until}"
+        text = program(self.plan, self.tables).rstrip("\n")
+        if until and self.plan.schema.axis == TIMESTAMP:
+            until = f"until=dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds={self.until})"
+            text = text if IMPORT in text else f"{IMPORT}\n\n{text}"
+        return f"{text}\nprint(q.to_pandas({until}))\n# micro-batches: {batches}\n"
 
     def drawn(self) -> str:
         """What arrives, by micro-batch, each lifetime drawn along the time axis."""

@@ -101,9 +101,10 @@ def _counts(group: Ints, wanted: Bools, plus: Bools) -> Ints:
 
 @dataclass(frozen=True)
 class Events:
-    """The events of a history: an item that made each, and its lifetime."""
+    """The events of a history: the item that gave each its end, the insert of it, and its lifetime."""
 
     row: Ints
+    insert: Ints
     start: Ints
     end: Ints
 
@@ -111,22 +112,19 @@ class Events:
 def history_of(items: Items) -> Events:
     """Every retraction folded into its insert; what matches nothing takes nothing away."""
     rows = np.arange(len(items.event))
-    taken = items.taken
-    row = np.concatenate([rows, rows[taken]])
-    end = np.concatenate([np.where(taken, items.new_end, items.end), items.end[taken]])
-    weight = np.repeat([1, -1], [len(rows), int(taken.sum())])
+    row = np.concatenate([rows, rows[items.taken]])
+    end = np.concatenate([np.where(items.taken, items.new_end, items.end), items.end[items.taken]])
+    given = np.arange(len(row)) < len(rows)
     place = numbered(items.event[row], end)
-    copies = np.zeros(int(place.max(initial=-1)) + 1, np.int64)
-    np.add.at(copies, place, weight)
-    given, first = np.unique(place[: len(rows)], return_index=True)
-    there = (copies[given] > 0) & (end[first] > items.start[row[first]])
-    found = np.repeat(first[there], copies[given[there]])
-    # the payload of an event is its insert's
-    inserted = np.full(int(items.event.max(initial=-1)) + 1, -1)
-    inserts = rows[~taken][::-1]
-    inserted[items.event[inserts]] = inserts
-    source = inserted[items.event[row[found]]]
-    return Events(np.where(source >= 0, source, row[found]), items.start[row[found]], end[found])
+    # of those who gave a place its events, the last as many as are left
+    left = _counts(place, given, given) - _counts(place, ~given, given)
+    there = given & (_rank(place, given, -row) < left) & (end > items.start[row])
+    row, end = row[there], end[there]
+    first = np.full(int(items.event.max(initial=-1)) + 1, -1)
+    inserts = rows[~items.taken][::-1]
+    first[items.event[inserts]] = inserts
+    insert = first[items.event[row]]
+    return Events(row, np.where(insert >= 0, insert, row), items.start[row], end)
 
 
 __all__ = ["Changes", "Events", "folded", "history_of"]

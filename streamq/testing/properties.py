@@ -13,7 +13,8 @@ from streamq.runtime.event import CTI, RETRACT
 from streamq.testing.folding import Changes, folded, history_of
 from streamq.testing.matching import NEVER, Items, numbered, unmatched
 from streamq.testing.recorded import KINDS, Ints, Recorded
-from streamq.time import INFINITY, MINUS_INFINITY, show_ticks
+from streamq.testing.timeline import shown
+from streamq.time import INFINITY, MINUS_INFINITY
 
 RULES = {
     "item": "every row is an insert, a retraction or a CTI, with a start, an end after it and no new end before it",
@@ -152,12 +153,12 @@ class _Judged:
         return found
 
     def _beside(self, at: int, says: str) -> Shown:
-        """A retraction and the items of its payload nearest to it."""
+        """A retraction and the items of its payload nearest to it, those of its start first."""
         i = int(self.rows[at])
         taken = (int(self.items.start[at]), int(self.items.end[at]))
         others = np.flatnonzero(self.stream.whose[self.rows] == self.stream.whose[i])
         others = others[others != at]
-        near = np.sort(others[np.argsort(np.abs(others - at), kind="stable")][:BESIDE])
+        near = np.sort(others[np.lexsort((np.abs(others - at), self.items.start[others] != taken[0]))][:BESIDE])
         lines = [(*taken, "taken back")]
         for n in near:
             start, end, new_end = (int(t[n]) for t in (self.items.start, self.items.end, self.items.new_end))
@@ -206,7 +207,7 @@ class _Judged:
             bound = int(before[made.batch[at]])
             first = int(np.flatnonzero(made.sync == bound)[0])
             row = self.stream.at[self.rows[made.row[first]]]
-            says = f"its sync time {self._time(int(made.sync[at]))} comes after {self._time(bound)}, of row {row}"
+            says = f"has sync time {self._time(int(made.sync[at]))}, behind {self._time(bound)} of row {row}"
             return Shown(self._together(at) + says, self._change(at), ((bound, f"sync time of row {row}"),))
 
         return Found("order", self.rows[made.row[late]], show)
@@ -221,7 +222,7 @@ class _Judged:
 
     def edges(self) -> list[Found]:
         # rows of a history, and those of one bag, are events that may be over
-        if self.stream.plain or not self.stream.ordered:
+        if self.stream.names.kind is None or not self.stream.ordered:
             return []
         made = self.changes
         closed = np.flatnonzero(~made.taken & (made.end != INFINITY) & (self.stream.names.batch is None))
@@ -277,9 +278,10 @@ class _Judged:
         return [_sorted(Found("shape", row[wrong], show))]
 
     def _history(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """The events left of all items, by key and start: row of the insert, key, start, end."""
+        """The events left of all items, by key and start: the row that gave it its end, key, start, end."""
         events = history_of(self.items)
-        key = self.stream.key[self.rows[events.row]]
+        # where there are ids, only an insert need have the payload
+        key = self.stream.key[self.rows[events.insert]]
         order = np.lexsort((events.end, events.start, key))
         return self.rows[events.row][order], key[order], events.start[order], events.end[order]
 
@@ -310,7 +312,7 @@ class _Judged:
         return ((start, end, "taken back"), *left)
 
     def _time(self, t: int) -> str:
-        return show_ticks(t, self.stream.axis)
+        return shown(t, self.stream.axis)
 
 
 def _shifted(values: Ints, first: int) -> Ints:

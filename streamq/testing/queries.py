@@ -323,7 +323,9 @@ def aggregated(draw: Draw, plan: Node, label: str = "a", reads_end: bool = True)
         by, ties = Col(draw(st.sampled_from(groupable))), draw(st.sampled_from(["keep", "break"]))
         return TopK(plan, keys, window, draw(st.integers(1, 3)), by, draw(st.booleans()), ties, clip, stamp)
     names = draw(st.lists(st.sampled_from(_askable(schema, known)), min_size=1, max_size=3))
-    made = {f"{label}{i}": draw(aggregate(schema, known, name, reads_end)) for i, name in enumerate(names)}
+    drawn = [draw(aggregate(schema, known, name, reads_end)) for name in names]
+    # equal ones are one
+    made = {f"{label}{i}": one for i, one in enumerate({a.digest: a for a in drawn}.values())}
     return WindowAggregate(plan, keys, window, tuple(made.items()), clip, stamp)
 
 
@@ -404,7 +406,7 @@ def looked_up(draw: Draw, plan: Node) -> Node:
         return plan
     name = "names" if _is(kind, t.StringType) else "numbers"
     how = draw(st.sampled_from(["inner", "left"]))
-    return JoinTable(plan, name, STATIC[name][0], (("k", "name"),), how, (("size", "size"),))
+    return JoinTable(plan, name, STATIC[name][0], (("k", "name"),), how, (("name", "name"), ("size", "size")))
 
 
 __all__ = [

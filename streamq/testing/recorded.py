@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from streamq.errors import SourceError, sentence
 from streamq.literal import Item
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.history import comparable
+from streamq.testing.sink_folder import read_folder
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, plain_integer
 
 if TYPE_CHECKING:
@@ -27,18 +27,16 @@ Column = Any
 
 KINDS = (INSERT, RETRACT, CTI)
 """What a row can be, in the order of their numbers; -1 is none of them."""
-BATCH = "batch"
-"""The column that a sink's folder adds: the micro-batch that wrote a row."""
 
 
 @dataclass(frozen=True)
 class Names:
-    """How the columns are called: those of an item, the id, the micro-batch (None: there is none), the key."""
+    """How the columns are called, None where there is none; rows of a plain history have neither kind nor new end."""
 
     kind: str | None = "kind"
     start: str = "start"
     end: str = "end"
-    new_end: str = "new_end"
+    new_end: str | None = "new_end"
     id: str | None = None
     batch: str | None = None
     key: tuple[str, ...] = ()
@@ -50,13 +48,12 @@ class Recorded:
 
     ``kind`` is a place in KINDS; times are ticks, a missing end is INFINITY; ``missing``: the start is NULL. ``whose``
     is equal for rows of one id, or else of one payload. ``batch`` counts micro-batches from 0; where nothing tells the
-    order of the rows, ``ordered`` is false and all of them are one. ``plain``: rows of a history, without kinds.
+    order of the rows, ``ordered`` is false and all of them are one.
     """
 
     columns: Mapping[str, Column]
     names: Names
     axis: str
-    plain: bool
     ordered: bool
     at: Ints
     kind: Ints
@@ -94,38 +91,38 @@ def recorded(rows: Any, names: Names, verb: str) -> Recorded:
     """Read what was given; raises SourceError for a column that is not there or does not hold what it should."""
     columns, names, ordered = _columns(rows, names, verb)
     count = len(next(iter(columns.values()), ()))
-    names, plain = _checked(columns, names, count, verb)
+    names = _checked(columns, names, count, verb)
     order = batches = np.arange(count)
     if names.batch is not None:
         ordered = True
         order, batches = _in_batches(columns[names.batch], names.batch, verb)
     elif not ordered:
         batches = np.zeros(count, np.int64)
-    kind = np.zeros(count, np.int64) if plain else _kinds(columns[str(names.kind)], count)
-    times = {n: _ticks(columns.get(n, [None] * count), n, verb) for n in (names.start, names.end, names.new_end)}
-    axes = {axis for _, _, axis in times.values() if axis}
+    kind = np.zeros(count, np.int64) if names.kind is None else _kinds(columns[names.kind], count)
+    (start, missing, a), (end, _, b), (new_end, _, c) = (
+        _ticks(columns.get(n or "", [None] * count), n or "", verb) for n in (names.start, names.end, names.new_end)
+    )
+    axes = {axis for axis in (a, b, c) if axis}
     if len(axes) > 1:
         raise SourceError(sentence(verb, "times are all timestamps or all integers", "found both"))
     if names.id is None:
         told = [column for name, column in columns.items() if name not in _own(names)]
     else:
         told = [columns[names.id]]
-    start, missing, _ = times[names.start]
     return Recorded(
-        columns,
-        names,
-        next(iter(axes), INTEGER),
-        plain,
-        ordered,
-        order,
-        kind[order],
-        start[order],
-        missing[order],
-        times[names.end][0][order],
-        times[names.new_end][0][order],
-        codes(told, count)[order],
-        batches,
-        codes([columns[name] for name in names.key], count)[order],
+        columns=columns,
+        names=names,
+        axis=next(iter(axes), INTEGER),
+        ordered=ordered,
+        at=order,
+        kind=kind[order],
+        start=start[order],
+        missing=missing[order],
+        end=end[order],
+        new_end=new_end[order],
+        whose=codes(told, count)[order],
+        batch=batches,
+        key=codes([columns[name] for name in names.key], count)[order],
     )
 
 
@@ -133,29 +130,24 @@ def _own(names: Names) -> set[str | None]:
     return {names.kind, names.start, names.end, names.new_end, names.batch}
 
 
-def _checked(columns: Mapping[str, Column], names: Names, count: int, verb: str) -> tuple[Names, bool]:
-    """The names once every column that is needed is there, and whether the rows are a plain history."""
+def _checked(columns: Mapping[str, Column], names: Names, count: int, verb: str) -> Names:
+    """The names once every column that is needed is there; those of a plain history if the rows are one."""
     if not columns and not count:
-        return Names(None), True
-    wanted = [names.start, names.end, *names.key]
-    wanted += [name for name in (names.id, names.batch) if name is not None]
-    plain = names.kind is None or (names.kind == Names.kind and not {names.kind, names.new_end} & set(columns))
-    if not plain:
-        wanted += [str(names.kind), names.new_end]
-    lacking = [name for name in wanted if name not in columns]
-    # where nothing is taken back there is no new end to give
-    if lacking == [names.new_end] and RETRACT not in {KINDS[k] for k in set(_kinds(columns[str(names.kind)], count))}:
-        lacking = []
-    if lacking:
-        there = ", ".join(repr(name) for name in columns)
-        hint = f"Say which column it is: {_argument(names, lacking[0])}=..."
-        raise SourceError(sentence(verb, f"no column {lacking[0]!r}", f"there are: {there}", hint))
-    return names, plain
-
-
-def _argument(names: Names, name: str) -> str:
-    roles = ("kind", "start", "end", "new_end", "id", "batch")
-    return next((role for role in roles if getattr(names, role) == name), "key")
+        return Names(None)
+    if names.kind is None or (names.kind == Names.kind and not {names.kind, names.new_end} & set(columns)):
+        names = replace(names, kind=None, new_end=None)
+    there = {int(kind) for kind in _kinds(columns.get(names.kind or "", [None] * count), count)}
+    if there == {KINDS.index(CTI)}:
+        names = replace(names, id=None, key=())
+    roles = {"kind": names.kind, "start": names.start, "end": names.end, "id": names.id, "batch": names.batch}
+    wanted = {name: role for role, name in roles.items() if name is not None} | dict.fromkeys(names.key, "key")
+    if KINDS.index(RETRACT) in there:
+        wanted[str(names.new_end)] = "new_end"
+    for name, role in wanted.items():
+        if name not in columns:
+            found = f"there are: {', '.join(map(repr, columns))}"
+            raise SourceError(sentence(verb, f"no column {name!r}", found, f"Say which is: {role}=..."))
+    return names
 
 
 # what may be given
@@ -167,7 +159,7 @@ def _columns(rows: Any, names: Names, verb: str) -> tuple[dict[str, Column], Nam
     import pyarrow as pa
 
     if isinstance(rows, str | Path):
-        table, batch = _folder(Path(rows), names.batch is None, verb)
+        table, batch = read_folder(Path(rows), names.batch is None, verb)
         return _named(table), replace(names, batch=names.batch or batch), False
     if isinstance(rows, pd.DataFrame):
         try:
@@ -192,12 +184,15 @@ def _named(table: pa.Table) -> dict[str, Column]:
 
 
 def _listed(rows: Iterable[Any], verb: str) -> dict[str, Column]:
-    found = [_as_row(row, verb) for row in rows]
+    given = list(rows)
+    # tuples among items are inserts, tuples alone a history
+    kind = {"kind": INSERT} if any(isinstance(row, Item) for row in given) else {}
+    found = [_as_row(row, kind, verb) for row in given]
     names = list(dict.fromkeys(name for row in found for name in row))
     return {name: [row.get(name) for row in found] for name in names}
 
 
-def _as_row(given: Any, verb: str) -> Mapping[str, Any]:
+def _as_row(given: Any, kind: Mapping[str, Any], verb: str) -> Mapping[str, Any]:
     match given:
         case Mapping():
             return given
@@ -205,50 +200,11 @@ def _as_row(given: Any, verb: str) -> Mapping[str, Any]:
             times = {"start": given.start, "end": given.end, "new_end": given.new_end}
             return {"kind": given.kind, **times, **dict(given.payload)}
         case (start, end):
-            return {"kind": INSERT, "start": start, "end": end}
+            return {**kind, "start": start, "end": end}
         case (start, end, Mapping() as payload):
-            return {"kind": INSERT, "start": start, "end": end, **payload}
+            return {**kind, "start": start, "end": end, **payload}
     hint = "Rows are dicts, or what sq.events takes: sq.insert(...), sq.retract(...), sq.cti(...), (start, end, {...})."
     raise SourceError(sentence(verb, "not a row", f"found {given!r}", hint))
-
-
-def _folder(path: Path, batches: bool, verb: str) -> tuple[pa.Table, str | None]:
-    """The rows of a folder of Parquet, and the column of their ``batches`` if Spark's log or folders ``batch=N`` tell."""
-    import pyarrow as pa
-    import pyarrow.dataset as ds
-
-    if not path.exists():
-        raise SourceError(sentence(verb, f"no folder {str(path)!r}"))
-    written = _written(path)
-    if written is None:
-        table = ds.dataset(path, format="parquet", partitioning="hive").to_table()
-        return table, BATCH if any(path.glob(f"{BATCH}=*")) else None
-    tables = [ds.dataset(path / name, format="parquet").to_table() for name in written]
-    if not tables:
-        return pa.table({}), None
-    table = pa.concat_tables(tables)
-    numbers = [number for number in written.values() if number is not None]
-    # a log that Spark has compacted no longer tells which micro-batch wrote its files
-    if not batches or len(numbers) < len(tables) or BATCH in table.column_names:
-        return table, None
-    return table.append_column(BATCH, pa.array(np.repeat(numbers, [t.num_rows for t in tables]))), BATCH
-
-
-def _written(path: Path) -> dict[str, int | None] | None:
-    """The files that Spark's file sink has committed, with the micro-batch of each where its log tells; None: no log."""
-    log = path / "_spark_metadata"
-    if not log.is_dir():
-        return None
-    found: dict[str, int | None] = {}
-    for entry in sorted(log.iterdir(), key=lambda e: e.suffix == ".compact", reverse=True):
-        if entry.name.startswith(".") or not entry.name.removesuffix(".compact").isdigit():
-            continue
-        number = int(entry.name) if not entry.suffix else None
-        for line in entry.read_text(encoding="utf-8").splitlines()[1:]:
-            said = json.loads(line)
-            if said.get("action") == "add" and not said.get("isDir"):
-                found[Path(said["path"]).name] = number
-    return found
 
 
 # columns
@@ -309,7 +265,7 @@ def _whole(column: pa.Array, missing: Bools, name: str, verb: str) -> tuple[pa.A
     whole = np.where(endless, 0.0, values)
     broken = (whole != np.floor(whole)) | (whole < -(2.0**63))
     if broken.any():
-        found = f"found {whole[broken][0]!r}"
+        found = f"found {float(whole[broken][0])}"
         raise SourceError(sentence(verb, f"column {name!r} holds no times", found, TIMES))
     return pa.array(np.where(endless, INFINITY, whole.astype(np.int64)), mask=missing), missing
 
@@ -328,7 +284,7 @@ def _instants(values: Sequence[Any], name: str, verb: str) -> pa.Array:
             found.append(value if value.tzinfo else value.replace(tzinfo=dt.UTC))
         elif isinstance(value, dt.date):
             found.append(dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC))
-        elif type(plain_integer(value)) is int or (isinstance(value, float | np.floating) and value.is_integer()):
+        elif _is_whole(value) and abs(int(value)) <= INFINITY:
             found.append(int(value))
         else:
             raise SourceError(sentence(verb, f"column {name!r} holds no times", f"found {value!r}", TIMES))
@@ -336,6 +292,10 @@ def _instants(values: Sequence[Any], name: str, verb: str) -> pa.Array:
     if stamps and stamps + found.count(None) < len(found):
         raise SourceError(sentence(verb, f"column {name!r} holds timestamps and integers", "", TIMES))
     return pa.array(found, pa.timestamp("us", tz="UTC") if stamps else pa.int64())
+
+
+def _is_whole(value: Any) -> bool:
+    return type(plain_integer(value)) is int or (isinstance(value, float | np.floating) and bool(value.is_integer()))
 
 
 def codes(columns: Sequence[Column], count: int) -> Ints:

@@ -8,6 +8,11 @@ from typing import Any
 from streamq.time import INFINITY, INTEGER, show_ticks
 
 
+def shown(t: int, axis: str) -> str:
+    """An instant as a person reads it, without a fraction of a second that is zero."""
+    return show_ticks(t, axis).replace(".000000Z", "Z")
+
+
 class Axis:
     """A piece of the time axis that holds all of some rows ``(start, end, ...)``, drawn at most WIDTH characters wide.
 
@@ -44,11 +49,11 @@ class Axis:
         return (" " * (self._last() if t == INFINITY else self._place(t)) + "!").ljust(self._last() + 2)
 
     def _label(self, start: int, end: int) -> str:
-        return f"[{show_ticks(start, self.axis)}, {show_ticks(end, self.axis)})"
+        return f"[{shown(start, self.axis)}, {shown(end, self.axis)})"
 
     def label(self, start: int, end: int) -> str:
         """``[1, 5)``, padded."""
         return self._label(start, end).ljust(self.wide)
 
 
-__all__ = ["Axis"]
+__all__ = ["Axis", "shown"]

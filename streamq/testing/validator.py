@@ -9,8 +9,7 @@ from typing import Any
 from streamq.errors import PlanError, StreamqError, sentence
 from streamq.testing.properties import RULES, Found, Shown, found_in
 from streamq.testing.recorded import Names, Recorded, recorded
-from streamq.testing.timeline import Axis
-from streamq.time import show_ticks
+from streamq.testing.timeline import Axis, shown
 
 SHAPES = ("point", "interval", "edge", "signal")
 ORDERS = ("chain", "full")
@@ -49,11 +48,11 @@ class Checked:
             return f"{rows}, no breach"
         lines = [f"{_breaches(sum(self.counts.values()))} in {rows}"]
         for rule, count in self.counts.items():
-            shown = [breach for breach in self.breaches if breach.rule == rule]
+            first = [breach for breach in self.breaches if breach.rule == rule]
             lines.append(f"{_breaches(count)} of {rule!r}: {RULES[rule]}")
-            lines += [f"  {line}" for breach in shown for line in str(breach).splitlines()]
-            if len(shown) < count:
-                lines.append(f"  ... and {count - len(shown):,} more")
+            lines += [f"  {line}" for breach in first for line in str(breach).splitlines()]
+            if len(first) < count:
+                lines.append(f"  ... and {count - len(first):,} more")
         return "\n".join(lines)
 
 
@@ -206,9 +205,9 @@ def _report(stream: Recorded, found: Sequence[Found], most: int) -> Checked:
     return Checked(len(stream), counts, tuple(breaches))
 
 
-def _breach(stream: Recorded, rule: str, i: int, shown: Shown) -> Breach:
-    says = f"{_told(stream, i, rule)}: {shown.says}"
-    return Breach(rule, int(stream.at[i]), stream.row(i), says, _timeline(shown, stream.axis))
+def _breach(stream: Recorded, rule: str, i: int, found: Shown) -> Breach:
+    says = f"{_told(stream, i, rule)}: {found.says}"
+    return Breach(rule, int(stream.at[i]), stream.row(i), says, _timeline(found, stream.axis))
 
 
 def _told(stream: Recorded, i: int, rule: str) -> str:
@@ -216,7 +215,7 @@ def _told(stream: Recorded, i: int, rule: str) -> str:
     micro_batch = f" of micro-batch {stream.batch_of(i)}" if stream.names.batch else ""
     if rule == "item":
         return f"{stream.row(i)}{micro_batch}"
-    start, end, new_end = (show_ticks(int(t[i]), stream.axis) for t in (stream.start, stream.end, stream.new_end))
+    start, end, new_end = (shown(int(t[i]), stream.axis) for t in (stream.start, stream.end, stream.new_end))
     payload = "".join(f", {name}={value!r}" for name, value in stream.payload(i).items())
     match stream.kind_of(i):
         case "cti":
@@ -226,13 +225,13 @@ def _told(stream: Recorded, i: int, rule: str) -> str:
     return f"retract [{start}, {end}) to {new_end}{payload}{micro_batch}"
 
 
-def _timeline(shown: Shown, axis: str) -> str:
+def _timeline(found: Shown, axis: str) -> str:
     """A line for each lifetime and each instant: drawn, in numbers, and what it is."""
-    if not shown.lifetimes and not shown.instants:
+    if not found.lifetimes and not found.instants:
         return ""
-    drawn = Axis([*shown.lifetimes, *((t, t) for t, _ in shown.instants)], axis)
-    lines = [f"{drawn.draw(a, b)} {drawn.label(a, b)}  {what}" for a, b, what in shown.lifetimes]
-    lines += [f"{drawn.mark(t)} {show_ticks(t, axis).ljust(drawn.wide)}  {what}" for t, what in shown.instants]
+    drawn = Axis([*found.lifetimes, *((t, t) for t, _ in found.instants)], axis)
+    lines = [f"{drawn.draw(a, b)} {drawn.label(a, b)}  {what}" for a, b, what in found.lifetimes]
+    lines += [f"{drawn.mark(t)} {shown(t, axis).ljust(drawn.wide)}  {what}" for t, what in found.instants]
     return "\n".join(lines)
 
 

@@ -74,7 +74,7 @@ class VerificationFailed(AssertionError):
         again = (
             [] if self.saved is None else [f"saved; again by: t.replay({str(self.saved)!r}), or pytest {self.saved}"]
         )
-        return "\n\n".join([self.says, repr(self.case), *again])
+        return "\n\n".join([self.says, self.case.drawn(), self.case.program(), *again])
 
 
 @dataclass
@@ -150,13 +150,11 @@ def verify(
         plan, names = numbered(query.plan)
         tables = {names[n]: _arrow(t) for n, t in query.tables.items() if n in names and _static(plan, names[n])}
         cases, crowded = cases_of(plan, intent, tables), cases_of(plan, many, tables)
+    try:
         try:
-            executed(Case(plan, (), (), static=tables), Execution(LITERAL))
+            search.run(st.tuples(cases, in_process()).map(_bounded), chosen.examples)
         except NeedsSpark as error:
             report.left_out["in-process"] = str(error)
-    try:
-        if not report.left_out:
-            search.run(st.tuples(cases, in_process()).map(_bounded), chosen.examples)
         if chosen.batch or chosen.streams:
             spark = _session({} if isinstance(query, Scenario) else query.tables)
             search.run(st.tuples(crowded, on_spark(BATCH)), chosen.batch, spark)
@@ -214,6 +212,8 @@ def check(
     for how in ways:
         try:
             found = _run(case, how, spark)
+        except NeedsSpark:
+            raise
         except Exception as error:
             raise VerificationFailed(case, how, None, error) from error
         difference = same_history(found, expected)
@@ -237,8 +237,8 @@ SEEDS = 1_000_003
 """How far the seeds of two searches lie apart."""
 
 
-class _Enough(BaseException):
-    """Time for smaller cases is over; no Exception, for those Hypothesis takes as failures and goes on."""
+class _TimeIsOver(BaseException):
+    """Ends a search: no Exception, which Hypothesis would take for a failing example."""
 
 
 class Search:
@@ -289,7 +289,7 @@ class Search:
         self.searches += 1
         try:
             search()
-        except _Enough:
+        except _TimeIsOver:
             raise min(self.found.values(), key=lambda failed: failed.case.size) from None
         except Exception as failed:
             # what Hypothesis notes about an example is in the message
@@ -300,7 +300,7 @@ class Search:
         """One trial. Once time is over no more is tried: the smallest found so far is what remains."""
         now = time.monotonic()
         if now > self.give_up:
-            raise _Enough
+            raise _TimeIsOver
         known = repr(trial)
         if known in self.found:
             raise self.found[known]

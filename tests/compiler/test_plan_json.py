@@ -322,7 +322,7 @@ def test_lists_within_lists_without_end_are_refused() -> None:
         plan_from_json(document)
 
 
-@settings(max_examples=200)
+@settings(max_examples=max(60, settings().max_examples))
 @given(st.data())
 def test_no_damage_ends_in_another_plan(data: st.DataObject) -> None:
     """Whatever stands in a field, the reader gives the plan that was written or raises an error of its own."""

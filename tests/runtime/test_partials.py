@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import pytest
 
 import streamq as sq
+from tests.judged import answer
 
 AGGREGATES = {
     "total": sq.sum("i"),
@@ -38,3 +41,10 @@ def test_alive_events_are_not_copied_into_every_window() -> None:
         found_floats = (row.most, row["mean"], row.spread, row["median"], row.both)
         expected = (v[inside].max(), v[inside].mean(), v[inside].std(ddof=1), np.median(v[inside]))
         assert found_floats == pytest.approx((*expected, np.corrcoef(v[inside], i[inside])[0, 1]))
+
+
+def test_sums_of_decimals_can_be_taken_back() -> None:
+    first, second = Decimal("12345678.25"), Decimal("0.75")
+    items = [sq.insert(0, 3, v=first), sq.insert(1, 2, v=second), sq.retract(0, 3, 1, v=first)]
+    query = sq.events(items, schema={"v": "decimal(10,2)"}).tumbling_window(1).select(total=sq.sum("v"))
+    assert answer(query) == [(0, 1, first), (1, 2, second)]

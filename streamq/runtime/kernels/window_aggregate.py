@@ -20,7 +20,7 @@ from streamq.runtime.columnar import codes, concat, group, ints, net, runs, unit
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, refuse_late
 from streamq.runtime.lifetimes import grid_index, grid_lifetimes
-from streamq.runtime.partials import COUNT, EXPLODE_ROWS, INDEX, SlotSpec, exact_sums, merged, over_windows
+from streamq.runtime.partials import COUNT, EXPLODE_ROWS, INDEX, SlotSpec, merged, netted, over_windows
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
 
@@ -185,15 +185,7 @@ class WindowAggregateKernel:
 
     def _merge(self, table: pa.Table, by: list[str]) -> pa.Table:
         """Rows of equal ``by`` as one; where input may be taken back, also of equal values, and none where nothing is left."""
-        if self.merges:
-            return merged(table, by, self.slots)
-        sums = exact_sums(self.slots)
-        found = group(table, [*by, *(s.name for s in self.slots if not s.exact)], sums)
-        left = pc.not_equal(found.column(COUNT), 0)
-        for name in sums:
-            values = found.column(name)
-            left = pc.or_(left, pc.fill_null(pc.not_equal(values, pa.scalar(0).cast(values.type)), False))
-        return found.filter(left)
+        return (merged if self.merges else netted)(table, by, self.slots)
 
     # windows
 

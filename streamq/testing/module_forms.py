@@ -1,0 +1,358 @@
+"""What is checked, as states and what is done to them: modules of every shape, and the aggregates by the code that computes them.
+
+A module's *methods* here take events as it wants them (pandas Series, an Arrow table) and give new states.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+import streamq as sq
+from streamq.compiler.hosting import HOSTED, Hosting
+from streamq.compiler.operators import WindowAggregate
+from streamq.compiler.operators.window_aggregate import SPLITTABLE
+from streamq.compiler.plan import nodes
+from streamq.errors import PlanError, sentence
+from streamq.expr import Aggregate, Col, Expr, show
+from streamq.expr import nodes as parts
+from streamq.runtime.arrow_expr import evaluate
+from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.columnar import concat, ints, with_column
+from streamq.runtime.evaluators.windows import WindowEvaluator
+from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.kernels.window_aggregate import HI, LO, WindowAggregateKernel
+from streamq.runtime.lifetimes import grid_lifetimes
+from streamq.runtime.partials import INDEX, merged, netted, over_windows
+from streamq.schema import Schema
+from streamq.testing.oracle import oracle
+from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.windows import Hopping
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql.types import DataType
+
+Rows = Sequence[tuple[Any, ...]]
+"""Events, each by the values of its fields."""
+
+SIZE, HOP = 4, 2
+"""Windows that aggregates are checked in: events lie in several, and each holds several basic windows."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """States, and what may be done to them; ``fields`` name the values of an event.
+
+    events: rows as the methods take them; parts: whether events may come in parts; any_order: and in any order; remove, merge:
+    None where there is none; reference: what else says the result over rows, if anything does; foreign: whether its methods
+    may keep something, or change what they are given.
+    """
+
+    name: str
+    fields: tuple[str, ...]
+    events: Callable[[Rows], Any]
+    initial: Callable[[], Any]
+    add: Callable[[Any, Any], Any]
+    result: Callable[[Any], Any]
+    remove: Callable[[Any, Any], Any] | None = None
+    merge: Callable[[Any, Any], Any] | None = None
+    reference: Callable[[Rows], Any] | None = None
+    parts: bool = True
+    any_order: bool = True
+    foreign: bool = True
+
+    def has(self, need: str) -> bool:
+        """Whether a law that needs this has something to say."""
+        return not need or bool(getattr(self, need))
+
+    def state(self, rows: Rows) -> Any:
+        """The state over rows that came at once."""
+        return self.add(self.initial(), self.events(rows))
+
+    def over(self, rows: Rows) -> Any:
+        """The result over rows that came at once."""
+        return self.result(self.state(rows))
+
+
+# modules
+
+
+def module_of(
+    given: Any, kinds: Sequence[DataType], order_insensitive: bool, reference: Callable[..., Any] | None
+) -> Module:
+    """A user's module, by the methods it has; ``reference`` is a function of Series. Raises PlanError for what is none."""
+    name = getattr(given, "__name__", type(given).__name__)
+    module: Any = given() if inspect.isclass(given) else given
+    fields = tuple(f"x{i}" if i else "x" for i in range(len(kinds)))
+
+    def events(rows: Rows) -> tuple[pd.Series, ...]:
+        return tuple(series([row[i] for row in rows], kind) for i, kind in enumerate(kinds))
+
+    def has(*methods: str) -> bool:
+        return all(getattr(module, m, None) is not None for m in methods)
+
+    if has("initial", "add", "result"):
+        found = Module(
+            name,
+            fields,
+            events,
+            module.initial,
+            lambda state, found: module.add(state, *found),
+            module.result,
+            (lambda state, found: module.remove(state, *found)) if has("remove") else None,
+            module.merge if has("merge") else None,
+        )
+    elif has("zero", "reduce", "merge", "finish"):
+        found = _aggregator(name, module, fields)
+    elif callable(module) and not inspect.isclass(given):
+        found = _function(name, module, fields, events, order_insensitive)
+    else:
+        methods = "initial(), add(state, values), result(state)"
+        hint = f"Give an aggregate, a function of Series, or what has {methods}, or zero, reduce, merge and finish."
+        raise PlanError(sentence("check_module", "not a module", f"found {given!r}", hint))
+    if reference is None:
+        return found
+    return replace(found, reference=lambda rows: reference(*events(rows)))
+
+
+def _function(
+    name: str,
+    function: Callable[..., Any],
+    fields: tuple[str, ...],
+    events: Callable[[Rows], tuple[pd.Series, ...]],
+    any_order: bool,
+) -> Module:
+    """All members at once: what has come is the state."""
+    return Module(
+        name,
+        fields,
+        events,
+        lambda: events(()),
+        lambda _, found: found,
+        lambda found: function(*found),
+        parts=False,
+        any_order=any_order,
+    )
+
+
+def _aggregator(name: str, module: Any, fields: tuple[str, ...]) -> Module:
+    """Spark's Aggregator: a value at a time (a tuple of several), into a buffer that its methods may change and return."""
+
+    def zero() -> Any:
+        return copy.deepcopy(module.zero() if callable(module.zero) else module.zero)
+
+    def reduce(buffer: Any, rows: Rows) -> Any:
+        buffer = copy.deepcopy(buffer)
+        for row in rows:
+            buffer = module.reduce(buffer, row if len(fields) > 1 else row[0])
+        return buffer
+
+    def merge(a: Any, b: Any) -> Any:
+        return module.merge(copy.deepcopy(a), b)
+
+    return Module(name, fields, list, zero, reduce, lambda buffer: module.finish(copy.deepcopy(buffer)), merge=merge)
+
+
+def series(values: Sequence[Any], kind: DataType) -> pd.Series:
+    """A column as pandas has it after ``to_pandas``: integers and booleans with NULLs are nullable, NULL among floats is NaN."""
+    import pandas as pd
+
+    array = pa.array(values, arrow_type(kind), from_pandas=False)
+    plain = pa.types.is_integer(array.type) or pa.types.is_boolean(array.type)
+    if plain and array.null_count:
+        dtype = "boolean" if pa.types.is_boolean(array.type) else f"Int{array.type.bit_width}"
+        return pd.Series(values, dtype=dtype)
+    # a copy: what Arrow lends cannot be written to, and a module that writes to it is to be found
+    return array.to_pandas(date_as_object=False).copy()
+
+
+# aggregates
+
+
+@dataclass(frozen=True)
+class Select:
+    """Aggregates over windows of groups: the plan, and what the backends make of it.
+
+    An event is its group, its start, its end, and the payload. A result holds a value by ``name, group, window``.
+    """
+
+    plan: WindowAggregate
+    source: str
+    hosting: Hosting
+
+    @property
+    def payload(self) -> Schema:
+        """The columns of an event, the group first."""
+        return self.plan.input.schema
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The values of an event."""
+        group, *rest = self.payload.names
+        return (group, "start", "end", *rest)
+
+    @property
+    def evaluator(self) -> WindowEvaluator:
+        """What computes a whole window."""
+        found = self.hosting.evaluator
+        assert isinstance(found, WindowEvaluator)
+        return found
+
+    @property
+    def window(self) -> Hopping:
+        """The grid."""
+        assert isinstance(self.plan.window, Hopping)
+        return self.plan.window
+
+    def columns(self, rows: Rows) -> dict[str, pa.Array]:
+        """An array a field."""
+        fixed = {"start": pa.int64(), "end": pa.int64()}
+        return {
+            name: pa.array([row[i] for row in rows], fixed.get(name) or arrow_type(self.payload.type_of(name)))
+            for i, name in enumerate(self.fields)
+        }
+
+    def events(self, rows: Rows) -> pa.Table:
+        """What evaluator and kernel take: arguments and lifetimes."""
+        columns = self.columns(rows)
+        le, re = columns["start"], columns["end"]
+        instants = {"start": le, "end": re, "duration": pa.array(re.to_numpy() - le.to_numpy())}
+        arguments = _evaluated(self.hosting.inputs[0].columns, self.payload, columns, instants)
+        return pa.table({**arguments, LE: le, RE: re})
+
+    def results(self, windows: pa.Table) -> dict[str, Any]:
+        """The aggregates, from a row a group and window with partial results and lifetimes."""
+        columns = {n: windows.column(n).combine_chunks() for n in windows.column_names}
+        made = _evaluated(self.hosting.outputs, self.hosting.schema, columns, {})
+        return self._by_window(pa.table(made), ints(windows, LE))
+
+    def judged(self, rows: Rows) -> dict[str, Any]:
+        """What the oracle says."""
+        found = oracle(self.plan, {self.source: pa.table(self.columns(rows))})
+        return self._by_window(found, ints(found, "start"))
+
+    def _by_window(self, table: pa.Table, start: np.ndarray[Any, Any]) -> dict[str, Any]:
+        groups = table.column(self.plan.keys[0]).to_pylist()
+        where = [f"group {g}, window [{s}, {s + SIZE})" for g, s in zip(groups, start.tolist(), strict=True)]
+        return {
+            f"{name} of {at}": value
+            for name, _ in self.plan.aggregates
+            for at, value in zip(where, table.column(name).to_pylist(), strict=True)
+        }
+
+
+def _evaluated(
+    expressions: Iterable[tuple[str, Expr]],
+    schema: Schema,
+    columns: Mapping[str, pa.Array],
+    instants: Mapping[str, pa.Array],
+) -> dict[str, pa.Array]:
+    rows = len(next(iter(columns.values())))
+    return {
+        name: columns[expr.name] if type(expr) is Col else evaluate(expr, schema, columns, instants.__getitem__, rows)
+        for name, expr in expressions
+    }
+
+
+def selected(aggregates: Iterable[Aggregate], kinds: Sequence[DataType]) -> Select:
+    """Aggregates in one select, over columns of these types in the order in which they are named first."""
+    found = {show(a): a for a in aggregates}
+    names = list(dict.fromkeys(n.name for a in found.values() for n in parts(a) if isinstance(n, Col)))
+    if len(kinds) not in (1, len(names)):
+        raise PlanError(
+            sentence("check_module", f"{len(kinds)} types for {len(names)} columns", f"there are: {', '.join(names)}")
+        )
+    types = dict(zip(names, kinds if len(kinds) == len(names) else [kinds[0]] * len(names), strict=True))
+    group = "g" + "_" * max(map(len, names), default=0)
+    # the verbs say what is wrong with a type
+    schema = {group: "bigint", **{name: kind.simpleString() for name, kind in types.items()}}
+    query = sq.events([], schema=schema).group_by(group).hopping_window(SIZE, HOP).select(**found)
+    (plan,) = (n for n in nodes(query.plan) if isinstance(n, WindowAggregate))
+    (source,) = query.tables
+    return Select(plan, source, HOSTED[WindowAggregate](plan))
+
+
+def aggregate_forms(select: Select) -> list[Module]:
+    """The ways in which a window's aggregates are computed: all members at once; where all of them merge, partial results."""
+    name = ", ".join(name for name, _ in select.plan.aggregates)
+
+    def at_once(table: pa.Table) -> dict[str, Any]:
+        return select.results(select.evaluator.rows([table], MINUS_INFINITY, INFINITY))
+
+    # what only Spark can evaluate is no matter of laws: NeedsSpark
+    at_once(select.events(()))
+    whole = Module(
+        f"{name}, all members at once",
+        select.fields,
+        select.events,
+        lambda: select.events(()),
+        lambda _, table: table,
+        at_once,
+        reference=select.judged,
+        parts=False,
+    )
+    if not all(a.name in SPLITTABLE for _, a in select.plan.aggregates):
+        return [whole]
+    merging, weighing = (_partial(select, merges) for merges in (True, False))
+    return [
+        whole,
+        replace(merging, name=f"{name}, partial results", reference=whole.over),
+        replace(weighing, name=f"{name}, values with weights", reference=whole.over),
+    ]
+
+
+def _partial(select: Select, merges: bool) -> Module:
+    """Partial results by range of windows: merged for good, or as values with weights, of which some can be taken back."""
+    keys, slots = list(select.plan.keys), select.evaluator.slots
+    kernel = WindowAggregateKernel(select.plan.keys, select.window, slots, False, merges, ahead=True)
+    by = [*keys, LO, HI]
+
+    def merge(a: pa.Table, b: pa.Table) -> pa.Table:
+        return (merged if merges else netted)(concat([a, b]), by, slots)
+
+    def add(state: pa.Table, table: pa.Table) -> pa.Table:
+        return merge(state, kernel.combine(0, table))
+
+    def remove(state: pa.Table, table: pa.Table) -> pa.Table:
+        return add(state, with_column(table, WEIGHT, np.full(table.num_rows, -1)))
+
+    def result(state: pa.Table) -> dict[str, Any]:
+        rest = state
+        for slot in slots if not merges else ():
+            rest = slot.weighted(rest)
+        found = over_windows(rest.drop_columns([LO, HI]), ints(state, LO), ints(state, HI), keys, slots)
+        start, end = grid_lifetimes(select.window, ints(found, INDEX))
+        return select.results(with_column(with_column(found, LE, start), RE, end))
+
+    return Module(
+        "",
+        select.fields,
+        select.events,
+        lambda: kernel.combine(0, select.events(())),
+        add,
+        result,
+        None if merges else remove,
+        merge,
+        foreign=False,
+    )
+
+
+def given_aggregates(given: Any) -> list[Aggregate] | None:
+    """One aggregate or several, if that is what was given. Raises PlanError for an expression that is no aggregate."""
+    several = isinstance(given, list | tuple)
+    found = list(given) if several else [given]
+    if not several and not isinstance(given, Expr):
+        return None
+    for one in found:
+        if not isinstance(one, Aggregate):
+            shown = show(one) if isinstance(one, Expr) else repr(one)
+            hint = "Give aggregates, such as sq.sum(...), one or a list of them."
+            raise PlanError(sentence("check_module", "not an aggregate", f"found {shown}", hint))
+    return found

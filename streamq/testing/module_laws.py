@@ -1,0 +1,246 @@
+"""The laws that aggregates and user-defined modules keep, and how it is told that one is broken."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from streamq.errors import sentence
+from streamq.testing.module_forms import Module, Rows
+
+Bags = dict[str, Rows]
+Claim = tuple[str, Any, Any]
+"""What a law says of some events, the outcome found and the one expected."""
+
+
+class LawBroken(AssertionError):
+    """A module breaks a law: which, on which ``values`` (bags of events by what was done with them), and the two results."""
+
+    def __init__(self, module: str, law: str, claim: str, values: Mapping[str, Any], found: Any, expected: Any):
+        self.module, self.law, self.values, self.found, self.expected = module, law, dict(values), found, expected
+        shown = "; ".join(f"{name} = {rows!r}" for name, rows in values.items())
+        results = f"found {found!r}, expected {expected!r}"
+        hint = f"The smallest values that show it: {shown}"
+        super().__init__(sentence("check_module", f"{module} breaks the law of {law}: {claim}", results, hint))
+
+
+@dataclass(frozen=True)
+class Law:
+    """What ``claims`` yields must have equal outcomes, for any events; ``need``: what a module must have.
+
+    bags: which of the drawn bags of events it takes, under names of its own.
+    """
+
+    name: str
+    need: str
+    bags: Mapping[str, str]
+    claims: Callable[..., Iterator[Claim]]
+    exact: bool = False
+
+    def broken(self, module: Module, drawn: Bags, tolerance: float) -> LawBroken | None:
+        """How the module breaks the law on these events, if it does."""
+        bags = {name: drawn[bag] for name, bag in self.bags.items()}
+        allowed = 0.0 if self.exact else tolerance
+        try:
+            with warnings.catch_warnings():
+                # means of nothing and sums of infinities are asked for on purpose
+                warnings.simplefilter("ignore", RuntimeWarning)
+                for claim, found, expected in self.claims(module, **bags):
+                    if not same(found, expected, allowed):
+                        return self._broken(module, bags, claim, *apart(found, expected, allowed))
+        except Exception as error:
+            return self._broken(module, bags, "a method raises", Raised(error), "a state")
+        return None
+
+    def _broken(self, module: Module, bags: Bags, claim: str, found: Any, expected: Any) -> LawBroken:
+        shown = {name: shown_rows(rows, module.fields) for name, rows in bags.items()}
+        error = LawBroken(module.name, self.name, claim, shown, found, expected)
+        error.__cause__ = next((r.error for r in (found, expected) if isinstance(r, Raised)), None)
+        return error
+
+
+# outcomes
+
+
+@dataclass(frozen=True)
+class Raised:
+    """A call that raised is an outcome too: a mean over nothing may divide by zero, but then always."""
+
+    error: Exception
+
+    def __repr__(self) -> str:
+        return f"{type(self.error).__name__}({str(self.error)!r})"
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    """What a call returns, as plain Python values, or that it raised."""
+    try:
+        return plain(call())
+    except Exception as error:
+        return Raised(error)
+
+
+def plain(value: Any) -> Any:
+    """Values of numpy, pandas and Arrow as Python's; NA and NaT as None."""
+    match value:
+        case pa.Table():
+            return value.to_pydict()
+        case np.ndarray() | pd.Series():
+            return [plain(v) for v in value.tolist()]
+        case list() | tuple():
+            return [plain(v) for v in value]
+        case dict():
+            return {k: plain(v) for k, v in value.items()}
+        case np.generic():
+            return value.item()
+    return None if value is pd.NA or value is pd.NaT else value
+
+
+def same(a: Any, b: Any, tolerance: float) -> bool:
+    """Whether two outcomes agree: NaN equals itself, floats within ``tolerance`` times the greater of them and 1."""
+    if isinstance(a, Raised) or isinstance(b, Raised):
+        return isinstance(a, Raised) and isinstance(b, Raised) and type(a.error) is type(b.error)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(same(x, y, tolerance) for x, y in zip(a, b, strict=True))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(same(a[k], b[k], tolerance) for k in a)
+    if isinstance(a, float | int) and isinstance(b, float | int) and float in (type(a), type(b)):
+        near = abs(a - b) <= tolerance * max(1.0, abs(a), abs(b)) and math.isfinite(a) and math.isfinite(b)
+        return a == b or (math.isnan(a) and math.isnan(b)) or near
+    return bool(a == b)
+
+
+def apart(a: Any, b: Any, tolerance: float) -> tuple[Any, Any]:
+    """Two outcomes by what they differ in, if they say it by name."""
+    if not (isinstance(a, dict) and isinstance(b, dict)):
+        return a, b
+    wrong = [k for k in {**a, **b} if k not in a or k not in b or not same(a[k], b[k], tolerance)]
+    return {k: a[k] for k in wrong if k in a}, {k: b[k] for k in wrong if k in b}
+
+
+def shown_rows(rows: Rows, fields: Sequence[str]) -> list[Any]:
+    """Events as a reader wants them: by value if they have one, else by field."""
+    return [row[0] if len(fields) == 1 else dict(zip(fields, row, strict=True)) for row in rows]
+
+
+# laws
+
+
+def _answers(m: Module, events: Rows) -> Iterator[Claim]:
+    found = outcome(lambda: m.over(events))
+    yield "it has a result over any events", found, "a result" if isinstance(found, Raised) else found
+
+
+def _deterministic(m: Module, events: Rows, others: Rows) -> Iterator[Claim]:
+    def twice(call: Callable[[], Any]) -> tuple[Any, Any]:
+        return outcome(call), outcome(call)
+
+    said = "the same calls on a copy give the same"
+    start, state = m.initial(), m.state(events)
+    yield f"{said} (add, result)", *twice(lambda: m.result(m.add(copy.deepcopy(start), m.events(events))))
+    if m.remove is not None:
+        remove, both = m.remove, m.state([*events, *others])
+        yield f"{said} (remove, result)", *twice(lambda: m.result(remove(copy.deepcopy(both), m.events(others))))
+    if m.merge is not None:
+        merge, other = m.merge, m.state(others)
+        yield f"{said} (merge, result)", *twice(lambda: m.result(merge(copy.deepcopy(state), copy.deepcopy(other))))
+
+
+def _pure(m: Module, events: Rows, others: Rows) -> Iterator[Claim]:
+    given, before = m.events(events), plain(m.events(events))
+    state = m.add(m.initial(), given)
+    first = outcome(lambda: m.result(state))
+    yield "add and result leave the values as they are", plain(given), before
+    if not m.parts:
+        return
+    empty = outcome(lambda: m.result(m.initial()))
+    start = m.initial()
+    more = m.add(state, m.events(others))
+    yield "add leaves the state it is given as it is", outcome(lambda: m.result(state)), first
+    whole = outcome(lambda: m.result(more))
+    if m.remove is not None:
+        gone = m.events(others)
+        m.remove(more, gone)
+        yield "remove leaves the state it is given as it is", outcome(lambda: m.result(more)), whole
+        yield "remove leaves the values as they are", plain(gone), plain(m.events(others))
+    if m.merge is not None:
+        m.merge(state, more)
+        yield "merge leaves its first state as it is", outcome(lambda: m.result(state)), first
+        yield "merge leaves its second state as it is", outcome(lambda: m.result(more)), whole
+    yield "nothing is kept between calls", outcome(lambda: m.result(start)), empty
+
+
+def _zero(m: Module, events: Rows) -> Iterator[Claim]:
+    whole = outcome(lambda: m.over(events))
+    said = "adding no events changes nothing"
+    yield said, outcome(lambda: m.result(m.add(m.add(m.initial(), m.events(())), m.events(events)))), whole
+    yield said, outcome(lambda: m.result(m.add(m.state(events), m.events(())))), whole
+    if m.merge is not None:
+        merge = m.merge
+        said = "merging with the initial state changes nothing"
+        yield said, outcome(lambda: m.result(merge(m.state(events), m.initial()))), whole
+        yield said, outcome(lambda: m.result(merge(m.initial(), m.state(events)))), whole
+
+
+def _add(m: Module, first: Rows, then: Rows) -> Iterator[Claim]:
+    found = outcome(lambda: m.result(m.add(m.state(first), m.events(then))))
+    yield "added in parts is added at once", found, outcome(lambda: m.over([*first, *then]))
+
+
+def _order(m: Module, first: Rows, then: Rows) -> Iterator[Claim]:
+    found = outcome(lambda: m.over([*then, *first[::-1]]))
+    yield "events in another order give the same", found, outcome(lambda: m.over([*first, *then]))
+
+
+def _remove(m: Module, rest: Rows, removed: Rows) -> Iterator[Claim]:
+    assert m.remove is not None
+    remove, gone = m.remove, removed[::-1]
+    whole = outcome(lambda: m.over(rest))
+    said = "what is added and removed leaves no trace"
+    yield said, outcome(lambda: m.result(remove(m.add(m.state(rest), m.events(removed)), m.events(gone)))), whole
+    yield said, outcome(lambda: m.result(m.add(remove(m.state(removed), m.events(gone)), m.events(rest)))), whole
+    one = m.events(gone[:1])
+    found = outcome(lambda: m.result(remove(remove(m.state([*removed, *rest]), one), m.events(gone[1:]))))
+    yield "what is removed in parts leaves no trace", found, whole
+
+
+def _merge(m: Module, first: Rows, second: Rows, third: Rows) -> Iterator[Claim]:
+    assert m.merge is not None
+    merge = m.merge
+    a, b, c = m.state(first), m.state(second), m.state(third)
+    left = outcome(lambda: m.result(merge(a, b)))
+    yield "merged parts are the whole", left, outcome(lambda: m.over([*first, *second]))
+    yield "it does not matter which of two comes first", outcome(lambda: m.result(merge(b, a))), left
+    left = outcome(lambda: m.result(merge(merge(a, b), c)))
+    right = outcome(lambda: m.result(merge(a, merge(b, c))))
+    yield "it does not matter which of three are merged first", right, left
+    added = outcome(lambda: m.result(m.add(merge(a, b), m.events(third))))
+    yield "what is added to a merged state counts as before", added, outcome(lambda: m.over([*first, *second, *third]))
+
+
+def _reference(m: Module, events: Rows) -> Iterator[Claim]:
+    assert m.reference is not None
+    reference = m.reference
+    yield "it says what the reference says", outcome(lambda: m.over(events)), outcome(lambda: reference(events))
+
+
+LAWS = (
+    Law("answers", "", {"events": "a"}, _answers),
+    Law("deterministic", "foreign", {"events": "a", "others": "b"}, _deterministic, exact=True),
+    Law("pure", "foreign", {"events": "a", "others": "b"}, _pure, exact=True),
+    Law("zero", "parts", {"events": "a"}, _zero),
+    Law("add", "parts", {"first": "a", "then": "b"}, _add),
+    Law("order", "any_order", {"first": "a", "then": "b"}, _order),
+    Law("remove", "remove", {"rest": "a", "removed": "huge"}, _remove),
+    Law("merge", "merge", {"first": "a", "second": "b", "third": "c"}, _merge),
+    Law("reference", "reference", {"events": "a"}, _reference),
+)
+"""In the order in which they are checked: what a module breaks first is most of the time the cause of the rest."""

@@ -1,0 +1,186 @@
+"""``check_module``: the laws of aggregates and user-defined modules (zero, add, remove, merge), on random values.
+
+Without them windows go wrong in silence: basic windows are merged, retracted events removed, calls repeated after a restart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as seeded
+from hypothesis import strategies as st
+from hypothesis.errors import Flaky
+from pyspark.sql.types import DataType
+
+from streamq.schema import parse_type
+from streamq.testing.module_forms import HOP, SIZE, Module, Rows, aggregate_forms, given_aggregates, module_of, selected
+from streamq.testing.module_laws import LAWS, Bags, Law, LawBroken
+from streamq.testing.module_values import values_of
+
+GROUPS = 16
+"""Aggregates are checked with up to so many groups of events at a time."""
+
+
+def check_module(
+    module: Any,
+    types: str = "double",
+    *,
+    reference: Callable[..., Any] | None = None,
+    order_insensitive: bool = False,
+    examples: int = 100,
+    seed: int | None = None,
+    values: st.SearchStrategy[Any] | None = None,
+    tolerance: float = 1e-9,
+) -> tuple[str, ...]:
+    """Check the laws of an aggregate or a user-defined aggregate; raises LawBroken with the smallest values that break one.
+
+    ``module`` is
+
+    - an object, or a class without parameters, with ``initial()``, ``add(state, values)``, ``result(state)`` and maybe
+      ``remove(state, values)`` and ``merge(a, b)``. Values are a pandas Series an argument; states are values: a method gives
+      a new one and leaves those it is given as they are, for windows share them;
+    - one in the shape of Spark's Aggregator: ``zero()``, ``reduce(buffer, value)``, ``merge(a, b)``, ``finish(buffer)``, a
+      tuple for several arguments; ``reduce`` and ``merge`` may change and return their first buffer;
+    - a function of all values of a window, a Series an argument;
+    - an aggregate, such as ``sq.sum("v")``, or a list of them as in one ``select``: checked in every way it is computed.
+
+    ``types`` are the arguments' in SQL, ``"double, string"``; for aggregates those of the columns in the order in which they
+    are named, or one for all.
+
+    The laws (SEMANTICS section 5):
+
+    - *answers*: it does not raise over one or more events; *deterministic*: the same call on a copy gives exactly the same;
+      *pure*: no state and no value that it was given changes;
+    - *zero*: no events change nothing, nor does merging with ``initial()``; *add*: events in parts are events at once; *order*:
+      and in any order (of a function only if it is declared ``order_insensitive``);
+    - *remove*: what is added and removed leaves no trace. No float may be subtracted back out of a running sum;
+    - *merge*: parts merged are the whole, associative and commutative;
+    - *reference*: it gives what ``reference``, a function of Series, gives; of an aggregate, what the oracle does.
+
+    Each law is tried on about ``examples`` small bags of events: NULLs, NaN, infinities, -0.0, duplicates, great numbers,
+    characters of every width. ``values`` is a Hypothesis strategy for one event's value instead (a tuple for several
+    arguments); floats from it whose sums depend on the order break *add* and *merge*. Floats are equal within ``tolerance``
+    times the greater of them and 1. ``seed``: other examples; without one every run tries the same. Returns the names of the
+    laws that were checked. Raises PlanError for what is no module, TypeMismatch for a type that does not fit.
+
+    >>> import streamq as sq
+    >>> from streamq.testing.modules import check_module
+    >>> class Mean:
+    ...     def initial(self): return 0.0, 0
+    ...     def add(self, state, values): return state[0] + values.sum(), state[1] + len(values)
+    ...     def remove(self, state, values): return state[0] - values.sum(), state[1] - len(values)
+    ...     def result(self, state): return state[0] / state[1]
+    >>> check_module(Mean)
+    Traceback (most recent call last):
+    streamq.testing.module_laws.LawBroken: check_module: Mean breaks the law of remove: what is added and removed leaves no trace;
+    found 0.0, expected 1.0. The smallest values that show it: rest = [1.0]; removed = [1e+16]
+    >>> check_module(sq.max("v"), "string", examples=10)
+    ('answers', 'deterministic', 'pure', 'zero', 'add', 'order', 'remove', 'merge', 'reference')
+    """
+    kinds = [parse_type(part) for part in re.split(r",(?![^(<]*[)>])", types)]
+    tried = settings(
+        max_examples=examples,
+        derandomize=seed is None,
+        database=None,
+        deadline=None,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    aggregates = given_aggregates(module)
+    if aggregates is None:
+        forms = [module_of(module, kinds, order_insensitive, reference)]
+        bags = _Bags(kinds, values)
+    else:
+        select = selected(aggregates, kinds)
+        forms = aggregate_forms(select)
+        bags = _Bags([f.type for f in select.payload.fields[1:]], values, GROUPS)
+        tried = settings(tried, max_examples=max(1, examples // GROUPS))
+    for form in forms:
+        broken = _Search(bags, tried, seed, tolerance).broken(form)
+        if broken is not None:
+            # without what Hypothesis says of its own calls
+            broken.__notes__ = []
+            raise broken.with_traceback(None) from broken.__cause__
+    return tuple(law.name for law in LAWS if any(form.has(law.need) for form in forms))
+
+
+@dataclass(frozen=True)
+class _Bags:
+    """Bags of events by the types of their values; of aggregates several groups of events with lifetimes."""
+
+    kinds: Sequence[DataType]
+    values: st.SearchStrategy[Any] | None
+    groups: int = 0
+
+    def drawn(self, laws: Sequence[Law]) -> st.SearchStrategy[Bags]:
+        """The bags that laws take, none empty; ``huge`` holds values that float sums lose others beside."""
+        names = sorted({name for law in laws for name in law.bags.values()})
+        return st.fixed_dictionaries({name: self._bag(name == "huge") for name in names})
+
+    def _bag(self, huge: bool) -> st.SearchStrategy[Rows]:
+        one = self._row(huge)
+        if not self.groups:
+            return _some(one)
+        alive = st.tuples(st.integers(0, SIZE - 1), st.integers(1, HOP), one)
+        made = alive.map(lambda found: (found[0], found[0] + found[1], *found[2]))
+        groups = st.lists(_some(made), min_size=1, max_size=self.groups)
+        return groups.map(lambda found: [(g, *row) for g, rows in enumerate(found) for row in rows])
+
+    def _row(self, huge: bool) -> st.SearchStrategy[tuple[Any, ...]]:
+        if self.values is None:
+            return st.tuples(*(values_of(kind, huge) for kind in self.kinds))
+        return self.values if len(self.kinds) > 1 else self.values.map(lambda v: (v,))
+
+
+def _some(one: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    """Some are equal; in some bags most."""
+    bags = st.tuples(st.lists(one, min_size=1, max_size=4), st.sampled_from((0, 0, 3)))
+    return bags.map(lambda found: [*found[0], *found[0][-1:] * found[1]])
+
+
+@dataclass(frozen=True)
+class _Search:
+    """How the smallest values that break a law are looked for."""
+
+    bags: _Bags
+    tried: settings
+    seed: int | None
+    tolerance: float
+
+    def broken(self, module: Module) -> LawBroken | None:
+        """How the module breaks a law, if it does: all are tried on one example, then the one that failed on smaller ones."""
+        laws = [law for law in LAWS if module.has(law.need)]
+        first = self._broken(laws, module, Phase.generate)
+        if first is None:
+            return None
+        broken = [law for law in laws if law.name == first.law]
+        return self._broken(broken, module, Phase.generate, Phase.shrink) or first
+
+    def _broken(self, laws: Sequence[Law], module: Module, *phases: Phase) -> LawBroken | None:
+        found: list[LawBroken] = []
+
+        def holds(drawn: Bags) -> None:
+            for law in laws:
+                broken = law.broken(module, drawn, self.tolerance)
+                if broken is not None:
+                    found.append(broken)
+                    raise broken
+
+        made = settings(self.tried, phases=phases)(given(self.bags.drawn(laws))(holds))
+        try:
+            (made if self.seed is None else seeded(self.seed)(made))()
+        except LawBroken:
+            # shrinking ends with the smallest
+            return found[-1]
+        except Flaky:
+            last = found[-1]
+            claim = f"the law of {last.law} is broken in one try, and holds in the next"
+            return LawBroken(module.name, "deterministic", claim, last.values, last.found, last.expected)
+        return None
+
+
+__all__ = ["GROUPS", "LAWS", "LawBroken", "check_module"]

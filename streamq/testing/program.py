@@ -1,0 +1,334 @@
+"""Plans as programs: the text that a user would write to build a query, runnable as it stands."""
+
+from __future__ import annotations
+
+import builtins
+import datetime as dt
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import streamq as sq
+from streamq.compiler.operators import Intervals, JoinTable, Source
+from streamq.compiler.plan import Node, fold, nodes, numbered
+from streamq.compiler.plan_json import plan_to_json, to_text
+from streamq.errors import PlanError, sentence
+from streamq.runtime.arrow_types import arrow_type
+from streamq.schema import Field
+from streamq.stream import Stream
+from streamq.testing.program_text import WIDTH, call, is_name, listed, string, value
+from streamq.testing.program_verbs import Names, inputs, verbs
+from streamq.testing.table import table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TESTING = "from streamq import testing as t"
+"""The line of a program that imports what its tables are written with."""
+
+_IMPORTS = {
+    "dt": "import datetime as dt", "zoneinfo": "import zoneinfo", "Decimal": "from decimal import Decimal",
+}  # fmt: skip
+_NAMES = ("col", "lit", "when")
+_RESERVED = frozenset({"sq", "t", "f", "l", "r", "text", "tables", *_IMPORTS, *_NAMES, *dir(builtins)})
+SHORT = 60
+"""A chain that fits into so many characters stands on a line."""
+_LONGEST_CHAIN = 30
+"""A chain of more verbs gets a name in between."""
+
+
+def program(plan: Node, tables: Mapping[str, pa.Table], result: str = "q") -> str:
+    """A program that builds the query in the public API, with its tables in it, and calls it ``result``.
+
+    ``tables`` are the rows of the sources and of static tables by name, as :func:`streamq.testing.oracle.oracle` takes
+    them. What is used twice has a name, other verbs stand in chains. The query that the program builds has the plan's digest
+    (of :func:`numbered` plans). A part of the plan that no public verb gives is read from its JSON, by ``sq.from_json``.
+    Raises PlanError where a table is missing, and for a pyspark Column.
+
+    >>> import streamq as sq
+    >>> from streamq.testing.table import table
+    >>> trips = table("at bigint, zone string, fare double", [(1, "a", 3), (4, None, 8.5)])
+    >>> q = sq.points(trips, time="at", name="trips").where(sq.col("fare") > 5)
+    >>> print(program(q.group_by("zone").tumbling_window(5).select(n=sq.count()).plan, q.tables))
+    import streamq as sq
+    from streamq import col
+    from streamq import testing as t
+    <BLANKLINE>
+    trips = sq.points(
+        t.table("at bigint, zone string, fare double", [(1, "a", 3.0), (4, None, 8.5)]),
+        time="at",
+        name="trips",
+    )
+    q = (
+        trips.where(col("fare") > 5)
+        .group_by("zone")
+        .tumbling_window(5)
+        .select(n=sq.count())
+    )
+    """
+    found, names = numbered(plan)
+    given = {names[name]: held for name, held in tables.items() if name in names}
+    readers = _readers(found)
+    for name in readers:
+        if name not in given:
+            there = ", ".join(given) or "none"
+            raise PlanError(sentence("program", f"no table {name!r}", f"there are: {there}"))
+    fields = {name: _fields(nodes_) for name, nodes_ in readers.items()}
+    steps = _steps(found, readers, fields)
+    held = {name: _table(fields[name], given[name]) for name in readers}
+    body = _body(steps, held, result)
+    return f"{_head(body)}\n\n{body}\n"
+
+
+# tables
+
+
+def _readers(plan: Node) -> dict[str, list[Source | JoinTable]]:
+    found: dict[str, list[Source | JoinTable]] = {}
+    for reader in nodes(plan):
+        if isinstance(reader, Source | JoinTable):
+            found.setdefault(reader.table, []).append(reader)
+    return found
+
+
+def _fields(readers: Iterable[Source | JoinTable]) -> tuple[Field, ...]:
+    """The columns of a table that is read as all of these."""
+    return tuple({f.name: f for reader in readers for f in reader.columns}.values())
+
+
+def _table(fields: Sequence[Field], held: pa.Table | None = None) -> str:
+    """A table as ``t.table(...)``, without a table one without rows."""
+    shown = [f"{_quoted(f.name)} {f.type.simpleString()}" for f in fields]
+    rows = [] if held is None else _rows(fields, held)
+    return call("t.table", [string(", ".join(shown)), listed(rows)])
+
+
+def _quoted(name: str) -> str:
+    return name if re.fullmatch(r"\w+", name) else "`" + name.replace("`", "``") + "`"
+
+
+def _rows(fields: Sequence[Field], held: pa.Table) -> list[str]:
+    columns = [_values(held.column(f.name).cast(arrow_type(f.type))) for f in fields]
+    rows = []
+    for row in zip(*columns, strict=True):
+        line = value(tuple(row))
+        rows.append(line if len(line) <= WIDTH else listed([value(v) for v in row], "()"))
+    return rows
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """A column as Python has it; instants near the epoch are made up, and read better as ticks."""
+    import pyarrow as pa
+
+    if not pa.types.is_timestamp(column.type):
+        return column.to_pylist()
+    ticks = column.cast(pa.int64()).to_pylist()
+    if all(n is None or abs(n) < 1_000_000 for n in ticks):
+        return ticks
+    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC if column.type.tz else None)
+    try:
+        return [None if n is None else epoch + dt.timedelta(microseconds=n) for n in ticks]
+    except OverflowError:
+        # beyond the years that Python knows
+        return ticks
+
+
+# steps
+
+
+@dataclass(frozen=True)
+class Step:
+    """A node of the program over other steps: ``verbs`` give it; ``stream``: its JSON does, over the streams it takes;
+
+    ``tables``: the JSON of all that is below it does, over tables.
+    """
+
+    node: Node
+    inputs: tuple[Node, ...]
+    by: str
+
+
+VERBS, STREAM, TABLES = "verbs", "stream", "tables"
+
+
+def _steps(plan: Node, readers: Mapping[str, Sequence[Node]], fields: Mapping[str, tuple[Field, ...]]) -> list[Step]:
+    """What the program consists of, inputs first; the last is the plan."""
+    # a table without a name has a new number wherever it is given, and what is read as two is one source no more
+    if any(name.startswith("#") and len(found) > 1 for name, found in readers.items()):
+        return [Step(plan, (), TABLES)]
+    empty = {name: _table(found) for name, found in fields.items()}
+    found: dict[str, Step] = {}
+    stack = [plan]
+    while stack:
+        node = stack.pop()
+        if node.digest not in found:
+            streams = inputs(node)
+            by = next((by for by in (VERBS, STREAM) if _gives(by, node, streams, empty)), TABLES)
+            found[node.digest] = Step(node, () if by == TABLES else streams, by)
+            stack.extend(found[node.digest].inputs)
+    if any(name.startswith("#") for name in readers) and any(step.by == TABLES for step in found.values()):
+        return [Step(plan, (), TABLES)]
+    return [found[n.digest] for n in nodes(plan) if n.digest in found]
+
+
+def _gives(by: str, node: Node, streams: Sequence[Node], tables: Names) -> bool:
+    """Whether a text, evaluated over streams without rows, gives the node."""
+    names = {s.digest: f"x{i}" for i, s in enumerate(streams)}
+    try:
+        text = _over(Step(node, tuple(streams), by), names, tables)
+        made = eval(text, _namespace() | {names[s.digest]: Stream(s, {}) for s in streams}).plan
+    except Exception:
+        # whatever is wrong with it, and with what it was given, it does not give the node
+        return False
+    if isinstance(node, Source | JoinTable) and node.table.startswith("#"):
+        made = replace(made, table=node.table)
+    return made.digest == node.digest
+
+
+def _over(step: Step, names: Names, tables: Names) -> str:
+    """The text of one step over the names of its inputs."""
+    if step.by == VERBS:
+        text = "".join(verbs(step.node, names, tables))
+        return f"{names[step.inputs[0].digest]}{text}" if step.inputs else text
+    if step.by == TABLES:
+        return _from_json(step.node, {name: tables[name] for name in _readers(step.node)})
+    given = {_stub(names[s.digest], step.node): names[s.digest] for s in step.inputs}
+    stubs = {s.digest: _stub_source(_stub(names[s.digest], step.node), s) for s in step.inputs}
+
+    def visit(found: Node, below: list[Node]) -> Node:
+        return stubs.get(found.digest) or (found.with_children(below) if below else found)
+
+    whole = fold(step.node, visit)
+    return _from_json(whole, given | {name: tables[name] for name in _readers(whole) if name not in given})
+
+
+def _stub(name: str, node: Node) -> str:
+    """What a stream is called in the JSON of a node over it: as in the program, unless a table is called so."""
+    return f"{name}_" if isinstance(node, JoinTable) and node.table == name else name
+
+
+def _stub_source(name: str, node: Node) -> Node:
+    """A source with the payload and the time axis of a stream."""
+    time = node.schema.axis_type
+    return Intervals(name, (Field("start", time), Field("end", time), *node.schema.fields), "start", "end")
+
+
+def _from_json(node: Node, given: Mapping[str, str]) -> str:
+    """The node read from its JSON over streams and tables."""
+    text = f'r"""\n{to_text(plan_to_json(node))}"""'
+    if all(is_name(name) and name not in ("text", "tables") for name in given):
+        return call("sq.from_json", [text, *(f"{name}={shown}" for name, shown in given.items())])
+    return call("sq.from_json", [text, "{" + ", ".join(f"{string(n)}: {shown}" for n, shown in given.items()) + "}"])
+
+
+def _namespace() -> dict[str, Any]:
+    """The names that a program imports."""
+    import zoneinfo
+    from decimal import Decimal
+    from types import SimpleNamespace
+
+    from pyspark.sql import types
+
+    known = {"sq": sq, "f": sq.functions, "t": SimpleNamespace(table=table), **{n: getattr(sq, n) for n in _NAMES}}
+    return {**vars(types), **known, "dt": dt, "zoneinfo": zoneinfo, "Decimal": Decimal}
+
+
+# text
+
+
+def _body(steps: Sequence[Step], held: Mapping[str, str], result: str) -> str:
+    """The statements: tables that are read twice, then each step that has a name."""
+    used = Counter(name for step in steps for name in _tables_of(step))
+    named_steps = _named(steps)
+    names: dict[str, str] = {}
+    taken = {result, *_RESERVED}
+    for step in steps:
+        if step.node.digest in named_steps:
+            names[step.node.digest] = result if step is steps[-1] else _name(step, taken)
+    lines: list[str] = []
+    texts: dict[str, str] = {}
+    for name, count in used.items():
+        if count > 1:
+            texts[name] = _free(f"{name if is_name(name) else 'table'}_rows", taken)
+            lines.append(f"{texts[name]} = {held[name]}")
+        else:
+            texts[name] = held[name]
+    by_digest = {step.node.digest: step for step in steps}
+    for step in steps:
+        if step.node.digest in names:
+            lines.append(_statement(step, by_digest, names, texts))
+    return "\n".join(lines)
+
+
+def _tables_of(step: Step) -> list[str]:
+    if step.by == TABLES:
+        return list(_readers(step.node))
+    return [step.node.table] if isinstance(step.node, Source | JoinTable) else []
+
+
+def _named(steps: Sequence[Step]) -> set[str]:
+    """The steps with a name: sources, what is used twice or as another's second input, ends of long chains, the last."""
+    uses = Counter(s.digest for step in steps for s in step.inputs)
+    found = {step.node.digest for step in steps if not step.inputs or uses[step.node.digest] > 1}
+    found |= {s.digest for step in steps for s in step.inputs[0 if step.by == STREAM else 1 :]}
+    found |= {step.node.digest for step in steps if step.by == STREAM} | {steps[-1].node.digest}
+    length: dict[str, int] = {}
+    for step in steps:
+        before = 0 if not step.inputs or step.inputs[0].digest in found else length[step.inputs[0].digest]
+        length[step.node.digest] = before + 1
+        if before + 1 >= _LONGEST_CHAIN:
+            found.add(step.node.digest)
+    return found
+
+
+def _name(step: Step, taken: set[str]) -> str:
+    own = step.node.table if isinstance(step.node, Source) else ""
+    return _free(own if is_name(own) else step.node.title.split()[-1] if isinstance(step.node, Source) else "s", taken)
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """The name, or with the least number that makes it free; it is taken then."""
+    found, n = name, 1
+    while found in taken:
+        n += 1
+        found = f"{name}{n}"
+    taken.add(found)
+    return found
+
+
+def _statement(step: Step, steps: Mapping[str, Step], names: Names, tables: Names) -> str:
+    name = names[step.node.digest]
+    if step.by != VERBS or not step.inputs:
+        return f"{name} = {_over(step, names, tables)}"
+    chain = verbs(step.node, names, tables)
+    while (first := step.inputs[0].digest) not in names:
+        step = steps[first]
+        chain = verbs(step.node, names, tables) + chain
+    chain[0] = names[first] + chain[0]
+    line = f"{name} = {''.join(chain)}"
+    if len(chain) == 1 or (len(line) <= SHORT and "\n" not in line):
+        return line
+    return f"{name} = (\n" + "\n".join("    " + part.replace("\n", "\n    ") for part in chain) + "\n)"
+
+
+def _head(body: str) -> str:
+    """The imports of the names that the statements use."""
+    code = re.sub(r'r"""\n.*?\n"""', "", body, flags=re.DOTALL)
+    code = re.sub(r'"(?:\\.|[^"\\])*"' + r"|'(?:\\.|[^'\\])*'", '""', code)
+
+    def uses(name: str) -> bool:
+        return re.search(rf"(?<![\w.]){name}\b(?!=[^=])", code) is not None
+
+    lines = [line for name, line in _IMPORTS.items() if uses(name)]
+    types = sorted(n for n in set(re.findall(r"(?<![\w.])([A-Z]\w*Type|StructField)\(", code)))
+    third = [f"from pyspark.sql.types import {', '.join(types)}"] if types else []
+    ours = [n for n in _NAMES if uses(n)] + (["functions as f"] if uses("f") else [])
+    own = ["import streamq as sq", *([f"from streamq import {', '.join(ours)}"] if ours else [])]
+    return "\n".join(
+        ["\n".join(part) + "\n" for part in (lines, third) if part] + own + ([TESTING] if uses("t") else [])
+    )
+
+
+__all__ = ["TESTING", "program"]

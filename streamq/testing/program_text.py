@@ -1,0 +1,260 @@
+"""Values, types and expressions as the Python text that a user would write for them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import keyword
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+from typing import Any
+
+from pyspark.sql import types as t
+
+from streamq.errors import TypeMismatch
+from streamq.expr import (
+    Aggregate,
+    Alias,
+    Call,
+    Case,
+    Cast,
+    Col,
+    Expr,
+    Lifetime,
+    Lit,
+    fold,
+)
+from streamq.schema import parse_type
+from streamq.time import INTEGER, show_duration
+
+WIDTH = 100
+"""Where a call is broken into lines."""
+
+LONGEST = 20_000
+"""An expression with longer text shares parts, or is so deep that Python would not read it."""
+
+
+class Unwritable(Exception):
+    """Raised for what no public verb or operator gives."""
+
+
+# layout
+
+
+def call(head: str, arguments: Iterable[str]) -> str:
+    """``head(a, b)``, or an argument a line where that is too long."""
+    given = list(arguments)
+    line = f"{head}({', '.join(given)})"
+    if not given or (len(line) <= WIDTH and "\n" not in line):
+        return line
+    return f"{head}(\n{textwrap.indent(','.join(f'{chr(10)}{a}' for a in given).lstrip(), '    ')},\n)"
+
+
+def listed(items: Sequence[str], brackets: str = "[]") -> str:
+    """``[a, b]``, or an item a line."""
+    line = f"{brackets[0]}{', '.join(items)}{brackets[1]}"
+    if len(line) <= WIDTH - 20 and "\n" not in line:
+        return line
+    return (
+        f"{brackets[0]}\n{textwrap.indent(','.join(f'{chr(10)}{i}' for i in items).lstrip(), '    ')},\n{brackets[1]}"
+    )
+
+
+def is_name(text: str) -> bool:
+    """Whether Python takes the text for a name, of a keyword argument or an attribute."""
+    return text.isidentifier() and not keyword.iskeyword(text)
+
+
+# values
+
+
+def value(given: Any) -> str:
+    """A plain value; instants and durations by ``dt``, time zones by ``zoneinfo``."""
+    match given:
+        case bool() | None:
+            return repr(given)
+        case float():
+            found = repr(float(given))
+            return found if found[-1].isdigit() else f'float("{found}")'
+        case int():
+            return repr(int(given))
+        case str():
+            return string(str(given))
+        case Decimal():
+            return f"Decimal({string(str(given))})"
+        case tuple():
+            return f"({', '.join(map(value, given))}{',' if len(given) == 1 else ''})"
+        case list():
+            return f"[{', '.join(map(value, given))}]"
+        case dict():
+            return f"{{{', '.join(f'{value(k)}: {value(v)}' for k, v in given.items())}}}"
+    shown = re.sub(r"\bdatetime\.(?=(datetime|date|timedelta|timezone)\b)", "dt.", repr(given))
+    return shown.replace("dt.timezone.utc", "dt.UTC")
+
+
+def string(text: str) -> str:
+    """A text in double quotes, where that needs no more escapes."""
+    shown = repr(text)
+    return f'"{shown[1:-1]}"' if shown[0] == "'" and '"' not in text else shown
+
+
+def duration(ticks: int, axis: str) -> str:
+    """A duration of the axis: integer ticks, or a text with a unit."""
+    return str(ticks) if axis == INTEGER else string(show_duration(ticks, axis))
+
+
+def instant(ticks: int, axis: str) -> str:
+    """An instant of the axis."""
+    if axis == INTEGER:
+        return str(ticks)
+    return value(dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=ticks))
+
+
+def type_name(kind: t.DataType) -> str:
+    """A type by its SQL name, or built of pyspark's classes."""
+    name = kind.simpleString()
+    try:
+        found = parse_type(name)
+    except TypeMismatch:
+        found = None
+    return string(name) if found == kind else repr(kind)
+
+
+# expressions
+
+_BINARY = {
+    "+": ("+", 6), "-": ("-", 6), "*": ("*", 7), "/": ("/", 7), "%": ("%", 7), "and": ("&", 4), "or": ("|", 2),
+    "==": ("==", 1), "!=": ("!=", 1), "<": ("<", 1), "<=": ("<=", 1), ">": (">", 1), ">=": (">=", 1),
+}  # fmt: skip
+"""Python's operator and how closely it binds."""
+_UNARY, _POSTFIX = 8, 9
+_METHODS = {"<=>": "eq_null_safe", **{n: n for n in ("startswith", "endswith", "contains", "like", "rlike", "isin")}}
+
+Text = tuple[str, int]
+"""A text and how closely its outermost operator binds."""
+
+
+def expression(root: Expr, column: Callable[[str], str] | None = None, in_window: bool = False) -> str:
+    """An expression over ``col``, ``lit``, ``when``, ``f`` and ``sq``.
+
+    ``column`` writes a column, if not as ``col("v")``; ``in_window``: lifetimes outside of aggregates are windows.
+    Raises Unwritable for what no operator, method or function gives.
+    """
+
+    def visit(found: Expr, parts: list[Text]) -> Text:
+        text, rank = _text(found, parts, column, in_window)
+        if len(text) > LONGEST:
+            raise Unwritable("an expression that is too long")
+        return text, rank
+
+    return fold(root, visit)[0]
+
+
+def argument(given: Expr) -> str:
+    """An expression where a verb takes a plain value too."""
+    if isinstance(given, Lit) and given.type is None and given.value is not None:
+        return value(given.value)
+    return expression(given)
+
+
+def named(given: Expr) -> str:
+    """An expression where a verb takes a column's name: a string is one."""
+    return string(given.name) if isinstance(given, Col) else expression(given)
+
+
+def _is_plain(given: Any) -> bool:
+    return isinstance(given, Lit) and given.type is None
+
+
+def _text(found: Expr, parts: list[Text], column: Callable[[str], str] | None, in_window: bool) -> Text:
+    match found:
+        case Col(name=name, origin=None):
+            return (column(name) if column else f"col({string(name)})"), _POSTFIX
+        case Lit(value=given, type=None):
+            return f"lit({value(given)})", _POSTFIX
+        case Lifetime(part="start" | "end" as part) if in_window:
+            return f"sq.window_{part}()", _POSTFIX
+        case Lifetime(part=part) if type(found) is Lifetime:
+            return f"sq.{part}()", _POSTFIX
+        case Cast(type=to):
+            return f"{_receiver(parts[0])}.cast({type_name(to)})", _POSTFIX
+        case Alias(name=name):
+            return f"{_receiver(parts[0])}.alias({string(name)})", _POSTFIX
+        case Case(parts=given) if len(given) >= 3:
+            return _case(given, parts), _POSTFIX
+        case Aggregate() if in_window:
+            # inside of it are members, with lifetimes of their own
+            return expression(found), _POSTFIX
+        case Aggregate():
+            return _aggregate(found, parts), _POSTFIX
+        case Call():
+            return _call(found, parts)
+    raise Unwritable(type(found).__name__)
+
+
+def _receiver(part: Text) -> str:
+    return part[0] if part[1] >= _POSTFIX else f"({part[0]})"
+
+
+def _given(expr: Any, part: Text) -> str:
+    """An operand of a method: a constant as it is."""
+    return value(expr.value) if isinstance(expr, Lit) and expr.type is None else part[0]
+
+
+def _case(given: Sequence[Expr], parts: list[Text]) -> str:
+    shown = [_given(e, p) for e, p in zip(given, parts, strict=True)]
+    branches = [f"when({parts[i][0]}, {shown[i + 1]})" for i in range(0, len(parts) - 1, 2)]
+    last = given[-1]
+    end = "" if _is_plain(last) and isinstance(last, Lit) and last.value is None else f".otherwise({shown[-1]})"
+    return ".".join(branches) + end
+
+
+def _call(found: Call, parts: list[Text]) -> Text:
+    args = found.args
+    plain = all(isinstance(a, Expr) for a in args)
+    if found.name in _BINARY and len(parts) == 2 and plain:
+        return _binary(found, parts)
+    match found.name:
+        case "not" if isinstance(args[0], Call) and args[0].name == "isnull":
+            return parts[0][0].removesuffix(".is_null()") + ".is_not_null()", _POSTFIX
+        case "not" | "negative":
+            sign = "~" if found.name == "not" else "-"
+            return sign + (parts[0][0] if parts[0][1] >= _UNARY else f"({parts[0][0]})"), _UNARY
+        case "isnull":
+            return f"{_receiver(parts[0])}.is_null()", _POSTFIX
+        case "getitem" if len(parts) == 2 and plain:
+            return f"{_receiver(parts[0])}[{_given(args[1], parts[1])}]", _POSTFIX
+        case name if name in _METHODS and plain and (len(parts) == 2 or name == "isin"):
+            shown = [_given(a, p) for a, p in zip(args[1:], parts[1:], strict=True)]
+            return f"{_receiver(parts[0])}.{_METHODS[name]}({', '.join(shown)})", _POSTFIX
+        case name if is_name(name):
+            rest = iter(parts)
+            shown = [next(rest)[0] if isinstance(a, Expr) else value(a) for a in args]
+            return f"f.{name}({', '.join(shown)})", _POSTFIX
+    raise Unwritable(found.name)
+
+
+def _binary(found: Call, parts: list[Text]) -> Text:
+    sign, rank = _BINARY[found.name]
+    left, right = found.args
+    # comparisons do not chain, and what is beside one should not be mistaken for its operand
+    least = (5, 5) if rank == 1 else (rank, rank + 1)
+    shown = [p[0] if p[1] >= n else f"({p[0]})" for p, n in zip(parts, least, strict=True)]
+    if _is_plain(right) and right.value is not None:
+        shown[1] = value(right.value)
+    # of a comparison Python would turn the sides, and a string has a % of its own
+    elif _is_plain(left) and rank > 4 and type(left.value) in (int, float) and not _is_plain(right):
+        shown[0] = value(left.value)
+    return f"{shown[0]} {sign} {shown[1]}", rank
+
+
+def _aggregate(found: Aggregate, parts: list[Text]) -> str:
+    if found.name in ("window_start", "window_end"):
+        return f"sq.{found.name}()"
+    shown = [string(a.name) if isinstance(a, Col) else p[0] for a, p in zip(found.args, parts, strict=False)]
+    name, options = found.name, [value(o) for o in found.options]
+    if name == "percentile" and found.options == (0.5,):
+        name, options = "median", []
+    where = [] if found.where is None else [f"where={parts[-1][0]}"]
+    return f"sq.{name}({', '.join([*shown, *options, *where])})"

@@ -1,0 +1,333 @@
+"""Each operator as the verbs that a user would write for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from streamq.compiler.operators import (
+    AlterLifetime,
+    Chop,
+    Clip,
+    DistinctIds,
+    Edges,
+    Except,
+    Intervals,
+    Join,
+    JoinTable,
+    Physical,
+    Points,
+    Select,
+    Source,
+    TopK,
+    ToSignal,
+    Union,
+    Where,
+    WindowAggregate,
+    WindowedJoin,
+)
+from streamq.compiler.operators.alter_lifetime import FIXED, GIVEN, RE, SAME, Length, Start
+from streamq.compiler.operators.join import INNER
+from streamq.compiler.plan import Node
+from streamq.expr import Alias, Call, Col, Expr, Lit, columns, rewrite
+from streamq.policies import DROP
+from streamq.testing.program_text import (
+    Unwritable,
+    argument,
+    call,
+    duration,
+    expression,
+    instant,
+    is_name,
+    listed,
+    named,
+    string,
+)
+from streamq.time import TIMESTAMP
+from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot, Window, default_stamp
+
+Names = Mapping[str, str]
+"""What streams are called in the program, by the digest of their plan."""
+
+
+def inputs(node: Node) -> tuple[Node, ...]:
+    """The streams that the verbs of a node are over: its inputs; those of the window whose select it is."""
+    return node.children[0].children if _selects_window(node) else node.children
+
+
+def verbs(node: Node, names: Names, tables: Names) -> list[str]:
+    """The calls that make a stream of its first input into this node, as ``.where(...)``; of a source the whole call.
+
+    ``tables`` are the texts of tables by name. Raises Unwritable for what no verb gives; but what is returned need not be
+    the node: whoever wants to know must try.
+    """
+    axis = node.schema.axis
+    match node:
+        case Source():
+            return [_source(node, tables[node.table])]
+        case Where(predicate=predicate):
+            return [call(".where", [expression(predicate)])]
+        case Select(input=WindowAggregate() as window) if _selects_window(node):
+            return [
+                *_windowed(window.keys, window.window, window.clip, window.stamp, axis),
+                _window_select(node, window),
+            ]
+        case Select():
+            return [_select(node)]
+        case Union(inputs=(_, *others)):
+            return [call(".union", [names[o.digest] for o in others])]
+        case AlterLifetime():
+            return [_alter_lifetime(node)]
+        case Join(right=right, on=on, how=how):
+            kind = [] if how == INNER else [f"how={string(how)}"]
+            return [call(".join", [names[right.digest], *_on(on), *_condition(node), *kind, *_suffixes(node)])]
+        case WindowedJoin(right=right, on=on, window=window):
+            grid = [f"size={duration(window.size, axis)}"]
+            grid += [f"hop={duration(window.hop, axis)}"] if window.hop != window.size else []
+            grid += [f"offset={duration(window.offset, axis)}"] if window.offset else []
+            given = [names[right.digest], *_on(on), *grid, *_condition(node), *_suffixes(node)]
+            return [call(".windowed_join", given)]
+        case Except(right=right):
+            return [call(".except_", [names[right.digest]])]
+        case Clip(by=by, on=on):
+            return [call(".clip", [names[by.digest], *_on(on)])]
+        case ToSignal(keys=keys):
+            return [call(".to_signal", [f"key={_one_or_more(keys)}"] if keys else [])]
+        case Chop(period=period, offset=offset):
+            return [call(".chop", [duration(n, axis) for n in ((period, offset) if offset else (period,))])]
+        case DistinctIds(ids=ids, within=within):
+            return [call(".distinct_ids", [f"within={duration(within, axis)}", f"id={_one_or_more(ids)}"])]
+        case JoinTable():
+            return [_join_table(node, tables[node.table])]
+        case WindowAggregate(keys=keys, window=window, aggregates=aggregates):
+            made = _positional(aggregates, in_window=True)
+            return [*_windowed(keys, window, node.clip, node.stamp, axis), call(".select", made)]
+        case TopK(keys=keys, window=window, k=k, by=by, desc=desc, ties=ties):
+            given = [str(k), f"by={named(by)}", *([] if desc else ["desc=False"])]
+            given += [] if ties == "keep" else [f"ties={string(ties)}"]
+            return [*_windowed(keys, window, node.clip, node.stamp, axis), call(".top_k", given)]
+    raise Unwritable(type(node).__name__)
+
+
+def _selects_window(node: Node) -> bool:
+    """Whether it is an expression over a window's aggregates, which have no names of their own."""
+    match node:
+        case Select(input=WindowAggregate(aggregates=aggregates)):
+            return any(name.startswith("__") for name, _ in aggregates)
+    return False
+
+
+def _is_keyword(name: str) -> bool:
+    return is_name(name) and name != "self"
+
+
+def _one_or_more(names: Iterable[str]) -> str:
+    found = [string(n) for n in names]
+    return found[0] if len(found) == 1 else listed(found)
+
+
+# sources
+
+
+def _source(node: Source, table: str) -> str:
+    axis, policy = node.schema.axis, node.policy
+    given = [table]
+    match node:
+        case Points():
+            head, told = "sq.points", {"time": node.time}
+        case Intervals():
+            head, told = "sq.intervals", {"start": node.start, "end": node.end}
+        case Edges():
+            head, told = "sq.edges", {"time": node.time, "edge": node.edge}
+        case Physical():
+            head = "sq.physical"
+            told = {n: getattr(node, n) for n in ("kind", "start", "end", "new_end") if getattr(node, n) != n}
+            told |= {"id": node.id} if node.id else {}
+        case _:
+            raise Unwritable(type(node).__name__)
+    given += [f"{n}={string(v)}" for n, v in told.items()]
+    if isinstance(node, Edges):
+        given.append(f"key={_one_or_more(node.key)}")
+        marks = {"open": (node.open, "start"), "close": (node.close, "end")}
+        given += [f"{n}={shown}" for n, (mark, usual) in marks.items() if (shown := argument(mark)) != string(usual)]
+        given += [] if node.payload_from == "start" else [f"payload={string(node.payload_from)}"]
+    given += [] if node.table.startswith("#") else [f"name={string(node.table)}"]
+    if policy.delay is None:
+        given += [] if isinstance(node, Physical) else ["progress=sq.explicit()"]
+    elif policy.delay or isinstance(node, Physical):
+        delay = duration(policy.delay, axis) if policy.delay else ""
+        given.append(f"progress=sq.generate({delay})")
+    given += [] if policy.late == DROP else [f"late={string(policy.late)}"]
+    given += [] if policy.invalid is None else [f"invalid={string(policy.invalid)}"]
+    return call(head, given)
+
+
+def _join_table(node: JoinTable, table: str) -> str:
+    ours = {n.lower() for n in node.input.schema.names}
+    kind = [] if node.how == INNER else [f"how={string(node.how)}"]
+    suffix = _suffix([(n, to) for n, to in node.names if n.lower() in ours])
+    suffixes = [] if suffix is None else [f"suffixes={listed([string(''), string(suffix)], '()')}"]
+    name = [] if node.table.startswith("#") else [f"name={string(node.table)}"]
+    return call(".join_table", [table, *_on(node.on), *kind, *suffixes, *name])
+
+
+# the payload
+
+
+def _select(node: Select) -> str:
+    """The columns in order: first those that are names alone, or can be no keyword, then keywords."""
+    before, made = node.input.schema.names, dict(node.columns)
+    kept = [n for n in before if n in made and _is_column(n, made[n])]
+    names = tuple(n for n, _ in node.columns)
+    more = [n for n in names if n not in kept]
+    if names[: len(before)] == before and kept and more and all(map(_is_keyword, more)):
+        return call(".with_columns", [f"{n}={argument(made[n])}" for n in more])
+    return call(".select", _positional(node.columns))
+
+
+def _positional(columns: Iterable[tuple[str, Expr]], in_window: bool = False) -> list[str]:
+    given = list(columns)
+    # a positional argument cannot follow a keyword
+    least = max((i + 1 for i, (name, _) in enumerate(given) if not _is_keyword(name)), default=0)
+    while least < len(given) and _is_column(*given[least]):
+        least += 1
+    first = [string(n) if _is_column(n, e) else expression(Alias(e, n), None, in_window) for n, e in given[:least]]
+    rest = [f"{n}={argument(e) if isinstance(e, Lit) else expression(e, None, in_window)}" for n, e in given[least:]]
+    return first + rest
+
+
+def _is_column(name: str, expr: Expr) -> bool:
+    return isinstance(expr, Col) and expr.name == name
+
+
+# lifetimes
+
+
+def _alter_lifetime(node: AlterLifetime) -> str:
+    axis = node.schema.axis
+    match node.start, node.length:
+        case Start(anchor="LE", expr=None, by=by), Length(kind="same", by=0):
+            return call(".shift", [duration(by, axis)])
+        case Start(anchor="LE", expr=None, by=0), Length(kind="same", by=by):
+            return call(".extend", [duration(by, axis)])
+        case Start(anchor="LE", expr=None, by=0), Length(kind="fixed", by=1):
+            return call(".to_points", [])
+        case Start(anchor="RE", expr=None, by=0), Length(kind="fixed", by=1):
+            return call(".to_points_at_end", [])
+        case Start(anchor="LE", expr=None, by=0), length:
+            return call(".set_duration", [_length(length, axis)])
+    start, length = node.start, node.length
+    if start.by or (length.kind == SAME and length.by):
+        raise Unwritable("a start and a duration that are both moved")
+    if start.expr is not None and axis == TIMESTAMP:
+        given = [f"start={expression(_instant(start.expr))}"]
+    elif start.expr is not None:
+        given = [f"start={expression(start.expr)}"]
+    else:
+        given = ["start=sq.end()"] if start.anchor == RE else []
+    given += [] if length.kind == SAME else [f"duration={_length(length, axis)}"]
+    given += [] if start.within is None else [f"within={duration(start.within, axis)}"]
+    return call(".alter_lifetime", given)
+
+
+def _instant(ticks: Expr) -> Expr:
+    """The instant of which these are the ticks."""
+    match ticks:
+        case Call(name="unix_micros", args=(Expr() as at,)):
+            return at
+    raise Unwritable("ticks of no instant")
+
+
+def _length(length: Length, axis: str) -> str:
+    if length.kind == FIXED:
+        return duration(length.by, axis)
+    if length.kind != GIVEN or length.expr is None:
+        raise Unwritable(length.kind)
+    return expression(length.expr)
+
+
+# two streams
+
+
+def _on(on: tuple[tuple[str, str], ...]) -> list[str]:
+    if not on:
+        return []
+    if all(a == b for a, b in on):
+        return [f"on={_one_or_more(a for a, _ in on)}"]
+    keys = [string(a) if a == b else f"({string(a)}, {string(b)})" for a, b in on]
+    return [f"on={listed(keys)}"]
+
+
+def _condition(node: Join | WindowedJoin) -> list[str]:
+    """The condition as a function of two events: a column of the pair is one's or the other's."""
+    if node.where is None:
+        return []
+    if not columns(node.where):
+        return [f"where={expression(node.where)}"]
+    ours, theirs = ({to: n for n, to in names} for names in (node.left_names, node.right_names))
+
+    def column(name: str) -> str:
+        side, own = ("l", ours[name]) if name in ours else ("r", theirs[name])
+        return f"{side}.{own}" if is_name(own) and not own.startswith("_") else f"{side}[{string(own)}]"
+
+    return [f"where=lambda l, r: {expression(node.where, column)}"]
+
+
+def _suffixes(node: Join | WindowedJoin) -> list[str]:
+    """The suffixes that bring equal names apart."""
+    lower = {n.lower() for n, _ in node.right_names}
+    ours = [(n, to) for n, to in node.left_names if n.lower() in lower]
+    clash = {n.lower() for n, _ in ours}
+    one, two = _suffix(ours), _suffix([(n, to) for n, to in node.right_names if n.lower() in clash])
+    usual = isinstance(node, Join) and node.how in ("semi", "anti") and (one, two) == ("", "__right")
+    if one is None or two is None or usual:
+        return []
+    return [f"suffixes={listed([string(one), string(two)], '()')}"]
+
+
+def _suffix(names: Iterable[tuple[str, str]]) -> str | None:
+    """What is behind the first of the names; none of them: None."""
+    return next((to.removeprefix(n) for n, to in names), None)
+
+
+# windows
+
+
+def _windowed(keys: tuple[str, ...], window: Window, clip: str, stamp: str, axis: str) -> list[str]:
+    head, given = _window(window, axis)
+    usual = "right" if isinstance(window, Count) and window.by == "end" else "full"
+    given += [] if clip == usual else [f"clip_input={string(clip)}"]
+    given += [] if stamp == default_stamp(window) else [f"stamp={string(stamp)}"]
+    grouped = [call(".group_by", [string(k) for k in keys])] if keys else []
+    return [*grouped, call(f".{head}_window", given)]
+
+
+def _window(window: Window, axis: str) -> tuple[str, list[str]]:
+    match window:
+        case Hopping(size=size, hop=hop, offset=offset):
+            given = [duration(n, axis) for n in ((size,) if size == hop else (size, hop))]
+            given += [f"offset={duration(offset, axis)}"] if offset else []
+            return ("tumbling" if size == hop else "hopping"), given
+        case Snapshot():
+            return "snapshot", []
+        case Count(n=n, by=by):
+            return "count", [str(n), *([] if by == "start" else [f"by={string(by)}"])]
+        case Rows(n=n, step=step, order_by=order_by):
+            given = [str(n), *([] if step == 1 else [str(step)])]
+            return "rows", given + ([f"order_by={_one_or_more(order_by)}"] if order_by else [])
+        case Session(gap=gap):
+            return "session", [duration(gap, axis)]
+        case Landmark(hop=hop, start=start, period=period):
+            given = [duration(hop, axis)]
+            given += [f"start={instant(start, axis)}"] if start or period is None else []
+            return "landmark", given + ([f"period={duration(period, axis)}"] if period is not None else [])
+
+
+def _window_select(node: Select, window: WindowAggregate) -> str:
+    """Its columns over aggregates instead of their names; the keys come by themselves."""
+    aggregates = dict(window.aggregates)
+
+    def put(found: Expr) -> Expr | None:
+        return aggregates.get(found.name) if isinstance(found, Col) else None
+
+    columns_after = node.columns[len(window.keys) :]
+    return call(".select", _positional([(n, rewrite(e, put)) for n, e in columns_after], in_window=True))

@@ -1,0 +1,59 @@
+"""What a sink has written: a folder of Parquet files, and which micro-batch wrote which."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streamq.errors import SourceError, sentence
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH = "batch"
+"""The column for the number of the micro-batch that wrote a row."""
+
+
+def read_folder(path: Path, batches: bool, verb: str) -> tuple[pa.Table, str | None]:
+    """The rows of a folder of Parquet, and the column of their ``batches`` if Spark's log or folders ``batch=N`` tell."""
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    if not path.exists():
+        raise SourceError(sentence(verb, f"no folder {str(path)!r}"))
+    written = _committed(path)
+    if written is None:
+        table = ds.dataset(path, format="parquet", partitioning="hive").to_table()
+        return table, BATCH if any(path.glob(f"{BATCH}=*")) else None
+    files, numbers = written
+    tables = [ds.dataset(path / name, format="parquet").to_table() for name in files]
+    if not tables:
+        return pa.table({}), None
+    table = pa.concat_tables(tables)
+    if not batches or numbers is None or BATCH in table.column_names:
+        return table, None
+    return table.append_column(BATCH, pa.array(np.repeat(numbers, [t.num_rows for t in tables]))), BATCH
+
+
+def _committed(path: Path) -> tuple[list[str], list[int] | None] | None:
+    """The files that Spark's file sink has committed, and the micro-batch of each while its log tells; None: no log.
+
+    An entry N lists the files of micro-batch N, an entry N.compact those of all up to it; older ones are deleted in time.
+    """
+    log = path / "_spark_metadata"
+    if not log.is_dir():
+        return None
+    entries = {int(e.stem): e for e in log.iterdir() if e.stem.isdigit() and e.suffix in ("", ".compact")}
+    found: dict[str, int] = {}
+    for number, entry in sorted(entries.items()):
+        for line in entry.read_text(encoding="utf-8").splitlines()[1:]:
+            said = json.loads(line)
+            if said["action"] == "add" and not said["isDir"]:
+                found.setdefault(Path(said["path"]).name, number)
+    return list(found), list(found.values()) if len(entries) == max(entries, default=-1) + 1 else None
+
+
+__all__ = ["read_folder"]

@@ -1,0 +1,380 @@
+"""Plans as programs: a program builds the plan it was made of, over the same tables, in the verbs a user would write."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from pyspark.sql import types as t
+
+import streamq as sq
+from streamq import col, lit, when
+from streamq import functions as f
+from streamq.compiler.operators import LOGICAL, AlterLifetime, JoinTable, Select, Where, WindowAggregate
+from streamq.compiler.operators.alter_lifetime import FIXED, GIVEN, SAME, Length, Start
+from streamq.compiler.plan import Node, nodes, numbered, renamed
+from streamq.errors import PlanError
+from streamq.expr import Call, Expr, Lit, Opaque
+from streamq.schema import Field, Schema
+from streamq.testing.generate import Case, cases
+from streamq.testing.program import TESTING, program
+from streamq.testing.program_text import Unwritable, argument, expression
+from streamq.testing.queries import predicates
+from streamq.testing.table import fields_of, table
+from streamq.time import INTEGER, TIMESTAMP
+from tests.algebra import QUERIES, SIZES, intervals
+
+
+def built(text: str, result: str = "q") -> sq.Stream:
+    """The query of a program."""
+    names: dict[str, Any] = {"t": SimpleNamespace(table=table)}
+    exec(text.replace(f"{TESTING}\n", ""), names)
+    return names[result]
+
+
+def check(plan: Node, tables: dict[str, pa.Table]) -> str:
+    """The program, once it has built the same query over the same tables."""
+    text = program(plan, tables)
+    query = built(text)
+    wanted, names = numbered(plan)
+    found, own = numbered(query.plan)
+    assert found == wanted
+    ours = {own[n]: held for n, held in query.tables.items() if n in own}
+    theirs = {names[n]: held for n, held in tables.items() if n in names}
+    assert ours.keys() == theirs.keys()
+    for name, held in ours.items():
+        assert held.schema == theirs[name].select(held.column_names).schema
+        assert repr(held.to_pylist()) == repr(theirs[name].select(held.column_names).to_pylist())
+    assert text == program(plan, tables)
+    return text
+
+
+def has_no_verb(node: Node) -> bool:
+    """Nodes that the generators make and no public verb gives."""
+    match node:
+        case JoinTable(columns=columns, names=names, on=on):
+            shared = {b for a, b in on if a == b}
+            return tuple(n for n, _ in names) != tuple(f.name for f in columns if f.name not in shared)
+        case WindowAggregate(aggregates=aggregates):
+            return len({a.digest for _, a in aggregates}) < len(aggregates)
+        case AlterLifetime(start=start, length=length):
+            by_verbs = start == Start() or (start.anchor == "LE" and start.expr is None and length == Length())
+            moved = bool(start.by) or (length.kind == SAME and bool(length.by))
+            return not by_verbs and (moved or (node.schema.axis == TIMESTAMP and start.expr is not None))
+    return False
+
+
+@settings(max_examples=settings.default.max_examples * 3 // 2)  # type: ignore[union-attr]
+@given(cases())
+def test_random_plans(case: Case) -> None:
+    text = check(case.plan, {**case.tables, **case.static})
+    assert text.count("sq.from_json(") == sum(map(has_no_verb, nodes(case.plan)))
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "unnamed"])
+@pytest.mark.parametrize("name", QUERIES)
+def test_every_query_of_the_algebra(name: str, named: bool) -> None:
+    s, z = (sq.intervals(intervals(i, 8), "from", "to", name=f"s{i}" if named else None) for i in (1, 2))
+    query = QUERIES[name](s, z, SIZES)
+    text = check(query.plan, query.tables)
+    # the columns that carry a group's keys through a sub-plan have names of their own
+    assert ("sq.from_json(" in text) == (name == "apply")
+
+
+def test_every_operator_has_verbs() -> None:
+    s, z = (sq.intervals(intervals(i, 8), "from", "to", name=f"s{i}") for i in (1, 2))
+    made = [query(s, z, SIZES) for name, query in QUERIES.items() if name != "apply"]
+    made += [SOURCES, s.union(z).where(col("v") > 1), sq.events([sq.insert(1, v=2)], progress=sq.generate(5), name="e")]
+    found: set[type[Node]] = set()
+    for query in made:
+        assert "sq.from_json(" not in check(query.plan, query.tables)
+        found |= {type(n) for n in nodes(query.plan)}
+    assert found == set(LOGICAL)
+
+
+LOG = table(
+    "at timestamp, `what now` string, id int, paid decimal(5,2), seen array<date>",
+    [
+        (dt.datetime(2024, 5, 1, 12), "on", 1, Decimal("1.50"), [dt.date(2024, 5, 1), None]),
+        (None, None, None, None, None),
+    ],
+)
+ITEMS = table("kind string, start timestamp, end timestamp, REnew timestamp, id int", [("insert", 5, None, 7, 1)])
+ZONES = table("id int, at timestamp, city string", [(1, 3, 'Ulm "an der" Donau')])
+EDGES = sq.edges(
+    LOG, "at", edge="what now", key="id", open="on", close=None, payload="end",
+    name="log book", progress=sq.generate("90 seconds"), late="adjust", invalid="drop",
+)  # fmt: skip
+POINTS = sq.points(LOG, "at", name="sq", progress=sq.explicit())
+PHYSICAL = sq.physical(ITEMS, new_end="REnew", id="id", name="items", late="fail")
+SOURCES = (
+    EDGES.select("id", n=1)
+    .union(POINTS.select("id", n=lit(2)), POINTS.chop("1 day").select("id", n=3))
+    .join(PHYSICAL.distinct_ids("2 minutes", id="id"), on=[("n", "id")], suffixes=("_a", "_b"))
+    .join_table(ZONES, on=[("id_a", "id")], suffixes=("", "_zone"), name="zones")
+    .landmark_window("1 hour", start=dt.datetime(2024, 5, 1), period="1 day")
+    .select(total=sq.sum("n"), since=sq.window_start())
+)
+
+PROGRAM = """\
+import datetime as dt
+from decimal import Decimal
+
+import streamq as sq
+from streamq import lit
+from streamq import testing as t
+
+edges = sq.edges(
+    t.table(
+        "at timestamp, `what now` string, id int, paid decimal(5,2), seen array<date>",
+        [
+            (
+                dt.datetime(2024, 5, 1, 12, 0, tzinfo=dt.UTC),
+                "on",
+                1,
+                Decimal("1.50"),
+                [dt.date(2024, 5, 1), None],
+            ),
+            (None, None, None, None, None),
+        ],
+    ),
+    time="at",
+    edge="what now",
+    key="id",
+    open="on",
+    close=lit(None),
+    payload="end",
+    name="log book",
+    progress=sq.generate("90 seconds"),
+    late="adjust",
+    invalid="drop",
+)
+sq2 = sq.points(
+    t.table(
+        "at timestamp, `what now` string, id int, paid decimal(5,2), seen array<date>",
+        [
+            (
+                dt.datetime(2024, 5, 1, 12, 0, tzinfo=dt.UTC),
+                "on",
+                1,
+                Decimal("1.50"),
+                [dt.date(2024, 5, 1), None],
+            ),
+            (None, None, None, None, None),
+        ],
+    ),
+    time="at",
+    name="sq",
+    progress=sq.explicit(),
+)
+s = sq2.select("id", n=2)
+s2 = sq2.chop("1 day").select("id", n=3)
+items = sq.physical(
+    t.table(
+        "kind string, start timestamp, end timestamp, REnew timestamp, id int",
+        [("insert", 5, None, 7, 1)],
+    ),
+    new_end="REnew",
+    id="id",
+    name="items",
+    late="fail",
+)
+s3 = items.distinct_ids(within="2 minutes", id="id")
+q = (
+    edges.select("id", n=1)
+    .union(s, s2)
+    .join(s3, on=[("n", "id")], suffixes=("_a", "_b"))
+    .join_table(
+        t.table("id int, at timestamp, city string", [(1, 3, 'Ulm "an der" Donau')]),
+        on=[("id_a", "id")],
+        name="zones",
+    )
+    .landmark_window("1 hour", start=dt.datetime(2024, 5, 1, 0, 0, tzinfo=dt.UTC), period="1 day")
+    .select(total=sq.sum("n"), since=sq.window_start())
+)
+"""
+
+
+def test_a_program_reads_as_one_writes_it() -> None:
+    assert check(SOURCES.plan, SOURCES.tables) == PROGRAM
+
+
+# expressions
+
+EXPRESSIONS: list[tuple[Expr, str]] = [
+    ((col("v") > 1) & col("k").is_null(), '(col("v") > 1) & col("k").is_null()'),
+    (~(col("v") == 1) | col("k").is_not_null(), '~(col("v") == 1) | col("k").is_not_null()'),
+    ((col("a") & col("b")) | (col("c") & (col("d") | col("e"))), 'col("a") & col("b") | col("c") & (col("d") | col("e"))'),
+    (col("a") - (col("b") - col("c")) - 1, 'col("a") - (col("b") - col("c")) - 1'),
+    ((col("a") + 1) * -col("b") % 7, '(col("a") + 1) * -col("b") % 7'),
+    (-(col("a") + 1), '-(col("a") + 1)'),
+    (3 - col("v"), '3 - col("v")'),
+    (1.5 / (2 * col("v")), '1.5 / (2 * col("v"))'),
+    (lit("a%s") % col("v"), 'lit("a%s") % col("v")'),
+    (lit(1) < col("v"), 'lit(1) < col("v")'),
+    (lit(1) + 2, "lit(1) + 2"),
+    (lit(True) & col("a"), 'lit(True) & col("a")'),
+    ((col("a") < col("b")) == (col("c") < 1), '(col("a") < col("b")) == (col("c") < 1)'),
+    (col("a") == lit(None), 'col("a") == lit(None)'),
+    (col("a").eq_null_safe(None), 'col("a").eq_null_safe(None)'),
+    ((col("a") + 1).isin(0, 1, None), '(col("a") + 1).isin(0, 1, None)'),
+    (col("a").isin(), 'col("a").isin()'),
+    (col("a") != float("nan"), 'col("a") != float("nan")'),
+    (col("a") > float("-inf"), 'col("a") > float("-inf")'),
+    (col("a").startswith("x").cast("int"), 'col("a").startswith("x").cast("int")'),
+    (col("a").like(col("b")), 'col("a").like(col("b"))'),
+    (col("a")["b"][0], 'col("a")["b"][0]'),
+    (when(col("a"), 1).when(col("b"), "x").otherwise(col("c")), 'when(col("a"), 1).when(col("b"), "x").otherwise(col("c"))'),
+    (when(col("a"), None), 'when(col("a"), None)'),
+    (f.coalesce("a", lit(0)), 'f.coalesce(col("a"), lit(0))'),
+    (f.date_trunc("hour", sq.start()), 'f.date_trunc("hour", sq.start())'),
+    (f.struct("a", col("b").alias("c d")), 'f.struct(col("a").alias("a"), col("b").alias("c d"))'),
+    (sq.duration() > 3, "sq.duration() > 3"),
+    (col("a").cast("decimal(5,2)"), 'col("a").cast("decimal(5,2)")'),
+    (col("a").cast(t.ArrayType(t.LongType(), False)), 'col("a").cast(ArrayType(LongType(), False))'),
+    (col("say \"hi\"") == "it's", "col('say \"hi\"') == \"it's\""),
+    (col("a") == "\n\\ü\ud800", 'col("a") == "\\n\\\\ü\\ud800"'),
+    (col("a") > Decimal("1.50"), 'col("a") > Decimal("1.50")'),
+    (col("a") == b"\x00", "col(\"a\") == b'\\x00'"),
+    (col("a") > dt.date(2024, 5, 1), 'col("a") > dt.date(2024, 5, 1)'),
+    (col("a") - dt.timedelta(days=1), 'col("a") - dt.timedelta(days=1)'),
+    (
+        sq.start() > dt.datetime(2024, 5, 1, tzinfo=ZoneInfo("Europe/Berlin")),
+        "sq.start() > dt.datetime(2024, 5, 1, 0, 0, tzinfo=zoneinfo.ZoneInfo(key='Europe/Berlin'))",
+    ),
+    (sq.sum("v", where=col("v") > 1), 'sq.sum("v", where=col("v") > 1)'),
+    (sq.count() + sq.covar("a", col("b") + 1), 'sq.count() + sq.covar("a", col("b") + 1)'),
+    (sq.median("v") / sq.percentile("v", 0.9), 'sq.median("v") / sq.percentile("v", 0.9)'),
+]  # fmt: skip
+
+
+def evaluated(text: str) -> Expr:
+    import zoneinfo
+
+    known = {"sq": sq, "f": f, "col": col, "lit": lit, "when": when, "dt": dt, "zoneinfo": zoneinfo, "Decimal": Decimal}
+    return eval(text, {**vars(t), **known})
+
+
+@pytest.mark.parametrize(("expr", "text"), EXPRESSIONS, ids=[text for _, text in EXPRESSIONS])
+def test_expressions_read_as_one_writes_them(expr: Expr, text: str) -> None:
+    assert expression(expr) == text
+    assert evaluated(text).digest == expr.digest
+
+
+KINDS = {"v": t.IntegerType(), "w": t.DoubleType(), "k": t.StringType()}
+COLUMNS = Schema(tuple(Field(name, kind) for name, kind in KINDS.items()), INTEGER)
+
+
+@given(predicates(COLUMNS, frozenset(COLUMNS.names)))
+def test_any_predicate_comes_back(expr: Expr) -> None:
+    assert evaluated(expression(expr)).digest == expr.digest
+
+
+def test_constants_stand_alone_where_a_verb_takes_them() -> None:
+    assert [argument(lit(v)) for v in (1, "x", None)] == ["1", '"x"', "lit(None)"]
+
+
+def test_what_has_no_form_is_refused() -> None:
+    for expr in (Lit(1, t.LongType()), Opaque(None, "x"), Call("no name", (col("a"),))):
+        with pytest.raises(Unwritable):
+            expression(expr)
+
+
+# what no verb gives
+
+NAMED = sq.points(table("at bigint, v int", [(1, 2), (3, 4)]), "at", name="p")
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "unnamed"])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        AlterLifetime(NAMED.plan, Start(by=2), Length(FIXED, 3)),
+        AlterLifetime(NAMED.plan, Start(), Length(GIVEN, 0, sq.duration())),
+        Where(NAMED.plan, col("v") > Lit(1, t.LongType())),
+        Select(NAMED.plan, (("__own", col("v")),)),
+    ],
+    ids=["moved twice", "a duration that is the duration", "a typed constant", "a name of our own"],
+)
+def test_a_node_without_a_verb_is_read_from_its_json(plan: Node, named: bool) -> None:
+    rows, name = NAMED.tables["p"], "p" if named else "#7"
+    text = check(renamed(plan, {"p": name}), {name: rows})
+    source = "p" if named else "points"
+    assert text.count("sq.from_json(") == 1
+    assert f"{source} = sq.points(" in text
+    assert f"    {source}={source}," in text
+
+
+@pytest.mark.parametrize("name", ["zones", "s", "#9"])
+def test_a_lookup_without_a_verb_has_its_table(name: str) -> None:
+    zones, fields = table("v int, city string", [(2, "Ulm")]), fields_of("v int, city string")
+    shared = NAMED.where(col("v") > 1).plan
+    plan = JoinTable(shared, name, fields, (("v", "v"),), "inner", (("city", "town"),))
+    assert check(plan, {"p": NAMED.tables["p"], name: zones}).count("sq.from_json(") == 1
+
+
+def test_one_table_of_two_sources() -> None:
+    rows = NAMED.tables["p"]
+    other = sq.points(rows, "at", name="p", late="fail")
+    text = check(NAMED.union(other).plan, {"p": rows})
+    assert text.count("p_rows") == 3
+    unnamed = renamed(NAMED.union(other).plan, {"p": "#3"})
+    assert check(unnamed, {"#3": rows}).count("sq.from_json(") == 1
+
+
+def test_what_is_above_and_below_such_a_node_is_written_in_verbs() -> None:
+    moved = AlterLifetime(NAMED.where(col("v") > 1).plan, Start(by=2), Length(FIXED, 3))
+    query = sq.Stream(moved, NAMED.tables)
+    both = query.union(query.where(col("v") < 9).join(NAMED, suffixes=("", "_r")).select("v"))
+    text = check(both.plan, both.tables)
+    assert text.count("sq.from_json(") == text.count('.where(col("v") > 1)') == text.count("t.table(") == 1
+
+
+def test_a_sub_plan_with_hidden_columns_is_read_from_its_json_over_tables() -> None:
+    applied = NAMED.group_by("v").apply(lambda g: g.shift(1).tumbling_window(5).select(n=sq.count()))
+    text = check(applied.where(col("n") > 1).plan, applied.tables)
+    assert text.count("sq.from_json(") == 1
+    assert '.where(col("n") > 1)' in text
+
+
+def test_long_and_deep_plans() -> None:
+    query, deep, shared = NAMED, col("v") + 1, col("v") + 1
+    for i in range(400):
+        query, deep = query.where(col("v") != i), deep + 1
+    for _ in range(40):
+        shared = shared + shared
+    text = check(query.select(deep=deep, shared=shared).plan, query.tables)
+    assert text.count(".where(") == 400
+
+
+def test_names_do_not_clash() -> None:
+    rows = table("at bigint, self int, `for` int, `a b` int, l int", [(1, 2, 3, 4, 5)])
+    one, two = sq.points(rows, "at", name="q"), sq.points(rows, "at", name="list")
+    left = one.select(col("l"), (col("self") + 1).alias("x"), col("for").alias("self"), y=lit("a"))
+    made = left.join(two, on="l", suffixes=("", "_"))
+    other = made.with_columns(z=col("a b") + 1).rename({"a b": "b a", "for": "class"})
+    check(other.plan, other.tables)
+    again = other.group_by("b a").tumbling_window(3).select(sq.sum("class").alias("the sum"), n=sq.count())
+    check(again.plan, other.tables)
+
+
+def test_another_result_and_other_rows() -> None:
+    text = program(NAMED.plan, NAMED.tables, result="trips")
+    assert built(text, "trips").to_arrow() == NAMED.to_arrow()
+    ticks = pa.table({"at": [5], "v": pa.array([1], pa.int32())})
+    plan = sq.points(table("at timestamp, v int", []), "at", name="p").plan
+    assert "[(5, 1)]" in program(plan, {"p": ticks})
+
+
+def test_what_is_wrong() -> None:
+    with pytest.raises(PlanError, match="program: no table 'p'; there are: none"):
+        program(NAMED.plan, {})
+    hidden = Where(NAMED.plan, Call("isnull", (Opaque(None, "upper(k)"),)))
+    with pytest.raises(PlanError, match=r"to_json: a pyspark Column cannot be written; found upper\(k\)"):
+        program(hidden, NAMED.tables)

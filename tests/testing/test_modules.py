@@ -1,0 +1,425 @@
+"""The laws hold for every aggregate as it is computed, and each wrong module is refuted by the law that it breaks."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from pyspark.sql.types import LongType
+
+import streamq as sq
+from streamq.errors import NeedsSpark, PlanError, TypeMismatch
+from streamq.expr import Aggregate, Col
+from streamq.testing.module_forms import aggregate_forms, selected
+from streamq.testing.modules import GROUPS, LAWS, LawBroken, check_module
+
+SCALE = max(1, settings().max_examples // 40)
+"""`make soak` tries more."""
+
+V, W = sq.col("v"), sq.col("w")
+
+Select = list[Aggregate]
+
+
+def anything(x: Col) -> Select:
+    return [sq.count(x), sq.min(x), sq.max(x)]
+
+
+def moments(x: Col) -> Select:
+    return [sq.var(x), sq.var_pop(x), sq.stddev(x), sq.stddev_pop(x)]
+
+
+def in_order(x: Col) -> Select:
+    return [sq.first(x), sq.last(x), sq.collect(x), sq.count_distinct(x)]
+
+
+def of_numbers(x: Col, y: Col) -> Select:
+    loads = [sq.time_weighted_avg(x), sq.median(x), sq.percentile(y, 0.9), sq.median(x, where=y > 0)]
+    return [*loads, sq.covar(x, y), sq.covar_pop(x, y), sq.corr(x, y)]
+
+
+def law_broken_by(module: Any, types: str = "double", **more: Any) -> LawBroken:
+    with pytest.raises(LawBroken) as found:
+        check_module(module, types, **more)
+    return found.value
+
+
+# aggregates
+
+
+def test_no_aggregate_is_forgotten() -> None:
+    there = {name for name, made in vars(sq.aggregates).items() if callable(made) and name in sq.__all__}
+    tried = {a.name for a in (sq.sum(V), sq.avg(V), *anything(V), *moments(V), *in_order(V), *of_numbers(V, W))}
+    assert there - {"median"} == tried
+
+
+@pytest.mark.parametrize(
+    ("types", "aggregates"),
+    [
+        (
+            "double, int",
+            [*anything(V), *anything(W), sq.sum(V), sq.avg(V), sq.var(V), sq.stddev_pop(V), sq.sum(V, where=W > 0)],
+        ),
+        # a mean of decimals takes Spark
+        ("decimal(10,2), bigint", [*anything(V), *anything(W), sq.sum(V), sq.sum(W), sq.avg(W)]),
+        ("string, boolean", [*anything(V), *anything(W), sq.count(), sq.count(where=W)]),
+    ],
+    ids=["double, int", "decimal, bigint", "string, boolean"],
+)
+def test_partial_results_keep_every_law(types: str, aggregates: Select) -> None:
+    assert check_module(aggregates, types, examples=2 * GROUPS * SCALE) == tuple(law.name for law in LAWS)
+
+
+@pytest.mark.parametrize(
+    ("types", "aggregates"),
+    [
+        ("bigint, int", [*in_order(V), *of_numbers(V, W), *moments(V)]),
+        ("decimal(10,2), string", [*in_order(V), *in_order(W), sq.first(V, where=W > "a")]),
+        ("double, float", [*in_order(V), *of_numbers(V, W)]),
+    ],
+    ids=["bigint, int", "decimal, string", "double, float"],
+)
+def test_what_takes_all_members_agrees_with_the_oracle_in_any_order(types: str, aggregates: Select) -> None:
+    laws = ("answers", "deterministic", "pure", "order", "reference")
+    assert check_module(aggregates, types, examples=2 * GROUPS * SCALE) == laws
+
+
+# modules
+
+
+class Total:
+    """An exact sum of integers: what is added can be taken off again."""
+
+    def initial(self) -> tuple[int, int]:
+        return 0, 0
+
+    def add(self, state: tuple[int, int], values: pd.Series) -> tuple[int, int]:
+        return state[0] + int(values.sum()), state[1] + int(values.count())
+
+    def remove(self, state: tuple[int, int], values: pd.Series) -> tuple[int, int]:
+        return state[0] - int(values.sum()), state[1] - int(values.count())
+
+    def merge(self, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+        return a[0] + b[0], a[1] + b[1]
+
+    def result(self, state: tuple[int, int]) -> int | None:
+        return state[0] if state[1] else None
+
+
+class Values:
+    """A mean of floats that can lose some: it keeps them, and adds up what is left."""
+
+    def initial(self) -> Counter[float]:
+        return Counter()
+
+    def add(self, state: Counter[float], values: pd.Series) -> Counter[float]:
+        return state + Counter(values.dropna())
+
+    def remove(self, state: Counter[float], values: pd.Series) -> Counter[float]:
+        return state - Counter(values.dropna())
+
+    def merge(self, a: Counter[float], b: Counter[float]) -> Counter[float]:
+        return a + b
+
+    def result(self, state: Counter[float]) -> float | None:
+        kept = pd.Series(sorted(state.elements()), dtype="float64")
+        return float(kept.mean()) if len(kept) else None
+
+
+class Longest:
+    """Spark's Aggregator, over two arguments; it changes its buffer, as it may."""
+
+    zero: dict[str, Any] = {"text": None, "n": -1}
+
+    def reduce(self, buffer: dict[str, Any], row: tuple[str | None, int | None]) -> dict[str, Any]:
+        text, n = row
+        if text is not None and n is not None:
+            self._better(buffer, text, n)
+        return buffer
+
+    def merge(self, a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+        if b["text"] is not None:
+            self._better(a, b["text"], b["n"])
+        return a
+
+    def finish(self, buffer: dict[str, Any]) -> str | None:
+        return buffer["text"]
+
+    def _better(self, buffer: dict[str, Any], text: str, n: int) -> None:
+        if (n, text) > (buffer["n"], buffer["text"] or ""):
+            buffer["text"], buffer["n"] = text, n
+
+
+def middle(values: pd.Series) -> Any:
+    return values.median()
+
+
+def latest(values: pd.Series) -> Any:
+    return values.iloc[-1]
+
+
+INCREMENTAL = ("answers", "deterministic", "pure", "zero", "add", "order", "remove", "merge")
+
+
+def test_right_modules_of_every_shape_keep_the_laws() -> None:
+    assert check_module(Total, "bigint", examples=10 * SCALE) == INCREMENTAL
+    assert check_module(Values(), examples=10 * SCALE) == INCREMENTAL
+    assert check_module(middle, examples=10 * SCALE, order_insensitive=True) == (
+        "answers",
+        "deterministic",
+        "pure",
+        "order",
+    )
+    assert check_module(latest, "string", examples=10 * SCALE) == ("answers", "deterministic", "pure")
+    assert "merge" in check_module(Longest, "string, int", examples=10 * SCALE)
+
+
+# wrong modules, each by the law it breaks
+
+
+class SubtractsFloats(Total):
+    def initial(self) -> Any:
+        return 0.0, 0
+
+    def add(self, state: Any, values: pd.Series) -> Any:
+        return state[0] + values.sum(), state[1] + values.count()
+
+    def remove(self, state: Any, values: pd.Series) -> Any:
+        return state[0] - values.sum(), state[1] - values.count()
+
+
+class StartsAtOne(Total):
+    def initial(self) -> Any:
+        return 1, 0
+
+
+class LeftWins(Values):
+    """Of two states the left one counts."""
+
+    remove = None  # type: ignore[assignment]
+
+    def merge(self, a: Any, b: Any) -> Any:
+        return a or b
+
+
+class MeanOfMeans:
+    """Right while events are added, wrong when states are merged: the mean of means is no mean."""
+
+    def initial(self) -> Any:
+        return 0, 0
+
+    def add(self, state: Any, values: pd.Series) -> Any:
+        return state[0] + values.sum(), state[1] + values.count()
+
+    def merge(self, a: Any, b: Any) -> Any:
+        if not a[1] or not b[1]:
+            return a if a[1] else b
+        return (a[0] / a[1] + b[0] / b[1]) / 2, 1
+
+    def result(self, state: Any) -> Any:
+        return state[0] / state[1] if state[1] else None
+
+
+class RunningMean(MeanOfMeans):
+    """Weighs every part alike."""
+
+    merge = None
+
+    def add(self, state: Any, values: pd.Series) -> Any:
+        mean = values.dropna().mean() if values.count() else None
+        return state if mean is None else (mean if not state[1] else (state[0] + mean) / 2, 1)
+
+
+class Appends:
+    """Changes the state that it is given."""
+
+    def initial(self) -> list[float]:
+        return []
+
+    def add(self, state: list[float], values: pd.Series) -> list[float]:
+        state.extend(values.dropna())
+        return state
+
+    def result(self, state: list[float]) -> float | None:
+        return max(state, default=None)
+
+
+class KeepsOnSelf(Total):
+    """Keeps its sum beside the state."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def add(self, state: Any, values: pd.Series) -> Any:
+        self.total += int(values.sum())
+        return self.total, state[1] + 1
+
+
+class EveryThird(Total):
+    """Wrong in every third result: a law that is broken now and holds when it is tried again."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def result(self, state: Any) -> Any:
+        self.calls += 1
+        return self.calls % 3
+
+
+class WrongOnce(Total):
+    """Wrong in one call of all."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def result(self, state: Any) -> Any:
+        self.calls += 1
+        return state[0] + (self.calls == 200)
+
+
+class CountsNullsIn(Total):
+    """Counts NULLs when they come, and not when they go."""
+
+    def add(self, state: Any, values: pd.Series) -> Any:
+        return state[0] + int(values.sum()), state[1] + len(values)
+
+    def result(self, state: Any) -> Any:
+        return state[0] / state[1] if state[1] else None
+
+
+class ForgetsNulls(MeanOfMeans):
+    """Divides by how many values there are, and there may be none."""
+
+    merge = None
+
+    def add(self, state: Any, values: pd.Series) -> Any:
+        return state[0] + int(values.sum()), state[1] + int(values.count())
+
+    def result(self, state: Any) -> float:
+        return state[0] / state[1]
+
+
+class TakesTheLast(Total):
+    """Depends on the order of arrival."""
+
+    remove = merge = None  # type: ignore[assignment]
+
+    def add(self, state: Any, values: pd.Series) -> Any:
+        return (int(values.dropna().iloc[-1]), 1) if values.count() else state
+
+
+def clips(values: pd.Series) -> Any:
+    """Changes its argument."""
+    values[values > 1] = 1
+    return values.sum()
+
+
+def at_random(values: pd.Series) -> float:
+    return random.random()
+
+
+@pytest.mark.parametrize(
+    ("module", "kind", "law"),
+    [
+        (SubtractsFloats, "double", "remove"),
+        (SubtractsFloats, "float", "remove"),
+        (StartsAtOne, "bigint", "zero"),
+        (LeftWins, "double", "merge"),
+        (MeanOfMeans, "double", "merge"),
+        (RunningMean, "double", "add"),
+        (Appends, "double", "pure"),
+        (clips, "double", "pure"),
+        (KeepsOnSelf, "bigint", "deterministic"),
+        (EveryThird, "bigint", "deterministic"),
+        (WrongOnce, "int", "deterministic"),
+        (at_random, "string", "deterministic"),
+        (CountsNullsIn, "int", "remove"),
+        (ForgetsNulls, "int", "answers"),
+        (TakesTheLast, "int", "order"),
+    ],
+)
+def test_wrong_modules_are_refuted_by_the_law_they_break(module: Any, kind: str, law: str) -> None:
+    assert law_broken_by(module, kind).law == law
+
+
+def test_a_float_taken_out_of_a_running_sum_is_shown_with_the_smallest_values() -> None:
+    broken = law_broken_by(SubtractsFloats)
+    assert broken.values == {"rest": [1.0], "removed": [1e16]}
+    assert (broken.module, broken.found, broken.expected) == ("SubtractsFloats", 0.0, 1.0)
+    assert str(broken) == (
+        "check_module: SubtractsFloats breaks the law of remove: what is added and removed leaves no trace; "
+        "found 0.0, expected 1.0. The smallest values that show it: rest = [1.0]; removed = [1e+16]"
+    )
+
+
+def test_what_a_module_raises_is_told() -> None:
+    broken = law_broken_by(ForgetsNulls, "int")
+    assert broken.values == {"events": [None]}
+    assert isinstance(broken.__cause__, ZeroDivisionError)
+    assert "found ZeroDivisionError('division by zero'), expected 'a result'" in str(broken)
+
+
+def test_a_declared_property_can_be_refuted() -> None:
+    broken = law_broken_by(latest, "int", order_insensitive=True)
+    assert (broken.law, broken.values) == ("order", {"first": [1], "then": [0]})
+
+
+def test_a_reference_says_what_laws_cannot() -> None:
+    class Doubled(Total):
+        def result(self, state: Any) -> Any:
+            return 2 * state[0] if state[1] else None
+
+    def total(values: pd.Series) -> Any:
+        return int(values.sum()) if values.count() else None
+
+    assert check_module(Total, "int", reference=total, examples=20)[-1] == "reference"
+    broken = law_broken_by(Doubled, "int", reference=total)
+    assert (broken.law, broken.values, broken.found, broken.expected) == ("reference", {"events": [1]}, 2, 1)
+
+
+def test_values_may_be_given_and_shown_by_argument() -> None:
+    def lost(x: pd.Series, y: pd.Series) -> int:
+        return int((x > 9).sum() - (y > 9).sum() * (len(y) > 1)) if (x > 9).any() else 1 // 0
+
+    small = st.tuples(st.integers(10, 20), st.integers(0, 5))
+    assert check_module(lost, "int, int", values=small, examples=20) == ("answers", "deterministic", "pure")
+    assert law_broken_by(lost, "int, int").values == {"events": [{"x": 1, "x1": 1}]}
+
+
+def test_seeds_and_tolerance() -> None:
+    class Rounded(Total):
+        def add(self, state: Any, values: pd.Series) -> Any:
+            return round(state[0] + float(values.sum()), 1), state[1] + int(values.count())
+
+    numbers = st.sampled_from((0.25, 0.5, 1.0))
+    assert law_broken_by(Rounded, values=numbers, seed=1).law in ("zero", "add", "order", "remove", "merge")
+    assert check_module(Rounded, values=numbers, seed=2, tolerance=2.0, examples=20) == INCREMENTAL
+
+
+def test_wrong_aggregates_would_be_seen() -> None:
+    """The forms of an aggregate are refuted as modules are: here its reference says otherwise."""
+    (whole, *_) = aggregate_forms(selected([sq.sum(V)], [LongType()]))
+    rows = [(0, 0, 1, 3), (0, 1, 2, None)]
+    assert (
+        whole.over(rows) == whole.reference(rows) == {f"sum(v) of group 0, window [{a}, {a + 4})": 3 for a in (-2, 0)}
+    )
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(PlanError, match="check_module: not a module; found 7. Give an aggregate, a function of Series"):
+        check_module(7)
+    with pytest.raises(PlanError, match="check_module: not an aggregate; found v. Give aggregates"):
+        check_module(V)
+    with pytest.raises(PlanError, match="check_module: 2 types for 1 columns; there are: v"):
+        check_module(sq.sum("v"), "int, int")
+    with pytest.raises(TypeMismatch, match="sum: needs numbers; found string"):
+        check_module(sq.sum("v"), "string")
+    with pytest.raises(TypeMismatch, match="no such type; found 'text'"):
+        check_module(latest, "text")
+    with pytest.raises(NeedsSpark):
+        check_module(sq.avg("v"), "decimal(10,2)")

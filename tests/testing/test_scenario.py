@@ -1,0 +1,124 @@
+"""Scenarios are queries with parts left out; the transformer fills them in, and composes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, find, given, settings
+
+import streamq as sq
+from streamq import testing as t
+from streamq.compiler.operators import Clip, Join, Points, Source, ToSignal, Where, WindowAggregate
+from streamq.compiler.plan import nodes
+from streamq.errors import PlanError, UnknownVerb
+
+ANY = t.ANY
+few = settings(max_examples=20, suppress_health_check=list(HealthCheck))
+any_of_many = settings(max_examples=1_000, phases=[Phase.generate], database=None)
+
+EQUI_JOIN = t.stream(disorder="high").join(t.stream(), on="k")
+
+
+@few
+@given(t.concrete(EQUI_JOIN))
+def test_an_equi_join_over_out_of_order_streams(case: t.Case) -> None:
+    joins = [n for n in nodes(case.plan) if isinstance(n, Join)]
+    assert [j.on for j in joins] == [(("k", "k"),)] and len(case.sources) == 2
+    assert case.plan.schema.names == ("k", "v", "v_r")
+
+
+@few
+@given(t.concrete(EQUI_JOIN.clip(EQUI_JOIN.shift(ANY), on=ANY).tumbling_window(ANY).select(n=ANY)))
+def test_scenarios_compose(case: t.Case) -> None:
+    kinds = [type(n) for n in nodes(case.plan)]
+    assert kinds.count(Clip) == 1 and kinds.count(WindowAggregate) == 1
+    # one scenario is one node, however often it is used
+    assert kinds.count(Join) == 1 and len(case.sources) == 2
+
+
+@pytest.mark.parametrize(
+    ("scenario", "wanted"),
+    [
+        (t.stream().where(ANY), lambda plan: isinstance(plan, Where)),
+        (t.stream().tumbling_window(ANY).select(n=ANY), lambda plan: plan.window.size == 7),
+        (t.stream().join(ANY, on=ANY, how=ANY), lambda plan: plan.how == "anti" and plan.on),
+        (t.stream().join(ANY, on=ANY, where=ANY, how=ANY), lambda plan: plan.how == "left" and plan.where is not None),
+        (t.operator(), lambda plan: isinstance(plan, WindowAggregate)),
+        (t.operator(t.stream(), t.stream()), lambda plan: isinstance(plan, Clip)),
+        (t.stream(shape="signal"), lambda plan: isinstance(plan, ToSignal) and isinstance(plan.input, Points)),
+    ],
+)
+def test_what_is_left_out_is_sampled(scenario: t.Scenario, wanted: Callable[[Any], bool]) -> None:
+    def found(case: t.Case) -> bool:
+        return bool(wanted(case.plan))
+
+    find(t.concrete(scenario, t.Intent(events=2, speculation=False, duplicates=False)), found, settings=any_of_many)
+
+
+@few
+@given(t.concrete(t.composition(3, 6)))
+def test_compositions(case: t.Case) -> None:
+    assert 1 <= len(case.sources) <= 2
+    assert case.answer().column_names == ["start", "end", *case.plan.schema.names]
+
+
+@few
+@given(
+    t.concrete(t.stream(shape="intervals", columns="zone string, fare decimal(7,2), at timestamp", duration="short"))
+)
+def test_columns_and_data_of_a_stream(case: t.Case) -> None:
+    assert case.plan.schema.names == ("zone", "fare", "at")
+    assert all(
+        i.end is not None and i.end - i.start <= 5 for _, i in case.arrival if case.plan.schema.axis == "integer"
+    )
+
+
+@few
+@given(t.concrete(t.stream(axis="timestamp").tumbling_window("10 minutes").select(n=sq.count())))
+def test_durations_of_ones_own_want_an_axis(case: t.Case) -> None:
+    """And events lie as far apart as the query's windows do."""
+    starts = [i.start for _, i in case.arrival]
+    assert case.plan.schema.axis == "timestamp"
+    assert all(min(start % 150_000_000, -start % 150_000_000) < 100 for start in starts)
+
+
+@few
+@given(t.concrete(sq.events([(1, 5, {"k": "a", "v": 3})], name="mine").where(sq.col("v") > 100)))
+def test_a_query_is_a_scenario_with_nothing_left_out_but_its_data(case: t.Case) -> None:
+    assert list(case.sources) == ["mine"]
+    # values around what the query compares with
+    assert all(i.payload["v"] in (None, 0, 1, 2, 3, 7, -4, 99, 100, 101) for _, i in case.arrival)
+
+
+def test_a_concrete_stream_is_a_node_of_a_scenario() -> None:
+    mine = sq.events([(1, 5, {"k": "a", "v": 3})], name="mine")
+
+    @few
+    @given(t.concrete(t.stream(columns="k string, v bigint").union(mine)))
+    def run(case: t.Case) -> None:
+        assert set(case.sources) == {"a", "mine"}
+        assert {type(n) for n in nodes(case.plan) if isinstance(n, Source)} >= {type(mine.plan)}
+
+    run()
+
+
+def test_errors() -> None:
+    with pytest.raises(UnknownVerb, match="scenario: no verb 'wear'. Did you mean 'where'?"):
+        t.stream().wear(ANY)
+    with pytest.raises(PlanError, match="no such disorder; found 'wild'"):
+        t.stream(disorder="wild")
+    with pytest.raises(PlanError, match="no shape 'round'; there are: points, intervals"):
+        t.stream(shape="round")
+    with pytest.raises(PlanError, match="no axis 'time'"):
+        t.stream(axis="time")
+    with pytest.raises(PlanError, match="more than two inputs; found 3"):
+        t.operator(t.stream(), t.stream(), t.stream())
+    with pytest.raises(PlanError, match="it does not end in a stream; found stream\\(\\).tumbling_window\\(ANY\\)"):
+        t.verify(t.stream().tumbling_window(ANY), profile="fast")
+    with pytest.raises(PlanError, match="nothing to fill 'function' of pipe with. Give it a value."):
+        t.verify(t.stream().pipe(ANY), profile="fast")
+    # what the user wrote is wrong whatever is filled in: the error is that of the verb
+    with pytest.raises(PlanError, match="where: no column 'x'"):
+        t.verify(t.stream().where(sq.col("x") > 1), profile="fast")
