@@ -24,6 +24,8 @@ from streamq.time import INFINITY
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 Payloads = st.SearchStrategy[dict[str, Any]]
 
+COARSE = 4
+"""Units from one start to the next, where starts are to meet."""
 SLIGHT, OUT_OF_ORDER, HIGHLY = 2, 5, 12
 """How many places an item comes late at most."""
 
@@ -64,9 +66,7 @@ def _places(overlap: str, scale: Scale) -> st.SearchStrategy[tuple[str, int, int
         case "low":
             return st.tuples(st.just("start"), st.integers(2, 12), beside)
         case "medium":
-            around = st.tuples(st.just("anchor"), st.integers(-12, 25), beside if scale.units[0] > 1 else st.just(0))
-            # of events anywhere hardly two start together
-            return st.one_of(around, around, around, st.just(("start", 0, 0)))
+            return st.tuples(st.just("anchor"), st.integers(-12, 25), beside if scale.units[0] > 1 else st.just(0))
         case "high":
             near = st.tuples(st.sampled_from(["start", "end"]), st.just(0), beside)
             return st.one_of(st.tuples(st.just("anchor"), st.integers(0, 4), beside), near)
@@ -109,9 +109,13 @@ def lifetimes(draw: Draw, intent: Intent, scale: Scale) -> list[tuple[int, int]]
     found: list[tuple[int, int]] = []
     latest = -INFINITY
     apart = set(every) <= {"none", "back_to_back", "off_by_one"}
+    # of events that start anywhere hardly two start together, or where one of another stream does
+    grid = COARSE * scale.units[0] if {"medium", "high"} & set(every) and draw(st.booleans()) else scale.step
     recipes = draw(some(placed, intent.events))
     for i, recipe in enumerate(recipes):
-        made = recipe.lifetime(found[-1] if found else None, latest, scale)
+        start, end = recipe.lifetime(found[-1] if found else None, latest, scale)
+        early = (start - scale.anchor) % grid
+        made = (start - early, end - early if end < INFINITY else end)
         if apart and made[1] == INFINITY and i < len(recipes) - 1:
             # what has no end overlaps all that follows
             made = (made[0], made[0] + scale.units[0])
