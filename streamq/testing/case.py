@@ -107,6 +107,11 @@ class Case:
                 lines.append(f"  {name.ljust(wide)}  {body}  {shown(item, self.plan.schema.axis)}")
         return "\n".join(lines)
 
+    def coarser(self, most: int = 4) -> Case:
+        """The same rows in at most so many micro-batches: on Spark each takes long."""
+        parts = [self.cut[i * len(self.cut) // most : (i + 1) * len(self.cut) // most] for i in range(most)]
+        return replace(self, cut=tuple(sum(part) for part in parts if part))
+
     def __repr__(self) -> str:
         found = nodes(self.plan)
         names = {node.digest: f"q{i}" for i, node in enumerate(found)}

@@ -19,7 +19,7 @@ class Profile:
     """
 
     examples: int = 100
-    batch: int = 2
+    batch: int = 4
     streams: int = 1
     seed: int | None = 0
     seconds: float | None = None
@@ -55,7 +55,7 @@ def load_profile(chosen: str | Profile | None, **changes: object) -> Profile:
 
     >>> from streamq import testing as t
     >>> t.load_profile("default", examples=50)
-    Profile(examples=50, batch=2, streams=1, seed=0, seconds=None, shrinking=15.0, failures=None)
+    Profile(examples=50, batch=4, streams=1, seed=0, seconds=None, shrinking=15.0, failures=None)
     >>> t.load_profile(None).examples
     100
     """
