@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import tempfile
 from collections.abc import Sequence
@@ -53,13 +52,15 @@ def executed_on_spark(case: Case, how: Execution, spark: SparkSession) -> pa.Tab
     """The history that a case's query gives on Spark."""
     if how.backend == BATCH:
         frames = {name: frame(spark, table) for name, table in case.tables.items()}
-        return history(batch_frame(case.plan, frames, case.until, how.chosen).toArrow())
+        return history(batch_frame(case.plan, frames, case.instant, how.chosen).toArrow())
     with tempfile.TemporaryDirectory(prefix="streamq-verify-", ignore_cleanup_errors=True) as folder:
         return _streamed(case, how, spark, Path(folder))
 
 
 def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path) -> pa.Table:
     batches, names = case.batches or [{name: case.tables[name] for name in case.sources}], list(case.sources)
+    for name in names:
+        (folder / name).mkdir()
     tables = {name: stream(spark, folder / name, batches[0][name].schema) for name in names}
     query = Stream(case.plan, {**tables, **{name: frame(spark, table) for name, table in case.static.items()}})
 
@@ -74,15 +75,9 @@ def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path) -> 
         query.run(checkpoint=checkpoint, sink=out, output=how.output, buckets=how.buckets, trigger="available_now")
     arrive(batches[instalment:], instalment)
     with query.run(checkpoint=checkpoint, sink=out, output=how.output, buckets=how.buckets) as run:
-        run.finish(_instant(case, query))
+        run.finish(case.instant)
     made = spark.read.parquet(out).toArrow()
     return history(made) if how.output == "final" else net([_deltas(made)])
-
-
-def _instant(case: Case, query: Stream) -> int | dt.datetime | None:
-    if case.until is None or query.schema.axis != "timestamp":
-        return case.until
-    return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=case.until)
 
 
 def _deltas(changes: pa.Table) -> pa.Table:

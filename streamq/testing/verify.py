@@ -156,10 +156,11 @@ def verify(
             search.run(st.tuples(cases, on_spark(BATCH)), chosen.batch, spark)
             search.run(st.tuples(cases, on_spark(SPARK)), chosen.streams, spark)
     except VerificationFailed as failed:
-        if chosen.failures is not None:
+        folder = chosen.failures or loaded_profile().failures
+        if folder is not None:
             test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0]
             called = name or test or f"case-{failed.case.plan.digest}"
-            failed.saved = saved(failed.case, failed.how, failed.says, chosen.failures, called)
+            failed.saved = saved(failed.case, failed.how, failed.says, folder, called)
         raise
     report.seconds = time.monotonic() - begun
     REPORTS.append(report)
