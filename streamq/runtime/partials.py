@@ -173,13 +173,21 @@ def netted(table: pa.Table, by: Sequence[str], slots: Sequence[SlotSpec]) -> pa.
     return found.filter(left)
 
 
-def over_windows(partials: pa.Table, low: Ints, high: Ints, by: Sequence[str], slots: Sequence[SlotSpec]) -> pa.Table:
+def over_windows(
+    partials: pa.Table,
+    low: Ints,
+    high: Ints,
+    by: Sequence[str],
+    slots: Sequence[SlotSpec],
+    explode_rows: int = EXPLODE_ROWS,
+) -> pa.Table:
     """Partial results over ranges ``low..high`` of windows (none empty), merged a window: ``by``, ``__i``, ``__n``, the slots.
 
-    A window without members has no row. Cost: O(n log n) in partials and windows, however long the ranges are.
+    A window without members has no row. Where there would be more than ``explode_rows`` copies, and more than four a range,
+    ranges are cut into dyadic nodes. Cost: O(n log n) in partials and windows, however long the ranges are.
     """
     by = [*by, INDEX]
-    if float(np.sum((high - low + 1).astype(np.float64))) <= max(EXPLODE_ROWS, 4 * len(low)):
+    if float(np.sum((high - low + 1).astype(np.float64))) <= max(explode_rows, 4 * len(low)):
         which, index = runs(low, high)
         found = merged(with_column(partials.take(pa.array(which)), INDEX, index), by, slots)
     else:

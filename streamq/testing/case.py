@@ -69,6 +69,11 @@ class Case:
         return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=self.until)
 
     @property
+    def size(self) -> tuple[int, int]:
+        """By which cases are told to be smaller: how many items arrive, and how much there is to read."""
+        return len(self.arrival), len(repr(self))
+
+    @property
     def query(self) -> Stream:
         """The query over its rows as literal tables."""
         return Stream(self.plan, self.tables)

@@ -23,7 +23,7 @@ from streamq.testing import events
 from streamq.testing.arrival import Item, delay_for
 from streamq.testing.case import Arrival, Case
 from streamq.testing.intent import ANYTHING, Intent
-from streamq.testing.payloads import near, rows
+from streamq.testing.payloads import near, palettes
 from streamq.testing.queries import queries, static
 from streamq.testing.scale import TICKS, Scale, scale
 from streamq.testing.speculative import doubled, speculative
@@ -60,7 +60,7 @@ def arriving(
     drawn); ``causal`` as in :func:`streamq.testing.events.physical`.
     """
     id = source.id if isinstance(source, Physical) else None
-    payloads = rows((f for f in source.payload if f.name != id), intent, compared)
+    payloads = draw(palettes([f for f in source.payload if f.name != id], intent, compared))
     match source:
         case Points():
             items = draw(events.points(payloads, intent, scale))
@@ -112,9 +112,9 @@ def cuts(n: int) -> st.SearchStrategy[tuple[int, ...]]:
     """Lengths of the micro-batches that a sequence of ``n`` rows is cut into."""
     if n < 2:
         return st.just((n,) if n else ())
-    places: st.SearchStrategy[set[int]] = st.one_of(
-        st.just(set()), st.just(set(range(1, n))), st.sets(st.integers(1, n - 1))
-    )
+    # all at once there is nothing to be incremental about: that is the dullest, so it comes least
+    every, some = st.just(set(range(1, n))), st.sets(st.integers(1, n - 1), min_size=1)
+    places = st.sampled_from([st.just(set()), every, some, every, some]).flatmap(lambda kind: kind)
     return places.map(lambda at: tuple(b - a for a, b in itertools.pairwise([0, *sorted(at), n])))
 
 

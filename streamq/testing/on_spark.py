@@ -35,9 +35,10 @@ def land(folder: Path, tables: Sequence[pa.Table], first: int = 0) -> None:
 
 
 def stream(spark: SparkSession, folder: Path, schema: pa.Schema) -> DataFrame:
-    """The folder as a stream, a file a micro-batch."""
+    """The folder, which is made if it is not there, as a stream, a file a micro-batch."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    folder.mkdir(parents=True, exist_ok=True)
     return spark.readStream.schema(from_arrow_schema(schema)).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
@@ -59,8 +60,6 @@ def executed_on_spark(case: Case, how: Execution, spark: SparkSession) -> pa.Tab
 
 def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path) -> pa.Table:
     batches, names = case.batches or [{name: case.tables[name] for name in case.sources}], list(case.sources)
-    for name in names:
-        (folder / name).mkdir()
     tables = {name: stream(spark, folder / name, batches[0][name].schema) for name in names}
     query = Stream(case.plan, {**tables, **{name: frame(spark, table) for name, table in case.static.items()}})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +19,8 @@ from streamq.testing.scale import literals
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 MOST_LITERALS = 6
 """How many values of a type are taken from a query's own literals."""
+FEW = 3
+"""A column of so many values, or fewer, has them all in every case."""
 
 
 def pool(kind: t.DataType, intent: Intent, compared: Sequence[Any] = ()) -> list[Any]:
@@ -73,23 +75,47 @@ def pool(kind: t.DataType, intent: Intent, compared: Sequence[Any] = ()) -> list
     return list({repr(v): v for v in made}.values())
 
 
-def column(f: Field, intent: Intent, compared: Sequence[Any] = ()) -> st.SearchStrategy[Any]:
-    """The values of a payload column."""
+def column(f: Field, intent: Intent, compared: Sequence[Any] = ()) -> list[Any] | st.SearchStrategy[Any]:
+    """The values of a payload column, the plainest first: examples shrink towards it."""
     if f.name in intent.payload:
         given = intent.payload[f.name]
-        return given if isinstance(given, st.SearchStrategy) else st.sampled_from(list(given))
-    # the plainest first: examples shrink towards it
+        return given if isinstance(given, st.SearchStrategy) else list(given)
     found = pool(f.type, intent, compared)
     if intent.nulls is not False:
         found = [*found[:2], None, *found[2:]]
-    return st.sampled_from(found[:1] * (3 * len(found)) + found if intent.skew else found)
+    return found[:1] * (3 * len(found)) + found if intent.skew else found
 
 
 def rows(fields: Iterable[Field], intent: Intent, compared: Sequence[Any] = ()) -> st.SearchStrategy[dict[str, Any]]:
     """Payloads: a value a column."""
-    chosen = {f.name: column(f, intent, compared) for f in fields}
+    return _payloads({f.name: column(f, intent, compared) for f in fields})
+
+
+@st.composite
+def palettes(
+    draw: Callable[[st.SearchStrategy[Any]], Any],
+    fields: Iterable[Field],
+    intent: Intent,
+    compared: Sequence[Any] = (),
+) -> st.SearchStrategy[dict[str, Any]]:
+    """What the payloads of one source are drawn from: all values of a column, or so few that events agree in them.
+
+    The few are the first of the column and one other, so that those of two sources have some in common.
+    """
+    chosen: dict[str, list[Any] | st.SearchStrategy[Any]] = {}
+    for f in fields:
+        found = column(f, intent, compared)
+        few = draw(st.sampled_from([None, 1, 2])) if isinstance(found, list) and len(found) > FEW else None
+        if few is not None and isinstance(found, list):
+            found = [*found[:few], draw(st.sampled_from(found[few:]))]
+        chosen[f.name] = found
+    return _payloads(chosen)
+
+
+def _payloads(columns: Mapping[str, list[Any] | st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    made = {n: st.sampled_from(found) if isinstance(found, list) else found for n, found in columns.items()}
     # in the columns' order, which the strategy does not keep
-    return st.fixed_dictionaries(chosen).map(lambda made: {name: made[name] for name in chosen})
+    return st.fixed_dictionaries(made).map(lambda drawn: {name: drawn[name] for name in made})
 
 
 def near(plan: Node) -> list[Any]:
@@ -101,4 +127,4 @@ def near(plan: Node) -> list[Any]:
     return [v for values in by_kind.values() for v in list(values.values())[:MOST_LITERALS]]
 
 
-__all__ = ["column", "near", "pool", "rows"]
+__all__ = ["column", "near", "palettes", "pool", "rows"]

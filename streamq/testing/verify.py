@@ -54,13 +54,15 @@ class VerificationFailed(AssertionError):
     """A query whose answer is not the oracle's.
 
     ``case`` is the smallest found, ``how`` the way it was run, ``difference`` what tells the histories apart or None if
-    it failed with ``error``; ``saved`` is the file it was written to, if any.
+    it failed with ``error``; ``saved`` is the file it was written to, if any. ``first`` is the failure that was found
+    first, of which the search went on to smaller ones (itself, if none was smaller), ``number`` the number of that trial.
     """
 
     def __init__(self, case: Case, how: Execution, difference: Difference | None, error: Exception | None = None):
         super().__init__(case, how, difference, error)
         self.case, self.how, self.difference, self.error = case, how, difference, error
         self.saved: Path | None = None
+        self.first, self.number = self, 0
 
     @property
     def says(self) -> str:
@@ -140,12 +142,14 @@ def verify(
     report = Verified()
     # a scenario's own expressions are all translated, which is the harder test; a user's may not be
     search = Search(chosen, report, begun, TRANSLATED if isinstance(query, Scenario) else EVALUATED)
+    # a job on Spark takes as long over many rows as over few
+    many = intent.but(events=intent.events * CROWD)
     if isinstance(query, Scenario):
-        cases = concrete(query, intent)
+        cases, crowded = concrete(query, intent), concrete(query, many)
     else:
         plan, names = numbered(query.plan)
         tables = {names[n]: _arrow(t) for n, t in query.tables.items() if n in names and _static(plan, names[n])}
-        cases = cases_of(plan, intent, tables)
+        cases, crowded = cases_of(plan, intent, tables), cases_of(plan, many, tables)
     try:
         try:
             search.run(st.tuples(cases, in_process()).map(_bounded), chosen.examples)
@@ -153,9 +157,10 @@ def verify(
             report.left_out["in-process"] = str(error)
         if chosen.batch or chosen.streams:
             spark = _session({} if isinstance(query, Scenario) else query.tables)
-            search.run(st.tuples(cases, on_spark(BATCH)), chosen.batch, spark)
-            search.run(st.tuples(cases, on_spark(SPARK)), chosen.streams, spark)
+            search.run(st.tuples(crowded, on_spark(BATCH)), chosen.batch, spark)
+            search.run(st.tuples(crowded, on_spark(SPARK)), chosen.streams, spark)
     except VerificationFailed as failed:
+        failed.first, failed.number = next(iter(search.found.values())), search.number
         folder = chosen.failures or loaded_profile().failures
         if folder is not None:
             test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0]
@@ -168,11 +173,10 @@ def verify(
 
 
 def in_process() -> st.SearchStrategy[tuple[Execution, ...]]:
-    """In micro-batches, as final rows and as a changelog; or all at once."""
-    return st.one_of(
-        st.tuples(executions(FINAL), executions(CHANGELOG)),
-        st.tuples(subsets().map(lambda rules: Execution(LITERAL, rules=rules))),
-    )
+    """In micro-batches, as final rows and as a changelog; or, now and then, all at once."""
+    cut = st.tuples(executions(FINAL), executions(CHANGELOG))
+    whole = st.tuples(subsets().map(lambda rules: Execution(LITERAL, rules=rules)))
+    return st.sampled_from([cut, cut, whole, cut]).flatmap(lambda ways: ways)
 
 
 def on_spark(backend: str) -> st.SearchStrategy[tuple[Execution, ...]]:
@@ -227,6 +231,13 @@ def _run(case: Case, how: Execution, spark: SparkSession | None) -> pa.Table:
     return executed_on_spark(case, how, spark or _session({}))
 
 
+CROWD = 3
+"""How many times as many events a case on Spark has."""
+
+SEEDS = 1_000_003
+"""How far the seeds of two searches lie apart."""
+
+
 class _TimeIsOver(BaseException):
     """Ends a search: no Exception, which Hypothesis would take for a failing example."""
 
@@ -238,15 +249,26 @@ class Search:
         self.profile, self.report = profile, report
         self.begun, self.expressions = begun, expressions
         self.found: dict[str, VerificationFailed] = {}
+        self.number = self.searches = 0
         self.give_up = float("inf")
 
     def run(self, trials: st.SearchStrategy[Trial], examples: int, spark: SparkSession | None = None) -> None:
         """Try so many; raises VerificationFailed with the smallest that fails."""
-        if not examples:
-            return
+        for _ in range(examples):
+            if self.profile.seconds is not None and time.monotonic() - self.begun > self.profile.seconds:
+                return
+            self._search(trials, spark)
+
+    def _search(self, trials: st.SearchStrategy[Trial], spark: SparkSession | None) -> None:
+        """One fresh trial, and smaller ones if it fails.
+
+        A longer search of Hypothesis begins with small examples and goes on with changes of those it had: of a hundred not
+        thirty were independent. Of a search of two the first is the simplest there is, and the second is drawn freely.
+        """
+        simplest = True
 
         @settings(
-            max_examples=examples,
+            max_examples=2,
             database=None,
             deadline=None,
             phases=[Phase.generate, Phase.shrink],
@@ -257,32 +279,34 @@ class Search:
         )
         @given(trials)
         def tried(trial: Trial) -> None:
-            self.tried(trial, spark)
+            nonlocal simplest
+            if not simplest:
+                self.tried(trial, spark)
+            simplest = False
 
         search: Callable[[], None] = tried
         if self.profile.seed is not None:
-            search = seeded(self.profile.seed)(tried)
+            search = seeded(self.profile.seed * SEEDS + self.searches)(tried)
+        self.searches += 1
         try:
             search()
         except _TimeIsOver:
-            return
+            raise min(self.found.values(), key=lambda failed: failed.case.size) from None
         except Exception as failed:
             # what Hypothesis notes about an example is in the message
             failed.__notes__ = []
             raise
 
     def tried(self, trial: Trial, spark: SparkSession | None) -> None:
-        """One trial. Once time is over the known ones alone still fail: the smallest so far is what remains."""
+        """One trial. Once time is over no more is tried: the smallest found so far is what remains."""
+        now = time.monotonic()
+        if now > self.give_up:
+            raise _TimeIsOver
         known = repr(trial)
         if known in self.found:
             raise self.found[known]
-        now = time.monotonic()
-        over = self.profile.seconds is not None and now - self.begun > self.profile.seconds
-        if over and not self.found:
-            raise _TimeIsOver
-        if now > self.give_up:
-            return
         case, ways = trial
+        self.number += not self.found
         try:
             answered = check(case, ways, spark, self.expressions)
         except VerificationFailed as failed:

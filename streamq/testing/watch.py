@@ -18,6 +18,7 @@ from streamq.runtime.basket import Scope
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Kernel, Output, Uncombined
 from streamq.runtime.kernels.recompute import RecomputeKernel
+from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.testing.history import comparable
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -82,10 +83,16 @@ def changes_before(c: int, tables: Sequence[pa.Table]) -> list[Any]:
 
 
 def watched(program: Program, kernels: bool = True) -> Program:
-    """The program with kernels that forget all they may in every micro-batch and, if ``kernels``, are watched."""
+    """The program with kernels that forget all they may in every micro-batch, merge ranges of windows as if they were many,
+    and, if ``kernels``, are watched.
+    """
 
     def watch(name: str, kernel: Kernel) -> Kernel:
-        kernel = replace(kernel, compact_at=0) if isinstance(kernel, RecomputeKernel) else kernel
+        match kernel:
+            case RecomputeKernel():
+                kernel = replace(kernel, compact_at=0)
+            case WindowAggregateKernel():
+                kernel = replace(kernel, explode_rows=0)
         return Watched(name, kernel) if kernels else kernel
 
     stages = [

@@ -20,7 +20,7 @@ from streamq.runtime.columnar import codes, concat, group, ints, net, runs, unit
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, refuse_late
 from streamq.runtime.lifetimes import grid_index, grid_lifetimes
-from streamq.runtime.partials import COUNT, INDEX, SlotSpec, merged, netted, over_windows
+from streamq.runtime.partials import COUNT, EXPLODE_ROWS, INDEX, SlotSpec, merged, netted, over_windows
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
 
@@ -36,7 +36,8 @@ class WindowAggregateKernel:
 
     points: declared points, no ``__re``; merges: input is insert-only, so partial results may be merged for good;
     ahead: combine on the map side; infinite: lifetimes may never end; reads_end: a slot's argument reads an end that may
-    still move, so a window waits for its members to settle; final: report windows once they are final, else at the watermark.
+    still move, so a window waits for its members to settle; final: report windows once they are final, else at the watermark;
+    explode_rows: copies of partials beyond which ranges are cut into dyadic nodes.
     """
 
     keys: tuple[str, ...]
@@ -48,6 +49,7 @@ class WindowAggregateKernel:
     infinite: bool = False
     reads_end: bool = False
     final: bool = False
+    explode_rows: int = EXPLODE_ROWS
 
     # map side
 
@@ -202,7 +204,7 @@ class WindowAggregateKernel:
         low, high = low[inside], high[inside]
         if (high == INFINITY).any():
             raise RuntimeError("window: a lifetime without an end reached the end of the stream without a bound")
-        return over_windows(rest, low, high, self.keys, self.slots)
+        return over_windows(rest, low, high, self.keys, self.slots, self.explode_rows)
 
     def _rows(self, partials: pa.Table, first: int, last: int) -> list[pa.Table]:
         found = self._windows(partials, first, last) if first <= last else None

@@ -1,0 +1,80 @@
+"""Mistakes at the sources: corrections lost, events lost or kept, what is on time and what is late."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from streamq.runtime import lateness
+from streamq.runtime.columnar import ints
+from streamq.runtime.event import LE, RE
+from streamq.runtime.kernels.edges import EdgesKernel
+from streamq.runtime.kernels.physical import PhysicalKernel
+from streamq.runtime.stage import Packer
+from tests.mutation.mutant import REFUSED, Mutant, wrapped
+
+
+def early_retraction_lost(kernel: PhysicalKernel, state: Any, moves: Any, judge: Any, c: int, totals: Any) -> None:
+    """Nothing waits."""
+
+
+def extension_lost(right: Any, kernel: PhysicalKernel, row: Any, before: Any, i: int, new: int, *given: Any) -> str:
+    if new <= row[RE]:
+        return right(kernel, row, before, i, new, *given)
+    row[RE] = new
+    return "on time"
+
+
+def a_tick_too_eager(right: Any, packer: Packer, batch: pa.Table, message: Any) -> None:
+    right(packer, batch, message)
+    if packer.source.delay is not None:
+        message.c += 1
+
+
+def duplicates_dropped(right: Any, table: pa.Table, *given: Any) -> pa.Table:
+    return right(table.group_by(table.column_names, use_threads=False).aggregate([]), *given)
+
+
+def open_start_forgotten(right: Any, kernel: EdgesKernel, state: Any, edges: Any, number: Any, judge: Any, c: int,
+                         totals: Any) -> None:  # fmt: skip
+    right(kernel, state, edges, number, judge, c, totals)
+    kept = state.read_all("edges")
+    if kept is not None:
+        state.replace("edges", "0", kept.filter(pa.array(ints(kept, LE) >= c)))
+
+
+MUTANTS = (
+    Mutant(
+        "early retraction lost",
+        "a retraction that comes before its insert does not wait for it",
+        "physical",
+        ((PhysicalKernel, "_wait", early_retraction_lost),),
+    ),
+    Mutant(
+        "extension lost",
+        "a retraction that moves an end onward changes nothing",
+        "physical",
+        (wrapped(PhysicalKernel, "_moved", extension_lost),),
+    ),
+    Mutant(
+        "a tick less of delay",
+        "generated CTIs are one tick too high",
+        "intervals",
+        (wrapped(Packer, "_tell", a_tick_too_eager),),
+        REFUSED,
+    ),
+    Mutant(
+        "duplicates dropped",
+        "equal events of a micro-batch are taken for one",
+        "intervals",
+        (wrapped(lateness, "judged", duplicates_dropped),),
+    ),
+    Mutant(
+        "open start forgotten",
+        "a start edge is forgotten once the CTI has passed it, though no end has come",
+        "edges",
+        (wrapped(EdgesKernel, "_keep", open_start_forgotten),),
+        REFUSED,
+    ),
+)

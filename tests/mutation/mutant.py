@@ -1,0 +1,76 @@
+"""Mutants: one deliberate mistake each, put in place of our own code while a query that it should spoil is verified.
+
+Replacing our own functions is the very point here, and has no place in any other test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from streamq import testing as t
+from streamq.testing.execution import WrongOutput
+from streamq.testing.watch import ProgressViolation
+
+HISTORY = "history differs"
+FINAL_TAKEN_BACK = "final row taken back"
+NEVER_WAS = "row taken back that never was"
+REFUSED = "on time and valid, yet refused"
+BREACHED = "CTI breached"
+GOES_BACK = "CTI goes back"
+ENDLESS = "does not end"
+FAILS = "fails"
+
+SAID = (
+    (WrongOutput, "a final row is taken back", FINAL_TAKEN_BACK),
+    (WrongOutput, "a row is taken back that was never there", NEVER_WAS),
+    (WrongOutput, "nothing was late or invalid", REFUSED),
+    (ProgressViolation, "its CTI goes back", GOES_BACK),
+    (ProgressViolation, "changes before", BREACHED),
+    (ProgressViolation, "it does not end", ENDLESS),
+)
+"""How a property that was broken shows: the kind of error, and what it says."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One mistake.
+
+    ``wrong``: what the mutant does; ``query``: its name in QUERIES; ``changes``: (target, attribute, what stands there
+    instead); ``caught_by``: the property that the first failing case breaks; ``spark``: whether the mistake is in code that
+    runs on Spark only.
+    """
+
+    name: str
+    wrong: str
+    query: str
+    changes: tuple[tuple[Any, str, Any], ...]
+    caught_by: str = HISTORY
+    spark: bool = False
+
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[None]:
+        """While the mistake is made."""
+        with contextlib.ExitStack() as stack:
+            for target, attribute, instead in self.changes:
+                stack.enter_context(patch.object(target, attribute, instead))
+            yield
+
+
+def broken(failed: t.VerificationFailed) -> str:
+    """The property that a failure says is broken."""
+    if failed.difference is not None:
+        return HISTORY
+    for kind, said, name in SAID:
+        if isinstance(failed.error, kind) and said in str(failed.error):
+            return name
+    return FAILS
+
+
+def wrapped(target: Any, attribute: str, around: Callable[..., Any]) -> tuple[Any, str, Any]:
+    """A change of a function: ``around`` is called with the right function and its arguments."""
+    right = getattr(target, attribute)
+    return target, attribute, lambda *args, **kwargs: around(right, *args, **kwargs)

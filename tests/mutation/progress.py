@@ -1,0 +1,231 @@
+"""Mistakes about progress and state: CTIs that promise too much, rows final too early, events forgotten or mixed up."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from streamq.compiler.stages import _Compiler
+from streamq.runtime import partials, stage
+from streamq.runtime.basket import Baskets
+from streamq.runtime.columnar import concat, ints
+from streamq.runtime.evaluators import windows
+from streamq.runtime.evaluators.joins import JoinEvaluator, Settling, WindowedJoinEvaluator
+from streamq.runtime.evaluators.spans import ChopEvaluator
+from streamq.runtime.event import RE, WEIGHT
+from streamq.runtime.kernels import inner_join
+from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
+from streamq.runtime.progress import Message, RelationClock
+from streamq.time import INFINITY, MINUS_INFINITY
+from tests.mutation.mutant import BREACHED, ENDLESS, FINAL_TAKEN_BACK, GOES_BACK, NEVER_WAS, Mutant, wrapped
+
+
+def c_as_it_is(kind: Any, g: Any, table: Any, c: int) -> int:
+    return c
+
+
+def end_of_the_last_closed(right: Any, kernel: WindowAggregateKernel, index: int) -> int:
+    return index if index in (INFINITY, MINUS_INFINITY) else right(kernel, index - 1) + kernel.window.size
+
+
+def c_for_pairs(evaluator: WindowedJoinEvaluator, inputs: Any, rows: Any, c: int) -> int:
+    return c
+
+
+def whatever_was_said_last(right: Any, clock: RelationClock, message: Message) -> None:
+    right(clock, message)
+    if clock.senders is None and message.c != MINUS_INFINITY:
+        clock.held["c"] = message.c
+
+
+def never_quite(evaluator: Settling, inputs: Any, rows: Any, c: int) -> int:
+    return min(c, INFINITY - 1)
+
+
+def settled_at_c(evaluator: Settling, rows: Any, c: int) -> Any:
+    return ints(rows, RE) <= c
+
+
+def not_told(right: Any, compiler: _Compiler, path: Any) -> Any:
+    port = next((p for p in compiler.ports if p.name == path.relation), None)
+    made = right(compiler, path)
+    if port is not None and made is not path:
+        port.kernel = replace(port.kernel, final=False)
+    return made
+
+
+def greatest_over_buckets(right: Any, clock: RelationClock, message: Message) -> None:
+    right(clock, message)
+    if clock.senders is not None and message.sender is not None and message.sender >= 0:
+        clock.held["c"] = max(clock.held["c"], message.c)
+
+
+# state
+
+
+def ends_at_c_dropped(evaluator: ChopEvaluator, inputs: Any, rows: Any, c: int) -> Any:
+    return [ints(inputs[0], RE) > c]
+
+
+def settled_matches_dropped(evaluator: JoinEvaluator, inputs: Any, rows: Any, c: int) -> Any:
+    return [ints(table, RE) >= c for table in inputs]
+
+
+def one_window_too_many(right: Any, kernel: WindowAggregateKernel, state: Any, least: int) -> None:
+    right(kernel, state, least if least in (INFINITY, MINUS_INFINITY) else least + 1)
+
+
+def reported_not_written(baskets: Baskets) -> None:
+    bins = {name: kept for name, kept in baskets._bins.items() if not name.endswith(".reported")}
+    baskets.store.put(Baskets.MANIFEST, json.dumps({"values": baskets.values, "bins": bins}).encode())
+
+
+def by_place(table: Any, hashed: Any, buckets: int) -> Any:
+    return np.arange(table.num_rows) % buckets
+
+
+def low_from_high(kernel: WindowAggregateKernel) -> bool:
+    return kernel.points
+
+
+def reach_without_length(bin: str) -> tuple[int, int]:
+    if bin == inner_join.ENDLESS:
+        return MINUS_INFINITY, INFINITY
+    cls, _, cell = bin.partition(".")
+    return int(cell) << int(cls), (int(cell) + 1) << int(cls)
+
+
+def not_corrected(kernel: WindowAggregateKernel, state: Any, everything: Any, dirty: Any) -> list[Any]:
+    return []
+
+
+def taken_back_twice(right: Any, kernel: WindowAggregateKernel, *given: Any) -> list[Any]:
+    made = right(kernel, *given)
+    return [concat([table, table.filter(np.asarray(ints(table, WEIGHT) < 0))]) for table in made]
+
+
+def right_node_lost(right: Any, rest: Any, low: Any, high: Any, *given: Any) -> Any:
+    # as if the last window of a range that ends in the middle of a node were not there
+    return right(rest, low, np.where((high - low) % 2 == 0, np.maximum(high - 1, low), high), *given)
+
+
+MUTANTS = (
+    Mutant(
+        "CTI into an open session",
+        "a session window sends the CTI that it was sent, though a session may go on",
+        "session, on its window",
+        ((windows._Session, "aligned_progress", c_as_it_is),),
+        BREACHED,
+    ),
+    Mutant(
+        "CTI at the last closed end",
+        "a hopping window sends the end of the last closed window, behind the start of an open one",
+        "hopping",
+        (wrapped(WindowAggregateKernel, "_start", end_of_the_last_closed),),
+        BREACHED,
+    ),
+    Mutant(
+        "CTI of a windowed join",
+        "pairs are promised up to c, though windows that began before are open",
+        "windowed_join",
+        ((WindowedJoinEvaluator, "progress", c_for_pairs),),
+        BREACHED,
+    ),
+    Mutant(
+        "progress goes back",
+        "a source's CTI is what it said last, not the greatest it has said",
+        "physical",
+        (wrapped(RelationClock, "hear", whatever_was_said_last),),
+        GOES_BACK,
+    ),
+    Mutant(
+        "never ends",
+        "an operator that has heard the end of its inputs does not say so",
+        "anti join",
+        ((Settling, "progress", never_quite),),
+        ENDLESS,
+    ),
+    Mutant(
+        "final at c",
+        "a row that ends at c is final, though it may still grow",
+        "except_",
+        ((Settling, "final", settled_at_c),),
+    ),
+    Mutant(
+        "not told to wait for final rows",
+        "a kernel reports as soon as it can where final rows are asked for",
+        "anti join",
+        (wrapped(_Compiler, "_told_when_final", not_told),),
+        FINAL_TAKEN_BACK,
+    ),
+    Mutant(
+        "greatest over the buckets",
+        "a stage goes by the greatest CTI of the buckets before it, not by the least",
+        "sessions at once",
+        (wrapped(RelationClock, "hear", greatest_over_buckets),),
+    ),
+    Mutant(
+        "forgotten at c",
+        "an event that ends at c is forgotten, though its end may still move",
+        "chop",
+        ((ChopEvaluator, "needed", ends_at_c_dropped),),
+    ),
+    Mutant(
+        "settled matches forgotten",
+        "a settled event on the right is forgotten while one that it covers in part still lives",
+        "anti join",
+        ((JoinEvaluator, "needed", settled_matches_dropped),),
+    ),
+    Mutant(
+        "one window too many forgotten",
+        "partial results of the first open window are forgotten",
+        "hopping",
+        (wrapped(WindowAggregateKernel, "_forget", one_window_too_many),),
+    ),
+    Mutant(
+        "reported rows not written down",
+        "the manifest of a bucket's state leaves a basket out",
+        "snapshot",
+        ((Baskets, "flush", reported_not_written),),
+    ),
+    Mutant(
+        "buckets by place",
+        "rows go to buckets by their place, not by their keys",
+        "snapshot",
+        ((stage, "buckets_of", by_place),),
+    ),
+    Mutant(
+        "basic windows where hop does not divide size",
+        "the first window of a partial result is told from its last, as if all basic windows were one hop long",
+        "hopping over points",
+        ((WindowAggregateKernel, "_low_is_known", property(low_from_high)),),
+    ),
+    Mutant(
+        "reach of a bin without length",
+        "a bin of a join is passed over where events that began in it still live",
+        "join",
+        ((inner_join, "reach", reach_without_length),),
+    ),
+    Mutant(
+        "no correction",
+        "windows that were reported are not corrected",
+        "hopping",
+        ((WindowAggregateKernel, "_corrected", not_corrected),),
+    ),
+    Mutant(
+        "taken back twice",
+        "a changelog takes a corrected row back twice",
+        "hopping",
+        (wrapped(WindowAggregateKernel, "_corrected", taken_back_twice),),
+        NEVER_WAS,
+    ),
+    Mutant(
+        "dyadic node lost",
+        "of a range cut into dyadic nodes the last one is lost",
+        "hopping",
+        (wrapped(partials, "_dyadic", right_node_lost),),
+    ),
+)

@@ -1,0 +1,67 @@
+"""The queries that mutants are verified with: for each operator one, as somebody who wants to know that it works writes it.
+
+They were written before the mutants, and none for any of them: the columns are named, the data is left open.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamq as sq
+from streamq import col
+from streamq import testing as t
+
+
+def events(**given_as: Any) -> t.Scenario:
+    """A stream of numbers by key, from any kind of source."""
+    return t.stream(columns="k string, v double", axis="integer", **given_as)
+
+
+def totals(windows: t.Scenario) -> t.Scenario:
+    return windows.select(n=sq.count(), total=sq.sum("v"), most=sq.max("v"))
+
+
+QUERIES: dict[str, t.Scenario] = {
+    "hopping": totals(events().group_by("k").hopping_window(6, 2, 1)),
+    "hopping over points": totals(events(shape="points").group_by("k").hopping_window(5, 2)),
+    "tumbling": events()
+    .tumbling_window(4)
+    .select(n=sq.count("v"), mean=sq.avg("v"), least=sq.min("v"), most=sq.max("v")),
+    "spread": events().group_by("k").hopping_window(6, 3).select(spread=sq.var("v")),
+    "snapshot": totals(events().group_by("k").snapshot_window()),
+    "session": totals(events().group_by("k").session_window(3)),
+    "session, on its window": totals(events().group_by("k").session_window(3, stamp="align")),
+    "count": totals(events().group_by("k").count_window(2)),
+    "rows": events().group_by("k").rows_window(2, order_by="v").select(first=sq.first("v"), total=sq.sum("v")),
+    "landmark": totals(events().landmark_window(4, period=10)),
+    "time_weighted_avg": events().group_by("k").tumbling_window(5).select(level=sq.time_weighted_avg("v")),
+    "first and last": events().snapshot_window().select(first=sq.first("v"), last=sq.last("v")),
+    "count_distinct": events().hopping_window(4, 2).select(keys=sq.count_distinct("k")),
+    "top_k": events().tumbling_window(4).top_k(2, by="v"),
+    "join": events().join(events(), on="k"),
+    "left join": events().join(events(), on="k", where=lambda l, r: l["v"] < r["v"], how="left", suffixes=("", "_r")),
+    "anti join": events().left_anti_join(events(), on="k"),
+    "windowed_join": events().windowed_join(events(), on="k", size=4, hop=2),
+    "except_": events().except_(events()),
+    "clip": events().clip(events(), on="k"),
+    "to_signal": events(shape="points").to_signal(key="k"),
+    "distinct_ids": events(shape="points").distinct_ids(4, id="k"),
+    "chop": events().chop(5, 1),
+    "edges": events(shape="edges"),
+    "physical": events(shape="physical"),
+    "intervals": events(shape="intervals").snapshot_window().select(n=sq.count()),
+    "sessions at once": events()
+    .group_by("k")
+    .session_window(3, stamp="align")
+    .select(n=sq.count())
+    .snapshot_window()
+    .select(sessions=sq.count(), events=sq.sum("n")),
+    "filtered sum": events(shape="points").group_by("k").tumbling_window(4).select(v=sq.sum("v")).where(col("v") > 1),
+    "union": events().union(events()).select("k", twice=col("v") * 2),
+    "filtered": events()
+    .with_columns(v=col("v") * 2)
+    .where(col("v") > 3)
+    .group_by("k")
+    .tumbling_window(4)
+    .select(n=sq.count()),
+}

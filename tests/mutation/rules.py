@@ -1,0 +1,90 @@
+"""Mistakes in the laws by which plans are rewritten: side conditions left out, parts lost on the way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from streamq.compiler.operators import Select, Union, Where, WindowAggregate
+from streamq.compiler.rules import RULES, prune_columns, push_where_below_window
+from streamq.expr import columns
+from streamq.testing import execution
+from streamq.windows import Hopping
+from tests.mutation.mutant import FAILS, Mutant, wrapped
+
+
+def changed(name: str, law: Any) -> tuple[Any, str, Any]:
+    """A law instead of the one of that name, wherever cases are run."""
+
+    def wrong(node: Any) -> Any:
+        return law(next(rule for rule in RULES if rule.name == name).function, node)
+
+    wrong.__name__ = name
+    return execution, "RULES", tuple(replace(r, function=wrong) if r.name == name else r for r in RULES)
+
+
+def any_column_below(right: Any, below: WindowAggregate, part: Any) -> str | None:
+    there = columns(part) <= set(below.input.schema.names)
+    return None if there and not below.input.traits.infinite else right(below, part)
+
+
+def first_branch_only(right: Any, node: Any) -> Any:
+    made = right(node)
+    if not isinstance(made, Union):
+        return made
+    wrong = replace(made, inputs=made.inputs[:1] * len(made.inputs))
+    return wrong if wrong.schema == made.schema else made
+
+
+def remainder_dropped(right: Any, node: Any) -> Any:
+    match node:
+        case WindowAggregate(window=Hopping(size, hop) as grid) if size > hop:
+            return right(replace(node, window=replace(grid, size=size // hop * hop)))
+    return right(node)
+
+
+def filters_not_asked(right: Any, node: Any, wheres: Any) -> Any:
+    return right(node, [])
+
+
+def not_inlined(right: Any, node: Any) -> Any:
+    made = right(node)
+    match node, made:
+        case Where(Select(), p), Select(Where(source, _), x) if columns(p) <= set(source.schema.names):
+            return Select(Where(source, p), x)
+    return made
+
+
+MUTANTS = (
+    Mutant(
+        "filter below a window over no key",
+        "a filter on an aggregate goes below the window where a column has its name",
+        "filtered sum",
+        (wrapped(push_where_below_window, "_obstacle", any_column_below),),
+    ),
+    Mutant(
+        "branch of a union lost",
+        "a projection over a union is pushed into its first branch, which then stands for all",
+        "union",
+        (changed("push_select_below_union", first_branch_only),),
+    ),
+    Mutant(
+        "remainder of basic windows dropped",
+        "a window that its hop does not divide is made of whole hops",
+        "hopping over points",
+        (changed("split_basic_windows", remainder_dropped),),
+    ),
+    Mutant(
+        "column of a filter pruned",
+        "a column that only a filter reads is left out at the source",
+        "filtered",
+        (wrapped(prune_columns, "columns_read", filters_not_asked),),
+        FAILS,
+    ),
+    Mutant(
+        "filter below a select not restated",
+        "a filter goes below a projection without what its columns stand for there",
+        "filtered",
+        (changed("push_where_below_select", not_inlined),),
+    ),
+)

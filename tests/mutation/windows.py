@@ -1,0 +1,169 @@
+"""Mistakes about windows: who is a member, where windows lie, how they are cut and stamped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from streamq.runtime.columnar import ints, with_column
+from streamq.runtime.evaluators import windows
+from streamq.runtime.evaluators.windows import Ranges, WindowEvaluator
+from streamq.runtime.event import LE, RE
+from streamq.runtime.kernels import window_aggregate
+from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
+from streamq.runtime.lifetimes import grid_index, grid_lifetimes
+from streamq.time import INFINITY
+from streamq.windows import Hopping
+from tests.mutation.mutant import Mutant, wrapped
+
+
+def first_too_early(kernel: WindowAggregateKernel, le: Any) -> Any:
+    return grid_index(le, kernel.window.offset + kernel.window.size, kernel.window.hop)
+
+
+def end_belongs(right: Any, kernel: WindowAggregateKernel, table: Any) -> Any:
+    if RE not in table.column_names:
+        return right(kernel, table)
+    re = ints(table, RE)
+    return right(kernel, with_column(table, RE, np.where(re < INFINITY, re + 1, re)))
+
+
+def offset_subtracted(window: Hopping, index: Any) -> Any:
+    return grid_lifetimes(replace(window, offset=-window.offset), index)
+
+
+def toward_zero(x: Any, shift: int, hop: int) -> Any:
+    return np.where(x < shift, -((shift - x) // hop), (x - shift) // hop)
+
+
+def snapshot_of_its_end(right: Any, kind: Any, g: Any, table: Any, since: int, upto: int) -> Ranges:
+    found = right(kind, g, table, since, upto)
+    last = np.zeros(int(g.max(initial=0)) + 1, np.int64)
+    np.maximum.at(last, g, found.high)
+    return replace(found, high=np.minimum(found.high + 1, last[g]))
+
+
+def joins_at_the_gap(right: Any, kind: Any, g: Any, table: Any) -> Any:
+    order, number, start, end = right(replace(kind, gap=kind.gap + 1), g, table)
+    return order, number, start, np.where(end < INFINITY, end - 1, end)
+
+
+def each_event_an_instant(g: Any, at: Any) -> Any:
+    order = np.lexsort((at, g))
+    return g[order], at[order]
+
+
+def order_by_ignored(right: Any, kind: Any, g: Any, table: Any) -> Any:
+    return right(replace(kind, order_by=()), g, table)
+
+
+def runs_over_the_next_mark(right: Any, kind: Any, g: Any, table: Any, since: int, upto: int) -> Ranges:
+    found, hop = right(kind, g, table, since, upto), kind.window.hop
+
+    def where(owner: Any, index: Any) -> Any:
+        start, _ = found.where(owner, index)
+        return start, start + index * hop
+
+    return replace(found, where=where)
+
+
+def not_clipped_on_the_right(right: Any, evaluator: WindowEvaluator, *given: Any) -> Any:
+    return right(replace(evaluator, clip="left"), *given)
+
+
+def point_on_the_last_instant(evaluator: Any, made: Any, start: Any, end: Any) -> Any:
+    if evaluator.stamp == "point_at_end":
+        start, end = end - 1, end
+    return with_column(with_column(made, LE, start), RE, end)
+
+
+def placed_by_arrival(table: Any, names: Any, le: Any, re: Any) -> Any:
+    return np.lexsort((le,))
+
+
+def ties_cut(right: Any, evaluator: Any, *given: Any) -> Any:
+    return right(replace(evaluator, ties="break"), *given)
+
+
+MUTANTS = (
+    Mutant(
+        "first window too early",
+        "an event is also a member of the window that ends where it starts",
+        "hopping",
+        ((WindowAggregateKernel, "_first_after", first_too_early),),
+    ),
+    Mutant(
+        "last window too late",
+        "an event is also a member of the window that starts where it ends",
+        "hopping",
+        (wrapped(WindowAggregateKernel, "_partials", end_belongs),),
+    ),
+    Mutant(
+        "offset subtracted",
+        "a window's interval is moved by its offset the other way",
+        "hopping",
+        ((window_aggregate, "grid_lifetimes", offset_subtracted),),
+    ),
+    Mutant(
+        "division toward zero",
+        "the grid is numbered by a division that rounds toward zero, not down",
+        "hopping",
+        ((window_aggregate, "grid_index", toward_zero),),
+    ),
+    Mutant(
+        "snapshot of its end",
+        "an event is also a member of the snapshot that begins where it ends",
+        "snapshot",
+        (wrapped(windows._Snapshot, "ranges", snapshot_of_its_end),),
+    ),
+    Mutant(
+        "session joined at the gap",
+        "an event joins a session at just the gap's distance, not only below it",
+        "session",
+        (wrapped(windows._Session, "_sessions", joins_at_the_gap),),
+    ),
+    Mutant(
+        "count windows count events",
+        "a count window goes over N events, not over N distinct instants",
+        "count",
+        ((windows, "_distinct", each_event_an_instant),),
+    ),
+    Mutant(
+        "rows in order of arrival",
+        "rows of one instant are numbered as they came, not by order_by",
+        "rows",
+        (wrapped(windows._Rows, "_ordered", order_by_ignored),),
+    ),
+    Mutant(
+        "landmark window not cut",
+        "the last window of a landmark runs on beyond the next landmark",
+        "landmark",
+        (wrapped(windows._Landmark, "ranges", runs_over_the_next_mark),),
+    ),
+    Mutant(
+        "not clipped on the right",
+        "a lifetime that is read keeps its end beyond the window",
+        "time_weighted_avg",
+        (wrapped(WindowEvaluator, "_spanned", not_clipped_on_the_right),),
+    ),
+    Mutant(
+        "point on the last instant",
+        "a result stamped at the window's end stands one tick before it",
+        "count",
+        ((windows._OverWindows, "_stamped", point_on_the_last_instant),),
+    ),
+    Mutant(
+        "first among equals by arrival",
+        "of events of one start the first that came is the first, not the least payload",
+        "first and last",
+        ((windows, "payload_order", placed_by_arrival),),
+    ),
+    Mutant(
+        "ties of top_k cut",
+        "of members that share the last rank only some are kept",
+        "top_k",
+        (wrapped(windows.TopKEvaluator, "rows", ties_cut),),
+    ),
+)
