@@ -1,10 +1,11 @@
 # make test: everything CI runs, from nothing but python3 (3.11 or later), make and, on Debian, python3-venv.
 VENV  ?= .venv
 SOAK  ?= tests
+FUZZ  ?= 30
 PY    := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
-.PHONY: test java lint format types fast spark soak demo docs bench clean
+.PHONY: test java lint format types fast spark soak fuzz demo docs bench clean
 .NOTPARALLEL:
 
 test: java lint types fast spark
@@ -37,6 +38,10 @@ spark: java
 # The same tests with many more random examples: make soak SOAK=tests/laws
 soak: java
 	STREAMQ_SOAK=1 $(PY) -m pytest -q $(SOAK)
+
+# What random queries can find in FUZZ seconds an operator, and in 24 times that for operators on each other
+fuzz: java
+	STREAMQ_FUZZ=$(FUZZ) $(PY) -m pytest -q tests/laws/test_operators.py -n auto --dist worksteal --streamq-seed=random
 
 demo: java
 	$(PY) -m streamq.demo $(if $(EVENT_LOG),"$(EVENT_LOG)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -59,6 +60,13 @@ class Case:
     def latest(self) -> int:
         """The greatest finite instant that arrives; 0 if there is none."""
         return max((time for _, item in self.arrival for time in item.times), default=0)
+
+    @property
+    def instant(self) -> int | dt.datetime | None:
+        """``until`` as a user gives it."""
+        if self.until is None or self.plan.schema.axis != TIMESTAMP:
+            return self.until
+        return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=self.until)
 
     @property
     def size(self) -> tuple[int, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import tempfile
 from collections.abc import Sequence
@@ -54,7 +53,7 @@ def executed_on_spark(case: Case, how: Execution, spark: SparkSession) -> pa.Tab
     """The history that a case's query gives on Spark."""
     if how.backend == BATCH:
         frames = {name: frame(spark, table) for name, table in case.tables.items()}
-        return history(batch_frame(case.plan, frames, case.until, how.chosen).toArrow())
+        return history(batch_frame(case.plan, frames, case.instant, how.chosen).toArrow())
     with tempfile.TemporaryDirectory(prefix="streamq-verify-", ignore_cleanup_errors=True) as folder:
         return _streamed(case, how, spark, Path(folder))
 
@@ -75,15 +74,9 @@ def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path) -> 
         query.run(checkpoint=checkpoint, sink=out, output=how.output, buckets=how.buckets, trigger="available_now")
     arrive(batches[instalment:], instalment)
     with query.run(checkpoint=checkpoint, sink=out, output=how.output, buckets=how.buckets) as run:
-        run.finish(_instant(case, query))
+        run.finish(case.instant)
     made = spark.read.parquet(out).toArrow()
     return history(made) if how.output == "final" else net([_deltas(made)])
-
-
-def _instant(case: Case, query: Stream) -> int | dt.datetime | None:
-    if case.until is None or query.schema.axis != "timestamp":
-        return case.until
-    return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=case.until)
 
 
 def _deltas(changes: pa.Table) -> pa.Table:

@@ -161,10 +161,11 @@ def verify(
             search.run(st.tuples(crowded.map(Case.coarser), on_spark(SPARK)), chosen.streams, spark)
     except VerificationFailed as failed:
         failed.first, failed.number = next(iter(search.found.values())), search.number
-        if chosen.failures is not None:
+        folder = chosen.failures or loaded_profile().failures
+        if folder is not None:
             test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0]
             called = name or test or f"case-{failed.case.plan.digest}"
-            failed.saved = saved(failed.case, failed.how, failed.says, chosen.failures, called)
+            failed.saved = saved(failed.case, failed.how, failed.says, folder, called)
         raise
     report.seconds = time.monotonic() - begun
     REPORTS.append(report)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
+
 import pytest
 
 import streamq as sq
@@ -70,11 +73,25 @@ OPERATORS: dict[str, t.Scenario] = {
 """Every verb, what is not said of it left open."""
 
 
+SECONDS = float(os.environ.get("STREAMQ_FUZZ") or 0)
+"""How long `make fuzz` searches for each operator; `make test` tries a few cases, the same each time."""
+
+
+def profile(examples: int, share: int = 1) -> t.Profile:
+    """So many examples, or as many as there is time for."""
+    given = t.load_profile(None)
+    if not SECONDS:
+        return replace(given, examples=examples, batch=0, streams=0)
+    return replace(given, examples=1_000_000, batch=0, streams=0, seconds=share * SECONDS, shrinking=60)
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operator(name: str) -> None:
-    t.verify(OPERATORS[name], profile="fast", examples=4)
+    t.verify(OPERATORS[name], profile=profile(4))
 
 
-def test_composition() -> None:
+@pytest.mark.parametrize("part", range(8))
+def test_composition(part: int) -> None:
     """Three to six operators on each other."""
-    t.verify(t.composition(3, 6), profile="fast", examples=10)
+    given = profile(2, share=3)
+    t.verify(t.composition(3, 6), profile=replace(given, seed=(given.seed or 0) + part))

@@ -35,17 +35,9 @@ def test_a_case_is_a_program(case: t.Case) -> None:
     """Run, it shows the answer that the case expects."""
     made: dict[str, sq.Stream] = {}
     exec(case.program().replace("print(q", "str(q"), made)
-    found = t.history(made["q"].to_arrow(_instant(case)))
+    found = t.history(made["q"].to_arrow(case.instant))
     t.assert_same_history(found, t.history(case.answer()))
     assert case.program().splitlines()[-1].startswith("# micro-batches:")
-
-
-def _instant(case: t.Case) -> object:
-    import datetime as dt
-
-    if case.until is None or case.plan.schema.axis == "integer":
-        return case.until
-    return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=case.until)
 
 
 def test_a_saved_case_is_run_as_it_was(tmp_path: Path) -> None:

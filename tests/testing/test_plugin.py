@@ -1,0 +1,55 @@
+"""The pytest plugin: options, failing cases saved under their test's name, and saved cases run as tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SUITE = """
+from unittest import mock
+
+import streamq as sq
+from streamq import testing as t
+from streamq.runtime.kernels.settle import SettleKernel
+from streamq.testing.profiles import loaded_profile
+
+EDGES = sq.edges(t.table("at bigint, e string, k string", []), time="at", edge="e", key=["k"], name="edges")
+
+
+def test_profile():
+    found = loaded_profile()
+    assert (found.examples, found.batch, found.streams, found.seed) == (3, 0, 0, 5)
+    assert t.verify(EDGES).cases == 3
+
+
+def test_wrong():
+    with mock.patch.object(SettleKernel, "advance", lambda *_: 1 / 0):
+        t.verify(EDGES)
+"""
+
+
+def pytest_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """pytest in a folder of its own, as a user runs it."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("STREAMQ_", "PYTEST_"))}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def test_a_failing_case_is_saved_and_can_be_run_again(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(SUITE)
+    options = ("--streamq-profile=fast", "--streamq-examples=3", "--streamq-seed=5")
+    first = pytest_in(tmp_path, *options)
+    assert "1 failed, 1 passed" in first.stdout, first.stdout + first.stderr
+    assert "streamq: --streamq-seed=5" in pytest_in(tmp_path, "--streamq-seed=5", "-v", "--collect-only").stdout
+    assert "streamq: 1 verifications over 3 cases" in first.stdout
+    (saved,) = (tmp_path / ".streamq-failures").glob("*.streamq.json")
+    assert saved.name == "test_mine.py-test_wrong.streamq.json"
+    assert "ZeroDivisionError" in saved.read_text()
+    # what was wrong is right again: the operator is no longer replaced
+    again = pytest_in(tmp_path, str(saved))
+    assert "1 passed" in again.stdout, again.stdout + again.stderr
+    damaged = saved.with_name("damaged.streamq.json")
+    damaged.write_text(saved.read_text().replace('"bucket', '"pail'))
+    assert "replay: not a case" in pytest_in(tmp_path, str(damaged)).stdout
