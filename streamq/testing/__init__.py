@@ -1,6 +1,7 @@
 """streamq.testing: a test framework for people who write queries and modules, and streamq's own safety net.
 
-After "The Extensibility Framework ..." 's sibling, *Microsoft SQL Server StreamInsight: a test framework* (DBTest 2010).
+After the test framework of StreamInsight (DBTest 2010): queries and data with parts left out are filled in at random, run, and
+held against the same query as SQL over histories. How to use it: ``docs/testing.md``.
 """
 
 from streamq.testing.case import Case

@@ -6,6 +6,7 @@ import datetime as dt
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -131,6 +132,10 @@ class Case:
                 lines[-1] += f"; {node.policy}"
         lines += [f"  {line}" for line in self.drawn().splitlines()]
         return "\n".join(lines) + (f"\n  until {self.until}" if self.until is not None else "")
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        # else Hypothesis and IPython show the fields
+        printer.text(repr(self))
 
 
 def lifetime(item: Item) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 import streamq as sq
 from streamq import testing as t
 from streamq.errors import PlanError
+from streamq.testing.arrival import Item
 from streamq.testing.execution import CHANGELOG, Execution, executed
 from streamq.testing.replay import case_from_json, case_to_json, replay, saved
 from streamq.testing.verify import check, in_process
@@ -48,6 +49,14 @@ def test_a_saved_case_is_run_as_it_was(tmp_path: Path) -> None:
     replay(path)
     assert executed(*case_from_json(path.read_text())).num_rows == 0
     assert check(*[case_from_json(path.read_text())[0], [Execution()]])
+
+
+def test_functions_that_the_oracle_does_not_translate_are_evaluated(tmp_path: Path) -> None:
+    query = sq.events([(1, 5, {"fare": 3.5})], name="trips").select(whole=sq.functions.round("fare"))
+    case = t.Case(query.plan, (("trips", Item("insert", 1, 5, payload={"fare": 3.5})),), (1,))
+    with pytest.raises(PlanError, match="round"):
+        case.answer()
+    replay(saved(case, Execution(), "", tmp_path, "rounded"))
 
 
 @pytest.mark.parametrize(
