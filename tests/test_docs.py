@@ -58,7 +58,7 @@ def test_there_are_pages_notebooks_and_doctests() -> None:
 def test_blocks_print_what_stands_below_them(page: Path) -> None:
     found = blocks(page)
     names: dict[str, Any] = {"__name__": "page"}
-    for block, below in zip(found, [*found[1:], Block("", "", 0)], strict=True):
+    for block, below in itertools.pairwise([*found, Block("", "", 0)]):
         if block.language != "python":
             continue
         code = compile("\n" * block.line + block.text, str(page), "exec")

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
 from streamq import testing as t
 from streamq.testing.execution import WrongOutput
 from streamq.testing.watch import ProgressViolation
+from tests.mutation.queries import QUERIES
 
 HISTORY = "history differs"
 FINAL_TAKEN_BACK = "final row taken back"
@@ -40,15 +41,15 @@ class Mutant:
     """One mistake.
 
     ``wrong``: what the mutant does; ``query``: its name in QUERIES; ``changes``: (target, attribute, what stands there
-    instead); ``caught_by``: the property that the first failing case breaks; ``spark``: whether the mistake is in code that
-    runs on Spark only.
+    instead); ``breaks``: the property that catches it, where it can be no other ("": whichever is seen to be broken first);
+    ``spark``: whether the mistake is in code that runs on Spark only.
     """
 
     name: str
     wrong: str
     query: str
     changes: tuple[tuple[Any, str, Any], ...]
-    caught_by: str = HISTORY
+    breaks: str = ""
     spark: bool = False
 
     @contextlib.contextmanager
@@ -58,6 +59,24 @@ class Mutant:
             for target, attribute, instead in self.changes:
                 stack.enter_context(patch.object(target, attribute, instead))
             yield
+
+
+IN_PROCESS = replace(t.PROFILES["default"], batch=0, streams=0, shrinking=0.0)
+"""What verify tries by default before it comes to Spark; a smaller case than the first is not asked for."""
+
+ON_SPARK = replace(t.PROFILES["default"], shrinking=0.0)
+"""What it tries by default."""
+
+
+def caught(mutant: Mutant, failures: str | None = None) -> t.VerificationFailed:
+    """How verify's default settings catch it; ``failures``: where the case is saved. Raises AssertionError if they do not."""
+    tried = replace(ON_SPARK if mutant.spark else IN_PROCESS, failures=failures)
+    with mutant.in_place():
+        try:
+            report = t.verify(QUERIES[mutant.query], profile=tried)
+        except t.VerificationFailed as failed:
+            return failed
+    raise AssertionError(f"{mutant.name} survives: {report}")
 
 
 def broken(failed: t.VerificationFailed) -> str:

@@ -1,6 +1,6 @@
-"""The queries that mutants are verified with: for each operator one, as somebody who wants to know that it works writes it.
+"""The queries that mutants are verified with: one or two an operator or law, such as somebody writes who asks whether it works.
 
-They were written before the mutants, and none for any of them: the columns are named, the data is left open.
+The columns are named, the data is left open, and nothing is made for a single mutant to be seen.
 """
 
 from __future__ import annotations
