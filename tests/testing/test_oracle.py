@@ -38,7 +38,7 @@ from streamq.time import INFINITY, INTEGER
 from streamq.windows import Hopping
 
 LONG, STRING, DOUBLE, INT = t.LongType(), t.StringType(), t.DoubleType(), t.IntegerType()
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 NAN, INF = float("nan"), float("inf")
 
 
