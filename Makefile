@@ -30,9 +30,10 @@ types: $(STAMP)
 fast: $(STAMP)
 	$(PY) -m pytest -q -m "not spark" -n auto --dist worksteal
 
-# a JVM that lives for minutes compiles no more than it must
+# A JVM that lives for minutes compiles no more than it must. Two processes, a Spark each: the driver of one plans while the other's
+# waits for its tasks.
 spark: java
-	JAVA_TOOL_OPTIONS=-XX:TieredStopAtLevel=1 $(PY) -m pytest -q -m spark --durations=10
+	JAVA_TOOL_OPTIONS=-XX:TieredStopAtLevel=1 $(PY) -m pytest -q -m spark -n 2 --dist worksteal --durations=10
 
 # The same tests with many more random examples: make soak SOAK=tests/laws
 soak: java

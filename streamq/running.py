@@ -8,6 +8,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -53,7 +54,7 @@ class RunVerbs(Verbs):
 
         control = control or _temporary("streamq-control-")
         prepared = _Prepared("to_stream", self.plan, self.tables, output, False, control, buckets)
-        return user_rows(prepared.results(), prepared.program.plan.schema, output == "final")
+        return user_rows(prepared.results, prepared.program.plan.schema, output == "final")
 
     def run(
         self,
@@ -130,8 +131,9 @@ class _Prepared:
             held = table if hasattr(table, "isStreaming") else to_spark(self.spark, table)
             self.tables[static.table] = held
 
+    @cached_property
     def results(self) -> DataFrame:
-        """Result rows, late rows and totals, in the columns of ``compiler.streaming.chain``."""
+        """Result rows, late rows and totals, in the columns of ``compiler.streaming.chain``; a run may start them twice."""
         from streamq.compiler.lowering import in_utc
         from streamq.compiler.streaming import chain
 
@@ -355,7 +357,7 @@ class Run:
 
         from streamq.compiler.streaming import user_rows
 
-        df = self._prepared.results()
+        df = self._prepared.results
         schema, final = self._program.plan.schema, self._program.options.output == "final"
         if self._program.stages:
             counted = [

@@ -18,6 +18,7 @@ import streamq as sq
 from streamq.compiler.operators import Physical, Source
 from streamq.compiler.plan import Node, fold, nodes
 from streamq.policies import SourcePolicy
+from streamq.running import Run
 
 
 def land(folder: Path, tables: Sequence[pa.Table], first: int = 0) -> None:
@@ -66,6 +67,13 @@ def replayed(spark: SparkSession, queries: Iterable[sq.Stream], folder: Path, fi
         return sq.Stream(fold(query.plan, visit), {source.table: frame for source, frame in found.values()})
 
     return [moved(query) for query in queries]
+
+
+def ended(query: sq.Stream, **how: Any) -> Run:
+    """The query run to the end of its input, in one start: an instalment with ``finish=True`` starts it twice."""
+    with query.run(**how) as run:
+        run.finish()
+    return run
 
 
 def disorder(table: pa.Table) -> int:

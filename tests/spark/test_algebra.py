@@ -17,7 +17,7 @@ import streamq as sq
 from streamq.testing.history import assert_same_history
 from streamq.testing.oracle import oracle
 from tests.algebra import QUERIES, SCHEMA, SIZES, intervals
-from tests.spark.replay import land, stream
+from tests.spark.replay import ended, land, stream
 
 TABLES = {"l": intervals(1), "r": intervals(2), "sizes": SIZES}
 
@@ -66,7 +66,7 @@ def test_a_stream_is_the_oracles_history(spark: SparkSession, tmp_path: Path, na
     # each as one kind of output: both are held against each other in-process
     for output in ("final",) if name.startswith("parts") else ("changelog",):
         out = str(tmp_path / output)
-        query.run(checkpoint=f"{out}-cp", sink=out, output=output, trigger="available_now", finish=True, buckets=2)
+        ended(query, checkpoint=f"{out}-cp", sink=out, output=output, buckets=2)
         found = spark.read.parquet(out)
         assert_same_history(_history(found if output == "final" else None, found, expected), expected)
 
@@ -158,7 +158,7 @@ def test_clocks_are_those_of_utc(spark: SparkSession, plain: None, tmp_path: Pat
         spark.conf.set("spark.sql.session.timeZone", "America/New_York")
         assert_same_history(read(sq.points(spark.createDataFrame(table), time="t")).to_arrow(), expected)
         live = sq.points(stream(spark, tmp_path / "in", table.schema), time="t", progress=sq.generate("1 hour"))
-        read(live).run(checkpoint=f"{out}-cp", sink=out, trigger="available_now", finish=True, buckets=1)
+        ended(read(live), checkpoint=f"{out}-cp", sink=out, buckets=1)
         assert_same_history(spark.read.parquet(out).toArrow(), expected)
         assert spark.conf.get("spark.sql.session.timeZone") == "America/New_York"
     finally:

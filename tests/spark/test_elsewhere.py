@@ -17,6 +17,11 @@ import json, sys
 from pathlib import Path
 import streamq as sq
 
+# Spark interprets: compiling takes longer than jobs over a few rows do
+CONFIG = {
+    "spark.sql.shuffle.partitions": "2", "spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
 def main(spark, folder):
     rows = [(3 * i, f"k{i % 3}", float(i)) for i in range(40)]
     spark.createDataFrame(rows, "t bigint, k string, v double").coalesce(1).write.parquet(f"{folder}/in")
@@ -26,16 +31,17 @@ def main(spark, folder):
         return per.tumbling_window(20).select(n=sq.sum("n"), top=sq.max("top"))
     batch = query(spark.read.parquet(f"{folder}/in"))
     live = query(spark.readStream.schema("t bigint, k string, v double").parquet(f"{folder}/in"))
-    live.run(checkpoint=f"{folder}/cp", sink=f"{folder}/out", trigger="available_now", finish=True, late_sink=f"{folder}/late")
+    where = {name: f"{folder}/{name}" for name in ("checkpoint", "sink", "late_sink")}
+    live.run(**where, trigger="available_now", finish=True, buckets=4)
     names = ["start", "end", "n", "top"]
-    answer = sorted(tuple(r) for r in spark.read.parquet(f"{folder}/out").select(*names).collect())
+    answer = sorted(tuple(r) for r in spark.read.parquet(f"{folder}/sink").select(*names).collect())
     assert answer == sorted(tuple(r) for r in batch.to_df().select(*names).collect()), answer
     print("agreed on", len(answer), "rows")
 """
 
 CONNECT = """
 from pyspark.sql import SparkSession
-config = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false", "spark.sql.streaming.stateStore.providerClass":
+config = {**CONFIG, "spark.ui.enabled": "false", "spark.sql.streaming.stateStore.providerClass":
           "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"}
 builder = SparkSession.builder.remote("local[2]")
 for key, value in config.items():
@@ -67,7 +73,7 @@ def imports_streamq(batches):
         yield pa.record_batch({"found": [False]})
 
 spark = sq.session("elsewhere", master="local-cluster[1,2,1024]", config={
-    "spark.sql.shuffle.partitions": "2", "spark.executorEnv.PYTHONPATH": blocked, "spark.driver.memory": "1g",
+    **CONFIG, "spark.executorEnv.PYTHONPATH": blocked, "spark.driver.memory": "1g",
 })
 assert not spark.range(1).repartition(1).mapInArrow(imports_streamq, "found boolean").first()[0]
 main(spark, sys.argv[1])

@@ -1,10 +1,11 @@
-"""Every notebook that starts Spark runs from top to bottom, in a kernel of its own; what it claims it asserts itself."""
+"""Every notebook that starts Spark runs from top to bottom, without the names of others; what it claims it asserts itself."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
@@ -15,24 +16,28 @@ ROOT = Path(__file__).parents[2]
 NOTEBOOKS = [p for p in sorted((ROOT / "notebooks").glob("*.ipynb")) if "sq.session" in p.read_text(encoding="utf-8")]
 
 
-@pytest.fixture
-def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A kernel with this interpreter, known to this test only; it finds streamq and leaves nothing at home."""
-    folder = tmp_path / "jupyter" / "kernels" / "python3"
-    folder.mkdir(parents=True)
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NotebookClient]:
+    """One kernel with this interpreter, so that one JVM gets warm; it finds streamq and leaves nothing at home."""
+    folder = tmp_path_factory.mktemp("kernel")
+    place = folder / "jupyter" / "kernels" / "python3"
+    place.mkdir(parents=True)
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     spec = {"argv": command, "display_name": "Python 3", "language": "python"}
-    (folder / "kernel.json").write_text(json.dumps(spec))
-    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
-    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])))
+    (place / "kernel.json").write_text(json.dumps(spec))
     # over a few rows Spark is faster where it interprets
-    (tmp_path / "conf").mkdir()
+    (folder / "conf").mkdir()
     settings = ("spark.sql.codegen.wholeStage false", "spark.sql.codegen.factoryMode NO_CODEGEN")
-    (tmp_path / "conf" / "spark-defaults.conf").write_text("\n".join(settings))
-    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
-    return folder.name
+    (folder / "conf" / "spark-defaults.conf").write_text("\n".join(settings))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_PATH", str(folder / "jupyter"))
+        patch.setenv("JUPYTER_RUNTIME_DIR", str(folder / "runtime"))
+        patch.setenv("IPYTHONDIR", str(folder / "ipython"))
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])))
+        patch.setenv("SPARK_CONF_DIR", str(folder / "conf"))
+        client = NotebookClient(nbformat.v4.new_notebook(), timeout=300, kernel_name="python3")
+        with client.setup_kernel(cwd=str(folder)):
+            yield client
 
 
 def test_there_are_notebooks() -> None:
@@ -40,9 +45,10 @@ def test_there_are_notebooks() -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.name)
-def test_notebook_runs(path: Path, kernel: str, tmp_path: Path) -> None:
-    notebook = nbformat.read(path, as_version=4)
-    place = {"metadata": {"path": str(tmp_path)}}
-    NotebookClient(notebook, timeout=300, kernel_name=kernel, resources=place).execute()
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+def test_notebook_runs(path: Path, client: NotebookClient) -> None:
+    """A notebook stops its Spark and gets another; what the one before it called anything is forgotten."""
+    client.nb = nbformat.read(path, as_version=4)
+    client.nb.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))
+    client.execute(cleanup_kc=False)
+    outputs = [output for cell in client.nb.cells for output in cell.get("outputs", ())]
     assert [output for output in outputs if output.output_type == "error"] == []

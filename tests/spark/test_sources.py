@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from streamq.errors import InvalidEvent
-from tests.spark.replay import bag, folded, land, rows, stream
+from tests.spark.replay import bag, ended, folded, land, rows, stream
 
 LOG = pa.schema([("at", pa.int64()), ("op.type", pa.string()), ("id", pa.int64()), ("price", pa.int64())])
 
@@ -67,13 +67,8 @@ def test_changes_as_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     strange = log((7, "truncate", 1, 0), (9, "d", 7, 0))
     land(tmp_path / "in", [DEBEZIUM.slice(0, 5), pa.concat_tables([DEBEZIUM.slice(5), FEED, strange])])
     df = stream(spark, tmp_path / "in", LOG)
-    run = sq.changes(df, op="op.type", time="at", key=["id"], name="prices", progress=sq.generate(100)).run(
-        checkpoint=str(tmp_path / "cp"),
-        sink=str(tmp_path / "out"),
-        output="changelog",
-        trigger="available_now",
-        finish=True,
-    )
+    query = sq.changes(df, op="op.type", time="at", key=["id"], name="prices", progress=sq.generate(100))
+    run = ended(query, checkpoint=str(tmp_path / "cp"), sink=str(tmp_path / "out"), output="changelog", buckets=3)
     assert run.late == {"prices|dropped": 0, "prices|adjusted": 0, "prices|invalid": 2}
     found = spark.read.parquet(str(tmp_path / "out"))
     assert found.where("kind = 'insert' and id = 2 and price = 9 and end is null").count() == 1
