@@ -16,17 +16,17 @@ from streamq.testing.history import assert_same_history
 from streamq.testing.oracle import oracle
 from streamq.time import INFINITY
 
-sampled = settings(max_examples=4, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+sampled = settings(phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 
 
 @given(case=cases())
-@sampled
+@settings(sampled, max_examples=3)
 def test_with_every_rule_and_compiled(spark: SparkSession, case: Case) -> None:
     check(spark, case, None)
 
 
 @given(case=cases())
-@sampled
+@settings(sampled, max_examples=6)
 def test_with_no_rule_and_interpreted(spark: SparkSession, plain: None, case: Case) -> None:
     check(spark, case, ())
 
