@@ -1,4 +1,4 @@
-"""The batch backend = the oracle, sampled: random queries over random histories, with every rule on and with none."""
+"""The batch backend = the oracle, sampled: random queries over random histories, with every rule on, with none, with some."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ from streamq.testing.history import assert_same_history
 from streamq.testing.oracle import oracle
 from streamq.time import INFINITY
 
+QUERIES = t.composition(2, 5)
+BATCH = t.Profile(examples=0, batch=2, streams=0, shrinking=120)
 
-def test_batch_is_the_oracles_history(spark: SparkSession) -> None:
-    """With every rule on, with none, with some."""
-    t.verify(t.composition(2, 5), profile=t.Profile(examples=0, batch=4, streams=0, shrinking=120))
+
+def test_random_queries_compiled(spark: SparkSession) -> None:
+    t.verify(QUERIES, profile=BATCH)
+
+
+def test_random_queries_interpreted(spark: SparkSession, plain: None) -> None:
+    t.verify(QUERIES, profile=BATCH, seed=1)
 
 
 LEAST = -(2**63) + 1
