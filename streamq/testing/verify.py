@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from streamq.compiler.operators import JoinTable
 from streamq.compiler.plan import nodes, numbered
-from streamq.errors import NeedsSpark, QueryFailed
+from streamq.errors import NeedsSpark, QueryFailed, sentence
 from streamq.stream import Stream
 from streamq.testing.case import Case
 from streamq.testing.execution import (
@@ -118,14 +118,15 @@ def verify(
 
     The query's sources are given what ``intent`` describes, their times and values chosen by what the query speaks of; its
     own rows are not read. Of a :class:`Scenario` each case is another concrete query. Each case runs in-process all at once
-    or in micro-batches, as final rows and as a changelog, with restarts, buckets and sets of rewrite rules drawn at random
-    and every CTI watched; some run on Spark, as DataFrames and as Structured Streaming queries (on the query's session, the
-    active one, or a new one). ``profile`` says how much is tried, by name or as a :class:`Profile`; ``examples`` and
-    ``seed`` override its own. The same seed tries the same. ``name`` is that of the file into which a failing case is
-    saved, where the profile has a folder for them.
+    or in micro-batches, as final rows and as a changelog, with restarts, buckets and sets of rewrite rules drawn at random;
+    of changelogs in one bucket every CTI is watched. Some run on Spark, as DataFrames and as Structured Streaming queries
+    (on the query's session, the active one, or a new one). ``profile`` says how much is tried, by name or as a
+    :class:`Profile`; ``examples`` and ``seed`` override its own. The same seed tries the same. ``name`` is that of the file
+    into which a failing case is saved, where the profile, or the one loaded, has a folder for them.
 
     Raises :class:`VerificationFailed` with the smallest case found, what differs drawn as a timeline, the case as a
-    program, and where it is saved; :class:`streamq.errors.PlanError` for what cannot be generated or translated.
+    program, and where it is saved; :class:`streamq.errors.PlanError` for what cannot be generated or
+    translated; NeedsSpark where only Spark can run the query and the profile has no cases there.
 
     >>> import streamq as sq
     >>> from streamq import testing as t
@@ -167,6 +168,9 @@ def verify(
             called = name or test or f"case-{failed.case.plan.digest}"
             failed.saved = saved(failed.case, failed.how, failed.says, folder, called)
         raise
+    if report.left_out and not report.cases:
+        why = next(iter(report.left_out.values()))
+        raise NeedsSpark(sentence("verify", "nothing could be run", why, "Use a profile that runs cases on Spark."))
     report.seconds = time.monotonic() - begun
     REPORTS.append(report)
     return report
