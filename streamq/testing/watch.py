@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streamq.compiler.program import Program
 from streamq.runtime.basket import Scope
@@ -72,10 +73,9 @@ def changes_before(c: int, tables: Sequence[pa.Table]) -> list[Any]:
     found: Counter[Any] = Counter()
     for table in tables:
         names = [n for n in table.column_names if n not in (LE, RE, WEIGHT)]
-        for row in table.to_pylist():
-            if row[LE] < c:
-                whose = (tuple(comparable(row[n]) for n in names), row[LE])
-                found[whose, row.get(RE, row[LE] + 1)] += row.get(WEIGHT, 1)
+        for row in table.filter(pc.less(table[LE], c)).to_pylist():
+            whose = (tuple(comparable(row[n]) for n in names), row[LE])
+            found[whose, row.get(RE, row[LE] + 1)] += row.get(WEIGHT, 1)
     total: Counter[Any] = Counter()
     for (whose, _), weight in found.items():
         total[whose] += weight

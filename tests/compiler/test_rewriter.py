@@ -169,6 +169,7 @@ def counted() -> tuple[list[Rule], list[Node]]:
     return [counting(rule) for rule in RULES], tries
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("levels", [300, 1_200])
 @pytest.mark.parametrize("kind", ["wheres", "selects", "both"])
 def test_the_work_grows_with_the_depth_and_no_faster(kind: str, levels: int) -> None:

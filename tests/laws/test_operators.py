@@ -87,7 +87,7 @@ def profile(examples: int, share: int = 1) -> t.Profile:
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operator(name: str) -> None:
-    t.verify(OPERATORS[name], profile=profile(4))
+    t.verify(OPERATORS[name], profile=profile(2))
 
 
 @pytest.mark.parametrize("part", range(8))

@@ -31,6 +31,7 @@ SOAK = bool(os.environ.get("STREAMQ_SOAK"))
 TRIED = [pytest.param(n, marks=[pytest.mark.spark] if MUTANTS[n].spark else []) for n in (MUTANTS if SOAK else ALWAYS)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRIED)
 def test_a_mutant_is_caught(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     mutant = MUTANTS[name]
@@ -42,6 +43,7 @@ def test_a_mutant_is_caught(name: str, request: pytest.FixtureRequest, tmp_path:
     assert check(failed.first.case, [failed.first.how], spark)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUERIES if SOAK else sorted({MUTANTS[n].query for n in ALWAYS}))
 def test_without_a_mutant_its_query_is_right(name: str) -> None:
     t.verify(QUERIES[name], profile=IN_PROCESS if SOAK else replace(IN_PROCESS, examples=2))

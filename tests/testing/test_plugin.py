@@ -7,6 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from streamq import testing as t
+
+ROOT = Path(__file__).parents[2]
+KEPT = "union_of_edges_whose_ends_are_read.streamq.json"
+
 SUITE = """
 from unittest import mock
 
@@ -37,17 +44,20 @@ def pytest_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.slow
 def test_a_failing_case_is_saved_and_can_be_run_again(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(SUITE)
-    first = pytest_in(tmp_path, "-v", "--streamq-profile=fast", "--streamq-examples=3", "--streamq-seed=5")
-    assert "1 failed, 1 passed" in first.stdout, first.stdout + first.stderr
-    assert "streamq: --streamq-seed=5" in first.stdout
-    assert "streamq: 1 verifications over 3 cases" in first.stdout
+    kept = (ROOT / "tests" / "replays" / KEPT).read_text()
+    (tmp_path / "kept.streamq.json").write_text(kept)
+    (tmp_path / "damaged.streamq.json").write_text(kept.replace('"bucket', '"pail'))
+    ran = pytest_in(tmp_path, "-v", "--streamq-profile=fast", "--streamq-examples=3", "--streamq-seed=5")
+    said = ran.stdout + ran.stderr
+    assert "2 failed, 2 passed" in ran.stdout, said
+    assert "streamq: --streamq-seed=5" in ran.stdout, said
+    assert "streamq: 1 verifications over 3 cases" in ran.stdout, said
+    assert "replay: not a case" in ran.stdout, said
     (saved,) = (tmp_path / ".streamq-failures").glob("*.streamq.json")
     assert saved.name == "test_mine.py-test_wrong.streamq.json"
     assert "ZeroDivisionError" in saved.read_text()
-    # what was wrong is right again: the operator is no longer replaced; another file is damaged
-    damaged = saved.with_name("damaged.streamq.json")
-    damaged.write_text(saved.read_text().replace('"bucket', '"pail'))
-    again = pytest_in(tmp_path, str(saved), str(damaged))
-    assert "1 failed, 1 passed" in again.stdout and "replay: not a case" in again.stdout, again.stdout + again.stderr
+    # what was wrong is right again: the operator is no longer replaced
+    t.replay(saved)

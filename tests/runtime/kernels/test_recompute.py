@@ -92,7 +92,7 @@ def until_the_next(s: Stream) -> Stream:
 def test_state_is_what_can_still_matter(query: Any) -> None:
     live = run(query)
     sizes = []
-    for i in range(150):
+    for i in range(80):
         fed(live, *((20 * i + k, 20 * i + k + 2, k) for k in range(12)), c=20 * i)
         sizes.append(sum(len(v) for store in live.stores.values() for v in store.values()))
     assert max(sizes) < 1.1 * max(sizes[:30])

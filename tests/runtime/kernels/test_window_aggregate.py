@@ -111,14 +111,14 @@ def test_dyadic_nodes_and_copies_agree(rows: list[tuple[int, int, float | None]]
 
 
 def test_state_is_flat_and_empty_at_the_end() -> None:
-    """200 micro-batches with a moving CTI: chunks and bytes stay within what the first fifty needed."""
+    """100 micro-batches with a moving CTI: chunks and bytes stay within what the first fifty needed."""
     schema = pa.schema([("t", pa.int64()), ("k", pa.int64()), ("v", pa.float64())])
     node = Points("p", table_fields(schema.empty_table()), "t", SourcePolicy(5))
     query = Stream(node, {}).group_by("k").hopping_window(60, 2).select(n=sq.count(), s=sq.sum("v"), m=sq.max("v"))
     for output in (FINAL, CHANGELOG):
         live = LocalRun(compile_stages(rewrite(query.plan).plan, Options(output=output, buckets=1)))
         rows, size = [], []
-        for i in range(200):
+        for i in range(100):
             batch = pa.table(
                 [[10 * i + j for j in range(10)], [j % 4 for j in range(10)], [0.5 * j for j in range(10)]],
                 schema=schema,
