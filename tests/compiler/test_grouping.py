@@ -56,6 +56,7 @@ def test_null_keys_are_one_group_and_nan_and_the_zeros_too() -> None:
     assert sorted(str(r[2:]) for r in found) == ["(0.0, 2)", "(None, 1)", "(nan, 2)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sub_plan",
     [

@@ -194,6 +194,7 @@ def test_types_come_back(kind: t.DataType) -> None:
     same(Select(source(), (("x", Cast(Lit(None), kind)),)))
 
 
+@pytest.mark.slow
 def test_depth_is_no_matter() -> None:
     plan: Node = source(v=t.IntegerType())
     deep: Expr = col("v")

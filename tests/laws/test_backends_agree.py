@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,6 +39,7 @@ def ways(output: str) -> st.SearchStrategy[Execution]:
     )
 
 
+@pytest.mark.slow
 @some
 @given(case=cases().map(bounded), how=ways(FINAL))
 def test_final_output_is_the_oracles_history(case: Case, how: Execution) -> None:
@@ -45,6 +47,7 @@ def test_final_output_is_the_oracles_history(case: Case, how: Execution) -> None
     check(case, [how])
 
 
+@pytest.mark.slow
 @some
 @given(case=cases().map(bounded), how=ways(CHANGELOG))
 def test_changelog_folds_into_the_oracles_history(case: Case, how: Execution) -> None:

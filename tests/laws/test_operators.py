@@ -90,6 +90,7 @@ def test_operator(name: str) -> None:
     t.verify(OPERATORS[name], profile=profile(2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(8))
 def test_composition(part: int) -> None:
     """Three to six operators on each other."""

@@ -24,6 +24,7 @@ AGGREGATES = {
 ALIVE = 30_000
 
 
+@pytest.mark.slow
 def test_alive_events_are_not_copied_into_every_window() -> None:
     """30,000 events that all live at once lie in 900 million windows together: copies would not fit into memory."""
     rng = np.random.default_rng(1)

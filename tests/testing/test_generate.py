@@ -123,6 +123,7 @@ def test_cuts_are_partitions(drawn: tuple[int, tuple[int, ...]]) -> None:
     assert all(length > 0 for length in cut)
 
 
+@pytest.mark.slow
 @few
 @given(cases(values=("int", "double", "decimal")))
 def test_the_oracle_answers_every_query_whatever_the_order(case: Case) -> None:
@@ -165,6 +166,7 @@ def _before_its_insert(items: list[Item], i: int) -> bool:
     return items[i].kind == RETRACT and not before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shape",
     [
@@ -191,6 +193,7 @@ def test_windows_of_every_kind(wanted: Callable[[Hopping], bool]) -> None:
     find(grids(), wanted, settings=any_of_many)
 
 
+@pytest.mark.slow
 def test_queries_of_every_kind() -> None:
     wanted: dict[str, Callable[[Node], bool]] = {
         "a union on top": lambda plan: isinstance(plan, Union),

@@ -58,6 +58,7 @@ def test_no_aggregate_is_forgotten() -> None:
     assert there - {"median"} == tried
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("types", "aggregates"),
     [
@@ -323,6 +324,7 @@ def at_random(values: pd.Series) -> float:
     return random.random()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "kind", "law"),
     [

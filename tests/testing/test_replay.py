@@ -30,6 +30,7 @@ def test_what_is_written_is_read_back(case: t.Case, ways: tuple[Execution, ...])
         assert str(again.tables[name].to_pylist()) == str(table.to_pylist())
 
 
+@pytest.mark.slow
 @few
 @given(t.concrete(t.composition(1, 4)))
 def test_a_case_is_a_program(case: t.Case) -> None:
