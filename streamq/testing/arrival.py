@@ -143,7 +143,12 @@ def table_of(source: Source, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
         values = [found.get(f.name) for found in rows]
         kind = arrow_type(f.type)
         if f.name not in times or pa.types.is_integer(kind):
-            return pa.array(values, kind, from_pandas=False)
+            try:
+                return pa.array(values, kind, from_pandas=False)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+                # of the values generated here none is: somebody has given them
+                found = f"{str(error).splitlines()[0]} (the column is {f.type.simpleString()})"
+                raise PlanError(sentence("Intent", f"values that column {f.name!r} cannot hold", found)) from error
         if pa.types.is_date(kind):
             values = [None if v is None else v // DAY for v in values]
             return pa.array(values, pa.int32()).cast(kind)

@@ -15,7 +15,7 @@ from pyspark.sql import types as t
 
 from streamq.compiler.operators import Edges, Intervals, JoinTable, Physical, Points, Select, Source
 from streamq.compiler.plan import Node, fold, nodes, numbered
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError, UnknownColumn, nearest, sentence
 from streamq.expr import Col, Lit
 from streamq.policies import SourcePolicy
 from streamq.schema import Field
@@ -134,6 +134,7 @@ def cases_of(
     its sources.
     """
     plan, names = numbered(plan)
+    _check_payload(plan, intent)
     tables = {names.get(name, name): table for name, table in (tables or {}).items()}
     found = scale(plan)
     compared = near(plan)
@@ -158,6 +159,18 @@ def cases_of(
     looked_up = {n.table: tables[n.table] for n in nodes(plan) if isinstance(n, JoinTable)}
     case = Case(fold(plan, visit), arrival, draw(cuts(len(arrival))), static=looked_up)
     return replace(case, until=case.latest + found.reach)
+
+
+def _check_payload(plan: Node, intent: Intent) -> None:
+    """Values for a column that no source has would be given to nobody."""
+    there = sorted({f.name for n in nodes(plan) if isinstance(n, Source) for f in n.payload})
+    for name in intent.payload:
+        if name not in there:
+            raise UnknownColumn(
+                sentence(
+                    "Intent", f"no source has a column {name!r}", f"there are: {', '.join(there)}", nearest(name, there)
+                )
+            )
 
 
 # random queries

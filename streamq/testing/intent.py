@@ -74,6 +74,14 @@ class Intent:
                     raise PlanError(sentence("Intent", f"no such {name}", found))
         if not isinstance(self.events, int) or self.events < 0:
             raise PlanError(sentence("Intent", "events is how many a source has at most", f"found {self.events!r}"))
+        for name, given in self.payload.items():
+            if isinstance(given, Sequence) and not isinstance(given, str) and not given:
+                raise PlanError(
+                    sentence("Intent", f"no values for column {name!r}", "", "None stands for NULL: [None].")
+                )
+            if isinstance(given, str) or not (isinstance(given, Sequence) or hasattr(given, "example")):
+                hint = "Give a sequence to choose from, or a Hypothesis strategy."
+                raise PlanError(sentence("Intent", f"not values for column {name!r}", f"found {given!r}", hint))
 
     def choices(self, name: str) -> tuple[str, ...]:
         """The words that a part leaves open."""

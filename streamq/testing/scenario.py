@@ -86,6 +86,12 @@ class Scenario:
             raise UnknownVerb(sentence("scenario", f"no verb {name!r}", "", nearest(name, VERBS)))
         return lambda *args, **kwargs: Scenario(name, self, args, kwargs)
 
+    def pipe(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """``function(self, ...)``: a query's functions are a scenario's too."""
+        if not callable(function):
+            raise PlanError(sentence("pipe", "not a function of a stream", f"found {function!r}"))
+        return function(self, *args, **kwargs)
+
     def __repr__(self) -> str:
         if self.verb == _GIVEN:
             return repr(self.args[0])
@@ -250,7 +256,7 @@ class _Building:
             return self._any(verb, name, target, named)
         if isinstance(value, Scenario):
             return self.made(value)
-        if verb in ("apply", "pipe") and callable(value):
+        if verb == "apply" and callable(value):
             return lambda inner: self.made(value(Scenario(_GIVEN, None, (inner,))))
         return value
 

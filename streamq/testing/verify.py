@@ -156,6 +156,8 @@ def verify(
         try:
             search.run(st.tuples(cases, in_process()).map(_bounded), chosen.examples)
         except NeedsSpark as error:
+            # those that ran had nothing in them that would have had to be computed
+            report.executions, report.cases, report.failing = Counter(), 0, 0
             report.left_out["in-process"] = str(error)
         if chosen.batch or chosen.streams:
             spark = _session({} if isinstance(query, Scenario) else query.tables)
@@ -168,7 +170,8 @@ def verify(
             test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0]
             called = name or test or f"case-{failed.case.plan.digest}"
             failed.saved = saved(failed.case, failed.how, failed.says, folder, called)
-        raise
+        # without the frames of the search: what failed is its cause
+        raise failed.with_traceback(None) from failed.error
     if report.left_out and not report.cases:
         why = next(iter(report.left_out.values()))
         raise NeedsSpark(sentence("verify", "nothing could be run", why, "Use a profile that runs cases on Spark."))

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import types as t
+from pyspark.sql.types import DoubleType, StringType
 
+import streamq as sq
+from streamq import testing as t
 from streamq.errors import PlanError
 from streamq.runtime.event import CTI, RETRACT
 from streamq.schema import Field
@@ -20,7 +22,7 @@ from streamq.testing.arrival import Item
 from streamq.testing.payloads import rows
 from streamq.testing.scale import TICKS
 
-FIELDS = (Field("k", t.StringType()), Field("v", t.DoubleType()))
+FIELDS = (Field("k", StringType()), Field("v", DoubleType()))
 PLAIN = {"nulls": False, "nan": False, "infinities": False, "unicode": False, "duplicates": False}
 
 
@@ -121,6 +123,8 @@ def test_a_pattern_of_ones_own(items: list[Item]) -> None:
         ({"disorder": "chaos"}, "no such disorder"),
         ({"ctis": "often"}, "no such ctis"),
         ({"events": -1}, "events is how many a source has at most; found -1"),
+        ({"payload": {"k": []}}, r"no values for column 'k'. None stands for NULL: \[None\]"),
+        ({"payload": {"k": 5}}, "not values for column 'k'; found 5. Give a sequence"),
     ],
 )
 def test_errors(given_as: dict[str, Any], message: str) -> None:
@@ -132,3 +136,16 @@ def test_parts_left_open_can_be_said_later() -> None:
     one = Intent(disorder="high").completed(Intent(disorder="slight", duration="point"))
     assert one == Intent(disorder="high", duration="point")
     assert repr(one) == "Intent(duration='point', disorder='high')"
+
+
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        ({"zoen": ["a"]}, r"no source has a column 'zoen'; there are: fare, zone. Did you mean 'zone'\?"),
+        ({"fare": ["much"]}, r"values that column 'fare' cannot hold; .* \(the column is int\)"),
+    ],
+)
+def test_payloads_that_do_not_fit_the_query(payload: dict[str, Any], message: str) -> None:
+    trips = sq.points(t.table("at bigint, zone string, fare int", []), time="at")
+    with pytest.raises(PlanError, match=message):
+        t.verify(trips, Intent(payload=payload), profile="fast")

@@ -117,8 +117,19 @@ def test_errors() -> None:
         t.operator(t.stream(), t.stream(), t.stream())
     with pytest.raises(PlanError, match="it does not end in a stream; found stream\\(\\).tumbling_window\\(ANY\\)"):
         t.verify(t.stream().tumbling_window(ANY), profile="fast")
-    with pytest.raises(PlanError, match="nothing to fill 'function' of pipe with. Give it a value."):
-        t.verify(t.stream().pipe(ANY), profile="fast")
+    with pytest.raises(PlanError, match="pipe: not a function of a stream; found ANY"):
+        t.stream().pipe(ANY)
+    with pytest.raises(PlanError, match="nothing to fill 'suffixes' of join with. Give it a value."):
+        t.verify(t.stream().join(t.stream(), on="k", suffixes=ANY), profile="fast")
     # what the user wrote is wrong whatever is filled in: the error is that of the verb
     with pytest.raises(PlanError, match="where: no column 'x'"):
         t.verify(t.stream().where(sq.col("x") > 1), profile="fast")
+
+
+def test_a_function_of_streams_is_one_of_scenarios() -> None:
+    def counted(stream: Any, *keys: str) -> Any:
+        return stream.group_by(*keys).snapshot_window().select(n=sq.count())
+
+    scenario = t.stream().pipe(counted, "k")
+    assert repr(scenario) == "stream().group_by('k').snapshot_window().select(n=count(*))"
+    assert t.verify(scenario, profile="fast", examples=2).cases == 2
