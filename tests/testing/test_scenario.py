@@ -119,8 +119,8 @@ def test_errors() -> None:
         t.verify(t.stream().tumbling_window(ANY), profile="fast")
     with pytest.raises(PlanError, match="pipe: not a function of a stream; found ANY"):
         t.stream().pipe(ANY)
-    with pytest.raises(PlanError, match="nothing to fill 'suffixes' of join with. Give it a value."):
-        t.verify(t.stream().join(t.stream(), on="k", suffixes=ANY), profile="fast")
+    with pytest.raises(PlanError, match="nothing to fill 'function' of apply with. Give it a value."):
+        t.verify(t.stream().group_by("k").apply(ANY), profile="fast")
     # what the user wrote is wrong whatever is filled in: the error is that of the verb
     with pytest.raises(PlanError, match="where: no column 'x'"):
         t.verify(t.stream().where(sq.col("x") > 1), profile="fast")
