@@ -6,7 +6,7 @@ Level k hosts all kernels whose inputs are made below k.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streamq.compiler.program import Feed, Path, Program, Relation
 from streamq.expr import Col, Expr
@@ -36,6 +36,7 @@ class Port:
     schema: Schema
     title: tuple[str, ...]
     level: int = 0
+    aligns: bool = False
 
     @property
     def paths(self) -> list[Path]:
@@ -67,15 +68,18 @@ def host(program: Program, ports: Sequence[Port]) -> None:
         relation = program.relations[port.name]
         program.relations[port.name] = Relation(port.name, relation.level, relation.schema, None, number)
         inputs = tuple(dict.fromkeys(p.relation for p in port.paths))
-        hosted[port.level].append(Hosted(number, port.name, port.kernel, inputs, tuple(channels)))
+        hosted[port.level].append(Hosted(number, port.name, port.kernel, inputs, tuple(channels), port.aligns))
         program.titles[port.name] = port.title
     sources = frozenset(r.name for r in program.sources)
+    follows: dict[str, str] = {}
     for level, kernels in enumerate(hosted):
         here = tuple(c for h in kernels for c in h.channels)
         later = frozenset(r for more in hosted[level + 1 :] for h in more for r in h.inputs)
-        program.stages.append(
-            Stage(level, tuple(kernels), here, sources, later, program.options.buckets, program.options.late_output)
-        )
+        if later & sources:
+            later |= sources
+        options = program.options
+        stage = Stage(level, tuple(kernels), here, sources, later, options.buckets, options.late_output)
+        program.stages.append(replace(stage, level_of=options.level, follows=follows))
 
 
 def feed_result(program: Program, paths: Sequence[Path]) -> None:

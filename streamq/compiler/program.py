@@ -17,6 +17,7 @@ from streamq.compiler.operators.alter_lifetime import RE as AT_END
 from streamq.compiler.plan import Node
 from streamq.expr import Expr
 from streamq.runtime.carried import Carrier
+from streamq.runtime.consistency import MIDDLE, Level
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.stage import Channel, Lane, Packer, SourceInfo, Stage
 from streamq.schema import POINT, Schema
@@ -35,6 +36,7 @@ class Options:
     late_output: bool = False
     buckets: int = BUCKETS
     streaming: bool = True
+    level: Level = MIDDLE
 
 
 @dataclass(frozen=True)

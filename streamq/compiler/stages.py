@@ -151,7 +151,9 @@ class _Compiler:
                 pointwise=found.pointwise,
             )
             made = Path(name, level + 1, found.schema, retracts=True, moves=True)
-        self.ports.append(Port(name, kernel, ports, found.schema, lines, level))
+        # pairs are never wrong for want of others, so they are made at once: where a level blocks, they wait
+        aligns = found.kernel is not None and any(p.level == 0 for p in every)
+        self.ports.append(Port(name, kernel, ports, found.schema, lines, level, aligns))
         self.program.relations[name] = Relation(name, level + 1, found.schema)
         return made.then(Select(_Given.of(found.schema), found.outputs)) if found.outputs else made
 
@@ -234,7 +236,9 @@ class _Compiler:
         waits = isinstance(kernel, EdgesKernel) and kernel.from_end
         cti = "the least open start, at most c" if waits else "c"
         lines = (f"ingress of {source.shown_name()}: {title}", f"basket: {state}", f"CTI: {cti}", *_told(source))
-        self.ports.append(Port(name, kernel, [Input([path], columns, (LE, *extra), hashed)], path.schema, lines))
+        self.ports.append(
+            Port(name, kernel, [Input([path], columns, (LE, *extra), hashed)], path.schema, lines, aligns=True)
+        )
         retracts = not source.insert_only
         self.program.relations[name] = Relation(name, 1, path.schema)
         return Path(name, 1, path.schema, retracts=retracts, points=False, moves=retracts)

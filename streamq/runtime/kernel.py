@@ -27,13 +27,16 @@ class Judge:
 class Arrival:
     """What one channel brought in a micro-batch: deltas (or partial results of them) for a port.
 
-    ``c`` is the channel's own CTI before this micro-batch: what lies before it is late, if ``judge`` is set.
+    ``c`` is the channel's own CTI before this micro-batch: what lies before it is late, if ``judge`` is set. ``promised`` is
+    what the source has said itself: at a weak level c may be ahead of it, and what lies between is adjusted (SEMANTICS
+    section 8).
     """
 
     port: int
     table: pa.Table
     judge: Judge | None = None
     c: int = MINUS_INFINITY
+    promised: int = MINUS_INFINITY
 
 
 @dataclass(frozen=True)

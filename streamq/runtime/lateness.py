@@ -49,13 +49,26 @@ def late_rows(source: str, reason: str, table: pa.Table, c: int | None) -> pa.Ta
     )
 
 
-def judged(table: pa.Table, judge: Judge, c: int, totals: Totals) -> pa.Table:
-    """Inserts of a source: those on time, and what its policy leaves of those behind c, ``[c, RE)`` under adjust."""
-    late = ints(table, LE) < c if c != MINUS_INFINITY else np.zeros(table.num_rows, bool)
+def is_late(sync: np.ndarray[Any, Any], c: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which items lie behind c."""
+    return sync < c if c != MINUS_INFINITY else np.zeros(len(sync), bool)
+
+
+def adjusts(
+    judge: Judge, sync: np.ndarray[Any, Any], late: np.ndarray[Any, Any], promised: int
+) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Of the late items those that act from c on; raises LateEvent for what breaks the source's own word under ``fail``."""
+    broken = late & is_late(sync, promised)
+    refuse_late(judge, int(broken.sum()), promised)
+    return late if judge.late == "adjust" else late & ~broken
+
+
+def judged(table: pa.Table, judge: Judge, c: int, promised: int, totals: Totals) -> pa.Table:
+    """Inserts of a source: those on time, and what its policy leaves of those behind c, ``[c, RE)`` if adjusted."""
+    late = is_late(ints(table, LE), c)
     if not late.any():
         return table
-    refuse_late(judge, int(late.sum()), c)
-    left = late & (ints(table, RE) > c) & (judge.late == "adjust")
+    left = adjusts(judge, ints(table, LE), late, promised) & (ints(table, RE) > c)
     gone = late & ~left
     for mask, reason in ((gone, "dropped"), (left, "adjusted")):
         totals.add(judge.source, reason, int(mask.sum()))
@@ -71,7 +84,7 @@ def taken(arrival: Arrival, totals: Totals) -> pa.Table:
     if RE not in table.column_names:
         table = with_column(table, RE, ints(table, LE) + 1)
     if arrival.judge is not None:
-        table = judged(table, arrival.judge, arrival.c, totals)
+        table = judged(table, arrival.judge, arrival.c, arrival.promised, totals)
     if WEIGHT not in table.column_names:
         table = with_column(table, WEIGHT, np.ones(table.num_rows, np.int64))
     return table

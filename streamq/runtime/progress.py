@@ -9,6 +9,9 @@ from typing import Any
 
 from streamq.time import MINUS_INFINITY
 
+Pace = tuple[int, int, int]
+"""c and W as they count, and the CTI that a source has promised itself."""
+
 NOTES_ONLY = -1
 """The sender of a message that carries notes and says nothing of c and W."""
 
@@ -74,6 +77,17 @@ class RelationClock:
     def until(self) -> int | None:
         """The bound on windows of lifetimes without an end, if whoever ended the stream gave one."""
         return None if self.held["until"] is None else int(self.held["until"])
+
+    @property
+    def pace(self) -> Pace:
+        """What c and W count as: of a source as the level of consistency has it, of a stage as they are."""
+        c, w, promised = self.held.get("pace") or (self.c, self.w, MINUS_INFINITY)
+        return int(c), int(w), int(promised)
+
+    def set_pace(self, c: int, w: int, promised: int) -> None:
+        """A source's pace; nothing of it goes back."""
+        before = self.held.get("pace") or (MINUS_INFINITY, MINUS_INFINITY, MINUS_INFINITY)
+        self.held["pace"] = [max(a, b) for a, b in zip(before, (c, w, promised), strict=True)]
 
     def hear(self, message: Message) -> None:
         """Take in what a task or bucket says."""

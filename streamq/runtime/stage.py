@@ -7,22 +7,23 @@ progress, late rows and totals under the channel numbers below. What is meant fo
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.basket import Baskets
+from streamq.runtime.basket import Baskets, Scope
 from streamq.runtime.bucket import buckets_of
 from streamq.runtime.carried import Carrier, carry
 from streamq.runtime.columnar import concat, decode, encode, split_by, unit_weights, with_column
+from streamq.runtime.consistency import MIDDLE, Level, aligned, paced
 from streamq.runtime.event import BAD, CTI, KEEP, KIND, LE, NEW_END, OPENS, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel, refuse_invalid
 from streamq.runtime.lateness import late_rows
-from streamq.runtime.progress import NOTES_ONLY, Message, RelationClock, decode_messages, encode_messages
-from streamq.time import MINUS_INFINITY
+from streamq.runtime.progress import NOTES_ONLY, Message, Pace, RelationClock, decode_messages, encode_messages
+from streamq.time import INFINITY, MINUS_INFINITY
 
 PROGRESS, LATE, TOTALS, SPOKEN = -1, -2, -3, -4
 """Channels of envelopes that hold no deltas; SPOKEN is a stage's progress before it is sent to every bucket."""
@@ -52,18 +53,22 @@ class Channel:
 
 @dataclass(frozen=True)
 class Hosted:
-    """A kernel in its stage; ``name`` is the relation it makes and names its state."""
+    """A kernel in its stage; ``name`` is the relation it makes and names its state; aligns: the level decides on its rows."""
 
     number: int
     name: str
     kernel: Kernel
     inputs: tuple[str, ...]
     channels: tuple[Channel, ...]
+    aligns: bool = False
 
 
 @dataclass(frozen=True)
 class Stage:
-    """The kernels of one level; ``sources`` are relations whose c is the greatest heard, the others come from buckets."""
+    """The kernels of one level; ``sources`` are relations whose c is the greatest heard, the others come from buckets.
+
+    level_of: the query's level of consistency; follows: sources that have another's progress.
+    """
 
     level: int
     hosted: tuple[Hosted, ...]
@@ -72,6 +77,8 @@ class Stage:
     later: frozenset[str]
     buckets: int
     late_output: bool = False
+    level_of: Level = MIDDLE
+    follows: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, bucket: int, baskets: Baskets, envelopes: Iterable[Envelope]) -> list[Envelope]:
         """One micro-batch of one bucket: every hosted kernel advances once."""
@@ -103,8 +110,10 @@ class Stage:
         totals: dict[str, int] = baskets.values.setdefault(f"totals{self.level}", {})
         late: list[pa.Table] = []
         relations = {r for h in self.hosted for r in h.inputs}
-        known = {r: RelationClock(clocks, r, None if r in self.sources else self.buckets) for r in sorted(relations)}
-        before = {r: (clock.c, clock.w) for r, clock in known.items()}
+        # what counts as a source's progress can depend on the others'
+        heard = relations | self.sources if relations & self.sources else relations
+        known = {r: RelationClock(clocks, r, None if r in self.sources else self.buckets) for r in sorted(heard)}
+        before = {r: clock.pace for r, clock in known.items()}
         notes: dict[int, list[Any]] = {}
         for message in messages:
             if message.relation in known:
@@ -112,21 +121,29 @@ class Stage:
                 for number, note in message.notes.items():
                     notes.setdefault(number, []).extend(note)
                 # every bucket hears it, one counts it
-                for key, n in message.invalid.items() if bucket == 0 else ():
+                for key, n in message.invalid.items() if bucket == 0 and message.relation in relations else ():
                     totals[key] = totals.get(key, 0) + n
+        if relations & self.sources:
+            said = {r: (known[r].c, known[r].w) for r in self.sources}
+            for r, pace in paced(self.level_of, said, self.follows).items():
+                known[r].set_pace(*pace)
+        now = {r: clock.pace for r, clock in known.items()}
         for hosted in self.hosted:
             arrivals = []
             announced: list[Any] = []
             for channel in hosted.channels:
-                c = before[channel.relation][0]
+                c, _, promised = before[channel.relation]
+                c = max(c, promised)
                 if channel.number in tables:
-                    arrivals.append(Arrival(channel.port, concat(tables[channel.number]), channel.judge, c))
-                announced += [(channel.judge, c, note) for note in notes.get(channel.number, ())]
-            clock = _clock(hosted, before, known, tuple(announced))
+                    arrivals.append(Arrival(channel.port, concat(tables[channel.number]), channel.judge, c, promised))
+                announced += [(channel.judge, c, promised, note) for note in notes.get(channel.number, ())]
+            clock = _clock(hosted, before, now, known, tuple(announced))
             output = hosted.kernel.advance(baskets.scoped(hosted.name), arrivals, clock)
+            w = max(carry(now[ch.relation][1], ch.carried) for ch in hosted.channels)
+            if hosted.aligns:
+                output.table = self._aligned(baskets.scoped(f"align:{hosted.name}"), output.table, clock.c, w)
             if output.table is not None and output.table.num_rows:
                 out.append((bucket, _relation_number(hosted), encode(unit_weights(output.table))))
-            w = max(carry(known[ch.relation].w, ch.carried) for ch in hosted.channels)
             out.append(
                 (bucket, SPOKEN, encode_messages([Message(hosted.name, output.c, w, bucket, until=clock.until)]))
             )
@@ -139,15 +156,26 @@ class Stage:
             out.append((bucket, TOTALS, json.dumps(totals).encode()))
         return out
 
+    def _aligned(self, scope: Scope, table: pa.Table | None, c: int, w: int) -> pa.Table | None:
+        """Of what ingress has made of items, what the level lets through."""
+        if self.level_of.block == 0:
+            # another level may have held some
+            return table if not scope.bins("held") else aligned(scope, table, INFINITY, w)
+        return aligned(scope, table, c, w)
+
 
 def _clock(
-    hosted: Hosted, before: dict[str, tuple[int, int]], known: dict[str, RelationClock], notes: tuple[Any, ...]
+    hosted: Hosted,
+    before: dict[str, Pace],
+    now: dict[str, Pace],
+    known: dict[str, RelationClock],
+    notes: tuple[Any, ...],
 ) -> Clock:
     ways = [(channel.relation, channel.carried) for channel in hosted.channels]
     c_before = min(carry(before[r][0], steps) for r, steps in ways)
     w_before = max(carry(before[r][1], steps) for r, steps in ways)
-    c = min(carry(known[r].c, steps) for r, steps in ways)
-    w = max(carry(known[r].w, steps) for r, steps in ways)
+    c = min(carry(now[r][0], steps) for r, steps in ways)
+    w = max(carry(now[r][1], steps) for r, steps in ways)
     until = next((known[r].until for r in hosted.inputs if known[r].until is not None), None)
     return Clock(c_before, c, max(c_before, w_before), max(c, w), notes, until)
 

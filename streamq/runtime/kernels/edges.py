@@ -25,11 +25,10 @@ from streamq.runtime.kernel import (
     Totals,
     Uncombined,
     refuse_invalid,
-    refuse_late,
     remembered_judge,
 )
-from streamq.runtime.lateness import late_rows
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.runtime.lateness import adjusts, is_late, late_rows
+from streamq.time import INFINITY
 
 GHOST = "__ghost"
 """True for a start that was dropped as late: the end that belongs to it goes with it."""
@@ -150,11 +149,11 @@ class EdgesKernel(Uncombined):
         table, judge, c = arrival.table, arrival.judge, arrival.c
         time, opens = ints(table, LE), table.column(OPENS).to_numpy(zero_copy_only=False)
         ghost = np.zeros(len(time), bool)
-        late = time < c if judge is not None and c != MINUS_INFINITY else ghost
+        late = is_late(time, c) if judge is not None else ghost
         if judge is None or not late.any():
             return with_column(table, GHOST, ghost)
-        refuse_late(judge, int(late.sum()), c)
-        left = late & (judge.late == "adjust") & self._still_matters(table, held, time, opens, c)
+        left = adjusts(judge, time, late, arrival.promised)
+        left = left & self._still_matters(table, held, time, opens, c) if left.any() else left
         gone = late & ~left
         for mask, reason in ((gone, "dropped"), (left, "adjusted")):
             totals.add(judge.source, reason, int(mask.sum()))

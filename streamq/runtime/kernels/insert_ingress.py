@@ -23,5 +23,8 @@ class InsertIngressKernel(Uncombined):
         """The events that are on time, and what the policy leaves of the others."""
         totals = Totals()
         grid = self.round_to
-        out = [taken(replace(a, c=grid.floor_to_end(a.c)) if grid else a, totals) for a in arrivals]
+        if grid:
+            down = grid.floor_to_end
+            arrivals = [replace(a, c=down(a.c), promised=down(a.promised)) for a in arrivals]
+        out = [taken(a, totals) for a in arrivals]
         return Output(concat(out) if out else None, clock.c, totals)

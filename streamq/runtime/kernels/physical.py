@@ -25,11 +25,10 @@ from streamq.runtime.kernel import (
     Totals,
     Uncombined,
     refuse_invalid,
-    refuse_late,
     remembered_judge,
 )
 from streamq.runtime.kernels.window_aggregate import matching
-from streamq.runtime.lateness import late_rows
+from streamq.runtime.lateness import adjusts, is_late, late_rows
 from streamq.time import INFINITY, MINUS_INFINITY
 
 OWN_LE, OWN_RE = "__own_le", "__own_re"
@@ -48,13 +47,14 @@ class PhysicalKernel(Uncombined):
         totals = Totals()
         judge = remembered_judge(state, arrivals)
         c = max([a.c for a in arrivals], default=MINUS_INFINITY)
+        promised = max([a.promised for a in arrivals], default=MINUS_INFINITY)
         items = [a.table for a in arrivals]
         waiting = state.read_all("waiting")
         if waiting is not None:
             state.drop("waiting", "0")
         out: list[pa.Table] = []
         inserted = [i.filter(pc.equal(i.column(KIND), INSERT)) for i in items]
-        fresh = [self._inserted(i, judge, c, totals, out) for i in inserted if i.num_rows]
+        fresh = [self._inserted(i, judge, c, promised, totals, out) for i in inserted if i.num_rows]
         retractions = [i.filter(pc.equal(i.column(KIND), RETRACT)) for i in items]
         moves = [r for r in (waiting, *retractions) if r is not None and r.num_rows]
         late_from = waiting.num_rows if waiting is not None else 0
@@ -66,6 +66,7 @@ class PhysicalKernel(Uncombined):
                 late_from,
                 judge,
                 c,
+                promised,
                 clock.c,
                 totals,
                 out,
@@ -76,14 +77,15 @@ class PhysicalKernel(Uncombined):
         self._settle(state, clock)
         return Output(concat(out) if out else None, clock.c, totals)
 
-    def _inserted(self, table: pa.Table, judge: Judge, c: int, totals: Totals, out: list[pa.Table]) -> pa.Table:
+    def _inserted(
+        self, table: pa.Table, judge: Judge, c: int, promised: int, totals: Totals, out: list[pa.Table]
+    ) -> pa.Table:
         """New live rows; those behind c dropped or cut, as the policy says."""
         le, re = ints(table, LE), ints(table, RE)
         own_le, own_re = le.copy(), re.copy()
-        late = le < c if c != MINUS_INFINITY else np.zeros(len(le), bool)
+        late = is_late(le, c)
         if late.any():
-            refuse_late(judge, int(late.sum()), c)
-            left = late & (re > c) & (judge.late == "adjust")
+            left = adjusts(judge, le, late, promised) & (re > c)
             gone = late & ~left
             own_le[left], own_re[gone] = c, own_le[gone]
             for mask, reason in ((gone, "dropped"), (left, "adjusted")):
@@ -110,6 +112,7 @@ class PhysicalKernel(Uncombined):
         waited: int,
         judge: Judge,
         c: int,
+        promised: int,
         c_now: int,
         totals: Totals,
         out: list[pa.Table],
@@ -139,7 +142,7 @@ class PhysicalKernel(Uncombined):
                     again.append((number, move))
                     continue
                 i = found.pop()
-                fate = self._moved(rows[i], before, i, move[NEW_END], number >= waited, judge, c, pieces)
+                fate = self._moved(rows[i], i, move[NEW_END], number >= waited, judge, c, promised, pieces)
                 (dropped if fate == "dropped" else adjusted if fate == "adjusted" else []).append(number)
                 where.setdefault(self._name(rows[i]), []).append(i)
             if len(again) == len(open_moves):
@@ -195,12 +198,12 @@ class PhysicalKernel(Uncombined):
     def _moved(
         self,
         row: dict[str, Any],
-        before: list[tuple[int, int]],
         i: int,
         new: int,
         fresh: bool,
         judge: Judge,
         c: int,
+        promised: int,
         pieces: list[tuple[int, int, int]],
     ) -> str:
         """Move a live row's end as the source says; what was passed on follows as far as c allows."""
@@ -212,8 +215,8 @@ class PhysicalKernel(Uncombined):
         if not late:
             row[OWN_RE] = max(new, row[OWN_LE])
             return "on time"
-        refuse_late(judge, 1, c)
-        if judge.late == "drop":
+        sync = np.array([min(old, new)])
+        if not adjusts(judge, sync, np.array([True]), promised)[0]:
             return "dropped"
         if old >= c:
             row[OWN_RE] = max(new, c)

@@ -104,7 +104,7 @@ class RecomputeKernel(Uncombined):
         if not self.bound:
             return INFINITY
         ends: list[list[int]] = state.values.setdefault("ends", [])
-        for _, _, note in clock.notes:
+        for *_, note in clock.notes:
             ends += note or []
         found: dict[tuple[int, int], int] = {}
         for end, endless, w in ends:

@@ -164,10 +164,12 @@ class WindowAggregateKernel:
         n = pc.sum(pc.filter(table.column(COUNT), late)).as_py() or 0
         if not n:
             return table
-        refuse_late(judge, n, self.window.floor_to_end(arrival.c))
-        if judge.late == "drop":
-            totals.add(judge.source, "dropped", n)
-            return table.filter(pc.invert(late))
+        broken = pc.less(table.column(LO), self.window.first_ending_after(arrival.promised))
+        lost = pc.sum(pc.filter(table.column(COUNT), broken)).as_py() or 0
+        refuse_late(judge, lost, self.window.floor_to_end(arrival.promised))
+        if judge.late == "drop" and lost:
+            totals.add(judge.source, "dropped", lost)
+            table, late, n = table.filter(pc.invert(broken)), late.filter(pc.invert(broken)), n - lost
         moved = with_column(table, LO, pc.if_else(late, pa.scalar(first, pa.int64()), table.column(LO)))
         empty = pc.greater(moved.column(LO), moved.column(HI))
         gone = pc.sum(pc.filter(moved.column(COUNT), empty)).as_py() or 0
@@ -352,11 +354,12 @@ class WindowAggregateKernel:
         if not self.infinite:
             return given
         ends: dict[str, int] = state.values.setdefault("ends", {})
-        for judge, c, note in clock.notes:
+        for judge, c, promised, note in clock.notes:
             first = self.window.first_ending_after(c) if judge is not None else MINUS_INFINITY
+            broken = self.window.first_ending_after(promised)
             for low, last, endless, weight in note or ():
                 if low < first:
-                    if judge.late == "drop" or (not endless and last < first):
+                    if (judge.late == "drop" and low < broken) or (not endless and last < first):
                         continue
                     last = max(last, self.window.last_starting_before(self.window.floor_to_end(c)))
                 key = f"{last},{endless}"

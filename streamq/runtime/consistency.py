@@ -1,0 +1,115 @@
+"""Levels of consistency at ingress: how long items are blocked (Align), how long history is remembered (Finalize).
+
+CEDR's spectrum, SEMANTICS section 8. A level is no part of a query's identity: what has once been said of progress stays
+said, so a checkpoint goes on at another level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.runtime.basket import Scope
+from streamq.runtime.columnar import codes, concat, ints, net
+from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.time import INFINITY, MINUS_INFINITY, saturating_add
+
+CELLS = 64
+"""How many bins the span of the first rows that are held makes."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """In ticks: ``block``, how long an item may be held, and ``remember``, how long history is; None: without bound."""
+
+    block: int | None = 0
+    remember: int | None = None
+
+
+MIDDLE = Level()
+"""At once, and repaired for ever."""
+
+
+def paced(
+    level: Level, said: Mapping[str, tuple[int, int]], follows: Mapping[str, str]
+) -> dict[str, tuple[int, int, int]]:
+    """What each source's c, W count as for the operators above, and what it has promised itself; all sources are in ``said``.
+
+    Blocked for longer than not at all, operators hear of what has been released: the least over the sources. Where history
+    is remembered for M only, every source counts as having said ``cti(W - M)``, W the least of those that make their own
+    progress.
+    """
+    own = {name: said[follows.get(name, name)][0] for name in said}
+    least_c = min(own.values())
+    least_w = min(w for name, (_, w) in said.items() if name not in follows)
+    made = {}
+    for name, (_, w) in said.items():
+        c = own[name]
+        if level.block != 0:
+            c, w = least_c, _before(least_w, level.block)
+        if level.remember is not None:
+            c = max(c, _before(least_w, level.remember))
+        made[name] = (c, w, own[name])
+    return made
+
+
+def _before(t: int, by: int | None) -> int:
+    if by is None:
+        return MINUS_INFINITY
+    return t if t in (INFINITY, MINUS_INFINITY) else max(MINUS_INFINITY + 1, saturating_add(t, -by))
+
+
+def aligned(scope: Scope, table: pa.Table | None, c: int, w: int) -> pa.Table | None:
+    """Deltas of sync time before ``c``, or not after ``w``: those of ``table`` and those held; the others are held.
+
+    A retraction of what is held is folded into it.
+    """
+    limit = max(c, saturating_add(w, 1) if w != MINUS_INFINITY else w)
+    ready: list[pa.Table] = []
+    if table is not None and table.num_rows:
+        now = ints(table, LE) < limit
+        _hold(scope, table.filter(pa.array(~now)))
+        ready.append(table.filter(pa.array(now)))
+    grain = scope.values.get("grain", 0)
+    for bin in scope.bins("held"):
+        if (int(bin) << grain) < limit:
+            held = scope.read("held", bin)
+            scope.drop("held", bin)
+            ready += [] if held is None else [held]
+    ready = [t for t in ready if t.num_rows]
+    if not ready:
+        return None
+    rows = concat([t.select(ready[0].column_names) for t in ready])
+    if (ints(rows, WEIGHT) < 0).any():
+        rows = net(rows)
+    due = _sync(rows) < limit
+    _hold(scope, rows.filter(pa.array(~due)))
+    return rows.filter(pa.array(due))
+
+
+def _sync(rows: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Sync times of folded deltas: of a delete and an insert of one start and payload the lesser end, else the start."""
+    le, weight = ints(rows, LE), ints(rows, WEIGHT)
+    if not (weight < 0).any():
+        return le
+    number, _ = codes(rows, [n for n in rows.column_names if n not in (RE, WEIGHT)])
+    total = np.bincount(number, weights=weight)
+    least = np.full(len(total), INFINITY)
+    np.minimum.at(least, number, ints(rows, RE))
+    return np.where(total[number] == 0, least[number], le)
+
+
+def _hold(scope: Scope, rows: pa.Table) -> None:
+    if not rows.num_rows:
+        return
+    le = ints(rows, LE)
+    grain = scope.values.get("grain")
+    if grain is None:
+        grain = scope.values["grain"] = int(np.log2(max(1.0, (int(le.max()) - int(le.min())) / CELLS)))
+    cells = le >> grain
+    for cell in np.unique(cells):
+        scope.append("held", str(cell), rows.filter(pa.array(cells == cell)))
