@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from streamq.errors import InvalidEvent, sentence
 from streamq.testing.timeline import Axis
-from streamq.time import INFINITY
+from streamq.time import INFINITY, INTEGER
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,11 +141,12 @@ class Difference:
     extra: tuple[Row, ...] = ()
     names: tuple[str, ...] = ()
     columns: str = ""
+    axis: str = INTEGER
 
     def __str__(self) -> str:
         if self.columns:
             return f"the histories have different columns: {self.columns}"
-        axis = Axis([row for part in (self.missing, self.extra) for row in sorted(part, key=_order)[:SHOWN]])
+        axis = Axis([row for part in (self.missing, self.extra) for row in sorted(part, key=_order)[:SHOWN]], self.axis)
         lines: list[str] = []
         sides = (
             ("missing (only in the expected history)", self.missing),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from streamq.errors import PlanError, sentence
+from streamq.time import Duration
 
 if TYPE_CHECKING:
     import random
@@ -40,6 +41,7 @@ class Intent:
     ``pattern``    a function ``(random, how many) -> [(start, end or None), ...]``: lifetimes of your own, in ticks
     ``payload``    values by column: a sequence to choose from, or a Hypothesis strategy
     ``events``     how many events a source has at most
+    ``unit``       the unit of lifetimes and of what lies between them, where the query speaks of no length, or of others
     ============== ==================================================================================================
 
     A unit is a length taken from the query (a window's size, a hop, a gap), so that events lie in and between its
@@ -65,6 +67,7 @@ class Intent:
     pattern: Pattern | None = None
     payload: Mapping[str, Sequence[Any] | st.SearchStrategy[Any]] = field(default_factory=dict)
     events: int = 10
+    unit: Duration | None = None
 
     def __post_init__(self) -> None:
         for name, legal in WORDS.items():

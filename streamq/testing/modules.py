@@ -105,7 +105,7 @@ def check_module(
             # without what Hypothesis says of its own calls
             broken.__notes__ = []
             raise broken.with_traceback(None) from broken.__cause__
-    return tuple(law.name for law in LAWS if any(form.has(law.need) for form in forms))
+    return tuple(dict.fromkeys(law.name for law in LAWS if any(form.has(law.need) for form in forms)))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import streamq as sq
 from streamq import testing as t
@@ -19,7 +20,7 @@ few = settings(suppress_health_check=list(HealthCheck))
 
 
 @few
-@given(t.concrete(t.composition(1, 4)), in_process())
+@given(t.concrete(t.composition(1, 4)), st.one_of(in_process()))
 def test_what_is_written_is_read_back(case: t.Case, ways: tuple[Execution, ...]) -> None:
     text = case_to_json(case, ways[0], "two\nlines")
     again, how = case_from_json(text)
