@@ -75,10 +75,11 @@ class Intent:
             if flag is not None and not isinstance(flag, bool):
                 hint = "Say True or False, or leave it out."
                 raise PlanError(sentence("Intent", f"{name} is a yes or a no", f"found {flag!r}", hint))
-        if self.pattern is not None and not callable(self.pattern):
+        pattern: Any = self.pattern
+        if not (pattern is None or callable(pattern)):
             hint = "Give a function (random, how many) -> [(start, end), ...]."
-            raise PlanError(sentence("Intent", "pattern is no function", f"found {self.pattern!r}", hint))
-        if isinstance(self.events, bool) or not isinstance(self.events, int) or self.events < 0:
+            raise PlanError(sentence("Intent", "pattern is no function", f"found {pattern!r}", hint))
+        if type(self.events) is not int or self.events < 0:
             raise PlanError(sentence("Intent", "events is how many a source has at most", f"found {self.events!r}"))
         self._check_payload()
 
@@ -95,10 +96,11 @@ class Intent:
                 raise PlanError(sentence("Intent", f"no such {name}", f"found {word!r}; {there}"))
 
     def _check_payload(self) -> None:
-        if not isinstance(self.payload, Mapping):
+        payload: Any = self.payload
+        if not isinstance(payload, Mapping):
             hint = 'Give values by column: {"k": ["a", "b"]}.'
-            raise PlanError(sentence("Intent", "payload is no mapping", f"found {self.payload!r}", hint))
-        for name, given in self.payload.items():
+            raise PlanError(sentence("Intent", "payload is no mapping", f"found {payload!r}", hint))
+        for name, given in payload.items():
             if not isinstance(name, str):
                 raise PlanError(sentence("Intent", "payload is values by column", f"found the name {name!r}"))
             if isinstance(given, Sequence) and not isinstance(given, str | bytes) and not given:

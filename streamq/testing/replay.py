@@ -219,7 +219,8 @@ def _how(found: Any) -> Execution:
     gone = set(found["rules"] or ()) - {rule.name for rule in RULES}
     if gone:
         _wrong("how", f"rules that do not exist: {', '.join(sorted(gone))}")
-    return Execution(**{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()})
+    written: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in found.items()}
+    return Execution(**written)
 
 
 def _plan(found: Any) -> Node:
@@ -247,16 +248,16 @@ def _arrival(found: Any, plan: Node) -> Arrival:
 def _item(part: str, given: Any, sources: Mapping[str, Source]) -> tuple[str, Item]:
     if not isinstance(given, list) or len(given) != 6:
         _wrong(part, f"found {given!r}, not [source, kind, start, end, new_end, payload]")
-    name, kind, start, *ends, payload = given
+    name, kind, start, end, new_end, payload = given
     if not isinstance(name, str) or name not in sources:
         _wrong(part, f"no source {name!r} in the plan; there are: {', '.join(sources)}")
     source = sources[name]
     kinds = _kinds(source)
     if kind not in kinds:
         _wrong(part, f"the kind is {kind!r}, which source {name!r} has not; it has: {', '.join(kinds)}")
-    if not _is_instant(start) or not all(end is None or _is_instant(end) for end in ends):
-        _wrong(part, f"times are numbers of ticks, found {[start, *ends]!r}")
-    item = Item(kind, start, *ends, _payload(part, payload))
+    if not _is_instant(start) or not all(time is None or _is_instant(time) for time in (end, new_end)):
+        _wrong(part, f"times are numbers of ticks, found {[start, end, new_end]!r}")
+    item = Item(kind, start, end, new_end, _payload(part, payload))
     own = set(row(source, Item(kind, start)))
     wanted = [] if kind == CTI else [f.name for f in source.columns if f.name not in own]
     if kind != CTI and set(item.payload) != set(wanted):

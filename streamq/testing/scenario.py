@@ -154,12 +154,12 @@ def composition(least: int = 3, most: int = 6) -> Scenario:
 
 def concrete(scenario: Scenario | Stream, intent: Intent = ANYTHING) -> st.SearchStrategy[Case]:
     """The concrete trees of a scenario, as a strategy that shrinks: queries with nothing left out, and their data."""
-    if not isinstance(scenario, Scenario | Stream):
-        found = f"found {type(scenario).__name__}"
-        raise PlanError(sentence("concrete", "not a scenario and not a stream", found, "Begin with t.stream(...)."))
-    if not isinstance(intent, Intent):
-        found = f"found {type(intent).__name__}"
-        raise PlanError(sentence("concrete", "not an intent", found, "Give t.Intent(...)."))
+    for given, kind, wrong, hint in (
+        (scenario, (Scenario, Stream), "not a scenario and not a stream", "Begin with t.stream(...)."),
+        (intent, (Intent,), "not an intent", "Give t.Intent(...)."),
+    ):
+        if not isinstance(given, kind):
+            raise PlanError(sentence("concrete", wrong, f"found {type(given).__name__}", hint))
     return _cases(scenario, intent)
 
 
