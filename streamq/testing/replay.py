@@ -23,7 +23,7 @@ from streamq.testing.case import Arrival, Case
 from streamq.testing.execution import BATCH, CHANGELOG, FINAL, LITERAL, SPARK, STREAM, Execution
 from streamq.testing.oracle import EVALUATED, TRANSLATED
 from streamq.testing.table import table
-from streamq.time import INFINITY
+from streamq.time import INFINITY, MINUS_INFINITY
 
 SUFFIX = ".streamq.json"
 """How the names of such files end; the pytest plugin collects them as tests."""
@@ -161,7 +161,7 @@ def _said(error: Exception) -> str:
 
 
 def _is_instant(value: Any) -> bool:
-    return type(value) is int and -INFINITY <= value <= INFINITY
+    return type(value) is int and MINUS_INFINITY <= value <= INFINITY
 
 
 def _document(text: str) -> dict[str, Any]:
