@@ -81,7 +81,7 @@ def loaded_profile() -> Profile:
     name, examples, seed, failures = (os.environ.get(variable) or None for variable in ENVIRONMENT)
     found = profile(name or "default")
     found = found if examples is None else replace(found, examples=int(examples))
-    found = found if seed is None else replace(found, seed=int(seed))
+    found = found if seed is None else replace(found, seed=None if seed == "random" else int(seed))
     return replace(found, failures=failures)
 
 

@@ -181,7 +181,7 @@ def verify(
         if folder is not None:
             test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0]
             called = name or test or f"case-{failed.case.plan.digest}"
-            failed.saved = saved(failed.case, failed.how, failed.says, folder, called)
+            failed.saved = saved(failed.case, failed.how, failed.says, folder, called, search.expressions)
         # without the frames of the search: what failed is its cause
         raise failed.with_traceback(None) from failed.error
     if not report.executions:
