@@ -367,9 +367,9 @@ def as_expr(value: Any) -> Expr:
         return Lit(value)
     if hasattr(value, "item") and type(value).__module__ == "numpy":
         return Lit(value.item())
-    raise TypeMismatch(
-        sentence("expression", "not a value a column can be compared or combined with", f"found {value!r}")
-    )
+    wrong = "not a value a column can be compared or combined with"
+    hint = "t.ANY stands in scenarios only: begin with t.stream(...)." if type(value).__name__ == "_Any" else ""
+    raise TypeMismatch(sentence("expression", wrong, f"found {value!r}", hint))
 
 
 def col(name: str) -> Col:

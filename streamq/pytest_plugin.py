@@ -8,33 +8,69 @@ from __future__ import annotations
 import os
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 SUFFIX = ".streamq.json"
+PROFILES = ("fast", "default", "thorough", "nightly")
+"""The names of ``streamq.testing.PROFILES``."""
+OPTIONS = ("profile", "examples", "seed", "failures")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options."""
     add = parser.getgroup("streamq", "verification of streamq queries").addoption
-    add("--streamq-profile", metavar="NAME", help="how much verify tries: fast, default, thorough or nightly")
+    add("--streamq-profile", metavar="NAME", help=f"how much verify tries: {', '.join(PROFILES)}")
     add("--streamq-examples", metavar="N", help="cases run in-process, instead of the profile's number")
     add("--streamq-seed", metavar="SEED", help="a seed instead of the profile's; 'random': another one each run")
     add("--streamq-failures", metavar="FOLDER", help="where failing cases are saved (default: .streamq-failures)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What the options say, put where ``loaded_profile`` looks."""
-    if config.getoption("--streamq-seed") == "random":
-        # drawn once, so that it can be told, and is the same in every worker
-        config.option.streamq_seed = str(random.SystemRandom().randrange(2**32))
-    for name in ("profile", "examples", "seed", "failures"):
-        given = config.getoption(f"--streamq-{name}")
-        if given is not None:
-            os.environ[f"STREAMQ_{name.upper()}"] = given
+    """What the options and the variables say, put where ``loaded_profile`` looks."""
+    options = {name: config.getoption(f"--streamq-{name}") for name in OPTIONS}
+    found = chosen(options, os.environ)
+    # workers are given the options: the seed that was drawn
+    config.option.streamq_seed = found.get("seed")
+    os.environ.update({f"STREAMQ_{name.upper()}": given for name, given in found.items()})
     os.environ.setdefault("STREAMQ_FAILURES", str(config.rootpath / ".streamq-failures"))
+
+
+def chosen(options: Mapping[str, str | None], environ: Mapping[str, str]) -> dict[str, str]:
+    """What is said by options, else by variables; a random seed is drawn. Raises UsageError for what they cannot be."""
+    found = {}
+    for name in OPTIONS:
+        source, given = f"--streamq-{name}", options.get(name)
+        if given is None:
+            source = f"STREAMQ_{name.upper()}"
+            given = environ.get(source) or None
+        if given is not None:
+            wrong = _wrong(name, given)
+            if wrong:
+                raise pytest.UsageError(f"{source}={given}: {wrong}")
+            found[name] = given
+    if found.get("seed") == "random":
+        found["seed"] = str(random.SystemRandom().randrange(2**32))
+    return found
+
+
+def _wrong(name: str, given: str) -> str:
+    """Why an option cannot be what it is given as, if so."""
+    match name:
+        case "profile":
+            # somebody may have added their own
+            loaded = sys.modules.get("streamq.testing.profiles")
+            names = PROFILES if loaded is None else tuple(loaded.PROFILES)
+            return "" if given in names else f"no such profile; there are: {', '.join(names)}"
+        case "examples":
+            return "" if given.isdecimal() and int(given) > 0 else "a number of cases is a whole number from 1"
+        case "seed":
+            whole = given.removeprefix("-").isdecimal()
+            return "" if whole or given == "random" else "a seed is a whole number, or 'random'"
+    return "" if given else "not a folder"
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -43,12 +79,18 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     return None if seed is None else f"streamq: --streamq-seed={seed}"
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How much has been verified, in this process."""
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """How much has been verified, in this process, and the seed, which -q leaves out of the header."""
+    said = []
     verify = sys.modules.get("streamq.testing.verify")
     if verify is not None and verify.REPORTS:
         cases = sum(report.cases for report in verify.REPORTS)
-        terminalreporter.write_line(f"streamq: {len(verify.REPORTS)} verifications over {cases:,} cases")
+        said.append(f"{len(verify.REPORTS)} verifications over {cases:,} cases")
+    seed = config.getoption("--streamq-seed")
+    if seed is not None:
+        said.append(f"--streamq-seed={seed}")
+    if said:
+        terminalreporter.write_line(f"streamq: {', '.join(said)}")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -70,6 +112,14 @@ class Replay(pytest.Item):
         from streamq.testing.replay import replay
 
         replay(self.path)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """What the case or the file says; of anything else where it was raised."""
+        from streamq.errors import StreamqError
+
+        if isinstance(excinfo.value, AssertionError | StreamqError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, None, str]:
         return self.path, None, f"saved case {self.name}"

@@ -49,3 +49,7 @@ __all__ = [
     "stream",
     "verify",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -14,6 +14,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from streamq.errors import PlanError, sentence
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.arrival import CLOSE, OPEN, Item, bounds, closed
 from streamq.testing.history import comparable
@@ -26,6 +27,8 @@ Payloads = st.SearchStrategy[dict[str, Any]]
 
 COARSE = 4
 """Units from one start to the next, where starts are to meet."""
+APART = {"none", "back_to_back", "off_by_one"}
+"""Overlaps that are none, or by a tick."""
 SLIGHT, OUT_OF_ORDER, HIGHLY = 2, 5, 12
 """How many places an item comes late at most."""
 
@@ -95,7 +98,7 @@ def lifetimes(draw: Draw, intent: Intent, scale: Scale) -> list[tuple[int, int]]
     """Starts and ends, each event placed beside the ones before it."""
     if intent.pattern is not None:
         many, seed = draw(st.integers(0, intent.events)), draw(st.integers(0, 2**32 - 1))
-        return [(start, closed(end)) for start, end in intent.pattern(random.Random(seed), many)]
+        return _patterned(intent.pattern(random.Random(seed), many))
     overlaps, durations = intent.choices("overlap"), intent.choices("duration")
     every = [draw(st.sampled_from(overlaps))] if draw(st.booleans()) else overlaps
     steps = st.sampled_from([0, 0, 0, -1, 1]) if scale.units[0] > scale.step else st.just(0)
@@ -108,7 +111,7 @@ def lifetimes(draw: Draw, intent: Intent, scale: Scale) -> list[tuple[int, int]]
     )
     found: list[tuple[int, int]] = []
     latest = -INFINITY
-    apart = set(every) <= {"none", "back_to_back", "off_by_one"}
+    apart = set(every) <= APART
     # of events that start anywhere hardly two start together, or where one of another stream does
     grid = COARSE * scale.units[0] if {"medium", "high"} & set(every) and draw(st.booleans()) else scale.step
     recipes = draw(some(placed, intent.events))
@@ -124,19 +127,55 @@ def lifetimes(draw: Draw, intent: Intent, scale: Scale) -> list[tuple[int, int]]
     return found
 
 
+def _patterned(given: Any) -> list[tuple[int, int]]:
+    """What a user's own pattern gives, checked."""
+    wrong = "a pattern gives pairs of start and end, whole ticks, the end greater or None"
+    try:
+        found = [(start, closed(end)) for start, end in given]
+    except (TypeError, ValueError) as error:
+        raise PlanError(sentence("Intent", wrong, f"found {given!r}")) from error
+    for start, end in found:
+        if not (isinstance(start, int) and isinstance(end, int) and start < end):
+            raise PlanError(sentence("Intent", wrong, f"found {(start, None if end == INFINITY else end)!r}"))
+    return found
+
+
 def some(of: st.SearchStrategy[Any], most: int) -> st.SearchStrategy[list[Any]]:
     """Lists, short ones and long ones: mere lists are mostly very short."""
     long = st.lists(of, min_size=most // 2, max_size=most)
     return st.one_of(st.lists(of, max_size=most), long, long)
 
 
+def apart(intent: Intent) -> bool:
+    """Whether an intent says that no two events are alive at once."""
+    return intent.overlap is not None and set(intent.choices("overlap")) <= APART
+
+
 def _copies(intent: Intent) -> st.SearchStrategy[int]:
+    if intent.duplicates is None and apart(intent):
+        return st.just(1)
     match intent.duplicates:
         case True:
             return st.sampled_from([2, 1, 3])
         case False:
             return st.just(1)
     return st.sampled_from([1, 1, 1, 2])
+
+
+class _Once:
+    """Which events are new, where an intent says that no two are equal."""
+
+    def __init__(self, intent: Intent):
+        self.seen: set[Any] | None = set() if intent.duplicates is False else None
+
+    def is_new(self, item: Item) -> bool:
+        """Whether no equal one has been asked for."""
+        if self.seen is None:
+            return True
+        known = (item.start, item.end, *((n, comparable(v)) for n, v in sorted(item.payload.items())))
+        new = known not in self.seen
+        self.seen.add(known)
+        return new
 
 
 def _opened(end: int) -> int | None:
@@ -171,9 +210,11 @@ def arranged(draw: Draw, items: Sequence[tuple[int, Item]], intent: Intent, caus
 def intervals(draw: Draw, payloads: Payloads, intent: Intent, scale: Scale) -> list[Item]:
     """Events that are never corrected."""
     made: list[tuple[int, Item]] = []
+    once = _Once(intent)
     for start, end in draw(lifetimes(intent, scale)):
         item = Item(INSERT, start, _opened(end), payload=draw(payloads))
-        made += [(len(made), item)] * draw(_copies(intent))
+        if once.is_new(item):
+            made += [(len(made), item)] * draw(_copies(intent))
     return draw(arranged(made, intent, causal=False))
 
 
@@ -200,16 +241,19 @@ def physical(
     ``explicit``: with CTIs, all of them kept; ``id``: a column with an id an event, made by ``numbered``; ``causal``:
     whether a retraction may not arrive before what it takes back (None: drawn).
     """
+    lengths, ends = (["shorten"], ["delete"]) if apart(intent) else (["shorten", "extend"], ["delete", "open"])
     moves = st.one_of(
-        st.tuples(st.sampled_from(["shorten", "extend"]), st.integers(0, 12)),
-        st.tuples(st.sampled_from(["delete", "open"]), st.just(0)),
+        st.tuples(st.sampled_from(lengths), st.integers(0, 12)), st.tuples(st.sampled_from(ends), st.just(0))
     )
     most = 0 if intent.speculation is False else 3
     moved = st.lists(moves, max_size=most, min_size=1 if intent.speculation else 0)
     made: list[tuple[int, Item]] = []
     chain = 0
+    once = _Once(intent)
     for start, end in draw(lifetimes(intent, scale)):
         payload, chosen = draw(payloads), draw(moved)
+        if not once.is_new(Item(INSERT, start, payload=payload)):
+            continue
         for copy in range(draw(_copies(intent))):
             whose = {**payload, id: numbered(chain)} if id else payload
             made += [(chain, item) for item in _chain(start, end, () if copy else chosen, whose, scale)]
@@ -274,8 +318,27 @@ def _promised(draw: Draw, items: list[Item], intent: Intent, scale: Scale) -> li
 
 
 @st.composite
+def _edged(draw: Draw, payloads: Payloads, key: Sequence[str], intent: Intent, scale: Scale) -> list[tuple[int, Item]]:
+    """Lifetimes as edges; one of a key ends at the latest where the next of that key starts."""
+    chains: dict[Any, dict[int, tuple[int, dict[str, Any]]]] = {}
+    for start, end in sorted(draw(lifetimes(intent, scale))):
+        payload = draw(payloads)
+        chains.setdefault(tuple(comparable(payload[name]) for name in key), {})[start] = (end, payload)
+    made: list[Item] = []
+    for chain in chains.values():
+        following = [*list(chain)[1:], INFINITY]
+        for (start, (end, payload)), after in zip(chain.items(), following, strict=True):
+            made.append(Item(OPEN, start, payload=payload))
+            if end < after or (end == after < INFINITY and draw(st.booleans())):
+                made.append(Item(CLOSE, end, payload=payload))
+    return list(enumerate(made))
+
+
+@st.composite
 def edges(draw: Draw, payloads: Payloads, key: Sequence[str], intent: Intent, scale: Scale) -> list[Item]:
-    """Per key starts, ends, ends that meet starts, starts that cut starts."""
+    """Per key starts, ends, ends that meet starts, starts that cut starts; or the lifetimes that an intent speaks of."""
+    if intent.duration is not None or intent.overlap is not None or intent.pattern is not None:
+        return draw(arranged(draw(_edged(payloads, key, intent, scale)), intent, causal=False))
     at: dict[Any, int] = {}
     living: set[Any] = set()
     made: list[tuple[int, Item]] = []
@@ -294,4 +357,4 @@ def edges(draw: Draw, payloads: Payloads, key: Sequence[str], intent: Intent, sc
     return draw(arranged(made, intent, causal=False))
 
 
-__all__ = ["arranged", "edges", "intervals", "lifetimes", "physical", "points", "some"]
+__all__ = ["apart", "arranged", "edges", "intervals", "lifetimes", "physical", "points", "some"]

@@ -27,7 +27,7 @@ from streamq.testing.payloads import near, palettes
 from streamq.testing.queries import queries, static
 from streamq.testing.scale import TICKS, Scale, scale
 from streamq.testing.speculative import doubled, speculative
-from streamq.time import INTEGER, TIMESTAMP
+from streamq.time import INTEGER, TIMESTAMP, ticks
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
@@ -137,6 +137,8 @@ def cases_of(
     _check_payload(plan, intent)
     tables = {names.get(name, name): table for name, table in (tables or {}).items()}
     found = scale(plan)
+    if intent.unit is not None:
+        found = found.of(ticks(intent.unit, plan.schema.axis, "Intent"))
     compared = near(plan)
     of = {n: i.completed(intent) for n, i in (intents or {}).items()}
     made = {
@@ -145,7 +147,8 @@ def cases_of(
         if isinstance(n, Source)
     }
     speculate = draw(st.sampled_from({True: [True], False: [False], None: [False] * 5 + [True]}[intent.speculation]))
-    double = draw(st.sampled_from({True: [True], False: [False], None: [False] * 5 + [True]}[intent.duplicates]))
+    rarely = [False] * 5 + [True] * (not events.apart(intent))
+    double = draw(st.sampled_from({True: [True], False: [False], None: rarely}[intent.duplicates]))
 
     def visit(node: Node, inputs: list[Node]) -> Node:
         if not isinstance(node, Source):

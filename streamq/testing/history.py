@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from streamq.errors import InvalidEvent, sentence
+from streamq.errors import InvalidEvent, SourceError, sentence
+from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.timeline import Axis
-from streamq.time import INFINITY
+from streamq.time import INFINITY, INTEGER, plain_integer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,16 +27,28 @@ Place = tuple[Hashable, int, int]
 SHOWN = 20
 """How many rows of a kind a Difference prints."""
 
+KINDS = (INSERT, RETRACT, CTI)
+"""What a row of a physical stream can be."""
+
 
 def history(table: History) -> pa.Table:
     """A history from a table, or from an answer as a user gets it.
 
-    ``start`` and ``end`` become int64 ticks and come first; an end of NULL becomes infinity.
+    ``start`` and ``end`` become int64 ticks and come first; an end of NULL becomes infinity. The rows of a physical stream,
+    which have ``kind`` and ``new_end``, are folded: see :func:`fold_physical`. Raises SourceError for what is no table, and
+    InvalidEvent for one without lifetimes.
+
+    >>> from streamq import testing as t
+    >>> changes = t.table("kind string, start int, end int, new_end int, v int", [("insert", 1, 9, None, 3)])
+    >>> t.history(changes).to_pylist()
+    [{'start': 1, 'end': 9, 'v': 3}]
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found = table if isinstance(table, pa.Table) else pa.Table.from_pandas(table, preserve_index=False)
+    found = _table(table, "history")
+    if _is_physical(found):
+        found = fold_physical(found)
     for name in ("start", "end"):
         if name not in found.column_names:
             there = ", ".join(found.column_names)
@@ -44,6 +58,30 @@ def history(table: History) -> pa.Table:
     if start.null_count:
         raise InvalidEvent(sentence("history", "a start of NULL", f"found {start.null_count} of {found.num_rows} rows"))
     return pa.table([start, end, *(found[name] for name in rest)], names=["start", "end", *rest])
+
+
+def _table(given: Any, verb: str) -> pa.Table:
+    import pandas as pd
+    import pyarrow as pa
+
+    if isinstance(given, pa.Table):
+        return given
+    if isinstance(given, pd.DataFrame):
+        return pa.Table.from_pandas(given, preserve_index=False)
+    if hasattr(given, "__arrow_c_stream__"):
+        return pa.table(given)
+    hint = "Rows are folded by t.fold_physical(rows), and written down by t.table(columns, rows)."
+    ways = ("to_arrow", "toArrow")
+    if any(way in dir(given) for way in ways):
+        hint = f"Give its answer, by .{next(way for way in ways if way in dir(given))}()."
+    raise SourceError(sentence(verb, "takes an Arrow table or a pandas frame", f"found {type(given).__name__}", hint))
+
+
+def _is_physical(table: pa.Table) -> bool:
+    """Whether rows have kinds: a payload may have columns of these names too."""
+    if not {"kind", "new_end"} <= set(table.column_names):
+        return False
+    return set(table["kind"].unique().to_pylist()) <= set(KINDS)
 
 
 def _ticks(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -58,13 +96,14 @@ def _ticks(column: pa.ChunkedArray) -> pa.ChunkedArray:
 # folding
 
 
-def fold_physical(rows: Iterable[Mapping[str, Any]], id: str | None = None) -> pa.Table:
+def fold_physical(rows: Iterable[Mapping[str, Any]] | History, id: str | None = None) -> pa.Table:
     """The canonical history of a physical stream, in whatever order its rows arrive.
 
-    A row has ``kind`` (insert, retract or cti), ``start``, ``end``, for retractions ``new_end``, and its payload under
-    any other names; times are ticks, an end of None is infinity. A retraction names an event by ``id``, start and end
+    ``rows``: an Arrow table, a pandas frame, or rows as dicts. A row has ``kind`` (insert, retract or cti), ``start``,
+    ``end``, for retractions ``new_end``, and its payload under any other names; times are ticks (in a table timestamps too),
+    an end of None is infinity. A retraction names an event by ``id``, start and end
     if ``id`` is given (the payload is then the insert's), else by start, end and payload. Raises InvalidEvent for a
-    retraction that matches nothing, and for rows that are no events.
+    retraction that matches nothing, and for rows that are no events; SourceError for what are no rows.
 
     An event is a token that stands at its end; a retraction moves one token, once. There is an order in which all of
     them can move iff no place gives away more tokens than it gets and every connected group of places has an insert:
@@ -79,18 +118,25 @@ def fold_physical(rows: Iterable[Mapping[str, Any]], id: str | None = None) -> p
     tokens: Counter[Place] = Counter()
     moves: list[tuple[Place, Place, Mapping[str, Any]]] = []
     payloads: dict[Hashable, list[dict[str, Any]]] = {}
-    names: dict[str, None] = {}
-    for row in rows:
-        if row["kind"] == "cti":
+    given, types = _rows_of(rows)
+    names: dict[str, None] = dict.fromkeys(types)
+    for row in given:
+        if row.get("kind") == CTI:
             continue
         payload = {name: value for name, value in row.items() if name not in ("kind", "start", "end", "new_end")}
         names |= dict.fromkeys(payload)
-        start, end, new_end = row["start"], _or_infinity(row.get("end")), _or_infinity(row.get("new_end"))
-        if row["kind"] not in ("insert", "retract") or start is None or end <= start or new_end < start:
+        start: Any = row.get("start")
+        end, new_end = _or_infinity(row.get("end")), _or_infinity(row.get("new_end"))
+        if not all(isinstance(plain_integer(time), int) for time in (start, end, new_end)):
+            hint = "Times are ticks; a table may have timestamps."
+            raise InvalidEvent(sentence("fold_physical", "a row that is no event", f"found {dict(row)}", hint))
+        if row.get("kind") not in (INSERT, RETRACT) or end <= start or new_end < start:
             raise InvalidEvent(sentence("fold_physical", "a row that is no event", f"found {dict(row)}"))
+        if id is not None and id not in payload:
+            raise SourceError(sentence("fold_physical", f"no column {id!r}", f"found {dict(row)}", "id=... names one."))
         whose = comparable(payload[id]) if id else tuple((n, comparable(v)) for n, v in sorted(payload.items()))
         here = (whose, start, end)
-        if row["kind"] == "insert":
+        if row["kind"] == INSERT:
             tokens[here] += 1
             payloads.setdefault(here[:2], []).append(payload)
         else:
@@ -104,12 +150,33 @@ def fold_physical(rows: Iterable[Mapping[str, Any]], id: str | None = None) -> p
             raise InvalidEvent(sentence("fold_physical", "a retraction that matches nothing", f"found {dict(row)}"))
     events = [(place[1], place[2], payloads[place[:2]].pop(0)) for place, n in tokens.items() for _ in range(n)]
     events = [event for event in events if event[1] > event[0]]
-    columns: dict[str, Any] = {name: pa.array([e[2].get(name) for e in events]) for name in names}
+    columns: dict[str, Any] = {name: pa.array([e[2].get(name) for e in events], types.get(name)) for name in names}
     lifetimes = {
         "start": pa.array([e[0] for e in events], pa.int64()),
         "end": pa.array([e[1] for e in events], pa.int64()),
     }
     return pa.table(lifetimes | columns)
+
+
+def _rows_of(given: Any) -> tuple[Iterable[Mapping[str, Any]], dict[str, pa.DataType]]:
+    """Rows as dicts, times in ticks, and the types of their payload as far as they have any."""
+    if isinstance(given, Iterable) and not hasattr(given, "__arrow_c_stream__") and not hasattr(given, "columns"):
+        rows = list(given)
+        for row in rows:
+            if not isinstance(row, Mapping):
+                hint = "Rows are dicts, or a table."
+                raise SourceError(sentence("fold_physical", "not a row", f"found {row!r}", hint))
+        return rows, {}
+    table = _table(given, "fold_physical")
+    for name in TIMES:
+        if name in table.column_names:
+            table = table.set_column(table.column_names.index(name), name, _ticks(table[name]))
+    own = {f.name: f.type for f in table.schema if f.name not in ("kind", *TIMES)}
+    return table.to_pylist(), own
+
+
+TIMES = ("start", "end", "new_end")
+"""The columns of a physical stream that hold times."""
 
 
 def _or_infinity(end: int | None) -> int:
@@ -141,11 +208,12 @@ class Difference:
     extra: tuple[Row, ...] = ()
     names: tuple[str, ...] = ()
     columns: str = ""
+    axis: str = INTEGER
 
     def __str__(self) -> str:
         if self.columns:
             return f"the histories have different columns: {self.columns}"
-        axis = Axis([row for part in (self.missing, self.extra) for row in sorted(part, key=_order)[:SHOWN]])
+        axis = Axis([row for part in (self.missing, self.extra) for row in sorted(part, key=_order)[:SHOWN]], self.axis)
         lines: list[str] = []
         sides = (
             ("missing (only in the expected history)", self.missing),
@@ -171,7 +239,7 @@ def same_history(found: History, expected: History, tolerance: float = 1e-9) -> 
     equals NaN, -0.0 equals 0.0, NULL equals NULL. Between Arrow tables the kinds of types (integer, float, decimal of
     a scale, ...) must agree too. Both are read by :func:`history`, so that answers as a user gets them can be compared.
     """
-    a, b = history(found), history(expected)
+    a, b = (history(_table(given, "same_history")) for given in (found, expected))
     names = tuple(b.column_names)
     if sorted(a.column_names) != sorted(names):
         return Difference(columns=f"found {', '.join(a.column_names)}; expected {', '.join(names)}")
@@ -188,11 +256,22 @@ def assert_same_history(found: History, expected: History, tolerance: float = 1e
         raise AssertionError(f"not the expected history\n{difference}")
 
 
+class _Special(Enum):
+    """What equals nothing but itself, and is no value of a payload."""
+
+    NAN = "NaN"
+
+
 def comparable(value: Any) -> Any:
-    """A hashable value under the equality of keys: NaN equals itself, -0.0 is 0.0, lists and structs by their parts."""
+    """A hashable value under the equality of keys: NaN equals itself, -0.0 is 0.0, lists and structs by their parts.
+
+    A boolean equals no number, though in Python it does.
+    """
     match value:
+        case bool():
+            return _Special, value
         case float():
-            return "NaN" if math.isnan(value) else value + 0.0
+            return _Special.NAN if math.isnan(value) else value + 0.0
         case list() | tuple():
             return tuple(comparable(v) for v in value)
         case dict():

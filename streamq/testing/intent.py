@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from streamq.errors import PlanError, sentence
+from streamq.time import Duration
 
 if TYPE_CHECKING:
     import random
@@ -37,14 +38,16 @@ class Intent:
     ``duplicates`` whether equal events occur: in the data, and by :func:`inject_duplicates` above the inputs
     ``nulls`` ``nan`` ``infinities`` ``unicode`` whether such values occur in the payload
     ``skew``       whether one value of each column is much more frequent than the others
-    ``pattern``    a function ``(random, how many) -> [(start, end or None), ...]``: lifetimes of your own, in ticks
+    ``pattern``    a function ``(random, how many) -> [(start, end or None), ...]``: lifetimes of your own, in ticks;
+                   all that it gives are used
     ``payload``    values by column: a sequence to choose from, or a Hypothesis strategy
     ``events``     how many events a source has at most
+    ``unit``       the unit of lifetimes and of what lies between them, where the query speaks of no length, or of others
     ============== ==================================================================================================
 
     A unit is a length taken from the query (a window's size, a hop, a gap), so that events lie in and between its
     windows; a tick if the query has none. Words may also be given as a tuple: one of those. Raises PlanError for words
-    that are none of these.
+    that are none of these, and for parts of another kind.
 
     >>> from streamq import testing as t
     >>> t.Intent(duration="short", disorder="high", ctis="eager").but(ctis=None)
@@ -65,21 +68,49 @@ class Intent:
     pattern: Pattern | None = None
     payload: Mapping[str, Sequence[Any] | st.SearchStrategy[Any]] = field(default_factory=dict)
     events: int = 10
+    unit: Duration | None = None
 
     def __post_init__(self) -> None:
         for name, legal in WORDS.items():
-            for word in self.choices(name):
-                if word not in legal:
-                    found = f"found {word!r}; there are: {', '.join(legal)}"
-                    raise PlanError(sentence("Intent", f"no such {name}", found))
-        if not isinstance(self.events, int) or self.events < 0:
+            self._check_words(name, legal)
+        for name in FLAGS:
+            flag = getattr(self, name)
+            if flag is not None and not isinstance(flag, bool):
+                hint = "Say True or False, or leave it out."
+                raise PlanError(sentence("Intent", f"{name} is a yes or a no", f"found {flag!r}", hint))
+        pattern: Any = self.pattern
+        if not (pattern is None or callable(pattern)):
+            hint = "Give a function (random, how many) -> [(start, end), ...]."
+            raise PlanError(sentence("Intent", "pattern is no function", f"found {pattern!r}", hint))
+        if type(self.events) is not int or self.events < 0:
             raise PlanError(sentence("Intent", "events is how many a source has at most", f"found {self.events!r}"))
-        for name, given in self.payload.items():
-            if isinstance(given, Sequence) and not isinstance(given, str) and not given:
+        self._check_payload()
+
+    def _check_words(self, name: str, legal: Sequence[str]) -> None:
+        given = getattr(self, name)
+        there = f"there are: {', '.join(legal)}"
+        if not (given is None or isinstance(given, str | tuple | list)):
+            raise PlanError(sentence("Intent", f"{name} is a word or a tuple of words", f"found {given!r}; {there}"))
+        if not self.choices(name):
+            hint = "Left out it is open."
+            raise PlanError(sentence("Intent", f"no word for {name}", f"found {given!r}; {there}", hint))
+        for word in self.choices(name):
+            if word not in legal:
+                raise PlanError(sentence("Intent", f"no such {name}", f"found {word!r}; {there}"))
+
+    def _check_payload(self) -> None:
+        payload: Any = self.payload
+        if not isinstance(payload, Mapping):
+            hint = 'Give values by column: {"k": ["a", "b"]}.'
+            raise PlanError(sentence("Intent", "payload is no mapping", f"found {payload!r}", hint))
+        for name, given in payload.items():
+            if not isinstance(name, str):
+                raise PlanError(sentence("Intent", "payload is values by column", f"found the name {name!r}"))
+            if isinstance(given, Sequence) and not isinstance(given, str | bytes) and not given:
                 raise PlanError(
                     sentence("Intent", f"no values for column {name!r}", "", "None stands for NULL: [None].")
                 )
-            if isinstance(given, str) or not (isinstance(given, Sequence) or hasattr(given, "example")):
+            if isinstance(given, str | bytes) or not (isinstance(given, Sequence) or hasattr(given, "example")):
                 hint = "Give a sequence to choose from, or a Hypothesis strategy."
                 raise PlanError(sentence("Intent", f"not values for column {name!r}", f"found {given!r}", hint))
 
@@ -114,6 +145,9 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "ctis": LIVELINESS,
 }
 """The parts that are words, and the legal ones."""
+
+FLAGS = ("speculation", "duplicates", "nulls", "nan", "infinities", "unicode", "skew")
+"""The parts that are a yes or a no."""
 
 EVENTS = ("events", Intent.events)
 

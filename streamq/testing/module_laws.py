@@ -200,6 +200,10 @@ def _order(m: Module, first: Rows, then: Rows) -> Iterator[Claim]:
     yield "events in another order give the same", found, outcome(lambda: m.over([*first, *then]))
 
 
+def _remove_copies(m: Module, rest: Rows) -> Iterator[Claim]:
+    yield from _remove(m, rest, rest)
+
+
 def _remove(m: Module, rest: Rows, removed: Rows) -> Iterator[Claim]:
     assert m.remove is not None
     remove, gone = m.remove, removed[::-1]
@@ -240,6 +244,8 @@ LAWS = (
     Law("add", "parts", {"first": "a", "then": "b"}, _add),
     Law("order", "any_order", {"first": "a", "then": "b"}, _order),
     Law("remove", "remove", {"rest": "a", "removed": "huge"}, _remove),
+    Law("remove", "remove", {"rest": "a", "removed": "b"}, _remove),
+    Law("remove", "remove", {"rest": "a"}, _remove_copies),
     Law("merge", "merge", {"first": "a", "second": "b", "third": "c"}, _merge),
     Law("reference", "reference", {"events": "a"}, _reference),
 )

@@ -5,6 +5,7 @@ Without them windows go wrong in silence: basic windows are merged, retracted ev
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,11 +17,13 @@ from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 from pyspark.sql.types import DataType
 
+from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.schema import parse_type
 from streamq.testing.module_forms import HOP, SIZE, Module, Rows, aggregate_forms, given_aggregates, module_of, selected
 from streamq.testing.module_laws import LAWS, Bags, Law, LawBroken
 from streamq.testing.module_values import values_of
 
+VERB = "check_module"
 GROUPS = 16
 """Aggregates are checked with up to so many groups of events at a time."""
 
@@ -65,7 +68,8 @@ def check_module(
     characters of every width. ``values`` is a Hypothesis strategy for one event's value instead (a tuple for several
     arguments); floats from it whose sums depend on the order break *add* and *merge*. Floats are equal within ``tolerance``
     times the greater of them and 1. ``seed``: other examples; without one every run tries the same. Returns the names of the
-    laws that were checked. Raises PlanError for what is no module, TypeMismatch for a type that does not fit.
+    laws that were checked. Raises PlanError for what is no module, and for a class whose objects take arguments; TypeMismatch
+    for a type that does not exist or does not fit.
 
     >>> import streamq as sq
     >>> from streamq.testing.modules import check_module
@@ -81,7 +85,9 @@ def check_module(
     >>> check_module(sq.max("v"), "string", examples=10)
     ('answers', 'deterministic', 'pure', 'zero', 'add', 'order', 'remove', 'merge', 'reference')
     """
-    kinds = [parse_type(part) for part in re.split(r",(?![^(<]*[)>])", types)]
+    if isinstance(examples, bool) or not isinstance(examples, int) or examples < 1:
+        raise PlanError(sentence(VERB, "examples is how many bags are tried, from 1", f"found {examples!r}"))
+    kinds = _kinds(types)
     tried = settings(
         max_examples=examples,
         derandomize=seed is None,
@@ -92,6 +98,7 @@ def check_module(
     )
     aggregates = given_aggregates(module)
     if aggregates is None:
+        _check_made(module)
         forms = [module_of(module, kinds, order_insensitive, reference)]
         bags = _Bags(kinds, values)
     else:
@@ -105,7 +112,35 @@ def check_module(
             # without what Hypothesis says of its own calls
             broken.__notes__ = []
             raise broken.with_traceback(None) from broken.__cause__
-    return tuple(law.name for law in LAWS if any(form.has(law.need) for form in forms))
+    return tuple(dict.fromkeys(law.name for law in LAWS if any(form.has(law.need) for form in forms)))
+
+
+def _kinds(types: Any) -> list[DataType]:
+    if not isinstance(types, str):
+        hint = 'Write names in SQL, "double, string".'
+        raise TypeMismatch(sentence(VERB, "not the types of the arguments", f"found {types!r}", hint))
+    kinds = []
+    for part in re.split(r",(?![^(<]*[)>])", types):
+        try:
+            kinds.append(parse_type(part))
+        except TypeMismatch as error:
+            hint = str(error).partition(". ")[2]
+            raise TypeMismatch(sentence(VERB, "no such type", f"found {part.strip()!r} in {types!r}", hint)) from None
+    return kinds
+
+
+def _check_made(module: Any) -> None:
+    """A class is made into an object without arguments, or not at all."""
+    if not inspect.isclass(module):
+        return
+    try:
+        inspect.signature(module).bind()
+    except TypeError as error:
+        hint = f"Give an object: {module.__name__}(...)."
+        raise PlanError(sentence(VERB, f"{module.__name__} takes arguments", str(error), hint)) from None
+    except ValueError:
+        # a class that is not written in Python does not say what it takes
+        return
 
 
 @dataclass(frozen=True)

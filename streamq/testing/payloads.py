@@ -62,10 +62,11 @@ def pool(kind: t.DataType, intent: Intent, compared: Sequence[Any] = ()) -> list
             made = [dt.timedelta(0), dt.timedelta(seconds=1), dt.timedelta(days=1)]
         case t.ArrayType():
             inner = pool(kind.elementType, intent, compared)
-            made = [[], [*inner[:1], None], inner[:3]]
+            made = [[], [*inner[:1], None], inner[:3]] if intent.nulls is not False else [[], inner[:1], inner[:3]]
         case t.MapType():
             keys, inner = pool(kind.keyType, intent, compared), pool(kind.valueType, intent, compared)
-            made = [[], [(keys[0], inner[0])], list(zip(keys[:2], [inner[-1], None], strict=False))]
+            least = inner[0] if intent.nulls is False else None
+            made = [[], [(keys[0], inner[0])], list(zip(keys[:2], [inner[-1], least], strict=False))]
         case t.StructType():
             parts = [(f.name, pool(f.dataType, intent, compared)) for f in kind.fields]
             made = [{name: values[i % len(values)] for name, values in parts} for i in range(3)]
@@ -103,6 +104,8 @@ def palettes(
     The few are the first of the column and one other, so that those of two sources have some in common.
     """
     chosen: dict[str, list[Any] | st.SearchStrategy[Any]] = {}
+    if intent.skew is None:
+        intent = intent.but(skew=draw(st.sampled_from([False] * 5 + [True])))
     for f in fields:
         found = column(f, intent, compared)
         few = draw(st.sampled_from([None, 1, 2])) if isinstance(found, list) and len(found) > FEW else None

@@ -26,6 +26,14 @@ class Profile:
     shrinking: float = 15.0
     failures: str | None = None
 
+    def __post_init__(self) -> None:
+        for part in ("examples", "batch", "streams"):
+            many = getattr(self, part)
+            if not isinstance(many, int) or isinstance(many, bool) or many < 0:
+                raise PlanError(sentence("Profile", f"{part} is a whole number of cases", f"found {many!r}"))
+        if self.seed is not None and not isinstance(self.seed, int):
+            raise PlanError(sentence("Profile", "a seed is a whole number, or None", f"found {self.seed!r}"))
+
 
 PROFILES: dict[str, Profile] = {
     "fast": Profile(examples=50, batch=0, streams=0),
@@ -73,7 +81,7 @@ def loaded_profile() -> Profile:
     name, examples, seed, failures = (os.environ.get(variable) or None for variable in ENVIRONMENT)
     found = profile(name or "default")
     found = found if examples is None else replace(found, examples=int(examples))
-    found = found if seed is None else replace(found, seed=int(seed))
+    found = found if seed is None else replace(found, seed=None if seed == "random" else int(seed))
     return replace(found, failures=failures)
 
 

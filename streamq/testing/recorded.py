@@ -328,7 +328,9 @@ def _dense(column: Column) -> tuple[Ints, Ints]:
 
 
 def _hashable(value: Any) -> Any:
-    made = comparable(value.tolist() if isinstance(value, np.ndarray) else value)
+    # numpy's own NaN and booleans are not Python's
+    plain = value.tolist() if isinstance(value, np.ndarray | np.floating | np.bool_) else value
+    made = comparable(plain)
     try:
         hash(made)
     except TypeError:

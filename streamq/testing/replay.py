@@ -4,31 +4,46 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 
+from streamq.compiler.operators import Edges, JoinTable, Physical, Source
+from streamq.compiler.plan import Node, nodes
 from streamq.compiler.plan_json import decoded, encoded, plan_from_json, plan_to_json
 from streamq.compiler.rules import RULES
-from streamq.errors import PlanError, sentence
-from streamq.testing.arrival import Item
-from streamq.testing.case import Case
-from streamq.testing.execution import Execution
-from streamq.testing.oracle import EVALUATED
+from streamq.errors import PlanError, SourceError, StreamqError, nearest, sentence
+from streamq.runtime.event import CTI, INSERT, RETRACT
+from streamq.testing.arrival import CLOSE, OPEN, Item, row, table_of
+from streamq.testing.case import Arrival, Case
+from streamq.testing.execution import BATCH, CHANGELOG, FINAL, LITERAL, SPARK, STREAM, Execution
+from streamq.testing.oracle import EVALUATED, TRANSLATED
 from streamq.testing.table import table
+from streamq.time import INFINITY, MINUS_INFINITY
 
 SUFFIX = ".streamq.json"
 """How the names of such files end; the pytest plugin collects them as tests."""
 
 FORMAT = 1
+BACKENDS = (LITERAL, STREAM, BATCH, SPARK)
+OUTPUTS = (FINAL, CHANGELOG)
+WAYS = (TRANSLATED, EVALUATED)
+
+PARTS = ("format", "how", "cut", "until", "arrival", "static", "plan")
+"""The parts of a file; besides, ``says`` is for a reader, and older files have no ``expressions``."""
+
+AGAIN = "Delete it, or save the case again."
 
 
-def case_to_json(case: Case, how: Execution, says: str = "") -> str:
-    """A case and the way it is run as text, deterministic; ``says``: what went wrong, for a reader."""
+def case_to_json(case: Case, how: Execution, says: str = "", expressions: str = EVALUATED) -> str:
+    """A case and the way it is run as text, deterministic; ``says``: what went wrong, for a reader.
+
+    ``expressions``: how the oracle takes them when the case is run again, as :func:`streamq.testing.oracle.oracle` has it.
+    """
     items = [
         [name, item.kind, item.start, item.end, item.new_end, _encoded(dict(item.payload))]
         for name, item in case.arrival
@@ -37,7 +52,14 @@ def case_to_json(case: Case, how: Execution, says: str = "") -> str:
         name: {"columns": _ddl(rows), "rows": [_encoded(tuple(row.values())) for row in rows.to_pylist()]}
         for name, rows in case.static.items()
     }
-    document = {"format": FORMAT, "says": says.splitlines(), "how": asdict(how), "cut": case.cut, "until": case.until}
+    document = {
+        "format": FORMAT,
+        "says": says.splitlines(),
+        "how": asdict(how),
+        "expressions": expressions,
+        "cut": case.cut,
+        "until": case.until,
+    }
     parts = [f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in document.items()]
     lines = ",\n  ".join(json.dumps(item, ensure_ascii=False) for item in items)
     parts.append(f'"arrival": [\n  {lines}\n]' if items else '"arrival": []')
@@ -46,33 +68,34 @@ def case_to_json(case: Case, how: Execution, says: str = "") -> str:
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-def case_from_json(text: str) -> tuple[Case, Execution]:
-    """What :func:`case_to_json` wrote. Raises PlanError for other text, and for rules that there are no longer."""
+def case_from_json(text: str, file: str = "") -> tuple[Case, Execution, str | None]:
+    """What :func:`case_to_json` wrote: the case, how it is run, how the oracle takes expressions (None: not said).
+
+    Every part is checked. Raises PlanError for other text, naming the part, what is wrong with it, and the ``file``.
+    """
     try:
-        found = json.loads(text)
-        if found["format"] != FORMAT:
-            raise PlanError(sentence("replay", "a case of another format", f"found {found['format']!r}, not {FORMAT}"))
-        arrival = tuple(
-            (name, Item(kind, start, end, new_end, _decoded(payload)))
-            for name, kind, start, end, new_end, payload in found["arrival"]
-        )
-        static = {
-            name: table(given["columns"], [_decoded(row) for row in given["rows"]])
-            for name, given in found["static"].items()
-        }
-        written: dict[str, Any] = found["how"]
-        how = Execution(**{n: _tupled(v) for n, v in written.items()})
-        case = Case(plan_from_json(found["plan"]), arrival, tuple(found["cut"]), found["until"], static)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise PlanError(sentence("replay", "not a case", f"{type(error).__name__}: {error}")) from error
-    gone = set(how.rules or ()) - {rule.name for rule in RULES}
-    if gone:
-        raise PlanError(sentence("replay", "rules that do not exist", f"found {', '.join(sorted(gone))}"))
-    return case, how
+        found = _document(text)
+        how = _how(found["how"])
+        plan = _plan(found["plan"])
+        arrival = _arrival(found["arrival"], plan)
+        cut = _cut(found["cut"], len(arrival))
+        until = found["until"]
+        if until is not None and not _is_instant(until):
+            _wrong("until", f"{until!r} is no number of ticks")
+        static = _static(found["static"], plan)
+        expressions = found.get("expressions")
+        if expressions is not None and expressions not in WAYS:
+            _wrong("expressions", _none_of(expressions, WAYS))
+    except _Wrong as error:
+        where = f"not a case in {file!r}" if file else "not a case"
+        raise PlanError(sentence("replay", where, str(error), AGAIN)) from error.__cause__
+    return Case(plan, arrival, cut, until, static), how, expressions
 
 
 def replay(path: str | Path) -> None:
     """Run a saved case again as it was run; raises VerificationFailed where it still fails.
+
+    Raises SourceError where there is no such file, and PlanError for one that is no case, naming the part that is wrong.
 
     ::
 
@@ -80,7 +103,10 @@ def replay(path: str | Path) -> None:
     """
     from streamq.testing.verify import check
 
-    case, how = case_from_json(Path(path).read_text(encoding="utf-8"))
+    case, how, expressions = case_from_json(_text(path), str(path))
+    if expressions is not None:
+        check(case, [how], expressions=expressions)
+        return
     try:
         check(case, [how])
     except PlanError:
@@ -88,12 +114,216 @@ def replay(path: str | Path) -> None:
         check(case, [how], expressions=EVALUATED)
 
 
-def saved(case: Case, how: Execution, says: str, folder: str | Path, name: str) -> Path:
+def saved(case: Case, how: Execution, says: str, folder: str | Path, name: str, expressions: str = EVALUATED) -> Path:
     """The file, named ``name``, into which a case has been written; one that was there is overwritten."""
     path = Path(folder) / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name).strip('-')}{SUFFIX}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(case_to_json(case, how, says), encoding="utf-8")
+    path.write_text(case_to_json(case, how, says, expressions), encoding="utf-8")
     return path
+
+
+def _text(path: Any) -> str:
+    if not isinstance(path, str | Path):
+        hint = "A failure that was saved has its path in failed.saved."
+        raise PlanError(sentence("replay", "not the path of a saved case", f"found {type(path).__name__}", hint))
+    file = Path(path)
+    if file.is_dir():
+        hint = f"Give one of its files, or run all by: pytest {file}."
+        raise SourceError(sentence("replay", "a folder, not a saved case", f"found {str(path)!r}", hint))
+    if not file.exists():
+        there = [f.name for f in file.parent.glob(f"*{SUFFIX}")]
+        raise SourceError(sentence("replay", "no such file", f"found {str(path)!r}", nearest(file.name, there)))
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise PlanError(sentence("replay", f"not a case in {str(path)!r}", "text: not UTF-8", AGAIN)) from error
+
+
+# parts
+
+
+class _Wrong(Exception):
+    """What is wrong with a part of a file."""
+
+
+def _wrong(part: str, what: str, cause: Exception | None = None) -> NoReturn:
+    raise _Wrong(f"{part}: {what}") from cause
+
+
+def _none_of(found: Any, known: Sequence[str]) -> str:
+    return f"{found!r} is none of {', '.join(map(repr, known))}"
+
+
+def _said(error: Exception) -> str:
+    """What an error says, without its verb and its hints."""
+    first = str(error).splitlines()[0].partition(". ")[0].rstrip(".")
+    return first.partition(": ")[2] if isinstance(error, StreamqError) else first
+
+
+def _is_instant(value: Any) -> bool:
+    return type(value) is int and MINUS_INFINITY <= value <= INFINITY
+
+
+def _document(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        _wrong("text", f"no JSON ({error})", error)
+    if not isinstance(found, dict):
+        _wrong("text", f"found {type(found).__name__}, not an object of parts")
+    if "format" in found and found["format"] != FORMAT:
+        _wrong("format", f"found {found['format']!r}, this streamq reads {FORMAT}")
+    for name in found.keys() - {*PARTS, "says", "expressions"}:
+        _wrong(name, f"no such part. {nearest(name, [*PARTS, 'says', 'expressions'])}".rstrip(". "))
+    for name in PARTS:
+        if name not in found:
+            _wrong(name, "is not there")
+    return found
+
+
+def _whole(least: int) -> Callable[[Any], bool]:
+    return lambda value: type(value) is int and value >= least
+
+
+def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(fits, value))
+
+
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+HOW: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "backend": (lambda value: value in BACKENDS, f"one of {', '.join(BACKENDS)}"),
+    "output": (lambda value: value in OUTPUTS, f"one of {', '.join(OUTPUTS)}"),
+    "rules": (lambda value: value is None or _list_of(lambda v: isinstance(v, str))(value), "null or a list of names"),
+    "buckets": (_whole(1), "a number from 1"),
+    "restart": (_flag, "true or false"),
+    "slack": (_list_of(lambda v: v is None or _is_instant(v)), "a list of numbers and nulls"),
+    "watch": (_flag, "true or false"),
+}
+"""The parts of an Execution: what fits, and how that is called."""
+
+
+def _how(found: Any) -> Execution:
+    if not isinstance(found, dict):
+        _wrong("how", f"found {found!r}, not an object of {', '.join(HOW)}")
+    for name in found:
+        if name not in HOW:
+            _wrong("how", f"no part {name!r}; there are: {', '.join(HOW)}")
+    for name, (fits, wanted) in HOW.items():
+        if name not in found:
+            _wrong("how", f"{name} is not there")
+        if not fits(found[name]):
+            _wrong("how", f"{name} is {wanted}, found {found[name]!r}")
+    gone = set(found["rules"] or ()) - {rule.name for rule in RULES}
+    if gone:
+        _wrong("how", f"rules that do not exist: {', '.join(sorted(gone))}")
+    written: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in found.items()}
+    return Execution(**written)
+
+
+def _plan(found: Any) -> Node:
+    try:
+        return plan_from_json(found)
+    except StreamqError as error:
+        _wrong("plan", _said(error), error)
+
+
+def _cut(found: Any, many: int) -> tuple[int, ...]:
+    if not _list_of(_whole(0))(found):
+        _wrong("cut", f"found {found!r}, not a list of the lengths of micro-batches")
+    if sum(found) != many:
+        _wrong("cut", f"micro-batches of {sum(found)} items, the arrival has {many}")
+    return tuple(found)
+
+
+def _arrival(found: Any, plan: Node) -> Arrival:
+    if not isinstance(found, list):
+        _wrong("arrival", f"found {found!r}, not a list of items")
+    sources = {node.table: node for node in nodes(plan) if isinstance(node, Source)}
+    return tuple(_item(f"arrival, item {i}", given, sources) for i, given in enumerate(found, start=1))
+
+
+def _item(part: str, given: Any, sources: Mapping[str, Source]) -> tuple[str, Item]:
+    if not isinstance(given, list) or len(given) != 6:
+        _wrong(part, f"found {given!r}, not [source, kind, start, end, new_end, payload]")
+    name, kind, start, end, new_end, payload = given
+    if not isinstance(name, str) or name not in sources:
+        _wrong(part, f"no source {name!r} in the plan; there are: {', '.join(sources)}")
+    source = sources[name]
+    kinds = _kinds(source)
+    if kind not in kinds:
+        _wrong(part, f"the kind is {kind!r}, which source {name!r} has not; it has: {', '.join(kinds)}")
+    if not _is_instant(start) or not all(time is None or _is_instant(time) for time in (end, new_end)):
+        _wrong(part, f"times are numbers of ticks, found {[start, end, new_end]!r}")
+    item = Item(kind, start, end, new_end, _payload(part, payload))
+    own = set(row(source, Item(kind, start)))
+    wanted = [] if kind == CTI else [f.name for f in source.columns if f.name not in own]
+    if kind != CTI and set(item.payload) != set(wanted):
+        _wrong(part, f"the payload has {_listed(item.payload)}, the source {_listed(wanted)}")
+    try:
+        table_of(source, [row(source, item)])
+    except (PlanError, pa.ArrowException, OverflowError) as error:
+        _wrong(part, _said(error), error)
+    return name, item
+
+
+def _listed(names: Any) -> str:
+    return f"columns {', '.join(map(repr, names))}" if names else "no columns"
+
+
+def _kinds(source: Source) -> tuple[str, ...]:
+    """What may arrive at a source."""
+    match source:
+        case Edges():
+            return OPEN, CLOSE
+        case Physical():
+            return INSERT, RETRACT, CTI
+    return (INSERT,)
+
+
+def _payload(part: str, found: Any) -> dict[str, Any]:
+    match found:
+        case {"struct": [*_]}:
+            value = _value(part, found)
+            assert isinstance(value, dict)
+            return value
+    _wrong(part, f"the payload is {found!r}, not {{'struct': [[column, value], ...]}}")
+
+
+def _static(found: Any, plan: Node) -> dict[str, pa.Table]:
+    if not isinstance(found, dict):
+        _wrong("static", f"found {found!r}, not tables by name")
+    made = {}
+    for name, given in found.items():
+        match given:
+            case {"columns": str(columns), "rows": [*rows]}:
+                pass
+            case _:
+                _wrong("static", f"table {name!r} is not an object of columns and rows")
+        try:
+            made[name] = table(columns, [_value("static", row) for row in rows])
+        except StreamqError as error:
+            _wrong("static", f"table {name!r}: {_said(error)}", error)
+    for node in nodes(plan):
+        if isinstance(node, JoinTable):
+            if node.table not in made:
+                _wrong("static", f"no table {node.table!r}, which the plan looks up")
+            for f in node.columns:
+                if f.name not in made[node.table].column_names:
+                    _wrong("static", f"table {node.table!r} has no column {f.name!r}, which the plan reads")
+    return made
+
+
+def _value(part: str, found: Any) -> Any:
+    try:
+        return _decoded(found)
+    except (PlanError, ValueError, TypeError, RecursionError) as error:
+        _wrong(part, f"no value: {found!r}", error)
+
+
+# values
 
 
 def _encoded(value: Any) -> Any:
@@ -109,10 +339,6 @@ def _decoded(value: Any) -> Any:
         case list():
             return tuple(_decoded(v) for v in value)
     return decoded(value)
-
-
-def _tupled(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _ddl(rows: pa.Table) -> str:

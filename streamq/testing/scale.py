@@ -43,6 +43,11 @@ class Scale:
     step: int = 1
     reach: int = 13
 
+    def of(self, unit: int) -> Scale:
+        """The same around another unit, in ticks."""
+        unit = max(self.step, unit // self.step * self.step)
+        return dataclasses.replace(self, units=(unit,), reach=13 * unit + self.reach)
+
 
 TICKS = Scale()
 """Tick by tick, around zero."""

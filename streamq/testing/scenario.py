@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import datetime as dt
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from hypothesis import strategies as st
 from pyspark.sql import types as t
@@ -18,7 +19,7 @@ from pyspark.sql import types as t
 from streamq.compiler.operators import ToSignal
 from streamq.compiler.operators.windowed import Grouped, Windowed
 from streamq.compiler.plan import Node
-from streamq.errors import PlanError, UnknownVerb, nearest, sentence
+from streamq.errors import PlanError, TimeError, UnknownVerb, nearest, sentence
 from streamq.expr import duration, start
 from streamq.schema import Field, parse_type
 from streamq.stream import Stream
@@ -47,9 +48,18 @@ class _Any:
     def __repr__(self) -> str:
         return "ANY"
 
+    def __iter__(self) -> NoReturn:
+        raise PlanError(sentence("ANY", "stands in scenarios only", "", "Begin with t.stream(...)."))
+
 
 ANY: Final = _Any()
 """A part of a scenario that is left out: a predicate, a size, a key, a column's expression, a stream, a whole argument."""
+
+ENDS = ("run", "explain", "explanation", "show", "to_df", "to_pandas", "to_arrow", "to_stream", "to_json")
+"""What only a query that is complete can do."""
+
+KNOWN = ("schema", "columns", "plan", "tables", "query", "answer")
+"""What is known only of a query that is complete."""
 
 VERBS = sorted(
     {
@@ -58,7 +68,7 @@ VERBS = sorted(
         for n in dir(kind)
         if not n.startswith("_") and callable(getattr(kind, n))
     }
-    - {"run", "explain", "explanation", "show", "to_df", "to_pandas", "to_arrow", "to_stream", "to_json"}
+    - set(ENDS)
 )
 
 
@@ -82,8 +92,12 @@ class Scenario:
     def __getattr__(self, name: str) -> Callable[..., Scenario]:
         if name.startswith("_"):
             raise AttributeError(name)
+        if name in (*ENDS, *KNOWN):
+            hint = "t.concrete(scenario) gives cases with nothing left out: case.query is such a stream."
+            raise UnknownVerb(sentence("scenario", f"no verb {name!r}", "parts of it are left out", hint))
         if name not in VERBS:
-            raise UnknownVerb(sentence("scenario", f"no verb {name!r}", "", nearest(name, VERBS)))
+            there = f"there are: {', '.join(VERBS)}"
+            raise UnknownVerb(sentence("scenario", f"no verb {name!r}", there, nearest(name, VERBS)))
         return lambda *args, **kwargs: Scenario(name, self, args, kwargs)
 
     def pipe(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -140,16 +154,35 @@ def composition(least: int = 3, most: int = 6) -> Scenario:
 
 def concrete(scenario: Scenario | Stream, intent: Intent = ANYTHING) -> st.SearchStrategy[Case]:
     """The concrete trees of a scenario, as a strategy that shrinks: queries with nothing left out, and their data."""
+    for given, kind, wrong, hint in (
+        (scenario, (Scenario, Stream), "not a scenario and not a stream", "Begin with t.stream(...)."),
+        (intent, (Intent,), "not an intent", "Give t.Intent(...)."),
+    ):
+        if not isinstance(given, kind):
+            raise PlanError(sentence("concrete", wrong, f"found {type(given).__name__}", hint))
     return _cases(scenario, intent)
 
 
 @st.composite
 def _cases(draw: Draw, scenario: Scenario | Stream, intent: Intent) -> Case:
     building = _Building(draw, scenario)
-    made = building.made(scenario)
+    try:
+        made = building.made(scenario)
+    except TimeError as error:
+        wrong = _UNIT.match(str(error))
+        if wrong is None or len(_axes(scenario)) == 1:
+            raise
+        # the verb knows one axis, of which nobody has spoken
+        other = INTEGER if building.axis == TIMESTAMP else TIMESTAMP
+        hint = f'The axis is left open; say which: t.stream(axis="{other}").'
+        raise TimeError(f"{wrong[0]}. {hint}") from error
     if not isinstance(made, Stream):
         raise PlanError(sentence("scenario", "it does not end in a stream", f"found {scenario!r}"))
     return draw(cases_of(made.plan, intent, made.tables, building.intents))
+
+
+_UNIT = re.compile(r".*: a duration with(out)? a unit on .*(?=\. )")
+"""A size that does not fit the time axis, without the hint."""
 
 
 class _Building:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,10 @@ BATCH = "batch"
 
 
 def read_folder(path: Path, batches: bool, verb: str) -> tuple[pa.Table, str | None]:
-    """The rows of a folder of Parquet, and the column of their ``batches`` if Spark's log or folders ``batch=N`` tell."""
+    """The rows of a folder of Parquet, and the column of their ``batches`` if Spark's log or folders ``batch=N`` tell.
+
+    Raises SourceError where there is none, or nothing in it that a sink has written.
+    """
     import pyarrow as pa
     import pyarrow.dataset as ds
 
@@ -26,7 +30,18 @@ def read_folder(path: Path, batches: bool, verb: str) -> tuple[pa.Table, str | N
         raise SourceError(sentence(verb, f"no folder {str(path)!r}"))
     written = _committed(path)
     if written is None:
-        table = ds.dataset(path, format="parquet", partitioning="hive").to_table()
+        # what several sinks have written is not one stream
+        inner = _folders_with(path, "_spark_metadata", f"{BATCH}=*")
+        if inner:
+            raise _no_sink("a folder with the folder of a sink in it", path, inner, verb)
+        try:
+            dataset = ds.dataset(path, format="parquet", partitioning="hive")
+            table = dataset.to_table()
+        except pa.ArrowException as error:
+            inner = _folders_with(path, "*.parquet")
+            raise _no_sink("not all files in it are Parquet", path, inner, verb) from error
+        if not dataset.files:
+            raise _no_sink("a folder without Parquet files", path, [], verb)
         return table, BATCH if any(path.glob(f"{BATCH}=*")) else None
     files, numbers = written
     tables = [ds.dataset(path / name, format="parquet").to_table() for name in files]
@@ -36,6 +51,19 @@ def read_folder(path: Path, batches: bool, verb: str) -> tuple[pa.Table, str | N
     if not batches or numbers is None or BATCH in table.column_names:
         return table, None
     return table.append_column(BATCH, pa.array(np.repeat(numbers, [t.num_rows for t in tables]))), BATCH
+
+
+def _no_sink(wrong: str, path: Path, inner: Sequence[Path], verb: str) -> SourceError:
+    own = f": {' or '.join(repr(str(p)) for p in inner)}" if inner else ""
+    return SourceError(
+        sentence(verb, wrong, f"found {str(path)!r}", f"Give the folder that a Parquet sink has written{own}.")
+    )
+
+
+def _folders_with(path: Path, *patterns: str) -> list[Path]:
+    """The folders in this one, none of them a partition, that have something of such a name in them."""
+    folders = [p for p in sorted(path.iterdir()) if p.is_dir() and "=" not in p.name] if path.is_dir() else []
+    return [p for p in folders if any(any(p.glob(pattern)) for pattern in patterns)]
 
 
 def _committed(path: Path) -> tuple[list[str], list[int] | None] | None:

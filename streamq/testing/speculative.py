@@ -6,11 +6,14 @@ them, and the query above that sees a stream rich in corrections.
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import types as t
 
 from streamq.compiler.operators import Select, TopK, Union
 from streamq.compiler.operators.top_k import RANK
 from streamq.compiler.plan import Node
+from streamq.errors import PlanError, sentence
 from streamq.expr import Col, Lit
 from streamq.stream import Stream
 from streamq.windows import ALIGN, Snapshot
@@ -21,7 +24,7 @@ def make_speculative(stream: Stream) -> Stream:
 
     A group by the first column that can be a key and, over its snapshots, a top-k by the last that can be ordered: what
     arrives late splits snapshots and changes who is greatest, so that events told before are retracted. The result has
-    the input's columns, but other lifetimes and fewer events.
+    the input's columns, but other lifetimes and fewer events. Raises PlanError for what is no stream.
 
     >>> import streamq as sq
     >>> from streamq import testing as t
@@ -31,7 +34,8 @@ def make_speculative(stream: Stream) -> Stream:
     a  2      4    6
     a  1      6    9
     """
-    return stream._derive(speculative(stream.plan))
+    found = _stream(stream, "make_speculative", "speculation")
+    return found._derive(speculative(found.plan))
 
 
 def speculative(stream: Node) -> Node:
@@ -49,7 +53,7 @@ def speculative(stream: Node) -> Node:
 
 
 def inject_duplicates(stream: Stream) -> Stream:
-    """Every event twice, and every retraction: the stream and itself in one.
+    """Every event twice, and every retraction: the stream and itself in one. Raises PlanError for what is no stream.
 
     >>> import streamq as sq
     >>> from streamq import testing as t
@@ -58,12 +62,23 @@ def inject_duplicates(stream: Stream) -> Stream:
     3      1    4
     3      1    4
     """
-    return stream._derive(doubled(stream.plan))
+    found = _stream(stream, "inject_duplicates", "duplicates")
+    return found._derive(doubled(found.plan))
 
 
 def doubled(stream: Node) -> Node:
     """:func:`inject_duplicates` of a plan."""
     return Union((stream, stream))
+
+
+def _stream(given: Any, verb: str, part: str) -> Stream:
+    if isinstance(given, Stream):
+        return given
+    # a scenario says the same of its data
+    hint = (
+        f"Say t.stream({part}=True)." if type(given).__name__ == "Scenario" else "Make one, such as by sq.events(...)."
+    )
+    raise PlanError(sentence(verb, "takes a stream", f"found {type(given).__name__}", hint))
 
 
 __all__ = ["doubled", "inject_duplicates", "make_speculative", "speculative"]

@@ -31,11 +31,15 @@ class Breach:
 
 @dataclass(frozen=True)
 class Checked:
-    """How many rows were looked at, how often each rule is broken (one that never is is left out), and the first breaches."""
+    """How many rows were looked at, how often each rule is broken (one that never is is left out), and the first breaches.
+
+    ``no_kind``: the column that would say what each row is, where it is not there and all rows were taken as inserts.
+    """
 
     rows: int
     counts: Mapping[str, int] = field(default_factory=dict)
     breaches: tuple[Breach, ...] = ()
+    no_kind: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -44,6 +48,8 @@ class Checked:
 
     def __str__(self) -> str:
         rows = f"{self.rows:,} row{'' if self.rows == 1 else 's'}"
+        if self.no_kind is not None:
+            rows += f", all taken as inserts (no column {self.no_kind!r})"
         if self.ok:
             return f"{rows}, no breach"
         lines = [f"{_breaches(sum(self.counts.values()))} in {rows}"]
@@ -141,8 +147,9 @@ def find_breaches(
 
     ``rows``: a pandas or Arrow table, dicts, the items of ``sq.events``, a Spark DataFrame, or the folder of a Parquet
     sink. Columns are those of a changelog: ``kind`` ("insert", "retract", "cti"), ``start``, ``end`` (NULL: infinite),
-    ``new_end``, and a payload. Rows without a kind, such as ``output="final"`` gives, are inserts; ``kind=None`` says so
-    where the payload has such a column. Times are timestamps (naive ones are UTC), dates or integers.
+    ``new_end``, and a payload. Rows without a kind, such as ``output="final"`` gives, are inserts, which the report says;
+    ``kind=None`` says so itself, where the payload has such a column too. Times are timestamps (naive ones are UTC), dates
+    or integers.
 
     Always judged: rows are items, and every retraction takes back an event of the same start, end and payload (NULL, NaN
     and zeros equal themselves), or of the same start, end and ``id``. It may come before its event, until a CTI is past
@@ -188,10 +195,11 @@ def find_breaches(
         raise PlanError(sentence(verb, "a signal without a key", "", "Say key=...; () makes all rows one signal."))
     keys = (key,) if isinstance(key, str) else tuple(key or ())
     stream = recorded(rows, Names(kind, start, end, new_end, id, batch, keys), verb)
-    return _report(stream, found_in(stream, shape, order, ctis, key is not None, verb), most)
+    no_kind = kind if len(stream) and stream.names.kind is None else None
+    return _report(stream, found_in(stream, shape, order, ctis, key is not None, verb), most, no_kind)
 
 
-def _report(stream: Recorded, found: Sequence[Found], most: int) -> Checked:
+def _report(stream: Recorded, found: Sequence[Found], most: int, no_kind: str | None) -> Checked:
     counts: dict[str, int] = {}
     breaches: list[Breach] = []
     for rule in RULES:
@@ -202,7 +210,7 @@ def _report(stream: Recorded, found: Sequence[Found], most: int) -> Checked:
                 :most
             ]
             breaches += [_breach(stream, rule, i, parts[n].show(k)) for i, n, k in first]
-    return Checked(len(stream), counts, tuple(breaches))
+    return Checked(len(stream), counts, tuple(breaches), no_kind)
 
 
 def _breach(stream: Recorded, rule: str, i: int, found: Shown) -> Breach:

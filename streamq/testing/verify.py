@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from streamq.compiler.operators import JoinTable
 from streamq.compiler.plan import nodes, numbered
-from streamq.errors import NeedsSpark, QueryFailed, sentence
+from streamq.errors import NeedsSpark, PlanError, QueryFailed, sentence
+from streamq.sources import kind_of
 from streamq.stream import Stream
 from streamq.testing.case import Case
 from streamq.testing.draws import BACKEND
@@ -39,7 +40,7 @@ from streamq.testing.execution import (
 from streamq.testing.generate import cases_of
 from streamq.testing.history import Difference, same_history
 from streamq.testing.intent import ANYTHING, Intent
-from streamq.testing.oracle import EVALUATED, TRANSLATED
+from streamq.testing.oracle import EVALUATED, TRANSLATED, Untranslated
 from streamq.testing.profiles import Profile, loaded_profile, profile
 from streamq.testing.replay import saved
 from streamq.testing.scenario import Scenario, concrete
@@ -82,20 +83,22 @@ class VerificationFailed(AssertionError):
 class Verified:
     """What a verification ran: executions by backend, cases, and the seconds it took.
 
-    ``failing`` counts cases that fail by Spark's rules whatever computes them (an overflow, a division by zero);
-    ``left_out`` says which backends could not run, and why.
+    ``failing`` counts cases that fail by Spark's rules whatever computes them (an overflow, a division by zero), of which
+    nothing is run; ``empty`` those whose answer has no row; ``left_out`` says which backends could not run, and why.
     """
 
     executions: Counter[str] = field(default_factory=Counter)
     cases: int = 0
     failing: int = 0
+    empty: int = 0
     seconds: float = 0.0
     left_out: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         ran = ", ".join(f"{n} {name}" for name, n in self.executions.items())
         lines = [f"verified over {self.cases} cases ({ran}) in {self.seconds:.1f} s"]
-        lines += [f"{self.failing} cases fail by Spark's rules"] * bool(self.failing)
+        lines += [f"{self.failing} of them fail by Spark's rules and were not run"] * bool(self.failing)
+        lines += [f"{self.empty} have an empty answer"] * bool(self.empty)
         lines += [f"not {name}: {why}" for name, why in self.left_out.items()]
         return "; ".join(lines)
 
@@ -138,6 +141,7 @@ def verify(
     5
     """
     begun = time.monotonic()
+    _check_arguments(query, intent)
     chosen = _profile(profile)
     chosen = replace(chosen, examples=chosen.examples if examples is None else examples)
     chosen = replace(chosen, seed=chosen.seed if seed is None else seed)
@@ -152,39 +156,67 @@ def verify(
         plan, names = numbered(query.plan)
         tables = {names[n]: _arrow(t) for n, t in query.tables.items() if n in names and _static(plan, names[n])}
         cases, crowded = cases_of(plan, intent, tables), cases_of(plan, many, tables)
-    try:
+    local = [st.tuples(cases, ways).map(_bounded) for ways in in_process()]
+
+    def without_spark(examples: int) -> None:
+        if "in-process" in report.left_out:
+            return
         try:
-            search.run(st.tuples(cases, in_process()).map(_bounded), chosen.examples)
+            search.run(local, examples)
         except NeedsSpark as error:
             # those that ran had nothing in them that would have had to be computed
-            report.executions, report.cases, report.failing = Counter(), 0, 0
+            report.executions, report.cases, report.failing, report.empty = Counter(), 0, 0, 0
             report.left_out["in-process"] = str(error)
+
+    try:
+        without_spark(min(chosen.examples, FIRST))
         if chosen.batch or chosen.streams:
             spark = _session({} if isinstance(query, Scenario) else query.tables)
-            search.run(st.tuples(crowded, on_spark(BATCH)), chosen.batch, spark)
-            search.run(st.tuples(crowded.map(Case.coarser), on_spark(SPARK)), chosen.streams, spark)
+            search.run([st.tuples(crowded, on_spark(BATCH))], chosen.batch, spark)
+            search.run([st.tuples(crowded.map(Case.coarser), on_spark(SPARK))], chosen.streams, spark)
+        without_spark(chosen.examples - min(chosen.examples, FIRST))
     except VerificationFailed as failed:
         failed.first, failed.number = next(iter(search.found.values())), search.number
         folder = chosen.failures or loaded_profile().failures
         if folder is not None:
             test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0]
             called = name or test or f"case-{failed.case.plan.digest}"
-            failed.saved = saved(failed.case, failed.how, failed.says, folder, called)
+            failed.saved = saved(failed.case, failed.how, failed.says, folder, called, search.expressions)
         # without the frames of the search: what failed is its cause
         raise failed.with_traceback(None) from failed.error
-    if report.left_out and not report.cases:
-        why = next(iter(report.left_out.values()))
-        raise NeedsSpark(sentence("verify", "nothing could be run", why, "Use a profile that runs cases on Spark."))
+    if not report.executions:
+        _refuse(report, search.refused)
     report.seconds = time.monotonic() - begun
     REPORTS.append(report)
     return report
 
 
-def in_process() -> st.SearchStrategy[tuple[Execution, ...]]:
-    """In micro-batches, as final rows and as a changelog; or, now and then, all at once."""
+def _check_arguments(query: Any, intent: Any) -> None:
+    if not isinstance(query, Stream | Scenario):
+        hint = "Call it: t.verify(f(stream))." if callable(query) else "Give a query, or a scenario: t.stream(...)."
+        raise PlanError(sentence("verify", "not a query", f"found {kind_of(query)}", hint))
+    if not isinstance(intent, Intent):
+        raise PlanError(sentence("verify", "not an intent", f"found {intent!r}", 'Write t.Intent(disorder="high").'))
+
+
+def _refuse(report: Verified, refused: str) -> NoReturn:
+    """A verification of nothing is none."""
+    if report.left_out:
+        why = next(iter(report.left_out.values()))
+        raise NeedsSpark(sentence("verify", "nothing could be run", why, "Use a profile that runs cases on Spark."))
+    if report.failing:
+        found = f"all {report.failing} cases fail by Spark's rules, the first with: {refused}"
+        raise PlanError(
+            sentence("verify", "nothing could be run", found, "Say which values do: t.Intent(payload=...).")
+        )
+    raise PlanError(sentence("verify", "nothing is tried", "the profile has no examples", "Give some: examples=50."))
+
+
+def in_process() -> list[st.SearchStrategy[tuple[Execution, ...]]]:
+    """In turn: in micro-batches, as final rows and as a changelog; or, every fourth time, all at once."""
     cut = st.tuples(executions(FINAL), executions(CHANGELOG))
     whole = st.tuples(subsets().map(lambda rules: Execution(LITERAL, rules=rules)))
-    return st.sampled_from([cut, cut, whole, cut]).flatmap(lambda ways: ways)
+    return [cut, cut, whole, cut]
 
 
 def on_spark(backend: str) -> st.SearchStrategy[tuple[Execution, ...]]:
@@ -211,13 +243,27 @@ def check(
 ) -> bool:
     """Whether a case has an answer, which every way of running it has given; False if it fails by Spark's rules.
 
-    ``expressions`` says how the oracle takes them. Raises VerificationFailed where an answer is another one, and where a way
-    fails.
+    ``expressions`` says how the oracle takes them; those that it has no definition of are evaluated as themselves. Raises
+    VerificationFailed where an answer is another one, and where a way fails.
     """
     try:
-        expected = case.answer(expressions)
+        expected = answer_of(case, expressions)
     except QueryFailed:
         return False
+    hold(case, ways, expected, spark)
+    return True
+
+
+def answer_of(case: Case, expressions: str = TRANSLATED) -> pa.Table:
+    """The oracle's answer, as :func:`check` takes it."""
+    try:
+        return case.answer(expressions)
+    except Untranslated:
+        return case.answer(EVALUATED)
+
+
+def hold(case: Case, ways: Sequence[Execution], expected: pa.Table, spark: SparkSession | None = None) -> None:
+    """Run a case; raises VerificationFailed where an answer is not the expected one, and where a way fails."""
     for how in ways:
         try:
             found = _run(case, how, spark)
@@ -227,8 +273,7 @@ def check(
             raise VerificationFailed(case, how, None, error) from error
         difference = same_history(found, expected)
         if difference is not None:
-            raise VerificationFailed(case, how, difference)
-    return True
+            raise VerificationFailed(case, how, replace(difference, axis=case.plan.schema.axis))
 
 
 def _run(case: Case, how: Execution, spark: SparkSession | None) -> pa.Table:
@@ -241,6 +286,12 @@ def _run(case: Case, how: Execution, spark: SparkSession | None) -> pa.Table:
 
 CROWD = 3
 """How many times as many events a case on Spark has."""
+
+FIRST = 30
+"""So many cases run in-process before some run on Spark, which takes longer to say what it says."""
+
+REDRAWS = 3
+"""How often a case is drawn again because its answer is empty: of two empty answers little is told."""
 
 NOT_SIMPLEST = st.integers(0, 1 << 40).filter(bool)
 """Costs a draw and nothing else where Hypothesis begins with the simplest example."""
@@ -260,15 +311,19 @@ class Search:
         self.profile, self.report = profile, report
         self.begun, self.expressions = begun, expressions
         self.found: dict[str, VerificationFailed] = {}
-        self.number = self.searches = 0
+        self.number = self.searches = self.redraws = 0
+        self.refused = ""
         self.give_up = float("inf")
 
-    def run(self, trials: st.SearchStrategy[Trial], examples: int, spark: SparkSession | None = None) -> None:
-        """Try so many; raises VerificationFailed with the smallest that fails."""
-        for _ in range(examples):
-            if self.profile.seconds is not None and time.monotonic() - self.begun > self.profile.seconds:
+    def run(self, trials: Sequence[st.SearchStrategy[Trial]], examples: int, spark: SparkSession | None = None) -> None:
+        """Try so many, of each kind in turn; raises VerificationFailed with the smallest that fails."""
+        for i in range(examples):
+            over = self.profile.seconds is not None and time.monotonic() - self.begun > self.profile.seconds
+            if over and self.report.cases:
                 return
-            self._search(trials, spark)
+            tried, self.redraws = self.report.cases, REDRAWS
+            while self.report.cases == tried:
+                self._search(trials[i % len(trials)], spark)
 
     def _search(self, trials: st.SearchStrategy[Trial], spark: SparkSession | None) -> None:
         """One fresh trial, and smaller ones if it fails.
@@ -314,18 +369,31 @@ class Search:
         if known in self.found:
             raise self.found[known]
         case, ways = trial
+        try:
+            expected = answer_of(case, self.expressions)
+        except QueryFailed as error:
+            if not self.found:
+                self.number += 1
+                self.report.cases += 1
+                self.report.failing += 1
+                self.refused = self.refused or str(error)
+            return
+        if not self.found and not expected.num_rows and self.redraws:
+            self.redraws -= 1
+            return
         self.number += not self.found
         try:
-            answered = check(case, ways, spark, self.expressions)
+            hold(case, ways, expected, spark)
         except VerificationFailed as failed:
             if not self.found:
                 self.give_up = time.monotonic() + self.profile.shrinking
             self.found[known] = failed
             raise
+        if self.found:
+            return
         self.report.cases += 1
-        self.report.failing += not answered
-        if answered:
-            self.report.executions.update(how.backend for how in ways)
+        self.report.empty += not expected.num_rows
+        self.report.executions.update(how.backend for how in ways)
 
 
 def _profile(given_as: str | Profile | None) -> Profile:
@@ -356,4 +424,4 @@ def _session(tables: Mapping[str, Any]) -> SparkSession:
     return session("streamq testing")
 
 
-__all__ = ["Search", "VerificationFailed", "Verified", "check", "in_process", "on_spark", "verify"]
+__all__ = ["Search", "VerificationFailed", "Verified", "check", "verify"]

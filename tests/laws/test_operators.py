@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from dataclasses import replace
 
 import pytest
@@ -77,22 +78,27 @@ SECONDS = float(os.environ.get("STREAMQ_FUZZ") or 0)
 """How long `make fuzz` searches for each operator; `make test` tries a few cases, the same each time."""
 
 
-def profile(examples: int, share: int = 1) -> t.Profile:
-    """So many examples, or as many as there is time for."""
+SOAK = 20 if os.environ.get("STREAMQ_SOAK") else 1
+
+
+def profile(examples: int, name: str, share: int = 1) -> t.Profile:
+    """So many examples, others for each name, or as many as there is time for."""
     given = t.load_profile(None)
+    if given.seed is not None:
+        given = replace(given, seed=given.seed + zlib.crc32(name.encode()))
     if not SECONDS:
-        return replace(given, examples=examples, batch=0, streams=0)
+        return replace(given, examples=SOAK * examples, batch=0, streams=0)
     return replace(given, examples=1_000_000, batch=0, streams=0, seconds=share * SECONDS, shrinking=60)
 
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operator(name: str) -> None:
-    t.verify(OPERATORS[name], profile=profile(2))
+    report = t.verify(OPERATORS[name], profile=profile(2, name))
+    assert report.empty < report.cases and report.executions["stream"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(8))
 def test_composition(part: int) -> None:
     """Three to six operators on each other."""
-    given = profile(2, share=3)
-    t.verify(t.composition(3, 6), profile=replace(given, seed=(given.seed or 0) + part))
+    t.verify(t.composition(3, 6), profile=profile(2, f"composition {part}", share=3))

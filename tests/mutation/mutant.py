@@ -27,7 +27,7 @@ FAILS = "fails"
 
 SAID = (
     (WrongOutput, "a final row is taken back", FINAL_TAKEN_BACK),
-    (WrongOutput, "a row is taken back that was never there", NEVER_WAS),
+    (WrongOutput, "a row is taken back that was not there", NEVER_WAS),
     (WrongOutput, "nothing was late or invalid", REFUSED),
     (ProgressViolation, "its CTI goes back", GOES_BACK),
     (ProgressViolation, "changes before", BREACHED),

@@ -123,6 +123,17 @@ def test_a_pattern_of_ones_own(items: list[Item]) -> None:
         ({"disorder": "chaos"}, "no such disorder"),
         ({"ctis": "often"}, "no such ctis"),
         ({"events": -1}, "events is how many a source has at most; found -1"),
+        ({"duration": True}, "duration is a word or a tuple of words; found True; there are: point, short"),
+        ({"overlap": 3}, "overlap is a word or a tuple of words; found 3"),
+        ({"ctis": ()}, r"no word for ctis; found \(\); there are: none, lazy, eager. Left out it is open"),
+        ({"disorder": ("high", 1)}, "no such disorder; found 1"),
+        ({"speculation": "yes"}, "speculation is a yes or a no; found 'yes'. Say True or False, or leave it out"),
+        ({"nulls": 1}, "nulls is a yes or a no; found 1"),
+        ({"pattern": 3}, r"pattern is no function; found 3. Give a function \(random, how many\)"),
+        ({"events": True}, "events is how many a source has at most; found True"),
+        ({"payload": ["a"]}, r"payload is no mapping; found \['a'\]. Give values by column"),
+        ({"payload": {3: ["a"]}}, "payload is values by column; found the name 3"),
+        ({"payload": {"k": b"ab"}}, "not values for column 'k'; found b'ab'"),
         ({"payload": {"k": []}}, r"no values for column 'k'. None stands for NULL: \[None\]"),
         ({"payload": {"k": 5}}, "not values for column 'k'; found 5. Give a sequence"),
     ],
@@ -149,3 +160,49 @@ def test_payloads_that_do_not_fit_the_query(payload: dict[str, Any], message: st
     trips = sq.points(t.table("at bigint, zone string, fare int", []), time="at")
     with pytest.raises(PlanError, match=message):
         t.verify(trips, Intent(payload=payload), profile="fast")
+
+
+TRIPS = sq.points(t.table("at bigint, zone string, fare int", []), time="at")
+STAYS = sq.intervals(t.table("start bigint, end bigint, k string, v int", []), start="start", end="end")
+TASKS = sq.edges(t.table("at bigint, e string, k string", []), time="at", edge="e", key="k")
+LOG = sq.physical(
+    t.table("kind string, start bigint, end bigint, new_end bigint, k string", []), progress=sq.generate(0)
+)
+
+
+@pytest.mark.parametrize("source", [TRIPS, STAYS, LOG], ids=["points", "intervals", "physical"])
+@given(st.data())
+def test_no_two_events_are_equal_where_duplicates_are_ruled_out(source: sq.Stream, data: st.DataObject) -> None:
+    case = data.draw(t.concrete(source, Intent(duplicates=False, speculation=False)))
+    events = [repr(row) for row in case.answer().to_pylist()]
+    assert len(events) == len(set(events))
+
+
+@pytest.mark.parametrize("source", [STAYS, LOG], ids=["intervals", "physical"])
+@given(st.data())
+def test_no_two_events_overlap_where_none_are_to(source: sq.Stream, data: st.DataObject) -> None:
+    case = data.draw(t.concrete(source, Intent(overlap="none")))
+    found = sorted((row["start"], row["end"]) for row in case.answer().to_pylist())
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(found))
+
+
+@given(t.concrete(TASKS, Intent(pattern=lambda random, n: [(1000 + i, 1002 + i) for i in range(n)])))
+def test_edges_follow_a_pattern(case: t.Case) -> None:
+    assert all(1000 <= r["start"] < r["end"] <= r["start"] + 2 for r in case.answer().to_pylist())
+
+
+@given(t.concrete(TASKS, Intent(duration="point")))
+def test_edges_last_as_long_as_is_said(case: t.Case) -> None:
+    assert {row["end"] - row["start"] for row in case.answer().to_pylist()} <= {1}
+
+
+@pytest.mark.parametrize("pairs", [[1, 2], [(1.5, 2)], [(5, 5)], [(3,)], 7])
+def test_patterns_that_are_none(pairs: Any) -> None:
+    with pytest.raises(PlanError, match="a pattern gives pairs of start and end, whole ticks"):
+        t.verify(STAYS, Intent(pattern=lambda random, n: pairs), profile="fast")
+
+
+@given(t.concrete(sq.points(t.table("at timestamp", []), time="at"), Intent(unit="10 minutes", duplicates=False)))
+def test_a_unit_of_ones_own(case: t.Case) -> None:
+    starts = sorted(row["start"] for row in case.answer().to_pylist())
+    assert starts == [] or max(starts) - min(starts) == 0 or max(starts) - min(starts) >= 60_000_000

@@ -73,7 +73,9 @@ def test_no_aggregate_is_forgotten() -> None:
     ids=["double, int", "decimal, bigint", "string, boolean"],
 )
 def test_partial_results_keep_every_law(types: str, aggregates: Select) -> None:
-    assert check_module(aggregates, types, examples=2 * GROUPS * SCALE) == tuple(law.name for law in LAWS)
+    assert check_module(aggregates, types, examples=2 * GROUPS * SCALE) == tuple(
+        dict.fromkeys(law.name for law in LAWS)
+    )
 
 
 @pytest.mark.parametrize(
@@ -325,9 +327,27 @@ def at_random(values: pd.Series) -> float:
 
 
 @pytest.mark.slow
+class DistinctBySet:
+    """How many different values there are; of two equal ones that go with the first."""
+
+    def initial(self) -> frozenset[Any]:
+        return frozenset()
+
+    def add(self, state: frozenset[Any], values: Any) -> frozenset[Any]:
+        return state | {v for v in values.tolist() if v == v}
+
+    def remove(self, state: frozenset[Any], values: Any) -> frozenset[Any]:
+        return state - set(values.tolist())
+
+    def result(self, state: frozenset[Any]) -> int:
+        return len(state)
+
+
 @pytest.mark.parametrize(
     ("module", "kind", "law"),
     [
+        (DistinctBySet, "double", "remove"),
+        (DistinctBySet, "int", "remove"),
         (SubtractsFloats, "double", "remove"),
         (SubtractsFloats, "float", "remove"),
         (StartsAtOne, "bigint", "zero"),
@@ -412,6 +432,22 @@ def test_wrong_aggregates_would_be_seen() -> None:
     )
 
 
+class Scaled:
+    """A module whose objects differ."""
+
+    def __init__(self, by: int):
+        self.by = by
+
+    def initial(self) -> int:
+        return 0
+
+    def add(self, state: int, values: Any) -> int:
+        return state + len(values)
+
+    def result(self, state: int) -> int:
+        return state * self.by
+
+
 def test_what_is_refused() -> None:
     with pytest.raises(PlanError, match="check_module: not a module; found 7. Give an aggregate, a function of Series"):
         check_module(7)
@@ -421,7 +457,12 @@ def test_what_is_refused() -> None:
         check_module(sq.sum("v"), "int, int")
     with pytest.raises(TypeMismatch, match="sum: needs numbers; found string"):
         check_module(sq.sum("v"), "string")
-    with pytest.raises(TypeMismatch, match="no such type; found 'text'"):
-        check_module(latest, "text")
+    with pytest.raises(TypeMismatch, match="^check_module: no such type; found 'text' in 'int, text'. Give"):
+        check_module(latest, "int, text")
+    with pytest.raises(PlanError, match="check_module: examples is how many bags are tried, from 1; found 0"):
+        check_module(latest, "int", examples=0)
+    with pytest.raises(PlanError, match=r"Scaled takes arguments; .*'by'. Give an object: Scaled\(...\)"):
+        check_module(Scaled)
+    assert "add" in check_module(Scaled(2), "int", examples=1)
     with pytest.raises(NeedsSpark):
         check_module(sq.avg("v"), "decimal(10,2)")

@@ -239,7 +239,7 @@ def test_what_only_spark_evaluates_needs_a_session() -> None:
 @WAYS
 def test_marks_of_edges_may_be_computed(way: str) -> None:
     columns = (Field("at", t.LongType()), Field("mark", t.StringType()))
-    plan = Edges("s", columns, "at", "mark", (), f.concat(lit("s"), lit("t")), f.upper(lit("e")))
+    plan = Edges("s", columns, "at", "mark", (), f.concat(lit("s"), lit("t")), f.concat(lit("E"), lit("")))
     rows = pa.table({"at": [1, 4, 6], "mark": ["st", "E", "st"]})
     found = oracle(plan, {"s": rows}, expressions=way)
     assert sorted(zip(found["start"].to_pylist(), found["end"].to_pylist(), strict=True)) == [(1, 4), (6, INFINITY)]

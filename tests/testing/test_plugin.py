@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from streamq import testing as t
+from streamq.pytest_plugin import PROFILES, chosen
 
 ROOT = Path(__file__).parents[2]
 KEPT = "union_of_edges_whose_ends_are_read.streamq.json"
@@ -37,11 +39,46 @@ def test_wrong():
 """
 
 
-def pytest_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+BREAKING = """
+from streamq.runtime.kernels.settle import SettleKernel
+
+SettleKernel.advance = lambda *_: 1 / 0
+"""
+
+
+def pytest_in(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """pytest in a folder of its own, as a user runs it."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("STREAMQ_", "PYTEST_"))}
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("STREAMQ_", "PYTEST_"))} | variables
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("profile", "fsat", "=fsat: no such profile; there are: fast, default, thorough, nightly"),
+        ("examples", "x", "=x: a number of cases is a whole number from 1"),
+        ("examples", "0", "=0: a number of cases"),
+        ("examples", "-3", "=-3: a number of cases"),
+        ("seed", "abc", "=abc: a seed is a whole number, or 'random'"),
+        ("failures", "", "=: not a folder"),
+    ],
+)
+def test_usage_errors(name: str, given: str, message: str) -> None:
+    with pytest.raises(pytest.UsageError, match=f"^--streamq-{name}{message}"):
+        chosen({name: given}, {})
+    if given:
+        with pytest.raises(pytest.UsageError, match=f"^STREAMQ_{name.upper()}{message}"):
+            chosen({}, {f"STREAMQ_{name.upper()}": given})
+
+
+def test_options_go_before_variables() -> None:
+    environ = {"STREAMQ_SEED": "random", "STREAMQ_PROFILE": "nightly", "STREAMQ_EXAMPLES": ""}
+    found = chosen({"profile": "fast"}, environ)
+    assert found == {"profile": "fast", "seed": found["seed"]}
+    assert int(found["seed"]) >= 0
+    assert chosen({"seed": "-5"}, environ)["seed"] == "-5"
+    assert tuple(t.PROFILES) == PROFILES
 
 
 @pytest.mark.slow
@@ -54,10 +91,21 @@ def test_a_failing_case_is_saved_and_can_be_run_again(tmp_path: Path) -> None:
     said = ran.stdout + ran.stderr
     assert "2 failed, 2 passed" in ran.stdout, said
     assert "streamq: --streamq-seed=5" in ran.stdout, said
-    assert "streamq: 1 verifications over 3 cases" in ran.stdout, said
+    assert "streamq: 1 verifications over 3 cases, --streamq-seed=5" in ran.stdout, said
     assert "replay: not a case" in ran.stdout, said
+    assert "in runtest" not in ran.stdout, said
     (saved,) = (tmp_path / ".streamq-failures").glob("*.streamq.json")
     assert saved.name == "test_mine.py-test_wrong.streamq.json"
     assert "ZeroDivisionError" in saved.read_text()
     # what was wrong is right again: the operator is no longer replaced
     t.replay(saved)
+    # while it is wrong, the file says so in as many lines as the case has
+    (tmp_path / "conftest.py").write_text(BREAKING)
+    again = pytest_in(tmp_path, "-q", str(saved), STREAMQ_SEED="random")
+    assert again.returncode == 1, again.stdout
+    assert "ZeroDivisionError: division by zero" in again.stdout
+    assert len(again.stdout.splitlines()) < 60, again.stdout
+    assert re.search(r"^streamq: --streamq-seed=\d+$", again.stdout, re.MULTILINE)
+    wrong = pytest_in(tmp_path, "-q", "--streamq-seed=abc")
+    assert (wrong.returncode, wrong.stdout) == (pytest.ExitCode.USAGE_ERROR, "")
+    assert "ERROR: --streamq-seed=abc: a seed is a whole number" in wrong.stderr

@@ -57,6 +57,24 @@ def test_columns_may_have_other_names() -> None:
 
 
 @pytest.mark.parametrize(
+    ("inserted", "taken"),
+    [(float("nan"), "NaN"), (True, 1), (np.True_, 1), (np.float32("nan"), "NaN"), ([float("nan")], ["NaN"])],
+)
+def test_values_of_another_kind_are_other_values(inserted: Any, taken: Any) -> None:
+    def rows(value: Any) -> list[dict[str, Any]]:
+        made = {"kind": "insert", "start": 1, "end": 9, "new_end": None, "v": inserted}
+        return [made, {"kind": "retract", "start": 1, "end": 9, "new_end": 3, "v": value}]
+
+    assert broken(rows(taken)) == [("match", 1)]
+    assert broken(rows(inserted)) == []
+
+
+def test_zeros_are_equal() -> None:
+    made = {"kind": "insert", "start": 1, "end": 9, "new_end": None, "v": 0.0}
+    assert broken([made, {**made, "kind": "retract", "new_end": 3, "v": -0.0}]) == []
+
+
+@pytest.mark.parametrize(
     ("rows", "declared", "message"),
     [
         (

@@ -12,7 +12,7 @@ import streamq as sq
 from streamq import testing as t
 from streamq.compiler.operators import Clip, Join, Points, Source, ToSignal, Where, WindowAggregate
 from streamq.compiler.plan import nodes
-from streamq.errors import PlanError, UnknownVerb
+from streamq.errors import PlanError, TimeError, UnknownVerb
 
 ANY = t.ANY
 few = settings(max_examples=20, suppress_health_check=list(HealthCheck))
@@ -105,8 +105,13 @@ def test_a_concrete_stream_is_a_node_of_a_scenario() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(UnknownVerb, match="scenario: no verb 'wear'. Did you mean 'where'?"):
+    with pytest.raises(
+        UnknownVerb, match="scenario: no verb 'wear'; there are: .*, union, where, .*Did you mean 'where'?"
+    ):
         t.stream().wear(ANY)
+    for name in ("show", "to_df", "columns"):
+        with pytest.raises(UnknownVerb, match=rf"no verb '{name}'; parts of it are left out. t.concrete\(scenario\)"):
+            getattr(t.stream(), name)
     with pytest.raises(PlanError, match="no such disorder; found 'wild'"):
         t.stream(disorder="wild")
     with pytest.raises(PlanError, match="no shape 'round'; there are: points, intervals"):
@@ -124,6 +129,41 @@ def test_errors() -> None:
     # what the user wrote is wrong whatever is filled in: the error is that of the verb
     with pytest.raises(PlanError, match="where: no column 'x'"):
         t.verify(t.stream().where(sq.col("x") > 1), profile="fast")
+
+
+def test_a_size_says_the_axis() -> None:
+    for size, axis in ((10, "integer"), ("10 min", "timestamp")):
+        with pytest.raises(
+            TimeError, match=rf'tumbling_window: .* axis; found .*{size}.*say which: t.stream\(axis="{axis}"\)'
+        ):
+            t.verify(t.stream().tumbling_window(size).select(n=sq.count()), profile="fast", examples=9)
+    # said, and wrong all the same
+    with pytest.raises(TimeError, match="found 10. Write '10 seconds' or a timedelta"):
+        t.verify(t.stream(axis="timestamp").shift(10), profile="fast")
+    with pytest.raises(TimeError, match=r"found 0\.$"):
+        t.verify(t.stream().tumbling_window(0).select(n=sq.count()), profile="fast")
+
+
+def test_scenarios_and_what_they_leave_out_come_first() -> None:
+    mine = sq.events([(1, 5, {"k": "a", "v": 3})])
+    for verb in ("join", "union", "except_", "clip", "windowed_join"):
+        more = {"on": "k"} if verb == "clip" else {"size": 3} if verb == "windowed_join" else {}
+        with pytest.raises(
+            PlanError, match=rf"{verb}: not a stream; found Scenario. Begin .* scenario.{verb}\(stream\)"
+        ):
+            getattr(mine, verb)(t.stream(), **more)
+    with pytest.raises(PlanError, match="found ANY. t.ANY stands in scenarios only: begin with t.stream"):
+        mine.where(t.ANY)
+    with pytest.raises(PlanError, match="ANY: stands in scenarios only. Begin with t.stream"):
+        mine.join(mine, on=t.ANY)
+
+
+def test_what_cannot_be_made_concrete() -> None:
+    wrong: Any = 5
+    with pytest.raises(PlanError, match="concrete: not a scenario and not a stream; found int. Begin with t.stream"):
+        t.concrete(wrong)
+    with pytest.raises(PlanError, match="concrete: not an intent; found int. Give t.Intent"):
+        t.concrete(t.stream(), wrong)
 
 
 def test_a_function_of_streams_is_one_of_scenarios() -> None:

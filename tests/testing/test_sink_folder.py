@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamq.errors import SourceError
-from streamq.testing.validator import check_stream, find_breaches
+from streamq.testing.validator import StreamViolation, check_stream, find_breaches
 from tests.testing.test_validator import broken, changelog
 
 MADE, PROMISED, GONE = (
@@ -60,3 +60,34 @@ def test_a_folder_without_micro_batches_is_a_bag(tmp_path: Path) -> None:
     check_stream(tmp_path)
     pq.write_table(GONE, tmp_path / "part-1.parquet")
     assert [rule for rule, _ in broken(tmp_path)] == ["match"]
+
+
+def test_final_rows_are_told_to_be_inserts(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"start": [1, 2], "end": [3, 4], "op": ["a", "b"]}), tmp_path / "part-0.parquet")
+    assert str(check_stream(tmp_path)) == "2 rows, all taken as inserts (no column 'kind'), no breach"
+    assert str(check_stream(tmp_path, kind=None)) == "2 rows, no breach"
+    with pytest.raises(StreamViolation, match=r"2 breaches in 2 rows, all taken as inserts \(no column 'kind'\)"):
+        check_stream(tmp_path, shape="point")
+
+
+def test_folders_that_no_sink_has_written(tmp_path: Path) -> None:
+    sink, state = tmp_path / "busy", tmp_path / "checkpoint" / "commits"
+    state.mkdir(parents=True)
+    with pytest.raises(
+        SourceError, match="a folder without Parquet files; found .*. Give the folder that a Parquet sink"
+    ):
+        check_stream(tmp_path)
+    (state / "0").write_text("v1")
+    with pytest.raises(SourceError, match="not all files in it are Parquet; found .* has written.$"):
+        check_stream(tmp_path)
+    sink.mkdir()
+    pq.write_table(MADE, sink / "c.parquet")
+    with pytest.raises(SourceError, match="not all files in it are Parquet; .* has written: '.*busy'.$"):
+        check_stream(tmp_path)
+    log(sink, "0", "c.parquet")
+    with pytest.raises(SourceError, match="a folder with the folder of a sink in it; .* has written: '.*busy'.$"):
+        check_stream(tmp_path)
+    check_stream(sink)
+    check_stream(sink / "c.parquet")
+    with pytest.raises(SourceError, match="not all files in it are Parquet"):
+        check_stream(state / "0")

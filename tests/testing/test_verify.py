@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from hypothesis import strategies as st
@@ -15,7 +17,8 @@ import streamq as sq
 from streamq import testing as t
 from streamq.errors import NeedsSpark, PlanError, UnknownColumn
 from streamq.runtime.kernels.settle import SettleKernel
-from streamq.testing.execution import executed
+from streamq.testing.execution import WrongOutput, executed, net
+from streamq.testing.history import same_history
 from streamq.testing.profiles import loaded_profile
 from streamq.testing.replay import replay
 
@@ -135,3 +138,49 @@ def test_time_is_bounded() -> None:
 def test_what_is_wrong_in_the_query_is_said_as_always() -> None:
     with pytest.raises(UnknownColumn, match="where: no column 'fares'. .*"):
         t.verify(TRIPS.where(sq.col("fares") > 1))
+
+
+def test_a_verification_of_nothing_is_none() -> None:
+    sums = sq.points(t.table("at bigint, v bigint", []), time="at").tumbling_window(10).select(x=sq.sum("v"))
+    great = t.Intent(payload={"v": [2**63 - 1]}, events=3, duplicates=True, ctis="eager", disorder="in_order")
+    over = sums.where(sq.col("x") / 0 > 1)
+    with pytest.raises(PlanError, match="all 3 cases fail by Spark's rules, the first with: .*Say which values do"):
+        t.verify(over, great, profile=FAST, examples=3)
+    with pytest.raises(PlanError, match="nothing is tried; the profile has no examples"):
+        t.verify(TRIPS, profile=FAST, examples=0)
+    with pytest.raises(PlanError, match="examples is a whole number of cases; found -1"):
+        t.verify(TRIPS, profile=FAST, examples=-1)
+    with pytest.raises(PlanError, match=r"not a query; found function. Call it: t.verify\(f\(stream\)\)"):
+        t.verify(lambda s: s, profile=FAST)
+    with pytest.raises(PlanError, match="not an intent; found 'high'"):
+        t.verify(TRIPS, "high", profile=FAST)
+
+
+def test_few_answers_are_empty_and_those_are_counted() -> None:
+    rare = TRIPS.where(sq.col("zone") == "a").tumbling_window(3).select(n=sq.count()).where(sq.col("n") > 1)
+    report = t.verify(rare, profile=FAST)
+    assert report.empty < report.cases / 3
+    nothing = t.verify(TRIPS.where(sq.lit(False)), profile=FAST, examples=4)
+    assert nothing.empty == nothing.cases == 4 and "4 have an empty answer" in str(nothing)
+
+
+def test_what_is_taken_back_must_have_been_there() -> None:
+    def deltas(*rows: tuple[int, int, int]) -> pa.Table:
+        le, re, w = zip(*rows, strict=True)
+        return pa.table({"__le": le, "__re": re, "__w": w})
+
+    assert net([deltas((1, 2, -1), (1, 2, 1)), deltas((1, 3, 1))]).num_rows == 1
+    with pytest.raises(WrongOutput, match="was not there"):
+        net([deltas((1, 2, -1)), deltas((1, 2, 1))])
+
+
+def test_functions_without_a_definition_of_their_own_are_evaluated() -> None:
+    shouted = t.stream(columns="k string, v int").select(x=sq.functions.upper("k"))
+    assert t.verify(shouted, profile=FAST, examples=3).cases == 3
+
+
+def test_differences_on_timestamps_are_told_as_such() -> None:
+    found = t.table("start bigint, end bigint, v int", [(0, 60_000_000, 1)])
+    difference = same_history(found, found.slice(0, 0))
+    assert difference is not None
+    assert "[1970-01-01T00:00:00Z, 1970-01-01T00:01:00Z)" in str(replace(difference, axis="timestamp"))

@@ -137,7 +137,11 @@ class AlterLifetime(Node):
 
 
 def altered(node: AlterLifetime) -> tuple[Column, Column, Column]:
-    """The new LE and RE over a delta's columns, and whether the event has a lifetime at all."""
+    """The new LE and RE over a delta's columns, and whether the event has a lifetime at all.
+
+    The last is computed where it stands: Spark would push a filter by it below, and write out the lifetimes in it, those
+    below in these, and so on, ten times as much at each step.
+    """
     from pyspark.sql import functions as F
 
     source, start, length = node.input.schema, node.start, node.length
@@ -165,7 +169,8 @@ def altered(node: AlterLifetime) -> tuple[Column, Column, Column]:
             long = F.coalesce(F.try_subtract(re, le), F.lit(INFINITY))
             lasts = F.when(endless, F.lit(INFINITY)).otherwise(moved(long, length.by))
     end = F.when(lasts == INFINITY, F.lit(INFINITY)).otherwise(F.coalesce(F.try_add(at, lasts), F.lit(INFINITY)))
-    return at, end, at.isNotNull() & (at < INFINITY) & (lasts > 0) & (end > at)
+    stays = at.isNotNull() & (at < INFINITY) & (lasts > 0) & (end > at)
+    return at, end, stays & (F.spark_partition_id() >= 0)
 
 
 def moved(ticks: Column, by: int) -> Column:

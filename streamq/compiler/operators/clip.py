@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 from streamq.compiler.lowering import lifetime
 from streamq.compiler.operators.join import On, check_pairs, pairs
 from streamq.compiler.plan import Node, node
-from streamq.compiler.verbs import Verbs
+from streamq.compiler.verbs import Verbs, not_a_stream
 from streamq.errors import PlanError, sentence
 from streamq.runtime.event import LE, RE
 from streamq.schema import Schema, key_types, quote
@@ -91,5 +91,5 @@ class ClipVerbs(Verbs):
            b      2  NULL
         """
         if not isinstance(by, Verbs):
-            raise PlanError(sentence("clip", "not a stream", f"found {type(by).__name__}"))
+            not_a_stream("clip", by)
         return self._derive(Clip(self.plan, by.plan, pairs(on, "clip")), by)

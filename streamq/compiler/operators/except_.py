@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from streamq.compiler.lowering import lifetime
 from streamq.compiler.plan import Node, node
-from streamq.compiler.verbs import Verbs
+from streamq.compiler.verbs import Verbs, not_a_stream
 from streamq.errors import PlanError, sentence
 from streamq.runtime.event import LE, RE
 from streamq.schema import INTERVAL, POINT, Schema, quote
@@ -100,5 +100,5 @@ class ExceptVerbs(Verbs):
         1      5    9
         """
         if not isinstance(other, Verbs):
-            raise PlanError(sentence("except_", "not a stream", f"found {type(other).__name__}"))
+            not_a_stream("except_", other)
         return self._derive(Except(self.plan, other.plan), other)

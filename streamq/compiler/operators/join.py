@@ -11,7 +11,7 @@ from pyspark.sql import types as t
 from streamq.compiler.lowering import lifetime, spark_expression
 from streamq.compiler.plan import Node, node
 from streamq.compiler.resolve import Row, no_expression
-from streamq.compiler.verbs import Verbs
+from streamq.compiler.verbs import Verbs, not_a_stream
 from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch, sentence
 from streamq.expr import Col, Expr, as_expr, reads_lifetime, rewrite, show
 from streamq.runtime.event import LE, RE
@@ -240,7 +240,7 @@ def paired(
 ) -> tuple[Pairs, Expr | None, Pairs, Pairs]:
     """What a verb was given, as fields of a node over pairs: the keys, the condition, each side's names in the result."""
     if not isinstance(other, Verbs):
-        raise PlanError(sentence(verb, "not a stream", f"found {type(other).__name__}"))
+        not_a_stream(verb, other)
     keys = pairs(on, verb)
     left_names, right_names = result_names(left, other.plan, keys, suffixes, how, verb)
     condition = None if where is None else over_pair(where, left, other.plan, left_names, right_names, keys, verb)

@@ -6,7 +6,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Self
 
 from streamq.compiler.plan import Node, node
-from streamq.compiler.verbs import Verbs
+from streamq.compiler.verbs import Verbs, not_a_stream
 from streamq.errors import PlanError, sentence
 from streamq.schema import INTERVAL, Schema
 
@@ -76,5 +76,5 @@ class UnionVerbs(Verbs):
         """
         for other in others:
             if not isinstance(other, Verbs):
-                raise PlanError(sentence("union", "not a stream", f"found {type(other).__name__}"))
+                not_a_stream("union", other)
         return self._derive(Union((self.plan, *(o.plan for o in others))), *others)

@@ -41,7 +41,7 @@ from streamq.compiler.operators import (
 from streamq.compiler.plan import Node, fold
 from streamq.errors import PlanError, sentence
 from streamq.testing.oracle.evaluated import Evaluated
-from streamq.testing.oracle.expressions import FUNCTIONS, listed, payload, sql
+from streamq.testing.oracle.expressions import FUNCTIONS, Untranslated, listed, payload, sql
 from streamq.testing.oracle.run import Run, database
 from streamq.testing.oracle.sources import edges, intervals, physical, points
 from streamq.testing.oracle.spans import (
@@ -143,6 +143,7 @@ __all__ = [
     "FUNCTIONS",
     "ORACLE",
     "TRANSLATED",
+    "Untranslated",
     "Run",
     "arrow_type",
     "literal",

@@ -33,6 +33,10 @@ _DIGITS: Mapping[type[t.DataType], int] = {t.ByteType: 3, t.ShortType: 5, t.Inte
 """The integral types, and the digits of the decimals that they count as."""
 
 
+class Untranslated(PlanError):
+    """An expression of which the oracle has no definition of its own."""
+
+
 def sql(expr: Expr, schema: Schema) -> str:
     """DuckDB's SQL for an expression over a history, with Spark's values; PlanError for what is not translated."""
 
@@ -74,10 +78,10 @@ def sql(expr: Expr, schema: Schema) -> str:
                     return f"({FUNCTIONS[name](*(next(shown) if isinstance(a, Expr) else literal(a) for a in args))})"
                 except TypeError as error:
                     wrong = f"function {name!r} of {len(args)} arguments is not translated"
-                    raise PlanError(sentence("oracle", wrong, f"found {show(node)}")) from error
+                    raise Untranslated(sentence("oracle", wrong, f"found {show(node)}")) from error
             case Call(name=name):
-                raise PlanError(sentence("oracle", f"function {name!r} is not translated", f"found {show(node)}"))
-        raise PlanError(sentence("oracle", f"{type(node).__name__} is not translated", f"found {show(node)}"))
+                raise Untranslated(sentence("oracle", f"function {name!r} is not translated", f"found {show(node)}"))
+        raise Untranslated(sentence("oracle", f"{type(node).__name__} is not translated", f"found {show(node)}"))
 
     return fold_expr(expr, visit)
 
@@ -118,7 +122,7 @@ def _arithmetic(node: Call, parts: list[str], kinds: list[t.DataType | None]) ->
         return f"({parts[0]} {node.name} to_microseconds({parts[1]}))"
     common = wider(left, right) if left is not None and right is not None else None
     if not isinstance(common, t.NumericType):
-        raise PlanError(sentence("oracle", f"{node.name!r} on these types is not translated", f"found {show(node)}"))
+        raise Untranslated(sentence("oracle", f"{node.name!r} on these types is not translated", f"found {show(node)}"))
     if node.name == "/":
         common = t.DoubleType()
     a, b = (_as(p, common) for p in parts)
@@ -140,7 +144,7 @@ def _decimal(node: Call, parts: list[str], kinds: list[t.DataType | None]) -> st
     scale = s + r if node.name == "*" else max(s, r)
     precision = p + q + 1 if node.name == "*" else max(p - s, q - r) + scale + 1
     if node.name in ("/", "%") or precision > 38:
-        raise PlanError(sentence("oracle", f"{node.name!r} on these types is not translated", f"found {show(node)}"))
+        raise Untranslated(sentence("oracle", f"{node.name!r} on these types is not translated", f"found {show(node)}"))
     a, b = (f"CAST({part} AS DECIMAL({n}, {m}))" for part, (n, m) in zip(parts, found, strict=True))
     return f"CAST({a} {node.name} {b} AS DECIMAL({precision}, {scale}))"
 
@@ -174,7 +178,7 @@ def _cast(node: Expr, part: str, kind: t.DataType | None, to: t.DataType) -> str
         case (t.DateType(), t.StringType() | t.TimestampType()) | (t.TimestampType(), t.DateType()):
             return plain
     of = "an expression of unknown type" if kind is None else kind.simpleString()
-    raise PlanError(
+    raise Untranslated(
         sentence("oracle", f"a cast of {of} to {to.simpleString()} is not translated", f"found {show(node)}")
     )
 
@@ -200,7 +204,7 @@ def _power(a: str, b: str) -> str:
     return f"power(CAST({a} AS DOUBLE), CAST({b} AS DOUBLE))"
 
 
-_NAMESAKES = ("abs", "upper", "lower", "length", "reverse", "year", "month", "day", "hour", "minute", "second")
+_NAMESAKES = ("abs", "length", "year", "month", "day", "hour", "minute", "second")
 
 FUNCTIONS: dict[str, Callable[..., str]] = {
     **{name: _namesake(name) for name in _NAMESAKES},
@@ -234,4 +238,4 @@ FUNCTIONS: dict[str, Callable[..., str]] = {
 }
 """Spark's functions that SQL here gives Spark's values for; the others are refused by name."""
 
-__all__ = ["FUNCTIONS", "floating", "lifetime", "listed", "payload", "same", "sql"]
+__all__ = ["FUNCTIONS", "Untranslated", "floating", "lifetime", "listed", "payload", "same", "sql"]

@@ -95,7 +95,7 @@ def physical(node: Physical, inputs: Sequence[str], run: Run) -> str:
     and payload. A lifetime that counts less than none is an error of the source; under ``invalid="drop"`` those
     retractions that arrived last go, with what follows from them. Empty lifetimes and CTIs are gone.
     """
-    kind, start = _column(node, node.kind), _column(node, node.start)
+    kind, start = f"lower({_column(node, node.kind)})", _column(node, node.start)
     end, new_end = (f"coalesce({_column(node, name)}, {INFINITY})" for name in (node.end, node.new_end))
     rows = _events(node, run, f"""
         SELECT n, {kind} = 'insert' AS inserts, {listed(f"{start} AS le", f"{end} AS re", f"{new_end} AS new_re")}, CASE

@@ -18,7 +18,7 @@ from streamq.compiler.operators import (
     Where,
     WindowedJoin,
 )
-from streamq.errors import QueryFailed, sentence
+from streamq.errors import PlanError, sentence
 from streamq.schema import Schema
 from streamq.testing.oracle.expressions import listed, payload, same
 from streamq.testing.oracle.run import Run
@@ -143,7 +143,8 @@ def hopping_windows(window: Hopping, events: str, run: Run) -> str:
     until = bound(events, run)
     last = f"least(re, {until})"
     if (run.value(f"SELECT max({last}::HUGEINT - le) FROM {events}") or 0) > MOST_WINDOWS * hop:
-        raise QueryFailed(sentence("oracle", "too many windows", f"a lifetime is longer than {MOST_WINDOWS} hops"))
+        hint = "Lifetimes of the query's own lengths do: leave the pattern out, or make it shorter."
+        raise PlanError(sentence("oracle", "too many windows", f"a lifetime is longer than {MOST_WINDOWS} hops", hint))
     low, high = f"(le::HUGEINT - {offset} - {size}) // {hop} - 2", f"({last}::HUGEINT - {offset}) // {hop} + 2"
     start = f"{offset} + i * {hop}::HUGEINT"
     return run.table(f"""
