@@ -25,7 +25,7 @@ from streamq.aggregates import (
 from streamq.errors import StreamqError
 from streamq.expr import col, duration, end, lit, start, when, window_end, window_start
 from streamq.literal import cti, insert, retract
-from streamq.policies import explicit, generate
+from streamq.policies import explicit, generate, level, weak
 from streamq.session import doctor, session
 from streamq.sources import changes, edges, events, intervals, physical, points, signal
 from streamq.stream import Stream
@@ -59,6 +59,7 @@ __all__ = [
     "insert",
     "intervals",
     "last",
+    "level",
     "lit",
     "max",
     "median",
@@ -76,6 +77,7 @@ __all__ = [
     "time_weighted_avg",
     "var",
     "var_pop",
+    "weak",
     "when",
     "window_end",
     "window_start",

@@ -16,6 +16,7 @@ from streamq.compiler.plan import Node
 from streamq.compiler.verbs import Verbs
 from streamq.errors import CheckpointError, PlanError, TimeError, sentence
 from streamq.literal import to_spark
+from streamq.policies import Consistency, consistency_of
 from streamq.query import until_ticks
 from streamq.schema import Schema
 from streamq.time import INFINITY, TIMESTAMP, Duration, ticks
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 Sink = str | Mapping[str, Any] | Callable[["DataFrame", int], None] | None
 
-STATE_VERSION = 3
+STATE_VERSION = 4
 """Changes when the layout of the state does."""
 
 CONTROL_DDL = "source string, cti bigint, until bigint"
@@ -37,12 +38,20 @@ CONTROL_DDL = "source string, cti bigint, until bigint"
 class RunVerbs(Verbs):
     """``run`` and ``to_stream``."""
 
-    def to_stream(self, *, output: str = "final", control: str | None = None, buckets: int | None = None) -> DataFrame:
+    def to_stream(
+        self,
+        *,
+        consistency: str | Consistency = "middle",
+        output: str = "final",
+        control: str | None = None,
+        buckets: int | None = None,
+    ) -> DataFrame:
         """The query as a streaming DataFrame for a ``writeStream`` of your own (output mode append).
 
         ``output`` is "final" (payload, start, end; each row once) or "changelog" (kind "insert" or "retract", payload,
         start, end, new_end). ``control`` is a folder, made if need be, into which CTIs from outside can be written; give it
-        one that lives as long as the checkpoint. What is late or no event is left out, and counted nowhere: ``run`` does that.
+        one that lives as long as the checkpoint. ``consistency`` is that of :meth:`run`.
+        What is late or no event is left out, and counted nowhere: ``run`` does that.
         Raises PlanError where a source is not a streaming DataFrame.
 
         ::
@@ -53,7 +62,7 @@ class RunVerbs(Verbs):
         from streamq.compiler.streaming import user_rows
 
         control = control or _temporary("streamq-control-")
-        prepared = _Prepared("to_stream", self.plan, self.tables, output, False, control, buckets)
+        prepared = _Prepared("to_stream", self.plan, self.tables, output, False, control, buckets, consistency)
         return user_rows(prepared.results, prepared.program.plan.schema, output == "final")
 
     def run(
@@ -61,6 +70,7 @@ class RunVerbs(Verbs):
         *,
         name: str | None = None,
         checkpoint: str | None = None,
+        consistency: str | Consistency = "middle",
         output: str = "final",
         sink: Sink = None,
         trigger: Duration | None = None,
@@ -71,8 +81,11 @@ class RunVerbs(Verbs):
         """Start the query as a stream.
 
         output: "final" (final rows, once each) or "changelog" (rows as soon as the watermark reaches them, taken back when
-        late or corrected input changes them). sink: a path (Parquet), ``{"format": ..., option: ...}``, "memory" (a table
-        called ``name``), "console", a function of (DataFrame, batch id), or "noop", the default: results are computed and
+        late or corrected input changes them). consistency: "middle" (at once, and repaired for as long as it takes), "strong"
+        (only what disorder can no longer change), ``sq.weak(m)`` (repaired for ``m`` only, then forgotten) or
+        ``sq.level(B, M)``; of final rows the first two are the same. It may be another in the next run on the checkpoint.
+        sink: a path (Parquet), ``{"format": ..., option: ...}``, "memory" (a table called ``name``), "console", a
+        function of (DataFrame, batch id), or "noop", the default: results are computed and
         thrown away. trigger: a duration such as "10 seconds", how often to look for input (default: at once, again and
         again), or "available_now": process what is there and return; with ``finish=True`` the stream has then ended, its
         last windows are flushed, and the checkpoint cannot be gone on with; without it the next run on the checkpoint goes
@@ -87,7 +100,9 @@ class RunVerbs(Verbs):
                 run.await_termination(600)
                 print(run.late)
         """
-        return Run(self.plan, self.tables, name, checkpoint, output, sink, trigger, late_sink, finish, buckets)
+        return Run(
+            self.plan, self.tables, name, checkpoint, output, sink, trigger, late_sink, finish, buckets, consistency
+        )
 
 
 class _Prepared:
@@ -102,6 +117,7 @@ class _Prepared:
         late_output: bool,
         control: str,
         buckets: int | None,
+        consistency: str | Consistency,
     ):
         from streamq.compiler.operators import JoinTable, Source
         from streamq.compiler.plan import nodes, numbered
@@ -114,11 +130,14 @@ class _Prepared:
             raise PlanError(sentence(verb, "buckets is a whole number of at least 1", f"found {buckets!r}"))
         if output not in (FINAL, CHANGELOG):
             raise PlanError(sentence(verb, "output is 'final' or 'changelog'", f"found {output!r}"))
+        level = consistency_of(consistency, plan.schema.axis, verb)
         self.spark = _session(tables, verb)
         self.control = control
         plan, names = numbered(plan)
         tables = {names[name]: table for name, table in tables.items() if name in names}
-        self.program: Program = compile_stages(rewrite(plan).plan, Options(output, late_output, buckets or BUCKETS))
+        self.program: Program = compile_stages(
+            rewrite(plan).plan, Options(output, late_output, buckets or BUCKETS, level=level)
+        )
         self.tables: dict[str, DataFrame] = {}
         for source in (n for n in nodes(plan) if isinstance(n, Source)):
             table = tables[source.table]
@@ -191,6 +210,7 @@ class Run:
         late_sink: str | None,
         finish: bool,
         buckets: int | None,
+        consistency: str | Consistency,
     ):
         _check_arguments(sink, checkpoint, trigger, finish, name)
         self._trigger = _trigger(trigger)
@@ -199,7 +219,14 @@ class Run:
         self._sink, self._late_sink = sink, late_sink
         self._over = ""
         self._prepared = _Prepared(
-            "run", plan, tables, output, late_sink is not None, f"{self.checkpoint}/streamq/control", buckets
+            "run",
+            plan,
+            tables,
+            output,
+            late_sink is not None,
+            f"{self.checkpoint}/streamq/control",
+            buckets,
+            consistency,
         )
         self._program = self._prepared.program
         self._spark = self._prepared.spark

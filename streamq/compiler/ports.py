@@ -36,7 +36,7 @@ class Port:
     schema: Schema
     title: tuple[str, ...]
     level: int = 0
-    aligns: bool = False
+    aligns: str = ""
 
     @property
     def paths(self) -> list[Path]:

@@ -29,7 +29,6 @@ from streamq.compiler.ports import Input, Port, feed_result, host
 from streamq.compiler.program import FINAL, Options, Path, Program, Relation
 from streamq.errors import PlanError, sentence
 from streamq.expr import Col, Expr, reads_end
-from streamq.policies import ADJUST
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.event import KIND, LE, NEW_END, OPENS, RE, WEIGHT
 from streamq.runtime.kernel import Kernel
@@ -41,12 +40,16 @@ from streamq.runtime.kernels.relay import RelayKernel
 from streamq.runtime.kernels.settle import SettleKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.partials import SlotSpec
+from streamq.runtime.stage import IN, OUT
 from streamq.schema import POINT, Field, Schema, infer
 from streamq.windows import Hopping
 
 
 class _Compiler:
     def __init__(self, plan: Node, options: Options):
+        if options.output == FINAL:
+            # rows wait until they are final, which is as long as input can be blocked
+            options = replace(options, level=replace(options.level, block=0))
         self.program = Program(plan, options)
         self.options = options
         self.ports: list[Port] = []
@@ -151,9 +154,7 @@ class _Compiler:
                 pointwise=found.pointwise,
             )
             made = Path(name, level + 1, found.schema, retracts=True, moves=True)
-        # pairs are never wrong for want of others, so they are made at once: where a level blocks, they wait
-        aligns = found.kernel is not None and any(p.level == 0 for p in every)
-        self.ports.append(Port(name, kernel, ports, found.schema, lines, level, aligns))
+        self.ports.append(Port(name, kernel, ports, found.schema, lines, level, IN))
         self.program.relations[name] = Relation(name, level + 1, found.schema)
         return made.then(Select(_Given.of(found.schema), found.outputs)) if found.outputs else made
 
@@ -207,7 +208,8 @@ class _Compiler:
         judged_by_kernel = len(chains) == 1 and chains[0][-1] is not None
         # a source's rows are judged before they are moved, or become several
         changed = any(isinstance(step, AlterLifetime | JoinTable) for c in chains for step in c)
-        cut = node.policy.late == ADJUST and any(reads(c, "start", "end", "duration") for c in chains)
+        # what may be adjusted, by its policy or at a weak level, is read from c on only
+        cut = any(reads(c, "start", "end", "duration") for c in chains)
         asks = self.options.late_output or node.policy.late != "drop"
         if self.options.late_output or len(chains) > 1 or cut or changed or (asks and not judged_by_kernel):
             return self._ingress_of(path)
@@ -237,7 +239,7 @@ class _Compiler:
         cti = "the least open start, at most c" if waits else "c"
         lines = (f"ingress of {source.shown_name()}: {title}", f"basket: {state}", f"CTI: {cti}", *_told(source))
         self.ports.append(
-            Port(name, kernel, [Input([path], columns, (LE, *extra), hashed)], path.schema, lines, aligns=True)
+            Port(name, kernel, [Input([path], columns, (LE, *extra), hashed)], path.schema, lines, aligns=OUT)
         )
         retracts = not source.insert_only
         self.program.relations[name] = Relation(name, 1, path.schema)

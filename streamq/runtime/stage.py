@@ -14,19 +14,22 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.basket import Baskets, Scope
+from streamq.runtime.basket import Baskets
 from streamq.runtime.bucket import buckets_of
 from streamq.runtime.carried import Carrier, carry
 from streamq.runtime.columnar import concat, decode, encode, split_by, unit_weights, with_column
 from streamq.runtime.consistency import MIDDLE, Level, aligned, paced
 from streamq.runtime.event import BAD, CTI, KEEP, KIND, LE, NEW_END, OPENS, WEIGHT
-from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel, refuse_invalid
-from streamq.runtime.lateness import late_rows
+from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel, Totals, refuse_invalid
+from streamq.runtime.lateness import late_rows, taken
 from streamq.runtime.progress import NOTES_ONLY, Message, Pace, RelationClock, decode_messages, encode_messages
 from streamq.time import INFINITY, MINUS_INFINITY
 
 PROGRESS, LATE, TOTALS, SPOKEN = -1, -2, -3, -4
 """Channels of envelopes that hold no deltas; SPOKEN is a stage's progress before it is sent to every bucket."""
+
+IN, OUT = "in", "out"
+"""Where a hosted kernel's events are aligned."""
 
 Envelope = tuple[int, int, bytes]
 
@@ -53,14 +56,16 @@ class Channel:
 
 @dataclass(frozen=True)
 class Hosted:
-    """A kernel in its stage; ``name`` is the relation it makes and names its state; aligns: the level decides on its rows."""
+    """A kernel in its stage; ``name`` is the relation it makes and names its state;
+    aligns: where the level decides what goes on, "in" for the events it takes from sources, "out" for those it makes of items.
+    """
 
     number: int
     name: str
     kernel: Kernel
     inputs: tuple[str, ...]
     channels: tuple[Channel, ...]
-    aligns: bool = False
+    aligns: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,37 +136,47 @@ class Stage:
         for hosted in self.hosted:
             arrivals = []
             announced: list[Any] = []
+            counted = Totals()
             for channel in hosted.channels:
                 c, _, promised = before[channel.relation]
                 c = max(c, promised)
-                if channel.number in tables:
-                    arrivals.append(Arrival(channel.port, concat(tables[channel.number]), channel.judge, c, promised))
+                table = concat(tables[channel.number]) if channel.number in tables else None
+                judge = channel.judge
+                if judge is not None and hosted.aligns == IN:
+                    if table is not None:
+                        table = taken(Arrival(channel.port, table, judge, c, promised), counted)
+                    table = self._aligned(baskets, f"{hosted.name}.{channel.number}", table, *now[channel.relation][:2])
+                    judge = None
+                if table is not None:
+                    arrivals.append(Arrival(channel.port, table, judge, c, promised))
                 announced += [(channel.judge, c, promised, note) for note in notes.get(channel.number, ())]
             clock = _clock(hosted, before, now, known, tuple(announced))
             output = hosted.kernel.advance(baskets.scoped(hosted.name), arrivals, clock)
             w = max(carry(now[ch.relation][1], ch.carried) for ch in hosted.channels)
-            if hosted.aligns:
-                output.table = self._aligned(baskets.scoped(f"align:{hosted.name}"), output.table, clock.c, w)
+            if hosted.aligns == OUT:
+                output.table = self._aligned(baskets, hosted.name, output.table, clock.c, w)
             if output.table is not None and output.table.num_rows:
                 out.append((bucket, _relation_number(hosted), encode(unit_weights(output.table))))
             out.append(
                 (bucket, SPOKEN, encode_messages([Message(hosted.name, output.c, w, bucket, until=clock.until)]))
             )
-            for key, n in output.totals.counts.items():
-                totals[key] = totals.get(key, 0) + n
-            late += output.totals.rows
+            for found in (counted, output.totals):
+                for key, n in found.counts.items():
+                    totals[key] = totals.get(key, 0) + n
+                late += found.rows
         if late and self.late_output:
             out.append((bucket, LATE, encode(concat(late))))
         if totals:
             out.append((bucket, TOTALS, json.dumps(totals).encode()))
         return out
 
-    def _aligned(self, scope: Scope, table: pa.Table | None, c: int, w: int) -> pa.Table | None:
-        """Of what ingress has made of items, what the level lets through."""
+    def _aligned(self, baskets: Baskets, name: str, table: pa.Table | None, c: int, w: int) -> pa.Table | None:
+        """Of a source's events, once they are judged, those that the level lets through."""
+        prefix = f"align:{name}"
         if self.level_of.block == 0:
             # another level may have held some
-            return table if not scope.bins("held") else aligned(scope, table, INFINITY, w)
-        return aligned(scope, table, c, w)
+            return aligned(baskets.scoped(prefix), table, INFINITY, w) if baskets.bins(f"{prefix}.held") else table
+        return aligned(baskets.scoped(prefix), table, c, w)
 
 
 def _clock(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES, Rule
 from streamq.compiler.stages import compile_stages
 from streamq.query import local_history
+from streamq.runtime.consistency import Level
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.testing.arrival import bounds
 from streamq.testing.case import Case
@@ -42,7 +43,8 @@ class Execution:
 
     ``rules`` are names of rewrite rules (None: all); ``restart``: from the state, after every micro-batch; ``slack``: how
     far the promises that sources make after each micro-batch stay behind what is true of the future, cyclically (None
-    within it: none; empty: only what the sources' own policies say); ``watch``: whether kernels are watched.
+    within it: none; empty: only what the sources' own policies say); ``watch``: whether kernels are watched; ``blocks``: how
+    long a changelog's input is blocked, in ticks (None: until it is final), another from restart to restart.
     """
 
     backend: str = STREAM
@@ -52,6 +54,7 @@ class Execution:
     restart: bool = False
     slack: tuple[int | None, ...] = ()
     watch: bool = False
+    blocks: tuple[int | None, ...] = (0,)
 
     @property
     def chosen(self) -> tuple[Rule, ...]:
@@ -64,6 +67,7 @@ class Execution:
             said.append(f"rules {', '.join(self.rules) or 'none'}")
         said += [f"{self.buckets} buckets"] * (self.buckets > 1) + ["restarted after each micro-batch"] * self.restart
         said += [f"promises {self.slack} behind"] * bool(self.slack) + ["watched"] * self.watch
+        said += [f"input blocked for {self.blocks}"] * (self.blocks != (0,))
         return ", ".join(said)
 
 
@@ -82,9 +86,14 @@ def executions(output: str) -> st.SearchStrategy[Execution]:
     slack = st.one_of(st.just(()), st.lists(st.sampled_from([0, 0, 0, 1, 3, None]), min_size=1, max_size=4).map(tuple))
     # what is watched is one kernel, so one bucket
     hosts = [(3, False), (1, output == CHANGELOG)]
+    # of final rows the level says nothing but what is remembered
+    some = st.lists(st.sampled_from([0, 3, 20, None]), min_size=1, max_size=3).map(tuple)
+    blocks = st.one_of(st.just((0,)), some) if output == CHANGELOG else st.just((0,))
     return st.builds(
-        lambda rules, host, restart, slack: Execution(STREAM, output, rules, host[0], restart, slack, host[1]),
-        *(subsets(), st.sampled_from(hosts), st.booleans(), slack),
+        lambda rules, host, restart, slack, blocks: Execution(
+            STREAM, output, rules, host[0], restart, slack, host[1], blocks
+        ),
+        *(subsets(), st.sampled_from(hosts), st.booleans(), slack, blocks),
     )
 
 
@@ -104,16 +113,21 @@ def executed(case: Case, how: Execution) -> pa.Table:
 
 def played(case: Case, how: Execution) -> list[pa.Table]:
     """The deltas of each micro-batch, and of the end of the stream."""
-    program = compile_stages(rewrite(case.plan, how.chosen).plan, Options(output=how.output, buckets=how.buckets))
+    plan = rewrite(case.plan, how.chosen).plan
+    made = [
+        compile_stages(plan, Options(output=how.output, buckets=how.buckets, level=Level(block)))
+        for block in how.blocks
+    ]
     if how.watch or how.slack:
-        program = watched(program, how.watch)
-    run = LocalRun(program, static=case.static)
+        made = [watched(program, how.watch) for program in made]
+    programs = itertools.cycle(made)
+    run = LocalRun(next(programs), static=case.static)
     out = []
     promised = promises(case, how.slack) if how.slack else [[]] * len(case.cut)
     for batch, ctis in zip(case.batches, promised, strict=True):
         out.append(run.batch(batch, ctis))
         if how.restart:
-            run = run.restart()
+            run = replace(run.restart(), program=next(programs))
     out.append(run.finish(case.until))
     if run.totals:
         raise WrongOutput(f"nothing was late or invalid, but it is counted: {run.totals}")

@@ -201,8 +201,12 @@ HOW: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "restart": (_flag, "true or false"),
     "slack": (_list_of(lambda v: v is None or _is_instant(v)), "a list of numbers and nulls"),
     "watch": (_flag, "true or false"),
+    "blocks": (_list_of(lambda v: v is None or _is_instant(v)), "a list of numbers and nulls"),
 }
 """The parts of an Execution: what fits, and how that is called."""
+
+ADDED = {"blocks"}
+"""The parts that older files have not."""
 
 
 def _how(found: Any) -> Execution:
@@ -212,9 +216,9 @@ def _how(found: Any) -> Execution:
         if name not in HOW:
             _wrong("how", f"no part {name!r}; there are: {', '.join(HOW)}")
     for name, (fits, wanted) in HOW.items():
-        if name not in found:
+        if name not in found and name not in ADDED:
             _wrong("how", f"{name} is not there")
-        if not fits(found[name]):
+        if name in found and not fits(found[name]):
             _wrong("how", f"{name} is {wanted}, found {found[name]!r}")
     gone = set(found["rules"] or ()) - {rule.name for rule in RULES}
     if gone:

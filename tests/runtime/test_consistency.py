@@ -1,0 +1,230 @@
+"""Levels of consistency: the same input through all of them, with the differences that SEMANTICS section 8 predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import streamq as sq
+from streamq.compiler.local import LocalRun
+from streamq.compiler.program import CHANGELOG, FINAL, Options
+from streamq.compiler.rewriter import rewrite
+from streamq.compiler.stages import compile_stages
+from streamq.policies import consistency_of
+from streamq.runtime.basket import Baskets, DictStore
+from streamq.runtime.consistency import Level, aligned, paced
+from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.testing.execution import net
+from streamq.testing.history import assert_same_history
+from streamq.time import INFINITY, MINUS_INFINITY
+
+NEVER = MINUS_INFINITY
+STRONG, MIDDLE, BRIEF = Level(None), Level(0), Level(8)
+EMPTY = pa.table({"at": pa.array([], pa.int64()), "k": pa.array([], pa.string())})
+CLICKS = sq.points(EMPTY, time="at", name="clicks", progress=sq.generate(30))
+VIEWS = sq.points(EMPTY, time="at", name="views", progress=sq.generate(30))
+
+QUERIES: dict[str, sq.Stream] = {
+    "rows": CLICKS.where(sq.col("k") != "x"),
+    "windows": CLICKS.group_by("k").tumbling_window(10).select(n=sq.count()),
+    "snapshots": CLICKS.set_duration(7).snapshot_window().select(n=sq.count()),
+    "join": CLICKS.set_duration(7).join(VIEWS.set_duration(5), on="k"),
+    "anti join": CLICKS.set_duration(7).left_anti_join(VIEWS.set_duration(5), on="k"),
+    "signal": CLICKS.to_signal("k"),
+}
+ARRIVAL = [1, 12, 3, 25, 14, 60, 31, 44, 99, 80, 76]
+"""Out of order by at most 29."""
+
+
+def started(query: sq.Stream, level: Level, output: str = CHANGELOG) -> LocalRun:
+    return LocalRun(compile_stages(rewrite(query.plan).plan, Options(output=output, buckets=2, level=level)))
+
+
+def clicks(*times: int, k: str = "a") -> dict[str, pa.Table]:
+    table = pa.table({"at": pa.array(times, pa.int64()), "k": [k] * len(times)})
+    return {"clicks": table, "views": table}
+
+
+def through(query: sq.Stream, level: Level, times: Sequence[int] = ARRIVAL) -> list[pa.Table]:
+    run = started(query, level)
+    names = {n.table for n in [*_sources(query)]}
+    out = [run.batch({n: t for n, t in clicks(at).items() if n in names}) for at in times]
+    return [*out, run.finish()]
+
+
+def _sources(query: sq.Stream) -> list[Any]:
+    from streamq.compiler.operators import Source
+    from streamq.compiler.plan import nodes
+
+    return [n for n in nodes(query.plan) if isinstance(n, Source)]
+
+
+def taken_back(out: Sequence[pa.Table]) -> int:
+    return sum(1 for table in out for w in table.column(WEIGHT).to_pylist() if w < 0)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_the_history_is_the_same_at_every_level_that_remembers(name: str) -> None:
+    found = {level: net(through(QUERIES[name], level)) for level in (STRONG, BRIEF, MIDDLE)}
+    assert_same_history(found[STRONG], found[MIDDLE])
+    assert_same_history(found[BRIEF], found[MIDDLE])
+    final = started(QUERIES[name], STRONG, FINAL)
+    names = {n.table for n in _sources(QUERIES[name])}
+    rows = [final.batch({n: t for n, t in clicks(at).items() if n in names}) for at in ARRIVAL]
+    assert_same_history(net([*rows, final.finish()]), found[MIDDLE])
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_nothing_is_taken_back_for_disorder_at_the_strong_level(name: str) -> None:
+    """What is taken back in order as well (a last row has no end yet) is no work of disorder."""
+    because = [
+        taken_back(through(QUERIES[name], level)) - taken_back(through(QUERIES[name], level, sorted(ARRIVAL)))
+        for level in (STRONG, MIDDLE)
+    ]
+    assert because[0] <= 0
+    # single rows and pairs are never wrong for want of others
+    assert because[1] > 0 or name in ("rows", "join")
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_the_longer_input_is_blocked_the_later_comes_what_comes(name: str) -> None:
+    def when(level: Level) -> float:
+        out = through(QUERIES[name], level)
+        return sum(i * t.num_rows for i, t in enumerate(out)) / sum(t.num_rows for t in out)
+
+    assert when(STRONG) > when(MIDDLE)
+    assert when(STRONG) >= when(BRIEF) >= when(MIDDLE)
+
+
+def test_strong_rows_come_in_order_of_time() -> None:
+    out = through(QUERIES["rows"], STRONG)
+    starts = [sorted(t.column(LE).to_pylist()) for t in out]
+    assert [s for part in starts for s in part] == sorted(ARRIVAL)
+
+
+@pytest.mark.parametrize("name", ["windows", "snapshots", "rows"])
+def test_a_weak_level_is_right_from_where_it_remembers(name: str) -> None:
+    """From W - M on every instant is right; W at the end is 99."""
+    whole = CLICKS.where(sq.col("k") != "x") if name == "rows" else QUERIES[name]
+    weak, right = (net(through(whole, level)) for level in (Level(0, 25), MIDDLE))
+    assert weak.num_rows < right.num_rows or name != "rows"
+    late = [pa.compute.greater_equal(t.column("start"), 99 - 25) for t in (weak, right)]
+    assert_same_history(weak.filter(late[0]), right.filter(late[1]))
+
+
+def test_a_weak_level_adjusts_what_the_source_has_not_given_up() -> None:
+    stays = sq.intervals(
+        pa.table({"s": pa.array([], pa.int64()), "e": pa.array([], pa.int64())}),
+        start="s",
+        end="e",
+        name="stays",
+        progress=sq.generate(1_000),
+        late="fail",
+    )
+
+    def given(*rows: tuple[int, int]) -> dict[str, pa.Table]:
+        return {"stays": pa.table({"s": [a for a, _ in rows], "e": [b for _, b in rows]})}
+
+    run = started(stays, Level(0, 10))
+    run.batch(given((100, 101)))
+    out = run.batch(given((50, 95), (20, 30)))
+    assert [(r[LE], r[RE]) for r in out.to_pylist()] == [(90, 95)]
+    assert {k: n for t in run.totals.values() for k, n in t.items()} == {"stays|adjusted": 1, "stays|dropped": 1}
+
+
+def test_a_weak_level_bounds_state_without_any_progress() -> None:
+    """Explicit CTIs that never come: only what is remembered is kept."""
+    log = sq.physical(pa.table({n: pa.array([], pa.string() if n == "kind" else pa.int64()) for n in KIND}), name="log")
+    query = log.snapshot_window().select(n=sq.count())
+    sizes: dict[int | None, list[int]] = {}
+    for remember in (50, None):
+        run = started(query, Level(0, remember))
+        sizes[remember] = []
+        for i in range(120):
+            row = {"kind": ["insert"], "start": [10 * i], "end": [10 * i + 15], "new_end": [None]}
+            run.batch({"log": pa.table(row, schema=pa.schema(list(KIND.items())))})
+            sizes[remember].append(sum(len(v) for s in run.stores.values() for v in s.values()))
+    assert max(sizes[50][60:]) <= 1.1 * max(sizes[50][20:60])
+    assert sizes[None][-1] > 2 * sizes[50][-1]
+
+
+KIND = {"kind": pa.string(), "start": pa.int64(), "end": pa.int64(), "new_end": pa.int64()}
+
+
+@pytest.mark.parametrize("levels", [[STRONG, MIDDLE], [MIDDLE, STRONG, BRIEF], [BRIEF, BRIEF, MIDDLE]], ids=str)
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_checkpoint_goes_on_at_another_level(name: str, levels: list[Level]) -> None:
+    query = QUERIES[name]
+    names = {n.table for n in _sources(query)}
+    run = started(query, levels[0])
+    out = []
+    for i, at in enumerate(ARRIVAL):
+        run = replace(run.restart(), program=started(query, levels[i % len(levels)]).program)
+        out.append(run.batch({n: t for n, t in clicks(at).items() if n in names}))
+    assert_same_history(net([*out, run.finish()]), net(through(query, MIDDLE)))
+
+
+def test_several_sources_are_released_together() -> None:
+    """What one source says is held until the others have come as far: the least over the query's sources."""
+    query = CLICKS.union(VIEWS)
+    run = started(query, STRONG)
+    assert run.batch({"clicks": clicks(10, 50)["clicks"]}).num_rows == 0
+    assert run.batch({"views": clicks(20)["views"]}).num_rows == 0
+    out = run.batch({"views": clicks(45)["views"]})
+    assert sorted(out.column(LE).to_pylist()) == [10]
+    assert sorted(run.finish().column(LE).to_pylist()) == [20, 45, 50]
+
+
+# the parts
+
+
+def test_what_a_source_s_progress_counts_as() -> None:
+    said = {"a": (40, 60), "b": (10, 90)}
+    assert paced(MIDDLE, said, {}) == {"a": (40, 60, 40), "b": (10, 90, 10)}
+    assert paced(STRONG, said, {}) == {"a": (10, NEVER, 40), "b": (10, NEVER, 10)}
+    assert paced(Level(5), said, {}) == {"a": (10, 55, 40), "b": (10, 55, 10)}
+    assert paced(Level(0, 25), said, {}) == {"a": (40, 60, 40), "b": (35, 90, 10)}
+    assert paced(MIDDLE, said, {"b": "a"}) == {"a": (40, 60, 40), "b": (40, 90, 40)}
+    # of those that have no progress of their own nobody need wait
+    assert paced(Level(5), {**said, "b": (10, 3)}, {"b": "a"})["a"] == (40, 55, 40)
+
+
+def deltas(*rows: tuple[int, int, int]) -> pa.Table:
+    le, re, w = zip(*rows, strict=True) if rows else ((), (), ())
+    return pa.table({"v": ["x"] * len(rows), LE: pa.array(le, pa.int64()), RE: pa.array(re, pa.int64()), WEIGHT: w})
+
+
+def test_items_are_held_folded_and_released_by_sync_time() -> None:
+    scope = Baskets(DictStore({})).scoped("align")
+
+    def step(c: int, *rows: tuple[int, int, int]) -> list[tuple[int, int, int]]:
+        found = aligned(scope, deltas(*rows) if rows else None, c, NEVER)
+        return [] if found is None else sorted((r[LE], r[RE], r[WEIGHT]) for r in found.to_pylist())
+
+    assert step(5, (3, 9, 1), (7, 20, 1)) == [(3, 9, 1)]
+    # a retraction of what is held is folded into it, one of what is out waits for its own time
+    assert step(6, (7, 20, -1), (7, 15, 1), (3, 9, -1), (3, 8, 1)) == []
+    assert step(8) == [(7, 15, 1)]
+    assert step(9) == [(3, 8, 1), (3, 9, -1)]
+    assert scope.bins("held") == []
+    assert step(10, (40, 50, 1), (90, 99, 1)) == []
+    assert step(INFINITY) == [(40, 50, 1), (90, 99, 1)]
+
+
+def test_levels_by_name_and_by_number() -> None:
+    assert consistency_of("strong", "integer", "run") == STRONG
+    assert consistency_of("middle", "integer", "run") == MIDDLE
+    assert consistency_of(sq.weak(7), "integer", "run") == Level(0, 7)
+    assert consistency_of(sq.level("1 second", "1 minute"), "timestamp", "run") == Level(1_000_000, 60_000_000)
+    with pytest.raises(sq.StreamqError, match="run: no level of consistency; found 'string'. There are: 'strong'"):
+        consistency_of("string", "integer", "run")
+    with pytest.raises(sq.StreamqError, match="items blocked for longer than history is remembered"):
+        consistency_of(sq.level(9, 8), "integer", "run")
+    with pytest.raises(sq.StreamqError, match="a negative duration"):
+        consistency_of(sq.weak(-1), "integer", "run")
+    with pytest.raises(sq.StreamqError, match="an integer number of ticks"):
+        consistency_of(sq.weak("1 minute"), "integer", "run")
