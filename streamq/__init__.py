@@ -25,7 +25,7 @@ from streamq.aggregates import (
 from streamq.errors import StreamqError
 from streamq.expr import col, duration, end, lit, start, when, window_end, window_start
 from streamq.literal import cti, insert, retract
-from streamq.policies import explicit, generate, level, weak
+from streamq.policies import explicit, follow, generate, level, weak
 from streamq.session import doctor, session
 from streamq.sources import changes, edges, events, intervals, physical, points, signal
 from streamq.stream import Stream
@@ -53,6 +53,7 @@ __all__ = [
     "events",
     "explicit",
     "first",
+    "follow",
     "from_json",
     "functions",
     "generate",

@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from streamq.errors import PlanError, sentence
 from streamq.runtime.consistency import Level
-from streamq.time import Duration, ticks
+from streamq.time import TIMESTAMP, Duration, ticks
+
+if TYPE_CHECKING:
+    from streamq.stream import Stream
 
 DROP, ADJUST, FAIL = "drop", "adjust", "fail"
 
 
 @dataclass(frozen=True)
 class Generate:
-    """CTIs made by streamq: the greatest start seen, less ``delay`` (a duration; SEMANTICS section 6)."""
+    """CTIs made by streamq: the greatest start seen, less ``delay``, in steps of ``every`` (SEMANTICS section 6)."""
 
     delay: Duration = 0
+    every: Duration | None = None
+    max_ahead: Duration | None = None
 
-    def delay_ticks(self, axis: str) -> int:
-        """The delay in ticks of an axis; raises TimeError where the unit does not fit or it is negative."""
-        found = ticks(self.delay, axis, "progress")
-        if found < 0:
+    def policy(self, axis: str) -> SourcePolicy:
+        """In ticks of an axis; raises TimeError where a unit does not fit, PlanError for what is out of range."""
+        delay = ticks(self.delay, axis, "progress")
+        every = 1 if self.every is None else ticks(self.every, axis, "progress")
+        if delay < 0:
             raise PlanError(sentence("progress", "a negative delay", f"found {self.delay!r}"))
-        return found
+        if every < 1:
+            raise PlanError(sentence("progress", "every is a length of time", f"found {self.every!r}"))
+        ahead = None
+        if self.max_ahead is not None:
+            if axis != TIMESTAMP:
+                found = f"the axis is {axis}"
+                raise PlanError(sentence("progress", "max_ahead goes by the wall clock, which takes timestamps", found))
+            ahead = ticks(self.max_ahead, axis, "progress")
+            if ahead < 0:
+                raise PlanError(sentence("progress", "a negative max_ahead", f"found {self.max_ahead!r}"))
+        return SourcePolicy(delay, every=every, max_ahead=ahead)
 
 
 @dataclass(frozen=True)
@@ -30,16 +47,38 @@ class Explicit:
     """CTIs that arrive as rows of the source; each speaks for the whole source."""
 
 
-Progress = Generate | Explicit
+@dataclass(frozen=True)
+class Follow:
+    """The progress of another source of the query, by its table."""
+
+    table: str
 
 
-def generate(delay: Duration = 0) -> Generate:
+Progress = Generate | Explicit | Follow
+
+
+def generate(delay: Duration = 0, *, every: Duration | None = None, max_ahead: Duration | None = None) -> Generate:
     """Progress from the data: ``cti(greatest start seen - delay)`` after every micro-batch.
 
     ``delay`` is a duration with a unit on a timestamp axis, integer ticks on an integer axis: how far out of order the
-    source is; what comes later than that is *late*.
+    source is; what comes later than that is *late*. ``every``: CTIs at whole multiples only, for fewer of them. ``max_ahead``:
+    in a stream a row whose start lies further than that beyond the wall clock is no event (see a source's ``invalid``),
+    for one such row would drag progress along and make all others late; timestamps only.
     """
-    return Generate(delay)
+    return Generate(delay, every, max_ahead)
+
+
+def follow(other: Stream) -> Follow:
+    """The progress of another source of the same query: what it has promised counts as promised here too.
+
+    For a source that seldom says anything, as one of prices or of settings, which would hold the others back. What it says
+    then is late where the other has gone on; its own greatest start moves nothing. Raises PlanError where ``other`` is not
+    made of one source.
+    """
+    tables = list(other.tables)
+    if len(tables) != 1:
+        raise PlanError(sentence("follow", "not one source", f"found {len(tables)}", "Give the source itself."))
+    return Follow(tables[0])
 
 
 def explicit() -> Explicit:
@@ -102,16 +141,22 @@ def consistency_of(given: str | Consistency, axis: str, verb: str) -> Level:
 
 @dataclass(frozen=True)
 class SourcePolicy:
-    """What a source node carries beside its columns; ``delay`` in ticks, None for explicit CTIs."""
+    """What a source node carries beside its columns; times in ticks.
+
+    ``delay`` is None for explicit CTIs, and where ``follow`` names the table of the source that makes progress for it.
+    """
 
     delay: int | None = 0
     late: str = DROP
     invalid: str | None = None
+    every: int = 1
+    follow: str | None = None
+    max_ahead: int | None = None
 
     @property
     def explicit(self) -> bool:
         """Whether CTIs arrive as rows."""
-        return self.delay is None
+        return self.delay is None and self.follow is None
 
     def invalid_in(self, streaming: bool) -> str:
         """What becomes of rows that are no events: by default a batch fails and a stream drops and counts."""
@@ -130,10 +175,16 @@ def source_policy(
     """Check a source's policy arguments at the user's line."""
     if progress is None:
         progress = Explicit() if explicit_by_default else Generate()
-    if not isinstance(progress, Generate | Explicit):
-        raise PlanError(sentence(verb, "progress is sq.generate(...) or sq.explicit()", f"found {progress!r}"))
+    given: object = progress
+    if not isinstance(given, Generate | Explicit | Follow):
+        wrong = "progress is sq.generate(...), sq.explicit() or sq.follow(...)"
+        raise PlanError(sentence(verb, wrong, f"found {progress!r}"))
     if late not in (DROP, ADJUST, FAIL):
         raise PlanError(sentence(verb, "late is 'drop', 'adjust' or 'fail'", f"found {late!r}"))
     if invalid not in (None, DROP, FAIL):
         raise PlanError(sentence(verb, "invalid is 'drop' or 'fail'", f"found {invalid!r}"))
-    return SourcePolicy(progress.delay_ticks(axis) if isinstance(progress, Generate) else None, late, invalid)
+    if isinstance(progress, Generate):
+        made = progress.policy(axis)
+    else:
+        made = SourcePolicy(None, follow=progress.table if isinstance(progress, Follow) else None)
+    return replace(made, late=late, invalid=invalid)

@@ -229,7 +229,11 @@ def renamed(root: Node, names: Mapping[str, str]) -> Node:
         if any(a is not b for a, b in zip(found.children, inputs, strict=True)):
             found = found.with_children(inputs)
         table: Any = getattr(found, "table", None)
-        same = table is None or names[table] == table
-        return found if same else dataclasses.replace(found, table=names[table])
+        policy: Any = getattr(found, "policy", None)
+        changes: dict[str, Any] = {} if table is None else {"table": names[table]}
+        if policy is not None and policy.follow is not None:
+            changes["policy"] = dataclasses.replace(policy, follow=names.get(policy.follow, policy.follow))
+        same = all(getattr(found, name) == value for name, value in changes.items())
+        return found if same else dataclasses.replace(found, **changes)
 
     return fold(root, visit)

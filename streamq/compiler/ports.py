@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from streamq.compiler.program import Feed, Path, Program, Relation
+from streamq.errors import PlanError, sentence
 from streamq.expr import Col, Expr
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Judge, Kernel
@@ -71,7 +72,7 @@ def host(program: Program, ports: Sequence[Port]) -> None:
         hosted[port.level].append(Hosted(number, port.name, port.kernel, inputs, tuple(channels), port.aligns))
         program.titles[port.name] = port.title
     sources = frozenset(r.name for r in program.sources)
-    follows: dict[str, str] = {}
+    follows = _follows(program)
     for level, kernels in enumerate(hosted):
         here = tuple(c for h in kernels for c in h.channels)
         later = frozenset(r for more in hosted[level + 1 :] for h in more for r in h.inputs)
@@ -80,6 +81,28 @@ def host(program: Program, ports: Sequence[Port]) -> None:
         options = program.options
         stage = Stage(level, tuple(kernels), here, sources, later, options.buckets, options.late_output)
         program.stages.append(replace(stage, level_of=options.level, follows=follows))
+
+
+def _follows(program: Program) -> dict[str, str]:
+    """Whose progress a source has that makes none of its own; of a chain the last."""
+    policies = {r.source.table: r.source.policy for r in program.sources if r.source}
+    shown = {r.source.table: r.source.shown_name() for r in program.sources if r.source}
+    found: dict[str, str] = {}
+    for table, policy in policies.items():
+        seen, of = [table], policy.follow
+        while of is not None:
+            if of not in policies:
+                hint = f"It follows one of: {', '.join(name for t, name in shown.items() if t != table)}."
+                raise PlanError(
+                    sentence("stream", f"source {shown[table]} follows a source that is not in the query", "", hint)
+                )
+            if of in seen:
+                raise PlanError(sentence("stream", f"source {shown[table]} follows itself", ""))
+            seen.append(of)
+            of = policies[of].follow
+        if len(seen) > 1:
+            found[f"source:{table}"] = f"source:{seen[-1]}"
+    return found
 
 
 def feed_result(program: Program, paths: Sequence[Path]) -> None:

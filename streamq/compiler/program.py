@@ -142,7 +142,9 @@ class Program:
         info = None
         if source is not None:
             invalid = source.policy.invalid_in(self.options.streaming)
-            info = SourceInfo(relations[0].name, source.shown_name(), source.policy.delay, invalid)
+            policy = source.policy
+            ahead = policy.max_ahead if self.options.streaming else None
+            info = SourceInfo(relations[0].name, source.shown_name(), policy.delay, invalid, policy.every, ahead)
         return Packer(lanes, self.options.buckets, info, self.options.late_output)
 
     def fingerprint(self) -> str:

@@ -7,6 +7,7 @@ progress, late rows and totals under the channel numbers below. What is meant fo
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -210,12 +211,17 @@ def relation_of(number: int) -> int | None:
 
 @dataclass(frozen=True)
 class SourceInfo:
-    """How a source's rows speak of progress: ``delay`` in ticks, or None where CTI rows do."""
+    """How a source's rows speak of progress: ``delay`` in ticks, or None where CTI rows do, or another source.
+
+    every: the grid of its CTIs; ahead: how far beyond the wall clock a start may lie, in ticks.
+    """
 
     relation: str
     name: str
     delay: int | None
     invalid: str
+    every: int = 1
+    ahead: int | None = None
 
 
 @dataclass(frozen=True)
@@ -279,6 +285,8 @@ class Packer:
                 continue
             seen = True
             bad = pc.is_valid(batch.column(BAD)) if BAD in batch.column_names else pc.is_null(batch.column(LE))
+            if self.source.ahead is not None:
+                batch, bad = _too_far(batch, bad, time.time_ns() // 1_000 + self.source.ahead)
             if pc.any(bad).as_py():
                 late += self._refused(batch.filter(bad), message)
                 batch = batch.filter(pc.invert(bad))
@@ -325,7 +333,18 @@ class Packer:
         if len(le):
             message.w = max(message.w, pc.max(le).as_py())
             if self.source.delay is not None:
-                message.c = max(message.c, max(MINUS_INFINITY + 1, message.w - self.source.delay))
+                c = (message.w - self.source.delay) // self.source.every * self.source.every
+                message.c = max(message.c, MINUS_INFINITY + 1, c)
+
+
+def _too_far(batch: pa.Table, bad: Any, most: int) -> tuple[pa.Table, Any]:
+    """Rows that start after ``most`` are no events either."""
+    far = pc.and_(pc.invert(bad), pc.fill_null(pc.greater(batch.column(LE), most), False))
+    if not pc.any(far).as_py():
+        return batch, bad
+    reason = batch.column(BAD) if BAD in batch.column_names else pa.nulls(batch.num_rows, pa.string())
+    reason = pc.if_else(pc.and_(bad, pc.is_null(reason)), "null start", reason)
+    return with_column(batch, BAD, pc.if_else(far, "a start too far ahead of the clock", reason)), pc.or_(bad, far)
 
 
 def kept_rows(batch: pa.Table, columns: Sequence[str]) -> pa.Table:

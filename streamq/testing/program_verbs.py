@@ -29,7 +29,7 @@ from streamq.compiler.operators.alter_lifetime import FIXED, GIVEN, RE, SAME, Le
 from streamq.compiler.operators.join import INNER
 from streamq.compiler.plan import Node
 from streamq.expr import Alias, Call, Col, Expr, Lit, columns, rewrite
-from streamq.policies import DROP
+from streamq.policies import DROP, SourcePolicy
 from streamq.testing.program_text import (
     Unwritable,
     argument,
@@ -151,6 +151,8 @@ def _source(node: Source, table: str) -> str:
         given += [f"{n}={shown}" for n, (mark, usual) in marks.items() if (shown := argument(mark)) != string(usual)]
         given += [] if node.payload_from == "start" else [f"payload={string(node.payload_from)}"]
     given += [] if node.table.startswith("#") else [f"name={string(node.table)}"]
+    if policy != SourcePolicy(policy.delay, policy.late, policy.invalid):
+        raise Unwritable(type(node).__name__)
     if policy.delay is None:
         given += [] if isinstance(node, Physical) else ["progress=sq.explicit()"]
     elif policy.delay or isinstance(node, Physical):

@@ -1,0 +1,139 @@
+"""Policies of sources: how they make progress, alone and beside others."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import streamq as sq
+from streamq.compiler.local import LocalRun
+from streamq.compiler.plan import numbered
+from streamq.compiler.program import CHANGELOG, FINAL, Options
+from streamq.compiler.stages import compile_stages
+from streamq.errors import PlanError, TimeError
+from streamq.runtime.event import LE, RE
+
+EMPTY = pa.table({"at": pa.array([], pa.int64()), "k": pa.array([], pa.string())})
+
+
+def started(query: sq.Stream, output: str = FINAL) -> LocalRun:
+    return LocalRun(compile_stages(numbered(query.plan)[0], Options(output=output, buckets=2)))
+
+
+def rows(*times: int) -> pa.Table:
+    return pa.table({"at": pa.array(times, pa.int64()), "k": ["a"] * len(times)})
+
+
+def starts(out: pa.Table) -> list[int]:
+    return sorted(out.column(LE).to_pylist())
+
+
+def test_progress_in_steps() -> None:
+    """cti(greatest start - delay), rounded down: a window that ends between two steps waits for the next."""
+    s = sq.points(EMPTY, time="at", name="s", progress=sq.generate(2, every=10))
+    run = started(s.tumbling_window(4).select(n=sq.count()))
+    assert starts(run.batch({"s": rows(1, 9)})) == []
+    assert starts(run.batch({"s": rows(11)})) == [], "11 - 2 is still below 10"
+    assert starts(run.batch({"s": rows(13)})) == [0], "cti(10): [4, 8) is empty"
+    assert starts(run.batch({"s": rows(31)})) == [8, 12]
+    # -1 - 2, rounded down
+    run = started(s.set_duration(1))
+    run.batch({"s": rows(-1)})
+    run.batch({"s": rows(-11)})
+    assert run.totals == {(0, 0): {"s|dropped": 1}} or run.totals == {(0, 1): {"s|dropped": 1}}
+
+
+def test_a_source_that_follows_another() -> None:
+    orders = sq.points(EMPTY, time="at", name="orders", progress=sq.generate(5))
+    prices = sq.signal(EMPTY, time="at", key="k", name="prices", progress=sq.follow(orders))
+    joined = started(orders.join(prices, on="k", suffixes=("", "_p")))
+    assert starts(joined.batch({"prices": rows(1), "orders": rows(3)})) == []
+    # nothing more of the prices: they hold nobody back
+    assert starts(joined.batch({"orders": rows(20)})) == [3]
+    # what they say behind the orders' progress is late
+    joined.batch({"prices": rows(9)})
+    assert {k: n for t in joined.totals.values() for k, n in t.items()} == {"prices|dropped": 1}
+    assert starts(joined.finish()) == [20]
+
+
+def test_a_follower_s_own_start_moves_nothing() -> None:
+    one = sq.points(EMPTY, time="at", progress=sq.generate(0))
+    other = sq.points(EMPTY, time="at", progress=sq.follow(one))
+    plan = numbered(one.union(other).plan)[0]
+    first, second = (n.table for n in _sources(plan))
+    run = LocalRun(compile_stages(plan, Options(output=FINAL, buckets=1)))
+    run.batch({second: rows(100)})
+    assert starts(run.batch({first: rows(7)})) == [7]
+    run.batch({first: rows(8)})
+    assert run.totals == {}
+
+
+def test_whom_one_can_follow() -> None:
+    a = sq.points(EMPTY, time="at", name="a")
+    b = sq.points(EMPTY, time="at", name="b", progress=sq.follow(a))
+    c = sq.points(EMPTY, time="at", name="c", progress=sq.follow(b))
+    run = started(a.union(c).union(b))
+    run.batch({"a": rows(10)})
+    run.batch({"c": rows(9)})
+    assert {k: n for t in run.totals.values() for k, n in t.items()} == {"c|dropped": 1}
+    with pytest.raises(PlanError, match="source b follows a source that is not in the query"):
+        started(b.where(sq.col("k") == "a"))
+    with pytest.raises(PlanError, match="follow: not one source; found 2"):
+        sq.follow(a.union(b))
+    with pytest.raises(PlanError, match=r"sq.explicit\(\) or sq.follow\(...\); found 'a'"):
+        sq.points(EMPTY, time="at", progress="a")  # type: ignore[arg-type]
+
+
+def test_a_start_far_ahead_of_the_clock_is_no_event() -> None:
+    now = time.time_ns() // 1_000
+    minute, hour = 60_000_000, 3_600_000_000
+    empty = pa.table({"at": pa.array([], pa.timestamp("us", "UTC"))})
+
+    def at(*times: int) -> dict[str, pa.Table]:
+        return {"s": pa.table({"at": pa.array(times, pa.timestamp("us", "UTC"))})}
+
+    s = sq.points(empty, time="at", name="s", progress=sq.generate("1 minute", max_ahead="1 hour"))
+    run = started(s, CHANGELOG)
+    assert run.batch(at(now - hour, now + 3 * hour, now)).num_rows == 2
+    assert run.batch(at(now - minute // 2)).num_rows == 1, "what lies far ahead has moved nothing"
+    assert {k: n for t in run.totals.values() for k, n in t.items()} == {"s|invalid": 1}
+    strict = sq.points(empty, time="at", name="s", invalid="fail", progress=sq.generate(max_ahead="1 hour"))
+    with pytest.raises(sq.StreamqError, match="a start too far ahead of the clock"):
+        started(strict).batch(at(now + 2 * hour))
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"delay": -1}, PlanError, "a negative delay"),
+        ({"every": 0}, PlanError, "every is a length of time; found 0"),
+        ({"every": "1 minute"}, TimeError, "integer number of ticks"),
+        (
+            {"max_ahead": 5},
+            PlanError,
+            "max_ahead goes by the wall clock, which takes timestamps; the axis is integer",
+        ),
+    ],
+)
+def test_errors(given: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        sq.points(EMPTY, time="at", progress=sq.generate(**given))
+
+
+def _sources(plan: Any) -> list[Any]:
+    from streamq.compiler.operators import Source
+    from streamq.compiler.plan import nodes
+
+    return [n for n in nodes(plan) if isinstance(n, Source)]
+
+
+def test_ends_are_no_progress() -> None:
+    table = pa.table({"s": pa.array([], pa.int64()), "e": pa.array([], pa.int64())})
+    stays = sq.intervals(table, start="s", end="e", name="stays", progress=sq.generate(0))
+    run = started(stays, CHANGELOG)
+    out = run.batch({"stays": pa.table({"s": [1], "e": [1_000]})})
+    assert [(r[LE], r[RE]) for r in out.to_pylist()] == [(1, 1_000)]
+    assert run.batch({"stays": pa.table({"s": [2], "e": [3]})}).num_rows == 1
