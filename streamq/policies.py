@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from streamq.errors import PlanError, sentence
@@ -11,6 +11,9 @@ from streamq.time import TIMESTAMP, Duration, ticks
 
 if TYPE_CHECKING:
     from streamq.stream import Stream
+
+ADDED = {"added": True}
+"""Of fields that plans written earlier have not: where they have their default they are no part of a plan's identity."""
 
 DROP, ADJUST, FAIL = "drop", "adjust", "fail"
 
@@ -149,9 +152,9 @@ class SourcePolicy:
     delay: int | None = 0
     late: str = DROP
     invalid: str | None = None
-    every: int = 1
-    follow: str | None = None
-    max_ahead: int | None = None
+    every: int = field(default=1, metadata=ADDED)
+    follow: str | None = field(default=None, metadata=ADDED)
+    max_ahead: int | None = field(default=None, metadata=ADDED)
 
     @property
     def explicit(self) -> bool:

@@ -146,8 +146,14 @@ def canonical(value: Any) -> Any:
         case None | bool() | int() | str():
             return value
     if dataclasses.is_dataclass(value):
-        return {type(value).__name__: {f.name: canonical(getattr(value, f.name)) for f in dataclasses.fields(value)}}
+        return {type(value).__name__: {n: canonical(getattr(value, n)) for n in written_fields(value)}}
     raise TypeError(f"plan: a field of type {type(value).__name__} has no canonical form")
+
+
+def written_fields(value: Any) -> list[str]:
+    """The fields of a dataclass that make its identity: not those added later that have their default."""
+    fields = dataclasses.fields(value)
+    return [f.name for f in fields if "added" not in f.metadata or getattr(value, f.name) != f.default]
 
 
 STATED = ("CTI", "Final", "State", "Cost")

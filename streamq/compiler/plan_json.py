@@ -22,7 +22,7 @@ from pyspark.sql.types import DataType, StructType
 from streamq import functions
 from streamq.compiler.operators.alter_lifetime import Length, Start
 from streamq.compiler.operators.partial_aggregate import Slot
-from streamq.compiler.plan import NODES, Node, nodes
+from streamq.compiler.plan import NODES, Node, nodes, written_fields
 from streamq.errors import PlanError, StreamqError, nearest, sentence
 from streamq.expr import (
     ARITHMETIC,
@@ -194,7 +194,8 @@ def _entry(found: Any, known: Mapping[str, Any], refer: Callable[[Any], Any]) ->
     name = type(found).__name__
     if known.get(name) is not type(found):
         raise PlanError(sentence(_WRITE, "a part that cannot be written", f"found {name}: {found!r}"))
-    return {"is": name} | {n: _written(getattr(found, n), refer) for n in _types(known[name])}
+    taken, wanted = written_fields(found), _types(known[name])
+    return {"is": name} | {n: _written(getattr(found, n), refer) for n in taken if n in wanted}
 
 
 def _written(value: Any, refer: Callable[[Any], Any]) -> Any:
@@ -272,10 +273,11 @@ def _made(entry: Any, known: Mapping[str, Any], made: Sequence[Node], expression
         )
     kind = known[name]
     wanted = _types(kind)
-    if wanted.keys() != entry.keys() - {"is"}:
+    lacking = wanted.keys() - entry.keys()
+    if entry.keys() - {"is"} - wanted.keys() or not all(_added(kind, n) for n in lacking):
         there = ", ".join(k for k in entry if k != "is") or "none"
         raise PlanError(sentence(_READ, f"the fields of {name} are {', '.join(wanted) or 'none'}", f"found {there}"))
-    values = {n: _read(entry[n], made, expressions) for n in wanted}
+    values = {n: _read(entry[n], made, expressions) for n in wanted if n in entry}
     for field, value in values.items():
         if not _fits(value, wanted[field]):
             raise PlanError(sentence(_READ, f"{field} of {name} does not fit", f"found {entry[field]!r}"))
@@ -335,6 +337,10 @@ def _types(kind: Any) -> dict[str, Any]:
     """The fields of a class that its constructor takes, with their types."""
     hints = typing.get_type_hints(kind)
     return {f.name: hints[f.name] for f in fields(kind) if f.init}
+
+
+def _added(kind: Any, name: str) -> bool:
+    return any(f.name == name and "added" in f.metadata for f in fields(kind))
 
 
 def _fits(value: Any, hint: Any) -> bool:
