@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from streamq.compiler.egress import Egress
     from streamq.compiler.program import Program
 
 Sink = str | Mapping[str, Any] | Callable[["DataFrame", int], None] | None
 
-STATE_VERSION = 3
-"""Changes when the layout of the state does."""
+STATE_VERSION = 4
+"""Changes when the layout of the state, or of the identity beside it, does."""
 
 CONTROL_DDL = "source string, cti bigint, until bigint"
 
@@ -37,11 +38,14 @@ CONTROL_DDL = "source string, cti bigint, until bigint"
 class RunVerbs(Verbs):
     """``run`` and ``to_stream``."""
 
-    def to_stream(self, *, output: str = "final", control: str | None = None, buckets: int | None = None) -> DataFrame:
+    def to_stream(
+        self, *, output: str = "final", ctis: bool = False, control: str | None = None, buckets: int | None = None
+    ) -> DataFrame:
         """The query as a streaming DataFrame for a ``writeStream`` of your own (output mode append).
 
-        ``output`` is "final" (payload, start, end; each row once) or "changelog" (kind "insert" or "retract", payload,
-        start, end, new_end). ``control`` is a folder, made if need be, into which CTIs from outside can be written; give it
+        ``output`` and ``ctis`` are those of :meth:`run`: "final" rows have payload, start, end; those of a "changelog" kind,
+        payload, start, end, new_end; those of an "upsert" op, payload, start, end. ``control`` is a folder, made if need
+        be, into which CTIs from outside can be written; give it
         one that lives as long as the checkpoint. What is late or no event is left out, and counted nowhere: ``run`` does that.
         Raises PlanError where a source is not a streaming DataFrame.
 
@@ -50,11 +54,11 @@ class RunVerbs(Verbs):
             rows = query.to_stream(output="changelog")
             rows.writeStream.format("parquet").option("path", out).option("checkpointLocation", folder).start()
         """
-        from streamq.compiler.streaming import user_rows
+        from streamq.compiler.egress import user_rows
 
         control = control or _temporary("streamq-control-")
-        prepared = _Prepared("to_stream", self.plan, self.tables, output, False, control, buckets)
-        return user_rows(prepared.results, prepared.program.plan.schema, output == "final")
+        prepared = _Prepared("to_stream", self.plan, self.tables, output, ctis, False, control, buckets)
+        return user_rows(prepared.results, prepared.program.plan.schema, prepared.egress)
 
     def run(
         self,
@@ -62,6 +66,7 @@ class RunVerbs(Verbs):
         name: str | None = None,
         checkpoint: str | None = None,
         output: str = "final",
+        ctis: bool = False,
         sink: Sink = None,
         trigger: Duration | None = None,
         late_sink: str | None = None,
@@ -70,8 +75,13 @@ class RunVerbs(Verbs):
     ) -> Run:
         """Start the query as a stream.
 
-        output: "final" (final rows, once each) or "changelog" (rows as soon as the watermark reaches them, taken back when
-        late or corrected input changes them). sink: a path (Parquet), ``{"format": ..., option: ...}``, "memory" (a table
+        output: "final" (final rows, once each); "changelog" (rows as soon as the watermark reaches them, each of kind
+        "insert", or "retract" where late or corrected input changes one: from start, end to ``new_end``, and at start to
+        nothing); or "upsert" (of each group and start the last state: op "upsert", or "delete" with NULL in all that is
+        not in ``run.key``; for a window's aggregates under where and select). ctis: a changelog has rows of kind "cti" as
+        well, one in a micro-batch at most: what lies before their start changes no more. One task then writes it, by sync
+        time, the CTI last; payload, end and new_end are NULL there; that the input has ended is not said. sink: a path
+        (Parquet), ``{"format": ..., option: ...}``, "memory" (a table
         called ``name``), "console", a function of (DataFrame, batch id), or "noop", the default: results are computed and
         thrown away. trigger: a duration such as "10 seconds", how often to look for input (default: at once, again and
         again), or "available_now": process what is there and return; with ``finish=True`` the stream has then ended, its
@@ -87,7 +97,7 @@ class RunVerbs(Verbs):
                 run.await_termination(600)
                 print(run.late)
         """
-        return Run(self.plan, self.tables, name, checkpoint, output, sink, trigger, late_sink, finish, buckets)
+        return Run(self.plan, self.tables, name, checkpoint, output, ctis, sink, trigger, late_sink, finish, buckets)
 
 
 class _Prepared:
@@ -99,26 +109,28 @@ class _Prepared:
         plan: Node,
         tables: Mapping[str, Any],
         output: str,
+        ctis: bool,
         late_output: bool,
         control: str,
         buckets: int | None,
     ):
+        from streamq.compiler.egress import egress
         from streamq.compiler.operators import JoinTable, Source
         from streamq.compiler.plan import nodes, numbered
-        from streamq.compiler.program import BUCKETS, CHANGELOG, FINAL, Options
+        from streamq.compiler.program import BUCKETS, Options
         from streamq.compiler.rewriter import rewrite
         from streamq.compiler.stages import compile_stages
         from streamq.compiler.streaming import check_streaming
 
         if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
             raise PlanError(sentence(verb, "buckets is a whole number of at least 1", f"found {buckets!r}"))
-        if output not in (FINAL, CHANGELOG):
-            raise PlanError(sentence(verb, "output is 'final' or 'changelog'", f"found {output!r}"))
+        self.egress = egress(plan, output, ctis, verb)
         self.spark = _session(tables, verb)
         self.control = control
         plan, names = numbered(plan)
         tables = {names[name]: table for name, table in tables.items() if name in names}
-        self.program: Program = compile_stages(rewrite(plan).plan, Options(output, late_output, buckets or BUCKETS))
+        options = Options(output, late_output, buckets or BUCKETS, ctis=ctis)
+        self.program: Program = compile_stages(rewrite(plan).plan, options)
         self.tables: dict[str, DataFrame] = {}
         for source in (n for n in nodes(plan) if isinstance(n, Source)):
             table = tables[source.table]
@@ -186,6 +198,7 @@ class Run:
         name: str | None,
         checkpoint: str | None,
         output: str,
+        ctis: bool,
         sink: Sink,
         trigger: Duration | None,
         late_sink: str | None,
@@ -199,7 +212,7 @@ class Run:
         self._sink, self._late_sink = sink, late_sink
         self._over = ""
         self._prepared = _Prepared(
-            "run", plan, tables, output, late_sink is not None, f"{self.checkpoint}/streamq/control", buckets
+            "run", plan, tables, output, ctis, late_sink is not None, f"{self.checkpoint}/streamq/control", buckets
         )
         self._program = self._prepared.program
         self._spark = self._prepared.spark
@@ -297,6 +310,11 @@ class Run:
         return {} if found is None else json.loads(found.json)
 
     @property
+    def key(self) -> tuple[str, ...]:
+        """Of ``output="upsert"``: the columns that tell rows apart, the groups' and ``start``. Else empty."""
+        return self._prepared.egress.key
+
+    @property
     def late(self) -> dict[str, int]:
         """What was not taken as it came, so far: ``"source|dropped"``, ``"source|adjusted"``, ``"source|invalid"`` to a count.
 
@@ -355,10 +373,10 @@ class Run:
     def _start(self) -> StreamingQuery:
         from pyspark.sql import functions as F
 
-        from streamq.compiler.streaming import user_rows
+        from streamq.compiler.egress import user_rows
 
         df = self._prepared.results
-        schema, final = self._program.plan.schema, self._program.options.output == "final"
+        schema, out = self._program.plan.schema, self._prepared.egress
         if self._program.stages:
             counted = [
                 F.sum(F.when(F.col("__total_key") == key, F.col("__total"))).alias(key)
@@ -366,9 +384,9 @@ class Run:
             ]
             df = df.observe("streamq", *counted)
         if self._late_sink is not None:
-            writer = df.writeStream.foreachBatch(_split(schema, final, self._sink, self._late_sink))
+            writer = df.writeStream.foreachBatch(_split(schema, out, self._sink, self._late_sink))
         else:
-            writer = _to(user_rows(df, schema, final).writeStream, self._sink)
+            writer = _to(user_rows(df, schema, out).writeStream, self._sink)
         if self.name:
             writer = writer.queryName(self.name)
         if self._trigger:
@@ -434,6 +452,7 @@ _PARTS: Mapping[str, Callable[[str], str]] = {
     "output": repr,
     "buckets": str,
     "late_sink": lambda given: "given" if given == "1" else "none",
+    "ctis": lambda given: str(given == "1"),
 }
 """The parts of a fingerprint, and how each is shown."""
 
@@ -509,13 +528,13 @@ def _to(writer: Any, sink: Sink) -> Any:
     return writer.foreachBatch(sink)
 
 
-def _split(schema: Schema, final: bool, sink: Sink, late_sink: str) -> Callable[[DataFrame, int], None]:
+def _split(schema: Schema, out: Egress, sink: Sink, late_sink: str) -> Callable[[DataFrame, int], None]:
     """Results and late rows of a micro-batch into their sinks; a batch that is done again overwrites its own folders."""
-    from streamq.compiler.streaming import late_rows, user_rows
+    from streamq.compiler.egress import late_rows, user_rows
 
     def write(batch: DataFrame, number: int) -> None:
         batch.persist()
-        rows = user_rows(batch, schema, final)
+        rows = user_rows(batch, schema, out)
         if callable(sink):
             sink(rows, number)
         elif isinstance(sink, str) and sink not in ("memory", "console", "noop"):

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.compiler.consumers import consumers, readers, reads
-from streamq.compiler.hosting import HOSTED, carried_by, reads_ends
+from streamq.compiler.hosting import HOSTED, reads_ends
 from streamq.compiler.operators import (
     Edges,
     MergePartials,
@@ -33,6 +33,7 @@ from streamq.policies import ADJUST
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.event import KIND, LE, NEW_END, OPENS, RE, WEIGHT
 from streamq.runtime.kernel import Kernel
+from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.kernels.edges import EdgesKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.physical import PhysicalKernel
@@ -63,6 +64,8 @@ class _Compiler:
                 paths = [*(p for p in paths if p not in moving), settled]
         # c must be kept somewhere: late rows and rows that are no events are judged and counted there
         paths = [self._ingress_of(p) if p.level == 0 else p for p in paths]
+        if self.options.ctis:
+            paths = [self._with_ctis(paths)]
         host(self.program, self.ports)
         feed_result(self.program, paths)
         return self.program
@@ -76,6 +79,26 @@ class _Compiler:
             return path
         port.kernel = replace(port.kernel, final=True)
         return replace(path, retracts=False, moves=False)
+
+    def _with_ctis(self, paths: list[Path]) -> Path:
+        """The result by way of one bucket, which hears of all feeds and buckets and so knows the result's CTI."""
+        schema = self.program.plan.schema
+        lifetimes = (LE, RE, WEIGHT)
+        inputs = [Input(paths, tuple((n, Col(n)) for n in schema.names), lifetimes, ())]
+        opened = [p.upto(p.open_end) for p in paths if p.open_end is not None]
+        if opened:
+            inputs.append(Input(opened, (), lifetimes, ()))
+        kernel = CtisKernel(pa.schema([(f.name, arrow_type(f.type)) for f in schema.fields]))
+        lines = (
+            "ctis: the result in one bucket, with its CTI when it has moved",
+            f"basket: {'rows whose open ends are read' if opened else 'none'}",
+            f"CTI: {'the least start of such a row, at most c' if opened else 'c'}",
+        )
+        level = max(p.level for p in paths)
+        name = f"ctis:{self.program.plan.digest}"
+        self.ports.append(Port(name, kernel, inputs, schema, lines, level))
+        self.program.relations[name] = Relation(name, level + 1, schema)
+        return Path(name, level + 1, schema, retracts=True)
 
     def _visit(self, node: Node, inputs: list[list[Path]]) -> list[Path]:
         match node:
@@ -157,15 +180,12 @@ class _Compiler:
 
     def _settled(self, path: Path) -> Path:
         """A path whose steps read ends that may still move: its rows wait, before those steps, until they are settled."""
-        at = next((i for i, step in enumerate(path.steps) if path.moves and step.reads_open_end), None)
-        if at is None:
+        if path.open_end is None:
             return path
-        base = Path(path.relation, path.level, path.steps[at].children[0].schema, path.steps[:at], True, False, True)
-        for step in path.steps[:at]:
-            base = replace(base, carried=(*base.carried, carried_by(step))) if isinstance(step, AlterLifetime) else base
+        base = path.upto(path.open_end)
         # below a union several paths lead to one node: what waits is told apart by its own
         made = self._settle([base], base.schema, f"settle:{base.digest}")
-        for step in path.steps[at:]:
+        for step in path.steps[path.open_end :]:
             made = made.then(step)
         return made
 
@@ -176,6 +196,7 @@ class _Compiler:
             below = below.input
         if self.readers[below.digest] == 1 and not isinstance(below, Union):
             return path
+        path = self._settled(path)
         name = f"relay:{node.digest}:{path.relation}:{len(self.ports)}"
         columns = tuple((f.name, Col(f.name)) for f in path.schema.fields)
         lines = ("relay: rows that are looked up in a table", "basket: none", "CTI: c")
@@ -252,6 +273,8 @@ class _Compiler:
         ahead: bool,
     ) -> Path:
         final = self.options.output == FINAL
+        # what a filter lets in once an end has moved must not come into a window that is final
+        paths = [self._settled(p) if p.filters_open_end else p for p in paths]
         points = all(p.points for p in paths)
         retracts = any(p.retracts for p in paths)
         # a speculative window below hands on rows that are taken back when they are corrected
