@@ -33,6 +33,7 @@ from streamq.time import INFINITY, MINUS_INFINITY
 Row = dict[str, Any]
 Delta = tuple[int, int, int, Any]
 NAN = math.nan
+XY = pa.struct({"x": pa.float64(), "y": pa.list_(pa.int8())})
 
 
 def deltas(*made: Delta, kind: pa.DataType | None = None) -> pa.Table:
@@ -89,7 +90,7 @@ def test_rows_come_by_sync_time_and_the_cti_last() -> None:
         (None, None, 0, pa.int64()),
         ([0.0, None], [-0.0, None], [0.0], pa.list_(pa.float64())),
         ([], [], None, pa.list_(pa.string())),
-        ({"x": NAN, "y": [1]}, {"x": NAN, "y": [1]}, {"x": NAN, "y": None}, pa.struct({"x": pa.float64(), "y": pa.list_(pa.int8())})),
+        ({"x": NAN, "y": [1]}, {"x": NAN, "y": [1]}, {"x": NAN, "y": None}, XY),
         ([("a", 1.0)], [("a", 1.0)], [("a", None)], pa.map_(pa.string(), pa.float64())),
         (True, True, None, pa.bool_()),
         (None, None, None, pa.null()),
