@@ -75,21 +75,24 @@ class RunVerbs(Verbs):
     ) -> Run:
         """Start the query as a stream.
 
-        output: "final" (final rows, once each); "changelog" (rows as soon as the watermark reaches them, each of kind
-        "insert", or "retract" where late or corrected input changes one: from start, end to ``new_end``, and at start to
-        nothing); or "upsert" (of each group and start the last state: op "upsert", or "delete" with NULL in all that is
-        not in ``run.key``; for a window's aggregates under where and select). ctis: a changelog has rows of kind "cti" as
-        well, one in a micro-batch at most: what lies before their start changes no more. One task then writes it, by sync
-        time, the CTI last; payload, end and new_end are NULL there; that the input has ended is not said. sink: a path
-        (Parquet), ``{"format": ..., option: ...}``, "memory" (a table
-        called ``name``), "console", a function of (DataFrame, batch id), or "noop", the default: results are computed and
-        thrown away. trigger: a duration such as "10 seconds", how often to look for input (default: at once, again and
-        again), or "available_now": process what is there and return; with ``finish=True`` the stream has then ended, its
-        last windows are flushed, and the checkpoint cannot be gone on with; without it the next run on the checkpoint goes
-        on. late_sink: a path for rows that were dropped, adjusted or no events (source, reason, start and end in ticks,
-        late_by in ticks behind the CTI, NULL for what is no event, payload as JSON); results and late rows then stand in
-        folders ``batch=N``, each written once, which Spark reads as a column ``batch``. checkpoint: required for a sink
-        that lasts. Raises PlanError, CheckpointError, and QueryFailed or the query's own error once it runs.
+        output: what is written. "final": final rows, once each. "changelog": rows as soon as the watermark reaches them, of
+        kind "insert", or "retract" where late or corrected input moves an end to ``new_end``, or takes the row back
+        (``new_end`` is its start). "upsert": of each group and start the last state, op "upsert", or "delete" with NULL in
+        all that is not in ``run.key``; for the aggregates of a window, under where and select.
+
+        ctis: a changelog also has rows of kind "cti", at most one a micro-batch: before their start nothing changes any
+        more. One task writes it then, in order of sync time, the CTI last; that the input has ended is not said.
+
+        sink: a path (Parquet), ``{"format": ..., option: ...}``, "memory" (a table called ``name``), "console", a function of
+        (DataFrame, batch id), or "noop", the default: results are computed and thrown away. trigger: a duration such as
+        "10 seconds", how often to look for input (default: at once, again and again), or "available_now": process what is
+        there and return; with ``finish=True`` the stream has then ended, its last windows are flushed, and the checkpoint
+        cannot be gone on with; without it the next run on the checkpoint goes on. late_sink: a path for rows that were
+        dropped, adjusted or no events (source, reason, start and end in ticks, late_by in ticks behind the CTI, NULL for
+        what is no event, payload as JSON); results and late rows then stand in folders ``batch=N``, each written once, which
+        Spark reads as a column ``batch``. checkpoint: required for a sink that lasts. Raises PlanError, also for an output
+        that the query cannot have, CheckpointError, and QueryFailed or the query's own error once it runs. (SEMANTICS
+        section 8; StreamInsight's physical streams.)
 
         ::
 
