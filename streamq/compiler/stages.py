@@ -25,7 +25,7 @@ from streamq.compiler.operators.join_table import JoinTable
 from streamq.compiler.operators.partial_aggregate import Slot, expand, show_slots
 from streamq.compiler.operators.window_aggregate import is_grid, show_keys, show_window
 from streamq.compiler.plan import Node, Traits, fold, stated, states
-from streamq.compiler.ports import Input, Port, feed_result, host
+from streamq.compiler.ports import Input, Port, feed_result, host, with_ctis
 from streamq.compiler.program import FINAL, Options, Path, Program, Relation
 from streamq.errors import PlanError, sentence
 from streamq.expr import Col, Expr, reads_end
@@ -33,7 +33,6 @@ from streamq.policies import ADJUST
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.event import KIND, LE, NEW_END, OPENS, RE, WEIGHT
 from streamq.runtime.kernel import Kernel
-from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.kernels.edges import EdgesKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.physical import PhysicalKernel
@@ -65,7 +64,7 @@ class _Compiler:
         # c must be kept somewhere: late rows and rows that are no events are judged and counted there
         paths = [self._ingress_of(p) if p.level == 0 else p for p in paths]
         if self.options.ctis:
-            paths = [self._with_ctis(paths)]
+            paths = [with_ctis(self.program, self.ports, paths)]
         host(self.program, self.ports)
         feed_result(self.program, paths)
         return self.program
@@ -79,26 +78,6 @@ class _Compiler:
             return path
         port.kernel = replace(port.kernel, final=True)
         return replace(path, retracts=False, moves=False)
-
-    def _with_ctis(self, paths: list[Path]) -> Path:
-        """The result by way of one bucket, which hears of all feeds and buckets and so knows the result's CTI."""
-        schema = self.program.plan.schema
-        lifetimes = (LE, RE, WEIGHT)
-        inputs = [Input(paths, tuple((n, Col(n)) for n in schema.names), lifetimes, ())]
-        opened = [p.upto(p.open_end) for p in paths if p.open_end is not None]
-        if opened:
-            inputs.append(Input(opened, (), lifetimes, ()))
-        kernel = CtisKernel(pa.schema([(f.name, arrow_type(f.type)) for f in schema.fields]))
-        lines = (
-            "ctis: the result in one bucket, with its CTI when it has moved",
-            f"basket: {'rows whose open ends are read' if opened else 'none'}",
-            f"CTI: {'the least start of such a row, at most c' if opened else 'c'}",
-        )
-        level = max(p.level for p in paths)
-        name = f"ctis:{self.program.plan.digest}"
-        self.ports.append(Port(name, kernel, inputs, schema, lines, level))
-        self.program.relations[name] = Relation(name, level + 1, schema)
-        return Path(name, level + 1, schema, retracts=True)
 
     def _visit(self, node: Node, inputs: list[list[Path]]) -> list[Path]:
         match node:

@@ -17,7 +17,7 @@ from streamq.compiler.egress import egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.operators import Where
 from streamq.compiler.operators.alter_lifetime import AlterLifetime, Length, Start
-from streamq.compiler.plan import Node, numbered
+from streamq.compiler.plan import Node
 from streamq.compiler.program import CHANGELOG, UPSERT, Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
@@ -30,7 +30,7 @@ from streamq.testing.generate import cases
 from streamq.testing.history import assert_same_history, comparable, fold_physical
 from streamq.testing.oracle import oracle
 from streamq.testing.validator import check_stream
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.time import INFINITY
 
 Row = dict[str, Any]
 Delta = tuple[int, int, int, Any]
@@ -182,10 +182,6 @@ def _signed(made: Sequence[pa.Table]) -> list[Row]:
 # CTIs
 
 
-def started(query: sq.Stream, **how: Any) -> LocalRun:
-    return LocalRun(compile_stages(rewrite(numbered(query.plan)[0]).plan, Options(CHANGELOG, ctis=True, **how)))
-
-
 def written(run: LocalRun, deltas: pa.Table, told: int) -> list[Row]:
     """A micro-batch's rows, the CTI last if it has moved."""
     promise = [(run.cti, run.cti, 1)] if run.cti > told else []
@@ -236,36 +232,6 @@ def test_a_changelog_keeps_its_ctis(case: Case, buckets: int, restart: bool, sla
     found = fold_physical({n: r[n] for n in ("kind", "new_end", *names)} for r in rows)
     if found.num_rows or expected.num_rows:
         assert_same_history(found.to_pandas(), expected.to_pandas())
-
-
-def ctis_of(query: sq.Stream, *batches: dict[str, list[int]], buckets: int = 3) -> list[int]:
-    """The result's CTI after each micro-batch of rows by number."""
-    run, made = started(query, buckets=buckets), []
-    for batch in batches:
-        run.batch({name: query.tables[name].take(rows) for name, rows in batch.items()})
-        run = run.restart()
-        made.append(run.cti)
-    return made
-
-
-def test_the_ctis_of_several_feeds_and_levels() -> None:
-    """The least over what the result is made of: both sources, and windows of the one, which are not final at c."""
-    one, two = (
-        sq.events([sq.insert(1, 2, v=1), sq.cti(14), sq.cti(23)], name=name, progress=sq.explicit()) for name in "ab"
-    )
-    query = one.union(two.shift(4), one.tumbling_window(10).select(v=sq.sum("v")))
-    arriving = [{"a": [0], "b": [0]}, {"a": [1]}, {"b": [1]}, {"b": [2]}, {"a": [2]}]
-    assert ctis_of(query, *arriving) == [MINUS_INFINITY, MINUS_INFINITY, 10, 10, 20]
-
-
-def test_a_filter_that_reads_open_ends_holds_the_cti_back() -> None:
-    """An event that a filter drops may come in when its end moves, until it is settled: the CTI stops at its start."""
-    items = [sq.insert(3, 9, v=1), sq.cti(8), sq.retract(3, 9, 12, v=1), sq.cti(12), sq.cti(13)]
-    s = sq.events(items, name="s", progress=sq.explicit())
-    arriving = [{"s": [i]} for i in range(5)]
-    assert ctis_of(s.where(sq.end() == 12), *arriving) == [MINUS_INFINITY, 3, 3, 3, 13]
-    assert ctis_of(s.shift(5).select(last=sq.end()), *arriving) == [MINUS_INFINITY, 8, 8, 8, 18]
-    assert ctis_of(s.where(sq.start() == 3), *arriving) == [MINUS_INFINITY, 8, 8, 12, 13]
 
 
 # an upsert's rows
