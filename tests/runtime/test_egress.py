@@ -17,7 +17,7 @@ from streamq.compiler.egress import egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.operators import Where
 from streamq.compiler.operators.alter_lifetime import AlterLifetime, Length, Start
-from streamq.compiler.plan import Node
+from streamq.compiler.plan import Node, numbered
 from streamq.compiler.program import CHANGELOG, UPSERT, Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
@@ -232,6 +232,31 @@ def test_a_changelog_keeps_its_ctis(case: Case, buckets: int, restart: bool, sla
     found = fold_physical({n: r[n] for n in ("kind", "new_end", *names)} for r in rows)
     if found.num_rows or expected.num_rows:
         assert_same_history(found.to_pandas(), expected.to_pandas())
+
+
+def test_ids_are_payload() -> None:
+    """What keeps them gives a changelog that can be read back by id, or by all of the payload."""
+    table = pa.table(
+        {
+            "kind": ["insert", "insert", "retract", "retract"],
+            "start": [1, 1, 1, 1],
+            "end": [9, 9, 9, 9],
+            "new_end": [None, None, 5, 12],
+            "id": [7, 8, 7, 8],
+            "v": ["a", "b", None, None],
+        }
+    )
+    query = sq.physical(table, id="id", name="s").where(sq.col("id") > 0)
+    run = LocalRun(compile_stages(numbered(query.plan)[0], Options(CHANGELOG, buckets=2)))
+    parts = [changelog_rows(run.batch({"s": table.slice(at, 2)})) for at in (0, 2)]
+    assert parts[1].select(["kind", "new_end", "id", "v"]).to_pylist() == [
+        {"kind": "retract", "new_end": 5, "id": 7, "v": "a"},
+        {"kind": "retract", "new_end": 12, "id": 8, "v": "b"},
+    ]
+    rows = pa.concat_tables(parts)
+    expected = [{"start": 1, "end": 5, "id": 7, "v": "a"}, {"start": 1, "end": 12, "id": 8, "v": "b"}]
+    for back in (sq.physical(rows), sq.physical(rows, id="id")):
+        assert_same_history(back.to_arrow(), pa.Table.from_pylist(expected))
 
 
 # an upsert's rows
