@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from streamq.compiler.egress import Egress
     from streamq.compiler.program import Program
 
 Sink = str | Mapping[str, Any] | Callable[["DataFrame", int], None] | None
 
 STATE_VERSION = 4
-"""Changes when the layout of the state does."""
+"""Changes when the layout of the state, or of the identity beside it, does."""
 
 CONTROL_DDL = "source string, cti bigint, until bigint"
 
@@ -43,15 +44,16 @@ class RunVerbs(Verbs):
         *,
         consistency: str | Consistency = "middle",
         output: str = "final",
+        ctis: bool = False,
         control: str | None = None,
         buckets: int | None = None,
     ) -> DataFrame:
         """The query as a streaming DataFrame for a ``writeStream`` of your own (output mode append).
 
-        ``output`` is "final" (payload, start, end; each row once) or "changelog" (kind "insert" or "retract", payload,
-        start, end, new_end). ``control`` is a folder, made if need be, into which CTIs from outside can be written; give it
-        one that lives as long as the checkpoint. ``consistency`` is that of :meth:`run`.
-        What is late or no event is left out, and counted nowhere: ``run`` does that.
+        ``consistency``, ``output`` and ``ctis`` are those of :meth:`run`: "final" rows have payload, start, end; those of a
+        "changelog" kind, payload, start, end, new_end; those of an "upsert" op, payload, start, end. ``control`` is a
+        folder, made if need be, into which CTIs from outside can be written; give it one that lives as long as the
+        checkpoint. What is late or no event is left out, and counted nowhere: ``run`` does that.
         Raises PlanError where a source is not a streaming DataFrame.
 
         ::
@@ -59,11 +61,11 @@ class RunVerbs(Verbs):
             rows = query.to_stream(output="changelog")
             rows.writeStream.format("parquet").option("path", out).option("checkpointLocation", folder).start()
         """
-        from streamq.compiler.streaming import user_rows
+        from streamq.compiler.egress import user_rows
 
         control = control or _temporary("streamq-control-")
-        prepared = _Prepared("to_stream", self.plan, self.tables, output, False, control, buckets, consistency)
-        return user_rows(prepared.results, prepared.program.plan.schema, output == "final")
+        prepared = _Prepared("to_stream", self.plan, self.tables, output, ctis, False, control, buckets, consistency)
+        return user_rows(prepared.results, prepared.program.plan.schema, prepared.egress)
 
     def run(
         self,
@@ -72,6 +74,7 @@ class RunVerbs(Verbs):
         checkpoint: str | None = None,
         consistency: str | Consistency = "middle",
         output: str = "final",
+        ctis: bool = False,
         sink: Sink = None,
         trigger: Duration | None = None,
         late_sink: str | None = None,
@@ -80,19 +83,28 @@ class RunVerbs(Verbs):
     ) -> Run:
         """Start the query as a stream.
 
-        output: "final" (final rows, once each) or "changelog" (rows as soon as the watermark reaches them, taken back when
-        late or corrected input changes them). consistency: "middle" (at once, and repaired for as long as it takes), "strong"
-        (only what disorder can no longer change), ``sq.weak(m)`` (repaired for ``m`` only, then forgotten) or
-        ``sq.level(B, M)``; of final rows the first two are the same. It may be another in the next run on the checkpoint.
-        sink: a path (Parquet), ``{"format": ..., option: ...}``, "memory" (a table called ``name``), "console", a
-        function of (DataFrame, batch id), or "noop", the default: results are computed and
-        thrown away. trigger: a duration such as "10 seconds", how often to look for input (default: at once, again and
-        again), or "available_now": process what is there and return; with ``finish=True`` the stream has then ended, its
-        last windows are flushed, and the checkpoint cannot be gone on with; without it the next run on the checkpoint goes
-        on. late_sink: a path for rows that were dropped, adjusted or no events (source, reason, start and end in ticks,
-        late_by in ticks behind the CTI, NULL for what is no event, payload as JSON); results and late rows then stand in
-        folders ``batch=N``, each written once, which Spark reads as a column ``batch``. checkpoint: required for a sink
-        that lasts. Raises PlanError, CheckpointError, and QueryFailed or the query's own error once it runs.
+        output: what is written. "final": final rows, once each. "changelog": rows as soon as the watermark reaches them, of
+        kind "insert", or "retract" where late or corrected input moves an end to ``new_end``, or takes the row back
+        (``new_end`` is its start). "upsert": of each group and start the last state, op "upsert", or "delete" with NULL in
+        all that is not in ``run.key``; for the aggregates of a window, under where and select.
+
+        consistency: "middle" (at once, and repaired for as long as it takes), "strong" (only what disorder can no longer
+        change), ``sq.weak(m)`` (repaired for ``m`` only, then forgotten) or ``sq.level(B, M)``; of final rows the first two
+        are the same. It may be another in the next run on the checkpoint.
+
+        ctis: a changelog also has rows of kind "cti", at most one a micro-batch: before their start nothing changes any
+        more. One task writes it then, in order of sync time, the CTI last; that the input has ended is not said.
+
+        sink: a path (Parquet), ``{"format": ..., option: ...}``, "memory" (a table called ``name``), "console", a function of
+        (DataFrame, batch id), or "noop", the default: results are computed and thrown away. trigger: a duration such as
+        "10 seconds", how often to look for input (default: at once, again and again), or "available_now": process what is
+        there and return; with ``finish=True`` the stream has then ended, its last windows are flushed, and the checkpoint
+        cannot be gone on with; without it the next run on the checkpoint goes on. late_sink: a path for rows that were
+        dropped, adjusted or no events (source, reason, start and end in ticks, late_by in ticks behind the CTI, NULL for
+        what is no event, payload as JSON); results and late rows then stand in folders ``batch=N``, each written once, which
+        Spark reads as a column ``batch``. checkpoint: required for a sink that lasts. Raises PlanError, also for an output
+        that the query cannot have, CheckpointError, and QueryFailed or the query's own error once it runs. (SEMANTICS
+        section 8; StreamInsight's physical streams.)
 
         ::
 
@@ -101,7 +113,18 @@ class RunVerbs(Verbs):
                 print(run.late)
         """
         return Run(
-            self.plan, self.tables, name, checkpoint, output, sink, trigger, late_sink, finish, buckets, consistency
+            self.plan,
+            self.tables,
+            name,
+            checkpoint,
+            output,
+            ctis,
+            sink,
+            trigger,
+            late_sink,
+            finish,
+            buckets,
+            consistency,
         )
 
 
@@ -114,30 +137,30 @@ class _Prepared:
         plan: Node,
         tables: Mapping[str, Any],
         output: str,
+        ctis: bool,
         late_output: bool,
         control: str,
         buckets: int | None,
         consistency: str | Consistency,
     ):
+        from streamq.compiler.egress import egress
         from streamq.compiler.operators import JoinTable, Source
         from streamq.compiler.plan import nodes, numbered
-        from streamq.compiler.program import BUCKETS, CHANGELOG, FINAL, Options
+        from streamq.compiler.program import BUCKETS, Options
         from streamq.compiler.rewriter import rewrite
         from streamq.compiler.stages import compile_stages
         from streamq.compiler.streaming import check_streaming
 
         if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
             raise PlanError(sentence(verb, "buckets is a whole number of at least 1", f"found {buckets!r}"))
-        if output not in (FINAL, CHANGELOG):
-            raise PlanError(sentence(verb, "output is 'final' or 'changelog'", f"found {output!r}"))
         level = consistency_of(consistency, plan.schema.axis, verb)
+        self.egress = egress(plan, output, ctis, verb)
         self.spark = _session(tables, verb)
         self.control = control
         plan, names = numbered(plan)
         tables = {names[name]: table for name, table in tables.items() if name in names}
-        self.program: Program = compile_stages(
-            rewrite(plan).plan, Options(output, late_output, buckets or BUCKETS, level=level)
-        )
+        options = Options(output, late_output, buckets or BUCKETS, level=level, ctis=ctis)
+        self.program: Program = compile_stages(rewrite(plan).plan, options)
         self.tables: dict[str, DataFrame] = {}
         for source in (n for n in nodes(plan) if isinstance(n, Source)):
             table = tables[source.table]
@@ -205,6 +228,7 @@ class Run:
         name: str | None,
         checkpoint: str | None,
         output: str,
+        ctis: bool,
         sink: Sink,
         trigger: Duration | None,
         late_sink: str | None,
@@ -223,6 +247,7 @@ class Run:
             plan,
             tables,
             output,
+            ctis,
             late_sink is not None,
             f"{self.checkpoint}/streamq/control",
             buckets,
@@ -324,6 +349,11 @@ class Run:
         return {} if found is None else json.loads(found.json)
 
     @property
+    def key(self) -> tuple[str, ...]:
+        """Of ``output="upsert"``: the columns that tell rows apart, the groups' and ``start``. Else empty."""
+        return self._prepared.egress.key
+
+    @property
     def late(self) -> dict[str, int]:
         """What was not taken as it came, so far: ``"source|dropped"``, ``"source|adjusted"``, ``"source|invalid"`` to a count.
 
@@ -382,10 +412,10 @@ class Run:
     def _start(self) -> StreamingQuery:
         from pyspark.sql import functions as F
 
-        from streamq.compiler.streaming import user_rows
+        from streamq.compiler.egress import user_rows
 
         df = self._prepared.results
-        schema, final = self._program.plan.schema, self._program.options.output == "final"
+        schema, out = self._program.plan.schema, self._prepared.egress
         if self._program.stages:
             counted = [
                 F.sum(F.when(F.col("__total_key") == key, F.col("__total"))).alias(key)
@@ -393,9 +423,9 @@ class Run:
             ]
             df = df.observe("streamq", *counted)
         if self._late_sink is not None:
-            writer = df.writeStream.foreachBatch(_split(schema, final, self._sink, self._late_sink))
+            writer = df.writeStream.foreachBatch(_split(schema, out, self._sink, self._late_sink))
         else:
-            writer = _to(user_rows(df, schema, final).writeStream, self._sink)
+            writer = _to(user_rows(df, schema, out).writeStream, self._sink)
         if self.name:
             writer = writer.queryName(self.name)
         if self._trigger:
@@ -461,6 +491,7 @@ _PARTS: Mapping[str, Callable[[str], str]] = {
     "output": repr,
     "buckets": str,
     "late_sink": lambda given: "given" if given == "1" else "none",
+    "ctis": lambda given: str(given == "1"),
 }
 """The parts of a fingerprint, and how each is shown."""
 
@@ -536,13 +567,13 @@ def _to(writer: Any, sink: Sink) -> Any:
     return writer.foreachBatch(sink)
 
 
-def _split(schema: Schema, final: bool, sink: Sink, late_sink: str) -> Callable[[DataFrame, int], None]:
+def _split(schema: Schema, out: Egress, sink: Sink, late_sink: str) -> Callable[[DataFrame, int], None]:
     """Results and late rows of a micro-batch into their sinks; a batch that is done again overwrites its own folders."""
-    from streamq.compiler.streaming import late_rows, user_rows
+    from streamq.compiler.egress import late_rows, user_rows
 
     def write(batch: DataFrame, number: int) -> None:
         batch.persist()
-        rows = user_rows(batch, schema, final)
+        rows = user_rows(batch, schema, out)
         if callable(sink):
             sink(rows, number)
         elif isinstance(sink, str) and sink not in ("memory", "console", "noop"):

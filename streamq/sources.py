@@ -238,9 +238,9 @@ def physical(
     same ``id``, if the stream has ids, else of the same start, end and payload; one that matches nothing is no event: see
     ``invalid``. ``progress`` defaults to ``sq.explicit()``. The other arguments and the errors are those of :func:`points`.
 
-    A changelog that streamq wrote, read back::
+    A changelog that ``run(output="changelog", ctis=True)`` wrote, read back; one without CTIs needs ``sq.generate``::
 
-        corrected = sq.physical(df, progress=sq.generate("1 hour"))
+        corrected = sq.physical(spark.readStream.schema(changes.schema).parquet("changes"))
     """
     fields, table = taken_in(df, "physical")
     axis = axis_of(fields, (start, end, new_end), "physical")

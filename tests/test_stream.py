@@ -41,7 +41,7 @@ def test_errors_of_answers_and_sources() -> None:
         sq.points(pd.DataFrame({"t": [1]}), time="t")
     with pytest.raises(SourceError, match="points: not a DataFrame; found list"):
         sq.points([1], time="t")  # type: ignore[arg-type]
-    with pytest.raises(PlanError, match="to_stream: output is 'final' or 'changelog'; found 'update'"):
+    with pytest.raises(PlanError, match="to_stream: output is 'final', 'changelog' or 'upsert'; found 'update'"):
         TOLLS.to_stream(output="update")
 
 

@@ -20,20 +20,22 @@ from streamq.errors import NeedsSpark, TimeError, sentence
 from streamq.expr import Expr
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.columnar import concat, decode, runs, with_column
+from streamq.runtime.egress import split_ctis
 from streamq.runtime.event import BAD, CTI, INSERT, KEEP, KIND, LE, NEW_END, OPENS, RE, RETRACT, WEIGHT
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.overlap import matched_codes
 from streamq.runtime.progress import Message, decode_messages
 from streamq.runtime.stage import LATE, PROGRESS, SPOKEN, TOTALS, Envelope, kept_rows, relation_of
 from streamq.schema import Schema, key_types
-from streamq.time import INFINITY, show_ticks
+from streamq.time import INFINITY, MINUS_INFINITY, show_ticks
 
 
 @dataclass
 class LocalRun:
     """A program running in-process: feed it micro-batches, take deltas. State survives in ``stores``, by stage and bucket.
 
-    ``restart()`` forgets everything but what a checkpoint would hold.
+    ``cti`` is the result's, where the program tells it (``Options.ctis``); ``restart()`` forgets everything but what a
+    checkpoint would hold.
     """
 
     program: Program
@@ -41,12 +43,12 @@ class LocalRun:
     late: list[pa.Table] = field(default_factory=list)
     totals: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)
     static: Mapping[str, pa.Table] = field(default_factory=dict)
+    cti: int = MINUS_INFINITY
 
     def restart(self) -> LocalRun:
         """The same query, started again from its state."""
-        return LocalRun(
-            self.program, {k: dict(v) for k, v in self.stores.items()}, list(self.late), dict(self.totals), self.static
-        )
+        stores = {k: dict(v) for k, v in self.stores.items()}
+        return LocalRun(self.program, stores, list(self.late), dict(self.totals), self.static, self.cti)
 
     def batch(
         self, rows: Mapping[str, pa.Table], ctis: Iterable[tuple[str | None, int]] = (), until: int | None = None
@@ -78,7 +80,9 @@ class LocalRun:
                     baskets = Baskets(DictStore(self.stores.setdefault((stage.level, bucket), {})))
                     out += stage.run(bucket, baskets, mine)
             envelopes = self._between(stage.level, out, result)
-        return _deltas(result, self.program)
+        deltas, cti = split_ctis(_deltas(result, self.program))
+        self.cti = max(self.cti, cti)
+        return deltas
 
     def finish(self, until: int | None = None) -> pa.Table:
         """The end of every input: ``cti(inf)``, and the bound on windows of lifetimes without an end."""

@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
 from streamq.compiler.program import Feed, Path, Program, Relation
 from streamq.errors import PlanError, sentence
 from streamq.expr import Col, Expr
+from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Judge, Kernel
+from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.stage import Channel, Hosted, Stage
 from streamq.schema import Schema
 
@@ -103,6 +107,27 @@ def _follows(program: Program) -> dict[str, str]:
         if len(seen) > 1:
             found[f"source:{table}"] = f"source:{seen[-1]}"
     return found
+
+
+def with_ctis(program: Program, ports: list[Port], paths: list[Path]) -> Path:
+    """The result by way of one bucket, which hears of all feeds and buckets and so knows the result's CTI."""
+    schema = program.plan.schema
+    lifetimes = (LE, RE, WEIGHT)
+    inputs = [Input(paths, tuple((n, Col(n)) for n in schema.names), lifetimes, ())]
+    opened = [p.upto(p.open_end) for p in paths if p.open_end is not None]
+    if opened:
+        inputs.append(Input(opened, (), lifetimes, ()))
+    kernel = CtisKernel(pa.schema([(f.name, arrow_type(f.type)) for f in schema.fields]))
+    lines = (
+        "ctis: the result in one bucket, with its CTI when it has moved",
+        f"basket: {'rows whose open ends are read' if opened else 'none'}",
+        f"CTI: {'the least start of such a row, at most c' if opened else 'c'}",
+    )
+    level = max(p.level for p in paths)
+    name = f"ctis:{program.plan.digest}"
+    ports.append(Port(name, kernel, inputs, schema, lines, level))
+    program.relations[name] = Relation(name, level + 1, schema)
+    return Path(name, level + 1, schema, retracts=True)
 
 
 def feed_result(program: Program, paths: Sequence[Path]) -> None:

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from streamq.compiler.hosting import carried_by
-from streamq.compiler.operators import Source
+from streamq.compiler.operators import Source, Where
 from streamq.compiler.operators.alter_lifetime import FIXED, AlterLifetime
 from streamq.compiler.operators.alter_lifetime import RE as AT_END
+from streamq.compiler.operators.join_table import JoinTable
 from streamq.compiler.plan import Node
 from streamq.expr import Expr
 from streamq.runtime.carried import Carrier
@@ -22,7 +23,8 @@ from streamq.runtime.kernel import Kernel
 from streamq.runtime.stage import Channel, Lane, Packer, SourceInfo, Stage
 from streamq.schema import POINT, Schema
 
-FINAL, CHANGELOG = "final", "changelog"
+FINAL, CHANGELOG, UPSERT = "final", "changelog", "upsert"
+OUTPUTS = (FINAL, CHANGELOG, UPSERT)
 
 BUCKETS = 32
 """Buckets of a stage by default: fixed in the checkpoint."""
@@ -30,20 +32,22 @@ BUCKETS = 32
 
 @dataclass(frozen=True)
 class Options:
-    """How a plan is to run as a stream."""
+    """How a plan is to run as a stream; ``ctis``: with the result's CTIs among its rows."""
 
     output: str = FINAL
     late_output: bool = False
     buckets: int = BUCKETS
     streaming: bool = True
     level: Level = MIDDLE
+    ctis: bool = False
 
 
 @dataclass(frozen=True)
 class Path:
     """Stateless ``steps`` (bottom up) over a relation; ``schema`` is what they give.
 
-    retracts: rows may be taken back; moves: and put in again with another end; carried: what the steps make of progress.
+    retracts: rows may be taken back; moves: and put in again with another end; carried: what the steps make of progress;
+    open_end: the first step that reads an end which may still move.
     """
 
     relation: str
@@ -54,6 +58,7 @@ class Path:
     points: bool = False
     moves: bool = False
     carried: tuple[Carrier, ...] = ()
+    open_end: int | None = None
 
     @property
     def digest(self) -> str:
@@ -63,14 +68,29 @@ class Path:
     def then(self, step: Node) -> Path:
         """One more step."""
         steps = (*self.steps, step)
+        first = len(self.steps) if self.moves and step.reads_open_end else None
+        open_end = first if self.open_end is None else self.open_end
         if not isinstance(step, AlterLifetime):
-            return replace(self, schema=step.schema, steps=steps)
+            return replace(self, schema=step.schema, steps=steps, open_end=open_end)
         carried = (*self.carried, carried_by(step))
         points, moves = (
             step.schema.shape == POINT,
             self.moves and (step.length.kind != FIXED or step.start.anchor == AT_END),
         )
-        return replace(self, schema=step.schema, steps=steps, points=points, moves=moves, carried=carried)
+        return replace(
+            self, schema=step.schema, steps=steps, points=points, moves=moves, carried=carried, open_end=open_end
+        )
+
+    @property
+    def filters_open_end(self) -> bool:
+        """Whether a filter follows where such an end is read."""
+        return self.open_end is not None and any(isinstance(s, Where | JoinTable) for s in self.steps[self.open_end :])
+
+    def upto(self, at: int) -> Path:
+        """The path without the steps from ``at`` on, which is where ends that may still move are first read."""
+        steps = self.steps[:at]
+        carried = tuple(carried_by(step) for step in steps if isinstance(step, AlterLifetime))
+        return Path(self.relation, self.level, self.steps[at].children[0].schema, steps, True, False, True, carried)
 
 
 @dataclass(frozen=True)
@@ -145,8 +165,12 @@ class Program:
             policy = source.policy
             ahead = policy.max_ahead if self.options.streaming else None
             info = SourceInfo(relations[0].name, source.shown_name(), policy.delay, invalid, policy.every, ahead)
-        return Packer(lanes, self.options.buckets, info, self.options.late_output)
+        # what tells the result's CTI does so in one bucket
+        last = self.options.ctis and [r.level for r in relations] == [len(self.stages) - 1] * len(relations)
+        return Packer(lanes, 1 if last else self.options.buckets, info, self.options.late_output)
 
     def fingerprint(self) -> str:
         """What a checkpoint must agree in."""
-        return f"{self.plan.digest}/{self.options.output}/{self.options.buckets}/{int(self.options.late_output)}"
+        options = self.options
+        flags = f"{int(options.late_output)}/{int(options.ctis)}"
+        return f"{self.plan.digest}/{options.output}/{options.buckets}/{flags}"

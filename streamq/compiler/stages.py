@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.compiler.consumers import consumers, readers, reads
-from streamq.compiler.hosting import HOSTED, carried_by, reads_ends
+from streamq.compiler.hosting import HOSTED, reads_ends
 from streamq.compiler.operators import (
     Edges,
     MergePartials,
@@ -25,7 +25,7 @@ from streamq.compiler.operators.join_table import JoinTable
 from streamq.compiler.operators.partial_aggregate import Slot, expand, show_slots
 from streamq.compiler.operators.window_aggregate import is_grid, show_keys, show_window
 from streamq.compiler.plan import Node, Traits, fold, stated, states
-from streamq.compiler.ports import Input, Port, feed_result, host
+from streamq.compiler.ports import Input, Port, feed_result, host, with_ctis
 from streamq.compiler.program import FINAL, Options, Path, Program, Relation
 from streamq.errors import PlanError, sentence
 from streamq.expr import Col, Expr, reads_end
@@ -66,6 +66,8 @@ class _Compiler:
                 paths = [*(p for p in paths if p not in moving), settled]
         # c must be kept somewhere: late rows and rows that are no events are judged and counted there
         paths = [self._ingress_of(p) if p.level == 0 else p for p in paths]
+        if self.options.ctis:
+            paths = [with_ctis(self.program, self.ports, paths)]
         host(self.program, self.ports)
         feed_result(self.program, paths)
         return self.program
@@ -160,15 +162,12 @@ class _Compiler:
 
     def _settled(self, path: Path) -> Path:
         """A path whose steps read ends that may still move: its rows wait, before those steps, until they are settled."""
-        at = next((i for i, step in enumerate(path.steps) if path.moves and step.reads_open_end), None)
-        if at is None:
+        if path.open_end is None:
             return path
-        base = Path(path.relation, path.level, path.steps[at].children[0].schema, path.steps[:at], True, False, True)
-        for step in path.steps[:at]:
-            base = replace(base, carried=(*base.carried, carried_by(step))) if isinstance(step, AlterLifetime) else base
+        base = path.upto(path.open_end)
         # below a union several paths lead to one node: what waits is told apart by its own
         made = self._settle([base], base.schema, f"settle:{base.digest}")
-        for step in path.steps[at:]:
+        for step in path.steps[path.open_end :]:
             made = made.then(step)
         return made
 
@@ -179,6 +178,7 @@ class _Compiler:
             below = below.input
         if self.readers[below.digest] == 1 and not isinstance(below, Union):
             return path
+        path = self._settled(path)
         name = f"relay:{node.digest}:{path.relation}:{len(self.ports)}"
         columns = tuple((f.name, Col(f.name)) for f in path.schema.fields)
         lines = ("relay: rows that are looked up in a table", "basket: none", "CTI: c")
@@ -258,6 +258,8 @@ class _Compiler:
         ahead: bool,
     ) -> Path:
         final = self.options.output == FINAL
+        # what a filter lets in once an end has moved must not come into a window that is final
+        paths = [self._settled(p) if p.filters_open_end else p for p in paths]
         points = all(p.points for p in paths)
         retracts = any(p.retracts for p in paths)
         # a speculative window below hands on rows that are taken back when they are corrected

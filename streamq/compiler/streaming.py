@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from streamq.compiler.lowering import DeltaColumns, as_key, instant, ship_runtime
+from streamq.compiler.lowering import DeltaColumns, as_key, ship_runtime
 from streamq.compiler.operators import (
     Edges,
     Intervals,
@@ -33,7 +33,6 @@ from streamq.expr import Expr, is_opaque, to_spark
 from streamq.runtime.event import BAD, CTI, KEEP, KIND, LE, OPENS, RE, WEIGHT
 from streamq.runtime.stage import LATE, TOTALS
 from streamq.schema import Schema, infer, quote
-from streamq.time import INFINITY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -318,35 +317,6 @@ def _result(program: Program, df: DataFrame, tables: Mapping[str, DataFrame]) ->
         F.col("__out").isNotNull() | F.col("__channel").isin(LATE, TOTALS)
     )
     return made.select(*meta, *(F.col("__out")[n].alias(n) for n in names))
-
-
-# what a user sees
-
-
-def user_rows(df: DataFrame, schema: Schema, final: bool) -> DataFrame:
-    """Result rows in the columns a user reads: payload, start, end; for a changelog also kind and new_end.
-
-    Late rows and totals have no weight: they are no results.
-    """
-    from pyspark.sql import functions as F
-
-    df = df.where(F.col(WEIGHT).isNotNull())
-    end = F.when(F.col(RE) != INFINITY, F.col(RE))
-    payload = [F.col(quote(n)) for n in schema.names]
-    start, stop = instant(F.col(LE), schema.axis).alias("start"), instant(end, schema.axis).alias("end")
-    if final:
-        return df.select(*payload, start, stop)
-    # a row taken back is a retraction to its own start: it deletes
-    kind = F.when(F.col(WEIGHT) > 0, F.lit("insert")).otherwise(F.lit("retract")).alias("kind")
-    new_end = F.when(F.col(WEIGHT) < 0, instant(F.col(LE), schema.axis)).alias("new_end")
-    return df.select(kind, *payload, start, stop, new_end)
-
-
-def late_rows(df: DataFrame) -> DataFrame:
-    """The late output: source, reason, start, end, late_by (ticks), payload as JSON."""
-    from pyspark.sql import functions as F
-
-    return df.where(F.col("__channel") == LATE).select("__late.*")
 
 
 def check_streaming(node: Source, df: DataFrame, verb: str) -> None:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from streamq.compiler.egress import ADDED
 from streamq.query import batch_frame
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.event import INSERT, LE, RE, RETRACT, WEIGHT
 from streamq.stream import Stream
 from streamq.testing.case import Case
-from streamq.testing.execution import BATCH, Execution, net
+from streamq.testing.execution import BATCH, FINAL, Execution, net
 from streamq.testing.history import history
 
 if TYPE_CHECKING:
@@ -62,6 +63,10 @@ def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path) -> 
     batches, names = case.batches or [{name: case.tables[name] for name in case.sources}], list(case.sources)
     tables = {name: stream(spark, folder / name, batches[0][name].schema) for name in names}
     query = Stream(case.plan, {**tables, **{name: frame(spark, table) for name, table in case.static.items()}})
+    # a name that the output has itself is longer for a while than any other
+    long = "_" * max(len(name) for name in (*query.columns, ""))
+    own = {name: name + long for name in query.columns if name.lower() in ADDED[how.output]}
+    query = query.rename(own) if own else query
 
     def arrive(some: Sequence[dict[str, pa.Table]], first: int) -> None:
         for name in names:
@@ -76,17 +81,30 @@ def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path) -> 
     with query.run(checkpoint=checkpoint, sink=out, output=how.output, buckets=how.buckets) as run:
         run.finish(case.instant)
     made = spark.read.parquet(out).toArrow()
-    return history(made) if how.output == "final" else net([_deltas(made)])
+    found = history(made) if how.output == FINAL else from_changelog(made)
+    return found.rename_columns(
+        [name.removesuffix(long) if name in own.values() else name for name in found.column_names]
+    )
 
 
-def _deltas(changes: pa.Table) -> pa.Table:
-    """A changelog's rows as signed deltas."""
+def from_changelog(changes: pa.Table) -> pa.Table:
+    """The history that a changelog's rows add up to; raises WrongOutput where one takes back what was never there."""
     import pyarrow.compute as pc
 
-    weight = pc.if_else(pc.equal(changes.column("kind"), "insert"), 1, -1).cast(pa.int64())
-    found = history(changes.drop_columns(["kind", "new_end"]))
+    kind, payload = changes.column("kind"), changes.drop_columns(["kind", "new_end"])
+    taken = pc.equal(kind, RETRACT)
+    moved = payload.set_column(payload.column_names.index("end"), "end", changes.column("new_end")).filter(taken)
+    given = [
+        payload.filter(pc.equal(kind, INSERT)),
+        moved.filter(pc.not_equal(moved["end"], moved["start"]).fill_null(True)),
+    ]
+    return net([_weighed(pa.concat_tables(given), 1), _weighed(payload.filter(taken), -1)])
+
+
+def _weighed(rows: pa.Table, weight: int) -> pa.Table:
+    found = history(rows)
     names = [{"start": LE, "end": RE}.get(name, name) for name in found.column_names]
-    return found.rename_columns(names).append_column(WEIGHT, weight)
+    return found.rename_columns(names).append_column(WEIGHT, pa.array([weight] * found.num_rows, pa.int64()))
 
 
-__all__ = ["executed_on_spark", "frame", "land", "stream"]
+__all__ = ["executed_on_spark", "frame", "from_changelog", "land", "stream"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +17,12 @@ from pyspark.sql import types as t
 
 import streamq as sq
 from streamq.compiler.local import LocalRun
-from streamq.compiler.operators import Select, Source
+from streamq.compiler.operators import Source
 from streamq.compiler.plan import nodes, numbered
 from streamq.compiler.program import CHANGELOG, Options
 from streamq.compiler.stages import compile_stages
 from streamq.errors import InvalidEvent
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.egress import changelog_rows
 from streamq.schema import Field
 from streamq.testing import events
 from streamq.testing.generate import VALUES, cuts
@@ -31,7 +31,7 @@ from streamq.testing.intent import Intent
 from streamq.testing.payloads import rows as payloads
 from streamq.testing.scale import TICKS
 from streamq.testing.validator import check_stream, find_breaches
-from streamq.testing.watch import Watched, watched
+from streamq.testing.watch import watched
 from streamq.time import INFINITY, MINUS_INFINITY
 from tests.testing.test_validator import broken
 
@@ -238,17 +238,6 @@ def test_dropping_an_insert_that_has_a_retraction_is_found() -> None:
 # our own output
 
 
-def delivered(table: pa.Table, number: int, names: Sequence[str]) -> list[Row]:
-    """A micro-batch's deltas as the rows of a changelog."""
-    rows: list[Row] = []
-    for delta in table.to_pylist():
-        end = None if delta[RE] == INFINITY else delta[RE]
-        kind, new_end = ("insert", None) if delta[WEIGHT] > 0 else ("retract", delta[LE])
-        row = {"kind": kind, "start": delta[LE], "end": end, "new_end": new_end, **{n: delta[n] for n in names}}
-        rows += [{**row, "batch": number}] * abs(delta[WEIGHT])
-    return rows
-
-
 CORRECTED: dict[str, Callable[[sq.Stream, sq.Stream], sq.Stream]] = {
     "to_signal": lambda s, t: s.to_signal("k"),
     "clip": lambda s, t: s.clip(t, on="k"),
@@ -271,31 +260,23 @@ def disordered(seed: int) -> list[tuple[int, int | None, dict[str, Any]]]:
 
 @pytest.mark.parametrize("name", CORRECTED)
 def test_our_own_changelog_breaks_nothing(name: str) -> None:
-    """Deltas, five events a micro-batch, with the CTIs that the operator has sent."""
+    """Five events a micro-batch, with the CTI of the result."""
     made = [sq.events(disordered(seed), name=f"s{seed}", progress=sq.generate(10)) for seed in (1, 2)]
     query = CORRECTED[name](*made)
     tables = {source.table: query.tables[source.table] for source in nodes(query.plan) if isinstance(source, Source)}
-    run = LocalRun(watched(compile_stages(numbered(query.plan)[0], Options(output=CHANGELOG, buckets=1))))
+    options = Options(output=CHANGELOG, buckets=1, ctis=True)
+    run = LocalRun(watched(compile_stages(numbered(query.plan)[0], options)))
     names = query.plan.schema.names
     rows: list[Row] = []
     for number, at in enumerate(range(0, 40, 5)):
-        rows += delivered(run.batch({n: table.slice(at, 5) for n, table in tables.items()}), number, names)
-        rows += sent(run, number, names)
-    rows += delivered(run.finish(), 8, names)
+        made = run.batch({n: table.slice(at, 5) for n, table in tables.items()})
+        rows += [{**row, "batch": number} for row in changelog_rows(made).to_pylist()]
+        if run.cti > MINUS_INFINITY:
+            promise = {"kind": "cti", "start": run.cti, "batch": number}
+            rows.append(dict.fromkeys(("end", "new_end", *names)) | promise)
+    rows += [{**row, "batch": 8} for row in changelog_rows(run.finish()).to_pylist()]
     kinds = Counter(row["kind"] for row in rows)
     assert kinds["retract"] > 2
     assert kinds["cti"] > 2
     declared = {"shape": "signal", "key": "k"} if name == "to_signal" else {}
     check_stream(rows, batch="batch", order="chain", **declared)
-
-
-def sent(run: LocalRun, number: int, names: Sequence[str]) -> list[Row]:
-    """The CTI of the operator that makes the result."""
-    (feed,) = run.program.result
-    # a projection leaves progress as it is
-    assert all(isinstance(step, Select) for step in feed.path.steps)
-    made = run.program.relations[feed.path.relation].name
-    kernels = [hosted.kernel for stage in run.program.stages for hosted in stage.hosted]
-    told = max(k.sent[made] for k in kernels if isinstance(k, Watched) and k.name == made)
-    row = {"kind": "cti", "start": told, "end": None, "new_end": None, **dict.fromkeys(names), "batch": number}
-    return [row] if told > MINUS_INFINITY else []

@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from streamq.compiler import merging, streaming
+from streamq.compiler import egress, merging
 from streamq.compiler.operators import window_aggregate
 from streamq.schema import Schema
 from streamq.time import INFINITY
@@ -25,8 +25,8 @@ def window_of_its_end(right: Any, window: Any, shape: str) -> Any:
     return low, F.when(high < INFINITY, high + 1).otherwise(high)
 
 
-def ends_inclusive(right: Any, df: Any, schema: Schema, final: bool) -> Any:
-    return right(df, schema, final).withColumn("end", F.col("end") - 1)
+def ends_inclusive(right: Any, df: Any, schema: Schema, out: egress.Egress) -> Any:
+    return right(df, schema, out).withColumn("end", F.col("end") - 1)
 
 
 MUTANTS = (
@@ -48,7 +48,7 @@ MUTANTS = (
         "inclusive ends, as a stream",
         "the ends that a user reads of a streaming query are the last instants alive",
         "intervals",
-        (wrapped(streaming, "user_rows", ends_inclusive),),
+        (wrapped(egress, "user_rows", ends_inclusive),),
         spark=True,
     ),
 )

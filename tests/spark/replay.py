@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -19,6 +20,8 @@ from streamq.compiler.operators import Physical, Source
 from streamq.compiler.plan import Node, fold, nodes
 from streamq.policies import SourcePolicy
 from streamq.running import Run
+from streamq.testing.on_spark import from_changelog
+from streamq.time import INFINITY
 
 
 def land(folder: Path, tables: Sequence[pa.Table], first: int = 0) -> None:
@@ -99,15 +102,7 @@ def bag(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def folded(df: DataFrame) -> list[tuple[Any, ...]]:
-    """A changelog's rows folded into its history: every retraction takes one equal insert away."""
-    names = [n for n in sorted(df.columns) if n not in ("kind", "new_end")]
-    inserted: dict[tuple[Any, ...], int] = {}
-    for row in df.select("kind", *names).toArrow().to_pylist():
-        key = tuple(row[n] for n in names)
-        inserted[key] = inserted.get(key, 0) + (1 if row["kind"] == "insert" else -1)
-    assert all(n >= 0 for n in inserted.values()), "a retraction that matches nothing"
-    table = pa.Table.from_pylist(
-        [dict(zip(names, key, strict=True)) for key, n in inserted.items() for _ in range(n)],
-        schema=df.limit(0).toArrow().select(names).schema,
-    )
-    return bag(table)
+    """A changelog's rows folded into its history, an end of infinity as NULL."""
+    table = from_changelog(df.toArrow())
+    end = pc.if_else(pc.equal(table["end"], INFINITY), None, table["end"])
+    return bag(table.set_column(table.column_names.index("end"), "end", end))

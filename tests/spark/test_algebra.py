@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
 from streamq.testing.history import assert_same_history
+from streamq.testing.on_spark import from_changelog
 from streamq.testing.oracle import oracle
 from tests.algebra import QUERIES, SCHEMA, SIZES, intervals
 from tests.spark.replay import ended, land, stream
@@ -67,8 +68,8 @@ def test_a_stream_is_the_oracles_history(spark: SparkSession, tmp_path: Path, na
     for output in ("final",) if name.startswith("parts") else ("changelog",):
         out = str(tmp_path / output)
         ended(query, checkpoint=f"{out}-cp", sink=out, output=output, buckets=2)
-        found = spark.read.parquet(out)
-        assert_same_history(_history(found if output == "final" else None, found, expected), expected)
+        found = spark.read.parquet(out).toArrow()
+        assert_same_history(found if output == "final" else from_changelog(found), expected)
 
 
 SPRING = dt.datetime(2024, 3, 9, 20, tzinfo=dt.UTC)
@@ -163,18 +164,3 @@ def test_clocks_are_those_of_utc(spark: SparkSession, plain: None, tmp_path: Pat
         assert spark.conf.get("spark.sql.session.timeZone") == "America/New_York"
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
-
-
-def _history(final: Any, changes: Any, expected: pa.Table) -> pa.Table:
-    if final is not None:
-        return final.toArrow()
-    names = [n for n in changes.columns if n not in ("kind", "new_end")]
-    weights: dict[str, list[Any]] = {}
-    for row in changes.toArrow().to_pylist():
-        key = repr([row[n] for n in names])
-        held = weights.setdefault(key, [0, row])
-        held[0] += 1 if row["kind"] == "insert" else -1
-    assert all(n >= 0 for n, _ in weights.values()), "a row was taken back that was never there"
-    made = [{n: row[n] for n in names} for n, row in weights.values() for _ in range(n)]
-    schema = changes.limit(0).toArrow().schema
-    return pa.Table.from_pylist(made, schema=pa.schema([schema.field(n) for n in names]))

@@ -12,7 +12,8 @@ TRIPS = sq.events([(1, 5, {"zone": "a", "fare": 3.0})], name="trips")
 
 def test_by_default_every_backend_runs(spark: SparkSession) -> None:
     query = TRIPS.where(sq.col("fare") > 1).group_by("zone").session_window(5).select(n=sq.count(), most=sq.max("fare"))
-    report = t.verify(query, examples=5, profile="default")
+    # a changelog has a column of that name itself
+    report = t.verify(query.rename(zone="kind"), examples=5, profile="default")
     default = t.PROFILES["default"]
     assert report.cases == 5 + default.batch + default.streams and not report.left_out
     assert report.executions["batch"] == default.batch and report.executions["spark stream"] == default.streams

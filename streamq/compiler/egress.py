@@ -1,0 +1,111 @@
+"""What leaves a streaming query: which outputs a plan can have, and its result rows in the columns that a user reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from streamq.compiler.lowering import instant, ship_runtime
+from streamq.compiler.operators import Select, Where, WindowAggregate
+from streamq.compiler.plan import Node
+from streamq.compiler.program import CHANGELOG, FINAL, OUTPUTS, UPSERT
+from streamq.errors import PlanError, sentence
+from streamq.expr import Col
+from streamq.runtime.egress import CHANGELOG_ADDS, UPSERT_ADDS, changelog_rows, folding, upsert_rows
+from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.stage import LATE
+from streamq.schema import Schema, quote
+from streamq.time import INFINITY
+from streamq.windows import ALIGN, Landmark, Rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ADDED = {FINAL: (), CHANGELOG: CHANGELOG_ADDS, UPSERT: UPSERT_ADDS}
+"""The columns of each output beside payload, start and end."""
+
+
+@dataclass(frozen=True)
+class Egress:
+    """An output, and the columns that together with start are an upsert's key."""
+
+    output: str = FINAL
+    columns: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What tells the rows of an upsert apart; empty for other outputs."""
+        return (*self.columns, "start") if self.output == UPSERT else ()
+
+
+def egress(plan: Node, output: str, ctis: bool, verb: str) -> Egress:
+    """The output of a plan as its user wrote it; raises PlanError where it cannot have that one."""
+    if output not in OUTPUTS:
+        *others, last = map(repr, OUTPUTS)
+        raise PlanError(sentence(verb, f"output is {', '.join(others)} or {last}", f"found {output!r}"))
+    if ctis and output != CHANGELOG:
+        raise PlanError(sentence(verb, "ctis=True goes with output='changelog'", f"found output={output!r}"))
+    for name in plan.schema.names:
+        if name.lower() in ADDED[output]:
+            what, hint = f"output={output!r} has a column of that name", "Rename it: q.rename({...})."
+            raise PlanError(sentence(verb, f"a payload column called {name!r}", what, hint))
+    return Egress(output, _upsert_key(plan, verb) if output == UPSERT else ())
+
+
+def _upsert_key(plan: Node, verb: str) -> tuple[str, ...]:
+    """The groups' columns under their names in the result, where it has one row a group and start."""
+    called = {name: name for name in plan.schema.names}
+    node = plan
+    while isinstance(node, Where | Select):
+        if isinstance(node, Select):
+            exprs = node.exprs
+            called = {top: e.name for top, name in called.items() if isinstance(e := exprs[name], Col)}
+        node = node.input
+    what = "output='upsert' needs a result with one row a group and start"
+    if not isinstance(node, WindowAggregate):
+        hint = "It goes with the aggregates of a window, under where and select; else use output='changelog'."
+        raise PlanError(sentence(verb, what, f"found {node.title or type(node).__name__}", hint))
+    if isinstance(node.window, Rows) or (isinstance(node.window, Landmark) and node.stamp == ALIGN):
+        hint = "Use output='changelog'."
+        raise PlanError(sentence(verb, what, f"{node.title} windows may share a start", hint))
+    columns = []
+    for key in node.keys:
+        names = [top for top, name in called.items() if name == key]
+        if not names:
+            found = f"the group's column {key!r} is not among {', '.join(plan.schema.names)}"
+            raise PlanError(sentence(verb, what, found, "Keep it in select."))
+        columns.append(names[0])
+    return tuple(columns)
+
+
+def user_rows(df: DataFrame, schema: Schema, out: Egress) -> DataFrame:
+    """Result rows in the columns of an output. Late rows and totals have no weight: they are no results."""
+    from pyspark.sql import functions as F
+    from pyspark.sql import types as t
+
+    df = df.where(F.col(WEIGHT).isNotNull())
+    payload = [F.col(quote(n)) for n in schema.names]
+    if out.output == FINAL:
+        end = F.when(F.col(RE) != INFINITY, F.col(RE))
+        start, stop = instant(F.col(LE), schema.axis).alias("start"), instant(end, schema.axis).alias("end")
+        return df.select(*payload, start, stop)
+    # Spark may run this where nothing of the query has been made: in a function of a sink
+    ship_runtime()
+    df = df.select(*payload, LE, RE, WEIGHT)
+    fields = [t.StructField(f.name, f.dataType) for f in df.schema.fields[: len(payload)]]
+    first, times = ("kind", ["start", "end", "new_end"]) if out.output == CHANGELOG else ("op", ["start", "end"])
+    whole = [t.StructField(first, t.StringType()), *fields, *(t.StructField(n, t.LongType()) for n in times)]
+    rows = changelog_rows if out.output == CHANGELOG else partial(upsert_rows, key=out.columns)
+    df = df.mapInArrow(folding(rows), t.StructType(whole))
+    return df.select(first, *payload, *(instant(F.col(n), schema.axis).alias(n) for n in times))
+
+
+def late_rows(df: DataFrame) -> DataFrame:
+    """The late output: source, reason, start, end, late_by (ticks), payload as JSON."""
+    from pyspark.sql import functions as F
+
+    return df.where(F.col("__channel") == LATE).select("__late.*")
+
+
+__all__ = ["ADDED", "Egress", "egress", "late_rows", "user_rows"]

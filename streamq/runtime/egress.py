@@ -1,0 +1,229 @@
+"""The deltas of a result as the rows that a user reads, folded within what one task has of one micro-batch.
+
+A pair that takes a row back and gives it another end is one retraction; what cancels out is gone. Pairs come from one
+kernel in one bucket, so a task has both halves. A CTI travels as an empty lifetime: it adds nothing to a history.
+Cost: rows whose start nobody takes back are passed on as they are, the others are sorted by what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.runtime.columnar import concat, ints
+from streamq.runtime.event import CTI, INSERT, LE, RE, RETRACT, WEIGHT
+from streamq.time import INFINITY, MINUS_INFINITY
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+UPSERT, DELETE = "upsert", "delete"
+"""What an upsert's row can be; the last is a tombstone."""
+
+CHANGELOG_ADDS, UPSERT_ADDS = ("kind", "new_end"), ("op",)
+"""Columns beside payload, start and end."""
+
+BATCH_ROWS = 1 << 16
+"""Rows of an Arrow batch that is handed on."""
+
+
+def split_ctis(deltas: pa.Table) -> tuple[pa.Table, int]:
+    """The deltas without CTIs, and the greatest of those (MINUS_INFINITY: there is none)."""
+    promise = pc.less_equal(deltas.column(RE), deltas.column(LE))
+    if not pc.any(promise).as_py():
+        return deltas, MINUS_INFINITY
+    return deltas.filter(pc.invert(promise)), pc.max(deltas.column(LE).filter(promise)).as_py()
+
+
+def changelog_rows(deltas: pa.Table) -> pa.Table:
+    """``kind``, payload, ``start``, ``end``, ``new_end`` in ticks, infinity as NULL: by sync time, then the CTI.
+
+    An insert comes before what takes one back; the end of the stream, ``cti(inf)``, is not said.
+    """
+    deltas, c = split_ctis(deltas)
+    row, end, new_end, taken = _folded(deltas)
+    start = ints(deltas, LE)[row]
+    sync = np.where(taken, np.minimum(end, new_end), start)
+    order = np.lexsort((taken, sync))
+    row, start, end, new_end, taken = (values[order] for values in (row, start, end, new_end, taken))
+    kind = pa.array([INSERT, RETRACT]).take(pa.array(taken.astype(np.int8)))
+    times = {"start": pa.array(start), "end": _finite(end), "new_end": pa.array(new_end, mask=_open(new_end, taken))}
+    payload = deltas.drop_columns([LE, RE, WEIGHT]).take(pa.array(row))
+    made = pa.table({"kind": kind, **{n: payload.column(n) for n in payload.column_names}, **times})
+    if c in (INFINITY, MINUS_INFINITY):
+        return made
+    promise = {"kind": pa.array([CTI]), "start": pa.array([c])}
+    last = [promise.get(f.name, pa.nulls(1, f.type)) for f in made.schema]
+    return pa.concat_tables([made, pa.table(last, schema=made.schema)])
+
+
+def upsert_rows(deltas: pa.Table, key: Sequence[str]) -> pa.Table:
+    """``op``, payload, ``start``, ``end`` in ticks, infinity as NULL: of each ``key`` and start the last state, if it changed.
+
+    A key that has no row any more has a tombstone: beside key and start it is NULL. Rows stand in order of their starts.
+    """
+    payload = [n for n in deltas.column_names if n not in (LE, RE, WEIGHT)]
+    whose, _ = keyed = _together([_times(ints(deltas, LE)), *(_numbered(deltas.column(n)) for n in key)])
+    rest = [_numbered(deltas.column(n)) for n in payload if n not in key]
+    row, net = _net(deltas, _together([keyed, *rest, _times(ints(deltas, RE))]))
+    given = net > 0
+    alive = np.repeat(whose[row[given]], net[given])
+    if len(_firsts(alive)) < len(alive):
+        raise RuntimeError("upsert: two rows of one key and start")
+    gone = row[~given & ~_among(whose[row], alive)]
+    deleted = gone[_firsts(whose[gone])]
+    row = np.concatenate([row[given], deleted])
+    dead = np.repeat([False, True], [len(row) - len(deleted), len(deleted)])
+    start = ints(deltas, LE)[row]
+    order = np.argsort(start, kind="stable")
+    row, dead, start = row[order], dead[order], start[order]
+    whole, known = pa.array(row), pa.array(row, mask=dead)
+    end = ints(deltas, RE)[row]
+    return pa.table(
+        {
+            "op": pa.array([UPSERT, DELETE]).take(pa.array(dead.astype(np.int8))),
+            **{n: deltas.column(n).take(whole if n in key else known) for n in payload},
+            "start": pa.array(start),
+            "end": pa.array(end, mask=dead | (end == INFINITY)),
+        }
+    )
+
+
+def folding(
+    rows: Callable[[pa.Table], pa.Table],
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """``rows`` over all that a task has, for ``mapInArrow``."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tables = [pa.Table.from_batches([batch]) for batch in batches if batch.num_rows]
+        if tables:
+            yield from rows(concat(tables)).combine_chunks().to_batches(BATCH_ROWS)
+
+    return run
+
+
+# folding
+
+
+def _folded(deltas: pa.Table) -> tuple[Ints, Ints, Ints, Any]:
+    """A row of the deltas for each item, its end, its new end, and whether it is a retraction."""
+    le, re, weight = ints(deltas, LE), ints(deltas, RE), ints(deltas, WEIGHT)
+    near = _among(le, le[weight < 0])
+    alone = np.repeat(np.flatnonzero(~near), weight[~near])
+    some = deltas.filter(pa.array(near))
+    payload = [n for n in some.column_names if n not in (LE, RE, WEIGHT)]
+    event, _ = whole = _together([_times(le[near]), *(_numbered(some.column(n)) for n in payload)])
+    at, net = _net(some, _together([whole, _times(re[near])]))
+    event, end = event[at], ints(some, RE)[at]
+    rows = np.flatnonzero(near)[at]
+    halves = []
+    for sign in (-1, 1):
+        mine = sign * net > 0
+        copies = np.repeat(np.flatnonzero(mine), sign * net[mine])
+        halves.append((rows[copies], event[copies], end[copies]))
+    (taken, of_taken, ends), (given, of_given, new_ends) = halves
+    # in both halves rows stand by event and end: the i-th taken of an event goes with the i-th given
+    before, after = _rank(of_taken) < _count(of_given, of_taken), _rank(of_given) < _count(of_taken, of_given)
+    row = np.concatenate([alone, given[~after], taken[before], taken[~before]])
+    end = np.concatenate([re[alone], new_ends[~after], ends[before], ends[~before]])
+    new_end = np.concatenate([re[alone], new_ends[~after], new_ends[after], le[taken[~before]]])
+    inserted = len(alone) + int((~after).sum())
+    return row, end, new_end, np.arange(len(row)) >= inserted
+
+
+def _net(deltas: pa.Table, places: Numbered) -> tuple[Ints, Ints]:
+    """A row of each place whose weights do not cancel out, in order of the places, and their sum."""
+    place, _ = places
+    order = np.argsort(place, kind="stable")
+    first = np.flatnonzero(np.diff(place[order], prepend=-1))
+    net = np.add.reduceat(ints(deltas, WEIGHT)[order], first) if len(first) else first
+    return order[first][net != 0], net[net != 0]
+
+
+def _among(values: Ints, some: Ints) -> Any:
+    return pc.is_in(pa.array(values), value_set=pa.array(some)).to_numpy(zero_copy_only=False)
+
+
+def _rank(sorted_of: Ints) -> Ints:
+    """The place of each row among those of its own."""
+    return np.arange(len(sorted_of)) - np.searchsorted(sorted_of, sorted_of, "left")
+
+
+def _count(sorted_of: Ints, wanted: Ints) -> Ints:
+    return np.searchsorted(sorted_of, wanted, "right") - np.searchsorted(sorted_of, wanted, "left")
+
+
+def _open(new_end: Ints, taken: Any) -> Any:
+    return ~taken | (new_end == INFINITY)
+
+
+def _finite(end: Ints) -> pa.Array:
+    return pa.array(end, mask=end == INFINITY)
+
+
+# values as keys
+
+Numbered = tuple[Ints, int]
+"""A number for each value, equal for equal ones, and a bound on them."""
+
+
+def _numbered(column: pa.ChunkedArray | pa.Array) -> Numbered:
+    """Equal as keys are: NULL and NaN equal themselves, -0.0 is 0.0, lists and structs go by their parts."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    kind = array.type
+    if pa.types.is_struct(kind):
+        parts = [_numbered(array.is_valid()), *(_numbered(part) for part in array.flatten())]
+        return _together(parts)
+    if pa.types.is_map(kind):
+        array = _spelled(array, _together([_numbered(array.keys), _numbered(array.items)])[0])
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        array = _spelled(array, _numbered(array.values)[0])
+    elif pa.types.is_floating(kind):
+        missing = array.is_null().to_numpy(zero_copy_only=False)
+        # a sum with 0.0 has no sign if it is zero, and NaN comes in many bits
+        floats = array.fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+        floats[np.isnan(floats)] = np.nan
+        array = pa.array(floats, mask=missing)
+    found = array.dictionary_encode(null_encoding="encode")
+    return found.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(found.dictionary)
+
+
+def _spelled(array: Any, members: Ints) -> pa.Array:
+    """Lists as the bytes of their members' numbers."""
+    offsets = pa.py_buffer(np.ascontiguousarray(array.offsets.to_numpy().astype(np.int64) * 8))
+    spelled = pa.Array.from_buffers(pa.large_binary(), len(array), [None, offsets, pa.py_buffer(members)])
+    return pc.if_else(array.is_valid(), spelled, pa.scalar(None, pa.large_binary()))
+
+
+def _times(ticks: Ints) -> Numbered:
+    """Numbers in the order of time."""
+    finite = ticks != INFINITY
+    low, high = (
+        int(bound) for bound in (ticks.min(where=finite, initial=INFINITY), ticks.max(where=finite, initial=0))
+    )
+    if 0 <= high - low < 1 << 40:
+        return np.where(finite, ticks - low, high - low + 1), high - low + 2
+    return _dense(ticks)
+
+
+def _together(parts: Sequence[Numbered]) -> Numbered:
+    """A number for every combination of values, in the order of the first, then of the second, ..."""
+    found, many = parts[0]
+    for numbers, count in parts[1:]:
+        if many * count >= 1 << 62:
+            (found, many), (numbers, count) = _dense(found), _dense(numbers)
+        found, many = found * count + numbers, many * count
+    return found, many
+
+
+def _dense(numbers: Ints) -> Numbered:
+    values, found = np.unique(numbers, return_inverse=True)
+    return found.astype(np.int64), len(values)
+
+
+def _firsts(numbers: Ints) -> Ints:
+    """Where each number stands for the first time."""
+    return np.unique(numbers, return_index=True)[1]

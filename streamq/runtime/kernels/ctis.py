@@ -1,0 +1,56 @@
+"""The result of a query in the one bucket that hears of all others: its rows as they are, and its CTI when it has moved.
+
+The CTI is an empty lifetime at its instant, which adds nothing to a history; at the end of the stream it lies at infinity.
+State: where expressions read ends that may still move, the lifetimes behind them, until they are settled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.runtime.basket import Scope
+from streamq.runtime.columnar import concat, net
+from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.kernel import Arrival, Clock, Output, Uncombined
+from streamq.time import INFINITY, MINUS_INFINITY
+
+ROWS, OPEN = 0, 1
+"""Ports: rows of the result, and the lifetimes of which expressions read the ends."""
+
+
+@dataclass(frozen=True)
+class CtisKernel(Uncombined):
+    """payload: the columns of the result."""
+
+    payload: pa.Schema
+
+    def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+        """What arrives, then the CTI."""
+        tables = [a.table for a in arrivals if a.port == ROWS and a.table.num_rows]
+        cti = self._cti(state, [a.table for a in arrivals if a.port == OPEN], clock.c)
+        if cti > int(state.values.get("told", MINUS_INFINITY)):
+            state.values["told"] = cti
+            tables.append(self._promise(tables[0].schema if tables else None, cti))
+        return Output(concat(tables) if tables else None, cti)
+
+    def _promise(self, schema: pa.Schema | None, cti: int) -> pa.Table:
+        """A row of the schema of those beside it: they become one table."""
+        wanted = schema or pa.schema([*self.payload, *((name, pa.int64()) for name in (LE, RE, WEIGHT))])
+        told = {LE: cti, RE: cti, WEIGHT: 1}
+        columns = [pa.array([told[f.name]]) if f.name in told else pa.nulls(1, f.type) for f in wanted]
+        return pa.table(columns, schema=wanted)
+
+    def _cti(self, state: Scope, fresh: list[pa.Table], c: int) -> int:
+        """The least start of a row whose end is read and may still move, at most c."""
+        held = state.read_all("open")
+        every = [t for t in (held, *fresh) if t is not None and t.num_rows]
+        if not every:
+            return c
+        rows = net(concat(every))
+        rows = rows.filter(pc.greater_equal(rows.column(RE), c)) if c != INFINITY else rows.slice(0, 0)
+        state.replace("open", "0", rows)
+        return min(c, pc.min(rows.column(LE)).as_py()) if rows.num_rows else c

@@ -1,0 +1,75 @@
+"""Ctis: the result's CTI is the least over all that it is made of, told once, after the rows that it promises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+import streamq as sq
+from streamq.compiler.local import LocalRun
+from streamq.compiler.plan import numbered
+from streamq.compiler.program import CHANGELOG, Options
+from streamq.compiler.rewriter import rewrite
+from streamq.compiler.stages import compile_stages
+from streamq.runtime.basket import Baskets, DictStore
+from streamq.runtime.kernel import Arrival, Clock
+from streamq.runtime.kernels.ctis import OPEN, ROWS, CtisKernel
+from streamq.time import INFINITY, MINUS_INFINITY
+
+
+def test_rows_pass_and_the_cti_is_told_when_it_moves() -> None:
+    """As an empty lifetime; what holds it back is kept until it is settled, and nothing is left at the end."""
+    baskets = Baskets(DictStore())
+    kernel, state = CtisKernel(pa.schema([("v", pa.string())])), baskets.scoped("ctis")
+
+    def advance(c: int, rows: list[tuple[Any, ...]], *open: tuple[int, int, int]) -> tuple[list[Any], int]:
+        names = ("__le", "__re", "__w", "v")
+        arrivals = [
+            Arrival(port, pa.table({n: [r[i] for r in made] for i, n in enumerate(names[: len(made[0])])}))
+            for port, made in ((ROWS, rows), (OPEN, open))
+            if made
+        ]
+        made = kernel.advance(state, arrivals, Clock(MINUS_INFINITY, c, MINUS_INFINITY, c))
+        return [(r["__le"], r["__re"], r["v"]) for r in (made.table.to_pylist() if made.table else [])], made.c
+
+    assert advance(MINUS_INFINITY, [(1, 9, 1, "a")], (1, 9, 1)) == ([(1, 9, "a")], MINUS_INFINITY)
+    assert advance(5, []) == ([(1, 1, None)], 1)
+    assert advance(6, [(7, 8, 1, "b")], (7, 8, 1), (1, 9, -1), (1, 6, 1)) == ([(7, 8, "b")], 1)
+    assert advance(8, []) == ([(7, 7, None)], 7), "an end at c may still move"
+    assert advance(9, [(9, 12, 1, None)]) == ([(9, 12, None), (9, 9, None)], 9)
+    assert state.bins("open") == []
+    assert advance(12, [], (10, INFINITY, 1)) == ([(10, 10, None)], 10)
+    assert advance(INFINITY, []) == ([(INFINITY, INFINITY, None)], INFINITY)
+    assert state.bins("open") == []
+
+
+def ctis_of(query: sq.Stream, *batches: dict[str, list[int]], buckets: int = 3) -> list[int]:
+    """The result's CTI after each micro-batch of rows by number."""
+    options, made = Options(CHANGELOG, ctis=True, buckets=buckets), []
+    run = LocalRun(compile_stages(rewrite(numbered(query.plan)[0]).plan, options))
+    for batch in batches:
+        run.batch({name: query.tables[name].take(rows) for name, rows in batch.items()})
+        run = run.restart()
+        made.append(run.cti)
+    return made
+
+
+def test_the_ctis_of_several_feeds_and_levels() -> None:
+    """The least over what the result is made of: both sources, and windows of the one, which are not final at c."""
+    one, two = (
+        sq.events([sq.insert(1, 2, v=1), sq.cti(14), sq.cti(23)], name=name, progress=sq.explicit()) for name in "ab"
+    )
+    query = one.union(two.shift(4), one.tumbling_window(10).select(v=sq.sum("v")))
+    arriving = [{"a": [0], "b": [0]}, {"a": [1]}, {"b": [1]}, {"b": [2]}, {"a": [2]}]
+    assert ctis_of(query, *arriving) == [MINUS_INFINITY, MINUS_INFINITY, 10, 10, 20]
+
+
+def test_a_filter_that_reads_open_ends_holds_the_cti_back() -> None:
+    """An event that a filter drops may come in when its end moves, until it is settled: the CTI stops at its start."""
+    items = [sq.insert(3, 9, v=1), sq.cti(8), sq.retract(3, 9, 12, v=1), sq.cti(12), sq.cti(13)]
+    s = sq.events(items, name="s", progress=sq.explicit())
+    arriving = [{"s": [i]} for i in range(5)]
+    assert ctis_of(s.where(sq.end() == 12), *arriving) == [MINUS_INFINITY, 3, 3, 3, 13]
+    assert ctis_of(s.shift(5).select(last=sq.end()), *arriving) == [MINUS_INFINITY, 8, 8, 8, 18]
+    assert ctis_of(s.where(sq.start() == 3), *arriving) == [MINUS_INFINITY, 8, 8, 12, 13]

@@ -1,0 +1,359 @@
+"""What leaves a query: pairs fold into retractions, CTIs keep their word, an upsert has one row a key."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import streamq as sq
+from streamq.compiler.egress import egress
+from streamq.compiler.local import LocalRun
+from streamq.compiler.operators import Where
+from streamq.compiler.operators.alter_lifetime import AlterLifetime, Length, Start
+from streamq.compiler.plan import Node, numbered
+from streamq.compiler.program import CHANGELOG, UPSERT, Options
+from streamq.compiler.rewriter import rewrite
+from streamq.compiler.stages import compile_stages
+from streamq.errors import PlanError, QueryFailed
+from streamq.runtime.egress import changelog_rows, folding, split_ctis, upsert_rows
+from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.testing.case import Case
+from streamq.testing.execution import promises
+from streamq.testing.generate import cases
+from streamq.testing.history import assert_same_history, comparable, fold_physical
+from streamq.testing.oracle import oracle
+from streamq.testing.validator import check_stream
+from streamq.time import INFINITY
+
+Row = dict[str, Any]
+Delta = tuple[int, int, int, Any]
+NAN = math.nan
+XY = pa.struct({"x": pa.float64(), "y": pa.list_(pa.int8())})
+
+
+def deltas(*made: Delta, kind: pa.DataType | None = None) -> pa.Table:
+    """Deltas ``(start, end, weight, v)``."""
+    times = {n: pa.array([d[i] for d in made], pa.int64()) for i, n in enumerate((LE, RE, WEIGHT))}
+    return pa.table({"v": pa.array([d[3] for d in made], kind), **times})
+
+
+def changes(*made: Delta, kind: pa.DataType | None = None) -> list[tuple[Any, ...]]:
+    """Rows ``(kind, start, end, new_end, v)`` of their changelog."""
+    found = changelog_rows(deltas(*made, kind=kind))
+    return [(r["kind"], r["start"], r["end"], r["new_end"], r["v"]) for r in found.to_pylist()]
+
+
+# a changelog's rows
+
+
+def test_a_pair_is_one_retraction() -> None:
+    """An end moved forward, onward, to infinity and back; where only one half is there it is an insert or a deletion."""
+    assert changes((1, INFINITY, -1, "a"), (1, 10, 1, "a")) == [("retract", 1, None, 10, "a")]
+    assert changes((1, 10, 1, "a"), (1, 5, -1, "a")) == [("retract", 1, 5, 10, "a")]
+    assert changes((1, 10, -1, "a"), (1, INFINITY, 1, "a")) == [("retract", 1, 10, None, "a")]
+    assert changes((1, 10, -1, "a"), (2, 10, 1, "a")) == [("retract", 1, 10, 1, "a"), ("insert", 2, 10, None, "a")]
+    assert changes((1, 10, -1, "a"), (1, 9, 1, "b")) == [("retract", 1, 10, 1, "a"), ("insert", 1, 9, None, "b")][::-1]
+
+
+def test_what_cancels_out_is_not_written() -> None:
+    assert changes((1, 5, 1, "a"), (1, 5, -1, "a")) == []
+    assert changes((1, 5, 2, "a"), (1, 5, -1, "a"), (1, 7, -1, "a")) == [("retract", 1, 7, 5, "a")]
+    assert changes((1, 5, 1, "a"), (1, 5, -1, "a"), (1, 9, 1, "a"), (1, 9, -2, "a")) == [("retract", 1, 9, 1, "a")]
+
+
+def test_rows_come_by_sync_time_and_the_cti_last() -> None:
+    """Sync time is an insert's start, and of a retraction the earlier of both ends; the end of the stream is not said."""
+    made = [(7, 9, 1, "c"), (1, 20, -1, "a"), (1, 8, 1, "a"), (3, 3, 1, None), (4, 6, 1, "b"), (2, 5, -1, "d")]
+    assert [(kind, start) for kind, start, *_ in changes(*made)] == [
+        ("retract", 2),
+        ("insert", 4),
+        ("insert", 7),
+        ("retract", 1),
+        ("cti", 3),
+    ]
+    assert changes(*made)[-1] == ("cti", 3, None, None, None)
+    assert changes((INFINITY, INFINITY, 1, None), kind=pa.string()) == []
+    rest, cti = split_ctis(deltas(*made))
+    assert (rest.num_rows, cti) == (5, 3)
+
+
+@pytest.mark.parametrize(
+    ("one", "same", "other", "kind"),
+    [
+        (NAN, float("-nan"), 1.0, pa.float64()),
+        (0.0, -0.0, NAN, pa.float32()),
+        (None, None, 0, pa.int64()),
+        ([0.0, None], [-0.0, None], [0.0], pa.list_(pa.float64())),
+        ([], [], None, pa.list_(pa.string())),
+        ({"x": NAN, "y": [1]}, {"x": NAN, "y": [1]}, {"x": NAN, "y": None}, XY),
+        ([("a", 1.0)], [("a", 1.0)], [("a", None)], pa.map_(pa.string(), pa.float64())),
+        (True, True, None, pa.bool_()),
+        (None, None, None, pa.null()),
+    ],
+)  # fmt: skip
+def test_payloads_are_equal_as_keys_are(one: Any, same: Any, other: Any, kind: pa.DataType) -> None:
+    """NULL and NaN equal themselves, zeros each other, nested values by their parts; also in the middle of a table."""
+    padded = deltas((0, 1, 1, other), (1, 9, -1, one), (1, 5, 1, same), (1, 7, 1, other), kind=kind)
+    found = changelog_rows(padded.slice(1)).to_pylist()
+    moved = ("retract", 1, 9, 7 if comparable(one) == comparable(other) else 5)
+    assert moved in [(r["kind"], r["start"], r["end"], r["new_end"]) for r in found] or one is other
+    assert comparable([r["v"] for r in found if r["kind"] == "retract"]) == (comparable(one),)
+    assert len(found) == 2
+
+
+def test_a_task_folds_what_it_has_at_once() -> None:
+    """Batches of Arrow are no micro-batches: a pair may lie in two of them."""
+    made = deltas((1, INFINITY, -1, "a"), (2, 3, 1, "b"), (1, 10, 1, "a"))
+    found = pa.Table.from_batches(folding(changelog_rows)(made.to_batches(max_chunksize=1)))
+    assert found.column("kind").to_pylist() == ["insert", "retract"]
+    assert list(folding(changelog_rows)(made.slice(0, 0).to_batches())) == []
+
+
+PAYLOADS = st.sampled_from([0.0, -0.0, NAN, None, 1.5])
+
+
+@st.composite
+def recorded(draw: Any) -> list[pa.Table]:
+    """Micro-batches of legal deltas, each with a CTI: events begin, move their ends, go, and come back in one micro-batch."""
+    live: list[tuple[int, int, Any]] = []
+    c, made = -3, []
+    for _ in range(draw(st.integers(1, 5))):
+        batch: list[Delta] = []
+        for _ in range(draw(st.integers(0, 6))):
+            movable = [e for e in live if e[1] >= c]
+            if movable and draw(st.booleans()):
+                event = draw(st.sampled_from(movable))
+                least = max(c, event[0] + 1) if event[0] < c else event[0]
+                end = draw(st.one_of(st.just(INFINITY), st.integers(least, least + 4)))
+                live.remove(event)
+                batch.append((event[0], event[1], -1, event[2]))
+                if end > event[0]:
+                    live.append((event[0], end, event[2]))
+                    batch.append((event[0], end, 1, event[2]))
+            else:
+                start = draw(st.integers(c, c + 5))
+                live.append(
+                    (start, draw(st.one_of(st.just(INFINITY), st.integers(start + 1, start + 5))), draw(PAYLOADS))
+                )
+                batch.append((live[-1][0], live[-1][1], 1, live[-1][2]))
+        c += draw(st.integers(0, 4))
+        made.append(deltas(*draw(st.permutations([*batch, (c, c, 1, None)])), kind=pa.float64()))
+    return made
+
+
+@given(recorded())
+def test_folding_keeps_the_history_and_every_promise(made: list[pa.Table]) -> None:
+    """Row by row: each retraction matches, no CTI is breached; the sum is that of the deltas; nothing is left to fold."""
+    parts = [changelog_rows(table).to_pylist() for table in made]
+    rows = [row for part in parts for row in part]
+    check_stream(rows, order="chain")
+    for part in parts:
+        items = [row for row in part if row["kind"] != "cti"]
+        syncs = [r["start"] if r["kind"] == "insert" else min(_inf(r["end"]), _inf(r["new_end"])) for r in items]
+        assert syncs == sorted(syncs)
+        assert [row["kind"] for row in part[len(items) :]] == ["cti"]
+        ends = {(comparable(r["v"]), r["start"], r["end"]) for r in items if r["kind"] == "retract"}
+        given = [r["end"] if r["kind"] == "insert" else r["new_end"] for r in items]
+        assert not ends & {(comparable(r["v"]), r["start"], e) for r, e in zip(items, given, strict=True)}
+    expected = fold_physical(_signed(made))
+    assert_same_history(fold_physical(rows) if rows else expected, expected)
+
+
+def _inf(end: int | None) -> int:
+    return INFINITY if end is None else end
+
+
+def _signed(made: Sequence[pa.Table]) -> list[Row]:
+    """Deltas as inserts and deletions."""
+    rows = [row for table in made for row in split_ctis(table)[0].to_pylist()]
+    return [
+        {"kind": "insert" if r[WEIGHT] > 0 else "retract", "start": r[LE], "end": r[RE], "new_end": r[LE], "v": r["v"]}
+        for r in rows
+    ]
+
+
+# CTIs
+
+
+def written(run: LocalRun, deltas: pa.Table, told: int) -> list[Row]:
+    """A micro-batch's rows, the CTI last if it has moved."""
+    promise = [(run.cti, run.cti, 1)] if run.cti > told else []
+    columns = {n: pa.array([p[i] for p in promise], pa.int64()) for i, n in enumerate((LE, RE, WEIGHT))}
+    names = [n for n in deltas.column_names if n not in columns]
+    last = pa.table({**{n: pa.nulls(len(promise), deltas.schema.field(n).type) for n in names}, **columns})
+    return changelog_rows(pa.concat_tables([deltas, last.select(deltas.column_names)])).to_pylist()
+
+
+@st.composite
+def open_ends(draw: Any, inputs: Sequence[Node]) -> Node:
+    """What reads ends that may still move, right below the result."""
+    plan = inputs[0]
+    if draw(st.booleans()):
+        plan = AlterLifetime(plan, Start(by=draw(st.integers(-3, 3))), Length())
+    bound, least = draw(st.integers(0, 9)), draw(st.booleans())
+    return Where(plan, sq.duration() > bound if least else sq.duration() <= bound)
+
+
+MOVING = cases(kinds=("edges", "physical", "physical_ids"), most_sources=1, query=open_ends)
+
+
+@pytest.mark.slow
+@given(
+    case=st.one_of(cases(), MOVING),
+    buckets=st.sampled_from([1, 3]),
+    restart=st.booleans(),
+    slack=st.lists(st.sampled_from([0, 0, 1, None]), min_size=1, max_size=3),
+)
+def test_a_changelog_keeps_its_ctis(case: Case, buckets: int, restart: bool, slack: list[int | None]) -> None:
+    """Any query, row by row in the order given: legal as a physical stream, and read back it is the answer."""
+    case = replace(case, until=case.latest + 13)
+    try:
+        expected = case.answer()
+    except QueryFailed:
+        return
+    program = compile_stages(rewrite(case.plan).plan, Options(CHANGELOG, buckets=buckets, ctis=True))
+    run = LocalRun(program, static=case.static)
+    rows: list[Row] = []
+    for batch, ctis in zip(case.batches, promises(case, slack), strict=True):
+        told = run.cti
+        rows += written(run, run.batch(batch, ctis), told)
+        run = run.restart() if restart else run
+    rows += written(run, run.finish(case.until), run.cti)
+    assert run.cti == INFINITY
+    check_stream(rows, order="chain")
+    names = ("start", "end", *case.plan.schema.names)
+    found = fold_physical({n: r[n] for n in ("kind", "new_end", *names)} for r in rows)
+    if found.num_rows or expected.num_rows:
+        assert_same_history(found.to_pandas(), expected.to_pandas())
+
+
+def test_ids_are_payload() -> None:
+    """What keeps them gives a changelog that can be read back by id, or by all of the payload."""
+    table = pa.table(
+        {
+            "kind": ["insert", "insert", "retract", "retract"],
+            "start": [1, 1, 1, 1],
+            "end": [9, 9, 9, 9],
+            "new_end": [None, None, 5, 12],
+            "id": [7, 8, 7, 8],
+            "v": ["a", "b", None, None],
+        }
+    )
+    query = sq.physical(table, id="id", name="s").where(sq.col("id") > 0)
+    run = LocalRun(compile_stages(numbered(query.plan)[0], Options(CHANGELOG, buckets=2)))
+    parts = [changelog_rows(run.batch({"s": table.slice(at, 2)})) for at in (0, 2)]
+    assert parts[1].select(["kind", "new_end", "id", "v"]).to_pylist() == [
+        {"kind": "retract", "new_end": 5, "id": 7, "v": "a"},
+        {"kind": "retract", "new_end": 12, "id": 8, "v": "b"},
+    ]
+    rows = pa.concat_tables(parts)
+    expected = [{"start": 1, "end": 5, "id": 7, "v": "a"}, {"start": 1, "end": 12, "id": 8, "v": "b"}]
+    for back in (sq.physical(rows), sq.physical(rows, id="id")):
+        assert_same_history(back.to_arrow(), pa.Table.from_pylist(expected))
+
+
+# an upsert's rows
+
+
+def upserts(*made: tuple[Any, ...], key: Sequence[str] = ("k",)) -> list[tuple[Any, ...]]:
+    """Deltas ``(start, end, weight, k, n)`` as rows ``(op, start, end, k, n)``."""
+    names = (LE, RE, WEIGHT, "k", "n")
+    table = pa.table({n: pa.array([m[i] for m in made]) for i, n in enumerate(names)})
+    return [tuple(r[n] for n in ("op", "start", "end", "k", "n")) for r in upsert_rows(table, key).to_pylist()]
+
+
+def test_a_key_has_the_last_state() -> None:
+    made = [
+        *((0, 10, -1, "a", 1), (0, 10, 1, "a", 2)),
+        *((0, 10, -1, "b", 7), (20, INFINITY, 1, "b", 7)),
+        *((5, 9, 1, "c", 1), (5, 9, -1, "c", 1)),
+        *((0, 10, -1, None, 1), (0, 8, 1, None, 1)),
+    ]
+    assert upserts(*made) == [
+        ("upsert", 0, 10, "a", 2),
+        ("upsert", 0, 8, None, 1),
+        ("delete", 0, None, "b", None),
+        ("upsert", 20, None, "b", 7),
+    ]
+    with pytest.raises(RuntimeError, match="upsert: two rows of one key and start"):
+        upserts((0, 10, 1, "a", 1), (0, 10, 1, "a", 2))
+
+
+COUNTED = {
+    "hopping": lambda g: g.hopping_window(6, 2).select(n=sq.count()),
+    "renamed": lambda g: g.tumbling_window(5).select(n=sq.count()).where(sq.col("n") > 1).select("n", key=sq.col("k")),
+    "snapshot": lambda g: g.snapshot_window().select(n=sq.count()),
+    "session": lambda g: g.session_window(3, stamp="align").select(n=sq.count()),
+    "count": lambda g: g.count_window(2).select(n=sq.count(), s=sq.sum("v")),
+    "landmark": lambda g: g.landmark_window(4, start=0).select(n=sq.count()),
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_a_table_kept_by_an_upsert_is_the_answer(name: str) -> None:
+    """One row a key and micro-batch, written over by key: what is left are the final rows."""
+    # two of a group that goes again, and what makes time pass before it does
+    gone = [(t, t + 1, {"k": "c", "v": t}) for t in (1, 2)]
+    more = [(t, t + 1 + t % 4, {"k": "ab"[t % 2], "v": t}) for t in (3, 1, 8, 20, 6, 2, 12, 9, 5, 15)]
+    items = [sq.insert(start, end, **payload) for start, end, payload in (*gone, *more)]
+    items += [sq.retract(start, end, start, **payload) for start, end, payload in gone]
+    query = COUNTED[name](sq.events(items, name="s").group_by("k"))
+    out = egress(query.plan, UPSERT, False, "run")
+    assert out.key == (("key" if name == "renamed" else "k"), "start")
+    run = LocalRun(compile_stages(rewrite(query.plan).plan, Options(UPSERT, buckets=2)))
+    kept: dict[Any, Row] = {}
+    seen = {"upsert": 0, "delete": 0}
+    parts = [run.batch({"s": query.tables["s"].slice(at, 2)}) for at in range(0, len(items), 2)]
+    for part in [*parts, run.finish()]:
+        rows = upsert_rows(part, out.columns).to_pylist()
+        keys = [tuple(row[n] for n in out.key) for row in rows]
+        assert len(keys) == len(set(keys))
+        for key, row in zip(keys, rows, strict=True):
+            op = row.pop("op")
+            seen[op] += 1
+            if op == "upsert":
+                kept[key] = row
+            else:
+                assert {n for n, value in kept.pop(key).items() if value is not None} > set(out.key)
+                assert {n for n, value in row.items() if value is not None} == set(out.key)
+    assert seen["delete"] > 0
+    assert seen["upsert"] > len(kept) + seen["delete"], "some row is corrected"
+    assert_same_history(pa.Table.from_pylist(list(kept.values())), oracle(query.plan, query.tables))
+
+
+def test_an_output_that_a_plan_cannot_have() -> None:
+    """Said at plan time, in the query's terms."""
+    s = sq.events([(1, 5, {"k": "a", "v": 1})], name="s")
+    counted = s.group_by("k").tumbling_window(4).select(n=sq.count())
+
+    def refused(query: sq.Stream, output: str, ctis: bool = False) -> str:
+        with pytest.raises(PlanError) as raised:
+            egress(query.plan, output, ctis, "run")
+        return str(raised.value)
+
+    assert refused(s, "update") == "run: output is 'final', 'changelog' or 'upsert'; found 'update'."
+    assert refused(s, "final", True) == "run: ctis=True goes with output='changelog'; found output='final'."
+    told = (
+        "run: a payload column called 'Kind'; output='changelog' has a column of that name. Rename it: q.rename({...})."
+    )
+    assert refused(s.select(Kind=sq.col("k")), "changelog") == told
+    assert "a payload column called 'new_end'" in refused(s.select(new_end=sq.col("k")), "changelog")
+    assert "a payload column called 'op'" in refused(counted.rename(n="op"), "upsert")
+    needs = "run: output='upsert' needs a result with one row a group and start; "
+    assert refused(s, "upsert").startswith(needs + "found intervals. It goes with the aggregates of a window")
+    assert refused(counted.union(counted), "upsert").startswith(needs + "found union.")
+    assert refused(counted.select("n"), "upsert") == needs + "the group's column 'k' is not among n. Keep it in select."
+    for query in (
+        s.group_by("k").rows_window(2, order_by="v").select(n=sq.count()),
+        s.landmark_window(4, start=0, stamp="align").select(n=sq.count()),
+    ):
+        assert "windows may share a start" in refused(query, "upsert")
+    for name, output in (("kind", "final"), ("op", "changelog"), ("new_end", "final")):
+        assert egress(s.select(**{name: sq.col("k")}).plan, output, False, "run").key == ()

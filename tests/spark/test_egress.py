@@ -1,0 +1,135 @@
+"""What a sink has of a stream: a changelog that can be read back, a table that upserts keep, exactly once over restarts."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import streamq as sq
+from streamq.errors import CheckpointError, PlanError
+from streamq.testing.history import assert_same_history
+from streamq.testing.validator import check_stream
+from tests.spark.replay import ended, land, stream
+
+pytestmark = pytest.mark.usefixtures("plain")
+
+NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
+KINDS = pa.struct({"x": pa.float64(), "tags": pa.list_(pa.string())})
+ITEMS = pa.schema(
+    [("kind", pa.string()), *((n, pa.timestamp("us", "UTC")) for n in ("start", "end", "new_end")), ("k", pa.string())]
+    + [("v", KINDS)]
+)
+
+
+def at(minute: int | None) -> dt.datetime | None:
+    return None if minute is None else NOON + dt.timedelta(minutes=minute)
+
+
+def item(
+    kind: str, start: int, end: int | None = None, new_end: int | None = None, k: str | None = "a"
+) -> dict[str, Any]:
+    """A row of a physical stream, in minutes after noon; the payload is nested, and has a NaN and zeros of both signs."""
+    v = None if kind == "cti" else {"x": {"a": float("nan"), "b": 0.0}.get(k or "", -0.0), "tags": ["x", None]}
+    return {
+        "kind": kind,
+        "start": at(start),
+        "end": at(end),
+        "new_end": at(new_end),
+        "k": None if kind == "cti" else k,
+        "v": v,
+    }
+
+
+PARTS = [
+    [item("insert", 0), item("insert", 3, 9, k="b"), item("insert", 4, 8, k="c")],
+    [item("retract", 0, None, 12), item("cti", 5), item("retract", 3, 9, None, k="b")],
+    [
+        item("retract", 3, None, 7, k="b"),
+        item("insert", 6, k=None),
+        item("retract", 6, None, 6, k=None),
+        item("cti", 20),
+    ],
+]
+"""Ends that move, one of them twice, and an event that comes and goes within a micro-batch."""
+
+
+def arrived(spark: SparkSession, folder: Path, parts: list[list[dict[str, Any]]]) -> DataFrame:
+    land(folder, [pa.Table.from_pylist(part, schema=ITEMS) for part in parts])
+    return stream(spark, folder, ITEMS)
+
+
+def query(df: DataFrame) -> sq.Stream:
+    s = sq.physical(df, name="s")
+    return s.where(sq.col("v").is_not_null()).union(s.shift("2 minutes"))
+
+
+def test_a_changelog_is_read_back(spark: SparkSession, tmp_path: Path) -> None:
+    """Legal row by row with its CTIs; in batch and as a stream, a file a micro-batch, it is the history that it tells of."""
+    out, where = str(tmp_path / "out"), {"checkpoint": str(tmp_path / "cp"), "buckets": 2}
+    live = query(arrived(spark, tmp_path / "in", PARTS))
+    ended(live, **where, sink=out, output="changelog", ctis=True)
+
+    found = spark.read.parquet(out)
+    assert found.columns == ["kind", "k", "v", "start", "end", "new_end"]
+    rows = found.select("kind", "start", "end", "new_end").toArrow().to_pylist()
+    assert sorted(row["start"] for row in rows if row["kind"] == "cti") == [at(5), at(20)]
+    assert sum(row["kind"] == "retract" and row["new_end"] != row["start"] for row in rows) == 6
+    assert check_stream(out, order="chain").rows == len(rows)
+    expected = query(spark.read.parquet(str(tmp_path / "in"))).to_df().toArrow()
+    assert_same_history(sq.physical(found).to_df().toArrow(), expected)
+
+    # a CTI is written after all that it promises: read a file at a time, nothing is late
+    written = spark.readStream.schema(found.schema).option("maxFilesPerTrigger", 1).parquet(out)
+    again = sq.physical(written, name="again", progress=sq.explicit(), late="fail")
+    ended(again, checkpoint=str(tmp_path / "again-cp"), sink=str(tmp_path / "again"), buckets=1)
+    assert_same_history(spark.read.parquet(str(tmp_path / "again")).toArrow(), expected)
+    told = r"changed: output \('changelog', now 'final'\), ctis \(True, now False\)"
+    with pytest.raises(CheckpointError, match=told):
+        live.run(**where)
+    with pytest.raises(
+        PlanError, match="to_stream: a payload column called 'kind'; output='changelog' has a column of that"
+    ):
+        live.rename(k="kind").to_stream(output="changelog")
+
+
+CORRECTED = [
+    [item("insert", 0, 1), item("insert", 1, 2, k="b"), item("insert", 20)],
+    [item("insert", 3, 4), item("retract", 1, 2, 1, k="b")],
+]
+"""Windows that the start at 20 has told of change, and those of b go."""
+
+
+def test_upserts_keep_a_table(spark: SparkSession, tmp_path: Path) -> None:
+    """Written over by key in a function of the sink, beside a late output; the table is the batch answer."""
+    table: dict[tuple[Any, ...], dict[str, Any]] = {}
+    seen: list[str] = []
+
+    def keep(batch: DataFrame, number: int) -> None:
+        rows = batch.toArrow().to_pylist()
+        keys = [tuple(row[name] for name in ("group", "start")) for row in rows]
+        assert len(set(keys)) == len(keys)
+        seen.extend(row["op"] for row in rows)
+        for key, row in zip(keys, rows, strict=True):
+            if row.pop("op") == "delete":
+                assert [row[name] for name in ("n", "end")] == [None, None]
+                del table[key]
+            else:
+                table[key] = row
+
+    def counted(df: DataFrame) -> sq.Stream:
+        s = sq.physical(df, name="s", progress=sq.generate("1 hour"))
+        windows = s.group_by("k").hopping_window("6 minutes", "2 minutes")
+        return windows.select(n=sq.count()).where(sq.col("n") > 0).select("n", group=sq.col("k"))
+
+    arriving = counted(arrived(spark, tmp_path / "in", CORRECTED))
+    how = {"checkpoint": str(tmp_path / "cp"), "output": "upsert", "late_sink": str(tmp_path / "late"), "buckets": 3}
+    run = ended(arriving, **how, sink=keep)
+    assert run.key == ("group", "start")
+    assert seen.count("upsert") > len(table) + seen.count("delete") > len(table)
+    batch = counted(spark.read.parquet(str(tmp_path / "in"))).to_df().toArrow()
+    assert_same_history(pa.Table.from_pylist(list(table.values()), schema=batch.schema), batch)
