@@ -19,13 +19,15 @@ from streamq.runtime.bucket import buckets_of
 from streamq.runtime.carried import Carrier, carry
 from streamq.runtime.columnar import concat, decode, encode, split_by, unit_weights, with_column
 from streamq.runtime.event import BAD, CTI, KEEP, KIND, LE, NEW_END, OPENS, WEIGHT
-from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel, refuse_invalid
+from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel, Output, refuse_invalid
 from streamq.runtime.lateness import late_rows
 from streamq.runtime.progress import NOTES_ONLY, Message, RelationClock, decode_messages, encode_messages
+from streamq.runtime.readings import both, looked_at, of_kernel, of_sources
 from streamq.time import MINUS_INFINITY
 
-PROGRESS, LATE, TOTALS, SPOKEN = -1, -2, -3, -4
-"""Channels of envelopes that hold no deltas; SPOKEN is a stage's progress before it is sent to every bucket."""
+PROGRESS, LATE, TOTALS, SPOKEN, READINGS = -1, -2, -3, -4, -5
+"""Channels of envelopes that hold no deltas; SPOKEN is a stage's progress before it is sent to every bucket, READINGS what
+those who watch the query are told."""
 
 Envelope = tuple[int, int, bytes]
 
@@ -73,8 +75,8 @@ class Stage:
     buckets: int
     late_output: bool = False
 
-    def run(self, bucket: int, baskets: Baskets, envelopes: Iterable[Envelope]) -> list[Envelope]:
-        """One micro-batch of one bucket: every hosted kernel advances once."""
+    def run(self, bucket: int, baskets: Baskets, envelopes: Iterable[Envelope], now: int = 0) -> list[Envelope]:
+        """One micro-batch of one bucket, at ``now`` in milliseconds since 1970: every hosted kernel advances once."""
         out: list[Envelope] = []
         tables: dict[int, list[pa.Table]] = {}
         messages: list[Message] = []
@@ -91,14 +93,15 @@ class Stage:
         passed = [replace(m, invalid={}) if m.relation in here else m for m in messages if m.relation in self.later]
         if passed:
             out.append((bucket, PROGRESS, encode_messages(passed)))
-        out += self._advance(bucket, baskets, tables, messages)
+        out += self._advance(bucket, baskets, tables, messages, now)
         baskets.flush()
         return out
 
     def _advance(
-        self, bucket: int, baskets: Baskets, tables: dict[int, list[pa.Table]], messages: list[Message]
+        self, bucket: int, baskets: Baskets, tables: dict[int, list[pa.Table]], messages: list[Message], now: int
     ) -> list[Envelope]:
         out: list[Envelope] = []
+        made: list[tuple[Hosted, list[Arrival], Output]] = []
         clocks = baskets.values.setdefault(f"clocks{self.level}", {})
         totals: dict[str, int] = baskets.values.setdefault(f"totals{self.level}", {})
         late: list[pa.Table] = []
@@ -124,6 +127,7 @@ class Stage:
                 announced += [(channel.judge, c, note) for note in notes.get(channel.number, ())]
             clock = _clock(hosted, before, known, tuple(announced))
             output = hosted.kernel.advance(baskets.scoped(hosted.name), arrivals, clock)
+            made.append((hosted, arrivals, output))
             if output.table is not None and output.table.num_rows:
                 out.append((bucket, _relation_number(hosted), encode(unit_weights(output.table))))
             w = max(carry(known[ch.relation].w, ch.carried) for ch in hosted.channels)
@@ -137,7 +141,32 @@ class Stage:
             out.append((bucket, LATE, encode(concat(late))))
         if totals:
             out.append((bucket, TOTALS, json.dumps(totals).encode()))
+        out.append((bucket, READINGS, self._told(bucket, baskets, known, before, messages, made, now)))
         return out
+
+    def _told(
+        self,
+        bucket: int,
+        baskets: Baskets,
+        known: dict[str, RelationClock],
+        before: dict[str, tuple[int, int]],
+        messages: list[Message],
+        made: list[tuple[Hosted, list[Arrival], Output]],
+        now: int,
+    ) -> bytes:
+        """The readings of this micro-batch; every bucket knows the same of the sources, the first one tells it."""
+        held: dict[str, int] = baskets.values.setdefault(f"readings{self.level}", {})
+        told: dict[str, int] = {}
+        if bucket == 0:
+            clocks = {r: (clock.c, clock.w) for r, clock in known.items() if r in self.sources}
+            looked: dict[str, list[int]] = {}
+            for message in messages:
+                looked[message.relation] = both(looked.get(message.relation, []), message.looked)
+            told |= of_sources(held, clocks, before, looked, now)
+        for hosted, arrivals, output in made:
+            taken, size = [a.table for a in arrivals], baskets.scoped(hosted.name).size()
+            told |= of_kernel(held, hosted.name, taken, output.table, output.c, size)
+        return json.dumps(told, separators=(",", ":")).encode()
 
 
 def _clock(
@@ -242,6 +271,7 @@ class Packer:
             batch = batch.drop_columns([n for n in batch.column_names if n == BAD])
             if batch.num_rows:
                 self._tell(batch, message)
+                message.looked = both(message.looked, looked_at(_starts(batch)))
                 good.append(batch)
         envelopes = [(0, LATE, encode(concat(late)))] if late and self.late_output else []
         return good, message if seen else None, envelopes
@@ -283,6 +313,12 @@ class Packer:
             message.w = max(message.w, pc.max(le).as_py())
             if self.source.delay is not None:
                 message.c = max(message.c, max(MINUS_INFINITY + 1, message.w - self.source.delay))
+
+
+def _starts(batch: pa.Table) -> pa.ChunkedArray:
+    """Where the events of a source's rows start, ends of edge events too; CTIs are none."""
+    le = batch.column(LE)
+    return le.filter(pc.not_equal(batch.column(KIND), CTI)) if KIND in batch.column_names else le
 
 
 def kept_rows(batch: pa.Table, columns: Sequence[str]) -> pa.Table:
