@@ -57,11 +57,11 @@ class LocalRun:
         rows: Mapping[str, pa.Table],
         ctis: Iterable[tuple[str | None, int]] = (),
         until: int | None = None,
-        now: int = 0,
+        wall: int = 0,
     ) -> pa.Table:
         """One micro-batch: raw rows by table name, and CTIs from outside ``(table or None for all, c)``; gives deltas.
 
-        ``now`` is the time of day, in milliseconds since 1970, of which only the readings tell.
+        ``wall`` is the time of day, in milliseconds since 1970, of which only the readings tell.
         """
         envelopes: list[Envelope] = []
         readings: list[dict[str, int]] = []
@@ -88,7 +88,7 @@ class LocalRun:
                 mine = [e for e in envelopes if e[0] == bucket]
                 if mine:
                     baskets = Baskets(DictStore(self.stores.setdefault((stage.level, bucket), {})))
-                    out += stage.run(bucket, baskets, mine, now)
+                    out += stage.run(bucket, baskets, mine, wall)
             readings += [json.loads(body) for _, number, body in out if number == READINGS]
             envelopes = self._between(stage.level, out, result)
         self.told = together(readings) or self.told

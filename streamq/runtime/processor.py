@@ -67,8 +67,7 @@ def make_processor(stage: Stage) -> Any:
                 # by position: some versions of PySpark rename columns that begin with an underscore
                 for channel, body in zip(frame.iloc[:, -2], frame.iloc[:, -1], strict=True)
             )
-            now = int(time.time() * 1000)
-            out = stage.run(bucket, Baskets(MapStateStore(self.state)), envelopes, now)
+            out = stage.run(bucket, Baskets(MapStateStore(self.state)), envelopes, int(time.time() * 1000))
             if out:
                 buckets, channels, bodies = zip(*out, strict=True)
                 yield pd.DataFrame(

@@ -14,9 +14,13 @@ import pyarrow as pa
 
 from streamq.runtime.columnar import ints
 from streamq.runtime.event import WEIGHT
+from streamq.runtime.kernel import Arrival, Output
+
+OBSERVED = "streamq_readings"
+"""Under which Spark's reports have them, in ``observedMetrics``."""
 
 HOW: Mapping[str, str] = {
-    "cti": "max",  # of a source
+    "cti": "max",  # the CTI of a source
     "watermark": "max",
     "moved": "max",  # when its CTI last moved, in milliseconds since 1970
     "heard": "max",  # when it last brought rows
@@ -24,17 +28,18 @@ HOW: Mapping[str, str] = {
     "fresh": "max",  # those of this micro-batch
     "least": "min",  # the least start so far
     "midst": "max",  # a start in the midst of the last rows
-    "out": "min",  # of a kernel: its CTI
-    "taken": "sum",  # deltas (combined ones where the map side combines) that reached it
+    "out": "min",  # the CTI of a kernel
+    "taken": "sum",  # deltas (combined ones where the map side combines) that reached a port of it so far
     "given": "sum",  # rows it has handed on
+    "made": "sum",  # those of this micro-batch
     "back": "sum",  # rows it has taken back
-    "state_rows": "sum",
+    "state_rows": "sum",  # what it keeps
     "state_bytes": "sum",
 }
 """What there is, and the aggregate over buckets: "max" where all say the same, or one speaks for all."""
 
 OF_SOURCES = ("cti", "watermark", "moved", "heard", "rows", "fresh", "least", "midst")
-OF_KERNELS = ("out", "taken", "given", "back", "state_rows", "state_bytes")
+OF_KERNELS = ("out", "given", "made", "back", "state_rows", "state_bytes")
 
 SAMPLE = 256
 """Rows of a table, evenly spread, whose median stands for the midst of all."""
@@ -48,7 +53,7 @@ def together(told: Iterable[Mapping[str, int]]) -> dict[str, int]:
     for readings in told:
         for name, value in readings.items():
             found.setdefault(name, []).append(value)
-    return {name: _AGGREGATES[HOW[name.partition("|")[0]]](values) for name, values in found.items()}
+    return {name: _AGGREGATES[how(name)](values) for name, values in found.items()}
 
 
 # the map side
@@ -73,41 +78,30 @@ def both(a: Sequence[int], b: Sequence[int]) -> list[int]:
 # a stage
 
 
-def of_sources(
-    held: dict[str, int],
-    clocks: Mapping[str, tuple[int, int]],
-    before: Mapping[str, tuple[int, int]],
-    looked: Mapping[str, Sequence[int]],
-    now: int,
+def of_source(
+    held: dict[str, int], source: str, c: int, w: int, moved: bool, looked: Sequence[int], wall: int
 ) -> dict[str, int]:
-    """c and W of the sources that a stage knows, and what their rows were; ``held`` keeps it from batch to batch."""
-    told: dict[str, int] = {}
-    for source, (c, w) in clocks.items():
-        found = looked.get(source) or [0]
-        if c != before[source][0]:
-            held[f"moved|{source}"] = now
-        if found[0]:
-            _, least, midst = found
-            held[f"heard|{source}"] = now
-            held[f"rows|{source}"] = held.get(f"rows|{source}", 0) + found[0]
-            held[f"least|{source}"] = min(least, held.get(f"least|{source}", least))
-            held[f"midst|{source}"] = midst
-        told |= {f"cti|{source}": c, f"watermark|{source}": w, f"fresh|{source}": found[0]}
-        told |= {name: held[name] for what in OF_SOURCES if (name := f"{what}|{source}") in held}
-    return told
+    """c and W of a source, and what its rows were; ``held`` keeps it from batch to batch."""
+    if moved:
+        held["moved"] = wall
+    if looked:
+        n, least, midst = looked
+        held |= {"heard": wall, "rows": held.get("rows", 0) + n, "least": min(least, held.get("least", least))}
+        held["midst"] = midst
+    told = {"cti": c, "watermark": w, "fresh": looked[0] if looked else 0, **held}
+    return {f"{what}|{source}": n for what, n in told.items()}
 
 
 def of_kernel(
-    held: dict[str, int], name: str, taken: Sequence[pa.Table], given: pa.Table | None, c: int, state: tuple[int, int]
+    held: dict[str, int], name: str, arrivals: Iterable[Arrival], output: Output, state: tuple[int, int]
 ) -> dict[str, int]:
     """A kernel's CTI, how many rows reached and left it so far, and its state; ``held`` keeps the totals."""
-    inserted, retracted = weighed(given)
-    new = {"taken": sum(t.num_rows for t in taken), "given": inserted, "back": retracted}
-    for what, n in new.items():
-        held[f"{what}|{name}"] = held.get(f"{what}|{name}", 0) + n
-    rows, size = state
-    totals = {key: held[key] for what in new if (key := f"{what}|{name}")}
-    return {f"out|{name}": c, **totals, f"state_rows|{name}": rows, f"state_bytes|{name}": size}
+    inserted, retracted = weighed(output.table)
+    new = [(f"taken {a.port}", a.table.num_rows) for a in arrivals]
+    for total, n in (*new, ("given", inserted), ("back", retracted)):
+        held[total] = held.get(total, 0) + n
+    told = {"out": output.c, "made": inserted, "state_rows": state[0], "state_bytes": state[1], **held}
+    return {f"{what}|{name}": n for what, n in told.items()}
 
 
 def weighed(table: pa.Table | None) -> tuple[int, int]:
@@ -121,7 +115,15 @@ def weighed(table: pa.Table | None) -> tuple[int, int]:
     return inserted, inserted - int(weight.sum())
 
 
-def names(sources: Iterable[str], kernels: Iterable[str]) -> list[str]:
-    """All that the stages over these sources and kernels may say."""
-    return [f"{what}|{s}" for s in sources for what in OF_SOURCES] + [f"{what}|{k}" for k in kernels for what in OF_KERNELS]
+def names(sources: Iterable[str], kernels: Mapping[str, Iterable[int]]) -> list[str]:
+    """All that the stages over these sources, and kernels with these ports, may say."""
+    return [
+        *(f"{what}|{source}" for source in sources for what in OF_SOURCES),
+        *(f"{what}|{kernel}" for kernel in kernels for what in OF_KERNELS),
+        *(f"taken {port}|{kernel}" for kernel, ports in kernels.items() for port in ports),
+    ]
 
+
+def how(name: str) -> str:
+    """How readings of this name from several buckets are put together: "max", "min" or "sum"."""
+    return HOW[name.partition("|")[0].partition(" ")[0]]

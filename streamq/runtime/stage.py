@@ -22,7 +22,7 @@ from streamq.runtime.event import BAD, CTI, KEEP, KIND, LE, NEW_END, OPENS, WEIG
 from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel, Output, refuse_invalid
 from streamq.runtime.lateness import late_rows
 from streamq.runtime.progress import NOTES_ONLY, Message, RelationClock, decode_messages, encode_messages
-from streamq.runtime.readings import both, looked_at, of_kernel, of_sources
+from streamq.runtime.readings import both, looked_at, of_kernel, of_source
 from streamq.time import MINUS_INFINITY
 
 PROGRESS, LATE, TOTALS, SPOKEN, READINGS = -1, -2, -3, -4, -5
@@ -75,8 +75,8 @@ class Stage:
     buckets: int
     late_output: bool = False
 
-    def run(self, bucket: int, baskets: Baskets, envelopes: Iterable[Envelope], now: int = 0) -> list[Envelope]:
-        """One micro-batch of one bucket, at ``now`` in milliseconds since 1970: every hosted kernel advances once."""
+    def run(self, bucket: int, baskets: Baskets, envelopes: Iterable[Envelope], wall: int = 0) -> list[Envelope]:
+        """One micro-batch of one bucket, at ``wall`` in milliseconds since 1970: every hosted kernel advances once."""
         out: list[Envelope] = []
         tables: dict[int, list[pa.Table]] = {}
         messages: list[Message] = []
@@ -93,12 +93,12 @@ class Stage:
         passed = [replace(m, invalid={}) if m.relation in here else m for m in messages if m.relation in self.later]
         if passed:
             out.append((bucket, PROGRESS, encode_messages(passed)))
-        out += self._advance(bucket, baskets, tables, messages, now)
+        out += self._advance(bucket, baskets, tables, messages, wall)
         baskets.flush()
         return out
 
     def _advance(
-        self, bucket: int, baskets: Baskets, tables: dict[int, list[pa.Table]], messages: list[Message], now: int
+        self, bucket: int, baskets: Baskets, tables: dict[int, list[pa.Table]], messages: list[Message], wall: int
     ) -> list[Envelope]:
         out: list[Envelope] = []
         made: list[tuple[Hosted, list[Arrival], Output]] = []
@@ -141,7 +141,7 @@ class Stage:
             out.append((bucket, LATE, encode(concat(late))))
         if totals:
             out.append((bucket, TOTALS, json.dumps(totals).encode()))
-        out.append((bucket, READINGS, self._told(bucket, baskets, known, before, messages, made, now)))
+        out.append((bucket, READINGS, self._told(bucket, baskets, known, before, messages, made, wall)))
         return out
 
     def _told(
@@ -152,20 +152,20 @@ class Stage:
         before: dict[str, tuple[int, int]],
         messages: list[Message],
         made: list[tuple[Hosted, list[Arrival], Output]],
-        now: int,
+        wall: int,
     ) -> bytes:
         """The readings of this micro-batch; every bucket knows the same of the sources, the first one tells it."""
-        held: dict[str, int] = baskets.values.setdefault(f"readings{self.level}", {})
+        held: dict[str, dict[str, int]] = baskets.values.setdefault(f"readings{self.level}", {})
         told: dict[str, int] = {}
-        if bucket == 0:
-            clocks = {r: (clock.c, clock.w) for r, clock in known.items() if r in self.sources}
-            looked: dict[str, list[int]] = {}
+        for source in sorted(self.sources.intersection(known)) if bucket == 0 else ():
+            looked: list[int] = []
             for message in messages:
-                looked[message.relation] = both(looked.get(message.relation, []), message.looked)
-            told |= of_sources(held, clocks, before, looked, now)
+                looked = both(looked, message.looked) if message.relation == source else looked
+            c, w = known[source].c, known[source].w
+            told |= of_source(held.setdefault(source, {}), source, c, w, c != before[source][0], looked, wall)
         for hosted, arrivals, output in made:
-            taken, size = [a.table for a in arrivals], baskets.scoped(hosted.name).size()
-            told |= of_kernel(held, hosted.name, taken, output.table, output.c, size)
+            size = baskets.scoped(hosted.name).size()
+            told |= of_kernel(held.setdefault(hosted.name, {}), hosted.name, arrivals, output, size)
         return json.dumps(told, separators=(",", ":")).encode()
 
 
