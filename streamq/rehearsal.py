@@ -55,7 +55,7 @@ class Rehearsal:
         self._arrived = {r.source.table: 0 for r in self.program.sources if r.source}
         self._named = {r.source.shown_name(): r.source.table for r in self.program.sources if r.source}
         self._clock = clock or (lambda: dt.datetime.now(dt.UTC))
-        self._seen = monitoring.Seen()
+        self.seen = monitoring.Seen()
         self._state = RUNNING
 
     def arrive(self, **rows: int) -> pa.Table:
@@ -90,17 +90,17 @@ class Rehearsal:
     def why(self) -> Why:
         """As ``run.why``."""
         over = "its input has ended" if self._state == FINISHED else ""
-        return why(self.program, self._seen, self._state, self._clock(), over)
+        return why(self.program, self.seen, self._state, self._clock(), over)
 
     @property
     def metrics(self) -> dict[str, Any]:
         """As ``run.metrics``; what only Spark knows is None."""
-        return monitoring.metrics(self.program, self._seen, self._state, self._clock())
+        return monitoring.metrics(self.program, self.seen, self._state, self._clock())
 
     @property
     def progress(self) -> dict[str, Any]:
         """As ``run.progress``; ``spark`` is empty."""
-        return monitoring.progress(self.program, self._seen)
+        return monitoring.progress(self.program, self.seen)
 
     def _batch(self, rows: Mapping[str, pa.Table], ctis: Sequence[tuple[str | None, int]] = ()) -> pa.Table:
         import pyarrow.compute as pc
@@ -111,7 +111,7 @@ class Rehearsal:
         late = dict(sum((Counter(t) for t in self._local.totals.values()), Counter[str]()))
         told = self._local.told if rows or ctis else {}
         count = sum(table.num_rows for table in rows.values())
-        report = monitoring.Report(self._seen.number + 1, now, None, count, inserted, retracted, told, late)
-        self._seen = self._seen.after(report)
+        report = monitoring.Report(self.seen.number + 1, now, None, count, inserted, retracted, told, late)
+        self.seen = self.seen.after(report)
         new = deltas.filter(pc.greater(deltas.column(WEIGHT), 0))
         return in_user_form(new, self.program.plan.schema)
