@@ -163,8 +163,10 @@ def _held(case: Waiting, waits: Sequence[Wait]) -> Verdict | None:
 
 
 def _idle(case: Waiting, source: SourceReading) -> bool:
+    """Whether others have brought rows since it did, by the time of day or in the last micro-batch."""
     others = [s for s in case.sources.values() if s is not source and s.rows]
-    return bool(others) and (not source.rows or max(s.heard or 0 for s in others) > (source.heard or 0))
+    since = max((s.heard or 0 for s in others), default=0) > (source.heard or 0)
+    return bool(others) and (not source.rows or since or (not source.fresh and any(s.fresh for s in others)))
 
 
 def _left_out(case: Waiting) -> Verdict:

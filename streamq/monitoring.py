@@ -90,9 +90,7 @@ def _given_before(told: Mapping[str, int]) -> dict[str, int]:
 
 def from_spark(spark: Mapping[str, Any]) -> Report:
     """Spark's report on a micro-batch (``StreamingQueryProgress.json``, parsed)."""
-    observed = spark.get("observedMetrics") or {}
-    told = {k: v for k, v in (observed.get(OBSERVED) or {}).items() if v is not None}
-    counted = {k: v for k, v in (observed.get(RESULTS) or {}).items() if v is not None}
+    told, counted = _observed(spark, OBSERVED), _observed(spark, RESULTS)
     inserted, retracted = counted.pop("inserted", 0), counted.pop("retracted", 0)
     rows = sum(n for name, n in told.items() if name.startswith("fresh|"))
     return Report(
@@ -106,6 +104,14 @@ def from_spark(spark: Mapping[str, Any]) -> Report:
         counted,
         spark,
     )
+
+
+def _observed(spark: Mapping[str, Any], name: str) -> dict[str, int]:
+    found = (spark.get("observedMetrics") or {}).get(name) or {}
+    if "schema" in found:
+        # so Spark Connect has them: values beside their names
+        found = dict(zip((f["name"] for f in found["schema"]["fields"]), found["values"], strict=True))
+    return {k: v for k, v in found.items() if v is not None}
 
 
 # readings, by source and kernel

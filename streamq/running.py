@@ -315,8 +315,9 @@ class Run:
 
         ::
 
-            >>> run.why()
-            Rows are held back: zones has brought no row yet; ...
+            print(run.why())
+            # Rows are held back, waiting for a row of trips at or after 2024-05-01 12:15:00 (delay 5 minutes).
+            # ...
         """
         state, over = self._state()
         return why(self._program, replace(self._look(), late=self.late), state, over=over)

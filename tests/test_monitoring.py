@@ -109,6 +109,10 @@ def test_a_report_of_spark() -> None:
     assert (report.number, report.duration_ms, report.rows) == (3, 250, 4)
     assert (report.inserted, report.retracted, report.late) == (2, 0, {"cars|dropped": 1})
     assert "moved|source:cars" not in report.told
+    connect = {
+        "streamq_readings": {"values": [4, None], "schema": {"fields": [{"name": "fresh|s"}, {"name": "cti|s"}]}}
+    }
+    assert monitoring.from_spark(spark_report(3, **connect)).told == {"fresh|s": 4}
     nothing = monitoring.from_spark(spark_report(4, streamq_readings=dict.fromkeys(told)))
     assert (nothing.rows, nothing.told) == (7, {})
 
