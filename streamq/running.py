@@ -7,19 +7,26 @@ import datetime as dt
 import json
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from streamq import monitoring
 from streamq.compiler.plan import Node
 from streamq.compiler.verbs import Verbs
+from streamq.diagnosis import Why, why
 from streamq.errors import CheckpointError, PlanError, TimeError, sentence
 from streamq.literal import to_spark
 from streamq.policies import Consistency, consistency_of
+from streamq.progress_log import ProgressLog
 from streamq.query import until_ticks
+from streamq.runtime.event import WEIGHT
 from streamq.schema import Schema
 from streamq.time import INFINITY, TIMESTAMP, Duration, ticks
+from streamq.waiting import ENDED, FAILED, FINISHED, RUNNING, STOPPED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,6 +87,7 @@ class RunVerbs(Verbs):
         late_sink: str | None = None,
         finish: bool = False,
         buckets: int | None = None,
+        progress_log: bool = False,
     ) -> Run:
         """Start the query as a stream.
 
@@ -102,8 +110,10 @@ class RunVerbs(Verbs):
         cannot be gone on with; without it the next run on the checkpoint goes on. late_sink: a path for rows that were
         dropped, adjusted or no events (source, reason, start and end in ticks, late_by in ticks behind the CTI, NULL for
         what is no event, payload as JSON); results and late rows then stand in folders ``batch=N``, each written once, which
-        Spark reads as a column ``batch``. checkpoint: required for a sink that lasts. Raises PlanError, also for an output
-        that the query cannot have, CheckpointError, and QueryFailed or the query's own error once it runs. (SEMANTICS
+        Spark reads as a column ``batch``. checkpoint: required for a sink that lasts.
+
+        progress_log: a line a micro-batch to the logger "streamq" (:meth:`Run.metrics` has more). Raises PlanError, also for an
+        output that the query cannot have, CheckpointError, and QueryFailed or the query's own error once it runs. (SEMANTICS
         section 8; StreamInsight's physical streams.)
 
         ::
@@ -125,6 +135,7 @@ class RunVerbs(Verbs):
             finish,
             buckets,
             consistency,
+            progress_log,
         )
 
 
@@ -235,6 +246,7 @@ class Run:
         finish: bool,
         buckets: int | None,
         consistency: str | Consistency,
+        progress_log: bool = False,
     ):
         _check_arguments(sink, checkpoint, trigger, finish, name)
         self._trigger = _trigger(trigger)
@@ -256,14 +268,18 @@ class Run:
         self._program = self._prepared.program
         self._spark = self._prepared.spark
         self._kept: dict[str, int] | None = {} if self._claim() else None
+        self._seen, self._looking = monitoring.Seen(), threading.RLock()
         self.query: StreamingQuery = self._start()
+        self._log = ProgressLog(self._spark, self._look) if progress_log else None
         if trigger == "available_now":
             self.await_termination()
             if finish:
+                self._look()
                 self._say(None, INFINITY)
                 self.query = self._start()
                 self.await_termination()
                 self._over = _FINISHED
+            self._unlog()
 
     # control
 
@@ -305,6 +321,7 @@ class Run:
         """Stop the query; its checkpoint can be gone on with."""
         self.query.stop()
         self._over = self._over or "stop was called on it"
+        self._unlog()
 
     def await_termination(self, timeout: int | None = None) -> bool:
         """Wait until the query ends (at most ``timeout`` seconds); whether it has. Raises what it failed with."""
@@ -342,11 +359,34 @@ class Run:
 
     # looking
 
+    def why(self) -> Why:
+        """Why there is no output: what holds which window or row back, since when, and what would release it.
+
+        Prints as text; ``to_dict()`` gives plain values, which docs/operations.md lists. Also says what is odd about a
+        source's time: a start far ahead of all others, seconds read as microseconds, rows that are all late.
+
+        ::
+
+            print(run.why())
+            # Rows are held back, waiting for a row of trips at or after 2024-05-01 12:15:00 (delay 5 minutes).
+            # ...
+        """
+        state, over = self._state()
+        return why(self._program, replace(self._look(), late=self.late), state, over=over)
+
     @property
     def progress(self) -> dict[str, Any]:
-        """Spark's report on the last micro-batch; empty before the first."""
-        found = self.query.lastProgress
-        return {} if found is None else json.loads(found.json)
+        """The last micro-batch: its number, duration, rows, results and the sources' CTIs; Spark's report under "spark"."""
+        return monitoring.progress(self._program, self._look())
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """What to monitor, as plain values that ``json.dumps`` takes: by source, by stage, and of the query.
+
+        docs/operations.md lists the fields. Before the first micro-batch they are 0 or None.
+        """
+        state, _ = self._state()
+        return monitoring.metrics(self._program, replace(self._look(), late=self.late), state)
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -359,17 +399,47 @@ class Run:
 
         Earlier runs on the checkpoint are counted as well.
         """
-        counts = dict.fromkeys(self._program.late_reasons, 0)
-        for report in self.query.recentProgress:
-            found = json.loads(report.json).get("observedMetrics", {}).get("streamq", {})
-            for key in counts:
-                counts[key] = max(counts[key], found.get(key) or 0)
-        if any(counts.values()):
-            return counts
-        # totals come with a micro-batch: before this run's first one, the checkpoint knows them
-        if self._kept is None:
-            self._kept = self._totals_kept()
-        return {key: self._kept.get(key, 0) for key in counts}
+        counts = dict(self._look().late)
+        if not counts:
+            # totals come with a micro-batch: before this run's first one, the checkpoint knows them
+            if self._kept is None:
+                self._kept = self._totals_kept()
+            counts = self._kept
+        return {key: counts.get(key, 0) for key in self._program.late_reasons}
+
+    def _look(self) -> monitoring.Seen:
+        """What Spark has reported so far; it keeps a hundred reports."""
+        with self._looking:
+            last = self.query.lastProgress
+            if last is not None and last.batchId > self._seen.number:
+                few = last.batchId == self._seen.number + 1
+                for report in [last] if few else self.query.recentProgress:
+                    seen = self._seen.after(monitoring.from_spark(json.loads(report.json)))
+                    if seen is not self._seen and self._log is not None:
+                        self._log.say(monitoring.line(self._program, seen, self.name))
+                    self._seen = seen
+            return self._seen
+
+    def _state(self) -> tuple[str, str]:
+        """The state of the run, and what it failed with or why it is over."""
+        from streamq.failure import translated
+
+        if self.query.isActive:
+            return RUNNING, ""
+        error = self.query.exception()
+        if error is not None:
+            return FAILED, str(translated(error))
+        if self._over == _FINISHED:
+            return FINISHED, self._over
+        if self._trigger == {"availableNow": True} and not self._over:
+            return ENDED, ""
+        return STOPPED, self._over or "it was stopped"
+
+    def _unlog(self) -> None:
+        if self._log is not None:
+            self._look()
+            self._log.remove()
+            self._log = None
 
     def _totals_kept(self) -> dict[str, int]:
         """The totals in the state of the checkpoint's last micro-batch, by Spark's reader of state."""
@@ -414,14 +484,18 @@ class Run:
 
         from streamq.compiler.egress import user_rows
 
-        df = self._prepared.results
         schema, out = self._program.plan.schema, self._prepared.egress
+        weight = F.col(WEIGHT)
+        counted = [
+            F.sum(F.when(weight > 0, weight)).alias("inserted"),
+            F.sum(F.when(weight < 0, -weight)).alias("retracted"),
+        ]
         if self._program.stages:
-            counted = [
+            counted += [
                 F.sum(F.when(F.col("__total_key") == key, F.col("__total"))).alias(key)
                 for key in self._program.late_reasons
             ]
-            df = df.observe("streamq", *counted)
+        df = self._prepared.results.observe(monitoring.RESULTS, *counted)
         if self._late_sink is not None:
             writer = df.writeStream.foreachBatch(_split(schema, out, self._sink, self._late_sink))
         else:

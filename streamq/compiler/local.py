@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +26,8 @@ from streamq.runtime.event import BAD, CTI, INSERT, KEEP, KIND, LE, NEW_END, OPE
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.overlap import matched_codes
 from streamq.runtime.progress import Message, decode_messages
-from streamq.runtime.stage import LATE, PROGRESS, SPOKEN, TOTALS, Envelope, kept_rows, relation_of
+from streamq.runtime.readings import both, together
+from streamq.runtime.stage import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, kept_rows, relation_of
 from streamq.schema import Schema, key_types
 from streamq.time import INFINITY, MINUS_INFINITY, show_ticks
 
@@ -34,8 +36,9 @@ from streamq.time import INFINITY, MINUS_INFINITY, show_ticks
 class LocalRun:
     """A program running in-process: feed it micro-batches, take deltas. State survives in ``stores``, by stage and bucket.
 
-    ``cti`` is the result's, where the program tells it (``Options.ctis``); ``restart()`` forgets everything but what a
-    checkpoint would hold.
+    ``cti`` is the result's, where the program tells it (``Options.ctis``); ``told`` is what the stages said of themselves in
+    the last micro-batch that had input (``runtime.readings``); ``restart()`` forgets everything but what a checkpoint would
+    hold.
     """
 
     program: Program
@@ -44,6 +47,7 @@ class LocalRun:
     totals: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)
     static: Mapping[str, pa.Table] = field(default_factory=dict)
     cti: int = MINUS_INFINITY
+    told: dict[str, int] = field(default_factory=dict)
 
     def restart(self) -> LocalRun:
         """The same query, started again from its state."""
@@ -51,10 +55,18 @@ class LocalRun:
         return LocalRun(self.program, stores, list(self.late), dict(self.totals), self.static, self.cti)
 
     def batch(
-        self, rows: Mapping[str, pa.Table], ctis: Iterable[tuple[str | None, int]] = (), until: int | None = None
+        self,
+        rows: Mapping[str, pa.Table],
+        ctis: Iterable[tuple[str | None, int]] = (),
+        until: int | None = None,
+        wall: int = 0,
     ) -> pa.Table:
-        """One micro-batch: raw rows by table name, and CTIs from outside ``(table or None for all, c)``; gives deltas."""
+        """One micro-batch: raw rows by table name, and CTIs from outside ``(table or None for all, c)``; gives deltas.
+
+        ``wall`` is the time of day, in milliseconds since 1970, of which only the readings tell.
+        """
         envelopes: list[Envelope] = []
+        readings: list[dict[str, int]] = []
         result: list[pa.Table] = []
         for relation in self.program.sources:
             assert relation.source is not None
@@ -78,8 +90,10 @@ class LocalRun:
                 mine = [e for e in envelopes if e[0] == bucket]
                 if mine:
                     baskets = Baskets(DictStore(self.stores.setdefault((stage.level, bucket), {})))
-                    out += stage.run(bucket, baskets, mine)
+                    out += stage.run(bucket, baskets, mine, wall)
+            readings += [json.loads(body) for _, number, body in out if number == READINGS]
             envelopes = self._between(stage.level, out, result)
+        self.told = together(readings) or self.told
         deltas, cti = split_ctis(_deltas(result, self.program))
         self.cti = max(self.cti, cti)
         return deltas
@@ -97,8 +111,6 @@ class LocalRun:
         self._late(out)
         for bucket, number, body in out:
             if number == TOTALS:
-                import json
-
                 self.totals[(level, bucket)] = json.loads(body)
         spoken = [m for _, number, body in out if number == SPOKEN for m in decode_messages(body)]
         relations = self.program.made_at(level + 1)
@@ -135,6 +147,7 @@ def _merged(relation: str, messages: Sequence[Message]) -> Message | None:
     merged = Message(relation, c=max(m.c for m in messages), w=max(m.w for m in messages), until=until)
     for message in messages:
         merged.invalid |= message.invalid
+        merged.looked = both(merged.looked, message.looked)
     return merged
 
 

@@ -31,7 +31,8 @@ from streamq.compiler.program import Feed, Program, Relation
 from streamq.errors import PlanError, sentence
 from streamq.expr import Expr, is_opaque, to_spark
 from streamq.runtime.event import BAD, CTI, KEEP, KIND, LE, OPENS, RE, WEIGHT
-from streamq.runtime.stage import LATE, TOTALS
+from streamq.runtime.readings import OBSERVED, how, names
+from streamq.runtime.stage import LATE, READINGS, TOTALS
 from streamq.schema import Schema, infer, quote
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ _ROWS: dict[type[Source], Callable[..., DataFrame]] = {
 def chain(program: Program, tables: Mapping[str, DataFrame], control: DataFrame) -> DataFrame:
     """The streaming DataFrame of a program: results, late rows and totals, told apart by ``__channel``.
 
-    ``control`` holds ``source string, cti bigint, until bigint`` rows (section progress of DESIGN, D3).
+    ``control`` holds ``source string, cti bigint, until bigint`` rows (section progress of DESIGN, D3). What the stages say
+    of themselves is in Spark's reports, under OBSERVED.
     """
     from streamq.runtime.processor import ENVELOPE_DDL, control_packer, make_processor, stage_packer
 
@@ -70,7 +72,20 @@ def chain(program: Program, tables: Mapping[str, DataFrame], control: DataFrame)
             df = _opened(program, relations, df)
             df, lanes = _along(program, relations, df, tables)
             df = df.mapInArrow(stage_packer(program.packer(relations), lanes), ENVELOPE_DDL)
-    return _result(program, df, tables)
+    return _result(program, _observed(program, df) if program.stages else df, tables)
+
+
+def _observed(program: Program, df: DataFrame) -> DataFrame:
+    """The envelopes of the last stage, a few a bucket, with what is read off those that hold readings."""
+    from pyspark.sql import functions as F
+
+    aggregates: dict[str, Callable[[Column], Column]] = {"max": F.max, "min": F.min, "sum": F.sum}
+    sources = [r.name for r in program.sources]
+    kernels = {h.name: {c.port for c in h.channels} for stage in program.stages for h in stage.hosted}
+    told = F.from_json(F.col("__body").cast("string"), "map<string,bigint>")
+    read = df.withColumn("__read", F.when(F.col("__channel") == READINGS, told))
+    made = [aggregates[how(name)](F.col("__read")[name]).alias(name) for name in names(sources, kernels)]
+    return read.observe(OBSERVED, *made).drop("__read")
 
 
 # map sides

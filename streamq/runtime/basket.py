@@ -56,6 +56,7 @@ class Baskets:
         found = store.get(self.MANIFEST)
         manifest = json.loads(found) if found else {"values": {}, "bins": {}}
         self.values: dict[str, Any] = manifest["values"]
+        # of each bin: how many chunks, their rows, their bytes
         self._bins: dict[str, dict[str, list[int]]] = manifest["bins"]
 
     def scoped(self, prefix: str) -> Scope:
@@ -70,21 +71,28 @@ class Baskets:
         """Add rows to a bin."""
         if table.num_rows == 0:
             return
-        seqs = self._bins.setdefault(basket, {}).setdefault(bin, [])
+        held = self._bins.setdefault(basket, {}).setdefault(bin, [0, 0, 0])
         rows = max(1, CHUNK_BYTES * table.num_rows // max(1, table.nbytes))
         for at in range(0, table.num_rows, rows):
-            seq = seqs[-1] + 1 if seqs else 0
-            seqs.append(seq)
-            self.store.put(f"{basket}/{bin}/{seq}", encode_small(table.slice(at, rows)))
+            body = encode_small(table.slice(at, rows))
+            self.store.put(f"{basket}/{bin}/{held[0]}", body)
+            held[0] += 1
+            held[2] += len(body)
+        held[1] += table.num_rows
 
     def chunks(self, basket: str, bin: str) -> int:
         """How many chunks a bin has."""
-        return len(self._bins.get(basket, {}).get(bin, []))
+        return self._bins.get(basket, {}).get(bin, [0])[0]
+
+    def size(self, prefix: str) -> tuple[int, int]:
+        """Rows and bytes of the baskets whose names begin so: what was counted when they were written, nothing is read."""
+        found = [b for name, bins in self._bins.items() if name.startswith(prefix) for b in bins.values()]
+        return sum(b[1] for b in found), sum(b[2] for b in found)
 
     def read(self, basket: str, bin: str) -> pa.Table | None:
         """The rows of a bin."""
         found = []
-        for seq in self._bins.get(basket, {}).get(bin, []):
+        for seq in range(self.chunks(basket, bin)):
             body = self.store.get(f"{basket}/{bin}/{seq}")
             if body is None:
                 raise RuntimeError(f"basket {basket}/{bin}: chunk {seq} is gone from the state store")
@@ -93,7 +101,7 @@ class Baskets:
 
     def drop(self, basket: str, bin: str) -> None:
         """Forget a bin."""
-        for seq in self._bins.get(basket, {}).pop(bin, []):
+        for seq in range(self._bins.get(basket, {}).pop(bin, [0])[0]):
             self.store.remove(f"{basket}/{bin}/{seq}")
         if not self._bins.get(basket, True):
             del self._bins[basket]
@@ -115,6 +123,10 @@ class Scope:
     def __init__(self, baskets: Baskets, prefix: str):
         self.baskets, self.prefix = baskets, prefix
         self.values: dict[str, Any] = baskets.values.setdefault(prefix, {})
+
+    def size(self) -> tuple[int, int]:
+        """Rows and bytes of all its baskets."""
+        return self.baskets.size(f"{self.prefix}.")
 
     def bins(self, basket: str) -> list[str]:
         """The bins of a basket."""

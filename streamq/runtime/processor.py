@@ -7,6 +7,7 @@ The runtime travels by value: nothing in it may import streamq when it is called
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 from streamq.runtime.basket import Baskets
 from streamq.runtime.columnar import concat, decode
 from streamq.runtime.progress import Message, decode_messages, encode_messages
+from streamq.runtime.readings import both
 from streamq.runtime.stage import LATE, PROGRESS, SPOKEN, TOTALS, Envelope, Packer, Stage, kept_rows, relation_of
 
 ENVELOPE_DDL = "__to int, __channel int, __body binary"
@@ -65,7 +67,7 @@ def make_processor(stage: Stage) -> Any:
                 # by position: some versions of PySpark rename columns that begin with an underscore
                 for channel, body in zip(frame.iloc[:, -2], frame.iloc[:, -1], strict=True)
             )
-            out = stage.run(bucket, Baskets(MapStateStore(self.state)), envelopes)
+            out = stage.run(bucket, Baskets(MapStateStore(self.state)), envelopes, int(time.time() * 1000))
             if out:
                 buckets, channels, bodies = zip(*out, strict=True)
                 yield pd.DataFrame(
@@ -153,7 +155,8 @@ def source_packer(packer: Packer, lanes: Lanes) -> Callable[[Iterable[pa.RecordB
 
 def _joined(a: Message, b: Message) -> Message:
     invalid = {k: a.invalid.get(k, 0) + b.invalid.get(k, 0) for k in {**a.invalid, **b.invalid}}
-    return Message(a.relation, max(a.c, b.c), max(a.w, b.w), None, {**a.notes, **b.notes}, invalid)
+    looked = both(a.looked, b.looked)
+    return Message(a.relation, max(a.c, b.c), max(a.w, b.w), None, {**a.notes, **b.notes}, invalid, looked=looked)
 
 
 def control_packer(

@@ -18,7 +18,10 @@ NOTES_ONLY = -1
 
 @dataclass
 class Message:
-    """What one task (or bucket ``sender``) says of a relation: CTI, greatest LE, and notes for the channels that read it."""
+    """What one task (or bucket ``sender``) says of a relation: CTI, greatest LE, and notes for the channels that read it.
+
+    looked: of a source, what its rows were (``runtime.readings``).
+    """
 
     relation: str
     c: int = MINUS_INFINITY
@@ -27,6 +30,7 @@ class Message:
     notes: dict[int, list[Any]] = field(default_factory=dict)
     invalid: dict[str, int] = field(default_factory=dict)
     until: int | None = None
+    looked: list[int] = field(default_factory=list)
 
     def to_json(self) -> Any:
         return [
@@ -37,12 +41,13 @@ class Message:
             {str(k): v for k, v in self.notes.items()},
             self.invalid,
             self.until,
+            self.looked,
         ]
 
     @staticmethod
     def from_json(found: Any) -> Message:
-        relation, c, w, sender, notes, invalid, until = found
-        return Message(relation, c, w, sender, {int(k): v for k, v in notes.items()}, invalid, until)
+        relation, c, w, sender, notes, invalid, until, looked = found
+        return Message(relation, c, w, sender, {int(k): v for k, v in notes.items()}, invalid, until, looked)
 
 
 def encode_messages(messages: Iterable[Message]) -> bytes:

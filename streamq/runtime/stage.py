@@ -21,13 +21,15 @@ from streamq.runtime.carried import Carrier, carry
 from streamq.runtime.columnar import concat, decode, encode, split_by, unit_weights, with_column
 from streamq.runtime.consistency import MIDDLE, Level, aligned, paced
 from streamq.runtime.event import BAD, CTI, KEEP, KIND, LE, NEW_END, OPENS, WEIGHT
-from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel, Totals, refuse_invalid
+from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel, Output, Totals, refuse_invalid
 from streamq.runtime.lateness import late_rows, taken
 from streamq.runtime.progress import NOTES_ONLY, Message, Pace, RelationClock, decode_messages, encode_messages
+from streamq.runtime.readings import both, looked_at, of_kernel, of_source
 from streamq.time import INFINITY, MINUS_INFINITY
 
-PROGRESS, LATE, TOTALS, SPOKEN = -1, -2, -3, -4
-"""Channels of envelopes that hold no deltas; SPOKEN is a stage's progress before it is sent to every bucket."""
+PROGRESS, LATE, TOTALS, SPOKEN, READINGS = -1, -2, -3, -4, -5
+"""Channels of envelopes that hold no deltas; SPOKEN is a stage's progress before it is sent to every bucket, READINGS what
+those who watch the query are told."""
 
 IN, OUT = "in", "out"
 """Where a hosted kernel's events are aligned."""
@@ -86,8 +88,8 @@ class Stage:
     level_of: Level = MIDDLE
     follows: Mapping[str, str] = field(default_factory=dict)
 
-    def run(self, bucket: int, baskets: Baskets, envelopes: Iterable[Envelope]) -> list[Envelope]:
-        """One micro-batch of one bucket: every hosted kernel advances once."""
+    def run(self, bucket: int, baskets: Baskets, envelopes: Iterable[Envelope], wall: int = 0) -> list[Envelope]:
+        """One micro-batch of one bucket, at ``wall`` in milliseconds since 1970: every hosted kernel advances once."""
         out: list[Envelope] = []
         tables: dict[int, list[pa.Table]] = {}
         messages: list[Message] = []
@@ -104,14 +106,15 @@ class Stage:
         passed = [replace(m, invalid={}) if m.relation in here else m for m in messages if m.relation in self.later]
         if passed:
             out.append((bucket, PROGRESS, encode_messages(passed)))
-        out += self._advance(bucket, baskets, tables, messages)
+        out += self._advance(bucket, baskets, tables, messages, wall)
         baskets.flush()
         return out
 
     def _advance(
-        self, bucket: int, baskets: Baskets, tables: dict[int, list[pa.Table]], messages: list[Message]
+        self, bucket: int, baskets: Baskets, tables: dict[int, list[pa.Table]], messages: list[Message], wall: int
     ) -> list[Envelope]:
         out: list[Envelope] = []
+        made: list[tuple[Hosted, list[Arrival], Output]] = []
         clocks = baskets.values.setdefault(f"clocks{self.level}", {})
         totals: dict[str, int] = baskets.values.setdefault(f"totals{self.level}", {})
         late: list[pa.Table] = []
@@ -156,6 +159,7 @@ class Stage:
             w = max(carry(now[ch.relation][1], ch.carried) for ch in hosted.channels)
             if hosted.aligns == OUT:
                 output.table = self._aligned(baskets, hosted.name, output.table, clock.c, w)
+            made.append((hosted, arrivals, output))
             if output.table is not None and output.table.num_rows:
                 out.append((bucket, _relation_number(hosted), encode(unit_weights(output.table))))
             out.append(
@@ -169,6 +173,7 @@ class Stage:
             out.append((bucket, LATE, encode(concat(late))))
         if totals:
             out.append((bucket, TOTALS, json.dumps(totals).encode()))
+        out.append((bucket, READINGS, self._told(bucket, baskets, known, before, messages, made, wall)))
         return out
 
     def _aligned(self, baskets: Baskets, name: str, table: pa.Table | None, c: int, w: int) -> pa.Table | None:
@@ -178,6 +183,32 @@ class Stage:
             # another level may have held some
             return aligned(baskets.scoped(prefix), table, INFINITY, w) if baskets.bins(f"{prefix}.held") else table
         return aligned(baskets.scoped(prefix), table, c, w)
+
+    def _told(
+        self,
+        bucket: int,
+        baskets: Baskets,
+        known: dict[str, RelationClock],
+        before: dict[str, Pace],
+        messages: list[Message],
+        made: list[tuple[Hosted, list[Arrival], Output]],
+        wall: int,
+    ) -> bytes:
+        """The readings of this micro-batch; every bucket knows the same of the sources, the first one tells it."""
+        held: dict[str, dict[str, int]] = baskets.values.setdefault(f"readings{self.level}", {})
+        told: dict[str, int] = {}
+        for source in (
+            sorted(self.sources.intersection(r for h in self.hosted for r in h.inputs)) if bucket == 0 else ()
+        ):
+            looked: list[int] = []
+            for message in messages:
+                looked = both(looked, message.looked) if message.relation == source else looked
+            c, w = known[source].pace[2], known[source].w
+            told |= of_source(held.setdefault(source, {}), source, c, w, c != before[source][2], looked, wall)
+        for hosted, arrivals, output in made:
+            size = baskets.scoped(hosted.name).size()
+            told |= of_kernel(held.setdefault(hosted.name, {}), hosted.name, arrivals, output, size)
+        return json.dumps(told, separators=(",", ":")).encode()
 
 
 def _clock(
@@ -293,6 +324,7 @@ class Packer:
             batch = batch.drop_columns([n for n in batch.column_names if n == BAD])
             if batch.num_rows:
                 self._tell(batch, message)
+                message.looked = both(message.looked, looked_at(_starts(batch)))
                 good.append(batch)
         envelopes = [(0, LATE, encode(concat(late)))] if late and self.late_output else []
         return good, message if seen else None, envelopes
@@ -345,6 +377,12 @@ def _too_far(batch: pa.Table, bad: Any, most: int) -> tuple[pa.Table, Any]:
     reason = batch.column(BAD) if BAD in batch.column_names else pa.nulls(batch.num_rows, pa.string())
     reason = pc.if_else(pc.and_(bad, pc.is_null(reason)), "null start", reason)
     return with_column(batch, BAD, pc.if_else(far, "a start too far ahead of the clock", reason)), pc.or_(bad, far)
+
+
+def _starts(batch: pa.Table) -> pa.ChunkedArray:
+    """Where the events of a source's rows start, ends of edge events too; CTIs are none."""
+    le = batch.column(LE)
+    return le.filter(pc.not_equal(batch.column(KIND), CTI)) if KIND in batch.column_names else le
 
 
 def kept_rows(batch: pa.Table, columns: Sequence[str]) -> pa.Table:

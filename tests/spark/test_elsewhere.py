@@ -32,7 +32,8 @@ def main(spark, folder):
     batch = query(spark.read.parquet(f"{folder}/in"))
     live = query(spark.readStream.schema("t bigint, k string, v double").parquet(f"{folder}/in"))
     where = {name: f"{folder}/{name}" for name in ("checkpoint", "sink", "late_sink")}
-    live.run(**where, trigger="available_now", finish=True, buckets=4)
+    run = live.run(**where, trigger="available_now", finish=True, buckets=4)
+    assert (run.why().verdict, run.metrics["sources"]["p"]["rows"]) == ("finished", 40), run.metrics
     names = ["start", "end", "n", "top"]
     answer = sorted(tuple(r) for r in spark.read.parquet(f"{folder}/sink").select(*names).collect())
     assert answer == sorted(tuple(r) for r in batch.to_df().select(*names).collect()), answer

@@ -1,0 +1,120 @@
+"""What is odd about a source's own time: a start far ahead of all others, seconds read as microseconds, all of it late.
+
+Each is told from the readings of a source (``streamq.monitoring``), by a bound that ordinary data does not cross.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from streamq.monitoring import SourceReading, shown
+from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_duration
+
+YEAR = 365 * 86_400_000_000
+FAR = 1_000
+"""A start that lies so many times as far beyond the midst of the last rows as that lies beyond the first is far ahead."""
+FEW = 10
+"""Rows below which nothing is said of how far they are spread."""
+
+UNITS = (("seconds", 10**9), ("milliseconds", 10**12), ("microseconds", 10**15), ("nanoseconds", 10**18))
+"""What an instant of the years 2001 to 2100 is, counted from 1970, at least; four times as much at most."""
+
+
+@dataclass(frozen=True)
+class Warned:
+    """Something odd: its kind ("far_future", "unit", "late", "invalid"), the source, and what it means."""
+
+    kind: str
+    source: str
+    text: str
+
+
+def oddities(sources: Sequence[SourceReading], axis: str) -> tuple[Warned, ...]:
+    """What is odd about the sources of a query."""
+    found = []
+    for source in sources:
+        far = list(_far(source, axis))
+        found += [*far, *_unit(source, axis), *([] if far else _late(source)), *_invalid(source)]
+    return (*found, *_units_differ(sources, axis))
+
+
+def _far(source: SourceReading, axis: str) -> Iterator[Warned]:
+    if source.midst is None or source.least is None or source.w in (INFINITY, MINUS_INFINITY):
+        return
+    ahead, spread = source.w - source.midst, source.midst - source.least
+    years = axis == TIMESTAMP and ahead > max(YEAR, FEW * spread)
+    if not years and (source.rows < FEW or spread < 1 or ahead < FAR * spread):
+        return
+    so = f", and {source.refused:,} rows have come late since" if source.refused else ""
+    yield Warned(
+        "far_future",
+        source.name,
+        f"{source.name}: its greatest start, {shown(source.w, axis)}, lies {_about(ahead, axis)} beyond its other rows "
+        f"(about {shown(source.midst, axis)}), and progress has followed it{so}. If that start is wrong, mend the source, "
+        "or bound how far one row may move progress: max_ahead in sq.generate.",
+    )
+
+
+def _unit(source: SourceReading, axis: str) -> Iterator[Warned]:
+    if axis != TIMESTAMP or not source.rows or not 0 <= source.w < INFINITY:
+        return
+    unit = _unit_of(source.w)
+    if unit == "nanoseconds":
+        likely = "nanoseconds read as microseconds, or milliseconds read as seconds"
+    elif source.w < YEAR:
+        likely = f"{unit} read as microseconds" if unit else "another unit read as microseconds"
+    else:
+        return
+    where = "in 1970" if source.w < YEAR else "in the far future"
+    yield Warned(
+        "unit",
+        source.name,
+        f"{source.name}: its starts lie {where} (up to {shown(source.w, axis)}): {likely}? "
+        "Spark's timestamp_seconds and timestamp_millis make timestamps of numbers.",
+    )
+
+
+def _units_differ(sources: Sequence[SourceReading], axis: str) -> Iterator[Warned]:
+    units = {s.name: _unit_of(s.w) for s in sources if s.rows}
+    if axis == TIMESTAMP or len(set(units.values())) < 2 or None in units.values():
+        return
+    told = ", ".join(f"{name} as {unit}" for name, unit in units.items())
+    yield Warned(
+        "unit",
+        ", ".join(units),
+        f"Sources of one query count time in different units, if it is counted from 1970: {told}. "
+        "Only sources that agree can be joined, or one holds the others back.",
+    )
+
+
+def _unit_of(t: int) -> str | None:
+    return next((unit for unit, least in UNITS if least <= t < 4 * least), None)
+
+
+def _late(source: SourceReading) -> Iterator[Warned]:
+    if source.refused * FEW >= source.rows > 0:
+        delay = "a greater delay" if source.delay is not None else "later CTIs"
+        text = f"{source.refused:,} of {source.rows:,} rows came behind its CTI ({_reasons(source)}): {delay} takes them in."
+        yield Warned("late", source.name, f"{source.name}: {text}")
+
+
+def _invalid(source: SourceReading) -> Iterator[Warned]:
+    invalid, read = source.late.get("invalid", 0), source.rows + source.late.get("invalid", 0)
+    if invalid * FEW >= read > 0:
+        text = f"{invalid:,} of {read:,} rows are no events (no start, or an end not after it); late_sink keeps them."
+        yield Warned("invalid", source.name, f"{source.name}: {text}")
+
+
+def _reasons(source: SourceReading) -> str:
+    return ", ".join(f"{n:,} {reason}" for reason, n in source.late.items() if n and reason in ("dropped", "adjusted"))
+
+
+def _about(ticks: int, axis: str) -> str:
+    """A long duration, roughly."""
+    if axis != TIMESTAMP:
+        return f"{ticks:,}"
+    for name, unit in (("years", YEAR), ("days", 86_400_000_000), ("hours", 3_600_000_000), ("minutes", 60_000_000)):
+        if ticks >= 2 * unit:
+            return f"{ticks // unit:,} {name}"
+    return show_duration(ticks, axis)

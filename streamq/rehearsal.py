@@ -1,0 +1,117 @@
+"""A query rehearsed as a stream, in-process: its literal rows arrive as you say, and it tells of itself what a run would."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from streamq import monitoring
+from streamq.diagnosis import Why, why
+from streamq.errors import PlanError, sentence
+from streamq.query import in_user_form, is_literal, until_ticks
+from streamq.runtime.event import WEIGHT
+from streamq.runtime.readings import weighed
+from streamq.time import INFINITY
+from streamq.waiting import FINISHED, RUNNING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from streamq.stream import Stream
+
+
+class Rehearsal:
+    """A query over literal or Arrow tables, fed micro-batch by micro-batch, without Spark.
+
+    ``output`` as in ``run``; ``clock`` gives the time of day that ``why`` and ``metrics`` tell. Raises PlanError where a
+    source is a DataFrame.
+
+    >>> import streamq as sq
+    >>> cars = sq.events([(1, 3, {"v": 1}), (7, 9, {"v": 2})], name="cars", progress=sq.generate())
+    >>> run = Rehearsal(cars.tumbling_window(5).select(n=sq.count()))
+    >>> run.arrive(cars=1).num_rows
+    0
+    >>> print(run.why().summary)
+    Rows are held back, waiting for a row of cars at or after 5.
+    >>> run.arrive().to_pylist()
+    [{'n': 1, 'start': 0, 'end': 5}]
+    """
+
+    def __init__(self, query: Stream, output: str = "final", clock: Callable[[], dt.datetime] | None = None):
+        from streamq.compiler.local import LocalRun
+        from streamq.compiler.plan import numbered
+        from streamq.compiler.program import Options
+        from streamq.compiler.rewriter import rewrite
+        from streamq.compiler.stages import compile_stages
+
+        if not is_literal(query.tables):
+            raise PlanError(sentence("rehearsal", "a source is a DataFrame", "", "Give its rows as sq.events(...)."))
+        plan, names = numbered(query.plan)
+        self._tables = {names[name]: table for name, table in query.tables.items() if name in names}
+        self._local = LocalRun(compile_stages(rewrite(plan).plan, Options(output, buckets=4)), static=self._tables)
+        self.program = self._local.program
+        self._arrived = {r.source.table: 0 for r in self.program.sources if r.source}
+        self._named = {r.source.shown_name(): r.source.table for r in self.program.sources if r.source}
+        self._clock = clock or (lambda: dt.datetime.now(dt.UTC))
+        self.seen = monitoring.Seen()
+        self._state = RUNNING
+
+    def arrive(self, **rows: int) -> pa.Table:
+        """One micro-batch: so many of the next rows of each source named, of all sources all that is left if none is.
+
+        Gives the rows that come out: payload, ``start``, ``end``; of a changelog the inserts.
+        """
+        unknown = [name for name in rows if name not in self._named]
+        if unknown:
+            raise PlanError(sentence("arrive", f"no source {unknown[0]!r}", f"there are: {', '.join(self._named)}"))
+        wanted = {self._named[name]: n for name, n in rows.items()} or dict.fromkeys(self._arrived)
+        batch = {}
+        for name, n in wanted.items():
+            found = self._tables[name].slice(self._arrived[name], n)
+            self._arrived[name] += found.num_rows
+            if found.num_rows:
+                batch[name] = found
+        return self._batch(batch)
+
+    def advance(self, to: int | dt.datetime, source: str | None = None) -> pa.Table:
+        """A CTI from outside, as ``run.advance``."""
+        cti = until_ticks(to, self.program.plan.schema.axis, "advance")
+        assert cti is not None
+        return self._batch({}, [(None if source is None else self._named[source], cti)])
+
+    def finish(self) -> pa.Table:
+        """The end of the input, as ``run.finish``."""
+        rows = self._batch({}, [(None, INFINITY)])
+        self._state = FINISHED
+        return rows
+
+    def why(self) -> Why:
+        """As ``run.why``."""
+        over = "its input has ended" if self._state == FINISHED else ""
+        return why(self.program, self.seen, self._state, self._clock(), over)
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """As ``run.metrics``; what only Spark knows is None."""
+        return monitoring.metrics(self.program, self.seen, self._state, self._clock())
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """As ``run.progress``; ``spark`` is empty."""
+        return monitoring.progress(self.program, self.seen)
+
+    def _batch(self, rows: Mapping[str, pa.Table], ctis: Sequence[tuple[str | None, int]] = ()) -> pa.Table:
+        import pyarrow.compute as pc
+
+        now = self._clock()
+        deltas = self._local.batch(rows, ctis, wall=int(now.timestamp() * 1000))
+        inserted, retracted = weighed(deltas)
+        late = dict(sum((Counter(t) for t in self._local.totals.values()), Counter[str]()))
+        told = self._local.told if rows or ctis else {}
+        count = sum(table.num_rows for table in rows.values())
+        report = monitoring.Report(self.seen.number + 1, now, None, count, inserted, retracted, told, late)
+        self.seen = self.seen.after(report)
+        new = deltas.filter(pc.greater(deltas.column(WEIGHT), 0))
+        return in_user_form(new, self.program.plan.schema)

@@ -1,0 +1,129 @@
+"""What a stage says of itself in every micro-batch: plain numbers under names ``what|whose``, for whoever watches the query.
+
+Each is a running total or an instant, so that the latest is enough; what it is says how those of several buckets are put
+together. All of it is read off what the stage has in its hands anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.runtime.columnar import ints
+from streamq.runtime.event import WEIGHT
+from streamq.runtime.kernel import Arrival, Output
+
+OBSERVED = "streamq_readings"
+"""Under which Spark's reports have them, in ``observedMetrics``."""
+
+HOW: Mapping[str, str] = {
+    "cti": "max",  # the CTI of a source
+    "watermark": "max",
+    "moved": "max",  # when its CTI last moved, in milliseconds since 1970
+    "heard": "max",  # when it last brought rows
+    "rows": "max",  # events read so far, those of the late and of filters too
+    "fresh": "max",  # those of this micro-batch
+    "least": "min",  # the least start so far
+    "midst": "max",  # a start in the midst of the last rows
+    "out": "min",  # the CTI of a kernel
+    "taken": "sum",  # deltas (combined ones where the map side combines) that reached a port of it so far
+    "given": "sum",  # rows it has handed on
+    "made": "sum",  # those of this micro-batch
+    "back": "sum",  # rows it has taken back
+    "state_rows": "sum",  # what it keeps
+    "state_bytes": "sum",
+}
+"""What there is, and the aggregate over buckets: "max" where all say the same, or one speaks for all."""
+
+OF_SOURCES = ("cti", "watermark", "moved", "heard", "rows", "fresh", "least", "midst")
+OF_KERNELS = ("out", "given", "made", "back", "state_rows", "state_bytes")
+
+SAMPLE = 256
+"""Rows of a table, evenly spread, whose median stands for the midst of all."""
+
+_AGGREGATES: Mapping[str, Callable[[Iterable[int]], int]] = {"max": max, "min": min, "sum": sum}
+
+
+def together(told: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The readings of several buckets as one."""
+    found: dict[str, list[int]] = {}
+    for readings in told:
+        for name, value in readings.items():
+            found.setdefault(name, []).append(value)
+    return {name: _AGGREGATES[how(name)](values) for name, values in found.items()}
+
+
+# the map side
+
+
+def looked_at(starts: Any) -> list[int]:
+    """Starts of a table's events as ``[rows, least, midst]``; nothing of none."""
+    if not len(starts):
+        return []
+    values = starts.to_numpy()
+    some = values[:: max(1, len(values) // SAMPLE)]
+    return [len(values), int(values.min()), int(np.partition(some, (len(some) - 1) // 2)[(len(some) - 1) // 2])]
+
+
+def both(a: Sequence[int], b: Sequence[int]) -> list[int]:
+    """What was looked at twice; the midst is that of the greater part."""
+    if not (a and b):
+        return list(a or b)
+    return [a[0] + b[0], min(a[1], b[1]), a[2] if a[0] >= b[0] else b[2]]
+
+
+# a stage
+
+
+def of_source(
+    held: dict[str, int], source: str, c: int, w: int, moved: bool, looked: Sequence[int], wall: int
+) -> dict[str, int]:
+    """c and W of a source, and what its rows were; ``held`` keeps it from batch to batch."""
+    if moved:
+        held["moved"] = wall
+    if looked:
+        n, least, midst = looked
+        held |= {"heard": wall, "rows": held.get("rows", 0) + n, "least": min(least, held.get("least", least))}
+        held["midst"] = midst
+    told = {"cti": c, "watermark": w, "fresh": looked[0] if looked else 0, **held}
+    return {f"{what}|{source}": n for what, n in told.items()}
+
+
+def of_kernel(
+    held: dict[str, int], name: str, arrivals: Iterable[Arrival], output: Output, state: tuple[int, int]
+) -> dict[str, int]:
+    """A kernel's CTI, how many rows reached and left it so far, and its state; ``held`` keeps the totals."""
+    inserted, retracted = weighed(output.table)
+    new = [(f"taken {a.port}", a.table.num_rows) for a in arrivals]
+    for total, n in (*new, ("given", inserted), ("back", retracted)):
+        held[total] = held.get(total, 0) + n
+    told = {"out": output.c, "made": inserted, "state_rows": state[0], "state_bytes": state[1], **held}
+    return {f"{what}|{name}": n for what, n in told.items()}
+
+
+def weighed(table: pa.Table | None) -> tuple[int, int]:
+    """Rows put in and rows taken back."""
+    if table is None or not table.num_rows:
+        return 0, 0
+    if WEIGHT not in table.column_names:
+        return table.num_rows, 0
+    weight = ints(table, WEIGHT)
+    inserted = int(weight[weight > 0].sum())
+    return inserted, inserted - int(weight.sum())
+
+
+def names(sources: Iterable[str], kernels: Mapping[str, Iterable[int]]) -> list[str]:
+    """All that the stages over these sources, and kernels with these ports, may say."""
+    return [
+        *(f"{what}|{source}" for source in sources for what in OF_SOURCES),
+        *(f"{what}|{kernel}" for kernel in kernels for what in OF_KERNELS),
+        *(f"taken {port}|{kernel}" for kernel, ports in kernels.items() for port in ports),
+    ]
+
+
+def how(name: str) -> str:
+    """How readings of this name from several buckets are put together: "max", "min" or "sum"."""
+    return HOW[name.partition("|")[0].partition(" ")[0]]

@@ -1,0 +1,79 @@
+"""What stages say of themselves: totals that survive restarts, the same from any number of buckets."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import streamq as sq
+from streamq.compiler.local import LocalRun
+from streamq.compiler.program import Options
+from streamq.compiler.rewriter import rewrite
+from streamq.compiler.stages import compile_stages
+from streamq.runtime.basket import Baskets, DictStore
+from streamq.runtime.readings import both, looked_at, names
+
+CARS = sq.events(
+    [(t, t + 2, {"k": t % 5}) for t in (3, 1, 4, 11, 5, 9, 26, 5)], name="cars", progress=sq.generate(4), late="drop"
+)
+
+
+def query(output: str, buckets: int) -> LocalRun:
+    plan = CARS.where(sq.col("k") != 0).group_by("k").tumbling_window(5).select(n=sq.count())
+    return LocalRun(compile_stages(rewrite(plan.plan).plan, Options(output, buckets=buckets)))
+
+
+@pytest.mark.parametrize("output", ["final", "changelog"])
+def test_totals_survive_restarts_whatever_the_buckets(output: str) -> None:
+    told = []
+    for buckets in (1, 4):
+        run = query(output, buckets)
+        given = 0
+        for at in range(0, 8, 2):
+            out = run.batch({"cars": CARS.tables["cars"].slice(at, 2)}, wall=1_000 + at)
+            given += sum(w for w in out.column("__w").to_pylist() if w > 0)
+            run = LocalRun(run.program, run.stores, told=run.told)
+        (kernel,) = run.program.stages[0].hosted
+        assert run.told[f"given|{kernel.name}"] == given
+        assert run.told["heard|source:cars"] == run.told["moved|source:cars"] == 1_006
+        told.append({n: v for n, v in run.told.items() if not n.startswith("state_bytes")})
+        assert set(run.told) == set(names(["source:cars"], {kernel.name: [0]}))
+    assert told[0] == told[1]
+    expected = {"cti": 22, "watermark": 26, "rows": 8, "fresh": 2, "least": 1, "midst": 5}
+    assert {what: told[0][f"{what}|source:cars"] for what in expected} == expected
+
+
+def test_a_micro_batch_without_a_row_of_a_source_moves_nothing_of_it() -> None:
+    run = query("final", 2)
+    run.batch({"cars": CARS.tables["cars"].slice(0, 2)}, wall=1)
+    run.batch({}, [("cars", -1)], wall=2)
+    assert run.told["moved|source:cars"] == 1 and run.told["fresh|source:cars"] == 0
+    run.batch({}, [("cars", 9)], wall=3)
+    assert run.told["moved|source:cars"] == 3 and run.told["heard|source:cars"] == 1
+
+
+def test_the_size_of_baskets_is_what_is_in_the_store() -> None:
+    store = DictStore()
+    baskets = Baskets(store)
+    one, other = baskets.scoped("one"), baskets.scoped("one more")
+    one.append("in", "0", pa.table({"v": list(range(40))}))
+    one.append("in", "0", pa.table({"v": [1, 2]}))
+    one.append("in", "7", pa.table({"v": [3]}))
+    other.append("in", "0", pa.table({"v": [3] * 9}))
+    baskets.flush()
+    held = {name: len(body) for name, body in store.held.items() if name != Baskets.MANIFEST}
+    again = Baskets(store)
+    assert again.scoped("one").size() == (43, sum(n for name, n in held.items() if name.startswith("one.")))
+    again.scoped("one").replace("in", "0", pa.table({"v": [5]}))
+    again.scoped("one").drop("in", "7")
+    assert again.scoped("one").size() == (1, len(store.held["one.in/0/0"]))
+    assert again.scoped("one more").size()[0] == 9 and again.scoped("none").size() == (0, 0)
+
+
+def test_the_midst_of_rows_is_not_moved_by_one_far_away() -> None:
+    rows = pa.chunked_array([pa.array([*range(100, 2_100), 10**15, 1])])
+    found = looked_at(rows)
+    assert found[:2] == [2_002, 1] and 1_000 < found[2] < 1_200
+    assert looked_at(rows.slice(0, 0)) == []
+    assert both(found, []) == both([], found) == found
+    assert both(found, [5, 0, 9]) == both([5, 0, 9], found) == [2_007, 0, found[2]]

@@ -1,0 +1,85 @@
+"""What a run on Spark says of itself: why there is no output, metrics, and a line a micro-batch."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import streamq as sq
+from streamq.errors import LateEvent
+from tests.spark.replay import land, stream
+
+pytestmark = pytest.mark.usefixtures("plain")
+
+STAYS = pa.schema([("start", pa.int64()), ("end", pa.int64()), ("k", pa.string())])
+
+
+def stays(*starts: int) -> pa.Table:
+    return pa.table({"start": starts, "end": [s + 4 for s in starts], "k": ["a"] * len(starts)}, schema=STAYS)
+
+
+def source(spark: SparkSession, folder: Path, late: str = "drop") -> sq.Stream:
+    folder.mkdir(exist_ok=True)
+    given = {"start": "start", "end": "end", "progress": sq.generate(2), "late": late}
+    return sq.intervals(stream(spark, folder, STAYS), name=folder.name, **given)
+
+
+def test_a_join_with_an_idle_input_says_which(spark: SparkSession, tmp_path: Path) -> None:
+    trips, zones = source(spark, tmp_path / "trips"), source(spark, tmp_path / "zones")
+    query = trips.left_anti_join(zones, on="k")
+    with query.run(buckets=2, checkpoint=str(tmp_path / "checkpoint")) as run:
+        run.process_all_available()
+        assert run.why().verdict == "no_rows"
+        assert run.progress["rows"] == 0 and run.metrics["sources"]["zones"]["rows"] == 0
+        land(tmp_path / "trips", [stays(10, 11), stays(20, 1)])
+        run.process_all_available()
+
+        why = run.why()
+        assert (why.state, why.verdict) == ("running", "idle_input")
+        assert "zones has brought no row yet" in str(why) and "run.advance(18, source='zones')" in str(why)
+        assert json.loads(json.dumps(why.to_dict()))["waits"][0]["source"] == "zones"
+
+        metrics = json.loads(json.dumps(run.metrics))
+        told = metrics["sources"]["trips"]
+        assert {name: told[name] for name in ("cti", "watermark", "lag", "rows", "dropped")} == {
+            "cti": 18, "watermark": 20, "lag": 2, "rows": 4, "dropped": 1,
+        }  # fmt: skip
+        assert metrics["sources"]["zones"]["cti"] is None
+        assert metrics["stages"][-1]["state_rows"] == 3 and metrics["stages"][-1]["time_ms"] > 0
+        progress = run.progress
+        assert (progress["batch"], progress["rows"], progress["sources"]["trips"]["cti"]) == (2, 2, 18)
+        assert progress["spark"]["batchId"] == 2
+    assert run.why().verdict == "stopped"
+
+
+def test_an_instalment_holds_its_last_windows(spark: SparkSession, tmp_path: Path) -> None:
+    land(tmp_path / "stays", [stays(1, 3)])
+    query = source(spark, tmp_path / "stays").tumbling_window(10).select(n=sq.count()).where(sq.col("n") > 9)
+    where = {"buckets": 2, "checkpoint": str(tmp_path / "checkpoint"), "trigger": "available_now"}
+    why = query.run(**where).why()
+    assert (why.state, why.verdict) == ("ended", "waiting")
+    assert "a row of stays at or after 12 (delay 2)" in str(why) and "finish=True" in str(why)
+    land(tmp_path / "stays", [stays(22)], first=1)
+    run = query.run(**where)
+    assert (run.why().verdict, run.why().waits[0].window) == ("filtered", (20, 30))
+    assert run.metrics["sources"]["stays"]["rows"] == 3, "counted over all runs on the checkpoint"
+
+
+def test_a_line_a_micro_batch_and_the_end_of_it(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    land(tmp_path / "stays", [stays(1, 3), stays(15), stays(2)])
+    query = source(spark, tmp_path / "stays", late="fail").tumbling_window(10).select(n=sq.count())
+    with caplog.at_level(logging.INFO, "streamq"), query.run(buckets=2, name="rooms", progress_log=True) as run:
+        with pytest.raises(LateEvent):
+            run.process_all_available()
+        why = run.why()
+    lines = [r.getMessage().partition(" in ") for r in caplog.records if r.name == "streamq"]
+    assert [first for first, _, _ in lines] == ["rooms: batch 0, 2 rows", "rooms: batch 1, 1 rows"]
+    assert lines[-1][2].endswith("s, 1 results; stays at 13 (lag 2)")
+    assert (why.state, why.verdict) == ("failed", "failed") and "behind the CTI" in why.summary

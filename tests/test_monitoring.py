@@ -1,0 +1,156 @@
+"""Metrics, progress and the line a micro-batch, from readings: of a query rehearsed in-process, and of Spark's reports."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import Any
+
+import pytest
+
+import streamq as sq
+from streamq import monitoring
+from streamq.monitoring import Report, Seen
+from streamq.rehearsal import Rehearsal
+
+NOON = dt.datetime(2024, 5, 1, 12)
+LATER = dt.datetime(2024, 5, 1, 13, tzinfo=dt.UTC)
+
+
+def cars(*starts: int, delay: int = 2) -> sq.Stream:
+    return sq.events([(s, s + 3, {"k": s % 3}) for s in starts], name="cars", progress=sq.generate(delay))
+
+
+def windows(s: sq.Stream) -> sq.Stream:
+    return s.group_by("k").tumbling_window(10).select(n=sq.count())
+
+
+def test_metrics_by_source_and_stage() -> None:
+    run = Rehearsal(windows(cars(1, 4, 12, 25, 2)).tumbling_window(20).select(n=sq.sum("n")), clock=lambda: LATER)
+    run.arrive(cars=4)
+    run.arrive()
+    found = json.loads(json.dumps(run.metrics))
+    assert found["sources"]["cars"] == {
+        "cti": 23, "cti_at": None, "watermark": 25, "watermark_at": None, "ended": False, "lag": 2, "behind_seconds": None,
+        "cti_moved_at": "2024-05-01T13:00:00Z", "rows_came_at": "2024-05-01T13:00:00Z", "rows": 5,
+        "dropped": 1, "adjusted": 0, "invalid": 0,
+    }  # fmt: skip
+    first, second = found["stages"]
+    assert (first["level"], first["operators"][0]["operator"]) == (0, "hopping size=10, hop=10 by k: count(*)")
+    assert (first["operators"][0]["cti_in"], first["operators"][0]["cti_out"]) == (23, 20)
+    assert (second["operators"][0]["cti_in"], second["operators"][0]["cti_out"]) == (20, 20)
+    assert first["state_rows"] == 1 and second["state_rows"] == 0 and first["state_bytes"] > 0
+    query = found["query"]
+    assert (query["batches"], query["rows"], query["inserted"], query["retraction_ratio"]) == (2, 5, 1, 0.0)
+
+
+def test_metrics_before_the_first_micro_batch_and_after_the_end() -> None:
+    run = Rehearsal(windows(cars(1, 4)))
+    before = run.metrics
+    assert before["sources"]["cars"]["rows"] == 0 and before["sources"]["cars"]["cti"] is None
+    assert before["query"]["batches"] == 0 and before["query"]["retraction_ratio"] is None
+    assert run.progress["batch"] is None and run.progress["sources"]["cars"]["watermark"] is None
+    run.arrive()
+    run.finish()
+    after = run.metrics
+    assert (
+        after["state"] == "finished" and after["sources"]["cars"]["ended"] and after["sources"]["cars"]["cti"] is None
+    )
+    assert [s["state_rows"] for s in after["stages"]] == [0]
+
+    def names(found: Any) -> Any:
+        return {k: names(v) for k, v in found.items()} if isinstance(found, dict) else type(found) is list
+
+    assert names(before) == names(after)
+
+
+def test_instants_of_a_timestamp_axis() -> None:
+    rows = [(NOON, NOON + dt.timedelta(minutes=1), {"v": 1})]
+    source = sq.events(rows, name="trips", progress=sq.generate("5 minutes"))
+    run = Rehearsal(source.tumbling_window("10 minutes").select(n=sq.count()), clock=lambda: LATER)
+    run.arrive()
+    found = run.metrics["sources"]["trips"]
+    assert (found["cti_at"], found["watermark_at"]) == ("2024-05-01T11:55:00Z", "2024-05-01T12:00:00Z")
+    assert (found["lag"], found["behind_seconds"]) == (300_000_000, 3900.0)
+    line = monitoring.line(run.program, run.seen, "rides")
+    assert line == "rides: batch 0, 1 rows, 0 results; trips at 2024-05-01 11:55:00 (lag 5 minutes)"
+
+
+def test_retractions_of_a_changelog() -> None:
+    run = Rehearsal(windows(cars(1, 12, 4, delay=9)), "changelog")
+    run.arrive(cars=2)
+    run.arrive()
+    # the window [0,10) has one more of key 1
+    assert run.progress["inserted"] == 1 and run.progress["retracted"] == 1
+    query = run.metrics["query"]
+    assert (query["inserted"], query["retracted"], query["retraction_ratio"]) == (2, 1, 0.5)
+
+
+def test_progress_of_a_micro_batch_without_input() -> None:
+    run = Rehearsal(windows(cars(1, 12)))
+    run.arrive(cars=1)
+    run.arrive(cars=0)
+    assert (run.progress["batch"], run.progress["rows"], run.progress["sources"]["cars"]["rows"]) == (1, 0, 0)
+    assert run.progress["sources"]["cars"]["cti"] == -1, "where it was"
+    assert monitoring.line(run.program, Seen(), None) == "query: no micro-batch yet"
+
+
+def spark_report(number: int, **observed: Any) -> dict[str, Any]:
+    return {
+        "batchId": number, "timestamp": "2024-05-01T12:00:00.000Z", "batchDuration": 250, "numInputRows": 7,
+        "inputRowsPerSecond": 3.5, "processedRowsPerSecond": 28.0, "observedMetrics": observed,
+    }  # fmt: skip
+
+
+def test_a_report_of_spark() -> None:
+    told = {"fresh|source:cars": 4, "cti|source:cars": 23, "rows|source:cars": 9, "moved|source:cars": None}
+    results = {"inserted": 2, "retracted": None, "cars|dropped": 1, "cars|invalid": None}
+    report = monitoring.from_spark(spark_report(3, streamq=results, streamq_readings=told))
+    assert (report.number, report.duration_ms, report.rows) == (3, 250, 4)
+    assert (report.inserted, report.retracted, report.late) == (2, 0, {"cars|dropped": 1})
+    assert "moved|source:cars" not in report.told
+    connect = {
+        "streamq_readings": {"values": [4, None], "schema": {"fields": [{"name": "fresh|s"}, {"name": "cti|s"}]}}
+    }
+    assert monitoring.from_spark(spark_report(3, **connect)).told == {"fresh|s": 4}
+    nothing = monitoring.from_spark(spark_report(4, streamq_readings=dict.fromkeys(told)))
+    assert (nothing.rows, nothing.told) == (7, {})
+
+
+def test_what_is_known_after_reports_of_which_some_are_lost() -> None:
+    def seen(*reports: Report) -> Seen:
+        known = Seen()
+        for report in reports:
+            known = known.after(report)
+        return known
+
+    first = Report(5, inserted=1, told={"rows|source:cars": 8, "given|w": 6, "made|w": 2}, late={"cars|dropped": 1})
+    empty, far = Report(6), Report(9, inserted=2, retracted=1, told={"rows|source:cars": 20, "given|w": 9, "made|w": 1})
+    known = seen(first, first, empty, far)
+    assert (known.number, known.inserted, known.retracted, known.unseen) == (9, 3, 1, 2)
+    assert known.told["rows|source:cars"] == 20 and known.late == {"cars|dropped": 1}
+    assert known.earlier == {"w": 4}
+    assert seen(first, empty).told == first.told, "what nobody told anew stands"
+    assert known.after(empty) is known
+
+
+def test_time_of_stages_is_the_tasks_that_spark_reports_from_the_last_stage_on() -> None:
+    run = Rehearsal(windows(cars(1)).tumbling_window(20).select(n=sq.sum("n")))
+    operators = [{"allUpdatesTimeMs": 5, "commitTimeMs": 2}, {"allUpdatesTimeMs": 40, "commitTimeMs": 3}]
+    report = Report(0, spark={"stateOperators": operators, "inputRowsPerSecond": 3.5})
+    found = monitoring.metrics(run.program, Seen().after(report), "running")
+    assert [stage["time_ms"] for stage in found["stages"]] == [43, 7]
+    assert found["query"]["rows_per_second"] == 3.5
+
+
+def test_rows_of_a_query_without_stages_are_those_that_spark_counts() -> None:
+    run = Rehearsal(cars(1).where(sq.col("k") > 1), "changelog")
+    seen = Seen().after(monitoring.from_spark(spark_report(0, streamq={"inserted": 3})))
+    assert (seen.inserted, monitoring.progress(run.program, seen)["rows"]) == (3, 7)
+
+
+@pytest.mark.parametrize(
+    ("t", "shown"), [(2**63 - 1, None), (-(2**63), None), (2**62, None), (0, "1970-01-01T00:00:00Z")]
+)
+def test_instants_that_no_calendar_has(t: int, shown: str | None) -> None:
+    assert monitoring.iso(t) == shown

@@ -1,0 +1,78 @@
+"""What is odd about a source's time is told from what is merely uneven."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from streamq.monitoring import SourceReading
+from streamq.oddities import oddities
+from streamq.time import INTEGER, MINUS_INFINITY, TIMESTAMP
+
+MAY = int(dt.datetime(2024, 5, 1, tzinfo=dt.UTC).timestamp()) * 1_000_000
+DAY = 86_400_000_000
+
+
+def told(axis: str, *sources: SourceReading) -> list[tuple[str, str]]:
+    return [(w.kind, w.source) for w in oddities(sources, axis)]
+
+
+def source(w: int, midst: int, least: int, rows: int = 50, name: str = "a", **late: int) -> SourceReading:
+    return SourceReading(name, 0, w, w, rows, rows, least, midst, late=late)
+
+
+@pytest.mark.parametrize(
+    ("found", "axis", "far"),
+    [
+        pytest.param(source(MAY + 5_000 * DAY, MAY, MAY - DAY), TIMESTAMP, True, id="years after days"),
+        pytest.param(source(MAY + 5_000 * DAY, MAY, MAY), TIMESTAMP, True, id="years after an instant"),
+        pytest.param(source(MAY + 5_000 * DAY, MAY, MAY - 5_000 * DAY), TIMESTAMP, False, id="an even history"),
+        pytest.param(source(MAY + 300 * DAY, MAY, MAY - DAY), TIMESTAMP, False, id="most of a year"),
+        pytest.param(source(MAY + 300 * DAY, MAY, MAY - DAY // 96), TIMESTAMP, True, id="most of a year after minutes"),
+        pytest.param(source(100_000, 60, 10), INTEGER, True, id="a thousand times the spread"),
+        pytest.param(source(100_000, 60, 10, rows=3), INTEGER, False, id="of three rows"),
+        pytest.param(source(40_000, 60, 10), INTEGER, False, id="less than that"),
+        pytest.param(SourceReading("a", 0), TIMESTAMP, False, id="no rows"),
+    ],
+)
+def test_a_start_far_ahead_of_the_others(found: SourceReading, axis: str, far: bool) -> None:
+    assert told(axis, found) == ([("far_future", "a")] if far else [])
+
+
+def test_it_says_what_came_late_since_and_names_the_policy() -> None:
+    (found,) = oddities([source(MAY + 5_000 * DAY, MAY, MAY - DAY, dropped=12, adjusted=3)], TIMESTAMP)
+    assert "lies 13 years beyond its other rows (about 2024-05-01 00:00:00)" in found.text
+    assert "15 rows have come late since" in found.text and "max_ahead" in found.text
+
+
+@pytest.mark.parametrize(
+    ("instant", "said"),
+    [
+        (1_714_521_600, "in 1970 (up to 1970-01-01 00:28:34.521600): seconds read as microseconds?"),
+        (1_714_521_600_000, "in 1970 (up to 1970-01-20 20:15:21.600000): milliseconds read as microseconds?"),
+        (5_000, "another unit read as microseconds?"),
+        (1_714_521_600_000_000_000, "nanoseconds read as microseconds, or milliseconds read as seconds?"),
+    ],
+)
+def test_units_that_were_mistaken(instant: int, said: str) -> None:
+    (found,) = oddities([source(instant, instant, instant)], TIMESTAMP)
+    assert found.kind == "unit" and said in found.text
+
+
+def test_units_in_which_sources_do_not_agree() -> None:
+    seconds, other = (source(t, t, t, name=f"by{t}") for t in (1_714_521_600, 1_714_521_999))
+    millis = source(1_714_521_600_000, 1_714_521_600_000, 1_714_521_600_000, name="millis")
+    assert told(INTEGER, seconds, other) == []
+    assert told(INTEGER, seconds, millis) == [("unit", "by1714521600, millis")]
+    assert told(INTEGER, millis, source(40, 30, 10)) == [], "small numbers need not be counted from 1970"
+    assert told(TIMESTAMP, source(MAY, MAY, MAY)) == []
+
+
+def test_many_late_or_invalid_rows() -> None:
+    assert told(INTEGER, source(9, 8, 1, dropped=4)) == []
+    assert told(INTEGER, source(9, 8, 1, dropped=4, adjusted=1)) == [("late", "a")]
+    assert told(INTEGER, source(9, 8, 1, invalid=5)) == []
+    assert told(INTEGER, source(9, 8, 1, invalid=6)) == [("invalid", "a")]
+    none = SourceReading("a", 0, MINUS_INFINITY, MINUS_INFINITY, late={"invalid": 3})
+    assert told(INTEGER, none) == [("invalid", "a")]
