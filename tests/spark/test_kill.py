@@ -1,0 +1,98 @@
+"""A query that is killed, again and again, and started anew gives what an undisturbed one gives: nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import streamq as sq
+from streamq import testing as t
+
+ROOT = Path(__file__).parents[2]
+
+SCRIPT = """
+import sys
+
+import streamq as sq
+from tests.spark.test_kill import QUERIES
+
+folder, name, last = sys.argv[1:]
+spark = sq.session(master="local[2]", config={"spark.sql.shuffle.partitions": 2})
+rows = spark.read.parquet(f"{folder}/in")
+stream = spark.readStream.schema(rows.schema).option("maxFilesPerTrigger", 1).parquet(f"{folder}/in")
+stays = sq.intervals(stream, start="start", end="end", name="stays", progress=sq.generate(20))
+QUERIES[name](stays).run(
+    sink=f"{folder}/out", checkpoint=f"{folder}/checkpoint", trigger="available_now", finish=last == "last", buckets=2
+)
+"""
+
+QUERIES = {
+    "windows": lambda s: s.group_by("k").hopping_window(12, 4).select(n=sq.count(), most=sq.max("v")),
+    "left join": lambda s: s.join(s.shift(3), on="k", how="left", suffixes=("", "_r")).select("v", "v_r"),
+    "sessions": lambda s: s.group_by("k").session_window(3).select(n=sq.count()),
+    "snapshots over windows": lambda s: (
+        s.tumbling_window(6).select(n=sq.sum("v")).snapshot_window().select(most=sq.max("n"))
+    ),
+    "signal": lambda s: s.to_signal("k"),
+    "rows": lambda s: s.group_by("k").rows_window(3, 2).select(x=sq.sum("v")),
+    "except": lambda s: s.except_(s.shift(2)),
+}
+SOAK = bool(os.environ.get("STREAMQ_SOAK"))
+KILLS = 3
+FILES = 8
+
+
+@pytest.mark.parametrize("name", QUERIES if SOAK else ["windows"])
+def test_killed_and_started_again(name: str, spark: SparkSession, tmp_path: Path) -> None:
+    chance = random.Random(None if SOAK else 4)
+    everything = []
+    (tmp_path / "in").mkdir()
+    for i in range(FILES):
+        starts = [10 * i + chance.randrange(-15, 10) for _ in range(12)]
+        rows = [(s, s + chance.randrange(1, 20), chance.choice("ab"), chance.randrange(9)) for s in starts]
+        everything += rows
+        path = tmp_path / "in" / f"{i:02}.parquet"
+        pq.write_table(t.table("start bigint, end bigint, k string, v int", rows), path)
+        # files are taken in order of their age
+        os.utime(path, (1_700_000_000 + i, 1_700_000_000 + i))
+    script = tmp_path / "job.py"
+    script.write_text(SCRIPT)
+    for kill in range(KILLS):
+        job = started(script, tmp_path, name, "not yet")
+        after = (kill + 1) * (FILES - 2) // KILLS + chance.randrange(2)
+        while job.poll() is None and commits(tmp_path) < after:
+            time.sleep(0.05)
+        time.sleep(chance.random())
+        if job.poll() is None:
+            os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+    last = started(script, tmp_path, name, "last")
+    assert last.wait(timeout=240) == 0
+    found = spark.read.parquet(str(tmp_path / "out")).toArrow()
+    table = t.table("start bigint, end bigint, k string, v int", everything)
+    whole = QUERIES[name](sq.intervals(table, start="start", end="end", name="stays"))
+    t.assert_same_history(found, whole.to_arrow())
+    assert found.num_rows > 10 and isinstance(found, pa.Table)
+
+
+def started(script: Path, folder: Path, name: str, last: str) -> subprocess.Popen[bytes]:
+    """The job in a process group of its own, with its JVM and workers."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with (folder / "log").open("ab") as log:
+        command = [sys.executable, str(script), str(folder), name, last]
+        return subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+
+
+def commits(folder: Path) -> int:
+    """How many micro-batches have been done."""
+    return len([p for p in (folder / "checkpoint" / "commits").glob("*") if p.name.isdigit()])
