@@ -10,23 +10,27 @@ from typing import TYPE_CHECKING, Any
 from streamq import monitoring
 from streamq.diagnosis import Why, why
 from streamq.errors import PlanError, sentence
+from streamq.policies import Consistency, consistency_of
 from streamq.query import in_user_form, is_literal, until_ticks
-from streamq.runtime.event import WEIGHT
+from streamq.runtime.egress import changelog_rows
 from streamq.runtime.readings import weighed
-from streamq.time import INFINITY
+from streamq.time import INFINITY, TIMESTAMP
 from streamq.waiting import FINISHED, RUNNING
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from streamq.schema import Schema
     from streamq.stream import Stream
+
+CHANGELOG = "changelog"
 
 
 class Rehearsal:
     """A query over literal or Arrow tables, fed micro-batch by micro-batch, without Spark.
 
-    ``output`` as in ``run``; ``clock`` gives the time of day that ``why`` and ``metrics`` tell. Raises PlanError where a
-    source is a DataFrame.
+    ``output``, "final" or "changelog", and ``consistency`` as in ``run``; ``clock`` gives the time of day that ``why`` and
+    ``metrics`` tell. Raises PlanError where a source is a DataFrame.
 
     >>> import streamq as sq
     >>> cars = sq.events([(1, 3, {"v": 1}), (7, 9, {"v": 2})], name="cars", progress=sq.generate())
@@ -39,7 +43,13 @@ class Rehearsal:
     [{'n': 1, 'start': 0, 'end': 5}]
     """
 
-    def __init__(self, query: Stream, output: str = "final", clock: Callable[[], dt.datetime] | None = None):
+    def __init__(
+        self,
+        query: Stream,
+        output: str = "final",
+        clock: Callable[[], dt.datetime] | None = None,
+        consistency: str | Consistency = "middle",
+    ):
         from streamq.compiler.local import LocalRun
         from streamq.compiler.plan import numbered
         from streamq.compiler.program import Options
@@ -50,7 +60,8 @@ class Rehearsal:
             raise PlanError(sentence("rehearsal", "a source is a DataFrame", "", "Give its rows as sq.events(...)."))
         plan, names = numbered(query.plan)
         self._tables = {names[name]: table for name, table in query.tables.items() if name in names}
-        self._local = LocalRun(compile_stages(rewrite(plan).plan, Options(output, buckets=4)), static=self._tables)
+        options = Options(output, buckets=4, level=consistency_of(consistency, plan.schema.axis, "rehearsal"))
+        self._local = LocalRun(compile_stages(rewrite(plan).plan, options), static=self._tables)
         self.program = self._local.program
         self._arrived = {r.source.table: 0 for r in self.program.sources if r.source}
         self._named = {r.source.shown_name(): r.source.table for r in self.program.sources if r.source}
@@ -61,7 +72,7 @@ class Rehearsal:
     def arrive(self, **rows: int) -> pa.Table:
         """One micro-batch: so many of the next rows of each source named, of all sources all that is left if none is.
 
-        Gives the rows that come out: payload, ``start``, ``end``; of a changelog the inserts.
+        Gives the rows that come out: payload, ``start``, ``end``; of a changelog also ``kind`` and ``new_end``.
         """
         unknown = [name for name in rows if name not in self._named]
         if unknown:
@@ -103,8 +114,6 @@ class Rehearsal:
         return monitoring.progress(self.program, self.seen)
 
     def _batch(self, rows: Mapping[str, pa.Table], ctis: Sequence[tuple[str | None, int]] = ()) -> pa.Table:
-        import pyarrow.compute as pc
-
         now = self._clock()
         deltas = self._local.batch(rows, ctis, wall=int(now.timestamp() * 1000))
         inserted, retracted = weighed(deltas)
@@ -113,5 +122,17 @@ class Rehearsal:
         count = sum(table.num_rows for table in rows.values())
         report = monitoring.Report(self.seen.number + 1, now, None, count, inserted, retracted, told, late)
         self.seen = self.seen.after(report)
-        new = deltas.filter(pc.greater(deltas.column(WEIGHT), 0))
-        return in_user_form(new, self.program.plan.schema)
+        if self.program.options.output == CHANGELOG:
+            return _on_axis(changelog_rows(deltas), self.program.plan.schema)
+        return in_user_form(deltas, self.program.plan.schema)
+
+
+def _on_axis(rows: pa.Table, schema: Schema) -> pa.Table:
+    """A changelog's ticks as the axis shows them."""
+    import pyarrow as pa
+
+    if schema.axis != TIMESTAMP:
+        return rows
+    at = pa.timestamp("us", tz="UTC")
+    times = {n: rows.column(n).cast(at) for n in ("start", "end", "new_end")}
+    return pa.table({n: times.get(n, rows.column(n)) for n in rows.column_names})

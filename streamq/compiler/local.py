@@ -94,8 +94,10 @@ class LocalRun:
             readings += [json.loads(body) for _, number, body in out if number == READINGS]
             envelopes = self._between(stage.level, out, result)
         self.told = together(readings) or self.told
-        deltas, cti = split_ctis(_deltas(result, self.program))
-        self.cti = max(self.cti, cti)
+        deltas = _deltas(result, self.program)
+        if self.program.options.ctis:
+            deltas, cti = split_ctis(deltas)
+            self.cti = max(self.cti, cti)
         return deltas
 
     def finish(self, until: int | None = None) -> pa.Table:

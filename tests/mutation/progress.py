@@ -102,6 +102,10 @@ def not_corrected(kernel: WindowAggregateKernel, state: Any, everything: Any, di
     return []
 
 
+def whatever_counts_now(right: Any, clock: RelationClock, *pace: int) -> None:
+    clock.held["pace"] = list(pace)
+
+
 def taken_back_twice(right: Any, kernel: WindowAggregateKernel, *given: Any) -> list[Any]:
     made = right(kernel, *given)
     return [concat([table, table.filter(np.asarray(ints(table, WEIGHT) < 0))]) for table in made]
@@ -138,7 +142,10 @@ MUTANTS = (
         "progress goes back",
         "a source's CTI is what it said last, not the greatest it has said",
         "physical",
-        (wrapped(RelationClock, "hear", whatever_was_said_last),),
+        (
+            wrapped(RelationClock, "hear", whatever_was_said_last),
+            wrapped(RelationClock, "set_pace", whatever_counts_now),
+        ),
         GOES_BACK,
     ),
     Mutant(
