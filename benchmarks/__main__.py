@@ -1,4 +1,4 @@
-"""``python -m benchmarks [batch|streaming|intervals]``: every benchmark, or one; ``make bench``."""
+"""``python -m benchmarks [batch|streaming|intervals|arrival]``: every benchmark, or one; ``make bench``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ MODULES = {
     "batch": "benchmarks.batch_hopping",
     "streaming": "benchmarks.streaming_hopping",
     "intervals": "benchmarks.intervals",
+    "arrival": "benchmarks.arrival",
 }
 
 if __name__ == "__main__":

@@ -158,7 +158,7 @@ def _held(case: Waiting, waits: Sequence[Wait]) -> Verdict | None:
         return "no_cti", f"Rows are held back: {wait.source.name} has sent no CTI yet, and nobody else speaks for it."
     if _idle(case, wait.source):
         so = "brings no rows any more, and others do" if wait.source.rows else "has brought no row yet"
-        return "idle_input", f"Rows are held back: {wait.source.name} {so}; progress=sq.follow(...) lets it pass."
+        return "idle_input", f"Rows are held back: {wait.source.name} {so}; idle_after in sq.generate lets it pass."
     return "waiting", f"Rows are held back, waiting for {wait.release[0]}."
 
 

@@ -148,6 +148,12 @@ def sources(program: Program, seen: Seen) -> dict[str, SourceReading]:
     return {r.name: _source(program, r, seen) for r in program.sources}
 
 
+def allowed_silence(program: Program) -> dict[str, int]:
+    """How long sources may be silent, in microseconds by the clock, by relation; those that say so."""
+    found = {r.name: r.source.policy.idle_after for r in program.sources if r.source}
+    return {name: most for name, most in found.items() if most is not None}
+
+
 def _source(program: Program, relation: Relation, seen: Seen) -> SourceReading:
     assert relation.source is not None
     name, told = relation.source.shown_name(), seen.told

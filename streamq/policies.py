@@ -24,6 +24,7 @@ class Generate:
 
     delay: Duration = 0
     every: Duration | None = None
+    idle_after: Duration | None = None
     max_ahead: Duration | None = None
 
     def policy(self, axis: str) -> SourcePolicy:
@@ -34,6 +35,9 @@ class Generate:
             raise PlanError(sentence("progress", "a negative delay", f"found {self.delay!r}"))
         if every < 1:
             raise PlanError(sentence("progress", "every is a length of time", f"found {self.every!r}"))
+        idle = None if self.idle_after is None else ticks(self.idle_after, TIMESTAMP, "progress")
+        if idle is not None and idle < 1:
+            raise PlanError(sentence("progress", "idle_after is a length of time", f"found {self.idle_after!r}"))
         ahead = None
         if self.max_ahead is not None:
             if axis != TIMESTAMP:
@@ -42,7 +46,7 @@ class Generate:
             ahead = ticks(self.max_ahead, axis, "progress")
             if ahead < 0:
                 raise PlanError(sentence("progress", "a negative max_ahead", f"found {self.max_ahead!r}"))
-        return SourcePolicy(delay, every=every, max_ahead=ahead)
+        return SourcePolicy(delay, every=every, max_ahead=ahead, idle_after=idle)
 
 
 @dataclass(frozen=True)
@@ -60,15 +64,24 @@ class Follow:
 Progress = Generate | Explicit | Follow
 
 
-def generate(delay: Duration = 0, *, every: Duration | None = None, max_ahead: Duration | None = None) -> Generate:
+def generate(
+    delay: Duration = 0,
+    *,
+    every: Duration | None = None,
+    idle_after: Duration | None = None,
+    max_ahead: Duration | None = None,
+) -> Generate:
     """Progress from the data: ``cti(greatest start seen - delay)`` after every micro-batch.
 
     ``delay`` is a duration with a unit on a timestamp axis, integer ticks on an integer axis: how far out of order the
-    source is; what comes later than that is *late*. ``every``: CTIs at whole multiples only, for fewer of them. ``max_ahead``:
+    source is; what comes later than that is *late*. ``every``: CTIs at whole multiples only, for fewer of them.
+    ``idle_after``: a source that has brought no row for so long, by the wall clock, in a run that goes on, holds nobody back
+    any more: it has the CTI of those that do speak, and where none does, the greatest start of all; what it
+    says behind that is late. It is a time by the clock, as "1 minute", on any axis. ``max_ahead``:
     in a stream a row whose start lies further than that beyond the wall clock is no event (see a source's ``invalid``),
     for one such row would drag progress along and make all others late; timestamps only.
     """
-    return Generate(delay, every, max_ahead)
+    return Generate(delay, every, idle_after, max_ahead)
 
 
 def follow(other: Stream) -> Follow:
@@ -144,7 +157,7 @@ def consistency_of(given: str | Consistency, axis: str, verb: str) -> Level:
 
 @dataclass(frozen=True)
 class SourcePolicy:
-    """What a source node carries beside its columns; times in ticks.
+    """What a source node carries beside its columns; times in ticks, ``idle_after`` in microseconds by the clock.
 
     ``delay`` is None for explicit CTIs, and where ``follow`` names the table of the source that makes progress for it.
     """
@@ -155,6 +168,7 @@ class SourcePolicy:
     every: int = field(default=1, metadata=ADDED)
     follow: str | None = field(default=None, metadata=ADDED)
     max_ahead: int | None = field(default=None, metadata=ADDED)
+    idle_after: int | None = field(default=None, metadata=ADDED)
 
     @property
     def explicit(self) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from streamq import monitoring
 from streamq.diagnosis import Why, why
 from streamq.errors import PlanError, sentence
+from streamq.idle import spoken_for
 from streamq.policies import Consistency, consistency_of
 from streamq.query import in_user_form, is_literal, until_ticks
 from streamq.runtime.egress import changelog_rows
@@ -66,6 +67,7 @@ class Rehearsal:
         self._arrived = {r.source.table: 0 for r in self.program.sources if r.source}
         self._named = {r.source.shown_name(): r.source.table for r in self.program.sources if r.source}
         self._clock = clock or (lambda: dt.datetime.now(dt.UTC))
+        self._begun = int(self._clock().timestamp() * 1000)
         self.seen = monitoring.Seen()
         self._state = RUNNING
 
@@ -113,9 +115,18 @@ class Rehearsal:
         """As ``run.progress``; ``spark`` is empty."""
         return monitoring.progress(self.program, self.seen)
 
+    def _spoken_for(self, wall: int) -> list[tuple[str | None, int]]:
+        """What silent sources have said for them, as ``idle_after`` has it."""
+        readings = monitoring.sources(self.program, self.seen)
+        found = spoken_for(readings, monitoring.allowed_silence(self.program), self._begun, wall)
+        tables = {r.name: r.source.table for r in self.program.sources if r.source}
+        return [(tables[name], cti) for name, cti in found.items()]
+
     def _batch(self, rows: Mapping[str, pa.Table], ctis: Sequence[tuple[str | None, int]] = ()) -> pa.Table:
         now = self._clock()
-        deltas = self._local.batch(rows, ctis, wall=int(now.timestamp() * 1000))
+        wall = int(now.timestamp() * 1000)
+        ctis = [*ctis, *self._spoken_for(wall)]
+        deltas = self._local.batch(rows, ctis, wall=wall)
         inserted, retracted = weighed(deltas)
         late = dict(sum((Counter(t) for t in self._local.totals.values()), Counter[str]()))
         told = self._local.told if rows or ctis else {}

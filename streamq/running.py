@@ -8,6 +8,7 @@ import json
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -19,6 +20,7 @@ from streamq.compiler.plan import Node
 from streamq.compiler.verbs import Verbs
 from streamq.diagnosis import Why, why
 from streamq.errors import CheckpointError, PlanError, TimeError, sentence
+from streamq.idle import IdleWatch, spoken_for
 from streamq.literal import to_spark
 from streamq.policies import Consistency, consistency_of
 from streamq.progress_log import ProgressLog
@@ -254,6 +256,7 @@ class Run:
         self.checkpoint = checkpoint or _temporary("streamq-checkpoint-")
         self._sink, self._late_sink = sink, late_sink
         self._over = ""
+        self._begun = time.time_ns() // 1_000_000
         self._prepared = _Prepared(
             "run",
             plan,
@@ -271,6 +274,8 @@ class Run:
         self._seen, self._looking = monitoring.Seen(), threading.RLock()
         self.query: StreamingQuery = self._start()
         self._log = ProgressLog(self._spark, self._look) if progress_log else None
+        allowed = monitoring.allowed_silence(self._program)
+        self._idle = IdleWatch(allowed, self._silent, self._say) if allowed and trigger != "available_now" else None
         if trigger == "available_now":
             self.await_termination()
             if finish:
@@ -319,6 +324,8 @@ class Run:
 
     def stop(self) -> None:
         """Stop the query; its checkpoint can be gone on with."""
+        if self._idle is not None:
+            self._idle.stop()
         self.query.stop()
         self._over = self._over or "stop was called on it"
         self._unlog()
@@ -419,6 +426,16 @@ class Run:
                         self._log.say(monitoring.line(self._program, seen, self.name))
                     self._seen = seen
             return self._seen
+
+    def _silent(self) -> dict[str, int]:
+        """What to say for silent sources, by table."""
+        if not self.query.isActive:
+            return {}
+        readings = monitoring.sources(self._program, self._look())
+        allowed = monitoring.allowed_silence(self._program)
+        found = spoken_for(readings, allowed, self._begun, time.time_ns() // 1_000_000)
+        tables = {r.name: r.source.table for r in self._program.sources if r.source}
+        return {tables[name]: cti for name, cti in found.items()}
 
     def _state(self) -> tuple[str, str]:
         """The state of the run, and what it failed with or why it is over."""

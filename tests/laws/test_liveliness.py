@@ -119,6 +119,7 @@ def fed(run: LocalRun, before: int, after: int) -> None:
     run.batch({name: t.table(COLUMNS, rows(name, before, after)) for name in "ab"}, [(None, before)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATORS)
 def test_ctis_are_as_high_as_the_rule_says(name: str) -> None:
     """After each CTI c, all that starts before c being there."""
@@ -131,6 +132,7 @@ def test_ctis_are_as_high_as_the_rule_says(name: str) -> None:
     assert found == [rule(c) for c in CTIS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("output", [FINAL, CHANGELOG])
 @pytest.mark.parametrize("name", OPERATORS)
 def test_nothing_is_left_in_state(name: str, output: str) -> None:

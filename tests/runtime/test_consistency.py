@@ -67,6 +67,7 @@ def taken_back(out: Sequence[pa.Table]) -> int:
     return sum(1 for table in out for w in table.column(WEIGHT).to_pylist() if w < 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUERIES)
 def test_the_history_is_the_same_at_every_level_that_remembers(name: str) -> None:
     found = {level: net(through(QUERIES[name], level)) for level in (STRONG, BRIEF, MIDDLE)}
@@ -78,6 +79,7 @@ def test_the_history_is_the_same_at_every_level_that_remembers(name: str) -> Non
     assert_same_history(net([*rows, final.finish()]), found[MIDDLE])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUERIES)
 def test_nothing_is_taken_back_for_disorder_at_the_strong_level(name: str) -> None:
     """What is taken back in order as well (a last row has no end yet) is no work of disorder."""
@@ -90,6 +92,7 @@ def test_nothing_is_taken_back_for_disorder_at_the_strong_level(name: str) -> No
     assert because[1] > 0 or name in ("rows", "join")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUERIES)
 def test_the_longer_input_is_blocked_the_later_comes_what_comes(name: str) -> None:
     def when(level: Level) -> float:
@@ -136,6 +139,7 @@ def test_a_weak_level_adjusts_what_the_source_has_not_given_up() -> None:
     assert {k: n for t in run.totals.values() for k, n in t.items()} == {"stays|adjusted": 1, "stays|dropped": 1}
 
 
+@pytest.mark.slow
 def test_a_weak_level_bounds_state_without_any_progress() -> None:
     """Explicit CTIs that never come: only what is remembered is kept."""
     log = sq.physical(pa.table({n: pa.array([], pa.string() if n == "kind" else pa.int64()) for n in KIND}), name="log")
@@ -155,6 +159,7 @@ def test_a_weak_level_bounds_state_without_any_progress() -> None:
 KIND = {"kind": pa.string(), "start": pa.int64(), "end": pa.int64(), "new_end": pa.int64()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("levels", [[STRONG, MIDDLE], [MIDDLE, STRONG, BRIEF], [BRIEF, BRIEF, MIDDLE]], ids=str)
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_checkpoint_goes_on_at_another_level(name: str, levels: list[Level]) -> None:

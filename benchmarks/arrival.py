@@ -1,0 +1,116 @@
+"""How events arrive: a trickle against Spark's own tumbling count, and out of order against in order; all in one run.
+
+* trickle: 1,000 events a micro-batch, one stateful stage: what a micro-batch costs where there is hardly anything to do;
+* disorder: 8 M events as a changelog at the middle level, in order of time and with one event in ten later than that, within
+  the delay.
+
+Prints a table and writes JSON. ``python -m benchmarks.arrival --help``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import streamq as sq
+from benchmarks.streaming_hopping import AXIS, source
+
+SCHEMA = pa.schema([("ts", AXIS), ("k", pa.int64()), ("v", pa.int64())])
+SECOND = 1_000_000
+DELAY = 30
+"""Seconds that an event may be late."""
+START = 1_700_000_000 * SECOND
+
+
+def write(folder: Path, batches: int, rows: int, seconds: int, late: float) -> None:
+    """A file a micro-batch, each of so many seconds; a share of the events lies up to the delay before its file's."""
+    rng = np.random.default_rng(7)
+    folder.mkdir(parents=True)
+    for i in range(batches):
+        at = np.sort(rng.integers(i * seconds * SECOND, (i + 1) * seconds * SECOND, rows))
+        moved = rng.random(rows) < late
+        at = at - moved * rng.integers(0, (DELAY - 1) * SECOND, rows)
+        columns = [pa.array(START + at, AXIS), rng.integers(0, 1_000, rows), rng.integers(0, 100, rows)]
+        pq.write_table(pa.table(columns, schema=SCHEMA), folder / f"{i:04d}.parquet", row_group_size=max(1, rows // 8))
+
+
+def reports(query: Any) -> list[int]:
+    """Milliseconds of each micro-batch with input."""
+    found = [json.loads(p.json) for p in query.recentProgress]
+    return [p["durationMs"]["triggerExecution"] for p in found if p["numInputRows"]]
+
+
+def ours(spark: SparkSession, folder: Path, output: str) -> list[int]:
+    points = sq.points(source(spark, folder), time="ts", name="points", progress=sq.generate(f"{DELAY} seconds"))
+    query = points.group_by("k").tumbling_window("1 minute").select(n=sq.count())
+    run = query.run(sink="noop", trigger="available_now", output=output)
+    shutil.rmtree(run.checkpoint, ignore_errors=True)
+    return reports(run.query)
+
+
+def native(spark: SparkSession, folder: Path) -> list[int]:
+    counts = (
+        source(spark, folder).withWatermark("ts", f"{DELAY} seconds").groupBy(F.window("ts", "1 minute"), "k").count()
+    )
+    checkpoint = tempfile.mkdtemp()
+    writer = counts.writeStream.format("noop").outputMode("append").option("checkpointLocation", checkpoint)
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    return reports(query)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=2, help="how often each is run, in turn")
+    parser.add_argument("--scale", type=float, default=1.0, help="fraction of the rows of disorder")
+    parser.add_argument("--settings", default="trickle,disorder")
+    parser.add_argument("--json", default="arrival.json")
+    args = parser.parse_args()
+    spark = sq.session(
+        "benchmark", master="local[2]", config={"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "6g"}
+    )
+    folder = Path(tempfile.mkdtemp(prefix="streamq-bench-"))
+    found: dict[str, list[int]] = {}
+    try:
+        if "trickle" in args.settings:
+            write(folder / "trickle", 14, 1_000, 60, 0.0)
+            for _ in range(args.rounds):
+                # the first two of each run warm up
+                found.setdefault("trickle, spark", []).extend(native(spark, folder / "trickle")[2:])
+                found.setdefault("trickle, streamq", []).extend(ours(spark, folder / "trickle", "final")[2:])
+        if "disorder" in args.settings:
+            for name, late in (("in order", 0.0), ("out of order", 0.1)):
+                write(folder / name, 8, int(1_000_000 * args.scale), 120, late)
+            for _ in range(args.rounds):
+                for name in ("in order", "out of order"):
+                    found.setdefault(name, []).extend(ours(spark, folder / name, "changelog")[1:])
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        spark.stop()
+    medians = {name: statistics.median(times) for name, times in found.items()}
+    for name, times in found.items():
+        print(f"{name:18} {medians[name]:8.0f} ms a micro-batch   {times}")
+    ratios = {}
+    if "trickle, spark" in medians:
+        ratios["trickle: streamq / spark time"] = medians["trickle, streamq"] / medians["trickle, spark"]
+    if "in order" in medians:
+        ratios["disorder: out of order / in order rate"] = medians["in order"] / medians["out of order"]
+    for name, ratio in ratios.items():
+        print(f"{name:45} {ratio:6.2f}")
+    Path(args.json).write_text(json.dumps({"milliseconds": found, "ratios": ratios}, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Silent sources: after a while by the wall clock their progress follows the others', and then, if none speaks, the data.
+
+DESIGN D3: what no source says needs a way in; it is said through the control stream, so that it is in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+
+from streamq.monitoring import SourceReading
+from streamq.time import INFINITY, MINUS_INFINITY
+
+LOG = logging.getLogger("streamq")
+
+CHECKS = 4
+"""How often a silence is looked at, in the time that a source may be silent."""
+
+
+def spoken_for(
+    readings: Mapping[str, SourceReading], allowed: Mapping[str, int], since: int, now: int
+) -> dict[str, int]:
+    """The CTIs that silent sources are given, by relation.
+
+    ``allowed``: microseconds of silence; ``since``: when the run began, which counts for sources that have not spoken yet;
+    ``since`` and ``now`` in milliseconds since 1970. A silent source has the least CTI of those that are not. Where all are
+    silent nothing more is waited for: each has the greatest start of all.
+    """
+    silent = {
+        name
+        for name, most in allowed.items()
+        if name in readings and (now - (readings[name].heard or since)) * 1_000 >= most
+    }
+    speaking = [r.c for name, r in readings.items() if name not in silent]
+    starts = [r.w for r in readings.values() if r.w != MINUS_INFINITY]
+    to = min(speaking) if speaking else max(starts, default=MINUS_INFINITY)
+    if to in (INFINITY, MINUS_INFINITY):
+        return {}
+    return {name: to for name in sorted(silent) if to > readings[name].c}
+
+
+class IdleWatch:
+    """Looks at a run from time to time, in a thread of its own, and speaks for its silent sources."""
+
+    def __init__(self, allowed: Mapping[str, int], look: Callable[[], dict[str, int]], say: Callable[[str, int], None]):
+        self._look, self._say = look, say
+        self._said: dict[str, int] = {}
+        self._over = threading.Event()
+        self._every = min(allowed.values()) / 1e6 / CHECKS
+        self._thread = threading.Thread(target=self._run, name="streamq idle sources", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._over.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(self._every):
+            try:
+                for source, cti in self._look().items():
+                    if self._said.get(source, MINUS_INFINITY) < cti:
+                        self._say(source, cti)
+                        self._said[source] = cti
+            except Exception:
+                if not self._over.is_set():
+                    LOG.exception("idle sources are no longer spoken for")
+                return
