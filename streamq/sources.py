@@ -34,6 +34,7 @@ def points(
     df: DataFrame | pa.Table,
     time: str,
     *,
+    id: str | Sequence[str] | None = None,
     name: str | None = None,
     progress: Progress | None = None,
     late: str = "drop",
@@ -46,8 +47,10 @@ def points(
     a zone UTC), a date or an integer, and is consumed: in expressions it is ``sq.start()``. ``progress`` is
     ``sq.generate(delay)`` (default, delay 0) or ``sq.explicit()``; ``late`` what becomes of items behind the CTI: "drop"
     (counted), "adjust" or "fail"; ``invalid`` what becomes of rows without a time: "fail" (default in batch, and
-    in-process) or "drop" (counted; default in streams). Raises SourceError for what is neither, UnknownColumn,
-    TypeMismatch, PlanError.
+    in-process) or "drop" (counted; default in streams). ``id`` names the column, or columns, that tell an event from all
+    others: of rows of one id and start one is taken, for sources that may deliver a row more than once (what comes again
+    behind the CTI is late). It stays in the payload. Raises SourceError for what is neither, UnknownColumn, TypeMismatch,
+    PlanError.
 
     Readings, up to ten minutes out of order::
 
@@ -62,7 +65,7 @@ def points(
     """
     fields, table = taken_in(df, "points")
     policy = source_policy("points", axis_of(fields, (time,), "points"), progress, late, invalid)
-    return _stream(Points(source_name(name), fields, time, policy), table)
+    return _once(_stream(Points(source_name(name), fields, time, policy), table), id)
 
 
 def intervals(
@@ -70,6 +73,7 @@ def intervals(
     start: str,
     end: str,
     *,
+    id: str | Sequence[str] | None = None,
     name: str | None = None,
     progress: Progress | None = None,
     late: str = "drop",
@@ -86,7 +90,7 @@ def intervals(
     """
     fields, table = taken_in(df, "intervals")
     policy = source_policy("intervals", axis_of(fields, (start, end), "intervals"), progress, late, invalid)
-    return _stream(Intervals(source_name(name), fields, start, end, policy), table)
+    return _once(_stream(Intervals(source_name(name), fields, start, end, policy), table), id)
 
 
 def edges(
@@ -134,6 +138,7 @@ def signal(
     time: str,
     key: str | Sequence[str],
     *,
+    id: str | Sequence[str] | None = None,
     name: str | None = None,
     progress: Progress | None = None,
     late: str = "drop",
@@ -157,7 +162,7 @@ def signal(
     fields, table = taken_in(df, "signal")
     policy = source_policy("signal", axis_of(fields, (time,), "signal"), progress, late, invalid)
     keys = _keys(key, fields, (time,), "signal")
-    return _stream(Points(source_name(name), fields, time, policy), table).to_signal(keys)
+    return _once(_stream(Points(source_name(name), fields, time, policy), table), id).to_signal(keys)
 
 
 def changes(
@@ -366,6 +371,11 @@ def kind_of(given: object) -> str:
     kind = type(given)
     package = kind.__module__.partition(".")[0]
     return kind.__name__ if package == "builtins" else f"{package} {kind.__name__}"
+
+
+def _once(stream: Stream, id: str | Sequence[str] | None) -> Stream:
+    """Events of one id and start once."""
+    return stream if id is None else stream.distinct_ids(0, id=id)
 
 
 def _stream(source: Source, table: DataFrame | pa.Table) -> Stream:

@@ -13,6 +13,9 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
+from streamq.compiler.local import LocalRun
+from streamq.compiler.program import Options
+from streamq.compiler.stages import compile_stages
 from streamq.errors import (
     AmbiguousColumn,
     InvalidEvent,
@@ -264,3 +267,25 @@ def test_what_is_no_event_in_an_arrow_table() -> None:
     with pytest.raises(InvalidEvent, match="null start"):
         sq.points(table, "t").show()
     assert lived(sq.points(table, "t", invalid="drop")) == [(1, 2, 1)]
+
+
+@pytest.mark.parametrize("kind", ["points", "intervals", "signal"])
+def test_rows_delivered_more_than_once(kind: str) -> None:
+    """In one micro-batch, in a later one, and behind the CTI."""
+    empty = pa.table({"at": pa.array([], pa.int64()), "til": pa.array([], pa.int64()), "no": pa.array([], pa.int64())})
+    progress = sq.generate(5)
+    s = {
+        "points": lambda: sq.points(empty, time="at", id="no", name="s", progress=progress).select("no"),
+        "intervals": lambda: sq.intervals(empty, "at", "til", id="no", name="s", progress=progress),
+        "signal": lambda: sq.signal(empty, "at", (), id="no", name="s", progress=progress).select("no"),
+    }[kind]()
+
+    def rows(*given: tuple[int, int]) -> dict[str, pa.Table]:
+        times, numbers = zip(*given, strict=True)
+        return {"s": pa.table({"at": times, "til": [at + 1 for at in times], "no": numbers})}
+
+    run = LocalRun(compile_stages(s.plan, Options(output="final", buckets=2)))
+    parts = [rows((1, 7), (1, 7), (2, 8)), rows((2, 8), (4, 9)), rows((20, 10), (4, 9)), rows((1, 7), (21, 11))]
+    out = [*(run.batch(part) for part in parts), run.finish()]
+    assert sorted(n for table in out for n in table.column("no").to_pylist()) == [7, 8, 9, 10, 11]
+    assert {key: n for found in run.totals.values() for key, n in found.items()} == {"s|dropped": 1}
