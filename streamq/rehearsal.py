@@ -67,7 +67,7 @@ class Rehearsal:
         self._arrived = {r.source.table: 0 for r in self.program.sources if r.source}
         self._named = {r.source.shown_name(): r.source.table for r in self.program.sources if r.source}
         self._clock = clock or (lambda: dt.datetime.now(dt.UTC))
-        self._begun = int(self._clock().timestamp() * 1000)
+        self._begun: int | None = None
         self.seen = monitoring.Seen()
         self._state = RUNNING
 
@@ -117,6 +117,7 @@ class Rehearsal:
 
     def _spoken_for(self, wall: int) -> list[tuple[str | None, int]]:
         """What silent sources have said for them, as ``idle_after`` has it."""
+        self._begun = wall if self._begun is None else self._begun
         readings = monitoring.sources(self.program, self.seen)
         found = spoken_for(readings, monitoring.allowed_silence(self.program), self._begun, wall)
         tables = {r.name: r.source.table for r in self.program.sources if r.source}

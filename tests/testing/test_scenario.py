@@ -38,6 +38,7 @@ def test_scenarios_compose(case: t.Case) -> None:
     assert kinds.count(Join) == 1 and len(case.sources) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scenario", "wanted"),
     [

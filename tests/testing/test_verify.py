@@ -28,6 +28,7 @@ EDGES = sq.edges(t.table("at bigint, e string, k string", []), time="at", edge="
 FAST = t.Profile(examples=20, batch=0, streams=0, shrinking=5)
 
 
+@pytest.mark.slow
 def test_a_right_query_is_verified_in_process() -> None:
     report = t.verify(WINDOWS, profile=FAST)
     assert report.cases == 20 and report.failing == 0
@@ -156,6 +157,7 @@ def test_a_verification_of_nothing_is_none() -> None:
         t.verify(TRIPS, "high", profile=FAST)
 
 
+@pytest.mark.slow
 def test_few_answers_are_empty_and_those_are_counted() -> None:
     rare = TRIPS.where(sq.col("zone") == "a").tumbling_window(3).select(n=sq.count()).where(sq.col("n") > 1)
     report = t.verify(rare, profile=FAST)
