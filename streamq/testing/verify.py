@@ -40,7 +40,7 @@ from streamq.testing.execution import (
 from streamq.testing.generate import cases_of
 from streamq.testing.history import Difference, same_history
 from streamq.testing.intent import ANYTHING, Intent
-from streamq.testing.oracle import EVALUATED, TRANSLATED, Untranslated
+from streamq.testing.oracle import EVALUATED, TRANSLATED, TooMuch, Untranslated
 from streamq.testing.profiles import Profile, loaded_profile, profile
 from streamq.testing.replay import saved
 from streamq.testing.scenario import Scenario, concrete
@@ -293,6 +293,9 @@ FIRST = 30
 REDRAWS = 3
 """How often a case is drawn again because its answer is empty: of two empty answers little is told."""
 
+MOST_HUGE = 1_000
+"""So many cases whose answers do not fit into memory are drawn again."""
+
 NOT_SIMPLEST = st.integers(0, 1 << 40).filter(bool)
 """Costs a draw and nothing else where Hypothesis begins with the simplest example."""
 
@@ -313,6 +316,7 @@ class Search:
         self.found: dict[str, VerificationFailed] = {}
         self.number = self.searches = self.redraws = 0
         self.refused = ""
+        self.huge = 0
         self.give_up = float("inf")
 
     def run(self, trials: Sequence[st.SearchStrategy[Trial]], examples: int, spark: SparkSession | None = None) -> None:
@@ -371,6 +375,12 @@ class Search:
         case, ways = trial
         try:
             expected = answer_of(case, self.expressions)
+        except TooMuch:
+            # a query can multiply what it is given: another is drawn
+            self.huge += 1
+            if self.huge > MOST_HUGE:
+                raise
+            return
         except QueryFailed as error:
             if not self.found:
                 self.number += 1

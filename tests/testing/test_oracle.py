@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
 
+import streamq as sq
 from streamq.compiler.operators import (
     LOGICAL,
     Edges,
@@ -33,7 +34,7 @@ from streamq.policies import SourcePolicy
 from streamq.schema import Field, Schema
 from streamq.testing.arrival import table_of
 from streamq.testing.history import assert_same_history, fold_physical, history, same_history
-from streamq.testing.oracle import ORACLE, oracle, sql
+from streamq.testing.oracle import ORACLE, TooMuch, oracle, sql
 from streamq.time import INFINITY, INTEGER
 from streamq.windows import Hopping
 
@@ -490,3 +491,13 @@ def test_a_difference_is_drawn() -> None:
     assert "... and 10 more" in str(same_history(many, many.slice(0, 0)))
     with pytest.raises(AssertionError, match="missing"):
         assert_same_history(found, expected)
+
+
+@pytest.mark.slow
+def test_an_answer_that_does_not_fit_into_memory_is_no_answer() -> None:
+    s = sq.events([(0, 9, {"v": n}) for n in range(40)])
+    query = s.select("v")
+    for n in range(5):
+        query = query.join(s.select(**{f"v{n}": sq.col("v")}))
+    with pytest.raises(TooMuch, match="too many rows; an operator's rows do not fit into 2GB"):
+        oracle(query.plan, query.tables)

@@ -42,7 +42,7 @@ from streamq.compiler.plan import Node, fold
 from streamq.errors import PlanError, sentence
 from streamq.testing.oracle.evaluated import Evaluated
 from streamq.testing.oracle.expressions import FUNCTIONS, Untranslated, listed, payload, sql
-from streamq.testing.oracle.run import Run, database
+from streamq.testing.oracle.run import Run, TooMuch, database
 from streamq.testing.oracle.sources import edges, intervals, physical, points
 from streamq.testing.oracle.spans import (
     alter_lifetime,
@@ -143,6 +143,7 @@ __all__ = [
     "FUNCTIONS",
     "ORACLE",
     "TRANSLATED",
+    "TooMuch",
     "Untranslated",
     "Run",
     "arrow_type",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streamq.compiler.operators import Edges, Intervals, JoinTable, Physical, Points, Source
-from streamq.errors import QueryFailed, SourceError, StreamqError, sentence
+from streamq.errors import PlanError, QueryFailed, SourceError, StreamqError, sentence
 from streamq.expr import Expr
 from streamq.schema import Schema
 from streamq.testing.oracle.evaluated import Evaluated
@@ -22,12 +22,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+MEMORY = "2GB"
+"""What an evaluation may take; nothing is spilled to disk."""
+
+
+class TooMuch(PlanError):
+    """An answer that does not fit into memory."""
+
+
 @cache
 def database() -> duckdb.DuckDBPyConnection:
     # to open one costs more than most queries; a cursor of it has its own temporary tables
     import duckdb
 
-    return duckdb.connect(config={"threads": 1})
+    return duckdb.connect(config={"threads": 1, "memory_limit": MEMORY, "temp_directory": ""})
 
 
 @dataclass
@@ -64,6 +72,9 @@ class Run:
                 raise found from error
             reason = str(found or error).splitlines()[0]
             raise QueryFailed(sentence("oracle", "the query fails by Spark's rules", reason)) from error
+        except duckdb.OutOfMemoryException as error:
+            wrong = f"an operator's rows do not fit into {MEMORY}"
+            raise TooMuch(sentence("oracle", "too many rows", wrong, "Give fewer events, or shorter ones.")) from error
         return name
 
     def arrow(self, query: str) -> pa.Table:
