@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -9,6 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 import streamq as sq
 from streamq import testing as t
 from streamq.testing.history import assert_same_history
+from streamq.testing.on_spark import frame
 from streamq.testing.oracle import oracle
 from streamq.time import INFINITY
 
@@ -48,3 +51,19 @@ def test_windows_at_the_ends_of_the_axis_are_cut_there(spark: SparkSession) -> N
     )
     found = query.to_df(until=INFINITY - 1).toArrow()
     assert_same_history(found, oracle(query.plan, {"s": table}, INFINITY - 1))
+
+
+def test_a_chain_of_altered_lifetimes_is_planned_in_linear_time(spark: SparkSession) -> None:
+    """Pushed below each other the steps' filters would be written out ten times as long at each: ten steps never came back."""
+    table = t.table("start timestamp, end timestamp, v int", [(1_000_000 * n, 1_000_000 * n + 5, n) for n in range(3)])
+    second = dt.timedelta(seconds=1)
+
+    def chained(stays: sq.Stream) -> sq.Stream:
+        for i in range(10):
+            stays = (
+                stays.extend(second) if i % 2 else stays.alter_lifetime(sq.start() + second, duration=sq.duration() * 2)
+            )
+        return stays
+
+    found = chained(sq.intervals(frame(spark, table), start="start", end="end")).to_df().toArrow()
+    t.assert_same_history(found, chained(sq.intervals(table, start="start", end="end")).to_arrow())
