@@ -120,7 +120,8 @@ class PhysicalKernel(Uncombined):
         held = state.read_all("live")
         every = [t for t in (held, *fresh) if t is not None]
         if not every:
-            self._wait(state, moves, judge, c_now, totals)
+            left = [n for n, _ in self._without_cycles(list(enumerate(moves.to_pylist())))]
+            self._wait(state, moves.take(pa.array(left, pa.int64())), judge, c_now, totals)
             return
         live = concat([t.select(every[0].column_names) for t in every])
         near = matching(live, moves, [self.id] if self.id else [LE])
