@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import streamq as sq
-from benchmarks.streaming_hopping import AXIS, source
+from benchmarks.streaming_hopping import AXIS, ended, source
 
 SCHEMA = pa.schema([("ts", AXIS), ("k", pa.int64()), ("v", pa.int64())])
 SECOND = 1_000_000
@@ -63,12 +63,7 @@ def native(spark: SparkSession, folder: Path) -> list[int]:
     counts = (
         source(spark, folder).withWatermark("ts", f"{DELAY} seconds").groupBy(F.window("ts", "1 minute"), "k").count()
     )
-    checkpoint = tempfile.mkdtemp()
-    writer = counts.writeStream.format("noop").outputMode("append").option("checkpointLocation", checkpoint)
-    query = writer.trigger(availableNow=True).start()
-    query.awaitTermination()
-    shutil.rmtree(checkpoint, ignore_errors=True)
-    return reports(query)
+    return reports(ended(spark, counts).query)
 
 
 def main() -> None:

@@ -112,6 +112,11 @@ def ours(spark: SparkSession, folder: Path, n: int) -> Ran:
 def native(spark: SparkSession, folder: Path, n: int) -> Ran:
     df = source(spark, folder).withWatermark("ts", "0 seconds")
     grouped = df.groupBy(F.window("ts", f"{n} minutes", "1 minute"), "k").agg(F.sum("v"), F.count("*"), F.max("v"))
+    return ended(spark, grouped)
+
+
+def ended(spark: SparkSession, grouped: DataFrame) -> Ran:
+    """A query of Spark's own, run over all there is."""
     checkpoint = tempfile.mkdtemp()
     writer = grouped.writeStream.format("noop").outputMode("append").option("checkpointLocation", checkpoint)
     query = writer.trigger(availableNow=True).start()

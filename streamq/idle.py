@@ -5,14 +5,12 @@ DESIGN D3: what no source says needs a way in; it is said through the control st
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping
 
 from streamq.monitoring import SourceReading
+from streamq.progress_log import LOGGER
 from streamq.time import INFINITY, MINUS_INFINITY
-
-LOG = logging.getLogger("streamq")
 
 CHECKS = 4
 """How often a silence is looked at, in the time that a source may be silent."""
@@ -41,9 +39,14 @@ def spoken_for(
 
 
 class IdleWatch:
-    """Looks at a run from time to time, in a thread of its own, and speaks for its silent sources."""
+    """Looks at a run from time to time, in a thread of its own, and speaks for its silent sources.
 
-    def __init__(self, allowed: Mapping[str, int], look: Callable[[], dict[str, int]], say: Callable[[str, int], None]):
+    ``look`` gives what is to be said, by table, and None once the run is over.
+    """
+
+    def __init__(
+        self, allowed: Mapping[str, int], look: Callable[[], dict[str, int] | None], say: Callable[[str, int], None]
+    ):
         self._look, self._say = look, say
         self._said: dict[str, int] = {}
         self._over = threading.Event()
@@ -60,11 +63,15 @@ class IdleWatch:
     def _run(self) -> None:
         while not self._over.wait(self._every):
             try:
-                for source, cti in self._look().items():
+                found = self._look()
+                if found is None:
+                    return
+                for source, cti in found.items():
                     if self._said.get(source, MINUS_INFINITY) < cti:
                         self._say(source, cti)
                         self._said[source] = cti
             except Exception:
+                # nobody waits for this thread; where the run itself has stopped meanwhile there is nothing to tell
                 if not self._over.is_set():
-                    LOG.exception("idle sources are no longer spoken for")
+                    LOGGER.exception("idle sources are no longer spoken for")
                 return

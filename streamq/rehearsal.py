@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from streamq.schema import Schema
     from streamq.stream import Stream
 
-CHANGELOG = "changelog"
-
 
 class Rehearsal:
     """A query over literal or Arrow tables, fed micro-batch by micro-batch, without Spark.
@@ -53,7 +51,7 @@ class Rehearsal:
     ):
         from streamq.compiler.local import LocalRun
         from streamq.compiler.plan import numbered
-        from streamq.compiler.program import Options
+        from streamq.compiler.program import CHANGELOG, Options
         from streamq.compiler.rewriter import rewrite
         from streamq.compiler.stages import compile_stages
 
@@ -64,6 +62,7 @@ class Rehearsal:
         options = Options(output, buckets=4, level=consistency_of(consistency, plan.schema.axis, "rehearsal"))
         self._local = LocalRun(compile_stages(rewrite(plan).plan, options), static=self._tables)
         self.program = self._local.program
+        self._changelog = output == CHANGELOG
         self._arrived = {r.source.table: 0 for r in self.program.sources if r.source}
         self._named = {r.source.shown_name(): r.source.table for r in self.program.sources if r.source}
         self._clock = clock or (lambda: dt.datetime.now(dt.UTC))
@@ -134,7 +133,7 @@ class Rehearsal:
         count = sum(table.num_rows for table in rows.values())
         report = monitoring.Report(self.seen.number + 1, now, None, count, inserted, retracted, told, late)
         self.seen = self.seen.after(report)
-        if self.program.options.output == CHANGELOG:
+        if self._changelog:
             return _on_axis(changelog_rows(deltas), self.program.plan.schema)
         return in_user_form(deltas, self.program.plan.schema)
 

@@ -427,10 +427,10 @@ class Run:
                     self._seen = seen
             return self._seen
 
-    def _silent(self) -> dict[str, int]:
-        """What to say for silent sources, by table."""
+    def _silent(self) -> dict[str, int] | None:
+        """What to say for silent sources, by table; None where the run is over."""
         if not self.query.isActive:
-            return {}
+            return None
         readings = monitoring.sources(self._program, self._look())
         allowed = monitoring.allowed_silence(self._program)
         found = spoken_for(readings, allowed, self._begun, time.time_ns() // 1_000_000)

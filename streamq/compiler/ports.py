@@ -6,7 +6,7 @@ Level k hosts all kernels whose inputs are made below k.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -80,11 +80,21 @@ def host(program: Program, ports: Sequence[Port]) -> None:
     for level, kernels in enumerate(hosted):
         here = tuple(c for h in kernels for c in h.channels)
         later = frozenset(r for more in hosted[level + 1 :] for h in more for r in h.inputs)
-        if later & sources:
-            later |= sources
         options = program.options
-        stage = Stage(level, tuple(kernels), here, sources, later, options.buckets, options.late_output)
-        program.stages.append(replace(stage, level_of=options.level, follows=follows))
+        program.stages.append(
+            Stage(
+                level,
+                tuple(kernels),
+                here,
+                sources,
+                # what a source's progress counts as can depend on that of the others
+                later | sources if later & sources else later,
+                options.buckets,
+                options.late_output,
+                options.level,
+                follows,
+            )
+        )
 
 
 def _follows(program: Program) -> dict[str, str]:

@@ -59,8 +59,9 @@ class Channel:
 
 @dataclass(frozen=True)
 class Hosted:
-    """A kernel in its stage; ``name`` is the relation it makes and names its state;
-    aligns: where the level decides what goes on, "in" for the events it takes from sources, "out" for those it makes of items.
+    """A kernel in its stage; ``name`` is the relation it makes and names its state.
+
+    aligns: where the level decides what goes on: IN, for the events it takes from sources, OUT, for those it makes of items.
     """
 
     number: int
@@ -75,7 +76,7 @@ class Hosted:
 class Stage:
     """The kernels of one level; ``sources`` are relations whose c is the greatest heard, the others come from buckets.
 
-    level_of: the query's level of consistency; follows: sources that have another's progress.
+    consistency: the query's level; follows: sources that have another's progress.
     """
 
     level: int
@@ -85,7 +86,7 @@ class Stage:
     later: frozenset[str]
     buckets: int
     late_output: bool = False
-    level_of: Level = MIDDLE
+    consistency: Level = MIDDLE
     follows: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, bucket: int, baskets: Baskets, envelopes: Iterable[Envelope], wall: int = 0) -> list[Envelope]:
@@ -134,7 +135,7 @@ class Stage:
                     totals[key] = totals.get(key, 0) + n
         if relations & self.sources:
             said = {r: (known[r].c, known[r].w) for r in self.sources}
-            for r, pace in paced(self.level_of, said, self.follows).items():
+            for r, pace in paced(self.consistency, said, self.follows).items():
                 known[r].set_pace(*pace)
         now = {r: clock.pace for r, clock in known.items()}
         for hosted in self.hosted:
@@ -179,7 +180,7 @@ class Stage:
     def _aligned(self, baskets: Baskets, name: str, table: pa.Table | None, c: int, w: int) -> pa.Table | None:
         """Of a source's events, once they are judged, those that the level lets through."""
         prefix = f"align:{name}"
-        if self.level_of.block == 0:
+        if self.consistency.block == 0:
             # another level may have held some
             return aligned(baskets.scoped(prefix), table, INFINITY, w) if baskets.bins(f"{prefix}.held") else table
         return aligned(baskets.scoped(prefix), table, c, w)
@@ -197,9 +198,8 @@ class Stage:
         """The readings of this micro-batch; every bucket knows the same of the sources, the first one tells it."""
         held: dict[str, dict[str, int]] = baskets.values.setdefault(f"readings{self.level}", {})
         told: dict[str, int] = {}
-        for source in (
-            sorted(self.sources.intersection(r for h in self.hosted for r in h.inputs)) if bucket == 0 else ()
-        ):
+        here = self.sources.intersection(r for h in self.hosted for r in h.inputs)
+        for source in sorted(here) if bucket == 0 else ():
             looked: list[int] = []
             for message in messages:
                 looked = both(looked, message.looked) if message.relation == source else looked

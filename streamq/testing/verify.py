@@ -322,11 +322,11 @@ class Search:
     def run(self, trials: Sequence[st.SearchStrategy[Trial]], examples: int, spark: SparkSession | None = None) -> None:
         """Try so many, of each kind in turn; raises VerificationFailed with the smallest that fails."""
         for i in range(examples):
-            over = self.profile.seconds is not None and time.monotonic() - self.begun > self.profile.seconds
-            if over and self.report.cases:
-                return
             tried, self.redraws = self.report.cases, REDRAWS
             while self.report.cases == tried:
+                over = self.profile.seconds is not None and time.monotonic() - self.begun > self.profile.seconds
+                if over and self.report.cases:
+                    return
                 self._search(trials[i % len(trials)], spark)
 
     def _search(self, trials: st.SearchStrategy[Trial], spark: SparkSession | None) -> None:
