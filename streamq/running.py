@@ -9,40 +9,33 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from streamq import monitoring
+from streamq.checkpoint import CONTROL_DDL, claim, totals_kept
 from streamq.compiler.plan import Node
 from streamq.compiler.verbs import Verbs
 from streamq.diagnosis import Why, why
-from streamq.errors import CheckpointError, PlanError, TimeError, sentence
+from streamq.errors import PlanError, TimeError, sentence
 from streamq.idle import IdleWatch, spoken_for
 from streamq.literal import to_spark
 from streamq.policies import Consistency, consistency_of
 from streamq.progress_log import ProgressLog
 from streamq.query import until_ticks
 from streamq.runtime.event import WEIGHT
-from streamq.schema import Schema
-from streamq.time import INFINITY, TIMESTAMP, Duration, ticks
+from streamq.sinks import Sink, check_arguments, spark_trigger, split, written_to
+from streamq.time import INFINITY, Duration
 from streamq.waiting import ENDED, FAILED, FINISHED, RUNNING, STOPPED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streamq.compiler.egress import Egress
     from streamq.compiler.program import Program
-
-Sink = str | Mapping[str, Any] | Callable[["DataFrame", int], None] | None
-
-STATE_VERSION = 4
-"""Changes when the layout of the state, or of the identity beside it, does."""
-
-CONTROL_DDL = "source string, cti bigint, until bigint"
 
 
 class RunVerbs(Verbs):
@@ -250,8 +243,8 @@ class Run:
         consistency: str | Consistency,
         progress_log: bool = False,
     ):
-        _check_arguments(sink, checkpoint, trigger, finish, name)
-        self._trigger = _trigger(trigger)
+        check_arguments(sink, checkpoint, trigger, finish, name)
+        self._trigger = spark_trigger(trigger)
         self.name = name
         self.checkpoint = checkpoint or _temporary("streamq-checkpoint-")
         self._sink, self._late_sink = sink, late_sink
@@ -270,7 +263,9 @@ class Run:
         )
         self._program = self._prepared.program
         self._spark = self._prepared.spark
-        self._kept: dict[str, int] | None = {} if self._claim() else None
+        # of a new checkpoint nothing is kept
+        new = claim(self._spark, self.checkpoint, self._prepared.control, plan, self._program)
+        self._kept: dict[str, int] | None = {} if new else None
         self._seen, self._looking = monitoring.Seen(), threading.RLock()
         self.query: StreamingQuery = self._start()
         self._log = ProgressLog(self._spark, self._look) if progress_log else None
@@ -410,7 +405,7 @@ class Run:
         if not counts:
             # totals come with a micro-batch: before this run's first one, the checkpoint knows them
             if self._kept is None:
-                self._kept = self._totals_kept()
+                self._kept = totals_kept(self._spark, self.checkpoint, self._program)
             counts = self._kept
         return {key: counts.get(key, 0) for key in self._program.late_reasons}
 
@@ -458,31 +453,6 @@ class Run:
             self._log.remove()
             self._log = None
 
-    def _totals_kept(self) -> dict[str, int]:
-        """The totals in the state of the checkpoint's last micro-batch, by Spark's reader of state."""
-        from pyspark.errors import AnalysisException
-        from pyspark.sql import functions as F
-
-        from streamq.runtime.basket import Baskets
-        from streamq.runtime.processor import STATE
-
-        totals: dict[str, int] = {}
-        try:
-            commits = self._spark.read.text(f"{self.checkpoint}/commits").limit(1).collect()
-        except AnalysisException:
-            commits = []
-        if not commits:
-            return totals
-        reader = self._spark.read.format("statestore").option("stateVarName", STATE)
-        for stage in self._program.stages:
-            state = reader.option("operatorId", stage.level).load(self.checkpoint)
-            manifests = state.where(F.col("user_map_key.key") == Baskets.MANIFEST).select("user_map_value.chunk")
-            for (manifest,) in manifests.collect():
-                for name, values in json.loads(bytes(manifest))["values"].items():
-                    for key, n in values.items() if name.startswith("totals") else ():
-                        totals[key] = totals.get(key, 0) + n
-        return totals
-
     def __enter__(self) -> Self:
         return self
 
@@ -514,47 +484,14 @@ class Run:
             ]
         df = self._prepared.results.observe(monitoring.RESULTS, *counted)
         if self._late_sink is not None:
-            writer = df.writeStream.foreachBatch(_split(schema, out, self._sink, self._late_sink))
+            writer = df.writeStream.foreachBatch(split(schema, out, self._sink, self._late_sink))
         else:
-            writer = _to(user_rows(df, schema, out).writeStream, self._sink)
+            writer = written_to(user_rows(df, schema, out).writeStream, self._sink)
         if self.name:
             writer = writer.queryName(self.name)
         if self._trigger:
             writer = writer.trigger(**self._trigger)
         return writer.outputMode("append").option("checkpointLocation", self.checkpoint).start()
-
-    def _claim(self) -> bool:
-        """Whether the checkpoint is a new one, which is marked; one that was there is this query's, and not finished."""
-        from pyspark.errors import AnalysisException
-
-        path = f"{self.checkpoint}/streamq/identity"
-        mine = {"version": STATE_VERSION, "fingerprint": self._program.fingerprint()}
-        try:
-            found = json.loads(self._spark.read.text(path).collect()[0][0])
-        except AnalysisException:
-            self._spark.createDataFrame([(json.dumps(mine),)], "value string").coalesce(1).write.text(path)
-            return True
-        if found != mine:
-            raise CheckpointError(
-                sentence(
-                    "run",
-                    "the checkpoint is another query's",
-                    f"changed: {', '.join(_changes(found, mine))}",
-                    "Use a new checkpoint, or the query that made this one.",
-                )
-            )
-        ended = (
-            self._spark.read.schema(CONTROL_DDL)
-            .parquet(self._prepared.control)
-            .where(f"cti = {INFINITY}")
-            .limit(1)
-            .collect()
-        )
-        if ended:
-            raise CheckpointError(
-                sentence("run", "the checkpoint's stream has ended", "finish was called on it", "Use a new checkpoint.")
-            )
-        return False
 
 
 _FINISHED = "its stream has ended"
@@ -563,120 +500,3 @@ _FINISHED = "its stream has ended"
 def _over(verb: str, why: str) -> PlanError:
     hint = "" if why == _FINISHED else "Run the query on its checkpoint again."
     return PlanError(sentence(verb, "the run is over", why, hint))
-
-
-def _changes(found: Mapping[str, Any], mine: Mapping[str, Any]) -> list[str]:
-    """What a checkpoint's identity and a query's differ in, in words."""
-    if found["version"] != mine["version"]:
-        return [f"the layout of state (version {found['version']}, now {mine['version']})"]
-    before, now = (dict(zip(_PARTS, m["fingerprint"].split("/"), strict=True)) for m in (found, mine))
-    return [
-        what if what == "the query" else f"{what} ({_PARTS[what](before[what])}, now {_PARTS[what](now[what])})"
-        for what in _PARTS
-        if before[what] != now[what]
-    ]
-
-
-_PARTS: Mapping[str, Callable[[str], str]] = {
-    "the query": str,
-    "output": repr,
-    "buckets": str,
-    "late_sink": lambda given: "given" if given == "1" else "none",
-    "ctis": lambda given: str(given == "1"),
-}
-"""The parts of a fingerprint, and how each is shown."""
-
-
-def _trigger(given: Duration | None) -> dict[str, Any]:
-    """What Spark's ``trigger`` takes; raises PlanError for what is none."""
-    if given is None:
-        return {}
-    if given == "available_now":
-        return {"availableNow": True}
-    try:
-        every = ticks(given, TIMESTAMP, "run")
-    except TimeError:
-        every = -1
-    if every < 0:
-        hint = "Write 'available_now', or a duration as '10 seconds' or '500 ms'."
-        raise PlanError(sentence("run", "not a trigger", f"found {given!r}", hint))
-    return {"processingTime": f"{every} microseconds"}
-
-
-def _check_arguments(
-    sink: Sink, checkpoint: str | None, trigger: Duration | None, finish: bool, name: str | None
-) -> None:
-    if not (sink is None or isinstance(sink, str | Mapping) or callable(sink)):
-        raise PlanError(
-            sentence(
-                "run",
-                "not a sink",
-                f"found {sink!r}",
-                "A path, {'format': ...}, 'memory', 'console', 'noop' or a function of (DataFrame, batch id).",
-            )
-        )
-    lasting = sink is not None and sink not in ("memory", "console", "noop") and not callable(sink)
-    if lasting and checkpoint is None:
-        raise PlanError(
-            sentence("run", "no checkpoint", "the sink lasts longer than this process", "Give checkpoint='a folder'.")
-        )
-    if finish and trigger != "available_now":
-        raise PlanError(
-            sentence(
-                "run",
-                "finish=True goes with trigger='available_now'",
-                f"found trigger={trigger!r}",
-                "Else call run.finish() when the input has ended.",
-            )
-        )
-    if finish and sink == "memory":
-        raise PlanError(
-            sentence(
-                "run",
-                "finish=True with the memory sink",
-                "Spark cannot start a query on that sink twice, which flushing the last windows takes",
-                "Use a path, or leave the trigger out and call run.finish().",
-            )
-        )
-    if sink == "memory" and not name:
-        raise PlanError(
-            sentence("run", "the memory sink needs a name", "", "Give name='...': the table is called that.")
-        )
-
-
-def _to(writer: Any, sink: Sink) -> Any:
-    match sink:
-        case None | "noop":
-            return writer.format("noop")
-        case "memory" | "console":
-            return writer.format(sink)
-        case str():
-            return writer.format("parquet").option("path", sink)
-        case Mapping():
-            options = {k: v for k, v in sink.items() if k != "format"}
-            return writer.format(sink.get("format", "parquet")).options(**options)
-    return writer.foreachBatch(sink)
-
-
-def _split(schema: Schema, out: Egress, sink: Sink, late_sink: str) -> Callable[[DataFrame, int], None]:
-    """Results and late rows of a micro-batch into their sinks; a batch that is done again overwrites its own folders."""
-    from streamq.compiler.egress import late_rows, user_rows
-
-    def write(batch: DataFrame, number: int) -> None:
-        batch.persist()
-        rows = user_rows(batch, schema, out)
-        if callable(sink):
-            sink(rows, number)
-        elif isinstance(sink, str) and sink not in ("memory", "console", "noop"):
-            rows.write.mode("overwrite").parquet(f"{sink}/batch={number}")
-        elif isinstance(sink, Mapping):
-            options = {k: v for k, v in sink.items() if k not in ("format", "path")}
-            rows.write.mode("overwrite").format(sink.get("format", "parquet")).options(**options).save(
-                f"{sink['path']}/batch={number}"
-            )
-        else:
-            rows.write.mode("append").format("noop").save()
-        late_rows(batch).write.mode("overwrite").parquet(f"{late_sink}/batch={number}")
-        batch.unpersist()
-
-    return write

@@ -64,15 +64,21 @@ def test_instalments_and_restarts(spark: SparkSession, tmp_path: Path) -> None:
             assert 0 < first < batch.count(), "an instalment reports what is final and keeps the rest"
     assert sum(run.late.values()) == 0
     assert rows(spark.read.parquet(str(tmp_path / "out"))) == rows(batch)
+    kept = files(tmp_path / "cp")
     with pytest.raises(CheckpointError, match="the checkpoint's stream has ended"):
         q.run(checkpoint=str(tmp_path / "cp"), sink=str(tmp_path / "out"), trigger="available_now")
-    with pytest.raises(CheckpointError, match="another query's; changed: the query. Use a new"):
+    with pytest.raises(CheckpointError, match=r"another query's; changed: the query \(nothing, now where n > 1\)"):
         q.where(sq.col("n") > 1).run(
             checkpoint=str(tmp_path / "cp"), sink=str(tmp_path / "out"), trigger="available_now"
         )
     changed = r"changed: output \('final', now 'changelog'\), buckets \(32, now 4\), late_sink \(none, now given\)"
     with pytest.raises(CheckpointError, match=changed):
         q.run(checkpoint=str(tmp_path / "cp"), output="changelog", buckets=4, late_sink=str(tmp_path / "late"))
+    assert files(tmp_path / "cp") == kept
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(p): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 def test_changelog_takes_back_what_disorder_changed(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,0 +1,115 @@
+"""Where the rows of a run go: its sink, its late sink, and how often it looks for input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from streamq.errors import PlanError, TimeError, sentence
+from streamq.schema import Schema
+from streamq.time import TIMESTAMP, Duration, ticks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamq.compiler.egress import Egress
+
+Sink = str | Mapping[str, Any] | Callable[["DataFrame", int], None] | None
+"""A path, a format with options, a name of Spark's, a function; None: rows are thrown away."""
+
+
+def spark_trigger(given: Duration | None) -> dict[str, Any]:
+    """What Spark's ``trigger`` takes; raises PlanError for what is none."""
+    if given is None:
+        return {}
+    if given == "available_now":
+        return {"availableNow": True}
+    try:
+        every = ticks(given, TIMESTAMP, "run")
+    except TimeError:
+        every = -1
+    if every < 0:
+        hint = "Write 'available_now', or a duration as '10 seconds' or '500 ms'."
+        raise PlanError(sentence("run", "not a trigger", f"found {given!r}", hint))
+    return {"processingTime": f"{every} microseconds"}
+
+
+def check_arguments(
+    sink: Sink, checkpoint: str | None, trigger: Duration | None, finish: bool, name: str | None
+) -> None:
+    """Raise PlanError for what ``run`` does not take together."""
+    if not (sink is None or isinstance(sink, str | Mapping) or callable(sink)):
+        raise PlanError(
+            sentence(
+                "run",
+                "not a sink",
+                f"found {sink!r}",
+                "A path, {'format': ...}, 'memory', 'console', 'noop' or a function of (DataFrame, batch id).",
+            )
+        )
+    lasting = sink is not None and sink not in ("memory", "console", "noop") and not callable(sink)
+    if lasting and checkpoint is None:
+        raise PlanError(
+            sentence("run", "no checkpoint", "the sink lasts longer than this process", "Give checkpoint='a folder'.")
+        )
+    if finish and trigger != "available_now":
+        raise PlanError(
+            sentence(
+                "run",
+                "finish=True goes with trigger='available_now'",
+                f"found trigger={trigger!r}",
+                "Else call run.finish() when the input has ended.",
+            )
+        )
+    if finish and sink == "memory":
+        raise PlanError(
+            sentence(
+                "run",
+                "finish=True with the memory sink",
+                "Spark cannot start a query on that sink twice, which flushing the last windows takes",
+                "Use a path, or leave the trigger out and call run.finish().",
+            )
+        )
+    if sink == "memory" and not name:
+        raise PlanError(
+            sentence("run", "the memory sink needs a name", "", "Give name='...': the table is called that.")
+        )
+
+
+def written_to(writer: Any, sink: Sink) -> Any:
+    """A ``writeStream`` with its sink."""
+    match sink:
+        case None | "noop":
+            return writer.format("noop")
+        case "memory" | "console":
+            return writer.format(sink)
+        case str():
+            return writer.format("parquet").option("path", sink)
+        case Mapping():
+            options = {k: v for k, v in sink.items() if k != "format"}
+            return writer.format(sink.get("format", "parquet")).options(**options)
+    return writer.foreachBatch(sink)
+
+
+def split(schema: Schema, out: Egress, sink: Sink, late_sink: str) -> Callable[[DataFrame, int], None]:
+    """Results and late rows of a micro-batch into their sinks; a batch that is done again overwrites its own folders."""
+    from streamq.compiler.egress import late_rows, user_rows
+
+    def write(batch: DataFrame, number: int) -> None:
+        batch.persist()
+        rows = user_rows(batch, schema, out)
+        if callable(sink):
+            sink(rows, number)
+        elif isinstance(sink, str) and sink not in ("memory", "console", "noop"):
+            rows.write.mode("overwrite").parquet(f"{sink}/batch={number}")
+        elif isinstance(sink, Mapping):
+            options = {k: v for k, v in sink.items() if k not in ("format", "path")}
+            rows.write.mode("overwrite").format(sink.get("format", "parquet")).options(**options).save(
+                f"{sink['path']}/batch={number}"
+            )
+        else:
+            rows.write.mode("append").format("noop").save()
+        late_rows(batch).write.mode("overwrite").parquet(f"{late_sink}/batch={number}")
+        batch.unpersist()
+
+    return write
