@@ -77,7 +77,7 @@ class Why:
             start, end = (shown(t, self.axis) for t in wait.window)
             yield f"next window: [{start}, {end})"
         elif wait.goal is not None:
-            yield f"next: what ends before {shown(wait.goal, self.axis)}"
+            yield f"next: what {'starts' if wait.by_start else 'ends'} before {shown(wait.goal, self.axis)}"
         if wait.source is not None:
             yield self._stands(wait.source)
         for i, release in enumerate(wait.release):

@@ -182,14 +182,31 @@ def kernels(program: Program) -> dict[str, Hosted]:
     return {hosted.name: hosted for stage in program.stages for hosted in stage.hosted}
 
 
-def ctis_in(hosted: Hosted, told: Mapping[str, int]) -> dict[int, int]:
+def paces(program: Program, told: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    """What the c and W of each source count as for the operators, at the run's level of consistency."""
+    from streamq.runtime.consistency import paced
+
+    said = {
+        r.name: (told.get(f"cti|{r.name}", MINUS_INFINITY), told.get(f"watermark|{r.name}", MINUS_INFINITY))
+        for r in program.sources
+    }
+    for stage in program.stages[:1]:
+        said = {name: (c, w) for name, (c, w, _) in paced(stage.consistency, said, stage.follows).items()}
+    return said
+
+
+def ctis_in(program: Program, hosted: Hosted, told: Mapping[str, int]) -> dict[int, int]:
     """The CTI that each channel of a kernel brings, as its steps carry it."""
     from streamq.runtime.carried import carry
 
-    def sent(relation: str) -> int:
-        return told.get(f"cti|{relation}", told.get(f"out|{relation}", MINUS_INFINITY))
-
-    return {channel.number: carry(sent(channel.relation), channel.carried) for channel in hosted.channels}
+    sent = {name: c for name, (c, _) in paces(program, told).items()}
+    return {
+        channel.number: carry(
+            sent[channel.relation] if channel.relation in sent else told.get(f"out|{channel.relation}", MINUS_INFINITY),
+            channel.carried,
+        )
+        for channel in hosted.channels
+    }
 
 
 # what a user sees
@@ -242,24 +259,28 @@ def _stage_metrics(program: Program, level: int, seen: Seen, axis: str, spark: M
     made = []
     for hosted in program.stages[level].hosted:
         told = {
-            what: seen.told.get(f"{what}|{hosted.name}", 0) for what in ("given", "back", "state_rows", "state_bytes")
+            what: seen.told.get(f"{what}|{hosted.name}", 0)
+            for what in ("given", "back", "held", "state_rows", "state_bytes")
         }
         made.append(
             {
                 "operator": program.titles[hosted.name][0],
-                **instant("cti_in", min(ctis_in(hosted, seen.told).values()), axis),
+                **instant("cti_in", min(ctis_in(program, hosted, seen.told).values()), axis),
                 **instant("cti_out", seen.told.get(f"out|{hosted.name}", MINUS_INFINITY), axis),
                 "inserted": told["given"],
                 "retracted": told["back"],
+                "held_rows": told["held"],
                 "state_rows": told["state_rows"],
                 "state_bytes": told["state_bytes"],
             }
         )
+    given, back = (sum(m[what] for m in made) for what in ("inserted", "retracted"))
     spent = [spark[part] for part in ("allUpdatesTimeMs", "allRemovalsTimeMs", "commitTimeMs") if part in spark]
     return {
         "level": level,
         "state_rows": sum(m["state_rows"] for m in made),
         "state_bytes": sum(m["state_bytes"] for m in made),
+        "retraction_ratio": back / given if given else None,
         "time_ms": sum(spent) if spent else None,
         "operators": made,
     }

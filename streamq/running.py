@@ -96,7 +96,8 @@ class RunVerbs(Verbs):
         are the same. It may be another in the next run on the checkpoint.
 
         ctis: a changelog also has rows of kind "cti", at most one a micro-batch: before their start nothing changes any
-        more. One task writes it then, in order of sync time, the CTI last; that the input has ended is not said.
+        more. One task writes it then, each micro-batch in order of sync time, the CTI last; at the strong level the whole
+        changelog is in that order. That the input has ended is not said.
 
         sink: a path (Parquet), ``{"format": ..., option: ...}``, "memory" (a table called ``name``), "console", a function of
         (DataFrame, batch id), or "noop", the default: results are computed and thrown away. trigger: a duration such as
@@ -160,7 +161,7 @@ class _Prepared:
         if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
             raise PlanError(sentence(verb, "buckets is a whole number of at least 1", f"found {buckets!r}"))
         level = consistency_of(consistency, plan.schema.axis, verb)
-        self.egress = egress(plan, output, ctis, verb)
+        self.egress = egress(plan, output, ctis, verb, level)
         self.spark = _session(tables, verb)
         self.control = control
         plan, names = numbered(plan)

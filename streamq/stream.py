@@ -24,6 +24,7 @@ from streamq.compiler.resolve import Row
 from streamq.compiler.verbs import Verbs
 from streamq.errors import PlanError, UnknownVerb, nearest, sentence
 from streamq.expr import Expr
+from streamq.policies import Consistency, consistency_of
 from streamq.running import RunVerbs
 from streamq.schema import Schema
 
@@ -116,18 +117,37 @@ class Stream(
         """
         return function(self, *args, **kwargs)
 
-    def explain(self, mode: str | None = None, format: str = "text") -> None:
+    def explain(
+        self,
+        mode: str | None = None,
+        format: str = "text",
+        *,
+        consistency: str | Consistency = "middle",
+        output: str = "final",
+        ctis: bool = False,
+    ) -> None:
         """Print the logical plan, the rules that fired (and why others did not), the incremental plan and the stages.
 
         ``mode`` picks one part: "logical", "rules", "incremental" or "physical"; ``format`` is "text", "html" or "json".
+        ``consistency``, ``output`` and ``ctis`` are those of :meth:`run`: the stages are those of such a run.
         """
-        print(self.explanation(mode, format))
+        print(self.explanation(mode, format, consistency=consistency, output=output, ctis=ctis))
 
-    def explanation(self, mode: str | None = None, format: str = "text") -> str:
+    def explanation(
+        self,
+        mode: str | None = None,
+        format: str = "text",
+        *,
+        consistency: str | Consistency = "middle",
+        output: str = "final",
+        ctis: bool = False,
+    ) -> str:
         """What :meth:`explain` prints."""
         from streamq.compiler.explain import explain
+        from streamq.compiler.program import Options
 
-        return explain(self.plan, mode, format)
+        level = consistency_of(consistency, self.plan.schema.axis, "explain")
+        return explain(self.plan, mode, format, Options(output, level=level, ctis=ctis))
 
     def to_json(self) -> str:
         """The query as JSON, to be kept and read back by :func:`from_json`; without its tables, which are named.

@@ -12,6 +12,7 @@ from streamq.compiler.plan import Node
 from streamq.compiler.program import CHANGELOG, FINAL, OUTPUTS, UPSERT
 from streamq.errors import PlanError, sentence
 from streamq.expr import Col
+from streamq.runtime.consistency import MIDDLE, Level
 from streamq.runtime.egress import CHANGELOG_ADDS, UPSERT_ADDS, changelog_rows, folding, upsert_rows
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.stage import LATE
@@ -28,10 +29,26 @@ ADDED = {FINAL: (), CHANGELOG: CHANGELOG_ADDS, UPSERT: UPSERT_ADDS}
 
 @dataclass(frozen=True)
 class Egress:
-    """An output, and the columns that together with start are an upsert's key."""
+    """An output, with the columns that together with start are an upsert's key.
+
+    ctis: a changelog tells CTIs, too; in_order: it is written by sync time.
+    """
 
     output: str = FINAL
     columns: tuple[str, ...] = ()
+    ctis: bool = False
+    in_order: bool = False
+
+    def described(self) -> str:
+        """The output on one line."""
+        match self.output:
+            case "upsert":
+                return f"upsert, by {', '.join(self.key)}"
+            case "changelog" if self.ctis:
+                return f"changelog with CTIs{', by sync time' if self.in_order else ''}, written by one task"
+            case "changelog" if self.in_order:
+                return "changelog, each micro-batch by sync time, written by one task"
+        return self.output
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -39,7 +56,7 @@ class Egress:
         return (*self.columns, "start") if self.output == UPSERT else ()
 
 
-def egress(plan: Node, output: str, ctis: bool, verb: str) -> Egress:
+def egress(plan: Node, output: str, ctis: bool, verb: str, level: Level = MIDDLE) -> Egress:
     """The output of a plan as its user wrote it; raises PlanError where it cannot have that one."""
     if output not in OUTPUTS:
         *others, last = map(repr, OUTPUTS)
@@ -50,7 +67,8 @@ def egress(plan: Node, output: str, ctis: bool, verb: str) -> Egress:
         if name.lower() in ADDED[output]:
             what, hint = f"output={output!r} has a column of that name", "Rename it: q.rename({...})."
             raise PlanError(sentence(verb, f"a payload column called {name!r}", what, hint))
-    return Egress(output, _upsert_key(plan, verb) if output == UPSERT else ())
+    in_order = output == CHANGELOG and level.block is None
+    return Egress(output, _upsert_key(plan, verb) if output == UPSERT else (), ctis, in_order)
 
 
 def _upsert_key(plan: Node, verb: str) -> tuple[str, ...]:
@@ -96,6 +114,8 @@ def user_rows(df: DataFrame, schema: Schema, out: Egress) -> DataFrame:
     fields = [t.StructField(f.name, f.dataType) for f in df.schema.fields[: len(payload)]]
     first, times = ("kind", ["start", "end", "new_end"]) if out.output == CHANGELOG else ("op", ["start", "end"])
     whole = [t.StructField(first, t.StringType()), *fields, *(t.StructField(n, t.LongType()) for n in times)]
+    # with CTIs one task has all of it
+    df = df.repartition(1) if out.in_order and not out.ctis else df
     rows = changelog_rows if out.output == CHANGELOG else partial(upsert_rows, key=out.columns)
     df = df.mapInArrow(folding(rows), t.StructType(whole))
     return df.select(first, *payload, *(instant(F.col(n), schema.axis).alias(n) for n in times))

@@ -13,11 +13,16 @@ from typing import Any
 
 from streamq.compiler.operators import MergePartials, Select, Source, Union, Where
 from streamq.compiler.plan import Node, nodes, numbered
+from streamq.compiler.program import FINAL, Options
 from streamq.compiler.rewriter import Firing, Rewritten, clipped, rewrite
 from streamq.compiler.rules import Rule
 from streamq.errors import PlanError, sentence
 from streamq.expr import reads_end
 from streamq.schema import INTERVAL, POINT
+from streamq.time import show_duration
+
+RUN = Options()
+"""How a query runs unless told otherwise."""
 
 MODES = ("logical", "rules", "incremental", "physical")
 FORMATS = ("text", "json", "html")
@@ -48,16 +53,17 @@ class Line:
     notes: list[tuple[str, str]] = field(default_factory=list)
 
 
-def explain(plan: Node, mode: str | None = None, format: str = "text") -> str:
+def explain(plan: Node, mode: str | None = None, format: str = "text", options: Options = RUN) -> str:
     """What becomes of a plan; ``mode`` picks one part of it (MODES), ``format`` is ``text``, ``json`` or ``html``.
 
-    Raises PlanError for a mode or format that does not exist.
+    ``options``: how it is run as a stream. Raises PlanError for a mode or format that does not exist, and for an output that
+    the plan cannot have.
     """
     if mode is not None and mode not in MODES:
         raise PlanError(sentence("explain", f"no mode {mode!r}", f"there are: {', '.join(MODES)}"))
     if format not in FORMATS:
         raise PlanError(sentence("explain", f"no format {format!r}", f"there are: {', '.join(FORMATS)}"))
-    parts = explained(plan, MODES if mode is None else (mode,))
+    parts = explained(plan, MODES if mode is None else (mode,), options)
     if format == "json":
         return json.dumps({part.mode: part.data for part in parts}, indent=2)
     if format == "html":
@@ -67,7 +73,7 @@ def explain(plan: Node, mode: str | None = None, format: str = "text") -> str:
     return "\n\n".join("\n".join([part.heading, *(f"  {line}".rstrip() for line in part.lines)]) for part in parts)
 
 
-def explained(plan: Node, modes: tuple[str, ...] = MODES) -> list[Part]:
+def explained(plan: Node, modes: tuple[str, ...] = MODES, options: Options = RUN) -> list[Part]:
     """The parts of an explanation, in the order of MODES."""
     plan = numbered(plan)[0]
     done = rewrite(plan)
@@ -77,7 +83,7 @@ def explained(plan: Node, modes: tuple[str, ...] = MODES) -> list[Part]:
         "incremental": lambda: _plan_part(
             "incremental", "incremental plan (CTI: c, unless said otherwise)", done.plan, _notes
         ),
-        "physical": lambda: _physical_part(done.plan),
+        "physical": lambda: _physical_part(plan, done.plan, options),
     }
     return [made[mode]() for mode in MODES if mode in modes]
 
@@ -220,20 +226,38 @@ def _fired(rule: Rule, found: list[Firing]) -> Iterator[str]:
 # stages
 
 
-def _physical_part(plan: Node) -> Part:
-    """The stages: keys, buckets, baskets and their bound, CTI rule, finality, cost."""
-    from streamq.compiler.program import Options
+def _physical_part(written: Node, plan: Node, options: Options) -> Part:
+    """The output and its level; the stages: keys, buckets, baskets and their bound, CTI rule, finality, cost."""
+    from streamq.compiler.egress import egress
     from streamq.compiler.stages import compile_stages
 
-    program = compile_stages(numbered(plan)[0], Options())
-    lines = []
+    out = egress(written, options.output, options.ctis, "explain", options.level)
+    program = compile_stages(numbered(plan)[0], options)
+    lines = [f"output: {out.described()}", f"consistency: {_level(options, written.schema.axis)}"]
     for stage in program.stages:
-        lines.append(f"stage {stage.level + 1} of {len(program.stages)}, {stage.buckets} buckets")
+        one = options.ctis and stage is program.stages[-1]
+        buckets = "1 bucket" if one else f"{stage.buckets} buckets"
+        lines.append(f"stage {stage.level + 1} of {len(program.stages)}, {buckets}")
         for hosted in stage.hosted:
             title, *rest = program.titles[hosted.name]
             lines.append(f"  {title}")
             lines += [f"    {line}" for line in rest]
     return Part("physical", "stages", lines, lines)
+
+
+def _level(options: Options, axis: str) -> str:
+    """The level's name, and what it does."""
+    block, remember = options.level.block, options.level.remember
+    forgotten = "" if remember is None else f"history is forgotten {show_duration(remember, axis)} behind the watermark"
+    if options.output == FINAL:
+        # final rows wait for the CTI whatever the level
+        return f"weak ({forgotten})" if forgotten else "any (final rows wait for the CTI)"
+    if block is None:
+        return "strong (items wait until the CTI of every source has passed them)"
+    if block == 0:
+        return f"weak ({forgotten})" if forgotten else "middle (items at once, repaired until the CTI)"
+    blocked = f"items wait until every CTI has passed them or every watermark is {show_duration(block, axis)} beyond"
+    return f"level ({'; '.join(filter(None, [blocked, forgotten]))})"
 
 
 __all__ = ["FORMATS", "MODES", "Part", "explain", "explained"]

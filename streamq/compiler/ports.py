@@ -127,10 +127,15 @@ def with_ctis(program: Program, ports: list[Port], paths: list[Path]) -> Path:
     opened = [p.upto(p.open_end) for p in paths if p.open_end is not None]
     if opened:
         inputs.append(Input(opened, (), lifetimes, ()))
-    kernel = CtisKernel(pa.schema([(f.name, arrow_type(f.type)) for f in schema.fields]))
+    in_order = program.options.level.block is None
+    kernel = CtisKernel(pa.schema([(f.name, arrow_type(f.type)) for f in schema.fields]), in_order)
+    kept = [
+        *(["rows that the CTI has not passed"] if in_order else []),
+        *(["rows whose open ends are read"] if opened else []),
+    ]
     lines = (
-        "ctis: the result in one bucket, with its CTI when it has moved",
-        f"basket: {'rows whose open ends are read' if opened else 'none'}",
+        f"ctis: the result in one bucket, {'in order of time, ' if in_order else ''}with its CTI when it has moved",
+        f"basket: {'; '.join(kept) or 'none'}",
         f"CTI: {'the least start of such a row, at most c' if opened else 'c'}",
     )
     level = max(p.level for p in paths)

@@ -124,9 +124,9 @@ class Scope:
         self.baskets, self.prefix = baskets, prefix
         self.values: dict[str, Any] = baskets.values.setdefault(prefix, {})
 
-    def size(self) -> tuple[int, int]:
-        """Rows and bytes of all its baskets."""
-        return self.baskets.size(f"{self.prefix}.")
+    def size(self, basket: str = "") -> tuple[int, int]:
+        """Rows and bytes of a basket, or of all."""
+        return self.baskets.size(f"{self.prefix}.{basket}")
 
     def bins(self, basket: str) -> list[str]:
         """The bins of a basket."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.basket import Scope
-from streamq.runtime.columnar import codes, concat, ints, net
+from streamq.runtime.columnar import codes, concat, ints, net, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.pairs import Ints, paired
 from streamq.time import INFINITY, MINUS_INFINITY, saturating_add
 
 CELLS = 64
@@ -86,21 +86,38 @@ def aligned(scope: Scope, table: pa.Table | None, c: int, w: int) -> pa.Table | 
     rows = concat([t.select(ready[0].column_names) for t in ready])
     if (ints(rows, WEIGHT) < 0).any():
         rows = net(rows)
-    due = _sync(rows) < limit
+    rows, sync = _synced(rows)
+    due = sync < limit
     _hold(scope, rows.filter(pa.array(~due)))
     return rows.filter(pa.array(due))
 
 
-def _sync(rows: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Sync times of folded deltas: of a delete and an insert of one start and payload the lesser end, else the start."""
-    le, weight = ints(rows, LE), ints(rows, WEIGHT)
+def backlog(scope: Scope) -> tuple[int, int]:
+    """How many rows are held, and the least start of them (INFINITY: nothing is)."""
+    first = scope.read("held", min(scope.bins("held"), key=int)) if scope.bins("held") else None
+    return (0, INFINITY) if first is None else (scope.size("held")[0], int(ints(first, LE).min()))
+
+
+def _synced(rows: pa.Table) -> tuple[pa.Table, Ints]:
+    """Deltas with their sync times: of an insert its start, of a pair that moves an end the lesser end, of a deletion the start.
+
+    Where rows of one start and payload come and go, each copy is a row of its own.
+    """
+    le, re, weight = (ints(rows, n) for n in (LE, RE, WEIGHT))
     if not (weight < 0).any():
-        return le
+        return rows, le
     number, _ = codes(rows, [n for n in rows.column_names if n not in (RE, WEIGHT)])
-    total = np.bincount(number, weights=weight)
-    least = np.full(len(total), INFINITY)
-    np.minimum.at(least, number, ints(rows, RE))
-    return np.where(total[number] == 0, least[number], le)
+    mixed = np.isin(number, number[weight < 0])
+    copies = np.where(mixed, np.abs(weight), 1)
+    at = np.repeat(np.arange(len(le)), copies)
+    rows = with_column(rows.take(pa.array(at)), WEIGHT, np.where(mixed, np.sign(weight), weight)[at])
+    sync, number, re, sign = le[at], number[at], re[at], np.where(mixed, np.sign(weight), 0)[at]
+    order = np.lexsort((re, number))
+    taken, given = order[sign[order] < 0], order[sign[order] > 0]
+    before, after = paired(number[taken], number[given])
+    moved = np.minimum(re[taken[before]], re[given[after]])
+    sync[taken[before]] = sync[given[after]] = moved
+    return rows, sync
 
 
 def _hold(scope: Scope, rows: pa.Table) -> None:

@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.event import CTI, INSERT, LE, RE, RETRACT, WEIGHT
+from streamq.runtime.pairs import Ints, paired
 from streamq.time import INFINITY, MINUS_INFINITY
-
-Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 UPSERT, DELETE = "upsert", "delete"
 """What an upsert's row can be; the last is a tombstone."""
@@ -126,7 +125,7 @@ def _folded(deltas: pa.Table) -> tuple[Ints, Ints, Ints, Any]:
         halves.append((rows[copies], event[copies], end[copies]))
     (taken, of_taken, ends), (given, of_given, new_ends) = halves
     # in both halves rows stand by event and end: the i-th taken of an event goes with the i-th given
-    before, after = _rank(of_taken) < _count(of_given, of_taken), _rank(of_given) < _count(of_taken, of_given)
+    before, after = paired(of_taken, of_given)
     row = np.concatenate([alone, given[~after], taken[before], taken[~before]])
     end = np.concatenate([re[alone], new_ends[~after], ends[before], ends[~before]])
     new_end = np.concatenate([re[alone], new_ends[~after], new_ends[after], le[taken[~before]]])
@@ -145,15 +144,6 @@ def _net(deltas: pa.Table, places: Numbered) -> tuple[Ints, Ints]:
 
 def _among(values: Ints, some: Ints) -> Any:
     return pc.is_in(pa.array(values), value_set=pa.array(some)).to_numpy(zero_copy_only=False)
-
-
-def _rank(sorted_of: Ints) -> Ints:
-    """The place of each row among those of its own."""
-    return np.arange(len(sorted_of)) - np.searchsorted(sorted_of, sorted_of, "left")
-
-
-def _count(sorted_of: Ints, wanted: Ints) -> Ints:
-    return np.searchsorted(sorted_of, wanted, "right") - np.searchsorted(sorted_of, wanted, "left")
 
 
 def _open(new_end: Ints, taken: Any) -> Any:

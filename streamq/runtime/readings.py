@@ -35,11 +35,13 @@ HOW: Mapping[str, str] = {
     "back": "sum",  # rows it has taken back
     "state_rows": "sum",  # what it keeps
     "state_bytes": "sum",
+    "held": "sum",  # rows that the level of consistency holds back before or behind it
+    "first": "min",  # the least start of those
 }
 """What there is, and the aggregate over buckets: "max" where all say the same, or one speaks for all."""
 
 OF_SOURCES = ("cti", "watermark", "moved", "heard", "rows", "fresh", "least", "midst")
-OF_KERNELS = ("out", "given", "made", "back", "state_rows", "state_bytes")
+OF_KERNELS = ("out", "given", "made", "back", "state_rows", "state_bytes", "held", "first")
 
 SAMPLE = 256
 """Rows of a table, evenly spread, whose median stands for the midst of all."""
@@ -93,14 +95,31 @@ def of_source(
 
 
 def of_kernel(
-    held: dict[str, int], name: str, arrivals: Iterable[Arrival], output: Output, state: tuple[int, int]
+    known: dict[str, int],
+    name: str,
+    arrivals: Iterable[Arrival],
+    output: Output,
+    sizes: Sequence[tuple[int, int]],
+    backlogs: Sequence[tuple[int, int]],
 ) -> dict[str, int]:
-    """A kernel's CTI, how many rows reached and left it so far, and its state; ``held`` keeps the totals."""
+    """A kernel's CTI, how many rows reached and left it so far, and its state; ``known`` keeps the totals.
+
+    sizes: rows and bytes of its state, and of what the level of consistency holds back for it; backlogs: rows held back, and
+    their least start (INFINITY: there are none).
+    """
     inserted, retracted = weighed(output.table)
     new = [(f"taken {a.port}", a.table.num_rows) for a in arrivals]
     for total, n in (*new, ("given", inserted), ("back", retracted)):
-        held[total] = held.get(total, 0) + n
-    told = {"out": output.c, "made": inserted, "state_rows": state[0], "state_bytes": state[1], **held}
+        known[total] = known.get(total, 0) + n
+    told = {
+        "out": output.c,
+        "made": inserted,
+        "state_rows": sum(rows for rows, _ in sizes),
+        "state_bytes": sum(size for _, size in sizes),
+        "held": sum(rows for rows, _ in backlogs),
+        "first": min(least for _, least in backlogs),
+        **known,
+    }
     return {f"{what}|{name}": n for what, n in told.items()}
 
 

@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.basket import Baskets
+from streamq.runtime.basket import Baskets, Scope
 from streamq.runtime.bucket import buckets_of
 from streamq.runtime.carried import Carrier, carry
 from streamq.runtime.columnar import concat, decode, encode, split_by, unit_weights, with_column
-from streamq.runtime.consistency import MIDDLE, Level, aligned, paced
+from streamq.runtime.consistency import MIDDLE, Level, aligned, backlog, paced
 from streamq.runtime.event import BAD, CTI, KEEP, KIND, LE, NEW_END, OPENS, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel, Output, Totals, refuse_invalid
 from streamq.runtime.lateness import late_rows, taken
@@ -150,7 +150,8 @@ class Stage:
                 if judge is not None and hosted.aligns == IN:
                     if table is not None:
                         table = taken(Arrival(channel.port, table, judge, c, promised), counted)
-                    table = self._aligned(baskets, f"{hosted.name}.{channel.number}", table, *now[channel.relation][:2])
+                    place = _held_at(hosted, channel)
+                    table = self._aligned(baskets.scoped(place), table, *now[channel.relation][:2])
                     judge = None
                 if table is not None:
                     arrivals.append(Arrival(channel.port, table, judge, c, promised))
@@ -159,7 +160,7 @@ class Stage:
             output = hosted.kernel.advance(baskets.scoped(hosted.name), arrivals, clock)
             w = max(carry(now[ch.relation][1], ch.carried) for ch in hosted.channels)
             if hosted.aligns == OUT:
-                output.table = self._aligned(baskets, hosted.name, output.table, clock.c, w)
+                output.table = self._aligned(baskets.scoped(_held_at(hosted)), output.table, clock.c, w)
             made.append((hosted, arrivals, output))
             if output.table is not None and output.table.num_rows:
                 out.append((bucket, _relation_number(hosted), encode(unit_weights(output.table))))
@@ -177,13 +178,12 @@ class Stage:
         out.append((bucket, READINGS, self._told(bucket, baskets, known, before, messages, made, wall)))
         return out
 
-    def _aligned(self, baskets: Baskets, name: str, table: pa.Table | None, c: int, w: int) -> pa.Table | None:
+    def _aligned(self, scope: Scope, table: pa.Table | None, c: int, w: int) -> pa.Table | None:
         """Of a source's events, once they are judged, those that the level lets through."""
-        prefix = f"align:{name}"
         if self.consistency.block == 0:
             # another level may have held some
-            return aligned(baskets.scoped(prefix), table, INFINITY, w) if baskets.bins(f"{prefix}.held") else table
-        return aligned(baskets.scoped(prefix), table, c, w)
+            return aligned(scope, table, INFINITY, w) if scope.bins("held") else table
+        return aligned(scope, table, c, w)
 
     def _told(
         self,
@@ -196,7 +196,7 @@ class Stage:
         wall: int,
     ) -> bytes:
         """The readings of this micro-batch; every bucket knows the same of the sources, the first one tells it."""
-        held: dict[str, dict[str, int]] = baskets.values.setdefault(f"readings{self.level}", {})
+        known_of: dict[str, dict[str, int]] = baskets.values.setdefault(f"readings{self.level}", {})
         told: dict[str, int] = {}
         here = self.sources.intersection(r for h in self.hosted for r in h.inputs)
         for source in sorted(here) if bucket == 0 else ():
@@ -204,11 +204,25 @@ class Stage:
             for message in messages:
                 looked = both(looked, message.looked) if message.relation == source else looked
             c, w = known[source].pace[2], known[source].w
-            told |= of_source(held.setdefault(source, {}), source, c, w, c != before[source][2], looked, wall)
+            told |= of_source(known_of.setdefault(source, {}), source, c, w, c != before[source][2], looked, wall)
         for hosted, arrivals, output in made:
-            size = baskets.scoped(hosted.name).size()
-            told |= of_kernel(held.setdefault(hosted.name, {}), hosted.name, arrivals, output, size)
+            places = [baskets.scoped(place) for place in (hosted.name, *_places(hosted))]
+            sizes, backlogs = [p.size() for p in places], [backlog(p) for p in places]
+            told |= of_kernel(known_of.setdefault(hosted.name, {}), hosted.name, arrivals, output, sizes, backlogs)
         return json.dumps(told, separators=(",", ":")).encode()
+
+
+def _held_at(hosted: Hosted, channel: Channel | None = None) -> str:
+    """The scope of what the level holds back before a channel's port, or behind the kernel."""
+    return f"align:{hosted.name}" + ("" if channel is None else f".{channel.number}")
+
+
+def _places(hosted: Hosted) -> list[str]:
+    if hosted.aligns == OUT:
+        return [_held_at(hosted)]
+    return [
+        _held_at(hosted, channel) for channel in hosted.channels if channel.judge is not None and hosted.aligns == IN
+    ]
 
 
 def _clock(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -67,6 +68,54 @@ def open_ends() -> Stream:
     """Edges: their ends move, so what reads an end waits; endless lifetimes keep a filter above its window."""
     long = tasks().where(sq.duration() > 10)
     return long.group_by("task").hopping_window(60, 20).select(n=sq.count()).where(lambda e: e.task == 1)
+
+
+def levels() -> list[tuple[dict[str, Any], str, str, str]]:
+    """How a run is asked for, and its output, its level and its last stage."""
+    middle, final = "middle (items at once, repaired until the CTI)", "any (final rows wait for the CTI)"
+    strong = "strong (items wait until the CTI of every source has passed them)"
+    waits = "items wait until every CTI has passed them or every watermark is 1 minute beyond"
+    weak = "weak (history is forgotten 1 hour behind the watermark)"
+    between = weak.replace("weak (", f"level ({waits}; ")
+    first, second = "stage 1 of 1, 32 buckets", "stage 2 of 2, 1 bucket"
+    log = "changelog"
+    return [
+        ({}, "final", final, first),
+        ({"consistency": "strong"}, "final", final, first),
+        ({"consistency": sq.weak("1 hour")}, "final", weak, first),
+        ({"output": log}, "changelog", middle, first),
+        ({"output": log, "consistency": sq.level("1 minute", "1 hour")}, "changelog", between, first),
+        (
+            {"output": log, "consistency": "strong"},
+            "changelog, each micro-batch by sync time, written by one task",
+            strong,
+            first,
+        ),
+        ({"output": log, "ctis": True}, "changelog with CTIs, written by one task", middle, second),
+        (
+            {"output": log, "ctis": True, "consistency": "strong"},
+            "changelog with CTIs, by sync time, written by one task",
+            strong,
+            second,
+        ),
+        ({"output": "upsert", "consistency": sq.weak("1 hour")}, "upsert, by zone, start", weak, first),
+    ]
+
+
+def test_how_a_run_is_asked_for_is_explained() -> None:
+    query = trips("trips").group_by("zone").tumbling_window("1 hour").select(n=sq.count())
+    for asked, output, level, last in levels():
+        lines = query.explanation("physical", **asked).splitlines()
+        assert lines[1:3] == [f"  output: {output}", f"  consistency: {level}"]
+        assert [line.strip() for line in lines if line.startswith("  stage")][-1] == last
+    assert (
+        json.loads(query.explanation("physical", "json", output="upsert"))["physical"][0]
+        == "output: upsert, by zone, start"
+    )
+    with pytest.raises(PlanError, match="explain: no level of consistency; found 'week'"):
+        query.explain(consistency="week")
+    with pytest.raises(PlanError, match="explain: output='upsert' needs a result with one row a group and start"):
+        trips("trips").explain(output="upsert")
 
 
 def opaque() -> Stream:

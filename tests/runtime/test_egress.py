@@ -22,6 +22,7 @@ from streamq.compiler.program import CHANGELOG, UPSERT, Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError, QueryFailed
+from streamq.runtime.consistency import MIDDLE, Level
 from streamq.runtime.egress import changelog_rows, folding, split_ctis, upsert_rows
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.testing.case import Case
@@ -29,10 +30,11 @@ from streamq.testing.execution import promises
 from streamq.testing.generate import cases
 from streamq.testing.history import assert_same_history, comparable, fold_physical
 from streamq.testing.oracle import oracle
-from streamq.testing.validator import check_stream
+from streamq.testing.validator import StreamViolation, check_stream
 from streamq.time import INFINITY
 
 Row = dict[str, Any]
+STRONG = Level(None, None)
 Delta = tuple[int, int, int, Any]
 NAN = math.nan
 XY = pa.struct({"x": pa.float64(), "y": pa.list_(pa.int8())})
@@ -210,15 +212,21 @@ MOVING = cases(kinds=("edges", "physical", "physical_ids"), most_sources=1, quer
     buckets=st.sampled_from([1, 3]),
     restart=st.booleans(),
     slack=st.lists(st.sampled_from([0, 0, 1, None]), min_size=1, max_size=3),
+    level=st.sampled_from([MIDDLE, STRONG]),
 )
-def test_a_changelog_keeps_its_ctis(case: Case, buckets: int, restart: bool, slack: list[int | None]) -> None:
-    """Any query, row by row in the order given: legal as a physical stream, and read back it is the answer."""
+def test_a_changelog_keeps_its_ctis(
+    case: Case, buckets: int, restart: bool, slack: list[int | None], level: Level
+) -> None:
+    """Any query, row by row in the order given: legal as a physical stream, and read back it is the answer.
+
+    Under strong it is in order of sync time from its first row to its last.
+    """
     case = replace(case, until=case.latest + 13)
     try:
         expected = case.answer()
     except QueryFailed:
         return
-    program = compile_stages(rewrite(case.plan).plan, Options(CHANGELOG, buckets=buckets, ctis=True))
+    program = compile_stages(rewrite(case.plan).plan, Options(CHANGELOG, buckets=buckets, level=level, ctis=True))
     run = LocalRun(program, static=case.static)
     rows: list[Row] = []
     for batch, ctis in zip(case.batches, promises(case, slack), strict=True):
@@ -227,11 +235,48 @@ def test_a_changelog_keeps_its_ctis(case: Case, buckets: int, restart: bool, sla
         run = run.restart() if restart else run
     rows += written(run, run.finish(case.until), run.cti)
     assert run.cti == INFINITY
-    check_stream(rows, order="chain")
+    check_stream(rows, order="full" if level is STRONG else "chain")
     names = ("start", "end", *case.plan.schema.names)
     found = fold_physical({n: r[n] for n in ("kind", "new_end", *names)} for r in rows)
     if found.num_rows or expected.num_rows:
         assert_same_history(found.to_pandas(), expected.to_pandas())
+
+
+@pytest.mark.parametrize("late", [3, 0])
+def test_under_strong_a_changelog_is_in_order_of_time(late: int) -> None:
+    """Windows start before the rows that are out when they are told: those wait for them, over micro-batches and restarts."""
+    starts = [2, 4, 9 - late, 11, 12, 23 - late, 21, 37]
+    items = [sq.insert(t, t + 5, v=t % 3) for t in starts]
+    items[5:5] = [sq.retract(11, 16, 13, v=2), sq.retract(12, 17, 12, v=0)]
+    s = sq.events(items, name="s", progress=sq.generate(5))
+    query = s.union(s.group_by("v").tumbling_window(10).select(), s.shift(-6))
+    made: dict[Level, list[Row]] = {}
+    for level in (MIDDLE, STRONG):
+        options = Options(CHANGELOG, buckets=3, level=level, ctis=True)
+        run = LocalRun(compile_stages(rewrite(numbered(query.plan)[0]).plan, options))
+        rows = made[level] = []
+        for at in range(len(items)):
+            told = run.cti
+            rows += written(run, run.batch({"s": query.tables["s"].slice(at, 1)}), told)
+            run = run.restart()
+        rows += written(run, run.finish(), run.cti)
+    check_stream(made[STRONG], order="full")
+    with pytest.raises(StreamViolation, match="order"):
+        check_stream(made[MIDDLE], order="full")
+    assert_same_history(fold_physical(made[STRONG]), fold_physical(made[MIDDLE]))
+    # what one level has held another lets go
+    half = len(items) // 2
+    strong, middle = (
+        compile_stages(rewrite(numbered(query.plan)[0]).plan, Options(CHANGELOG, buckets=3, level=level, ctis=True))
+        for level in (STRONG, MIDDLE)
+    )
+    run = LocalRun(strong)
+    rows = written(run, run.batch({"s": query.tables["s"].slice(0, half)}), run.cti)
+    run = replace(run.restart(), program=middle)
+    rows += written(run, run.batch({"s": query.tables["s"].slice(half)}), run.cti)
+    rows += written(run, run.finish(), run.cti)
+    check_stream(rows, order="chain")
+    assert_same_history(fold_physical(rows), fold_physical(made[MIDDLE]))
 
 
 def test_ids_are_payload() -> None:

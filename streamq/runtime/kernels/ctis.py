@@ -1,7 +1,8 @@
 """The result of a query in the one bucket that hears of all others: its rows as they are, and its CTI when it has moved.
 
 The CTI is an empty lifetime at its instant, which adds nothing to a history; at the end of the stream it lies at infinity.
-State: where expressions read ends that may still move, the lifetimes behind them, until they are settled.
+In order of time, a row waits until the CTI has passed its sync time.
+State: rows that wait; where expressions read ends that may still move, the lifetimes behind them, until they are settled.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import concat, net
+from streamq.runtime.consistency import aligned
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Uncombined
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -24,14 +26,21 @@ ROWS, OPEN = 0, 1
 
 @dataclass(frozen=True)
 class CtisKernel(Uncombined):
-    """payload: the columns of the result."""
+    """payload: the columns of the result; in_order: rows leave by sync time, over all micro-batches."""
 
     payload: pa.Schema
+    in_order: bool = False
 
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """What arrives, then the CTI."""
         tables = [a.table for a in arrivals if a.port == ROWS and a.table.num_rows]
         cti = self._cti(state, [a.table for a in arrivals if a.port == OPEN], clock.c)
+        if self.in_order or state.bins("held"):
+            # another level may have held some
+            found = aligned(
+                state, concat(tables) if tables else None, cti if self.in_order else INFINITY, MINUS_INFINITY
+            )
+            tables = [] if found is None else [found]
         if cti > int(state.values.get("told", MINUS_INFINITY)):
             state.values["told"] = cti
             tables.append(self._promise(tables[0].schema if tables else None, cti))
