@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import streamq as sq
-from streamq import aggregates, sources
+from streamq import aggregates, policies, reading, sources
 from streamq.compiler.operators import LOGICAL, MergePartials, PartialAggregate, WindowAggregate
 from streamq.compiler.operators.windowed import Grouped, Windowed, WindowVerbs
 from streamq.compiler.plan import STATED, Node, stated_of
@@ -66,7 +66,8 @@ def sections() -> dict[str, list[Entry]]:
     """What the page lists, by heading."""
     rooms = [c for c in Stream.__mro__[1:] if c.__name__.endswith("Verbs") and c.__module__.startswith(OPERATORS)]
     return {
-        "Sources": [Entry(f"sq.{n}", f) for n, f in public(sources) if hasattr(sq, n)],
+        "Sources": [Entry(f"sq.{n}", f) for module in (sources, reading) for n, f in public(module) if hasattr(sq, n)],
+        "Progress and consistency": [Entry(f"sq.{n}", f) for n, f in public(policies) if hasattr(sq, n)],
         "Verbs": [e for room in rooms if room is not WindowVerbs for e in methods("stream", room)],
         "Windows": [Entry(f"stream.{n}_window", getattr(WindowVerbs, f"{n}_window")) for n in WINDOWS],
         "Groups": [Entry("stream.group_by", WindowVerbs.group_by), Entry("group.apply", Grouped.apply)],

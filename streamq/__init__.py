@@ -26,6 +26,7 @@ from streamq.errors import StreamqError
 from streamq.expr import col, duration, end, lit, start, when, window_end, window_start
 from streamq.literal import cti, insert, retract
 from streamq.policies import explicit, follow, generate, level, weak
+from streamq.reading import read_stream
 from streamq.session import doctor, session
 from streamq.sources import changes, edges, events, intervals, physical, points, signal
 from streamq.stream import Stream
@@ -68,6 +69,7 @@ __all__ = [
     "percentile",
     "physical",
     "points",
+    "read_stream",
     "retract",
     "session",
     "signal",

@@ -1,0 +1,56 @@
+"""Folders of files as streaming DataFrames, a bounded part of them a micro-batch: a history is caught up with step by step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streamq.errors import PlanError, SessionError, SourceError, sentence
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+AT_ONCE = 64 << 20
+"""Bytes of files that a micro-batch takes unless told otherwise: some million rows of a few columns."""
+
+
+def read_stream(
+    path: str,
+    *,
+    schema: StructType | str | None = None,
+    format: str = "parquet",
+    at_once: int | None = AT_ONCE,
+    **options: Any,
+) -> DataFrame:
+    """A folder of files as a streaming DataFrame that takes at most ``at_once`` bytes of new files a micro-batch.
+
+    So a long history is caught up with in micro-batches whose memory is bounded, the first run as well; ``spark.readStream``
+    takes all there is in the first. A single file is taken whole. ``format`` and ``options`` are Spark's, as are the names of
+    files; ``schema`` is by default that of the files which are there. With ``at_once=None``, or Spark's own
+    ``maxFilesPerTrigger``, there is no bound in bytes. Files are taken in the order in which they were written: where that
+    is not the order of their rows' time, allow for it in ``sq.generate(delay)``, for what comes behind is late. Raises
+    SessionError without an active session, SourceError where there is no file to read a schema from, PlanError for an
+    ``at_once`` that is no number of bytes. (Spark's ``maxBytesPerTrigger``.)
+
+    ::
+
+        trips = sq.points(sq.read_stream("trips"), time="pickup", progress=sq.generate("1 hour"))
+    """
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import SparkSession
+
+    if at_once is not None and (not isinstance(at_once, int) or isinstance(at_once, bool) or at_once < 1):
+        raise PlanError(sentence("read_stream", "at_once is a number of bytes, at least 1", f"found {at_once!r}"))
+    spark = SparkSession.getActiveSession()
+    if spark is None:
+        raise SessionError(sentence("read_stream", "no active SparkSession", "", "Start one: sq.session()."))
+    if schema is None:
+        try:
+            schema = spark.read.format(format).options(**options).load(path).schema
+        except AnalysisException as error:
+            hint = "Give schema=..., or a folder with files in it."
+            raise SourceError(sentence("read_stream", "no schema", f"{path}: {error.getCondition()}", hint)) from error
+    reader = spark.readStream.format(format).schema(schema).options(**options)
+    if at_once is not None and not any(name.lower() == "maxfilespertrigger" for name in options):
+        reader = reader.option("maxBytesPerTrigger", at_once)
+    return reader.load(path)
