@@ -29,6 +29,9 @@ FEWER_PROCESSES = {
 
 SPARK_TESTS = Path(__file__).parent / "spark"
 
+# takes half an hour: `make soak SOAK=tests/spark/test_long_runs.py`
+collect_ignore = [] if os.environ.get("STREAMQ_SOAK") else ["spark/test_long_runs.py"]
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

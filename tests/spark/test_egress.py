@@ -71,8 +71,11 @@ def query(df: DataFrame) -> sq.Stream:
 def test_a_changelog_is_read_back(spark: SparkSession, tmp_path: Path) -> None:
     """Legal row by row with its CTIs; in batch and as a stream, a file a micro-batch, it is the history that it tells of."""
     out, where = str(tmp_path / "out"), {"checkpoint": str(tmp_path / "cp"), "buckets": 2}
-    live = query(arrived(spark, tmp_path / "in", PARTS))
-    ended(live, **where, sink=out, output="changelog", ctis=True)
+    live = query(arrived(spark, tmp_path / "in", PARTS[:2]))
+    log = {"sink": out, "output": "changelog", "ctis": True}
+    live.run(**where, **log, trigger="available_now")
+    arrived(spark, tmp_path / "in", PARTS)
+    ended(live, **where, **log)
 
     found = spark.read.parquet(out)
     assert found.columns == ["kind", "k", "v", "start", "end", "new_end"]
@@ -126,10 +129,32 @@ def test_upserts_keep_a_table(spark: SparkSession, tmp_path: Path) -> None:
         windows = s.group_by("k").hopping_window("6 minutes", "2 minutes")
         return windows.select(n=sq.count()).where(sq.col("n") > 0).select("n", group=sq.col("k"))
 
-    arriving = counted(arrived(spark, tmp_path / "in", CORRECTED))
     how = {"checkpoint": str(tmp_path / "cp"), "output": "upsert", "late_sink": str(tmp_path / "late"), "buckets": 3}
+    arriving = counted(arrived(spark, tmp_path / "in", CORRECTED[:1]))
+    arriving.run(**how, sink=keep, trigger="available_now")
+    arrived(spark, tmp_path / "in", CORRECTED)
     run = ended(arriving, **how, sink=keep)
     assert run.key == ("group", "start")
     assert seen.count("upsert") > len(table) + seen.count("delete") > len(table)
     batch = counted(spark.read.parquet(str(tmp_path / "in"))).to_df().toArrow()
     assert_same_history(pa.Table.from_pylist(list(table.values()), schema=batch.schema), batch)
+
+
+def test_every_sink_has_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    """Memory, console and a format with options have what Parquet and functions have."""
+    s = sq.events([(0, 7, {"k": "a"}), (12, 13, {"k": "b"}), (3, 4, {"k": "a"})], name="s", progress=sq.generate(20))
+    windows = s.group_by("k").tumbling_window(5).select(n=sq.count())
+    expected = windows.to_arrow()
+    ended(windows, output="changelog", sink="memory", name="log", buckets=2)
+    assert_same_history(sq.physical(spark.table("log").toArrow()).to_arrow(), expected)
+    ended(windows, output="upsert", sink="memory", name="states", buckets=2)
+    states = {(r.pop("k"), r.pop("start")): r for r in spark.table("states").toArrow().to_pylist()}
+    assert {key: (r["n"], r["end"]) for key, r in states.items()} == {
+        (r["k"], r["start"]): (r["n"], r["end"]) for r in expected.to_pylist()
+    }
+    written = {"format": "json", "path": str(tmp_path / "json")}
+    ended(windows, output="changelog", sink=written, checkpoint=str(tmp_path / "cp"), buckets=2)
+    changes = spark.read.schema(spark.table("log").schema).json(str(tmp_path / "json")).toArrow()
+    assert_same_history(sq.physical(changes).to_arrow(), expected)
+    run = ended(windows, output="upsert", sink="console", buckets=2)
+    assert run.metrics["query"]["inserted"] >= expected.num_rows
