@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import CheckpointError, sentence
@@ -26,51 +27,102 @@ SHOWN = 3
 """Lines of a plan that are shown where it has changed."""
 
 
-def claim(spark: SparkSession, checkpoint: str, control: str, plan: Node, program: Program) -> bool:
-    """Whether the checkpoint is a new one, which is marked; one that was there is this query's, and not finished.
+@dataclass(frozen=True)
+class Claim:
+    """A checkpoint that a run may go on from. ending: its stream has been told to end, and a run was cut off before it had."""
 
-    ``plan`` is the query as it was written. Raises CheckpointError, and leaves the checkpoint as it is.
+    new: bool
+    ending: bool = False
+
+
+def claim(
+    spark: SparkSession, checkpoint: str, control: str, plan: Node, program: Program, sinks: Sequence[str] = ()
+) -> Claim:
+    """Mark a new checkpoint as this query's; one that was there must be, and its stream must not have ended.
+
+    ``plan`` is the query as it was written; ``sinks`` are the folders it writes into, which must not be another checkpoint's.
+    Raises CheckpointError, and leaves the checkpoint as it is.
     """
-    from pyspark.errors import AnalysisException
-
     from streamq.compiler.explain import explained
 
     path = f"{checkpoint}/streamq/identity"
     (part,) = explained(plan, ("logical",))
     mine = {"version": STATE_VERSION, "fingerprint": program.fingerprint(), "plan": part.lines}
-    try:
-        found = json.loads(spark.read.text(path).collect()[0][0])
-    except AnalysisException:
-        spark.createDataFrame([(json.dumps(mine),)], "value string").coalesce(1).write.text(path)
-        return True
-    changed = changes(found, mine)
+    kept = _lines(spark, path)
+    if not kept:
+        # what was cut off while it was marked has done nothing yet
+        _refuse_sinks(spark, sinks)
+        _write(spark, path, json.dumps(mine))
+        return Claim(new=True)
+    changed = changes(json.loads(kept[0]), mine)
     if changed:
-        hint = "Use a new checkpoint, or the query that made this one."
+        hint = "Use a new checkpoint and a new sink, or the query that made this one."
         raise CheckpointError(
             sentence("run", "the checkpoint is another query's", f"changed: {', '.join(changed)}", hint)
         )
-    ended = spark.read.schema(CONTROL_DDL).parquet(control).where(f"cti = {INFINITY}").limit(1).collect()
-    if ended:
-        raise CheckpointError(
-            sentence("run", "the checkpoint's stream has ended", "finish was called on it", "Use a new checkpoint.")
-        )
-    return False
+    told = spark.read.schema(CONTROL_DDL).parquet(control).where(f"cti = {INFINITY}").limit(1).collect()
+    if told and _lines(spark, _ended(checkpoint)):
+        hint = "Use a new checkpoint, and a new sink."
+        raise CheckpointError(sentence("run", "the checkpoint's stream has ended", "finish was called on it", hint))
+    return Claim(new=False, ending=bool(told))
+
+
+def mark_ended(spark: SparkSession, checkpoint: str) -> None:
+    """The stream has ended, and all its rows are out."""
+    _write(spark, _ended(checkpoint), "ended")
+
+
+def _ended(checkpoint: str) -> str:
+    return f"{checkpoint}/streamq/ended"
+
+
+def _refuse_sinks(spark: SparkSession, sinks: Sequence[str]) -> None:
+    """Raise CheckpointError for a folder that another checkpoint's micro-batches stand in.
+
+    They are numbered: Spark leaves out those that are there, and a folder ``batch=N`` would be written over.
+    """
+    for path in (f"{sink}/{trace}" for sink in sinks for trace in ("_spark_metadata", "batch=*")):
+        if _exists(spark, path):
+            wrong, hint = "the sink has micro-batches of another checkpoint", "the checkpoint that it belongs to"
+            raise CheckpointError(sentence("run", wrong, f"found {path}", f"Use a new sink, or {hint}."))
+
+
+def _exists(spark: SparkSession, path: str) -> bool:
+    """Whether there is such a folder; Spark reads nothing of one whose name begins with an underscore."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        spark.read.format("binaryFile").load(path).select("path").limit(1).collect()
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            return False
+        raise
+    return True
+
+
+def _lines(spark: SparkSession, path: str) -> list[str]:
+    """The lines of a text; none where there is no such file."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        return [line for (line,) in spark.read.text(path).collect()]
+    except AnalysisException:
+        return []
+
+
+def _write(spark: SparkSession, path: str, text: str) -> None:
+    spark.createDataFrame([(text,)], "value string").coalesce(1).write.mode("overwrite").text(path)
 
 
 def totals_kept(spark: SparkSession, checkpoint: str, program: Program) -> dict[str, int]:
     """The totals in the state of the checkpoint's last micro-batch, by Spark's reader of state."""
-    from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
 
     from streamq.runtime.basket import Baskets
     from streamq.runtime.processor import STATE
 
     totals: dict[str, int] = {}
-    try:
-        commits = spark.read.text(f"{checkpoint}/commits").limit(1).collect()
-    except AnalysisException:
-        commits = []
-    if not commits:
+    if not _lines(spark, f"{checkpoint}/commits"):
         return totals
     reader = spark.read.format("statestore").option("stateVarName", STATE)
     for stage in program.stages:
@@ -101,7 +153,7 @@ def _plan_change(before: Sequence[str], now: Sequence[str]) -> str:
     """The lines of a plan that are not the other's: ``a; b, now c``."""
     lines = list(difflib.ndiff(before, now))
     gone, new = ([line[2:].strip() for line in lines if line.startswith(sign)] for sign in "-+")
-    return f"{_few(gone)}, now {_few(new)}" if gone or new else "the policies of its sources"
+    return f"{_few(gone)}, now {_few(new)}" if gone or new else "in what its plan does not show"
 
 
 def _few(lines: Sequence[str]) -> str:

@@ -32,3 +32,11 @@ def translated(error: BaseException) -> StreamqError:
             "Spark's own report is the cause of this error.",
         )
     )
+
+
+def not_started(error: BaseException) -> StreamqError:
+    """What Spark says of a query that it does not start; a Java exception that it did not translate has a line of its own."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    told = next((line[2:] for line in lines if line.startswith(": ")), lines[0] if lines else type(error).__name__)
+    hint = "Look at the sink, its options, and the checkpoint."
+    return QueryFailed(sentence("run", "Spark does not start the query", told[:500], hint))

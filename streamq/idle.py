@@ -6,7 +6,7 @@ DESIGN D3: what no source says needs a way in; it is said through the control st
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from streamq.monitoring import SourceReading
 from streamq.progress_log import LOGGER
@@ -17,21 +17,27 @@ CHECKS = 4
 
 
 def spoken_for(
-    readings: Mapping[str, SourceReading], allowed: Mapping[str, int], since: int, now: int
+    readings: Mapping[str, SourceReading],
+    allowed: Mapping[str, int],
+    since: int,
+    now: int,
+    followers: Collection[str] = (),
 ) -> dict[str, int]:
     """The CTIs that silent sources are given, by relation.
 
-    ``allowed``: microseconds of silence; ``since``: when the run began, which counts for sources that have not spoken yet;
-    ``since`` and ``now`` in milliseconds since 1970. A silent source has the least CTI of those that are not. Where all are
-    silent nothing more is waited for: each has the greatest start of all.
+    ``allowed``: microseconds of silence; ``since``: when the run began, before which nobody was listening; ``since`` and
+    ``now`` in milliseconds since 1970. A silent source has the least CTI of those that are not. Where all are silent nothing
+    more is waited for: each has the greatest start of all. ``followers`` have the progress of another: they neither speak
+    nor are silent.
     """
+    own = {name: r for name, r in readings.items() if name not in followers}
     silent = {
         name
         for name, most in allowed.items()
-        if name in readings and (now - (readings[name].heard or since)) * 1_000 >= most
+        if name in own and (now - max(own[name].heard or since, since)) * 1_000 >= most
     }
-    speaking = [r.c for name, r in readings.items() if name not in silent]
-    starts = [r.w for r in readings.values() if r.w != MINUS_INFINITY]
+    speaking = [r.c for name, r in own.items() if name not in silent]
+    starts = [r.w for r in own.values() if r.w != MINUS_INFINITY]
     to = min(speaking) if speaking else max(starts, default=MINUS_INFINITY)
     if to in (INFINITY, MINUS_INFINITY):
         return {}

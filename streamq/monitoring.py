@@ -154,6 +154,11 @@ def allowed_silence(program: Program) -> dict[str, int]:
     return {name: most for name, most in found.items() if most is not None}
 
 
+def followers(program: Program) -> Mapping[str, str]:
+    """Sources that have the progress of another, by relation."""
+    return program.stages[0].follows if program.stages else {}
+
+
 def _source(program: Program, relation: Relation, seen: Seen) -> SourceReading:
     assert relation.source is not None
     name, told = relation.source.shown_name(), seen.told

@@ -91,9 +91,10 @@ def follow(other: Stream) -> Follow:
     then is late where the other has gone on; its own greatest start moves nothing. Raises PlanError where ``other`` is not
     made of one source.
     """
-    tables = list(other.tables)
+    tables = list(getattr(other, "tables", ()))
     if len(tables) != 1:
-        raise PlanError(sentence("follow", "not one source", f"found {len(tables)}", "Give the source itself."))
+        found = f"found {len(tables)}" if hasattr(other, "tables") else f"found {other!r}"
+        raise PlanError(sentence("follow", "not one source", found, "Give the source itself, a stream."))
     return Follow(tables[0])
 
 

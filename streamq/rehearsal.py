@@ -118,7 +118,9 @@ class Rehearsal:
         """What silent sources have said for them, as ``idle_after`` has it."""
         self._begun = wall if self._begun is None else self._begun
         readings = monitoring.sources(self.program, self.seen)
-        found = spoken_for(readings, monitoring.allowed_silence(self.program), self._begun, wall)
+        found = spoken_for(
+            readings, monitoring.allowed_silence(self.program), self._begun, wall, monitoring.followers(self.program)
+        )
         tables = {r.name: r.source.table for r in self.program.sources if r.source}
         return [(tables[name], cti) for name, cti in found.items()]
 

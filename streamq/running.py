@@ -16,18 +16,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from streamq import monitoring
-from streamq.checkpoint import CONTROL_DDL, claim, totals_kept
+from streamq.checkpoint import CONTROL_DDL, claim, mark_ended, totals_kept
 from streamq.compiler.plan import Node
 from streamq.compiler.verbs import Verbs
 from streamq.diagnosis import Why, why
-from streamq.errors import PlanError, TimeError, sentence
+from streamq.errors import CheckpointError, PlanError, TimeError, sentence
 from streamq.idle import IdleWatch, spoken_for
 from streamq.literal import to_spark
 from streamq.policies import Consistency, consistency_of
 from streamq.progress_log import ProgressLog
 from streamq.query import until_ticks
-from streamq.runtime.event import WEIGHT
-from streamq.sinks import Sink, check_arguments, spark_trigger, split, written_to
+from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.sinks import Sink, check_arguments, folders, spark_trigger, split, written_to
 from streamq.time import INFINITY, Duration
 from streamq.waiting import ENDED, FAILED, FINISHED, RUNNING, STOPPED
 
@@ -211,10 +211,26 @@ def _session(tables: Mapping[str, Any], verb: str) -> SparkSession:
 
 
 def _as_stream(spark: SparkSession, control: str, source: Any, table: Any) -> DataFrame:
-    """A literal table as a streaming DataFrame: written once beside the control folder, read as a file stream."""
+    """A literal table as a streaming DataFrame: written once beside the control folder, read as a file stream.
+
+    Raises CheckpointError where another run has read other rows there.
+    """
+    from pyspark.errors import AnalysisException
+
     path = f"{control.rstrip('/')}-literal-{source.shown_name()}"
     df = to_spark(spark, table)
-    df.coalesce(1).write.mode("overwrite").parquet(path)
+    try:
+        kept = spark.read.parquet(path).toArrow()
+    except AnalysisException:
+        # there is no file yet
+        df.coalesce(1).write.mode("overwrite").parquet(path)
+        kept = None
+    if kept is not None and repr(kept.to_pylist()) != repr(df.toArrow().to_pylist()):
+        found = f"the checkpoint's run has read {kept.num_rows} row(s), now there are {table.num_rows}"
+        hint = "Use a new checkpoint, or a DataFrame where rows are added."
+        raise CheckpointError(
+            sentence("run", f"the rows of {source.shown_name()} are not those of the checkpoint", found, hint)
+        )
     return spark.readStream.schema(df.schema).parquet(path)
 
 
@@ -244,7 +260,7 @@ class Run:
         consistency: str | Consistency,
         progress_log: bool = False,
     ):
-        check_arguments(sink, checkpoint, trigger, finish, name)
+        check_arguments(sink, late_sink, checkpoint, trigger, finish, name)
         self._trigger = spark_trigger(trigger)
         self.name = name
         self.checkpoint = checkpoint or _temporary("streamq-checkpoint-")
@@ -264,9 +280,13 @@ class Run:
         )
         self._program = self._prepared.program
         self._spark = self._prepared.spark
+        where = self.checkpoint, self._prepared.control
+        claimed = claim(self._spark, *where, plan, self._program, folders(sink, late_sink))
         # of a new checkpoint nothing is kept
-        new = claim(self._spark, self.checkpoint, self._prepared.control, plan, self._program)
-        self._kept: dict[str, int] | None = {} if new else None
+        self._kept: dict[str, int] | None = {} if claimed.new else None
+        if claimed.ending:
+            trigger, finish = "available_now", False
+            self._trigger = spark_trigger(trigger)
         self._seen, self._looking = monitoring.Seen(), threading.RLock()
         self.query: StreamingQuery = self._start()
         self._log = ProgressLog(self._spark, self._look) if progress_log else None
@@ -279,7 +299,8 @@ class Run:
                 self._say(None, INFINITY)
                 self.query = self._start()
                 self.await_termination()
-                self._over = _FINISHED
+            if finish or claimed.ending:
+                self._ended()
             self._unlog()
 
     # control
@@ -297,6 +318,10 @@ class Run:
         self._say(None, INFINITY, bound)
         self._drain()
         self.stop()
+        self._ended()
+
+    def _ended(self) -> None:
+        mark_ended(self._spark, self.checkpoint)
         self._over = _FINISHED
 
     def advance(self, to: int | dt.datetime, source: str | None = None) -> None:
@@ -429,7 +454,8 @@ class Run:
             return None
         readings = monitoring.sources(self._program, self._look())
         allowed = monitoring.allowed_silence(self._program)
-        found = spoken_for(readings, allowed, self._begun, time.time_ns() // 1_000_000)
+        now = time.time_ns() // 1_000_000
+        found = spoken_for(readings, allowed, self._begun, now, monitoring.followers(self._program))
         tables = {r.name: r.source.table for r in self._program.sources if r.source}
         return {tables[name]: cti for name, cti in found.items()}
 
@@ -473,7 +499,8 @@ class Run:
         from streamq.compiler.egress import user_rows
 
         schema, out = self._program.plan.schema, self._prepared.egress
-        weight = F.col(WEIGHT)
+        # a CTI travels as an empty lifetime
+        weight = F.when(F.col(RE) > F.col(LE), F.col(WEIGHT))
         counted = [
             F.sum(F.when(weight > 0, weight)).alias("inserted"),
             F.sum(F.when(weight < 0, -weight)).alias("retracted"),
@@ -492,7 +519,13 @@ class Run:
             writer = writer.queryName(self.name)
         if self._trigger:
             writer = writer.trigger(**self._trigger)
-        return writer.outputMode("append").option("checkpointLocation", self.checkpoint).start()
+        try:
+            return writer.outputMode("append").option("checkpointLocation", self.checkpoint).start()
+        except Exception as error:
+            # Java exceptions that PySpark does not know come as they are
+            from streamq.failure import not_started
+
+            raise not_started(error) from error
 
 
 _FINISHED = "its stream has ended"

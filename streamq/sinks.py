@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 
     from streamq.compiler.egress import Egress
 
+NAMED = ("memory", "console", "noop")
+"""Sinks by name; other texts are paths."""
+
+FILES = ("parquet", "json", "csv", "orc", "text", "avro")
+"""Formats of folders that Spark keeps a log of micro-batches in."""
+
 Sink = str | Mapping[str, Any] | Callable[["DataFrame", int], None] | None
 """A path, a format with options, a name of Spark's, a function; None: rows are thrown away."""
 
@@ -34,8 +40,23 @@ def spark_trigger(given: Duration | None) -> dict[str, Any]:
     return {"processingTime": f"{every} microseconds"}
 
 
+def folders(sink: Sink, late_sink: str | None) -> list[str]:
+    """The folders that a run writes files into."""
+    found: list[str] = []
+    if isinstance(sink, str) and sink not in NAMED:
+        found.append(sink)
+    elif isinstance(sink, Mapping) and sink.get("format", "parquet") in FILES and "path" in sink:
+        found.append(sink["path"])
+    return [*found, *([] if late_sink is None else [late_sink])]
+
+
 def check_arguments(
-    sink: Sink, checkpoint: str | None, trigger: Duration | None, finish: bool, name: str | None
+    sink: Sink,
+    late_sink: str | None,
+    checkpoint: str | None,
+    trigger: Duration | None,
+    finish: bool,
+    name: str | None,
 ) -> None:
     """Raise PlanError for what ``run`` does not take together."""
     if not (sink is None or isinstance(sink, str | Mapping) or callable(sink)):
@@ -47,7 +68,22 @@ def check_arguments(
                 "A path, {'format': ...}, 'memory', 'console', 'noop' or a function of (DataFrame, batch id).",
             )
         )
-    lasting = sink is not None and sink not in ("memory", "console", "noop") and not callable(sink)
+    if late_sink is not None and (sink in ("memory", "console") or (isinstance(sink, Mapping) and "path" not in sink)):
+        raise PlanError(
+            sentence(
+                "run",
+                "a late sink goes with a folder, a function or 'noop' as the sink",
+                f"found {sink!r}",
+                "Write the rows in a function of (DataFrame, batch id).",
+            )
+        )
+    taken = [*folders(sink, late_sink), *([] if checkpoint is None else [checkpoint])]
+    same = sorted({path for path in taken if [p.rstrip("/") for p in taken].count(path.rstrip("/")) > 1})
+    if same:
+        raise PlanError(
+            sentence("run", "sink, late_sink and checkpoint are folders of their own", f"found {same[0]!r} twice")
+        )
+    lasting = sink is not None and sink not in NAMED and not callable(sink)
     if lasting and checkpoint is None:
         raise PlanError(
             sentence("run", "no checkpoint", "the sink lasts longer than this process", "Give checkpoint='a folder'.")
@@ -97,10 +133,16 @@ def split(schema: Schema, out: Egress, sink: Sink, late_sink: str) -> Callable[[
 
     def write(batch: DataFrame, number: int) -> None:
         batch.persist()
+        try:
+            written(batch, number)
+        finally:
+            batch.unpersist()
+
+    def written(batch: DataFrame, number: int) -> None:
         rows = user_rows(batch, schema, out)
         if callable(sink):
             sink(rows, number)
-        elif isinstance(sink, str) and sink not in ("memory", "console", "noop"):
+        elif isinstance(sink, str) and sink not in NAMED:
             rows.write.mode("overwrite").parquet(f"{sink}/batch={number}")
         elif isinstance(sink, Mapping):
             options = {k: v for k, v in sink.items() if k not in ("format", "path")}
@@ -110,6 +152,5 @@ def split(schema: Schema, out: Egress, sink: Sink, late_sink: str) -> Callable[[
         else:
             rows.write.mode("append").format("noop").save()
         late_rows(batch).write.mode("overwrite").parquet(f"{late_sink}/batch={number}")
-        batch.unpersist()
 
     return write

@@ -1,4 +1,4 @@
-"""What a checkpoint says has changed."""
+"""What a checkpoint says has changed; which folders a run takes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import pytest
 import streamq as sq
 from streamq.checkpoint import STATE_VERSION, changes
 from streamq.compiler.explain import explained
+from streamq.compiler.operators import Union
 from streamq.compiler.program import Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
+from streamq.errors import PlanError
 from streamq.runtime.consistency import Level
+from streamq.sinks import check_arguments, folders
 
 A = sq.events([(1, 2, {"k": "x", "v": 1})], name="a")
-SLOWER = sq.events([(1, 2, {"k": "x", "v": 1})], name="a", progress=sq.generate(5))
+SLOWER = sq.events([(1, 2, {"k": "x", "v": 1})], name="a", progress=sq.generate(5), late="adjust", invalid="fail")
 
 
 def counted(stream: sq.Stream, size: int = 10) -> sq.Stream:
@@ -43,7 +46,7 @@ def identity(query: sq.Stream, version: int = STATE_VERSION, **options: Any) -> 
             identity(counted(A, 20)),
             ["the query (hopping size=20, hop=20 by k: n = count(*), now hopping size=10, hop=10 by k: n = count(*))"],
         ),
-        (identity(counted(SLOWER)), ["the query (the policies of its sources)"]),
+        (identity(counted(SLOWER)), []),
     ],
 )
 def test_what_has_changed_is_named(before: dict[str, Any], told: list[str]) -> None:
@@ -56,3 +59,26 @@ def test_a_long_change_is_cut_short() -> None:
         long = long.where(sq.col("v") > i)
     (told,) = changes(identity(A), identity(long))
     assert told == "the query (nothing, now where v > 5; where v > 4; where v > 3; 3 more)"
+
+
+def test_one_table_is_read_in_one_way() -> None:
+    """What a run knows of a source it knows by its table."""
+    for other in (SLOWER, sq.intervals(A.tables["a"].drop_columns(["k"]), "start", "end", name="a")):
+        both = sq.Stream(Union((A.select("v").plan, other.select("v").plan)), A.tables)
+        with pytest.raises(
+            PlanError, match="two sources of one table, a; they read it in different ways. Give each its own"
+        ):
+            compile_stages(both.plan, Options())
+
+
+def test_folders_are_told_apart() -> None:
+    given = {"checkpoint": "a/cp", "trigger": None, "finish": False, "name": None}
+    assert folders("a/out", "a/late") == ["a/out", "a/late"]
+    assert folders({"format": "json", "path": "a/out"}, None) == ["a/out"]
+    assert folders({"format": "delta", "path": "a/out"}, None) == folders("noop", None) == folders(print, None) == []
+    for sink, late in (("a/out", "a/out/"), ("a/cp", None), ("a/out", "a/cp")):
+        with pytest.raises(PlanError, match="sink, late_sink and checkpoint are folders of their own; found 'a/"):
+            check_arguments(sink, late, **given)
+    for sink in ("memory", "console", {"format": "kafka", "topic": "t"}):
+        with pytest.raises(PlanError, match="a late sink goes with a folder, a function or 'noop' as the sink"):
+            check_arguments(sink, "a/late", **given)

@@ -31,6 +31,11 @@ def test_a_silent_source_has_the_ctis_of_those_that_speak() -> None:
     never = {**readings, "a": reading("a", MINUS_INFINITY, MINUS_INFINITY, None)}
     assert spoken_for(never, allowed, 2_000, 6_000) == {}
     assert spoken_for(never, allowed, 1_000, 6_000) == {"a": 40}
+    # what it said before this run began is no silence yet, and who follows it does not speak
+    assert spoken_for(readings, allowed, 1_500, 6_000) == {}
+    followed = {**readings, "f": reading("f", 3, 3, 1_000)}
+    assert spoken_for(followed, allowed, 0, 6_000) == {}
+    assert spoken_for(followed, allowed, 0, 6_000, ["f"]) == {"a": 40}
     # where the other has no progress there is nothing to follow
     assert spoken_for({"a": readings["a"], "b": reading("b", MINUS_INFINITY, 9, 9_000)}, allowed, 0, 9_000) == {}
 

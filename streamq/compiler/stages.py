@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -24,11 +25,12 @@ from streamq.compiler.operators.alter_lifetime import AlterLifetime, Start
 from streamq.compiler.operators.join_table import JoinTable
 from streamq.compiler.operators.partial_aggregate import Slot, expand, show_slots
 from streamq.compiler.operators.window_aggregate import is_grid, show_keys, show_window
-from streamq.compiler.plan import Node, Traits, fold, stated, states
+from streamq.compiler.plan import Node, Traits, fold, nodes, stated, states
 from streamq.compiler.ports import Input, Port, feed_result, host, with_ctis
 from streamq.compiler.program import FINAL, Options, Path, Program, Relation
 from streamq.errors import PlanError, sentence
 from streamq.expr import Col, Expr, reads_end
+from streamq.policies import SourcePolicy
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.event import KIND, LE, NEW_END, OPENS, RE, WEIGHT
 from streamq.runtime.kernel import Kernel
@@ -46,12 +48,13 @@ from streamq.windows import Hopping
 
 
 class _Compiler:
-    def __init__(self, plan: Node, options: Options):
+    def __init__(self, plan: Node, policies: Mapping[str, SourcePolicy], options: Options):
         if options.output == FINAL:
             # rows wait until they are final, which is as long as input can be blocked
             options = replace(options, level=replace(options.level, block=0))
         self.program = Program(plan, options)
         self.options = options
+        self.policies = policies
         self.ports: list[Port] = []
         self.consumers = consumers(plan)
         self.readers = readers(plan)
@@ -194,7 +197,8 @@ class _Compiler:
 
     def _source(self, node: Source) -> Path:
         name = f"source:{node.table}"
-        self.program.relations[name] = Relation(name, 0, node.schema, node)
+        policy = self.policies[node.table]
+        self.program.relations[name] = Relation(name, 0, node.schema, replace(node, policy=policy))
         path = Path(name, 0, node.schema, points=node.schema.shape == POINT)
         if isinstance(node, Edges):
             kernel: Kernel = EdgesKernel(node.key, node.payload_from == "end")
@@ -206,12 +210,15 @@ class _Compiler:
             return self._ingress(path, kernel, (KIND, RE, NEW_END), hashed, "match retractions with their events")
         chains = self.consumers[node.digest]
         judged_by_kernel = len(chains) == 1 and chains[0][-1] is not None
+        # what is left of an event whose window began before another ended cannot be told from its windows
+        grid = chains[0][-1] if len(chains) == 1 else None
+        uneven = isinstance(grid, Hopping) and grid.size % grid.hop != 0
         # a source's rows are judged before they are moved, or become several
         changed = any(isinstance(step, AlterLifetime | JoinTable) for c in chains for step in c)
         # what may be adjusted, by its policy or at a weak level, is read from c on only
         cut = any(reads(c, "start", "end", "duration") for c in chains)
-        asks = self.options.late_output or node.policy.late != "drop"
-        if self.options.late_output or len(chains) > 1 or cut or changed or (asks and not judged_by_kernel):
+        asks = self.options.late_output or policy.late != "drop"
+        if self.options.late_output or len(chains) > 1 or cut or changed or uneven or (asks and not judged_by_kernel):
             return self._ingress_of(path)
         return path
 
@@ -219,7 +226,7 @@ class _Compiler:
         """An insert-only source judged in a stage of its own, with the steps after it."""
         source = self.program.relations[path.relation].source
         assert source is not None
-        chains = self.consumers[source.digest]
+        chains = self.consumers[replace(source, policy=SourcePolicy()).digest]
         # c is rounded down to the grid of a window that is first to take the source's own starts
         grid = chains[0][-1] if len(chains) == 1 and not any(_moves_start(step) for step in chains[0]) else None
         bare = Path(path.relation, 0, source.schema, points=source.schema.shape == POINT)
@@ -352,8 +359,27 @@ def _slot_fields(slots: tuple[Slot, ...]) -> list[Field]:
 
 
 def compile_stages(plan: Node, options: Options) -> Program:
-    """The chain of stages of a (rewritten) plan. Raises PlanError for a plan that has no streaming form."""
-    return _Compiler(plan, options).compile()
+    """The chain of stages of a (rewritten) plan. Raises PlanError for a plan that has no streaming form.
+
+    Policies of sources are no part of the program's identity, as its level is none: a run may go on with others.
+    """
+    return _Compiler(*_without_policies(plan), options).compile()
+
+
+def _without_policies(plan: Node) -> tuple[Node, dict[str, SourcePolicy]]:
+    """The plan with every source under the same policy, and their own by table."""
+    sources: dict[str, Source] = {}
+    for found in (n for n in nodes(plan) if isinstance(n, Source)):
+        if sources.setdefault(found.table, found) != found:
+            wrong = f"two sources of one table, {found.shown_name()}"
+            raise PlanError(sentence("stream", wrong, "they read it in different ways", "Give each its own name=."))
+
+    def visit(found: Node, inputs: list[Node]) -> Node:
+        if isinstance(found, Source):
+            return replace(found, policy=SourcePolicy())
+        return found.with_children(inputs)
+
+    return fold(plan, visit), {table: found.policy for table, found in sources.items()}
 
 
 def _told(node: Node) -> tuple[str, str]:

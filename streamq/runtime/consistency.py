@@ -19,7 +19,10 @@ from streamq.runtime.pairs import Ints, paired
 from streamq.time import INFINITY, MINUS_INFINITY, saturating_add
 
 CELLS = 64
-"""How many bins the span of the first rows that are held makes."""
+"""How many bins the span of what is held makes."""
+
+CROWDED = 4
+"""How many times as many there may be before they are made wider."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +44,12 @@ def paced(
 
     Blocked for longer than not at all, operators hear of what has been released: the least over the sources. Where history
     is remembered for M only, every source counts as having said ``cti(W - M)``, W the least of those that make their own
-    progress.
+    progress; a source that has said more than it has brought counts as having come so far.
     """
     own = {name: said[follows.get(name, name)][0] for name in said}
     least_c = min(own.values())
-    least_w = min(w for name, (_, w) in said.items() if name not in follows)
+    # a source that has promised more than it has brought holds nobody back, nor keeps what is remembered
+    least_w = min(max(c, w) for name, (c, w) in said.items() if name not in follows)
     made = {}
     for name, (_, w) in said.items():
         c = own[name]
@@ -121,12 +125,30 @@ def _synced(rows: pa.Table) -> tuple[pa.Table, Ints]:
 
 
 def _hold(scope: Scope, rows: pa.Table) -> None:
+    """Put rows into bins by their starts, as wide as makes CELLS of them; where they have become too many, wider ones."""
     if not rows.num_rows:
         return
-    le = ints(rows, LE)
-    grain = scope.values.get("grain")
-    if grain is None:
-        grain = scope.values["grain"] = int(np.log2(max(1.0, (int(le.max()) - int(le.min())) / CELLS)))
-    cells = le >> grain
+    least, most = (int(t) for t in (ints(rows, LE).min(), ints(rows, LE).max()))
+    if "grain" not in scope.values:
+        scope.values["grain"] = _grain(least, most)
+    _fill(scope, rows)
+    bins = [int(b) for b in scope.bins("held")]
+    if len(bins) <= CROWDED * CELLS:
+        return
+    grain = scope.values["grain"]
+    every = [held for b in bins if (held := scope.read("held", str(b))) is not None]
+    for b in bins:
+        scope.drop("held", str(b))
+    scope.values["grain"] = max(grain + 1, _grain(min(bins) << grain, (max(bins) + 1) << grain))
+    _fill(scope, concat([t.select(every[0].column_names) for t in every]))
+
+
+def _grain(least: int, most: int) -> int:
+    """The width of a bin, a power of two by its exponent."""
+    return int(np.log2(max(1.0, (most - least) / CELLS)))
+
+
+def _fill(scope: Scope, rows: pa.Table) -> None:
+    cells = ints(rows, LE) >> scope.values["grain"]
     for cell in np.unique(cells):
         scope.append("held", str(cell), rows.filter(pa.array(cells == cell)))

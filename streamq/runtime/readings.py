@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.columnar import ints
-from streamq.runtime.event import WEIGHT
+from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Output
 
 OBSERVED = "streamq_readings"
@@ -129,7 +129,8 @@ def weighed(table: pa.Table | None) -> tuple[int, int]:
         return 0, 0
     if WEIGHT not in table.column_names:
         return table.num_rows, 0
-    weight = ints(table, WEIGHT)
+    # a CTI travels as an empty lifetime
+    weight = ints(table, WEIGHT)[ints(table, RE) > ints(table, LE)]
     inserted = int(weight[weight > 0].sum())
     return inserted, inserted - int(weight.sum())
 

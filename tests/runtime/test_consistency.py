@@ -194,6 +194,9 @@ def test_what_a_source_s_progress_counts_as() -> None:
     assert paced(Level(5), said, {}) == {"a": (10, 55, 40), "b": (10, 55, 10)}
     assert paced(Level(0, 25), said, {}) == {"a": (40, 60, 40), "b": (35, 90, 10)}
     assert paced(MIDDLE, said, {"b": "a"}) == {"a": (40, 60, 40), "b": (40, 90, 40)}
+    # one that has promised more than it has brought, or has ended, holds nobody back
+    assert paced(Level(5), {"a": (40, 60), "b": (70, NEVER)}, {})["a"] == (40, 55, 40)
+    assert paced(Level(0, 25), {"a": (10, 60), "b": (INFINITY, 9)}, {})["a"] == (35, 60, 10)
     # of those that have no progress of their own nobody need wait
     assert paced(Level(5), {**said, "b": (10, 3)}, {"b": "a"})["a"] == (40, 55, 40)
 
@@ -218,6 +221,18 @@ def test_items_are_held_folded_and_released_by_sync_time() -> None:
     assert scope.bins("held") == []
     assert step(10, (40, 50, 1), (90, 99, 1)) == []
     assert step(INFINITY) == [(40, 50, 1), (90, 99, 1)]
+
+
+def test_bins_of_what_is_held_stay_few() -> None:
+    """However narrow the first rows lay; all of it comes out again, and nothing is left."""
+    scope = Baskets(DictStore({})).scoped("align")
+    starts = [7, *(1_000_003 * n % 10_000_019 for n in range(4_000))]
+    for at in range(0, len(starts), 500):
+        aligned(scope, deltas(*((t, t + 1, 1) for t in starts[at : at + 500])), NEVER, NEVER)
+        assert len(scope.bins("held")) <= 4 * 64
+    found = [aligned(scope, None, c, NEVER) for c in (5_000_000, INFINITY)]
+    assert sorted(t for part in found if part is not None for t in part.column(LE).to_pylist()) == sorted(starts)
+    assert scope.bins("held") == []
 
 
 def test_levels_by_name_and_by_number() -> None:

@@ -73,3 +73,25 @@ def test_a_late_row_does_not_bound_the_windows_of_those_without_an_end(query: An
     counted, rows = second(query, [(1, 9_000), (100, 105)], first=(100, None))
     assert counted["s|dropped"] == 1
     assert {r["__le"] for r in rows} == {100}
+
+
+@pytest.mark.parametrize(("size", "hop"), [(10, 10), (10, 5), (12, 4), (10, 4), (4, 10)])
+def test_what_is_adjusted_is_what_is_left_of_it(size: int, hop: int) -> None:
+    """Whether lateness is judged in the window's kernel, behind a combiner, or apart: for a late output, or as windows lie."""
+    ends = [*range(4, 30), None]
+    live = sq.events([(t, t + 1, {"v": 0}) for t in (16, 60)], name="s", progress=sq.generate(0), late="adjust")
+    query = live.hopping_window(size, hop).select(n=sq.count())
+    late = [sq.events([(3, end, {"v": 0})], name="s").tables["s"] for end in ends]
+    found = []
+    for apart in (False, True):
+        made = []
+        for table in late:
+            options = Options(buckets=2, late_output=apart)
+            run = LocalRun(compile_stages(rewrite(query.plan).plan, options))
+            parts = [run.batch({"s": t}) for t in (live.tables["s"].slice(0, 1), table, live.tables["s"].slice(1))]
+            rows = pa.concat_tables([*parts, run.finish(80)]).to_pylist()
+            counted = Counter(k for totals in run.totals.values() for k, n in totals.items() for _ in range(n))
+            made.append((sorted((r["__le"], r["n"]) for r in rows), counted))
+        found.append(made)
+    assert found[0] == found[1]
+    assert {reason for _, counted in found[0] for reason in counted} == {"s|dropped", "s|adjusted"}

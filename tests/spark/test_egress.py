@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import streamq as sq
-from streamq.errors import CheckpointError, PlanError
+from streamq.errors import CheckpointError, PlanError, QueryFailed
 from streamq.testing.history import assert_same_history
 from streamq.testing.validator import check_stream
 from tests.spark.replay import ended, land, stream
@@ -152,9 +152,54 @@ def test_every_sink_has_the_same(spark: SparkSession, tmp_path: Path) -> None:
     assert {key: (r["n"], r["end"]) for key, r in states.items()} == {
         (r["k"], r["start"]): (r["n"], r["end"]) for r in expected.to_pylist()
     }
+    # a literal stream is read once, over the runs on a checkpoint
     written = {"format": "json", "path": str(tmp_path / "json")}
-    ended(windows, output="changelog", sink=written, checkpoint=str(tmp_path / "cp"), buckets=2)
+    how = {"output": "changelog", "sink": written, "checkpoint": str(tmp_path / "cp"), "buckets": 2}
+    windows.run(**how, trigger="available_now")
+    more = sq.events([(0, 7, {"k": "a"})], name="s", progress=sq.generate(20)).group_by("k").tumbling_window(5)
+    with pytest.raises(
+        CheckpointError, match=r"the rows of s are not those of the checkpoint; .* read 3 row\(s\), now .* 1"
+    ):
+        more.select(n=sq.count()).run(**how, trigger="available_now")
+    ended(windows, **how)
+    with pytest.raises(
+        CheckpointError, match="the sink has micro-batches of another checkpoint; found .*Use a new sink"
+    ):
+        windows.run(**how | {"checkpoint": str(tmp_path / "other")})
     changes = spark.read.schema(spark.table("log").schema).json(str(tmp_path / "json")).toArrow()
     assert_same_history(sq.physical(changes).to_arrow(), expected)
     run = ended(windows, output="upsert", sink="console", buckets=2)
     assert run.metrics["query"]["inserted"] >= expected.num_rows
+
+
+def test_an_end_that_failed_is_made_up_for(spark: SparkSession, tmp_path: Path) -> None:
+    """The last windows are flushed by the next run, once; then the stream has ended."""
+    s = sq.events([(0, 1, {"k": "a"}), (12, 13, {"k": "b"})], name="s", progress=sq.generate(0))
+    windows = s.tumbling_window(10).select(n=sq.count())
+    found: list[dict[str, Any]] = []
+
+    def keep(rows: DataFrame, number: int) -> None:
+        made = rows.toArrow().to_pylist()
+        if made and made[0]["start"] == 10 and not (tmp_path / "failed").exists():
+            (tmp_path / "failed").touch()
+            raise OSError("the disk is full")
+        found.extend(made)
+
+    how = {"checkpoint": str(tmp_path / "cp"), "sink": keep, "buckets": 2}
+    with (
+        windows.run(**how) as run,
+        pytest.raises(QueryFailed, match="the sink's function failed; OSError: the disk is full"),
+    ):
+        run.finish()
+    run = windows.run(**how)
+    assert run.why().verdict == "finished"
+    assert_same_history(pa.Table.from_pylist(found), windows.to_arrow())
+    with pytest.raises(CheckpointError, match="the checkpoint's stream has ended"):
+        windows.run(**how)
+    late = {"late_sink": str(tmp_path / "late"), "sink": str(tmp_path / "out")}
+    ended(windows, checkpoint=str(tmp_path / "cp2"), **late, buckets=2)
+    with pytest.raises(CheckpointError, match="the sink has micro-batches of another checkpoint; found .*out/batch="):
+        windows.run(checkpoint=str(tmp_path / "cp3"), **late)
+    # cut off while it was marked, a checkpoint is new
+    (tmp_path / "cp4" / "streamq" / "identity" / "_temporary").mkdir(parents=True)
+    assert windows.run(checkpoint=str(tmp_path / "cp4"), trigger="available_now", buckets=2).why().state == "ended"

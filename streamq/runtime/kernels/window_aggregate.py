@@ -171,11 +171,18 @@ class WindowAggregateKernel:
             totals.add(judge.source, "dropped", lost)
             table, late, n = table.filter(pc.invert(broken)), late.filter(pc.invert(broken)), n - lost
         moved = with_column(table, LO, pc.if_else(late, pa.scalar(first, pa.int64()), table.column(LO)))
-        empty = pc.greater(moved.column(LO), moved.column(HI))
-        gone = pc.sum(pc.filter(moved.column(COUNT), empty)).as_py() or 0
+        over = pc.and_(late, pc.less(table.column(HI), self._first_left(arrival.c)))
+        gone = pc.sum(pc.filter(moved.column(COUNT), over)).as_py() or 0
         totals.add(judge.source, "dropped", gone)
         totals.add(judge.source, "adjusted", n - gone)
-        return moved.filter(pc.invert(empty))
+        return moved.filter(pc.invert(over))
+
+    def _first_left(self, c: int) -> int:
+        """The window that begins where c is rounded down to: what of a late event is left lies in it, or it had ended before.
+
+        Where windows do not begin at the ends of others rows are judged apart, before they are put together.
+        """
+        return self.window.first_ending_after(c) + self.window.size // self.window.hop - 1
 
     # partial results
 
@@ -359,7 +366,8 @@ class WindowAggregateKernel:
             broken = self.window.first_ending_after(promised)
             for low, last, endless, weight in note or ():
                 if low < first:
-                    if (judge.late == "drop" and low < broken) or (not endless and last < first):
+                    over = not endless and last < self._first_left(c)
+                    if over or (judge.late == "drop" and low < broken):
                         continue
                     last = max(last, self.window.last_starting_before(self.window.floor_to_end(c)))
                 key = f"{last},{endless}"
