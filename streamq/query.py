@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from streamq.compiler.program import Program
+
 
 def is_literal(tables: Mapping[str, Any]) -> bool:
     """Whether all tables are literal or Arrow, so that the query runs in-process."""
@@ -60,6 +62,23 @@ def until_ticks(until: int | dt.datetime | None, axis: str, verb: str = "until")
         return until
     axis_name = "a timestamp axis" if axis == TIMESTAMP else "an integer axis"
     raise TimeError(sentence(verb, "an instant that does not fit the time axis", f"found {until!r} on {axis_name}"))
+
+
+def cti_told(program: Program, to: int | dt.datetime, source: str | None) -> tuple[str | None, int]:
+    """A CTI from outside: the source's table (None: every source's), and ticks. Raises PlanError, TimeError."""
+    cti = until_ticks(to, program.plan.schema.axis, "advance")
+    if cti is None:
+        hint = "run.finish() says that the input has ended."
+        raise TimeError(sentence("advance", "no instant", "found None", hint))
+    if source is None:
+        return None, cti
+    named = {r.source.shown_name(): r.source for r in program.sources if r.source}
+    if source not in named:
+        raise PlanError(sentence("advance", f"no source {source!r}", f"there are: {', '.join(named)}"))
+    if named[source].policy.follow is not None:
+        wrong = f"source {source!r} has the progress of another"
+        raise PlanError(sentence("advance", wrong, "", "Name the one that it follows."))
+    return named[source].table, cti
 
 
 def batch_frame(

@@ -12,8 +12,8 @@ from streamq.diagnosis import Why, why
 from streamq.errors import PlanError, sentence
 from streamq.idle import spoken_for
 from streamq.policies import Consistency, consistency_of
-from streamq.query import in_user_form, is_literal, until_ticks
-from streamq.runtime.egress import changelog_rows
+from streamq.query import cti_told, in_user_form, is_literal
+from streamq.runtime.egress import changelog_rows, upsert_rows
 from streamq.runtime.readings import weighed
 from streamq.time import INFINITY, TIMESTAMP
 from streamq.waiting import FINISHED, RUNNING
@@ -49,9 +49,10 @@ class Rehearsal:
         clock: Callable[[], dt.datetime] | None = None,
         consistency: str | Consistency = "middle",
     ):
+        from streamq.compiler.egress import egress
         from streamq.compiler.local import LocalRun
         from streamq.compiler.plan import numbered
-        from streamq.compiler.program import CHANGELOG, Options
+        from streamq.compiler.program import Options
         from streamq.compiler.rewriter import rewrite
         from streamq.compiler.stages import compile_stages
 
@@ -59,10 +60,11 @@ class Rehearsal:
             raise PlanError(sentence("rehearsal", "a source is a DataFrame", "", "Give its rows as sq.events(...)."))
         plan, names = numbered(query.plan)
         self._tables = {names[name]: table for name, table in query.tables.items() if name in names}
-        options = Options(output, buckets=4, level=consistency_of(consistency, plan.schema.axis, "rehearsal"))
+        level = consistency_of(consistency, plan.schema.axis, "rehearsal")
+        self._egress = egress(plan, output, False, "rehearsal", level)
+        options = Options(output, buckets=4, level=level)
         self._local = LocalRun(compile_stages(rewrite(plan).plan, options), static=self._tables)
         self.program = self._local.program
-        self._changelog = output == CHANGELOG
         self._arrived = {r.source.table: 0 for r in self.program.sources if r.source}
         self._named = {r.source.shown_name(): r.source.table for r in self.program.sources if r.source}
         self._clock = clock or (lambda: dt.datetime.now(dt.UTC))
@@ -73,12 +75,17 @@ class Rehearsal:
     def arrive(self, **rows: int) -> pa.Table:
         """One micro-batch: so many of the next rows of each source named, of all sources all that is left if none is.
 
-        Gives the rows that come out: payload, ``start``, ``end``; of a changelog also ``kind`` and ``new_end``.
+        Gives the rows that come out: payload, ``start``, ``end``; of a changelog also ``kind`` and ``new_end``, of upserts
+        ``op``. Raises PlanError for a source that is not there, and for more rows than it has left.
         """
         unknown = [name for name in rows if name not in self._named]
         if unknown:
             raise PlanError(sentence("arrive", f"no source {unknown[0]!r}", f"there are: {', '.join(self._named)}"))
         wanted = {self._named[name]: n for name, n in rows.items()} or dict.fromkeys(self._arrived)
+        for name, asked in rows.items():
+            left = self._tables[self._named[name]].num_rows - self._arrived[self._named[name]]
+            if not 0 <= asked <= left:
+                raise PlanError(sentence("arrive", f"source {name!r} has {left} row(s) left", f"found {asked!r}"))
         batch = {}
         for name, n in wanted.items():
             found = self._tables[name].slice(self._arrived[name], n)
@@ -89,9 +96,7 @@ class Rehearsal:
 
     def advance(self, to: int | dt.datetime, source: str | None = None) -> pa.Table:
         """A CTI from outside, as ``run.advance``."""
-        cti = until_ticks(to, self.program.plan.schema.axis, "advance")
-        assert cti is not None
-        return self._batch({}, [(None if source is None else self._named[source], cti)])
+        return self._batch({}, [cti_told(self.program, to, source)])
 
     def finish(self) -> pa.Table:
         """The end of the input, as ``run.finish``."""
@@ -135,17 +140,21 @@ class Rehearsal:
         count = sum(table.num_rows for table in rows.values())
         report = monitoring.Report(self.seen.number + 1, now, None, count, inserted, retracted, told, late)
         self.seen = self.seen.after(report)
-        if self._changelog:
-            return _on_axis(changelog_rows(deltas), self.program.plan.schema)
-        return in_user_form(deltas, self.program.plan.schema)
+        schema = self.program.plan.schema
+        match self._egress.output:
+            case "changelog":
+                return _on_axis(changelog_rows(deltas), schema)
+            case "upsert":
+                return _on_axis(upsert_rows(deltas, self._egress.columns), schema)
+        return in_user_form(deltas, schema)
 
 
 def _on_axis(rows: pa.Table, schema: Schema) -> pa.Table:
-    """A changelog's ticks as the axis shows them."""
+    """Ticks as the axis shows them."""
     import pyarrow as pa
 
     if schema.axis != TIMESTAMP:
         return rows
     at = pa.timestamp("us", tz="UTC")
-    times = {n: rows.column(n).cast(at) for n in ("start", "end", "new_end")}
+    times = {n: rows.column(n).cast(at) for n in ("start", "end", "new_end") if n in rows.column_names}
     return pa.table({n: times.get(n, rows.column(n)) for n in rows.column_names})

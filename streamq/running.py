@@ -20,12 +20,12 @@ from streamq.checkpoint import CONTROL_DDL, claim, mark_ended, totals_kept
 from streamq.compiler.plan import Node
 from streamq.compiler.verbs import Verbs
 from streamq.diagnosis import Why, why
-from streamq.errors import CheckpointError, PlanError, TimeError, sentence
+from streamq.errors import CheckpointError, PlanError, sentence
 from streamq.idle import IdleWatch, spoken_for
 from streamq.literal import to_spark
 from streamq.policies import Consistency, consistency_of
 from streamq.progress_log import ProgressLog
-from streamq.query import until_ticks
+from streamq.query import cti_told, until_ticks
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.sinks import Sink, check_arguments, folders, spark_trigger, split, written_to
 from streamq.time import INFINITY, Duration
@@ -100,13 +100,14 @@ class RunVerbs(Verbs):
         changelog is in that order. That the input has ended is not said.
 
         sink: a path (Parquet), ``{"format": ..., option: ...}``, "memory" (a table called ``name``), "console", a function of
-        (DataFrame, batch id), or "noop", the default: results are computed and thrown away. trigger: a duration such as
-        "10 seconds", how often to look for input (default: at once, again and again), or "available_now": process what is
-        there and return; with ``finish=True`` the stream has then ended, its last windows are flushed, and the checkpoint
-        cannot be gone on with; without it the next run on the checkpoint goes on. late_sink: a path for rows that were
-        dropped, adjusted or no events (source, reason, start and end in ticks, late_by in ticks behind the CTI, NULL for
-        what is no event, payload as JSON); results and late rows then stand in folders ``batch=N``, each written once, which
-        Spark reads as a column ``batch``. checkpoint: required for a sink that lasts.
+        (DataFrame, batch id), or "noop", the default: results are computed and thrown away. checkpoint: required for a sink
+        that lasts; a folder that is written into goes with it, for its micro-batches are numbered there. trigger: a duration
+        such as "10 seconds", how often to look for input (default: at once, again and again), or "available_now": process
+        what is there and return; with ``finish=True`` the stream has then ended, its last windows are flushed, and the
+        checkpoint cannot be gone on with (the memory sink needs ``run.finish()`` instead); without it the next run on the
+        checkpoint goes on. late_sink: a path for rows that were dropped, adjusted or no events (source, reason, start and end
+        in ticks, late_by in ticks behind the CTI, NULL for what is no event, payload as JSON); results and late rows then
+        stand in folders ``batch=N``, each written once, which Spark reads as a column ``batch``.
 
         progress_log: a line a micro-batch to the logger "streamq" (:meth:`Run.metrics` has more). Raises PlanError, also for an
         output that the query cannot have, CheckpointError, and QueryFailed or the query's own error once it runs. (SEMANTICS
@@ -329,19 +330,12 @@ class Run:
 
         ``to`` is a datetime on a timestamp axis (naive ones are UTC), ticks on an integer axis. A CTI never moves back: a
         ``to`` before an earlier one, or before what the source has promised itself, has no effect. After an "available_now"
-        run it acts in the next run on the checkpoint. Raises PlanError after ``stop`` and ``finish``.
+        run it acts in the next run on the checkpoint. Raises PlanError for a source that is not there or follows another, and
+        after ``stop`` and ``finish``.
         """
         if self._over:
             raise _over("advance", self._over)
-        cti = until_ticks(to, self._program.plan.schema.axis, "advance")
-        if cti is None:
-            raise TimeError(
-                sentence("advance", "no instant", "found None", "run.finish() says that the input has ended.")
-            )
-        names = {r.source.shown_name(): r.source.table for r in self._program.sources if r.source}
-        if source is not None and source not in names:
-            raise PlanError(sentence("advance", f"no source {source!r}", f"there are: {', '.join(names)}"))
-        self._say(None if source is None else names[source], cti)
+        self._say(*cti_told(self._program, to, source))
 
     def stop(self) -> None:
         """Stop the query; its checkpoint can be gone on with."""

@@ -10,6 +10,7 @@ import pytest
 
 import streamq as sq
 from streamq import monitoring
+from streamq.errors import PlanError
 from streamq.monitoring import Report, Seen
 from streamq.rehearsal import Rehearsal
 
@@ -154,3 +155,22 @@ def test_rows_of_a_query_without_stages_are_those_that_spark_counts() -> None:
 )
 def test_instants_that_no_calendar_has(t: int, shown: str | None) -> None:
     assert monitoring.iso(t) == shown
+
+
+def test_a_rehearsal_is_asked_for_what_there_is() -> None:
+    a = sq.events([(1, 2, {"k": "a"}), (12, 13, {"k": "a"})], name="a", progress=sq.generate())
+    b = sq.events([(1, 2, {"k": "a"})], name="b", progress=sq.follow(a))
+    run = Rehearsal(a.union(b).group_by("k").tumbling_window(5).select(n=sq.count()), "upsert")
+    with pytest.raises(PlanError, match=r"arrive: source 'a' has 2 row\(s\) left; found 3."):
+        run.arrive(a=3)
+    with pytest.raises(PlanError, match=r"arrive: source 'a' has 2 row\(s\) left; found -1."):
+        run.arrive(a=-1)
+    with pytest.raises(PlanError, match="advance: no source 'c'; there are: a, b."):
+        run.advance(3, source="c")
+    with pytest.raises(
+        PlanError, match="advance: source 'b' has the progress of another. Name the one that it follows."
+    ):
+        run.advance(3, source="b")
+    assert run.arrive().to_pylist() == [{"op": "upsert", "k": "a", "n": 2, "start": 0, "end": 5}]
+    with pytest.raises(PlanError, match="rehearsal: output is 'final', 'changelog' or 'upsert'; found 'finals'."):
+        Rehearsal(a, "finals")
