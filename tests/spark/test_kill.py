@@ -68,16 +68,19 @@ def test_killed_and_started_again(name: str, spark: SparkSession, tmp_path: Path
     script = tmp_path / "job.py"
     script.write_text(SCRIPT)
     for kill in range(KILLS):
-        job = started(script, tmp_path, name, "not yet")
-        after = (kill + 1) * (FILES - 2) // KILLS + chance.randrange(2)
+        # the last one as it ends the stream
+        job = started(script, tmp_path, name, "last" if kill == KILLS - 1 else "not yet")
+        after = FILES if kill == KILLS - 1 else (kill + 1) * (FILES - 2) // (KILLS - 1) + chance.randrange(2)
         while job.poll() is None and commits(tmp_path) < after:
             time.sleep(0.05)
-        time.sleep(chance.random())
+        time.sleep(2 * chance.random())
         if job.poll() is None:
             os.killpg(job.pid, signal.SIGKILL)
         job.wait()
     last = started(script, tmp_path, name, "last")
-    assert last.wait(timeout=240) == 0
+    done = (tmp_path / "checkpoint" / "streamq" / "ended").exists()
+    assert last.wait(timeout=240) == (1 if done else 0)
+    assert ("the checkpoint's stream has ended" in (tmp_path / "log").read_text()) == done
     found = spark.read.parquet(str(tmp_path / "out")).toArrow()
     table = t.table("start bigint, end bigint, k string, v int", everything)
     whole = QUERIES[name](sq.intervals(table, start="start", end="end", name="stays"))
