@@ -65,7 +65,8 @@ def points(
     """
     fields, table = taken_in(df, "points")
     policy = source_policy("points", axis_of(fields, (time,), "points"), progress, late, invalid)
-    return _once(_stream(Points(source_name(name), fields, time, policy), table), id)
+    ids = _ids(id, fields, (time,), "points")
+    return _stream(Points(source_name(name), fields, time, policy, ids), table)
 
 
 def intervals(
@@ -90,7 +91,8 @@ def intervals(
     """
     fields, table = taken_in(df, "intervals")
     policy = source_policy("intervals", axis_of(fields, (start, end), "intervals"), progress, late, invalid)
-    return _once(_stream(Intervals(source_name(name), fields, start, end, policy), table), id)
+    ids = _ids(id, fields, (start, end), "intervals")
+    return _stream(Intervals(source_name(name), fields, start, end, policy, ids), table)
 
 
 def edges(
@@ -162,7 +164,8 @@ def signal(
     fields, table = taken_in(df, "signal")
     policy = source_policy("signal", axis_of(fields, (time,), "signal"), progress, late, invalid)
     keys = _keys(key, fields, (time,), "signal")
-    return _once(_stream(Points(source_name(name), fields, time, policy), table), id).to_signal(keys)
+    ids = _ids(id, fields, (time,), "signal")
+    return _stream(Points(source_name(name), fields, time, policy, ids), table).to_signal(keys)
 
 
 def changes(
@@ -335,14 +338,17 @@ def check_once(names: Sequence[str], verb: str, where: str) -> None:
         raise AmbiguousColumn(sentence(verb, f"column {twice[0]!r} twice in the {where}", there, "Rename one."))
 
 
-def _keys(key: str | Sequence[str], fields: tuple[Field, ...], consumed: tuple[str, ...], verb: str) -> tuple[str, ...]:
+def _keys(
+    key: str | Sequence[str], fields: tuple[Field, ...], consumed: tuple[str, ...], verb: str, what: str = "key"
+) -> tuple[str, ...]:
     """The key's columns, where all of them stay in the payload, and so do no names that clash with the lifetime's."""
     keys = (key,) if isinstance(key, str) else tuple(key)
     schema = Schema(fields, "integer")
     for one in keys:
         check_key(schema.require(one, verb), one, verb)
         if one in consumed:
-            raise PlanError(sentence(verb, f"column {one!r} is of the key and is consumed", "", "Give it another key."))
+            wrong = f"column {one!r} is of the {what} and is consumed"
+            raise PlanError(sentence(verb, wrong, "", f"Give it another {what}."))
     check_names([f.name for f in fields if f.name not in consumed], verb)
     return keys
 
@@ -373,9 +379,14 @@ def kind_of(given: object) -> str:
     return kind.__name__ if package == "builtins" else f"{package} {kind.__name__}"
 
 
-def _once(stream: Stream, id: str | Sequence[str] | None) -> Stream:
-    """Events of one id and start once."""
-    return stream if id is None else stream.distinct_ids(0, id=id)
+def _ids(
+    id: str | Sequence[str] | None, fields: tuple[Field, ...], consumed: tuple[str, ...], verb: str
+) -> tuple[str, ...]:
+    """The id's columns, checked as a key's are; none where rows are delivered once."""
+    ids = () if id is None else _keys(id, fields, consumed, verb, "id")
+    if id is not None and not ids:
+        raise PlanError(sentence(verb, "no id", "", 'Name the column: id="trip_id".'))
+    return ids
 
 
 def _stream(source: Source, table: DataFrame | pa.Table) -> Stream:

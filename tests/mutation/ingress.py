@@ -15,13 +15,13 @@ from streamq.runtime.stage import Packer
 from tests.mutation.mutant import REFUSED, Mutant, wrapped
 
 
-def early_retraction_lost(kernel: PhysicalKernel, state: Any, moves: Any, judge: Any, c: int, totals: Any) -> None:
+def early_retraction_lost(kernel: PhysicalKernel, *given: Any) -> None:
     """Nothing waits."""
 
 
-def extension_lost(right: Any, kernel: PhysicalKernel, row: Any, before: Any, i: int, new: int, *given: Any) -> str:
+def extension_lost(right: Any, kernel: PhysicalKernel, row: Any, i: int, new: int, *given: Any) -> str:
     if new <= row[RE]:
-        return right(kernel, row, before, i, new, *given)
+        return right(kernel, row, i, new, *given)
     row[RE] = new
     return "on time"
 
