@@ -83,7 +83,7 @@ def _shown(end: int) -> int | None:
 
 
 @few
-@given(sources("s", "physical") | sources("s", "physical_ids"))
+@given(sources("s", "physical") | sources("s", "physical_ids", intent=Intent(duplicates=False)))
 def test_the_oracle_folds_as_fold_physical_does(arriving: Arriving) -> None:
     assert isinstance(arriving.source, Physical)
     case = Case(arriving.source, tuple(("s", item) for item in arriving.items), (len(arriving.items),))

@@ -155,7 +155,7 @@ class EdgesKernel(Uncombined):
         state.replace("edges", "0", edges.filter(pa.array((time >= c) | (last & opens & (time < c) & ~ended))))
 
     def _once(self, arrival: Arrival, held: pa.Table | None, judge: Judge, totals: Totals) -> Arrival:
-        """The edges that say something new; of a key's two at one instant that differ the first is the one, the others are none."""
+        """The edges that say something new; of those of one key and instant that differ the first one is one."""
         table = arrival.table
         whose = [*self.key, LE, OPENS]
         repeated, contrary = repetitions(table, held, whose, [n for n in table.column_names if n not in whose])
