@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 Sink = str | Mapping[str, Any] | Callable[["DataFrame", int], None] | None
 
-STATE_VERSION = 4
+STATE_VERSION = 5
 """Changes when the layout of the state, or of the identity beside it, does."""
 
 CONTROL_DDL = "source string, cti bigint, until bigint"
@@ -110,8 +110,8 @@ class RunVerbs(Verbs):
         "10 seconds", how often to look for input (default: at once, again and again), or "available_now": process what is
         there and return; with ``finish=True`` the stream has then ended, its last windows are flushed, and the checkpoint
         cannot be gone on with; without it the next run on the checkpoint goes on. late_sink: a path for rows that were
-        dropped, adjusted or no events (source, reason, start and end in ticks, late_by in ticks behind the CTI, NULL for
-        what is no event, payload as JSON); results and late rows then stand in folders ``batch=N``, each written once, which
+        dropped, adjusted, duplicates or no events (source, reason, start and end in ticks, late_by, in ticks behind the
+        CTI, NULL for what is not late, payload as JSON); results and late rows then stand in folders ``batch=N``, each written once, which
         Spark reads as a column ``batch``. checkpoint: required for a sink that lasts.
 
         progress_log: a line a micro-batch to the logger "streamq" (:meth:`Run.metrics` has more). Raises PlanError, also for an
@@ -404,7 +404,7 @@ class Run:
     def late(self) -> dict[str, int]:
         """What was not taken as it came, so far: ``"source|dropped"``, ``"source|adjusted"``, ``"source|invalid"`` to a count.
 
-        Earlier runs on the checkpoint are counted as well.
+        And ``"source|duplicates"``, rows that repeat others. Earlier runs on the checkpoint are counted as well.
         """
         counts = dict(self._look().late)
         if not counts:

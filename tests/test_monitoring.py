@@ -33,7 +33,7 @@ def test_metrics_by_source_and_stage() -> None:
     assert found["sources"]["cars"] == {
         "cti": 23, "cti_at": None, "watermark": 25, "watermark_at": None, "ended": False, "lag": 2, "behind_seconds": None,
         "cti_moved_at": "2024-05-01T13:00:00Z", "rows_came_at": "2024-05-01T13:00:00Z", "rows": 5,
-        "dropped": 1, "adjusted": 0, "invalid": 0,
+        "dropped": 1, "adjusted": 0, "invalid": 0, "duplicates": 0,
     }  # fmt: skip
     first, second = found["stages"]
     assert (first["level"], first["operators"][0]["operator"]) == (0, "hopping size=10, hop=10 by k: count(*)")

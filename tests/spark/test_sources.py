@@ -69,7 +69,7 @@ def test_changes_as_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     df = stream(spark, tmp_path / "in", LOG)
     query = sq.changes(df, op="op.type", time="at", key=["id"], name="prices", progress=sq.generate(100))
     run = ended(query, checkpoint=str(tmp_path / "cp"), sink=str(tmp_path / "out"), output="changelog", buckets=3)
-    assert run.late == {"prices|dropped": 0, "prices|adjusted": 0, "prices|invalid": 2}
+    assert run.late == {"prices|dropped": 0, "prices|adjusted": 0, "prices|invalid": 2, "prices|duplicates": 0}
     found = spark.read.parquet(str(tmp_path / "out"))
     assert found.where("kind = 'insert' and id = 2 and price = 9 and end is null").count() == 1
     assert folded(found) == VERSIONS
