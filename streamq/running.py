@@ -111,8 +111,8 @@ class RunVerbs(Verbs):
         there and return; with ``finish=True`` the stream has then ended, its last windows are flushed, and the checkpoint
         cannot be gone on with; without it the next run on the checkpoint goes on. late_sink: a path for rows that were
         dropped, adjusted, duplicates or no events (source, reason, start and end in ticks, late_by, in ticks behind the
-        CTI, NULL for what is not late, payload as JSON); results and late rows then stand in folders ``batch=N``, each written once, which
-        Spark reads as a column ``batch``. checkpoint: required for a sink that lasts.
+        CTI, NULL for what is not late, payload as JSON); results and late rows then stand in folders ``batch=N``, each
+        written once, which Spark reads as a column ``batch``. checkpoint: required for a sink that lasts.
 
         progress_log: a line a micro-batch to the logger "streamq" (:meth:`Run.metrics` has more). Raises PlanError, also for an
         output that the query cannot have, CheckpointError, and QueryFailed or the query's own error once it runs. (SEMANTICS

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.basket import Scope
-from streamq.runtime.columnar import codes, concat, group, ints, with_column
+from streamq.runtime.columnar import codes, concat, ints, net, with_column
 from streamq.runtime.event import LE, OPENS, RE, WEIGHT
 from streamq.runtime.kernel import (
     Arrival,
@@ -65,11 +65,8 @@ class EdgesKernel(Uncombined):
         after = self._lifetimes(edges.filter(pa.array(touched)), number[touched], 1)
         self._keep(state, edges, number, judge, clock.c, totals)
         cti = min(clock.c, self._least_open(edges, number, clock.c)) if self.from_end else clock.c
-        both = concat([before, after])
-        columns = [n for n in both.column_names if n != WEIGHT]
-        net = group(both, columns, {WEIGHT: (WEIGHT, "sum")})
-        net = net.filter(pc.not_equal(net.column(WEIGHT), 0))
-        return Output(net if net.num_rows else None, cti, totals)
+        made = net(concat([before, after]))
+        return Output(made if made.num_rows else None, cti, totals)
 
     def _least_open(self, edges: pa.Table, number: np.ndarray[Any, Any], c: int) -> int:
         """The least start that is open at c: the edge that closes it brings another payload, from that start on."""
