@@ -133,7 +133,8 @@ def played(case: Case, how: Execution) -> list[pa.Table]:
     for totals in run.totals.values():
         counted.update(totals)
     if counted != (expected := repetitions(case)):
-        raise WrongOutput(f"late, invalid or delivered twice were {dict(expected)}, and counted are {dict(counted)}")
+        wrong = f"nothing was late or invalid, and delivered again were {dict(expected)}"
+        raise WrongOutput(f"{wrong}, but it is counted: {dict(counted)}")
     return out
 
 

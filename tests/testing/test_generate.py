@@ -56,7 +56,9 @@ def test_no_item_breaks_a_cti(items: list[Item]) -> None:
 
 
 @brief
-@given(st.sampled_from([None, "id"]).flatmap(lambda id: st.tuples(st.just(id), physical(id=id))))
+@given(
+    st.sampled_from([None, "id"]).flatmap(lambda id: st.tuples(st.just(id), physical(Intent(duplicates=False), id=id)))
+)
 def test_every_retraction_matches(drawn: tuple[str | None, list[Item]]) -> None:
     id, items = drawn
     found = fold_physical([item.plain for item in items], id=id)
