@@ -139,7 +139,7 @@ class SourceReading:
 
     @property
     def refused(self) -> int:
-        """Rows that came late, however they were dealt with."""
+        """Rows that came late, however they were dealt with; those that repeat others are not late."""
         return self.late.get("dropped", 0) + self.late.get("adjusted", 0)
 
 
@@ -332,8 +332,10 @@ def line(program: Program, seen: Seen, name: str | None) -> str:
         ahead = source.w - source.c if _finite(source.c) is not None and _finite(source.w) is not None else 0
         lag = f" (lag {show_duration(ahead, axis)})" if ahead else ""
         parts.append(f"{source.name} at {shown(source.c, axis)}{lag}")
-    late = sum(seen.late.values())
-    return "; ".join([*parts, *([f"{late:,} late or invalid"] if late else [])])
+    again = sum(n for key, n in seen.late.items() if key.endswith("|duplicates"))
+    refused = sum(seen.late.values()) - again
+    counted = [f"{n:,} {what}" for n, what in ((refused, "late or invalid"), (again, "delivered again")) if n]
+    return "; ".join([*parts, *counted])
 
 
 # instants

@@ -105,9 +105,9 @@ class RunVerbs(Verbs):
         such as "10 seconds", how often to look for input (default: at once, again and again), or "available_now": process
         what is there and return; with ``finish=True`` the stream has then ended, its last windows are flushed, and the
         checkpoint cannot be gone on with (the memory sink needs ``run.finish()`` instead); without it the next run on the
-        checkpoint goes on. late_sink: a path for rows that were dropped, adjusted or no events (source, reason, start and end
-        in ticks, late_by in ticks behind the CTI, NULL for what is no event, payload as JSON); results and late rows then
-        stand in folders ``batch=N``, each written once, which Spark reads as a column ``batch``.
+        checkpoint goes on. late_sink: a path for rows that were dropped, adjusted, duplicates or no events (source, reason, start
+        and end in ticks, late_by in ticks behind the CTI, NULL for what is not late, payload as JSON); results and late rows
+        then stand in folders ``batch=N``, each written once, which Spark reads as a column ``batch``.
 
         progress_log: a line a micro-batch to the logger "streamq" (:meth:`Run.metrics` has more). Raises PlanError, also for an
         output that the query cannot have, CheckpointError, and QueryFailed or the query's own error once it runs. (SEMANTICS
@@ -419,7 +419,7 @@ class Run:
     def late(self) -> dict[str, int]:
         """What was not taken as it came, so far: ``"source|dropped"``, ``"source|adjusted"``, ``"source|invalid"`` to a count.
 
-        Earlier runs on the checkpoint are counted as well.
+        And ``"source|duplicates"``, rows that repeat others. Earlier runs on the checkpoint are counted as well.
         """
         counts = dict(self._look().late)
         if not counts:

@@ -47,10 +47,14 @@ def points(
     a zone UTC), a date or an integer, and is consumed: in expressions it is ``sq.start()``. ``progress`` is
     ``sq.generate(delay)`` (default, delay 0) or ``sq.explicit()``; ``late`` what becomes of items behind the CTI: "drop"
     (counted), "adjust" or "fail"; ``invalid`` what becomes of rows without a time: "fail" (default in batch, and
-    in-process) or "drop" (counted; default in streams). ``id`` names the column, or columns, that tell an event from all
-    others: of rows of one id and start one is taken, for sources that may deliver a row more than once (what comes again
-    behind the CTI is late). It stays in the payload. Raises SourceError for what is neither, UnknownColumn, TypeMismatch,
+    in-process) or "drop" (counted; default in streams). Raises SourceError for what is neither, UnknownColumn, TypeMismatch,
     PlanError.
+
+    ``id``, for sources that may deliver a row more than once: a column, or several, that with the start name an event. A
+    row equal to one that is there is a duplicate: it is left out and counted (``run.late``), whatever ``late`` says; behind
+    the CTI, where rows are forgotten, it is late as any other. One of the same id and start that differs is no event: see
+    ``invalid``; the first stays, within a micro-batch or batch the least by payload. NULLs are equal, as are NaNs, both zeros,
+    and maps of equal entries. The id stays in the payload. Without one, equal rows are so many events.
 
     Readings, up to ten minutes out of order::
 
@@ -65,7 +69,8 @@ def points(
     """
     fields, table = taken_in(df, "points")
     policy = source_policy("points", axis_of(fields, (time,), "points"), progress, late, invalid)
-    return _once(_stream(Points(source_name(name), fields, time, policy), table), id)
+    ids = _ids(id, fields, (time,), "points")
+    return _stream(Points(source_name(name), fields, time, policy, ids), table)
 
 
 def intervals(
@@ -81,8 +86,8 @@ def intervals(
 ) -> Stream:
     """Events on ``[start, end)``: a NULL end is still alive; ``start`` and ``end`` columns are consumed.
 
-    A NULL start, or an end that is not after the start, is no event: see ``invalid``. The other arguments and the errors
-    are those of :func:`points`.
+    A NULL start, or an end that is not after the start, is no event: see ``invalid``. With ``id``, rows of one id and start
+    that differ in their end contradict each other as well. The other arguments and the errors are those of :func:`points`.
 
     Sessions, some of them still open (their ``logout`` is NULL)::
 
@@ -90,7 +95,8 @@ def intervals(
     """
     fields, table = taken_in(df, "intervals")
     policy = source_policy("intervals", axis_of(fields, (start, end), "intervals"), progress, late, invalid)
-    return _once(_stream(Intervals(source_name(name), fields, start, end, policy), table), id)
+    ids = _ids(id, fields, (start, end), "intervals")
+    return _stream(Intervals(source_name(name), fields, start, end, policy, ids), table)
 
 
 def edges(
@@ -111,8 +117,12 @@ def edges(
 
     The key's next edge closes it: a row with ``edge == close``, or another start. ``payload="end"`` takes the other
     columns from the closing row once it is there; results are then final only up to the earliest start still open. An
-    end without an open start before it is no event: see ``invalid``.
-    ``time`` and ``edge`` are consumed. The other arguments and the errors are those of :func:`points`.
+    end without an open start before it is no event: see ``invalid``. ``time`` and ``edge`` are consumed. The other arguments
+    and the errors are those of :func:`points`.
+
+    No ``id`` is needed for a source that may deliver a row more than once: key, instant and edge name it. A row equal in
+    all columns to one that is there is a duplicate, left out and counted (``run.late``), as for :func:`points`; one that
+    differs is no event.
 
     Tasks, in rows (at, what, task, host) where ``what`` is "start" or "end"::
 
@@ -162,7 +172,8 @@ def signal(
     fields, table = taken_in(df, "signal")
     policy = source_policy("signal", axis_of(fields, (time,), "signal"), progress, late, invalid)
     keys = _keys(key, fields, (time,), "signal")
-    return _once(_stream(Points(source_name(name), fields, time, policy), table), id).to_signal(keys)
+    ids = _ids(id, fields, (time,), "signal")
+    return _stream(Points(source_name(name), fields, time, policy, ids), table).to_signal(keys)
 
 
 def changes(
@@ -190,7 +201,8 @@ def changes(
     ("neither a start nor an end"), nor is a delete without a version before it, nor a second version of a key at one
     instant: see ``invalid``. Of one instant the delete counts first: a row deleted and inserted at once begins anew, one
     inserted and deleted at once stays. Where keys change more than once an instant, ``time`` should be a finer column,
-    such as the position in the log.
+    such as the position in the log. A change that is delivered again, equal in all columns, is a duplicate, as for
+    :func:`edges`: no ``id`` is needed.
 
     ``time`` and ``op`` are consumed. The other arguments and the errors are those of :func:`points`; TypeMismatch also
     where ``op`` holds no strings or ``key`` cannot be compared. (SEMANTICS section 1, edges.)
@@ -240,8 +252,15 @@ def physical(
     """A physical stream: rows that insert ``[start, end)``, retract (to ``new_end``; at ``start``: delete) or promise (cti).
 
     ``kind`` holds "insert", "retract" or "cti", a CTI's time stands in ``start``. A retraction matches an event of the
-    same ``id``, if the stream has ids, else of the same start, end and payload; one that matches nothing is no event: see
-    ``invalid``. ``progress`` defaults to ``sq.explicit()``. The other arguments and the errors are those of :func:`points`.
+    same ``id`` and end, if the stream has ids, else of the same start, end and payload; one that matches nothing is no event:
+    see ``invalid``. ``progress`` defaults to ``sq.explicit()``. The other arguments and the errors are those of :func:`points`.
+
+    An ``id`` names one event, so rows may be delivered more than once. An insert of an id that is there, alive or
+    deleted, is a duplicate, left out and counted (``run.late``); if its start, end or payload differ it is no event. A
+    retraction that does not name its event's end, but repeats one that was applied to it, is a duplicate too: an end may move
+    to and fro if its retractions come in order. In batch all of them count, unless an end would be left more often than it
+    was reached: then equal ones count once. An event is remembered until the CTI has passed every finite end that it has
+    had; what is repeated behind that is late. Without ``id``, equal inserts are so many events.
 
     A changelog that ``run(output="changelog", ctis=True)`` wrote, read back; one without CTIs needs ``sq.generate``::
 
@@ -335,14 +354,17 @@ def check_once(names: Sequence[str], verb: str, where: str) -> None:
         raise AmbiguousColumn(sentence(verb, f"column {twice[0]!r} twice in the {where}", there, "Rename one."))
 
 
-def _keys(key: str | Sequence[str], fields: tuple[Field, ...], consumed: tuple[str, ...], verb: str) -> tuple[str, ...]:
+def _keys(
+    key: str | Sequence[str], fields: tuple[Field, ...], consumed: tuple[str, ...], verb: str, what: str = "key"
+) -> tuple[str, ...]:
     """The key's columns, where all of them stay in the payload, and so do no names that clash with the lifetime's."""
     keys = (key,) if isinstance(key, str) else tuple(key)
     schema = Schema(fields, "integer")
     for one in keys:
         check_key(schema.require(one, verb), one, verb)
         if one in consumed:
-            raise PlanError(sentence(verb, f"column {one!r} is of the key and is consumed", "", "Give it another key."))
+            wrong = f"column {one!r} is of the {what} and is consumed"
+            raise PlanError(sentence(verb, wrong, "", f"Give it another {what}."))
     check_names([f.name for f in fields if f.name not in consumed], verb)
     return keys
 
@@ -373,9 +395,14 @@ def kind_of(given: object) -> str:
     return kind.__name__ if package == "builtins" else f"{package} {kind.__name__}"
 
 
-def _once(stream: Stream, id: str | Sequence[str] | None) -> Stream:
-    """Events of one id and start once."""
-    return stream if id is None else stream.distinct_ids(0, id=id)
+def _ids(
+    id: str | Sequence[str] | None, fields: tuple[Field, ...], consumed: tuple[str, ...], verb: str
+) -> tuple[str, ...]:
+    """The id's columns, checked as a key's are; none where rows are delivered once."""
+    ids = () if id is None else _keys(id, fields, consumed, verb, "id")
+    if id is not None and not ids:
+        raise PlanError(sentence(verb, "no id", "", 'Name the column: id="trip_id".'))
+    return ids
 
 
 def _stream(source: Source, table: DataFrame | pa.Table) -> Stream:

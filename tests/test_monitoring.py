@@ -6,6 +6,7 @@ import datetime as dt
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import streamq as sq
@@ -34,7 +35,7 @@ def test_metrics_by_source_and_stage() -> None:
     assert found["sources"]["cars"] == {
         "cti": 23, "cti_at": None, "watermark": 25, "watermark_at": None, "ended": False, "lag": 2, "behind_seconds": None,
         "cti_moved_at": "2024-05-01T13:00:00Z", "rows_came_at": "2024-05-01T13:00:00Z", "rows": 5,
-        "dropped": 1, "adjusted": 0, "invalid": 0,
+        "dropped": 1, "adjusted": 0, "invalid": 0, "duplicates": 0,
     }  # fmt: skip
     first, second = found["stages"]
     assert (first["level"], first["operators"][0]["operator"]) == (0, "hopping size=10, hop=10 by k: count(*)")
@@ -43,6 +44,19 @@ def test_metrics_by_source_and_stage() -> None:
     assert first["state_rows"] == 1 and second["state_rows"] == 0 and first["state_bytes"] > 0
     query = found["query"]
     assert (query["batches"], query["rows"], query["inserted"], query["retraction_ratio"]) == (2, 5, 1, 0.0)
+
+
+def test_rows_that_repeat_others_are_counted_and_are_not_late() -> None:
+    table = pa.table({"at": [1, 1, 30, 1], "no": [7, 7, 8, 7]})
+    run = Rehearsal(
+        sq.points(table, "at", id="no", name="cars", progress=sq.generate(50)).tumbling_window(10).select(n=sq.count())
+    )
+    run.arrive(cars=2)
+    run.arrive()
+    found = run.metrics["sources"]["cars"]
+    assert (found["rows"], found["duplicates"], found["dropped"], found["invalid"]) == (4, 2, 0, 0)
+    assert monitoring.line(run.program, run.seen, None).endswith("; cars at -20 (lag 50); 2 delivered again")
+    assert (run.why().verdict, run.why().warnings) == ("waiting", ())
 
 
 def test_metrics_before_the_first_micro_batch_and_after_the_end() -> None:

@@ -99,6 +99,39 @@ def as_key(column: Column, kind: DataType) -> Column:
     return F.when(column == 0, zero).when(F.isnan(column), nan).otherwise(column)
 
 
+def orderable(column: Column, kind: DataType) -> Column:
+    """A value that Spark can compare and order, equal where the given ones are: a map is its entries in order."""
+    from pyspark.sql import functions as F
+    from pyspark.sql import types as t
+
+    match kind:
+        case t.MapType(keyType=key, valueType=value):
+            entry = F.transform(
+                F.map_entries(column),
+                lambda e: F.struct(orderable(e["key"], key).alias("k"), orderable(e["value"], value).alias("v")),
+            )
+            return F.sort_array(entry)
+        case t.ArrayType(elementType=of) if _has_map(of):
+            return F.transform(column, lambda e: orderable(e, of))
+        case t.StructType(fields=fields) if _has_map(kind):
+            parts = (orderable(column[f.name], f.dataType).alias(f.name) for f in fields)
+            return F.when(column.isNotNull(), F.struct(*parts))
+    return column
+
+
+def _has_map(kind: DataType) -> bool:
+    from pyspark.sql import types as t
+
+    match kind:
+        case t.MapType():
+            return True
+        case t.ArrayType(elementType=of):
+            return _has_map(of)
+        case t.StructType(fields=fields):
+            return any(_has_map(f.dataType) for f in fields)
+    return False
+
+
 def ship_runtime() -> None:
     """Make Spark send streamq's own code to executors by value: they need not have it installed (DESIGN D7b)."""
     from pyspark import cloudpickle

@@ -51,7 +51,10 @@ class Node:
     def __post_init__(self) -> None:
         object.__setattr__(self, "schema", self._schema())
         object.__setattr__(self, "traits", self._traits())
-        values = [type(self).__name__, *(canonical(getattr(self, f.name)) for f in dataclasses.fields(self))]
+        fields = dataclasses.fields(self)
+        values = [type(self).__name__, *(canonical(getattr(self, f.name)) for f in fields if "added" not in f.metadata)]
+        added = {f.name for f in fields if "added" in f.metadata}.intersection(written_fields(self))
+        values += [{name: canonical(getattr(self, name)) for name in added}] if added else []
         object.__setattr__(self, "digest", hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16])
 
     def _schema(self) -> Schema:

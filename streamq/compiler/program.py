@@ -152,7 +152,7 @@ class Program:
             f"{r.source.shown_name()}|{reason}"
             for r in self.sources
             if r.source
-            for reason in ("dropped", "adjusted", "invalid")
+            for reason in ("dropped", "adjusted", "invalid", "duplicates")
         ]
 
     def packer(self, relations: Sequence[Relation]) -> Packer:

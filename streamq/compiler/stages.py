@@ -208,6 +208,8 @@ class _Compiler:
             kernel = PhysicalKernel(columns, node.id)
             hashed = (node.id,) if node.id else (LE,)
             return self._ingress(path, kernel, (KIND, RE, NEW_END), hashed, "match retractions with their events")
+        if node.ids:
+            return self._ingress_of(path)
         chains = self.consumers[node.digest]
         judged_by_kernel = len(chains) == 1 and chains[0][-1] is not None
         # what is left of an event whose window began before another ended cannot be told from its windows
@@ -230,8 +232,9 @@ class _Compiler:
         # c is rounded down to the grid of a window that is first to take the source's own starts
         grid = chains[0][-1] if len(chains) == 1 and not any(_moves_start(step) for step in chains[0]) else None
         bare = Path(path.relation, 0, source.schema, points=source.schema.shape == POINT)
-        kernel = InsertIngressKernel(bare.points, grid if isinstance(grid, Hopping) else None)
-        made = self._ingress(bare, kernel, () if bare.points else (RE,), (LE,), "judge lateness")
+        kernel = InsertIngressKernel(bare.points, grid if isinstance(grid, Hopping) else None, source.ids)
+        title = f"each id once ({', '.join(source.ids)}), judge lateness" if source.ids else "judge lateness"
+        made = self._ingress(bare, kernel, () if bare.points else (RE,), source.ids or (LE,), title)
         for step in path.steps:
             made = made.then(step)
         return made
@@ -241,7 +244,7 @@ class _Compiler:
         columns = tuple((f.name, Col(f.name)) for f in path.schema.fields)
         source = self.program.relations[path.relation].source
         assert source is not None
-        state = "none" if isinstance(kernel, InsertIngressKernel) else states(source)["State"]
+        state = "none" if isinstance(kernel, InsertIngressKernel) and not kernel.ids else states(source)["State"]
         waits = isinstance(kernel, EdgesKernel) and kernel.from_end
         cti = "the least open start, at most c" if waits else "c"
         lines = (f"ingress of {source.shown_name()}: {title}", f"basket: {state}", f"CTI: {cti}", *_told(source))

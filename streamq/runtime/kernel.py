@@ -62,7 +62,7 @@ class Totals:
     rows: list[pa.Table] = field(default_factory=list)
 
     def add(self, source: str, reason: str, n: int) -> None:
-        """Count ``n`` items of a source under dropped, adjusted or invalid."""
+        """Count ``n`` items of a source under dropped, adjusted, invalid or duplicates."""
         if n:
             key = f"{source}|{reason}"
             self.counts[key] = self.counts.get(key, 0) + n

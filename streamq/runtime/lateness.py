@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.kernel import Arrival, Judge, Totals, refuse_late
+from streamq.runtime.kernel import Arrival, Judge, Totals, refuse_invalid, refuse_late
 from streamq.time import INFINITY, MINUS_INFINITY
 
 LATE_SCHEMA = pa.schema(
@@ -24,7 +24,7 @@ LATE_SCHEMA = pa.schema(
         ("payload", pa.string()),
     ]
 )
-"""start and end in ticks (NULL end: still alive), late_by in ticks behind the CTI (NULL for rows that are no events)."""
+"""start and end in ticks (NULL end: still alive), late_by in ticks behind the CTI (NULL for rows that are not late)."""
 
 
 def late_rows(source: str, reason: str, table: pa.Table, c: int | None) -> pa.Table:
@@ -88,6 +88,24 @@ def taken(arrival: Arrival, totals: Totals) -> pa.Table:
     if WEIGHT not in table.column_names:
         table = with_column(table, WEIGHT, np.ones(table.num_rows, np.int64))
     return table
+
+
+def left_out(rows: pa.Table, judge: Judge, reason: str, totals: Totals) -> None:
+    """Count rows that are no events; raises InvalidEvent where the source's policy is ``fail``."""
+    if not rows.num_rows:
+        return
+    if judge.invalid == "fail":
+        refuse_invalid(judge.source, reason, rows.slice(0, 1).to_pylist()[0])
+    totals.add(judge.source, "invalid", rows.num_rows)
+    totals.rows.append(late_rows(judge.source, reason, rows, None))
+
+
+def once_more(rows: pa.Table, judge: Judge, totals: Totals) -> None:
+    """Count rows that repeat others: at-least-once sources deliver such, and no policy is asked."""
+    if not rows.num_rows:
+        return
+    totals.add(judge.source, "duplicates", rows.num_rows)
+    totals.rows.append(late_rows(judge.source, "duplicate", rows, None))
 
 
 def _plain(value: Any) -> Any:

@@ -103,6 +103,36 @@ def delay_for(items: Sequence[Item]) -> int:
     return delay
 
 
+def repeated(source: Source, items: Sequence[Item]) -> int:
+    """How many items of a legal arrival sequence repeat others, where the source can tell.
+
+    Of retractions that is so where an event would have left an end more often than it had reached it.
+    """
+
+    def distinct(some: Sequence[Item]) -> int:
+        rows = (
+            (i.kind, i.start, i.end, i.new_end, *((n, comparable(v)) for n, v in sorted(i.payload.items())))
+            for i in some
+        )
+        return len(set(rows))
+
+    match source:
+        case Physical(id=str(id)):
+            found = 0
+            for whose in {comparable(i.payload[id]) for i in items if i.kind != CTI}:
+                mine = [i for i in items if i.kind != CTI and comparable(i.payload[id]) == whose]
+                inserts, moves = ([i for i in mine if i.kind == kind] for kind in (INSERT, RETRACT))
+                totals = Counter(i.new_end for i in moves)
+                totals.subtract(i.end for i in moves)
+                totals.update(i.end for i in inserts[:1])
+                found += len(inserts) - distinct(inserts)
+                found += len(moves) - distinct(moves) if min(totals.values()) < 0 else 0
+            return found
+        case Edges() | Points(ids=(_, *_)) | Intervals(ids=(_, *_)):
+            return len(items) - distinct(items)
+    return 0
+
+
 # rows
 
 
@@ -183,6 +213,7 @@ __all__ = [
     "closed",
     "delay_for",
     "late",
+    "repeated",
     "row",
     "table",
     "table_of",

@@ -1,7 +1,8 @@
 """Streams of events as an intent describes them, in arrival order, as Hypothesis strategies.
 
-Everything is legal: retractions match, no item is late, rows are events. Shrinking leads to few events in order, with
-no correction. (Test framework, section 5.)
+Everything is legal: retractions match, no item is late, rows are events. What a source can tell to be a repetition, by
+an id or as an edge, is delivered more than once. Shrinking leads to few events in order, with no correction. (Test
+framework, section 5.)
 """
 
 from __future__ import annotations
@@ -207,21 +208,41 @@ def arranged(draw: Draw, items: Sequence[tuple[int, Item]], intent: Intent, caus
 
 
 @st.composite
-def intervals(draw: Draw, payloads: Payloads, intent: Intent, scale: Scale) -> list[Item]:
-    """Events that are never corrected."""
+def intervals(
+    draw: Draw,
+    payloads: Payloads,
+    intent: Intent,
+    scale: Scale,
+    id: str | None = None,
+    numbered: Callable[[int], Any] = lambda n: n,
+) -> list[Item]:
+    """Events that are never corrected; ``id``: a column that tells those of one start apart, copies being repetitions."""
     made: list[tuple[int, Item]] = []
     once = _Once(intent)
+    number: dict[int, int] = {}
     for start, end in draw(lifetimes(intent, scale)):
-        item = Item(INSERT, start, _opened(end), payload=draw(payloads))
+        payload = draw(payloads)
+        if id:
+            # one id may come again at another start
+            number[start] = number.get(start, -1) + 1
+            payload = {**payload, id: numbered(number[start])}
+        item = Item(INSERT, start, _opened(end), payload=payload)
         if once.is_new(item):
             made += [(len(made), item)] * draw(_copies(intent))
     return draw(arranged(made, intent, causal=False))
 
 
 @st.composite
-def points(draw: Draw, payloads: Payloads, intent: Intent, scale: Scale) -> list[Item]:
-    """Events of one tick."""
-    found = draw(intervals(payloads, intent.but(duration=("point",)), scale))
+def points(
+    draw: Draw,
+    payloads: Payloads,
+    intent: Intent,
+    scale: Scale,
+    id: str | None = None,
+    numbered: Callable[[int], Any] = lambda n: n,
+) -> list[Item]:
+    """Events of one tick; ``id`` as in :func:`intervals`."""
+    found = draw(intervals(payloads, intent.but(duration=("point",)), scale, id, numbered))
     return [Item(INSERT, item.start, item.start + 1, payload=item.payload) for item in found]
 
 
@@ -256,7 +277,11 @@ def physical(
             continue
         for copy in range(draw(_copies(intent))):
             whose = {**payload, id: numbered(chain)} if id else payload
-            made += [(chain, item) for item in _chain(start, end, () if copy else chosen, whose, scale)]
+            items = _chain(start, end, () if copy else chosen, whose, scale)
+            if id:
+                items = _apart(items)
+                items += _again(items, draw(st.integers(0, len(items) - 1))) if draw(_copies(intent)) > 1 else []
+            made += [(chain, item) for item in items]
             chain += 1
     causal = draw(st.booleans()) if causal is None else causal
     items = draw(arranged(made, intent, causal))
@@ -285,6 +310,19 @@ def _chain(
         if end == start:
             break
     return made
+
+
+def _apart(items: list[Item]) -> list[Item]:
+    """The items up to the first retraction that repeats one: with ids, out of order, it could not be told from a repetition."""
+    moves = [(item.end, item.new_end) for item in items]
+    first = next((i for i, move in enumerate(moves) if i and move in moves[1:i]), len(items))
+    return items[:first]
+
+
+def _again(items: list[Item], since: int) -> list[Item]:
+    """What is delivered again of an event: its items from some place on; of one that had an end twice its insert only."""
+    ends = [items[0].end, *(item.new_end for item in items[1:])]
+    return items[since:] if len(set(ends)) == len(ends) else items[:1]
 
 
 @st.composite
@@ -331,7 +369,7 @@ def _edged(draw: Draw, payloads: Payloads, key: Sequence[str], intent: Intent, s
             made.append(Item(OPEN, start, payload=payload))
             if end < after or (end == after < INFINITY and draw(st.booleans())):
                 made.append(Item(CLOSE, end, payload=payload))
-    return list(enumerate(made))
+    return list(enumerate(item for item in made for _ in range(draw(_copies(intent)))))
 
 
 @st.composite
@@ -352,7 +390,7 @@ def edges(draw: Draw, payloads: Payloads, key: Sequence[str], intent: Intent, sc
         at[k] += gap * unit
         both = (CLOSE, OPEN) if kind == "both" else (OPEN if kind == "start" else CLOSE,)
         for edge in both if k in living else (OPEN,):
-            made.append((len(made), Item(edge, at[k], payload=payload)))
+            made += [(len(made), Item(edge, at[k], payload=payload))] * draw(_copies(intent))
             (living.add if edge == OPEN else living.discard)(k)
     return draw(arranged(made, intent, causal=False))
 

@@ -23,7 +23,7 @@ from streamq.compiler.stages import compile_stages
 from streamq.query import local_history
 from streamq.runtime.consistency import Level
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.testing.arrival import bounds
+from streamq.testing.arrival import bounds, repeated
 from streamq.testing.case import Case
 from streamq.testing.history import keys
 from streamq.testing.watch import watched
@@ -129,9 +129,20 @@ def played(case: Case, how: Execution) -> list[pa.Table]:
         if how.restart:
             run = replace(run.restart(), program=next(programs))
     out.append(run.finish(case.until))
-    if run.totals:
-        raise WrongOutput(f"nothing was late or invalid, but it is counted: {run.totals}")
+    counted: Counter[str] = Counter()
+    for totals in run.totals.values():
+        counted.update(totals)
+    if counted != (expected := repetitions(case)):
+        wrong = f"nothing was late or invalid, and delivered again were {dict(expected)}"
+        raise WrongOutput(f"{wrong}, but it is counted: {dict(counted)}")
     return out
+
+
+def repetitions(case: Case) -> Counter[str]:
+    """What is counted of a case, in which nothing is late and no row is no event: what its sources deliver again."""
+    arrived = {name: [item for of, item in case.arrival if of == name] for name in case.sources}
+    found = {f"{s.shown_name()}|duplicates": repeated(s, arrived[name]) for name, s in case.sources.items()}
+    return Counter({key: n for key, n in found.items() if n})
 
 
 def promises(case: Case, slack: Sequence[int | None]) -> list[list[tuple[str | None, int]]]:
@@ -180,5 +191,5 @@ def as_history(table: pa.Table) -> pa.Table:
 
 __all__ = [
     "BATCH", "CHANGELOG", "FINAL", "LITERAL", "SPARK", "STREAM", "Execution", "WrongOutput", "as_history", "executed",
-    "executions", "net", "played", "promises", "subsets",
+    "executions", "net", "played", "promises", "repetitions", "subsets",
 ]  # fmt: skip

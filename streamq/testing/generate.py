@@ -40,6 +40,9 @@ VALUES: Mapping[str, t.DataType] = {"int": t.IntegerType(), "double": t.DoubleTy
 KINDS = ("points", "intervals", "edges", "physical", "physical_ids")
 """Kinds of sources."""
 
+WITH_IDS = ("points_ids", "intervals_ids")
+"""Kinds that are drawn where they are asked for."""
+
 NEVER = 1_000_000
 """How many units progress lags behind where it is not to be lively."""
 
@@ -59,18 +62,18 @@ def arriving(
     ``compared``: values that the query compares with; ``explicit``: whether CTIs come as items, where they can (None:
     drawn); ``causal`` as in :func:`streamq.testing.events.physical`.
     """
-    id = source.id if isinstance(source, Physical) else None
+    id = source.id if isinstance(source, Physical) else source.ids[0] if source.ids else None
+    number = _numbering(source, id)
     payloads = draw(palettes([f for f in source.payload if f.name != id], intent, compared))
     match source:
         case Points():
-            items = draw(events.points(payloads, intent, scale))
+            items = draw(events.points(payloads, intent, scale, id, number))
         case Intervals():
-            items = draw(events.intervals(payloads, intent, scale))
+            items = draw(events.intervals(payloads, intent, scale, id, number))
         case Edges():
             items = draw(events.edges(payloads, source.key, intent, scale))
         case Physical():
             explicit = draw(st.booleans()) if explicit is None else explicit
-            number = _numbering(source)
             items = draw(events.physical(payloads, intent, scale, explicit, id, number, causal))
             if explicit:
                 return replace(source, policy=SourcePolicy(None)), items
@@ -86,13 +89,13 @@ def _liveliness(intent: Intent) -> st.SearchStrategy[str]:
     return st.sampled_from([w for w in words if w != "none"] * 3 + [w for w in words if w == "none"])
 
 
-def _numbering(source: Physical) -> Callable[[int], Any]:
+def _numbering(source: Source, id: str | None) -> Callable[[int], Any]:
     kinds = {f.name: f.type for f in source.columns}
-    if source.id is None or isinstance(kinds[source.id], t.NumericType):
+    if id is None or isinstance(kinds[id], t.NumericType):
         return lambda n: n
-    if isinstance(kinds[source.id], t.StringType):
+    if isinstance(kinds[id], t.StringType):
         return lambda n: f"e{n}"
-    found = f"column {source.id!r} is {kinds[source.id].simpleString()}"
+    found = f"column {id!r} is {kinds[id].simpleString()}"
     raise PlanError(sentence("testing", "ids that are neither numbers nor strings", found))
 
 
@@ -190,21 +193,23 @@ class Arriving:
 
 @st.composite
 def source_of(draw: Draw, name: str, kind: str, fields: tuple[Field, ...], axis: str = INTEGER) -> Node:
-    """A source of a kind (points, intervals, edges, physical, physical_ids) with a payload; ids are then left out again."""
+    """A source of a kind (of KINDS or WITH_IDS) with a payload; ids are then left out again."""
     time = t.TimestampType() if axis == TIMESTAMP else t.LongType()
+    named = (Field("id", t.IntegerType()),) if kind.endswith("_ids") else ()
+    ids = tuple(f.name for f in named)
     match kind:
-        case "points":
-            return Points(name, (Field("t", time), *fields), "t")
-        case "intervals":
-            return Intervals(name, (Field("start", time), Field("end", time), *fields), "start", "end")
+        case "points" | "points_ids":
+            made: Source = Points(name, (Field("t", time), *fields, *named), "t", ids=ids)
+        case "intervals" | "intervals_ids":
+            made = Intervals(name, (Field("start", time), Field("end", time), *fields, *named), "start", "end", ids=ids)
         case "edges":
             columns = (Field("t", time), Field("edge", t.StringType()), *fields)
             whose = draw(st.sampled_from(["start", "end"]))
             return Edges(name, columns, "t", "edge", (fields[0].name,), Lit("start"), Lit("end"), whose)
-    times = tuple(Field(n, time) for n in ("start", "end", "new_end"))
-    named = (Field("id", t.IntegerType()),) if kind == "physical_ids" else ()
-    columns = (Field("kind", t.StringType()), *times, *fields, *named)
-    made = Physical(name, columns, "kind", "start", "end", "new_end", "id" if named else None)
+        case _:
+            times = tuple(Field(n, time) for n in ("start", "end", "new_end"))
+            columns = (Field("kind", t.StringType()), *times, *fields, *named)
+            made = Physical(name, columns, "kind", "start", "end", "new_end", "id" if named else None)
     return Select(made, tuple((f.name, Col(f.name)) for f in fields)) if named else made
 
 
@@ -219,7 +224,7 @@ def sources(
     causal: bool | None = None,
     intent: Intent = ANYTHING,
 ) -> Arriving:
-    """A source of a kind (points, intervals, edges, physical, physical_ids) under whose policy nothing is late."""
+    """A source of a kind (of KINDS or WITH_IDS) under whose policy nothing is late."""
     plan = draw(source_of(name, kind, (Field("k", KEYS[key]), Field("v", VALUES[value])), axis))
     bare = nodes(plan)[0]
     assert isinstance(bare, Source)
@@ -262,6 +267,7 @@ __all__ = [
     "KEYS",
     "KINDS",
     "VALUES",
+    "WITH_IDS",
     "Arriving",
     "arriving",
     "cases",

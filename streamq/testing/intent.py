@@ -35,7 +35,8 @@ class Intent:
     ``disorder``   how many places late items arrive: "in_order", "slight" (to 2), "out_of_order" (to 5), "high"
     ``ctis``       how lively progress is: "none" (before the end), "lazy", "eager" (as high as is legal, always)
     ``speculation`` whether sources make retractions: the query's inputs go through :func:`make_speculative`
-    ``duplicates`` whether equal events occur: in the data, and by :func:`inject_duplicates` above the inputs
+    ``duplicates`` whether equal events occur, in the data and by :func:`inject_duplicates` above the inputs, and whether
+                   rows are delivered again that the source can tell: edges, and what has ids
     ``nulls`` ``nan`` ``infinities`` ``unicode`` whether such values occur in the payload
     ``skew``       whether one value of each column is much more frequent than the others
     ``pattern``    a function ``(random, how many) -> [(start, end or None), ...]``: lifetimes of your own, in ticks;

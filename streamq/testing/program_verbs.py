@@ -145,6 +145,7 @@ def _source(node: Source, table: str) -> str:
         case _:
             raise Unwritable(type(node).__name__)
     given += [f"{n}={string(v)}" for n, v in told.items()]
+    given += [f"id={_one_or_more(node.ids)}"] if node.ids else []
     if isinstance(node, Edges):
         given.append(f"key={_one_or_more(node.key)}")
         marks = {"open": (node.open, "start"), "close": (node.close, "end")}

@@ -24,7 +24,7 @@ from streamq.expr import duration, start
 from streamq.schema import Field, parse_type
 from streamq.stream import Stream
 from streamq.testing.case import Case
-from streamq.testing.generate import KEYS, KINDS, VALUES, Draw, cases_of, source_of
+from streamq.testing.generate import KEYS, KINDS, VALUES, WITH_IDS, Draw, cases_of, source_of
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.queries import (
     STATIC,
@@ -126,15 +126,16 @@ def stream(
 ) -> Scenario:
     """A stream that is left open: any source, under what its :class:`Intent` says of it (``disorder="high"``).
 
-    ``shape``: the kind of source, "points", "intervals", "edges", "physical", "physical_ids" or "signal"; ``columns``: its
-    payload as Spark DDL (default: ``k`` and ``v`` of types that are the same for all open streams of a scenario);
-    ``axis``: "integer" or "timestamp", which a scenario with durations of its own must say; the other arguments are those
-    of :class:`Intent`.
+    ``shape``: the kind of source, "points", "intervals", "edges", "physical", "signal", or "points_ids", "intervals_ids" or
+    "physical_ids", where events have ids, which are left out again above it; ``columns``: its payload as Spark DDL (default:
+    ``k`` and ``v`` of types that are the same for all open streams of a scenario); ``axis``: "integer" or "timestamp", which
+    a scenario with durations of its own must say; the other arguments are those of :class:`Intent`.
     """
     if axis not in (None, INTEGER, TIMESTAMP):
         raise PlanError(sentence("stream", f"no axis {axis!r}", f"there are: {INTEGER}, {TIMESTAMP}"))
-    if shape is not None and shape not in (*KINDS, "signal"):
-        raise PlanError(sentence("stream", f"no shape {shape!r}", f"there are: {', '.join((*KINDS, 'signal'))}"))
+    shapes = (*KINDS, *WITH_IDS, "signal")
+    if shape is not None and shape not in shapes:
+        raise PlanError(sentence("stream", f"no shape {shape!r}", f"there are: {', '.join(shapes)}"))
     Intent(**intent)  # its words are checked here, where they stand
     arguments = {"shape": shape, "columns": columns, "axis": axis, **intent}
     return Scenario(_STREAM, None, () if name is None else (name,), arguments)

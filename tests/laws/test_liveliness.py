@@ -171,3 +171,56 @@ def test_state_stays_flat(name: str, output: str) -> None:
         sizes.append(sum(len(v) for store in run.stores.values() for v in store.values()))
     half = MANY // 2
     assert max(sizes[half:]) <= 1.1 * max(sizes[half // 2 : half]) + 200
+
+
+DELIVERED = "kind string, at bigint, til bigint, new_end bigint, id string, v int"
+ROWS = t.table(DELIVERED, [])
+NAMED = sq.physical(ROWS, start="at", end="til", id="id", name="s")
+AT_LEAST_ONCE: dict[str, sq.Stream] = {
+    "points": sq.points(ROWS, "at", id="id", name="s", progress=sq.explicit()),
+    "intervals": sq.intervals(ROWS, "at", "til", id="id", name="s", progress=sq.explicit()),
+    "edges": sq.edges(
+        ROWS, "at", edge="kind", key="id", open="insert", close="retract", name="s", progress=sq.explicit()
+    ),
+    "physical": NAMED,
+    "deleted": NAMED,
+}
+
+
+def delivered(name: str, i: int) -> list[tuple[Any, ...]]:
+    """The rows of the i-th micro-batch, as they come for the first time."""
+    made: list[tuple[Any, ...]] = []
+    for n in (0, 3, 6, 9):
+        start, end, whose = 10 * i + n, 10 * i + n + 3 + 7 * n, (f"{i}/{n}", n)
+        match name:
+            case "points" | "intervals":
+                made += [("insert", start, end, None, *whose)]
+            case "edges":
+                made += [("insert", start, None, None, *whose), ("retract", end, None, None, *whose)]
+            case "physical":
+                made += [("insert", start, None, None, *whose), ("retract", start, None, end, *whose)]
+            case _:
+                made += [("insert", start, None, None, *whose), ("retract", start, None, start, *whose)]
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("output", [FINAL, CHANGELOG])
+@pytest.mark.parametrize("name", AT_LEAST_ONCE)
+def test_state_of_a_source_that_delivers_rows_again_stays_flat(name: str, output: str) -> None:
+    """Every row comes again in its own micro-batch and in the next one, and is counted; at the end nothing is left."""
+    run = started(AT_LEAST_ONCE[name], output)
+    sizes, before = [], []
+    for i in range(MANY):
+        rows = delivered(name, i)
+        run.batch({"s": t.table(DELIVERED, [*rows, *before, *rows])}, [(None, 10 * i)])
+        before = rows
+        sizes.append(sum(len(v) for store in run.stores.values() for v in store.values()))
+    half = MANY // 2
+    assert max(sizes[half:]) <= 1.1 * max(sizes[half // 2 : half]) + 200
+    each = len(delivered(name, 0))
+    counted = [totals.get("s|duplicates", 0) for totals in run.totals.values()]
+    assert sum(counted) == each * (2 * MANY - 1)
+    assert not {key for totals in run.totals.values() for key in totals} - {"s|duplicates"}
+    run.finish()
+    assert all(set(store) == {"manifest"} for store in run.stores.values())

@@ -32,6 +32,8 @@ OPERATORS: dict[str, t.Scenario] = {
     "intervals": heard(t.stream(shape="intervals")),
     "edges": heard(t.stream(shape="edges")),
     "physical": heard(t.stream(shape="physical")),
+    "points with ids": heard(t.stream(shape="points_ids")),
+    "intervals with ids": heard(t.stream(shape="intervals_ids")),
     "physical with ids": heard(t.stream(shape="physical_ids")),
     "signal": t.stream(shape="signal"),
     "where": heard(t.stream().where(ANY)),

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from streamq.runtime import lateness
 from streamq.runtime.columnar import ints
 from streamq.runtime.event import LE, RE
+from streamq.runtime.kernels import edges
 from streamq.runtime.kernels.edges import EdgesKernel
 from streamq.runtime.kernels.physical import PhysicalKernel
 from streamq.runtime.stage import Packer
 from tests.mutation.mutant import REFUSED, Mutant, wrapped
 
 
-def early_retraction_lost(kernel: PhysicalKernel, state: Any, moves: Any, judge: Any, c: int, totals: Any) -> None:
+def early_retraction_lost(kernel: PhysicalKernel, *given: Any) -> None:
     """Nothing waits."""
 
 
-def extension_lost(right: Any, kernel: PhysicalKernel, row: Any, before: Any, i: int, new: int, *given: Any) -> str:
+def extension_lost(right: Any, kernel: PhysicalKernel, row: Any, i: int, new: int, *given: Any) -> str:
     if new <= row[RE]:
-        return right(kernel, row, before, i, new, *given)
+        return right(kernel, row, i, new, *given)
     row[RE] = new
     return "on time"
 
@@ -36,9 +38,13 @@ def duplicates_dropped(right: Any, table: pa.Table, *given: Any) -> pa.Table:
     return right(table.group_by(table.column_names, use_threads=False).aggregate([]), *given)
 
 
-def open_start_forgotten(right: Any, kernel: EdgesKernel, state: Any, edges: Any, number: Any, judge: Any, c: int,
+def nothing_repeats(fresh: pa.Table, *given: Any) -> Any:
+    return np.zeros((2, fresh.num_rows), bool)
+
+
+def open_start_forgotten(right: Any, kernel: EdgesKernel, state: Any, rows: Any, number: Any, judge: Any, c: int,
                          totals: Any) -> None:  # fmt: skip
-    right(kernel, state, edges, number, judge, c, totals)
+    right(kernel, state, rows, number, judge, c, totals)
     kept = state.read_all("edges")
     if kept is not None:
         state.replace("edges", "0", kept.filter(pa.array(ints(kept, LE) >= c)))
@@ -69,6 +75,13 @@ MUTANTS = (
         "equal events of a micro-batch are taken for one",
         "intervals",
         (wrapped(lateness, "judged", duplicates_dropped),),
+    ),
+    Mutant(
+        "repetition taken for another row",
+        "an edge that is delivered again is one more of its key and instant",
+        "edges",
+        ((edges, "repetitions", nothing_repeats),),
+        REFUSED,
     ),
     Mutant(
         "open start forgotten",

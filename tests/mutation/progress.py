@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamq.compiler.stages import _Compiler
-from streamq.runtime import partials, stage
+from streamq.runtime import bins, partials, stage
 from streamq.runtime.basket import Baskets
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.evaluators import windows
@@ -92,7 +92,7 @@ def low_from_high(kernel: WindowAggregateKernel) -> bool:
 
 
 def reach_without_length(bin: str) -> tuple[int, int]:
-    if bin == inner_join.ENDLESS:
+    if bin == bins.ENDLESS:
         return MINUS_INFINITY, INFINITY
     cls, _, cell = bin.partition(".")
     return int(cell) << int(cls), (int(cell) + 1) << int(cls)

@@ -70,5 +70,5 @@ def test_items_arrive_one_by_one(spark: SparkSession, plain: None, tmp_path: Pat
     for case, stream in zip(cases, streams, strict=True):
         assert in_order(found[case.name]) == in_order(row for rows in case.steps.values() for row in rows)
         (source,) = stream.tables
-        reasons = ("dropped", "adjusted", "invalid")
+        reasons = ("dropped", "adjusted", "invalid", "duplicates")
         assert {r: n for r in reasons if (n := late[f"{source}|{r}"])} == case.counted, case.name

@@ -1,13 +1,15 @@
-"""signal and changes over DataFrames: in batch and as streams, rows against lifetimes written down."""
+"""Sources over DataFrames: in batch and as streams, rows against lifetimes written down."""
 
 from __future__ import annotations
 
 import datetime as dt
+from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import streamq as sq
 from streamq.errors import InvalidEvent
@@ -69,7 +71,7 @@ def test_changes_as_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     df = stream(spark, tmp_path / "in", LOG)
     query = sq.changes(df, op="op.type", time="at", key=["id"], name="prices", progress=sq.generate(100))
     run = ended(query, checkpoint=str(tmp_path / "cp"), sink=str(tmp_path / "out"), output="changelog", buckets=3)
-    assert run.late == {"prices|dropped": 0, "prices|adjusted": 0, "prices|invalid": 2}
+    assert run.late == {"prices|dropped": 0, "prices|adjusted": 0, "prices|invalid": 2, "prices|duplicates": 0}
     found = spark.read.parquet(str(tmp_path / "out"))
     assert found.where("kind = 'insert' and id = 2 and price = 9 and end is null").count() == 1
     assert folded(found) == VERSIONS
@@ -105,3 +107,128 @@ def test_arrow_tables_on_spark(spark: SparkSession) -> None:
             assert bag(query.to_df().toArrow()) == bag(query.to_arrow())
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
+
+
+# rows that are delivered again
+
+ONCE = pa.schema(
+    [("source", pa.string()), ("kind", pa.string()), *((n, pa.int64()) for n in ("at", "til", "new_til", "id"))]
+    + [("v", pa.float64()), ("tags", pa.map_(pa.string(), pa.int64()))]
+)
+NAN, TAGS = float("nan"), [("x", 1), ("y", None)]
+SPANS, LOGS = ("points", "intervals", "signal"), ("edges", "changes")
+
+
+def delivered(*given: tuple[Any, ...], again: bool = False) -> list[tuple[Any, ...]]:
+    """Rows (sources, kind, at, til, new_til, id) with payloads that equal those of the same row delivered ``again``."""
+    rows = [(of, *row) for sources, *row in given for of in sources]
+    return [(*row, NAN if row[-1] % 2 else -0.0 if again else 0.0, TAGS[::-1] if again else TAGS) for row in rows]
+
+
+MICRO_BATCHES = [
+    [
+        *delivered(
+            (SPANS, "insert", 1, 9, None, 1), (SPANS, "insert", 2, 5, None, 2), (LOGS, "insert", 1, None, None, 1)
+        ),
+        *delivered((SPANS, "insert", 1, 9, None, 1), (LOGS, "insert", 1, None, None, 1), again=True),
+        *delivered((["physical"], "insert", 1, 9, None, 1), (["physical"], "insert", 2, None, None, 2)),
+        *delivered((["physical"], "insert", 1, 9, None, 1), again=True),
+        *delivered((SPANS, "insert", 2, 5, None, 2), again=True),
+        *delivered((SPANS, "insert", 8, 90, None, 3)),
+        *delivered((LOGS, "insert", 3, None, None, 2), (LOGS, "retract", 6, None, None, 1)),
+        *delivered((LOGS, "retract", 6, None, None, 1), again=True),
+        *delivered(*[(["physical"], "retract", 1, 9, 20, 1)] * 2),
+    ],
+    [
+        *delivered((SPANS, "insert", 8, 90, None, 3), (LOGS, "insert", 1, None, None, 1), again=True),
+        *delivered((["physical"], "retract", 1, 9, 20, 1), (["physical"], "insert", 1, 9, None, 1), again=True),
+        *delivered((SPANS, "insert", 60, 61, None, 4), (LOGS, "insert", 60, None, None, 3)),
+        *delivered((["physical"], "insert", 60, 61, None, 4)),
+    ],
+    # c is 40: what is held is known, the rest is late
+    [
+        *delivered((SPANS, "insert", 8, 90, None, 3), (LOGS, "insert", 3, None, None, 2), again=True),
+        *delivered((LOGS, "retract", 6, None, None, 1), (["physical"], "insert", 2, None, None, 2), again=True),
+        *delivered((["physical"], "retract", 1, 9, 20, 1), again=True),
+    ],
+]
+CONTRARY = (*delivered((SPANS, "insert", 60, 61, None, 4))[0][:-1], [("z", 9)])
+LIVES = {
+    "points": [(1, 2, 1), (2, 3, 2), (8, 9, 3), (60, 61, 4)],
+    "intervals": [(1, 9, 1), (2, 5, 2), (8, 90, 3), (60, 61, 4)],
+    "signal": [(1, 8, 1), (8, None, 3), (2, 60, 2), (60, None, 4)],
+    **{name: [(1, 6, 1), (3, None, 2), (60, None, 3)] for name in LOGS},
+    "physical": [(1, 20, 1), (2, None, 2), (60, 61, 4)],
+}
+COUNTED = {
+    "points": {"duplicates": 3, "dropped": 1, "invalid": 1},
+    "intervals": {"duplicates": 4},
+    "signal": {"duplicates": 3, "dropped": 1},
+    **{name: {"duplicates": 4, "dropped": 1} for name in LOGS},
+    "physical": {"duplicates": 5, "dropped": 1},
+}
+
+
+def every_kind(df: DataFrame) -> sq.Stream:
+    """All six kinds of source, each over its own rows of ``df``, in one query."""
+    policy: dict[str, Any] = {"progress": sq.generate(20)}
+
+    def of(name: str) -> DataFrame:
+        return df.where(f"source = '{name}'").drop("source")
+
+    logged = of("changes").replace({"insert": "c", "retract": "d"}, subset="kind")
+    made = {
+        "points": sq.points(of("points"), "at", id="id", name="points", **policy),
+        "intervals": sq.intervals(of("intervals"), "at", "til", id=["id", "v"], name="intervals", **policy),
+        "signal": sq.signal(of("signal"), "at", "v", id="id", name="signal", **policy),
+        "edges": sq.edges(
+            of("edges"), "at", edge="kind", key="id", open="insert", close="retract", name="edges", **policy
+        ),
+        "changes": sq.changes(logged, "kind", "at", "id", name="changes", **policy),
+        "physical": sq.physical(
+            of("physical"), start="at", end="til", new_end="new_til", id="id", name="physical", **policy
+        ),
+    }
+    first, *others = (s.select("id", source=sq.lit(name)) for name, s in made.items())
+    return reduce(lambda a, b: a.union(b), others, first)
+
+
+def lives() -> list[tuple[object, ...]]:
+    found = [(start, end, id, name) for name, some in LIVES.items() for start, end, id in some]
+    return bag(pa.Table.from_pylist([dict(zip(("start", "end", "id", "source"), row, strict=True)) for row in found]))
+
+
+def landed(folder: Path, batches: list[list[tuple[Any, ...]]]) -> None:
+    land(folder, [pa.Table.from_pylist([dict(zip(ONCE.names, row, strict=True)) for row in b], ONCE) for b in batches])
+
+
+def test_rows_delivered_again_in_batch(spark: SparkSession, plain: None, tmp_path: Path) -> None:
+    landed(tmp_path / "in", MICRO_BATCHES)
+    df = spark.read.parquet(str(tmp_path / "in"))
+    assert rows(every_kind(df).to_df()) == lives()
+    landed(tmp_path / "twice", [[*MICRO_BATCHES[1], CONTRARY]])
+    twice = spark.read.parquet(str(tmp_path / "twice")).where("source = 'points'")
+    with pytest.raises(InvalidEvent, match="source p: a row is no event: two rows of one id and start that differ"):
+        sq.points(twice, "at", id="id", name="p").to_pandas()
+
+
+def test_rows_delivered_again_as_a_stream(spark: SparkSession, plain: None, tmp_path: Path) -> None:
+    """Within a micro-batch, in later ones, and behind c; one is taken, the others are counted and kept."""
+    landed(tmp_path / "in", [MICRO_BATCHES[0], [*MICRO_BATCHES[1], CONTRARY], MICRO_BATCHES[2]])
+    run = ended(
+        every_kind(stream(spark, tmp_path / "in", ONCE)),
+        checkpoint=str(tmp_path / "cp"),
+        sink=str(tmp_path / "out"),
+        late_sink=str(tmp_path / "late"),
+        buckets=2,
+    )
+    assert rows(spark.read.parquet(str(tmp_path / "out")), "batch") == lives()
+    reasons = ("dropped", "adjusted", "invalid", "duplicates")
+    found = {name: {r: n for r in reasons if (n := run.metrics["sources"][name][r])} for name in COUNTED}
+    assert found == COUNTED
+    kept = spark.read.parquet(str(tmp_path / "late"))
+    told = {
+        name: kept.where(f"source = '{name}' and reason = 'duplicate' and late_by is null").count() for name in COUNTED
+    }
+    assert told == {name: counted["duplicates"] for name, counted in COUNTED.items()}
+    assert kept.where("reason = 'two rows of one id and start that differ'").count() == 1

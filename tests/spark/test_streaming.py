@@ -212,14 +212,14 @@ def test_late_and_invalid_rows_are_counted_and_kept(spark: SparkSession, tmp_pat
         return ended(q, **where, buckets=2)
 
     dropped = run("drop")
-    assert dropped.late == {"stays|dropped": 2, "stays|adjusted": 0, "stays|invalid": 2}
+    assert dropped.late == {"stays|dropped": 2, "stays|adjusted": 0, "stays|invalid": 2, "stays|duplicates": 0}
     want = {(0, 50, 1, 1), (100, 150, 1, 2)}
     assert {
         tuple(r)
         for r in spark.read.parquet(str(tmp_path / "drop-drop-False")).select("start", "end", "n", "s").collect()
     } == want
     adjusted = run("adjust", late_sink=str(tmp_path / "late"))
-    assert adjusted.late == {"stays|dropped": 1, "stays|adjusted": 1, "stays|invalid": 2}
+    assert adjusted.late == {"stays|dropped": 1, "stays|adjusted": 1, "stays|invalid": 2, "stays|duplicates": 0}
     out = spark.read.parquet(str(tmp_path / "adjust-drop-True"))
     want = {(0, 50, 1, 1), (100, 150, 2, 7), (150, 200, 1, 5), (200, 250, 1, 5), (250, 300, 1, 5)}
     assert {tuple(r) for r in out.select("start", "end", "n", "s").collect()} == want
@@ -252,7 +252,7 @@ def test_totals_outlive_a_restart_and_are_no_results(spark: SparkSession, tmp_pa
         return readings.tumbling_window(10).select(n=sq.count()).tumbling_window(20).select(n=sq.sum("n"))
 
     where = {"checkpoint": str(tmp_path / "cp"), "buckets": 2}
-    want = {"r|dropped": 1, "r|adjusted": 0, "r|invalid": 1}
+    want = {"r|dropped": 1, "r|adjusted": 0, "r|invalid": 1, "r|duplicates": 0}
     assert counted().run(**where, trigger="available_now").late == want
     with counted().run(**where, trigger="0 seconds") as run:
         assert run.late == want

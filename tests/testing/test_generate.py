@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis import HealthCheck, Phase, assume, find, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
@@ -17,7 +17,7 @@ from streamq.compiler.plan import Node, nodes
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.schema import Field
 from streamq.testing import events
-from streamq.testing.arrival import Item, bounds, delay_for, late
+from streamq.testing.arrival import Item, bounds, delay_for, late, repeated
 from streamq.testing.case import Case
 from streamq.testing.generate import VALUES, Arriving, cases, cuts, sources
 from streamq.testing.history import assert_same_history, fold_physical
@@ -37,6 +37,11 @@ def payload(value: str = "int") -> st.SearchStrategy[dict[str, Any]]:
     return payloads([Field("k", t.StringType()), Field("v", VALUES[value])], ANYTHING)
 
 
+def again(kind: str) -> st.SearchStrategy[Arriving]:
+    """Sources of a kind that deliver rows more than once, and move no end where it was."""
+    return sources("s", kind, intent=Intent(duplicates=True, speculation=False))
+
+
 def physical(intent: Intent = ANYTHING, **given_as: Any) -> st.SearchStrategy[list[Item]]:
     values = st.sampled_from(sorted(VALUES))
     return values.flatmap(lambda value: events.physical(payload(value), intent, TICKS, **given_as))
@@ -51,7 +56,9 @@ def test_no_item_breaks_a_cti(items: list[Item]) -> None:
 
 
 @brief
-@given(st.sampled_from([None, "id"]).flatmap(lambda id: st.tuples(st.just(id), physical(id=id))))
+@given(
+    st.sampled_from([None, "id"]).flatmap(lambda id: st.tuples(st.just(id), physical(Intent(duplicates=False), id=id)))
+)
 def test_every_retraction_matches(drawn: tuple[str | None, list[Item]]) -> None:
     id, items = drawn
     found = fold_physical([item.plain for item in items], id=id)
@@ -83,7 +90,7 @@ def _shown(end: int) -> int | None:
 
 
 @few
-@given(sources("s", "physical") | sources("s", "physical_ids"))
+@given(sources("s", "physical") | sources("s", "physical_ids", intent=Intent(duplicates=False)))
 def test_the_oracle_folds_as_fold_physical_does(arriving: Arriving) -> None:
     assert isinstance(arriving.source, Physical)
     case = Case(arriving.source, tuple(("s", item) for item in arriving.items), (len(arriving.items),))
@@ -113,6 +120,21 @@ def test_a_delay_that_keeps_every_item_on_time(items: list[Item]) -> None:
             tight |= bound == greatest - delay
         greatest = item.start if greatest is None else max(greatest, item.start)
     assert tight
+
+
+@few
+@given(st.sampled_from(["points_ids", "intervals_ids", "physical_ids", "edges"]).flatmap(again))
+def test_the_history_of_repeated_rows_is_that_of_the_rows(arriving: Arriving) -> None:
+    """What the oracle says of rows that are delivered again, of the same rows once, and how many are too many."""
+    once = {repr(item): item for item in arriving.items}
+    cases = [
+        Case(arriving.source, tuple(("s", i) for i in items), (len(items),))
+        for items in (arriving.items, [*once.values()])
+    ]
+    assume(len(arriving.items) > len(once))
+    assert repeated(arriving.source, arriving.items) == len(arriving.items) - len(once)
+    assert repeated(arriving.source, [*once.values()]) == 0
+    assert_same_history(*(case.answer() for case in cases))
 
 
 @brief

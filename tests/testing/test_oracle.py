@@ -106,6 +106,32 @@ def test_rows_that_are_no_events_fail_or_are_dropped(row: tuple[Any, ...]) -> No
     assert answer(forgiving, [row, (1, 2, 3)]) == [(1, 2, 3)]
 
 
+def test_rows_of_one_id_and_start_are_one_event() -> None:
+    """Equal rows are one, NaN being NaN and NULL NULL; of others the least by end and payload is the event."""
+    given = fields(start=LONG, end=LONG, id=LONG, v=DOUBLE)
+    plan = Intervals("s", given, "start", "end", ids=("id",))
+    rows = [(1, 5, 7, NAN), (1, 5, 7, NAN), (2, 5, 7, NAN), (1, 5, None, None), (1, 5, None, None), (1, 5, 8, 0.0)]
+    assert [row[:3] for row in answer(plan, [*rows, (1, 5, 8, -0.0)])] == [
+        (1, 5, None),
+        (1, 5, 7),
+        (1, 5, 8),
+        (2, 5, 7),
+    ]
+    forgiving = Intervals("s", given, "start", "end", SourcePolicy(invalid="drop"), ("id",))
+    for other in ((1, 4, 7, 2.0), (1, 4, 7, None)):
+        with pytest.raises(InvalidEvent, match="two rows of one id and start that differ"):
+            answer(plan, [(1, 5, 7, 1.0), other])
+        assert answer(forgiving, [(1, 5, 7, 1.0), (1, 4, 7, 3.0), other]) == [other]
+    points = Points("s", fields(at=LONG, id=LONG), "at", ids=("id",))
+    assert answer(points, [(3, 1), (3, 1), (4, 1), (3, 2)]) == [(3, 4, 1), (3, 4, 2), (4, 5, 1)]
+
+
+def test_equal_edges_are_one() -> None:
+    rows = [(1, "start", "a", 1), (1, "start", "a", 1), (5, "end", "a", 2), (5, "end", "a", 2), (5, "start", "a", 2)]
+    assert answer(edges(invalid="fail"), rows) == [(1, 5, "a", 1), (5, None, "a", 2)]
+    assert answer(edges("end", "fail"), rows) == [(1, 5, "a", 2), (5, None, "a", 2)]
+
+
 def test_times_are_ticks_of_timestamps() -> None:
     plan = Points("s", fields(at=t.TimestampType(), v=LONG), "at")
     given = pa.table({"at": pa.array([5], pa.timestamp("us", "UTC")), "v": [1]})
@@ -176,6 +202,21 @@ def test_a_retraction_takes_one_of_equal_events() -> None:
     rows += [("retract", 2, 3, None, NAN)]
     assert answer(physical(v=LONG), rows[:3]) == [(1, 5, 1)]
     assert answer(physical(v=DOUBLE), rows[3:])[0][:2] == (2, None)
+
+
+def test_an_id_names_one_event() -> None:
+    plan = physical("n", n=LONG, p=STRING)
+    chain = [("insert", 1, 5, None, 1, "a"), ("retract", 1, 5, 9, 1, "a"), ("retract", 1, 9, 7, 1, "a")]
+    assert answer(plan, chain * 2) == [(1, 7, 1, "a")]
+    assert answer(plan, [*chain, *chain[1:], chain[1]]) == [(1, 7, 1, "a")]
+    to_and_fro = [chain[0], chain[1], ("retract", 1, 9, 5, 1, "a"), chain[1]]
+    assert answer(plan, to_and_fro) == [(1, 9, 1, "a")]
+    deleted = [chain[0], ("retract", 1, 5, 1, 1, "a")]
+    assert answer(plan, deleted * 2) == []
+    for other in (("insert", 2, 5, None, 1, "a"), ("insert", 1, 6, None, 1, "a"), ("insert", 1, 5, None, 1, "b")):
+        with pytest.raises(InvalidEvent, match="two events of one id"):
+            answer(plan, [chain[0], other])
+        assert answer(physical("n", "drop", n=LONG, p=STRING), [other, chain[0]]) == [(1, 5, 1, "a")]
 
 
 def test_a_retraction_by_id_needs_no_payload() -> None:

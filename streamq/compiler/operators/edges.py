@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streamq.compiler.lowering import spark_expression
+from streamq.compiler.lowering import orderable, spark_expression
 from streamq.compiler.operators.source import Source, axis_of, checked, keep_good, source_schema, ticks_of
 from streamq.compiler.plan import Traits, node
 from streamq.errors import TypeMismatch, sentence
@@ -96,7 +96,11 @@ def batch(node: Edges, inputs: list[DataFrame], run: Batch) -> DataFrame:
     df = keep_good(rows(node, run.table(node), False))
     rest = [f.name for f in node.payload if f.name not in node.key]
     # ties between starts of one instant are errors of the source; the payload makes which one stays deterministic
-    chain = Window.partitionBy(*(quote(k) for k in node.key)).orderBy(LE, OPENS, *(quote(name) for name in rest))
+    compared = [orderable(F.col(quote(f.name)), f.type) for f in node.payload if f.name in rest]
+    chain = Window.partitionBy(*(quote(k) for k in node.key)).orderBy(LE, OPENS, *compared)
+    # what is delivered again stands beside what it repeats
+    row = F.struct(F.col(LE), F.col(OPENS), *(c.alias(f"_{i}") for i, c in enumerate(compared)))
+    df = df.withColumn("__again", row.eqNullSafe(F.lag(row).over(chain))).where(~F.col("__again")).drop("__again")
     whole = F.struct(F.col(LE), F.col(OPENS), *(F.col(quote(name)) for name in rest))
     df = df.withColumn("__prev", F.lag(whole).over(chain))
     open_before = F.coalesce(F.col("__prev")[OPENS] & (F.col("__prev")[LE] < F.col(LE)), F.lit(False))

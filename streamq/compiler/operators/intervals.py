@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from streamq.compiler.lowering import spark_expression
-from streamq.compiler.operators.source import Source, axis_of, checked, keep_good, source_schema, ticks_of
+from streamq.compiler.operators.source import (
+    Identified,
+    axis_of,
+    checked,
+    keep_good,
+    once,
+    source_schema,
+    ticks_of,
+)
 from streamq.compiler.plan import Traits, node
 from streamq.errors import PlanError, sentence
-from streamq.policies import SourcePolicy
+from streamq.policies import ADDED, SourcePolicy
 from streamq.runtime.event import BAD, LE, RE
 from streamq.schema import INTERVAL, Field, Schema, quote
 from streamq.time import INFINITY
@@ -20,13 +29,13 @@ if TYPE_CHECKING:
 
 
 @node
-class Intervals(Source):
-    """The rows of ``table``, alive from column ``start`` to column ``end``.
+class Intervals(Identified):
+    """The rows of ``table``, alive from column ``start`` to ``end``; with ``ids``, those of equal ids and start are one event.
 
     CTI: c, made from the data (greatest start seen - delay) or told from outside
     Final: every row that is on time
-    State: none; lateness is judged in the first stateful stage
-    Cost: a pass over what is new
+    State: without id: none, lateness is judged in the first stateful stage; with id: rows not settled
+    Cost: a pass over what is new; with id: and over the rows held that start where it does
     """
 
     table: str
@@ -34,6 +43,7 @@ class Intervals(Source):
     start: str
     end: str
     policy: SourcePolicy = SourcePolicy()
+    ids: tuple[str, ...] = field(default=(), metadata=ADDED)
 
     title = "intervals"
 
@@ -57,7 +67,7 @@ class Intervals(Source):
         return Traits(infinite=True)
 
     def detail(self) -> str:
-        return f"{self.shown_name()}, start={self.start}, end={self.end}"
+        return f"{self.shown_name()}, start={self.start}, end={self.end}{self.shown_ids()}"
 
 
 def rows(node: Intervals, df: DataFrame, streaming: bool) -> DataFrame:
@@ -74,4 +84,4 @@ def rows(node: Intervals, df: DataFrame, streaming: bool) -> DataFrame:
 
 def batch(node: Intervals, inputs: list[DataFrame], run: Batch) -> DataFrame:
     """One row an event."""
-    return keep_good(rows(node, run.table(node), False))
+    return once(node, keep_good(rows(node, run.table(node), False)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamq.compiler.lowering import spark_expression
+from streamq.compiler.lowering import orderable, spark_expression
 from streamq.compiler.operators.source import Source, axis_of, checked, keep_good, source_schema, ticks_of
 from streamq.compiler.plan import Traits, node
 from streamq.policies import SourcePolicy
@@ -13,19 +13,21 @@ from streamq.schema import INTERVAL, Field, Schema, quote
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from streamq.compiler.batch import Batch
 
 
 @node
 class Physical(Source):
-    """The rows of ``table``: ``kind`` is insert, retract or cti; a cti's time stands in ``start``; ids match if given.
+    """The rows of ``table``: ``kind`` is insert, retract or cti; a cti's time stands in ``start``; an ``id`` names one event.
 
     CTI: c, the greatest CTI row; or made from the data
     Final: settled events
-    State: events not settled, retractions whose insert is still to come
-    Cost: an insert is appended; a retraction is looked up among the events of its start
+    State: without id: events not settled; with id: events, deleted ones too, until every finite end that they have had is
+        settled; with id: retractions applied to them; retractions whose insert is still to come
+    Cost: without id: an insert is appended; with id: an insert is looked up among the events held;
+        a retraction is looked up among the events of its start, or id
     """
 
     table: str
@@ -39,18 +41,25 @@ class Physical(Source):
 
     title = "physical"
     insert_only = False
+    cases = ("with id", "without id")
+
+    @property
+    def case(self) -> tuple[str, ...]:
+        return ("without id" if self.id is None else "with id",)
 
     @property
     def consumed(self) -> tuple[str, ...]:
         return (self.kind, self.start, self.end, self.new_end)
 
     def _schema(self) -> Schema:
-        raw = Schema(self.columns, "integer")
-        for name in (self.kind, *([self.id] if self.id else [])):
-            raw.require(name, "physical")
-        return source_schema(
-            self, axis_of(self.columns, (self.start, self.end, self.new_end), "physical"), INTERVAL, "physical"
-        )
+        from streamq.compiler.operators.window_aggregate import check_key
+
+        Schema(self.columns, "integer").require(self.kind, "physical")
+        axis = axis_of(self.columns, (self.start, self.end, self.new_end), "physical")
+        made = source_schema(self, axis, INTERVAL, "physical")
+        if self.id is not None:
+            check_key(made.require(self.id, "physical"), self.id, "physical", "match")
+        return made
 
     def _traits(self) -> Traits:
         return Traits(retracts=True, moves_ends=True, infinite=True)
@@ -90,6 +99,8 @@ def batch(node: Physical, inputs: list[DataFrame], run: Batch) -> DataFrame:
     from pyspark.sql import functions as F
 
     df = keep_good(rows(node, run.table(node), False)).where(F.col(KIND) != CTI)
+    if node.id is not None:
+        return _by_id(node, df)
     deltas = F.when(F.col(KIND) == INSERT, F.array(F.struct(F.col(RE).alias("re"), F.lit(1).alias("w")))).otherwise(
         F.array(
             F.struct(F.col(RE).alias("re"), F.lit(-1).alias("w")),
@@ -108,3 +119,54 @@ def batch(node: Physical, inputs: list[DataFrame], run: Batch) -> DataFrame:
     df = keep_good(df.withColumn(LE, le).withColumn(BAD, reason)).where(F.col("__w") > 0)
     copies = F.explode(F.sequence(F.lit(1), F.col("__w").cast("int")))
     return df.select(LE, RE, *(quote(name) for name in names), copies.alias("__copy")).drop("__copy")
+
+
+def _by_id(node: Physical, df: DataFrame) -> DataFrame:
+    """One event an id, that of its insert, with the end that its retractions lead to, however often each was delivered.
+
+    A bag does not say which retractions are repetitions. They all count, for an end may move to and fro; but where an end
+    would be left more often than it was reached, each counts once.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    assert node.id is not None
+    id = quote(node.id)
+    rest = [f for f in node.payload if f.name != node.id]
+    inserts = F.col(KIND) == INSERT
+    whole = [F.col(LE), F.col(RE), *(orderable(F.col(quote(f.name)), f.type) for f in rest)]
+    event = Window.partitionBy(id, KIND).orderBy(*whole)
+    row = F.struct(*(c.alias(f"_{i}") for i, c in enumerate(whole)))
+    first, same = F.row_number().over(event) == 1, row.eqNullSafe(F.first(row).over(event))
+    once = F.row_number().over(Window.partitionBy(id, KIND, RE, NEW_END).orderBy(LE)) == 1
+    df = df.repartition(F.col(id)).withColumns({"__first": first, "__same": same, "__once": once.cast("int")})
+    df = df.where(~inserts | F.col("__first") | ~F.col("__same"))
+    le, reason = checked(
+        F.col(LE), F.when(inserts & ~F.col("__first"), F.lit("two events of one id")), node, False, F.col(RE)
+    )
+    df = keep_good(df.withColumn(LE, le).withColumn(BAD, reason))
+
+    def delta(end: str, every: int, once: Column) -> Column:
+        return F.struct(F.col(end).alias("re"), F.lit(every).alias("w"), once.alias("once"))
+
+    moved = F.array(delta(RE, -1, -F.col("__once")), delta(NEW_END, 1, F.col("__once")))
+    given = F.when(inserts, F.struct(LE, *(quote(f.name) for f in rest)))
+    deltas = F.when(inserts, F.array(delta(RE, 1, F.lit(1)))).otherwise(moved)
+    df = df.select(id, F.col(LE).alias("__at"), given.alias("__given"), F.explode(deltas).alias("__d"))
+    df = df.groupBy(id, F.col("__d.re").alias(RE)).agg(
+        F.sum("__d.w").alias("__every"),
+        F.sum("__d.once").alias("__once"),
+        F.min("__at").alias("__at"),
+        F.first("__given", ignorenulls=True).alias("__given"),
+    )
+    whose = Window.partitionBy(id)
+    weight = F.when(F.min("__every").over(whose) < 0, F.col("__once")).otherwise(F.col("__every"))
+    given = F.first("__given", ignorenulls=True).over(whose)
+    df = df.select(id, "__at", RE, weight.alias("__w"), given.alias("__given"))
+    reason = F.when(F.col("__w") < 0, F.lit("a retraction that matches nothing"))
+    start = F.coalesce(F.col("__given")[LE], F.col("__at"))
+    le, reason = checked(start, reason, node, False, F.col(RE))
+    df = keep_good(df.withColumn(LE, le).withColumn(BAD, reason))
+    df = df.where((F.col("__w") > 0) & (F.col(RE) > F.col(LE)) & F.col("__given").isNotNull())
+    taken = {f.name: F.col("__given")[f.name] for f in rest} | {node.id: F.col(id)}
+    return df.select(LE, RE, *(taken[f.name].alias(f.name) for f in node.payload))

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from streamq.compiler.lowering import spark_expression
-from streamq.compiler.operators.source import Source, axis_of, checked, keep_good, source_schema, ticks_of
+from streamq.compiler.operators.source import (
+    Identified,
+    axis_of,
+    checked,
+    keep_good,
+    once,
+    source_schema,
+    ticks_of,
+)
 from streamq.compiler.plan import Traits, node
-from streamq.policies import SourcePolicy
+from streamq.policies import ADDED, SourcePolicy
 from streamq.runtime.event import BAD, LE, RE
 from streamq.schema import POINT, Field, Schema, quote
 
@@ -18,19 +27,20 @@ if TYPE_CHECKING:
 
 
 @node
-class Points(Source):
-    """The rows of ``table`` at the instants of column ``time``.
+class Points(Identified):
+    """The rows of ``table`` at the instants of column ``time``; with ``ids``, those of equal ids and start are one event.
 
     CTI: c, made from the data (greatest start seen - delay) or told from outside
     Final: every row that is on time
-    State: none; lateness is judged in the first stateful stage
-    Cost: a pass over what is new
+    State: without id: none, lateness is judged in the first stateful stage; with id: rows not settled
+    Cost: a pass over what is new; with id: and over the rows held that start where it does
     """
 
     table: str
     columns: tuple[Field, ...]
     time: str
     policy: SourcePolicy = SourcePolicy()
+    ids: tuple[str, ...] = field(default=(), metadata=ADDED)
 
     title = "points"
 
@@ -45,7 +55,7 @@ class Points(Source):
         return Traits()
 
     def detail(self) -> str:
-        return f"{self.shown_name()}, time={self.time}"
+        return f"{self.shown_name()}, time={self.time}{self.shown_ids()}"
 
 
 def rows(node: Points, df: DataFrame, streaming: bool) -> DataFrame:
@@ -65,4 +75,4 @@ def batch(node: Points, inputs: list[DataFrame], run: Batch) -> DataFrame:
     from pyspark.sql import functions as F
 
     df = keep_good(rows(node, run.table(node), False))
-    return df.select(LE, (F.col(LE) + 1).alias(RE), *(F.col(quote(f.name)) for f in node.payload))
+    return once(node, df.select(LE, (F.col(LE) + 1).alias(RE), *(F.col(quote(f.name)) for f in node.payload)))

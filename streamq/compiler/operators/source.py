@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
 
-from streamq.compiler.lowering import instant
+from streamq.compiler.lowering import instant, orderable
 from streamq.compiler.plan import Node
 from streamq.errors import TypeMismatch, sentence, unknown_column
 from streamq.expr import Call, Cast, Col, Expr, Lit
 from streamq.policies import SourcePolicy
-from streamq.runtime.event import BAD
-from streamq.schema import Field, Schema, check_names
+from streamq.runtime.event import BAD, LE, RE
+from streamq.schema import Field, Schema, check_names, quote
 from streamq.time import INFINITY, INTEGER, TIMESTAMP
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class Source(Node):
     table: str
     columns: tuple[Field, ...]
     policy: SourcePolicy
+    ids: tuple[str, ...] = ()
     insert_only = True
 
     @property
@@ -40,6 +41,20 @@ class Source(Node):
     def shown_name(self) -> str:
         """The table's name as explain and messages show it."""
         return f"{self.title}{self.table.removeprefix('#')}" if self.table.startswith("#") else self.table
+
+
+class Identified(Source):
+    """A source of inserts whose rows of equal ``ids`` and start, if it has ids, are one event, however often delivered."""
+
+    cases = ("with id", "without id")
+
+    @property
+    def case(self) -> tuple[str, ...]:
+        return ("with id" if self.ids else "without id",)
+
+    def shown_ids(self) -> str:
+        """Its ids, for explain."""
+        return f", id=[{', '.join(self.ids)}]" if self.ids else ""
 
 
 def axis_of(fields: tuple[Field, ...], names: tuple[str, ...], verb: str) -> str:
@@ -85,9 +100,14 @@ def instant_ticks(expr: Expr, kind: t.DataType) -> Expr:
 
 
 def source_schema(node: Source, axis: str, shape: str, verb: str) -> Schema:
-    """The stream's schema: the payload, checked for names that clash with the lifetime's."""
+    """The stream's schema: the payload, checked for names that clash with the lifetime's, and for ids that can be compared."""
+    from streamq.compiler.operators.window_aggregate import check_key
+
     check_names([f.name for f in node.payload], verb)
-    return Schema(node.payload, axis, shape)
+    made = Schema(node.payload, axis, shape)
+    for name in node.ids:
+        check_key(made.require(name, verb), name, verb, "match")
+    return made
 
 
 def ticks_of(name: str, kind: t.DataType) -> Expr:
@@ -110,6 +130,23 @@ def checked(
         message = F.concat(F.lit(f"[streamq] source {node.shown_name()}: a row is no event: "), reason)
         return F.when(reason.isNull(), le).otherwise(F.raise_error(message).cast("bigint")), F.lit(None).cast("string")
     return le, reason
+
+
+def once(node: Identified, df: DataFrame) -> DataFrame:
+    """Of the events of one id and start the least by (end, payload): what is equal to it repeats it, the others are none."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    if not node.ids:
+        return df
+    whole = [F.col(RE), *(orderable(F.col(quote(f.name)), f.type) for f in node.payload if f.name not in node.ids)]
+    event = Window.partitionBy(*(quote(name) for name in node.ids), LE).orderBy(*whole)
+    first, row = F.row_number().over(event) == 1, F.struct(*(c.alias(f"_{i}") for i, c in enumerate(whole)))
+    df = df.withColumns({"__first": first, "__same": row.eqNullSafe(F.first(row).over(event))})
+    reason = F.when(~F.col("__first"), F.lit("two rows of one id and start that differ"))
+    le, reason = checked(F.col(LE), reason, node, False, F.col(RE))
+    df = df.where(F.col("__first") | ~F.col("__same")).withColumn(LE, le).withColumn(BAD, reason)
+    return keep_good(df).drop("__first", "__same")
 
 
 def _shown(ticks: Column, axis: str) -> Column:

@@ -122,12 +122,17 @@ def ranks(table: pa.Table, names: Sequence[str]) -> list[Ints]:
 
 
 def _in_order(value: Any) -> tuple[Any, ...]:
-    """A value that Python orders as Spark orders the given one: NULL first, NaN last, lists and structs by their parts."""
+    """A value that Python orders as Spark orders the given one: NULL first, NaN last, lists and structs by their parts.
+
+    A map, which has no order there, is its entries in theirs.
+    """
     match value:
         case None:
             return (0,)
         case float():
             return (1, value != value, 0.0 if value != value else value + 0.0)
+        case [tuple(), *_]:
+            return (1, tuple(sorted((_in_order(key), _in_order(found)) for key, found in value)))
         case list():
             return (1, tuple(_in_order(v) for v in value))
         case dict():

@@ -1,5 +1,7 @@
 """Edges into deltas: per key, the edges that can still matter are kept; a batch's effect is the difference of lifetimes.
 
+An edge that comes again, equal as a whole to one that is held, is left out before it is judged: key, instant and edge name it.
+
 State: per key its open start and every edge at or after c. Cost: a sort of the keys a batch touches. CTI: c; if the edge that
 closes an event brings its payload, the least open start, for that changes what was said from there on.
 """
@@ -7,7 +9,7 @@ closes an event brings its payload, the least open start, for that changes what 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.basket import Scope
-from streamq.runtime.columnar import codes, concat, group, ints, with_column
+from streamq.runtime.columnar import codes, concat, ints, net, with_column
 from streamq.runtime.event import LE, OPENS, RE, WEIGHT
 from streamq.runtime.kernel import (
     Arrival,
@@ -24,14 +26,15 @@ from streamq.runtime.kernel import (
     Output,
     Totals,
     Uncombined,
-    refuse_invalid,
     remembered_judge,
 )
-from streamq.runtime.lateness import adjusts, is_late, late_rows
+from streamq.runtime.lateness import adjusts, is_late, late_rows, left_out, once_more
+from streamq.runtime.repetitions import repetitions
 from streamq.time import INFINITY
 
+TIE = "two edges of one key at one instant"
 GHOST = "__ghost"
-"""True for a start that was dropped as late: the end that belongs to it goes with it."""
+"""True for an edge that was dropped as late; such a start is held, for the end that belongs to it goes with it."""
 
 
 @dataclass(frozen=True)
@@ -48,25 +51,22 @@ class EdgesKernel(Uncombined):
         held = state.read_all("edges")
         if held is None and not arrivals:
             return Output(None, clock.c, totals)
-        fresh = [self._judged(a, held, totals) for a in arrivals]
+        fresh = [self._judged(self._once(a, held, judge, totals), held, totals) for a in arrivals]
         every = [t for t in (held, *fresh) if t is not None]
         names = every[0].column_names
         old = np.concatenate([np.full(t.num_rows, t is held) for t in every])
         edges = concat([t.select(names) for t in every])
         edges, old, number = self._ordered(edges, old)
         tie = self._ties(edges, number)
-        self._invalid(edges.filter(pa.array(tie)), judge, "two edges of one key at one instant", totals)
+        left_out(edges.filter(pa.array(tie)), judge, TIE, totals)
         edges, old, number = edges.filter(pa.array(~tie)), old[~tie], number[~tie]
         touched = np.isin(number, number[~old])
         before = self._lifetimes(edges.filter(pa.array(old & touched)), number[old & touched], -1)
         after = self._lifetimes(edges.filter(pa.array(touched)), number[touched], 1)
         self._keep(state, edges, number, judge, clock.c, totals)
         cti = min(clock.c, self._least_open(edges, number, clock.c)) if self.from_end else clock.c
-        both = concat([before, after])
-        columns = [n for n in both.column_names if n != WEIGHT]
-        net = group(both, columns, {WEIGHT: (WEIGHT, "sum")})
-        net = net.filter(pc.not_equal(net.column(WEIGHT), 0))
-        return Output(net if net.num_rows else None, cti, totals)
+        made = net(concat([before, after]))
+        return Output(made if made.num_rows else None, cti, totals)
 
     def _least_open(self, edges: pa.Table, number: np.ndarray[Any, Any], c: int) -> int:
         """The least start that is open at c: the edge that closes it brings another payload, from that start on."""
@@ -129,21 +129,36 @@ class EdgesKernel(Uncombined):
         """Keep what can still matter; an end that no start can reach any more is no event."""
         time, opens, ghost = ints(edges, LE), edges.column(OPENS).to_numpy(), edges.column(GHOST).to_numpy()
         _, lost = self._closed_by(edges, number)
-        over = lost & (time < c)
+        over = lost & (time < c) & ~ghost
         if over.any():
-            with_ghost = over & np.isin(number, number[ghost])
+            with_ghost = over & np.isin(number, number[ghost & opens])
             n = int(with_ghost.sum())
             totals.add(judge.source, "dropped", n)
             if n:
                 totals.rows.append(late_rows(judge.source, "dropped", edges.filter(pa.array(with_ghost)), None))
-            self._invalid(edges.filter(pa.array(over & ~with_ghost)), judge, "an end without an open start", totals)
+            left_out(edges.filter(pa.array(over & ~with_ghost)), judge, "an end without an open start", totals)
         if c == INFINITY:
             for bin in state.bins("edges"):
                 state.drop("edges", bin)
             return
-        last = np.ones(len(time), bool)
-        last[:-1] = (number[1:] != number[:-1]) | (time[1:] >= c)
-        state.replace("edges", "0", edges.filter(pa.array((time >= c) | (last & opens & (time < c)))))
+        # an end that was dropped closes nothing, but the start that was dropped before it
+        ended = np.zeros(len(time), bool)
+        ended[:-1] = ghost[:-1] & ghost[1:] & ~opens[1:] & (number[1:] == number[:-1])
+        stands = np.flatnonzero(opens | ~ghost)
+        last = np.zeros(len(time), bool)
+        last[stands] = np.append((number[stands][1:] != number[stands][:-1]) | (time[stands][1:] >= c), True)[
+            : len(stands)
+        ]
+        state.replace("edges", "0", edges.filter(pa.array((time >= c) | (last & opens & (time < c) & ~ended))))
+
+    def _once(self, arrival: Arrival, held: pa.Table | None, judge: Judge, totals: Totals) -> Arrival:
+        """The edges that say something new; of those of one key and instant that differ the first one is one."""
+        table = arrival.table
+        whose = [*self.key, LE, OPENS]
+        repeated, contrary = repetitions(table, held, whose, [n for n in table.column_names if n not in whose])
+        once_more(table.filter(pa.array(repeated)), judge, totals)
+        left_out(table.filter(pa.array(contrary)), judge, TIE, totals)
+        return replace(arrival, table=table.filter(pa.array(~(repeated | contrary))))
 
     def _judged(self, arrival: Arrival, held: pa.Table | None, totals: Totals) -> pa.Table:
         table, judge, c = arrival.table, arrival.judge, arrival.c
@@ -159,9 +174,7 @@ class EdgesKernel(Uncombined):
             totals.add(judge.source, reason, int(mask.sum()))
             if mask.any():
                 totals.rows.append(late_rows(judge.source, reason, table.filter(pa.array(mask)), c))
-        moved = with_column(table, LE, np.where(left, c, time))
-        moved = with_column(moved, GHOST, gone & opens)
-        return moved.filter(pa.array(~gone | opens))
+        return with_column(with_column(table, LE, np.where(left, c, time)), GHOST, gone)
 
     def _still_matters(
         self, table: pa.Table, held: pa.Table | None, time: np.ndarray[Any, Any], opens: np.ndarray[Any, Any], c: int
@@ -180,14 +193,6 @@ class EdgesKernel(Uncombined):
             open_start = (same & all_opens & (all_time < time[i])).any()
             found[i] = not between.any() and (opens[i] or open_start)
         return found
-
-    def _invalid(self, rows: pa.Table, judge: Judge, reason: str, totals: Totals) -> None:
-        if not rows.num_rows:
-            return
-        if judge.invalid == "fail":
-            refuse_invalid(judge.source, reason, rows.slice(0, 1).to_pylist()[0])
-        totals.add(judge.source, "invalid", rows.num_rows)
-        totals.rows.append(late_rows(judge.source, reason, rows, None))
 
 
 def codes_in_order(table: pa.Table, name: str) -> np.ndarray[Any, Any]:

@@ -9,20 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.basket import COMPACT_AT, Scope
+from streamq.runtime.basket import Scope
+from streamq.runtime.bins import hold, reach
 from streamq.runtime.columnar import concat, ints, net, with_column
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined
 from streamq.runtime.lateness import taken
 from streamq.time import INFINITY, MINUS_INFINITY
-
-ENDLESS = "inf"
-CELLS = 16
-"""Bins that the starts of the first micro-batch with more than one are spread over: the least width of a bin."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +43,8 @@ class InnerJoinKernel(Uncombined):
                 out += self._pairs(held[1], fresh[1])
         if clock.c != INFINITY:
             for port in (0, 1):
-                self._store(state, port, fresh[port])
+                if (table := fresh[port]) is not None:
+                    hold(state, f"side{port}", table, net)
         self._forget(state, clock.c)
         table = net(concat(out)) if out else None
         return Output(table if table is not None and table.num_rows else None, clock.c, totals)
@@ -64,41 +61,6 @@ class InnerJoinKernel(Uncombined):
         weight = ints(left, WEIGHT)[at] * ints(right, WEIGHT)[of]
         made = self.evaluator.paired(left, right, at, of)
         return [with_column(made.select([*self.result, LE, RE]), WEIGHT, weight)]
-
-    # bins: events of one length class (a power of two, at least the grain) and one cell of starts of that width
-
-    def _grain(self, state: Scope, le: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
-        grain = state.values.get("grain")
-        if grain is None:
-            span = int(le.max()) - int(le.min())
-            grain = int(np.log2(max(1.0, span / CELLS)))
-            if span:
-                # events of one instant say nothing of how dense the stream is
-                state.values["grain"] = grain
-        return int(grain)
-
-    def _store(self, state: Scope, port: int, table: pa.Table | None) -> None:
-        if table is None:
-            return
-        le, re = ints(table, LE), ints(table, RE)
-        endless = re == INFINITY
-        if endless.any():
-            self._append(state, port, ENDLESS, table.filter(pa.array(endless)))
-            table, le, re = table.filter(pa.array(~endless)), le[~endless], re[~endless]
-        if not len(le):
-            return
-        grain = self._grain(state, le)
-        # modulo 2^64 a length beyond int64 is right; as a float it may be a little too long, which only widens the bin
-        length = np.maximum((re.view(np.uint64) - le.view(np.uint64)).astype(np.float64), 1.0)
-        cls = np.clip(np.floor(np.log2(length)).astype(np.int64), grain, 62)
-        bins, number = np.unique(np.stack([cls, le >> cls], axis=1), axis=0, return_inverse=True)
-        for n, (k, cell) in enumerate(bins):
-            self._append(state, port, f"{k}.{cell}", table.filter(pa.array(number.reshape(-1) == n)))
-
-    def _append(self, state: Scope, port: int, bin: str, table: pa.Table) -> None:
-        state.append(f"side{port}", bin, table)
-        if state.chunks(f"side{port}", bin) > COMPACT_AT:
-            state.read(f"side{port}", bin, net)
 
     def _overlapping(self, state: Scope, port: int, fresh: pa.Table | None) -> pa.Table | None:
         """What a side holds in the bins that some fresh event of the other side can overlap."""
@@ -122,12 +84,3 @@ class InnerJoinKernel(Uncombined):
             for bin in state.bins(f"side{port}"):
                 if c == INFINITY or reach(bin)[1] < c:
                     state.drop(f"side{port}", bin)
-
-
-def reach(bin: str) -> tuple[int, int]:
-    """The least start and (exclusive) greatest end of the events a bin can hold."""
-    if bin == ENDLESS:
-        return MINUS_INFINITY, INFINITY
-    cls, _, cell = bin.partition(".")
-    start = int(cell) << int(cls)
-    return start, min(INFINITY, start + (1 << int(cls)) + (2 << int(cls)))

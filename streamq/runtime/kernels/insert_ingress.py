@@ -1,30 +1,88 @@
-"""Ingress of an insert-only source: judges lateness where c is kept; no state of its own, one pass over the batch."""
+"""Ingress of an insert-only source: leaves out what is delivered again, judges lateness where c is kept; a pass over the batch.
+
+State: none; where events have ids, the rows taken, until they are settled. They lie in bins by start, of which a micro-batch
+reads those that its own rows start in, and which go whole once c has passed them: none is rewritten because another one came.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from streamq.runtime.basket import Scope
-from streamq.runtime.columnar import concat
+from streamq.runtime.bins import hold, reach, starts
+from streamq.runtime.columnar import concat, ints, with_column
+from streamq.runtime.event import LE, RE
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined
-from streamq.runtime.lateness import taken
+from streamq.runtime.lateness import left_out, once_more, taken
+from streamq.runtime.repetitions import repetitions
+from streamq.time import INFINITY
 from streamq.windows import Hopping
+
+ROWS = "rows"
 
 
 @dataclass(frozen=True)
 class InsertIngressKernel(Uncombined):
-    """points: the source declares points, so RE = LE + 1; round_to: the grid c is rounded down to (SEMANTICS section 7)."""
+    """points: the source declares points, so RE = LE + 1; round_to: the grid c is rounded down to (SEMANTICS section 7).
+
+    ids: the columns that, with its start, tell an event from all others, if rows may be delivered again.
+    """
 
     points: bool
     round_to: Hopping | None = None
+    ids: tuple[str, ...] = ()
 
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """The events that are on time, and what the policy leaves of the others."""
         totals = Totals()
+        c = clock.c
         grid = self.round_to
         if grid:
             down = grid.floor_to_end
+            c = down(c)
             arrivals = [replace(a, c=down(a.c), promised=down(a.promised)) for a in arrivals]
+        if self.ids:
+            arrivals = [replace(a, table=self._once(state, a, totals, c)) for a in arrivals]
+            self._forget(state, c)
         out = [taken(a, totals) for a in arrivals]
         return Output(concat(out) if out else None, clock.c, totals)
+
+    def _once(self, state: Scope, arrival: Arrival, totals: Totals, c: int) -> pa.Table:
+        """The rows that say something new; they are held, be they late or not, until c has passed their ends."""
+        table, judge = arrival.table, arrival.judge
+        assert judge is not None
+        if RE not in table.column_names:
+            table = with_column(table, RE, ints(table, LE) + 1)
+        whose = [*self.ids, LE]
+        what = [RE, *(n for n in table.column_names if n not in (*whose, RE))]
+        repeated, contrary = repetitions(table, self._held(state, table), whose, what)
+        once_more(table.filter(pa.array(repeated)), judge, totals)
+        left_out(table.filter(pa.array(contrary)), judge, "two rows of one id and start that differ", totals)
+        new = table.filter(pa.array(~(repeated | contrary)))
+        # what c has passed is late when it comes again, and nothing of it is left
+        open_still = pc.greater_equal(new.column(RE), c)
+        if c != INFINITY:
+            hold(state, ROWS, new.filter(open_still), lambda rows: rows.filter(pc.greater_equal(rows.column(RE), c)))
+        return new
+
+    def _held(self, state: Scope, table: pa.Table) -> pa.Table | None:
+        """The rows held that start where some of these do."""
+        le = np.unique(ints(table, LE))
+        found = []
+        for bin in state.bins(ROWS):
+            low, high = starts(bin)
+            if np.searchsorted(le, low) < np.searchsorted(le, high):
+                rows = state.read(ROWS, bin)
+                if rows is not None:
+                    found.append(rows.filter(pc.is_in(rows.column(LE), pa.array(le))))
+        return concat(found) if found else None
+
+    def _forget(self, state: Scope, c: int) -> None:
+        for bin in state.bins(ROWS):
+            if c == INFINITY or reach(bin)[1] < c:
+                state.drop(ROWS, bin)

@@ -1,13 +1,15 @@
 """Physical rows into deltas: retractions are matched with the lifetimes they name, late ones translated.
 
 State: every live event until it is settled, as the source sees it (start, end) and as it was passed on; retractions whose
-insert has not come yet. Cost: inserts are columnar; a retraction costs a look-up among the rows that share its start.
+insert has not come yet. With ids, an event alive or deleted until all finite ends that it ever had are settled, and the
+retractions applied to it: whatever comes again on time is known then, and what comes later is late. Cost: inserts are
+columnar; a retraction costs a look-up among the rows that share its start, or its id.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,23 +18,43 @@ import pyarrow.compute as pc
 
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import concat, ints, with_column
+from streamq.runtime.evaluator import Mask
 from streamq.runtime.event import INSERT, KIND, LE, NEW_END, RE, RETRACT, WEIGHT
-from streamq.runtime.kernel import (
-    Arrival,
-    Clock,
-    Judge,
-    Output,
-    Totals,
-    Uncombined,
-    refuse_invalid,
-    remembered_judge,
-)
+from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, Uncombined, remembered_judge
 from streamq.runtime.kernels.window_aggregate import matching
-from streamq.runtime.lateness import adjusts, is_late, late_rows
+from streamq.runtime.lateness import adjusts, is_late, late_rows, left_out, once_more
+from streamq.runtime.repetitions import repetitions
 from streamq.time import INFINITY, MINUS_INFINITY
 
 OWN_LE, OWN_RE = "__own_le", "__own_re"
 """The lifetime that was passed on; OWN_RE <= OWN_LE: nothing of it was."""
+FIRST, MOST = "__first", "__most"
+"""With ids: the end that the event was inserted with, and the greatest finite one that it has had (its start, if none)."""
+
+LIVE, WAITING, APPLIED = "live", "waiting", "applied"
+Moves = list[tuple[int, dict[str, Any]]]
+
+
+@dataclass
+class _Moved:
+    """What became of a micro-batch's retractions: the numbers of those not taken as they came, by what they count as."""
+
+    dropped: list[int] = field(default_factory=list)
+    adjusted: list[int] = field(default_factory=list)
+    repeated: list[int] = field(default_factory=list)
+    applied: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """A micro-batch: the source's policy, its c before, what it has promised itself, and the CTI after."""
+
+    judge: Judge
+    c: int
+    promised: int
+    c_now: int
+    totals: Totals
+    out: list[pa.Table]
 
 
 @dataclass(frozen=True)
@@ -45,96 +67,123 @@ class PhysicalKernel(Uncombined):
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Inserts, then retractions as often as they find their event; the others wait until c has passed their start."""
         totals = Totals()
-        judge = remembered_judge(state, arrivals)
-        c = max([a.c for a in arrivals], default=MINUS_INFINITY)
-        promised = max([a.promised for a in arrivals], default=MINUS_INFINITY)
+        batch = _Batch(
+            remembered_judge(state, arrivals),
+            max([a.c for a in arrivals], default=MINUS_INFINITY),
+            max([a.promised for a in arrivals], default=MINUS_INFINITY),
+            clock.c,
+            totals,
+            [],
+        )
         items = [a.table for a in arrivals]
-        waiting = state.read_all("waiting")
+        waiting = state.read_all(WAITING)
         if waiting is not None:
-            state.drop("waiting", "0")
-        out: list[pa.Table] = []
+            state.drop(WAITING, "0")
         inserted = [i.filter(pc.equal(i.column(KIND), INSERT)) for i in items]
-        fresh = [self._inserted(i, judge, c, promised, totals, out) for i in inserted if i.num_rows]
+        fresh = [self._inserted(self._once(state, i, batch), batch) for i in inserted if i.num_rows]
         retractions = [i.filter(pc.equal(i.column(KIND), RETRACT)) for i in items]
         moves = [r for r in (waiting, *retractions) if r is not None and r.num_rows]
         late_from = waiting.num_rows if waiting is not None else 0
         if moves:
-            self._retract(
-                state,
-                fresh,
-                concat([m.select(moves[0].column_names) for m in moves]),
-                late_from,
-                judge,
-                c,
-                promised,
-                clock.c,
-                totals,
-                out,
-            )
+            every = concat([m.select(moves[0].column_names) for m in moves])
+            self._retract(state, fresh, every, late_from, batch)
         else:
             for table in fresh:
-                state.append("live", "0", table)
+                state.append(LIVE, "0", table)
         self._settle(state, clock)
-        return Output(concat(out) if out else None, clock.c, totals)
+        return Output(concat(batch.out) if batch.out else None, clock.c, totals)
 
-    def _inserted(
-        self, table: pa.Table, judge: Judge, c: int, promised: int, totals: Totals, out: list[pa.Table]
-    ) -> pa.Table:
+    # inserts
+
+    def _once(self, state: Scope, table: pa.Table, batch: _Batch) -> pa.Table:
+        """With ids, the inserts of events that are not known: one is known while it lives, or could come again on time."""
+        if self.id is None:
+            return table
+        held = state.read_all(LIVE)
+        if held is not None:
+            held = with_column(held, RE, held.column(FIRST))
+        what = [LE, RE, *(n for n in self.payload if n != self.id)]
+        repeated, contrary = repetitions(table, held, [self.id], what)
+        once_more(table.filter(pa.array(repeated)), batch.judge, batch.totals)
+        left_out(table.filter(pa.array(contrary)), batch.judge, "two events of one id", batch.totals)
+        return table.filter(pa.array(~(repeated | contrary)))
+
+    def _inserted(self, table: pa.Table, batch: _Batch) -> pa.Table:
         """New live rows; those behind c dropped or cut, as the policy says."""
         le, re = ints(table, LE), ints(table, RE)
         own_le, own_re = le.copy(), re.copy()
-        late = is_late(le, c)
+        late = is_late(le, batch.c)
         if late.any():
-            left = adjusts(judge, le, late, promised) & (re > c)
+            left = adjusts(batch.judge, le, late, batch.promised) & (re > batch.c)
             gone = late & ~left
-            own_le[left], own_re[gone] = c, own_le[gone]
+            own_le[left], own_re[gone] = batch.c, own_le[gone]
             for mask, reason in ((gone, "dropped"), (left, "adjusted")):
-                totals.add(judge.source, reason, int(mask.sum()))
-                if mask.any():
-                    totals.rows.append(late_rows(judge.source, reason, table.filter(pa.array(mask)), c))
+                self._count(table.filter(pa.array(mask)), reason, batch)
         live = table.select([*self.payload, LE, RE])
         live = with_column(with_column(live, OWN_LE, own_le), OWN_RE, own_re)
+        if self.id is not None:
+            live = with_column(with_column(live, FIRST, re), MOST, np.where(re == INFINITY, le, re))
         passed = live.filter(pa.array(own_re > own_le))
         if passed.num_rows:
-            out.append(self._delta(passed, 1))
+            batch.out.append(self._delta(passed, 1))
         return live
+
+    def _count(self, rows: pa.Table, reason: str, batch: _Batch) -> None:
+        if rows.num_rows:
+            batch.totals.add(batch.judge.source, reason, rows.num_rows)
+            batch.totals.rows.append(late_rows(batch.judge.source, reason, rows, batch.c))
 
     def _delta(self, live: pa.Table, weight: int) -> pa.Table:
         made = live.select(list(self.payload))
         made = with_column(with_column(made, LE, ints(live, OWN_LE)), RE, ints(live, OWN_RE))
         return with_column(made, WEIGHT, np.full(live.num_rows, weight, np.int64))
 
-    def _retract(
+    # retractions
+
+    def _retract(self, state: Scope, fresh: list[pa.Table], moves: pa.Table, waited: int, batch: _Batch) -> None:
+        """Move ends; ``waited`` is how many of the moves have waited, the others are new."""
+        held = state.read_all(LIVE)
+        every = [t for t in (held, *fresh) if t is not None]
+        open_moves: Moves = list(enumerate(moves.to_pylist()))
+        known: set[Any] = set()
+        if every:
+            live = concat([t.select(every[0].column_names) for t in every])
+            near = matching(live, moves, [self.id] if self.id else [LE])
+            rest, candidates = live.filter(pa.array(~near)), live.filter(pa.array(near))
+            rows = candidates.to_pylist()
+            known = {self._event(row) for row in rows}
+            before = [(r[OWN_LE], r[OWN_RE]) for r in rows]
+            pieces: list[tuple[int, int, int]] = []
+            moved = _Moved()
+            open_moves = self._applied(state, rows, open_moves, waited, moved, pieces, batch, moves)
+            self._count(moves.take(pa.array(moved.dropped, pa.int64())), "dropped", batch)
+            self._count(moves.take(pa.array(moved.adjusted, pa.int64())), "adjusted", batch)
+            once_more(moves.take(pa.array(moved.repeated, pa.int64())), batch.judge, batch.totals)
+            changed = [i for i, row in enumerate(rows) if before[i] != (row[OWN_LE], row[OWN_RE])]
+            self._emit(candidates, rows, before, changed, pieces, batch.out)
+            # with ids what has been deleted is known for a while
+            kept = [row for row in rows if row[RE] > row[LE] or self.id is not None]
+            tables = [rest] + ([pa.Table.from_pylist(kept, schema=candidates.schema)] if kept else [])
+            for bin in state.bins(LIVE):
+                state.drop(LIVE, bin)
+            state.append(LIVE, "0", concat(tables))
+        self._wait(state, moves, self._without_cycles(open_moves), waited, known, batch)
+
+    def _applied(
         self,
         state: Scope,
-        fresh: list[pa.Table],
-        moves: pa.Table,
+        rows: list[dict[str, Any]],
+        open_moves: Moves,
         waited: int,
-        judge: Judge,
-        c: int,
-        promised: int,
-        c_now: int,
-        totals: Totals,
-        out: list[pa.Table],
-    ) -> None:
-        held = state.read_all("live")
-        every = [t for t in (held, *fresh) if t is not None]
-        if not every:
-            left = [n for n, _ in self._without_cycles(list(enumerate(moves.to_pylist())))]
-            self._wait(state, moves.take(pa.array(left, pa.int64())), judge, c_now, totals)
-            return
-        live = concat([t.select(every[0].column_names) for t in every])
-        near = matching(live, moves, [self.id] if self.id else [LE])
-        rest, candidates = live.filter(pa.array(~near)), live.filter(pa.array(near))
-        rows = candidates.to_pylist()
+        moved: _Moved,
+        pieces: list[tuple[int, int, int]],
+        batch: _Batch,
+        moves: pa.Table,
+    ) -> Moves:
+        """Apply moves to the live ends that they name, as long as one does; gives those that are left over."""
         where: dict[Any, list[int]] = {}
         for i, row in enumerate(rows):
             where.setdefault(self._name(row), []).append(i)
-        before = [(r[OWN_LE], r[OWN_RE]) for r in rows]
-        pieces: list[tuple[int, int, int]] = []
-        open_moves = list(enumerate(moves.to_pylist()))
-        dropped: list[int] = []
-        adjusted: list[int] = []
         while True:
             again = []
             for number, move in open_moves:
@@ -143,28 +192,32 @@ class PhysicalKernel(Uncombined):
                     again.append((number, move))
                     continue
                 i = found.pop()
-                fate = self._moved(rows[i], i, move[NEW_END], number >= waited, judge, c, promised, pieces)
-                (dropped if fate == "dropped" else adjusted if fate == "adjusted" else []).append(number)
+                fate = self._moved(rows[i], i, move[NEW_END], number >= waited, pieces, batch)
+                (moved.dropped if fate == "dropped" else moved.adjusted if fate == "adjusted" else []).append(number)
+                moved.applied.append(number)
                 where.setdefault(self._name(rows[i]), []).append(i)
             if len(again) == len(open_moves):
                 break
             open_moves = again
-        open_moves = self._without_cycles(open_moves)
-        for numbers, reason in ((dropped, "dropped"), (adjusted, "adjusted")):
-            totals.add(judge.source, reason, len(numbers))
-            if numbers:
-                totals.rows.append(late_rows(judge.source, reason, moves.take(pa.array(numbers)), c))
-        changed = [i for i, row in enumerate(rows) if before[i] != (row[OWN_LE], row[OWN_RE])]
-        self._emit(candidates, rows, before, changed, pieces, out)
-        kept = [row for row in rows if row[RE] > row[LE]]
-        tables = [rest] + ([pa.Table.from_pylist(kept, schema=candidates.schema)] if kept else [])
-        for bin in state.bins("live"):
-            state.drop("live", bin)
-        state.append("live", "0", concat(tables))
-        if open_moves:
-            self._wait(state, moves.take(pa.array([n for n, _ in open_moves])), judge, c_now, totals)
+        return open_moves if self.id is None else self._not_again(state, open_moves, moved, moves)
 
-    def _without_cycles(self, moves: list[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
+    def _not_again(self, state: Scope, open_moves: Moves, moved: _Moved, moves: pa.Table) -> Moves:
+        """The moves that do not repeat one which was applied to their event, now or earlier."""
+        assert self.id is not None
+        names = [self.id, RE, NEW_END]
+        now = moves.take(pa.array(moved.applied, pa.int64())).select(names)
+        state.append(APPLIED, "0", now)
+        if not open_moves:
+            return open_moves
+        applied = state.read_all(APPLIED)
+        if applied is None:
+            return open_moves
+        numbers = np.array([number for number, _ in open_moves])
+        again = set(numbers[matching(moves.take(pa.array(numbers)), applied, names)].tolist())
+        moved.repeated += [number for number, _ in open_moves if number in again]
+        return [(number, move) for number, move in open_moves if number not in again]
+
+    def _without_cycles(self, moves: Moves) -> Moves:
         """The moves that are left once those that lead an event back to where it was are gone.
 
         Retractions of one event that arrive out of order may be matched in another order than they were made; what is
@@ -191,10 +244,14 @@ class PhysicalKernel(Uncombined):
 
     def _name(self, row: dict[str, Any]) -> Any:
         """What a retraction and its event agree in."""
-        if self.id:
-            # the end as well: of a chain of retractions each finds the one before it, in whatever order they come
-            return (row[self.id], row[RE])
-        return (row[LE], row[RE], *(_hashable(row[n]) for n in self.payload))
+        # with ids the end as well: of a chain of retractions each finds the one before it, in whatever order they come
+        return (self._event(row), row[RE])
+
+    def _event(self, row: dict[str, Any]) -> Any:
+        """What names an event, whatever its end."""
+        if self.id is not None:
+            return _hashable(row[self.id])
+        return (row[LE], *(_hashable(row[n]) for n in self.payload))
 
     def _moved(
         self,
@@ -202,14 +259,14 @@ class PhysicalKernel(Uncombined):
         i: int,
         new: int,
         fresh: bool,
-        judge: Judge,
-        c: int,
-        promised: int,
         pieces: list[tuple[int, int, int]],
+        batch: _Batch,
     ) -> str:
         """Move a live row's end as the source says; what was passed on follows as far as c allows."""
-        old = row[RE]
+        c, old = batch.c, row[RE]
         row[RE] = new
+        if self.id is not None and new != INFINITY:
+            row[MOST] = max(row[MOST], new)
         if row[OWN_RE] <= row[OWN_LE]:
             return "dropped"
         late = fresh and c != MINUS_INFINITY and min(old, new) < c
@@ -217,7 +274,7 @@ class PhysicalKernel(Uncombined):
             row[OWN_RE] = max(new, row[OWN_LE])
             return "on time"
         sync = np.array([min(old, new)])
-        if not adjusts(judge, sync, np.array([True]), promised)[0]:
+        if not adjusts(batch.judge, sync, np.array([True]), batch.promised)[0]:
             return "dropped"
         if old >= c:
             row[OWN_RE] = max(new, c)
@@ -252,22 +309,38 @@ class PhysicalKernel(Uncombined):
                 table = with_column(table, OWN_RE, np.array([lifetimes[i][1] for i in alive], np.int64))
                 out.append(self._delta(table, weight))
 
-    def _wait(self, state: Scope, moves: pa.Table, judge: Judge, c: int, totals: Totals) -> None:
+    # waiting, and forgetting
+
+    def _wait(
+        self, state: Scope, moves: pa.Table, open_moves: Moves, waited: int, known: set[Any], batch: _Batch
+    ) -> None:
         """Keep retractions whose event, or the one before them in its chain, may still come, or waits itself.
 
         What makes an event that ends where such a retraction starts from has that end in its sync time: c past it, none can.
         """
-        lost = self._unreachable(moves, c)
-        if lost.any():
-            rows = moves.filter(pa.array(lost))
-            reason = "a retraction that matches nothing"
-            if judge.invalid == "fail":
-                refuse_invalid(judge.source, reason, rows.slice(0, 1).to_pylist()[0])
-            totals.add(judge.source, "invalid", rows.num_rows)
-            totals.rows.append(late_rows(judge.source, reason, rows, None))
-        state.append("waiting", "0", moves.filter(pa.array(~lost)))
+        if not open_moves:
+            return
+        numbers = np.array([number for number, _ in open_moves])
+        rows = moves.take(pa.array(numbers))
+        lost = self._unreachable(rows, batch.c_now)
+        if self.id is not None:
+            strange = np.array([self._event(move) not in known for _, move in open_moves])
+            gone = self._too_late(rows, strange & (numbers >= waited), lost, batch)
+            self._count(rows.filter(pa.array(gone)), "dropped", batch)
+            rows, lost = rows.filter(pa.array(~gone)), lost[~gone]
+        left_out(rows.filter(pa.array(lost)), batch.judge, "a retraction that matches nothing", batch.totals)
+        state.append(WAITING, "0", rows.filter(pa.array(~lost)))
 
-    def _unreachable(self, moves: pa.Table, c: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def _too_late(self, rows: pa.Table, strange: Mask, lost: Mask, batch: _Batch) -> Mask:
+        """Which of the retractions of events that are not known are late: what comes again after its event was forgotten is."""
+        sync = np.minimum(ints(rows, RE), ints(rows, NEW_END))
+        late = strange & is_late(sync, batch.c)
+        if not late.any():
+            return late
+        # one that may act from c on waits for its event, which would be late as well
+        return late & (~adjusts(batch.judge, sync, late, batch.promised) | lost)
+
+    def _unreachable(self, moves: pa.Table, c: int) -> Mask:
         lost = (ints(moves, RE) < c) | (c == INFINITY)
         if lost.all() or not lost.any():
             return lost
@@ -285,13 +358,17 @@ class PhysicalKernel(Uncombined):
     def _settle(self, state: Scope, clock: Clock) -> None:
         if clock.c == clock.c_before:
             return
-        live = state.read_all("live")
+        live = state.read_all(LIVE)
         if live is None:
             return
-        kept = live.filter(pc.greater_equal(live.column(RE), clock.c)) if clock.c != INFINITY else live.slice(0, 0)
-        if kept.num_rows < live.num_rows:
-            state.drop("live", "0")
-            state.append("live", "0", kept)
+        end = ints(live, RE) if self.id is None else np.maximum(ints(live, RE), ints(live, MOST))
+        kept = live.filter(pa.array((end >= clock.c) & (clock.c != INFINITY)))
+        if kept.num_rows == live.num_rows:
+            return
+        state.replace(LIVE, "0", kept)
+        applied = state.read_all(APPLIED)
+        if applied is not None and self.id is not None:
+            state.replace(APPLIED, "0", applied.filter(pa.array(matching(applied, kept, [self.id]))))
 
 
 def _hashable(value: Any) -> Any:

@@ -28,6 +28,19 @@ def _events(node: Source, run: Run, query: str) -> str:
     return run.table(f"SELECT * EXCLUDE (bad) FROM {rows} WHERE bad IS NULL")
 
 
+def _once(node: Points | Intervals, run: Run, rows: str) -> str:
+    """With ids: of the rows of one id and start, equal ones being one row, only the least by end, then payload, is one."""
+    if not node.ids:
+        return rows
+    whose = [f"c{i}" for i, f in enumerate(node.payload) if f.name in node.ids]
+    names = payload(node.schema)
+    order = listed("re", *(f"{c} NULLS FIRST" for c in names))
+    return _events(node, run, f"""
+        SELECT *, CASE WHEN row_number() OVER (PARTITION BY {listed("le", *whose)} ORDER BY {order}) > 1
+            THEN 'two rows of one id and start that differ' END AS bad
+        FROM (SELECT DISTINCT {listed("le", "re", *names)} FROM {rows})""")  # fmt: skip
+
+
 def points(node: Points, inputs: Sequence[str], run: Run) -> str:
     """``[t, t + 1)``."""
     time = _column(node, node.time)
@@ -35,7 +48,7 @@ def points(node: Points, inputs: Sequence[str], run: Run) -> str:
         SELECT {listed(f"{time} AS le", f"{time} + 1 AS re", *_payload_of(node))},
             CASE WHEN {time} IS NULL THEN 'null start' END AS bad
         FROM {run.source(node)}""")  # fmt: skip
-    return f"SELECT * FROM {rows}"
+    return f"SELECT * FROM {_once(node, run, rows)}"
 
 
 def intervals(node: Intervals, inputs: Sequence[str], run: Run) -> str:
@@ -45,23 +58,26 @@ def intervals(node: Intervals, inputs: Sequence[str], run: Run) -> str:
         SELECT {listed(f"{start} AS le", f"{end} AS re", *_payload_of(node))},
             CASE WHEN {start} IS NULL THEN 'null start' WHEN NOT {start} < {end} THEN 'end before start' END AS bad
         FROM {run.source(node)}""")  # fmt: skip
-    return f"SELECT * FROM {rows}"
+    return f"SELECT * FROM {_once(node, run, rows)}"
 
 
 def edges(node: Edges, inputs: Sequence[str], run: Run) -> str:
     """A start lives until the first later instant at which its key has an edge.
 
     An end closes if the last earlier instant at which its key has an edge has a start; the ends of an instant come
-    before its starts. Of several starts, or ends, of one key and instant only the least by payload is one.
+    before its starts. Equal edges are one, delivered several times; of several starts, or ends, of one key and instant
+    that differ only the least by payload is one.
     """
     time, edge = _column(node, node.time), _column(node, node.edge)
     opens, closes = run.sql(node.open, node.schema), run.sql(node.close, node.schema)
-    rows = _events(node, run, f"""
+    given = _events(node, run, f"""
         SELECT {listed("n", f"{time} AS le", f"{edge} IS NOT DISTINCT FROM {opens} AS opens", *_payload_of(node))},
             CASE WHEN {time} IS NULL THEN 'null start'
                 WHEN {edge} IS DISTINCT FROM {opens} AND {edge} IS DISTINCT FROM {closes}
                 THEN 'neither a start nor an end' END AS bad
         FROM {run.source(node)}""")  # fmt: skip
+    columns = listed("le", "opens", *payload(node.schema))
+    rows = run.table(f"SELECT min(n) AS n, {columns} FROM {given} GROUP BY {columns}")
     key = [f"c{i}" for i, f in enumerate(node.payload) if f.name in node.key]
     rest = [c for c in payload(node.schema) if c not in key]
     places = run.table(f"""
@@ -91,9 +107,11 @@ def edges(node: Edges, inputs: Sequence[str], run: Run) -> str:
 def physical(node: Physical, inputs: Sequence[str], run: Run) -> str:
     """Each insert counts one lifetime, each retraction one of the new lifetime less one of that it names.
 
-    With ids a retraction names its event by id, start and end, and the payload is the insert's; without, by start, end
-    and payload. A lifetime that counts less than none is an error of the source; under ``invalid="drop"`` those
-    retractions that arrived last go, with what follows from them. Empty lifetimes and CTIs are gone.
+    With ids a retraction names its event by id and end, and start and payload are the insert's; without, by start, end and
+    payload. An id names one event: equal inserts of it are one, and of those that differ the least by start, end, payload.
+    Where an end of it would count less than none, equal retractions of it are one as well. A lifetime that counts less
+    than none is an error of the source; under ``invalid="drop"`` those retractions that arrived last go, with what
+    follows from them. Empty lifetimes and CTIs are gone.
     """
     kind, start = f"lower({_column(node, node.kind)})", _column(node, node.start)
     end, new_end = (f"coalesce({_column(node, name)}, {INFINITY})" for name in (node.end, node.new_end))
@@ -107,6 +125,8 @@ def physical(node: Physical, inputs: Sequence[str], run: Run) -> str:
         FROM {run.source(node)} WHERE {kind} IS DISTINCT FROM 'cti'""")  # fmt: skip
     names = payload(node.schema)
     whose = [f"c{i}" for i, f in enumerate(node.payload) if f.name == node.id] if node.id else names
+    if node.id:
+        rows = _of_one_event(node, run, rows, whose, names)
 
     def counted(rows: str) -> str:
         return run.table(f"""
@@ -128,9 +148,32 @@ def physical(node: Physical, inputs: Sequence[str], run: Run) -> str:
     living = run.table(f"SELECT * EXCLUDE (w), unnest(range(CAST(w AS BIGINT))) AS copy FROM {totals}")
     if not node.id:
         return f"SELECT {listed('le', 're', *names)} FROM {living} WHERE le < re"
-    event = listed("le", *whose)
     return f"""
         SELECT {listed("a.le", "a.re", *(f"b.{c}" for c in names))}
-        FROM (SELECT *, row_number() OVER (PARTITION BY {event} ORDER BY re, copy) AS place FROM {living}) a
-        JOIN (SELECT *, row_number() OVER (PARTITION BY {event} ORDER BY re, n) AS place FROM {rows} WHERE inserts) b
-        ON {same(["le", *whose, "place"])} WHERE a.le < a.re"""
+        FROM {living} a JOIN {rows} b ON {same(whose)} AND b.inserts WHERE a.le < a.re"""
+
+
+def _of_one_event(node: Physical, run: Run, rows: str, whose: list[str], names: list[str]) -> str:
+    """The rows of ids that each name one event: repetitions are gone, and a retraction has the start of its insert."""
+    columns = listed("inserts", "le", "re", "new_re", *names)
+    order = listed("le", "re", *(f"{c} NULLS FIRST" for c in names))
+    inserts = _events(node, run, f"""
+        SELECT *, CASE WHEN row_number() OVER (PARTITION BY {listed(*whose)} ORDER BY {order}) > 1
+            THEN 'two events of one id' END AS bad
+        FROM (SELECT min(n) AS n, inserts, le, re, CAST(NULL AS BIGINT) AS new_re, {listed(*names)} FROM {rows}
+            WHERE inserts GROUP BY {listed("inserts", "le", "re", *names)})""")  # fmt: skip
+    moves = run.table(f"""
+        SELECT a.n, false AS inserts, coalesce(b.le, a.le) AS le, a.re, a.new_re, {listed(*(f"a.{c}" for c in names))},
+            row_number() OVER (PARTITION BY {listed(*(f"a.{c}" for c in whose), "a.re", "a.new_re")} ORDER BY a.n) AS turn
+        FROM {rows} a LEFT JOIN {inserts} b ON {same(whose)} WHERE NOT a.inserts""")  # fmt: skip
+    ids = listed(*whose)
+    torn = run.table(f"""
+        SELECT DISTINCT {ids} FROM (
+            SELECT {ids}, re AS instant, 1 AS w FROM {inserts}
+            UNION ALL SELECT {ids}, re, -1 FROM {moves}
+            UNION ALL SELECT {ids}, new_re, 1 FROM {moves}
+        ) GROUP BY {listed(ids, "instant")} HAVING sum(w) < 0""")  # fmt: skip
+    return run.table(f"""
+        SELECT n, {columns} FROM {inserts}
+        UNION ALL SELECT n, {columns} FROM {moves} a
+        WHERE turn = 1 OR NOT EXISTS (SELECT 1 FROM {torn} b WHERE {same(whose)})""")

@@ -27,7 +27,7 @@ def rows(*items: tuple[int, str, int]) -> dict[str, pa.Table]:
     return {"e": pa.table([pa.array([i[n] for i in items], f.type) for n, f in enumerate(SCHEMA)], schema=SCHEMA)}
 
 
-def run(late: str = "drop", delay: int = 0) -> LocalRun:
+def run(late: str = "drop", delay: int = 0, invalid: str | None = None) -> LocalRun:
     node = Edges(
         "e",
         table_fields(SCHEMA.empty_table()),
@@ -37,9 +37,9 @@ def run(late: str = "drop", delay: int = 0) -> LocalRun:
         Lit("start"),
         Lit("end"),
         "start",
-        SourcePolicy(delay, late),
+        SourcePolicy(delay, late, invalid),
     )
-    return LocalRun(compile_stages(node, Options(output=CHANGELOG, buckets=2)))
+    return LocalRun(compile_stages(node, Options(output=CHANGELOG, late_output=True, buckets=2)))
 
 
 def deltas(table: pa.Table) -> list[tuple[Any, ...]]:
@@ -91,6 +91,54 @@ def test_late_edges() -> None:
     fail.batch(rows((50, "start", 1)))
     with pytest.raises(LateEvent, match=r"source e: 1 late item\(s\)"):
         fail.batch(rows((10, "start", 3)))
+
+
+@pytest.mark.parametrize("late", ["drop", "adjust", "fail"])
+def test_an_edge_that_is_delivered_again(late: str) -> None:
+    """In one micro-batch, in a later one, out of order, and behind c: an open start is known however old it is."""
+    live = run(late, delay=10, invalid="fail")
+    assert deltas(live.batch(rows((20, "start", 7), (20, "start", 7)))) == [(7, 1, 20, None)]
+    assert deltas(live.batch(rows((30, "end", 8), (20, "start", 7), (22, "start", 8)))) == [(8, 1, 22, 30)]
+    assert live.batch(rows((30, "end", 8), (22, "start", 8))).num_rows == 0
+    live.batch(rows((90, "start", 9)))
+    assert live.batch(rows((20, "start", 7))).num_rows == 0
+    assert deltas(live.batch(rows((95, "end", 7), (95, "end", 7)))) == [(7, -1, 20, None), (7, 1, 20, 95)]
+    assert live.batch(rows((95, "end", 7))).num_rows == 0
+    assert [total(live, r) for r in ("duplicates", "dropped", "adjusted", "invalid")] == [7, 0, 0, 0]
+    told = [row for table in live.late for row in table.to_pylist()]
+    assert {(r["reason"], r["late_by"]) for r in told} == {("duplicate", None)} and len(told) == 7
+
+
+def test_an_edge_that_comes_again_once_it_is_forgotten_is_late() -> None:
+    live = run()
+    live.batch(rows((1, "start", 7), (5, "end", 7), (9, "start", 8)))
+    live.batch(rows((50, "start", 9)))
+    live.batch(rows((1, "start", 7)))
+    live.batch(rows((1, "start", 7), (5, "end", 7)))
+    assert (total(live, "dropped"), total(live, "duplicates"), total(live, "invalid")) == (2, 1, 0)
+    held = [baskets.read_all("edges") for baskets in scopes(live)]
+    assert sorted(at for t in held if t is not None for at in t.column("id").to_pylist()) == [8, 9], "7 is over again"
+
+
+def scopes(live: LocalRun) -> list[Any]:
+    return [Baskets(DictStore(store)).scoped("ingress:e") for store in live.stores.values()]
+
+
+def test_edges_of_one_key_and_instant_that_differ() -> None:
+    """The one that is held stays, within a micro-batch the least by payload."""
+    schema = pa.schema([*SCHEMA, ("host", pa.string())])
+    node = Edges(
+        "e", table_fields(schema.empty_table()), "t", "edge", ("id",), Lit("start"), Lit("end"), policy=SourcePolicy(9)
+    )
+    live = LocalRun(compile_stages(node, Options(output=CHANGELOG, buckets=1)))
+    out = []
+    for hosts in (["b", "c", "b"], ["a", "b"]):
+        made = live.batch(
+            {"e": pa.table([[1] * len(hosts), ["start"] * len(hosts), [7] * len(hosts), hosts], schema=schema)}
+        )
+        out.append(made.column("host").to_pylist())
+    assert out == [["b"], []]
+    assert (total(live, "duplicates"), total(live, "invalid")) == (2, 2)
 
 
 def test_state_is_what_can_still_matter() -> None:

@@ -11,8 +11,9 @@ from streamq.compiler.plan import numbered
 from streamq.compiler.program import CHANGELOG, Options
 from streamq.compiler.stages import compile_stages
 from streamq.runtime.basket import Baskets, DictStore
+from streamq.runtime.bins import ENDLESS, reach
 from streamq.runtime.kernel import Arrival, Clock
-from streamq.runtime.kernels.inner_join import ENDLESS, InnerJoinKernel, reach
+from streamq.runtime.kernels.inner_join import InnerJoinKernel
 from streamq.time import INFINITY, MINUS_INFINITY
 
 LEFT, RIGHT = 0, 1

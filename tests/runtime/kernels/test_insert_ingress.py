@@ -1,4 +1,4 @@
-"""Ingress of an insert-only source without a window: final rows, late policies."""
+"""Ingress of an insert-only source: final rows, late policies, rows that are delivered again."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ import pyarrow as pa
 import pytest
 
 from streamq.compiler.local import LocalRun
-from streamq.compiler.operators import Points
-from streamq.compiler.program import FINAL, Options
+from streamq.compiler.operators import Intervals, Points
+from streamq.compiler.program import CHANGELOG, FINAL, Options
 from streamq.compiler.stages import compile_stages
-from streamq.errors import LateEvent
+from streamq.errors import InvalidEvent, LateEvent
 from streamq.literal import table_fields
 from streamq.policies import SourcePolicy
+from streamq.runtime.basket import Baskets, DictStore
+from streamq.runtime.consistency import Level
+from streamq.runtime.kernel import Arrival, Clock, Judge
+from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
+from streamq.time import INFINITY
+from streamq.windows import Hopping
 
 SCHEMA = pa.schema([("t", pa.int64()), ("v", pa.int64())])
 
@@ -43,3 +49,149 @@ def test_for_points_adjust_is_drop() -> None:
 def test_fail() -> None:
     with pytest.raises(LateEvent):
         times("fail", [30], [19])
+
+
+# ids
+
+STAYS = pa.schema([("start", pa.int64()), ("end", pa.int64()), ("id", pa.int64()), ("v", pa.float64())])
+Stay = tuple[int, int | None, int | None, float | None]
+
+
+def stays(*batches: list[Stay], level: Level | None = None, **policy: Any) -> tuple[LocalRun, list[list[Any]]]:
+    """What each micro-batch gives, as (start, end, id, weight)."""
+    node = Intervals(
+        "s", table_fields(STAYS.empty_table()), "start", "end", SourcePolicy(**{"delay": 10, **policy}), ("id",)
+    )
+    live = LocalRun(compile_stages(node, Options(CHANGELOG, True, 3, level=level or Level())))
+    out = []
+    for batch in batches:
+        made = live.batch({"s": pa.Table.from_pylist([dict(zip(STAYS.names, r, strict=True)) for r in batch], STAYS)})
+        out.append(sorted((r["__le"], r["__re"], r["id"], r["__w"]) for r in made.to_pylist()))
+    return live, out
+
+
+def counted(live: LocalRun) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for totals in live.totals.values():
+        for key, n in totals.items():
+            found[key] = found.get(key, 0) + n
+    return found
+
+
+def test_a_repetition_is_taken_once_and_nothing_is_ever_taken_back() -> None:
+    again: Stay = (20, 30, 7, 1.0)
+    live, out = stays([again, again], [(21, 22, 7, 1.0), again], [(40, 41, 8, 1.0)], [again])
+    assert out == [[(20, 30, 7, 1)], [(21, 22, 7, 1)], [(40, 41, 8, 1)], []]
+    assert counted(live) == {"s|duplicates": 3}
+    rows = [row for table in live.late for row in table.to_pylist()]
+    told = ("s", "duplicate", 20, 30, None, '{"id": 7, "v": 1.0}')
+    assert [tuple(row.values()) for row in rows] == [told] * 3
+
+
+def test_null_and_nan_are_equal() -> None:
+    nan = float("nan")
+    live, _ = stays([(1, 5, None, nan), (1, 5, None, nan), (2, None, 7, None)], [(2, None, 7, None), (1, 5, None, nan)])
+    assert counted(live) == {"s|duplicates": 3}
+
+
+@pytest.mark.parametrize("late", ["drop", "adjust", "fail"])
+def test_what_is_known_is_a_duplicate_before_it_is_late(late: str) -> None:
+    """The event still lives at c, and so an adjusted repetition would be a second one."""
+    live, out = stays([(20, 90, 7, 1.0), (60, 61, 8, 1.0)], [(20, 90, 7, 1.0)], late=late)
+    assert out[1] == [] and counted(live) == {"s|duplicates": 1}
+
+
+def test_a_late_event_is_taken_once_too() -> None:
+    """What acts from c on is known by its own start; what is dropped leaves nothing to be adjusted later."""
+    late: Stay = (20, 90, 7, 1.0)
+    live, out = stays([(60, 61, 8, 1.0)], [late, late], [late], late="adjust")
+    assert out[1:] == [[(50, 90, 7, 1)], []]
+    assert counted(live) == {"s|adjusted": 1, "s|duplicates": 2}
+    live, out = stays([(60, 61, 8, 1.0)], [late], [late])
+    assert out[1:] == [[], []] and counted(live) == {"s|dropped": 1, "s|duplicates": 1}
+
+
+def test_what_comes_again_once_it_is_forgotten_is_late() -> None:
+    live, out = stays([(20, 30, 7, 1.0)], [(60, 61, 8, 1.0)], [(20, 30, 7, 1.0)], late="adjust")
+    assert out[2] == [] and counted(live) == {"s|dropped": 1}
+    with pytest.raises(LateEvent):
+        stays([(20, 30, 7, 1.0)], [(60, 61, 8, 1.0)], [(20, 30, 7, 1.0)], late="fail")
+
+
+def test_an_end_at_c_is_not_forgotten() -> None:
+    live, _ = stays([(20, 30, 7, 1.0)], [(40, 41, 8, 1.0)], [(20, 30, 7, 1.0)], late="adjust")
+    assert counted(live) == {"s|duplicates": 1}
+
+
+def test_rows_of_one_id_and_start_that_differ() -> None:
+    """The first stays, within a micro-batch the least by end and payload; the same id at another start is another event."""
+    live, out = stays(
+        [(1, 9, 7, 2.0), (1, 8, 7, 3.0), (1, 8, 7, 2.0), (2, 8, 7, 2.0)], [(1, 9, 7, 2.0), (1, 8, 7, 2.0)]
+    )
+    assert out == [[(1, 8, 7, 1), (2, 8, 7, 1)], []]
+    assert counted(live) == {"s|invalid": 3, "s|duplicates": 1}
+    told = {r["reason"] for t in live.late for r in t.to_pylist()}
+    assert told == {"two rows of one id and start that differ", "duplicate"}
+    with pytest.raises(InvalidEvent, match="source s: a row is no event: two rows of one id and start that differ"):
+        stays([(1, 9, 7, 2.0)], [(1, 9, 7, 3.0)], invalid="fail")
+
+
+def test_at_a_weak_level_nothing_is_taken_twice() -> None:
+    """History is remembered for ten ticks only: what is behind that is adjusted, unless it is known."""
+    known: Stay = (20, 90, 7, 1.0)
+    live, out = stays([known], [(60, 61, 8, 1.0)], [known, (20, 30, 9, 1.0)], delay=1_000, level=Level(0, 10))
+    assert out[2] == [] and counted(live) == {"s|duplicates": 1, "s|dropped": 1}
+
+
+ONE = Judge("s", "adjust", "fail")
+
+
+def test_c_is_rounded_down_for_what_is_forgotten_too() -> None:
+    """c = 59 judges as 50 in front of windows of ten: what ends at 55 could come again on time."""
+    kernel, baskets = InsertIngressKernel(False, Hopping(10, 10, 0), ("id",)), Baskets(DictStore())
+    rows = pa.table({"id": [7], "__le": [51], "__re": [55]})
+    given = []
+    for before, after in ((0, 59), (59, 59)):
+        out = kernel.advance(baskets.scoped("x"), [Arrival(0, rows, ONE, before)], Clock(before, after, before, after))
+        given.append((0 if out.table is None else out.table.num_rows, out.totals.counts))
+    assert given == [(1, {}), (0, {"s|duplicates": 1})]
+
+
+class Counting(DictStore):
+    """Keeps what is read and written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[str] = []
+        self.written: list[str] = []
+
+    def get(self, key: str) -> bytes | None:
+        self.read.append(key)
+        return super().get(key)
+
+    def put(self, key: str, value: bytes) -> None:
+        self.written.append(key)
+        super().put(key, value)
+
+
+def test_a_micro_batch_reads_and_writes_what_is_near_its_rows() -> None:
+    """A hundred micro-batches within the delay are held; each costs as much as the one before, and all go in the end."""
+    kernel, store, c = InsertIngressKernel(True, None, ("id",)), Counting(), 0
+    most: list[int] = []
+    for i in range(300):
+        starts = range(100 * i, 100 * i + 100)
+        rows = pa.table({"id": list(starts), "__le": list(starts), "v": [float(i)] * 100})
+        store.read, store.written = [], []
+        baskets = Baskets(store)
+        after = max(0, 100 * i - 10_000)
+        out = kernel.advance(baskets.scoped("x"), [Arrival(0, rows, ONE, c)], Clock(c, after, c, after))
+        baskets.flush()
+        assert out.table is not None and out.table.num_rows == 100 and not out.totals.counts
+        most.append(len(store.read) + len(store.written))
+        c = after
+    assert max(most[150:]) <= 20, "chunks read or written, manifest included"
+    assert len(store.held) < 200
+    baskets = Baskets(store)
+    kernel.advance(baskets.scoped("x"), [], Clock(c, INFINITY, c, INFINITY))
+    baskets.flush()
+    assert set(store.held) == {"manifest"}

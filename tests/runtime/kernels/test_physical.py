@@ -12,7 +12,8 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.plan import numbered
 from streamq.compiler.program import CHANGELOG, Options
 from streamq.compiler.stages import compile_stages
-from streamq.errors import LateEvent
+from streamq.errors import InvalidEvent, LateEvent
+from streamq.runtime.basket import Baskets, DictStore
 
 
 def run(late: str, *batches: list[Any]) -> tuple[LocalRun, list[list[tuple[Any, ...]]]]:
@@ -67,3 +68,149 @@ def test_a_late_retraction() -> None:
 def test_settled_events_are_forgotten() -> None:
     live, _ = run("drop", [sq.insert(1, 5, v=1), sq.insert(1, 50, v=2), sq.cti(6)], [sq.cti(60)])
     assert set(live.stores[(0, 0)]) == {"manifest"}
+
+
+# ids
+
+SCHEMA = pa.schema([("kind", pa.string()), *((n, pa.int64()) for n in ("start", "end", "new_end", "id", "v"))])
+Row = tuple[Any, ...]
+
+
+def insert(start: int, end: int | None, id: int | None = 7, v: int = 0) -> Row:
+    return ("insert", start, end, None, id, v)
+
+
+def retract(start: int, end: int | None, new_end: int | None, id: int | None = 7, v: int = 0) -> Row:
+    return ("retract", start, end, new_end, id, v)
+
+
+def cti(at: int) -> Row:
+    return ("cti", at, None, None, None, None)
+
+
+def named(*batches: list[Row], late: str = "drop", invalid: str = "fail") -> tuple[LocalRun, list[Row], dict[str, int]]:
+    """The run, the events that all deltas add up to as (start, end, id), and what was counted."""
+    table = pa.Table.from_pylist([], SCHEMA)
+    s = sq.physical(table, id="id", name="p", late=late, invalid=invalid)
+    live = LocalRun(compile_stages(s.plan, Options(output=CHANGELOG, late_output=True, buckets=1)))
+    weights: dict[Row, int] = {}
+    for batch in batches:
+        made = live.batch(
+            {"p": pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in batch], SCHEMA)}
+        )
+        for r in made.to_pylist():
+            key = (r["__le"], None if r["__re"] == 2**63 - 1 else r["__re"], r["id"])
+            weights[key] = weights.get(key, 0) + r["__w"]
+        assert all(w >= 0 for w in weights.values())
+    found = [key for key, w in weights.items() for _ in range(w)]
+    return live, sorted(found, key=repr), {k.removeprefix("p|"): n for k, n in live.totals.get((0, 0), {}).items()}
+
+
+CHAIN = [insert(1, 10), retract(1, 10, 20), retract(1, 20, 15)]
+
+
+@pytest.mark.parametrize("late", ["drop", "adjust", "fail"])
+def test_rows_of_an_id_that_are_delivered_again(late: str) -> None:
+    """In a micro-batch, one by one, and as a suffix in order, while they could still be on time."""
+    for batches in ([CHAIN * 2], [[row] for row in CHAIN * 2], [CHAIN, CHAIN[1:]], [CHAIN[::-1], CHAIN[::-1]]):
+        _, found, counted = named(*batches, late=late)
+        assert found == [(1, 15, 7)]
+        assert counted == {"duplicates": sum(map(len, batches)) - 3}
+
+
+def test_what_is_known_is_a_duplicate_before_it_is_late() -> None:
+    """Behind c, but c has not passed every end that the event has had."""
+    for late in ("drop", "adjust", "fail"):
+        _, found, counted = named([*CHAIN, cti(18)], CHAIN, [insert(19, None, 8), cti(20)], CHAIN, late=late)
+        assert found == [(1, 15, 7), (19, None, 8)] and counted == {"duplicates": 6}
+
+
+def test_what_comes_again_once_it_is_forgotten_is_late() -> None:
+    """Its inserts and its retractions; of those none waits for ever, and none is invalid."""
+    opened = [insert(1, None), retract(1, None, 10)]
+    for late, batches in (
+        ("drop", [opened]),
+        ("adjust", [opened]),
+        ("drop", [opened[1:]]),
+        ("drop", [opened[:1], opened[1:]]),
+    ):
+        live, found, counted = named([*opened, cti(30)], *batches, [cti(40)], late=late)
+        assert found == [(1, 10, 7)]
+        assert (
+            "invalid" not in counted and "duplicates" not in counted and sum(counted.values()) == sum(map(len, batches))
+        )
+        assert held(live) == {}
+    with pytest.raises(LateEvent):
+        named([*opened, cti(30)], opened[1:], late="fail")
+
+
+def held(live: LocalRun) -> dict[str, int]:
+    """Rows of each basket."""
+    scope = Baskets(DictStore(live.stores[(0, 0)])).scoped("ingress:p")
+    tables = {name: scope.read_all(name) for name in ("live", "waiting", "applied")}
+    return {name: table.num_rows for name, table in tables.items() if table is not None}
+
+
+def test_a_deleted_event_does_not_come_back() -> None:
+    deleted = [insert(5, 30), retract(5, 30, 5)]
+    for late in ("drop", "adjust"):
+        live, found, counted = named([*deleted, cti(20)], deleted, [insert(5, 30)], [retract(5, 30, 5)], late=late)
+        assert found == [] and counted == {"duplicates": 4}
+        assert held(live) == {"live": 1, "applied": 1}
+        live, found, _ = named([*deleted, cti(20)], [cti(31)], late=late)
+        assert held(live) == {}, "c has passed every end"
+    # of one that never had an end its start is all that c has to pass: it would be held for ever
+    live, _, _ = named([insert(5, None), retract(5, None, 5), cti(6)])
+    assert held(live) == {}
+
+
+def test_an_end_that_moves_to_and_fro() -> None:
+    """Each retraction that names the end is applied, though equal ones were; an in-order repetition leads where it led."""
+    moves = [retract(1, 10, 20), retract(1, 20, 10)]
+    _, found, counted = named([insert(1, 10)], *([move] for move in moves * 2 + moves[:1]))
+    assert found == [(1, 20, 7)] and counted == {}
+    _, found, counted = named([insert(1, 10)], *([move] for move in moves), moves)
+    assert found == [(1, 10, 7)] and counted == {}
+    _, found, counted = named([insert(1, 10), *moves, *moves, moves[0]])
+    assert found == [(1, 20, 7)] and counted == {}
+
+
+def test_a_retraction_that_repeats_nothing_waits_as_ever() -> None:
+    live, found, counted = named([insert(1, 10)], [retract(1, 20, 15)])
+    assert found == [(1, 10, 7)] and counted == {} and held(live)["waiting"] == 1
+    _, found, counted = named([insert(1, 10)], [retract(1, 20, 15), retract(1, 20, 15)], [retract(1, 10, 20)])
+    assert found == [(1, 15, 7)] and counted == {"duplicates": 1}
+    with pytest.raises(InvalidEvent, match="a retraction that matches nothing"):
+        named([insert(1, 10)], [retract(1, 20, 15)], [cti(21)])
+
+
+@pytest.mark.parametrize("other", [insert(2, 10), insert(1, 11), insert(1, 10, v=1)])
+def test_two_events_of_one_id(other: Row) -> None:
+    """The first stays, also once it has been deleted."""
+    with pytest.raises(InvalidEvent, match="source p: a row is no event: two events of one id"):
+        named([insert(1, 10)], [other])
+    _, found, counted = named([insert(1, 10)], [other, insert(1, 10)], invalid="drop")
+    assert found == [(1, 10, 7)] and counted == {"invalid": 1, "duplicates": 1}
+    _, found, counted = named([insert(1, 10), other], invalid="drop")
+    assert found == [(1, 10, 7)] and counted == {"invalid": 1}
+    _, found, counted = named([insert(1, 10)], [retract(1, 10, 1)], [other], invalid="drop")
+    assert found == [] and counted == {"invalid": 1}
+
+
+def test_null_is_an_id() -> None:
+    _, found, counted = named([insert(1, 10, None)], [insert(1, 10, None), retract(1, 10, 5, None)])
+    assert found == [(1, 5, None)] and counted == {"duplicates": 1}
+
+
+def test_what_follows_a_late_event_is_matched_with_it_whatever_comes_again() -> None:
+    """A dropped insert and an adjusted one are known as they came."""
+    rows = [insert(5, 50, 8), retract(5, 50, 45, 8)]
+    _, found, counted = named([insert(30, 40), cti(20)], rows[:1], rows[:1], rows[1:], rows[1:])
+    assert found == [(30, 40, 7)] and counted == {"dropped": 2, "duplicates": 2}
+    _, found, counted = named([insert(30, 40), cti(20)], rows[:1], rows[:1], rows[1:], rows[1:], late="adjust")
+    assert found == [(20, 45, 8), (30, 40, 7)] and counted == {"adjusted": 1, "duplicates": 2}
+
+
+def test_without_ids_equal_inserts_are_so_many_events() -> None:
+    live, out = run("drop", [sq.insert(1, 5, v=1), sq.insert(1, 5, v=1)], [sq.insert(1, 5, v=1)])
+    assert [n for rows in out for *_, n in rows] == [5, 5, 5] and live.totals == {}

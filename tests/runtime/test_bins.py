@@ -1,0 +1,45 @@
+"""Bins of events: few, whatever the first micro-batch was like, and none that could not hold what is in it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from streamq.runtime.basket import Baskets, DictStore, Scope
+from streamq.runtime.bins import ENDLESS, MOST, hold, reach, starts
+from streamq.time import INFINITY
+
+
+def scope() -> Scope:
+    return Baskets(DictStore()).scoped("x")
+
+
+def put(state: Scope, *lives: tuple[int, int]) -> None:
+    le, re = zip(*lives, strict=True)
+    hold(
+        state, "rows", pa.table({"__le": pa.array(le, pa.int64()), "__re": pa.array(re, pa.int64())}), lambda rows: rows
+    )
+
+
+def test_bins_get_wider_where_there_would_be_too_many() -> None:
+    state = scope()
+    put(state, (0, 1), (10, 11))
+    lives = [(at, at + 1) for at in range(20, 5_000, 7)]
+    for life in lives:
+        put(state, life)
+        assert len(state.bins("rows")) <= MOST
+    held = state.read_all("rows")
+    assert held is not None
+    assert sorted(held.column("__le").to_pylist()) == [0, 10, *(at for at, _ in lives)]
+    for bin in state.bins("rows"):
+        rows = state.read("rows", bin)
+        assert rows is not None
+        (low, high), (least, greatest) = starts(bin), reach(bin)
+        lives_there = zip(*(column.to_pylist() for column in rows.columns), strict=True)
+        assert all(low <= le < high and least <= le and re <= greatest for le, re in lives_there)
+
+
+def test_what_never_ends_has_a_bin_of_its_own() -> None:
+    state = scope()
+    put(state, (0, INFINITY), (5, 9))
+    assert ENDLESS in state.bins("rows") and len(state.bins("rows")) == 2
+    assert starts(ENDLESS)[1] == INFINITY
