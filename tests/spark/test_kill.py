@@ -17,6 +17,9 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from streamq import testing as t
+from streamq.compiler.hosting import HOSTED
+from streamq.compiler.plan import nodes
+from streamq.expr import Expr
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,16 +39,51 @@ QUERIES[name](stays).run(
 )
 """
 
+
+def value(name: str) -> Expr:
+    return sq.col(name).cast("double")
+
+
+def together(first: sq.Stream, *rest: sq.Stream) -> sq.Stream:
+    """Results of one number each, as one."""
+    return first.select(x=value(first.columns[-1])).union(*(r.select(x=value(r.columns[-1])) for r in rest))
+
+
+def joins(s: sq.Stream) -> sq.Stream:
+    later, on = s.shift(3).where(sq.col("v") > 2), {"on": "k"}
+    return together(
+        s.join(later, **on, suffixes=("", "_r")).select("v"),
+        s.join(later, **on, how="left", suffixes=("", "_r")).select("v_r"),
+        s.join(later, **on, how="semi").select("v"),
+        s.left_anti_join(later, **on).select("v"),
+    )
+
+
 QUERIES = {
     "windows": lambda s: s.group_by("k").hopping_window(12, 4).select(n=sq.count(), most=sq.max("v")),
-    "left join": lambda s: s.join(s.shift(3), on="k", how="left", suffixes=("", "_r")).select("v", "v_r"),
-    "sessions": lambda s: s.group_by("k").session_window(3).select(n=sq.count()),
+    "joins": joins,
+    "spans": lambda s: together(
+        s.except_(s.shift(2)), s.clip(s.shift(5), on="k"), s.to_signal("k"), s.chop(7), s.distinct_ids(4, id="k")
+    ),
+    "windows of events": lambda s: together(
+        s.group_by("k").count_window(2).select(n=sq.count()),
+        s.group_by("k").rows_window(3, 2).select(x=sq.sum("v")),
+        s.landmark_window(10, period=30).select(x=sq.sum("v")),
+        s.group_by("k").session_window(3).select(n=sq.count()),
+    ),
+    "windows of ends": lambda s: together(
+        s.snapshot_window().select(n=sq.count()),
+        s.sliding_window(3).select(n=sq.sum("v")),
+        s.tumbling_window(6).select(x=sq.time_weighted_avg("v")),
+        s.tumbling_window(6).select(x=sq.median("v")),
+    ),
+    "pairs": lambda s: together(
+        s.windowed_join(s, on="k", size=6, hop=6, suffixes=("", "_r")).select("v_r"),
+        s.group_by("k").tumbling_window(6).top_k(1, by="v").select("v"),
+    ),
     "snapshots over windows": lambda s: (
         s.tumbling_window(6).select(n=sq.sum("v")).snapshot_window().select(most=sq.max("n"))
     ),
-    "signal": lambda s: s.to_signal("k"),
-    "rows": lambda s: s.group_by("k").rows_window(3, 2).select(x=sq.sum("v")),
-    "except": lambda s: s.except_(s.shift(2)),
 }
 SOAK = bool(os.environ.get("STREAMQ_SOAK"))
 KILLS = 3
@@ -86,6 +124,11 @@ def test_killed_and_started_again(name: str, spark: SparkSession, tmp_path: Path
     whole = QUERIES[name](sq.intervals(table, start="start", end="end", name="stays"))
     t.assert_same_history(found, whole.to_arrow())
     assert found.num_rows > 10 and isinstance(found, pa.Table)
+
+
+def test_no_operator_with_state_is_left_out() -> None:
+    s = sq.intervals(t.table("start bigint, end bigint, k string, v int", []), start="start", end="end")
+    assert {type(n) for query in QUERIES.values() for n in nodes(query(s).plan)} >= set(HOSTED)
 
 
 def started(script: Path, folder: Path, name: str, last: str) -> subprocess.Popen[bytes]:
