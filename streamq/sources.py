@@ -286,7 +286,8 @@ def events(
     Starts and ends are all integers or all datetimes (naive ones are UTC); an end of None is still alive. Items stand in
     arrival order. A column is of one type: whole numbers are bigint, a payload that lacks it has NULL; ``schema`` gives
     what the values do not tell, as ``{"v": "double"}``. No column may be called start, end, kind or new_end. Such a stream
-    runs in-process, without Spark, by ``show()`` and ``to_pandas()``, and on Spark by ``to_df()`` and ``run()``.
+    runs in-process, without Spark, by ``show()`` and ``to_pandas()``, and on Spark by ``to_df()`` and ``run()``. As a stream
+    it makes progress by its ``sq.cti`` items alone, unless ``progress`` says ``sq.generate(delay)``.
 
     Raises SourceError, TypeMismatch. A row that is no event (its end not after its start, no start, a retraction that
     matches nothing) raises InvalidEvent when the query is answered, unless ``invalid="drop"``; ``run`` drops and counts it,
