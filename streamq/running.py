@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import datetime as dt
 import json
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,10 +16,10 @@ from streamq.checkpoint import CONTROL_DDL, claim, mark_ended, totals_kept
 from streamq.compiler.plan import Node
 from streamq.compiler.verbs import Verbs
 from streamq.diagnosis import Why, why
-from streamq.errors import CheckpointError, PlanError, sentence
+from streamq.errors import PlanError, sentence
 from streamq.idle import IdleWatch, spoken_for
-from streamq.literal import to_spark
-from streamq.policies import Consistency, consistency_of
+from streamq.policies import Consistency
+from streamq.prepared import Prepared, temporary
 from streamq.progress_log import ProgressLog
 from streamq.query import cti_told, until_ticks
 from streamq.runtime.event import LE, RE, WEIGHT
@@ -32,10 +28,8 @@ from streamq.time import INFINITY, Duration
 from streamq.waiting import ENDED, FAILED, FINISHED, RUNNING, STOPPED
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
-
-    from streamq.compiler.program import Program
 
 
 class RunVerbs(Verbs):
@@ -65,8 +59,8 @@ class RunVerbs(Verbs):
         """
         from streamq.compiler.egress import user_rows
 
-        control = control or _temporary("streamq-control-")
-        prepared = _Prepared("to_stream", self.plan, self.tables, output, ctis, False, control, buckets, consistency)
+        control = control or temporary("streamq-control-")
+        prepared = Prepared("to_stream", self.plan, self.tables, output, ctis, False, control, buckets, consistency)
         return user_rows(prepared.results, prepared.program.plan.schema, prepared.egress)
 
     def run(
@@ -136,112 +130,6 @@ class RunVerbs(Verbs):
         )
 
 
-class _Prepared:
-    """A plan compiled and connected to its streaming tables and its control folder."""
-
-    def __init__(
-        self,
-        verb: str,
-        plan: Node,
-        tables: Mapping[str, Any],
-        output: str,
-        ctis: bool,
-        late_output: bool,
-        control: str,
-        buckets: int | None,
-        consistency: str | Consistency,
-    ):
-        from streamq.compiler.egress import egress
-        from streamq.compiler.operators import JoinTable, Source
-        from streamq.compiler.plan import nodes, numbered
-        from streamq.compiler.program import BUCKETS, Options
-        from streamq.compiler.rewriter import rewrite
-        from streamq.compiler.stages import compile_stages
-        from streamq.compiler.streaming import check_streaming
-
-        if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
-            raise PlanError(sentence(verb, "buckets is a whole number of at least 1", f"found {buckets!r}"))
-        level = consistency_of(consistency, plan.schema.axis, verb)
-        self.egress = egress(plan, output, ctis, verb, level)
-        self.spark = _session(tables, verb)
-        self.control = control
-        plan, names = numbered(plan)
-        tables = {names[name]: table for name, table in tables.items() if name in names}
-        options = Options(output, late_output, buckets or BUCKETS, level=level, ctis=ctis)
-        self.program: Program = compile_stages(rewrite(plan).plan, options)
-        self.tables: dict[str, DataFrame] = {}
-        for source in (n for n in nodes(plan) if isinstance(n, Source)):
-            table = tables[source.table]
-            self.tables[source.table] = (
-                _as_stream(self.spark, control, source, table) if not hasattr(table, "isStreaming") else table
-            )
-            check_streaming(source, self.tables[source.table], verb)
-        for static in (n for n in nodes(plan) if isinstance(n, JoinTable)):
-            table = tables[static.table]
-            held = table if hasattr(table, "isStreaming") else to_spark(self.spark, table)
-            self.tables[static.table] = held
-
-    @cached_property
-    def results(self) -> DataFrame:
-        """Result rows, late rows and totals, in the columns of ``compiler.streaming.chain``; a run may start them twice."""
-        from streamq.compiler.lowering import in_utc
-        from streamq.compiler.streaming import chain
-
-        self.spark.createDataFrame([], CONTROL_DDL).write.mode("append").parquet(self.control)
-        with in_utc(self.spark):
-            return chain(self.program, self.tables, self.spark.readStream.schema(CONTROL_DDL).parquet(self.control))
-
-
-def _session(tables: Mapping[str, Any], verb: str) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    for table in tables.values():
-        if hasattr(table, "sparkSession"):
-            return table.sparkSession
-    spark = SparkSession.getActiveSession()
-    if spark is None:
-        raise PlanError(
-            sentence(
-                verb,
-                "no active SparkSession",
-                "the query has only literal and Arrow tables",
-                "Start one: sq.session().",
-            )
-        )
-    return spark
-
-
-def _as_stream(spark: SparkSession, control: str, source: Any, table: Any) -> DataFrame:
-    """A literal table as a streaming DataFrame: written once beside the control folder, read as a file stream.
-
-    Raises CheckpointError where another run has read other rows there.
-    """
-    from pyspark.errors import AnalysisException
-
-    path = f"{control.rstrip('/')}-literal-{source.shown_name()}"
-    df = to_spark(spark, table)
-    try:
-        kept = spark.read.parquet(path).toArrow()
-    except AnalysisException:
-        # there is no file yet
-        df.coalesce(1).write.mode("overwrite").parquet(path)
-        kept = None
-    if kept is not None and repr(kept.to_pylist()) != repr(df.toArrow().to_pylist()):
-        found = f"the checkpoint's run has read {kept.num_rows} row(s), now there are {table.num_rows}"
-        hint = "Use a new checkpoint, or a DataFrame where rows are added."
-        raise CheckpointError(
-            sentence("run", f"the rows of {source.shown_name()} are not those of the checkpoint", found, hint)
-        )
-    return spark.readStream.schema(df.schema).parquet(path)
-
-
-def _temporary(prefix: str) -> str:
-    """A folder that goes with this process."""
-    path = tempfile.mkdtemp(prefix=prefix)
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
-    return path
-
-
 class Run:
     """A running query; also a context manager that stops it."""
 
@@ -264,11 +152,11 @@ class Run:
         check_arguments(sink, late_sink, checkpoint, trigger, finish, name)
         self._trigger = spark_trigger(trigger)
         self.name = name
-        self.checkpoint = checkpoint or _temporary("streamq-checkpoint-")
+        self.checkpoint = checkpoint or temporary("streamq-checkpoint-")
         self._sink, self._late_sink = sink, late_sink
         self._over = ""
         self._begun = time.time_ns() // 1_000_000
-        self._prepared = _Prepared(
+        self._prepared = Prepared(
             "run",
             plan,
             tables,

@@ -87,7 +87,7 @@ QUERIES = {
 }
 SOAK = bool(os.environ.get("STREAMQ_SOAK"))
 KILLS = 3
-FILES = 8
+FILES = 6
 
 
 @pytest.mark.parametrize("name", QUERIES if SOAK else ["windows"])
