@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.monitoring import VERSION, Seen, SourceReading, instant, shown, wall
 from streamq.oddities import Warned, oddities
-from streamq.time import MINUS_INFINITY
+from streamq.time import MINUS_INFINITY, TIMESTAMP, show_duration
 from streamq.waiting import FAILED, FINISHED, RUNNING, STOPPED, Wait, Waiting
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class Why:
             **instant("needs", MINUS_INFINITY if wait.goal is None else wait.goal, self.axis),
             **instant("window_start", start, self.axis),
             **instant("window_end", end, self.axis),
+            "exact": wait.exact,
+            "proviso": wait.proviso or None,
             "source": None if wait.source is None else wait.source.name,
             "since": None if wait.source is None else wall(wait.source.moved),
             "release": list(wait.release),
@@ -77,11 +79,14 @@ class Why:
             start, end = (shown(t, self.axis) for t in wait.window)
             yield f"next window: [{start}, {end})"
         elif wait.goal is not None:
-            yield f"next: what {'starts' if wait.by_start else 'ends'} before {shown(wait.goal, self.axis)}"
+            at = shown(wait.goal - 1 if wait.beyond else wait.goal, self.axis)
+            yield f"next: what {'starts' if wait.by_start else 'ends'} at {at}"
         if wait.source is not None:
             yield self._stands(wait.source)
         for i, release in enumerate(wait.release):
             yield f"{'or' if i else 'waits for'} {release}"
+        if wait.proviso:
+            yield wait.proviso
 
     def _stands(self, source: SourceReading) -> str:
         if source.c == MINUS_INFINITY:
@@ -105,15 +110,15 @@ class Why:
 
 def why(program: Program, seen: Seen, state: str = RUNNING, now: dt.datetime | None = None, over: str = "") -> Why:
     """The diagnosis of a run; ``over`` is what it failed with, or why it no longer runs."""
-    case = Waiting(program, seen, state)
+    case, now = Waiting(program, seen, state), now or dt.datetime.now(dt.UTC)
     waits = () if state in (FAILED, FINISHED) else tuple(case.waits())
     verdict, summary = (
-        _ended(state, over) or _came(case) or _left_out_last(case) or _held(case, waits) or _left_out(case)
+        _ended(state, over) or _came(case) or _left_out_last(case) or _held(case, waits, now) or _left_out(case)
     )
     odd = oddities(list(case.sources.values()), case.axis)
     if verdict == "idle_input" and not waits:
         waits = tuple(_without_partners(case))
-    return Why(state, verdict, summary, waits, odd, case.axis, now or dt.datetime.now(dt.UTC))
+    return Why(state, verdict, summary, waits, odd, case.axis, now)
 
 
 Verdict = tuple[str, str]
@@ -135,7 +140,7 @@ def _came(case: Waiting) -> Verdict | None:
     """Nothing has come in, or something has just gone out."""
     last, every = case.seen.last, case.sources.values()
     # without a stage nobody counts by source
-    rows = sum(s.rows for s in every) if case.program.stages else 0 if last is None else last.rows
+    rows = sum(s.events for s in every) if case.program.stages else 0 if last is None else last.rows
     refused = [f"{n:,} of {s.name}" for s in every if (n := s.late.get("invalid"))]
     if not rows and refused:
         return "no_rows", f"No event has come: all rows so far are none ({', '.join(refused)})."
@@ -147,26 +152,42 @@ def _came(case: Waiting) -> Verdict | None:
     return None
 
 
-def _held(case: Waiting, waits: Sequence[Wait]) -> Verdict | None:
+def _held(case: Waiting, waits: Sequence[Wait], now: dt.datetime) -> Verdict | None:
     """Rows wait; what is nearest to the result is named, for the others have it wait."""
     if not waits:
         return None
     wait = waits[-1]
-    if wait.source is None or wait.early:
-        return "waiting", f"Rows are held back, waiting for {wait.release[0]}."
-    if wait.source.c == MINUS_INFINITY and wait.source.rows:
-        return "no_cti", f"Rows are held back: {wait.source.name} has sent no CTI yet, and nobody else speaks for it."
-    if _idle(case, wait.source):
-        so = "brings no rows any more, and others do" if wait.source.rows else "has brought no row yet"
-        return "idle_input", f"Rows are held back: {wait.source.name} {so}; idle_after in sq.generate lets it pass."
-    return "waiting", f"Rows are held back, waiting for {wait.release[0]}."
+    source = wait.source
+    if source is not None and not wait.early and source.c == MINUS_INFINITY and source.events:
+        text = f"Rows are held back: {source.name} has sent no CTI yet, and nobody else speaks for it"
+        return "no_cti", f"{text}; sq.generate(...) as its progress makes CTIs of its rows."
+    if source is not None and not wait.early and _idle(case, source):
+        return "idle_input", f"Rows are held back: {source.name} {_silent(source, now)}."
+    text = f"Rows are held back, waiting for {wait.release[0]}"
+    return "waiting", f"{text}; {wait.proviso}." if wait.proviso else f"{text}."
+
+
+def _silent(source: SourceReading, now: dt.datetime) -> str:
+    """Since when nothing has come of a source, and who lets the others go on without it."""
+    if source.idle_after is None:
+        so = "brings no rows any more, and others do" if source.events else "has brought no row yet"
+        return f"{so}; idle_after in sq.generate lets it pass"
+    allowed = f"idle_after, {show_duration(source.idle_after, TIMESTAMP)}"
+    if source.heard is None:
+        return f"has brought no row yet; {allowed} from the start of the run, lets it pass"
+    since = dt.datetime.fromtimestamp(source.heard / 1000, dt.UTC)
+    passed = since + dt.timedelta(microseconds=source.idle_after)
+    so = f"brings no rows since {since:%Y-%m-%d %H:%M:%S} UTC"
+    if now < passed:
+        return f"{so}; {allowed}, lets it pass at {passed:%Y-%m-%d %H:%M:%S}"
+    return f"{so}; {allowed}, is over: it goes by the CTI that the others had a micro-batch before"
 
 
 def _idle(case: Waiting, source: SourceReading) -> bool:
     """Whether others have brought rows since it did, by the time of day or in the last micro-batch."""
-    others = [s for s in case.sources.values() if s is not source and s.rows]
+    others = [s for s in case.sources.values() if s is not source and s.events]
     since = max((s.heard or 0 for s in others), default=0) > (source.heard or 0)
-    return bool(others) and (not source.rows or since or (not source.fresh and any(s.fresh for s in others)))
+    return bool(others) and (not source.events or since or (not source.fresh and any(s.fresh for s in others)))
 
 
 def _left_out(case: Waiting) -> Verdict:
@@ -189,9 +210,9 @@ def _left_out(case: Waiting) -> Verdict:
 def _gone(case: Waiting) -> Verdict:
     if case.seen.result is not None:
         return "nothing_held", f"Nothing is held: the last rows came out in micro-batch {case.seen.result.number}."
-    late = [s for s in case.sources.values() if 0 < s.rows <= s.refused]
+    late = [s for s in case.sources.values() if 0 < s.events <= s.refused]
     if late:
-        return "late", f"All {late[0].rows:,} rows of {late[0].name} came behind its CTI."
+        return "late", f"All {late[0].events:,} rows of {late[0].name} came behind its CTI."
     if not case.program.stages:
         return "filtered", "Rows came, and none passed the filters."
     return "nothing_held", "Nothing is held, and no row has come out of this run."
@@ -213,7 +234,7 @@ def _without_partners(case: Waiting) -> Iterator[Wait]:
         taken = {ch.port: case.told.get(f"taken {ch.port}|{hosted.name}", 0) for ch in hosted.channels}
         for channel in hosted.channels:
             silent = [case.sources[r] for r in case.feeding(channel.relation)]
-            if any(taken.values()) and not taken[channel.port] and not any(s.rows for s in silent):
+            if any(taken.values()) and not taken[channel.port] and not any(s.events for s in silent):
                 rows, source = case.told.get(f"state_rows|{hosted.name}", 0), silent[0]
                 release = (f"a row of {source.name} that matches",)
                 yield Wait(case.title(hosted), rows, source.c, source.name, None, None, source, release)

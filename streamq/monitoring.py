@@ -122,7 +122,8 @@ class SourceReading:
     """What is known of a source: c and W in ticks (or the sentinels), rows so far and in the last micro-batch.
 
     least and midst: the least start so far, and one in the midst of the last rows; moved and heard: when c last moved, and
-    when rows last came, in milliseconds since 1970.
+    when events last came, in milliseconds since 1970. delay, every, follows (a source's name) and idle_after (in microseconds)
+    are its policy.
     """
 
     name: str
@@ -136,6 +137,14 @@ class SourceReading:
     moved: int | None = None
     heard: int | None = None
     late: Mapping[str, int] = field(default_factory=dict)
+    every: int = 1
+    follows: str | None = None
+    idle_after: int | None = None
+
+    @property
+    def events(self) -> int:
+        """Rows that are events."""
+        return self.rows - self.late.get("invalid", 0)
 
     @property
     def refused(self) -> int:
@@ -166,10 +175,12 @@ def _source(program: Program, relation: Relation, seen: Seen) -> SourceReading:
     def reading(what: str) -> int | None:
         return told.get(f"{what}|{relation.name}")
 
+    policy = relation.source.policy
+    followed = [r.source.shown_name() for r in program.sources if r.source and r.source.table == policy.follow]
     reasons = [reason for of, _, reason in (key.rpartition("|") for key in program.late_reasons) if of == name]
     return SourceReading(
         name,
-        relation.source.policy.delay,
+        policy.delay,
         told.get(f"cti|{relation.name}", MINUS_INFINITY),
         told.get(f"watermark|{relation.name}", MINUS_INFINITY),
         reading("rows") or 0,
@@ -179,6 +190,9 @@ def _source(program: Program, relation: Relation, seen: Seen) -> SourceReading:
         reading("moved") or None,
         reading("heard") or None,
         {reason: seen.late.get(f"{name}|{reason}", 0) for reason in reasons},
+        policy.every,
+        next(iter(followed), None),
+        policy.idle_after,
     )
 
 

@@ -11,34 +11,41 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streamq.holding import ending, goes_by, grid_of, hands_on, holds, starts_window, wanted
 from streamq.monitoring import Seen, SourceReading, ctis_in, iso, kernels, paces, shown, sources
 from streamq.runtime.carried import Carried, carry
 from streamq.runtime.consistency import MIDDLE
-from streamq.runtime.kernels.ctis import CtisKernel
-from streamq.runtime.kernels.recompute import RecomputeKernel
+from streamq.runtime.event import WEIGHT
+from streamq.runtime.kernels.ctis import OPEN, CtisKernel
 from streamq.runtime.kernels.settle import SettleKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.stage import IN
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, saturating_add, show_duration
-from streamq.windows import ALIGN, Hopping
 
 if TYPE_CHECKING:
     from streamq.compiler.program import Program
-    from streamq.runtime.kernel import Kernel
     from streamq.runtime.stage import Channel, Hosted
 
 RUNNING, ENDED, STOPPED, FINISHED, FAILED = "running", "ended", "stopped", "finished", "failed"
 """States of a run. ended: an available-now run that has done all there was; finished: its input has ended."""
 
 
+EMPTIED = "rows of it may have been taken back"
+MOVING = "the ends of its members may still move"
+DEPENDS = "whether that is enough depends on the rows"
+"""What a goal that is not exact depends on."""
+
+
 @dataclass(frozen=True)
 class Wait:
     """An operator that holds rows.
 
-    cti: what its inputs promise together; least: the input that promises least; goal: the CTI that releases the next rows (or
-    the watermark, where ``early``), None where it cannot be told; window: the next one, or None where rows go one by one;
-    source: the one furthest behind; release: what would release the next rows, any one of these; by_start: the goal counts
-    starts, not ends.
+    cti: what its inputs promise together; least: the input that promises least; goal: the CTI (or the watermark, where
+    ``early``) that releases the next rows if no others come, None where none does; window: the next one, or None where rows
+    go one by one; source: the one furthest behind; release: what would release the next rows, any one of these.
+
+    by_start: the goal counts starts, not ends; beyond: rows go once progress is past theirs, not at it; proviso: what else it
+    takes than the goal, "" for nothing.
     """
 
     operator: str
@@ -51,6 +58,13 @@ class Wait:
     release: tuple[str, ...]
     early: bool = False
     by_start: bool = False
+    beyond: bool = False
+    proviso: str = ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the goal releases rows of the result (or of filters before it), and nothing less, as long as no others come."""
+        return self.goal is not None and not self.proviso
 
 
 Needed = Mapping[str, int | None]
@@ -77,8 +91,18 @@ class Waiting:
             if held and hosted.aligns and self._least_c() != INFINITY:
                 yield self._blocked(hosted, held)
             rows = held if isinstance(hosted.kernel, CtisKernel) else rows - held
-            if rows and _holds(hosted.kernel) and min(self._ctis(hosted).values()) != INFINITY:
+            if rows and self._holds(hosted) and min(self._ctis(hosted).values()) != INFINITY:
                 yield self._wait(hosted, rows)
+
+    def _holds(self, hosted: Hosted) -> bool:
+        """Whether a kernel holds rows back; what else it keeps is for rows that are still to come."""
+        return isinstance(hosted.kernel, CtisKernel) or self._due(hosted) is not None or bool(wanted(hosted.kernel))
+
+    def _due(self, hosted: Hosted) -> int | None:
+        """The progress that lets the next of its rows go, if no others come; None: none waits."""
+        if isinstance(hosted.kernel, CtisKernel):
+            return self.told[f"first|{hosted.name}"] + 1
+        return self.told.get(f"due|{hosted.name}")
 
     def _blocked(self, hosted: Hosted, held: int) -> Wait:
         """Rows that the level of consistency holds back: until all sources have promised, or come, far enough."""
@@ -88,8 +112,16 @@ class Waiting:
         release = self._released(self._together(first if sooner else first + 1, sooner), not sooner)
         place = "before" if hosted.aligns == IN else "behind"
         operator = f"consistency: rows held back {place} {self.title(hosted)}"
-        source = self.sources[least]
-        return Wait(operator, held, source.c, source.name, first + 1, None, source, release, by_start=True)
+        source, proviso = self.sources[least], DEPENDS if self._taken_back() else ""
+        onward = hosted if hosted.aligns == IN and holds(hosted.kernel) else self._onward(hosted)
+        return Wait(
+            operator, held, source.c, source.name, first + 1, None, source, release,
+            by_start=True, beyond=True, proviso=proviso or self._goes_on(onward),
+        )  # fmt: skip
+
+    def _taken_back(self) -> bool:
+        """Whether something was; rows that wait with their retractions go by the end that moves."""
+        return any(self.told.get(f"back|{kernel}", 0) for kernel in self.kernels)
 
     def _together(self, goal: int, early: bool) -> Needed:
         """Where sources are released together: those that are not there yet, by their watermarks if ``early``."""
@@ -111,45 +143,68 @@ class Waiting:
         return ctis_in(self.program, hosted, self.told)
 
     def _wait(self, hosted: Hosted, rows: int) -> Wait:
-        ctis = self._ctis(hosted)
-        c, w = min(ctis.values()), self._watermark(hosted)
+        kernel, c, due = hosted.kernel, min(self._ctis(hosted).values()), self._due(hosted)
         early = (
             self.level.block is not None
-            and not isinstance(hosted.kernel, SettleKernel | CtisKernel)
-            and not getattr(hosted.kernel, "final", False)
+            and not isinstance(kernel, SettleKernel | CtisKernel)
+            and not getattr(kernel, "final", False)
         )
-        at = max(c, w) if early else c
-        window = self._window(hosted, at, early)
-        if window is not None and window[1] <= at:
+        of = self._of(hosted, rows, c)
+        if due is None:
+            return Wait(*of, None, None, None, (wanted(kernel),))
+        if due == INFINITY:
+            return Wait(*of, None, None, None, (ending(kernel), self._end()))
+        grid = grid_of(kernel)
+        window = None if grid is None else (due - grid.size, due)
+        if due <= (max(c, self._watermark(hosted)) if early else c):
             # reached, but not final
-            return Wait(
-                *self._of(hosted, rows, c), None, window, None, ("members whose ends no longer move", self._end())
-            )
-        # where there are no windows, or none yet: as far as the next input is, or as the greatest start
-        ahead = min((t for t in ctis.values() if at < t < INFINITY), default=None)
-        goal = ahead if at == MINUS_INFINITY else window[1] if window is not None else ahead or max(at + 1, w)
-        needed = dict.fromkeys(self.behind(hosted)) if goal is None else dict(self._needed(hosted, goal, not early))
+            held = ("members" if window else "rows") + " whose ends no longer move"
+            return Wait(*of, None, window, None, (held, self._end()))
+        needed = self._needed(hosted, due, not early)
         lacking = self._lacking(needed, early)
         source = None
         if lacking and (not early or len(lacking) == 1):
             source = self.sources[min(lacking, key=lambda s: self.paces[s][0] - (lacking[s] or 0))]
         release = self._released(lacking, not early) if lacking else self._held_below(hosted)
-        return Wait(*self._of(hosted, rows, c), goal, window, source, release, early)
+        proviso = self._proviso(hosted, needed, early) or self._goes_on(self._onward(hosted))
+        return Wait(*of, due, window, source, release, early, *goes_by(kernel, early), proviso)
+
+    def _proviso(self, hosted: Hosted, needed: Needed, early: bool) -> str:
+        """What it takes beside the progress of sources, to a kernel and in it."""
+        kernel, below = hosted.kernel, self._below(hosted)
+        if None in needed.values() or not (early or all(hands_on(k.kernel) for k in below)):
+            return DEPENDS
+        if isinstance(kernel, WindowAggregateKernel) and kernel.final and kernel.reads_end:
+            return MOVING
+        if isinstance(kernel, WindowAggregateKernel) and any(WEIGHT in channel.columns for channel in hosted.channels):
+            return EMPTIED
+        if isinstance(kernel, CtisKernel):
+            return DEPENDS if self._taken_back() or any(channel.port == OPEN for channel in hosted.channels) else ""
+        # what comes with progress from below may change what waits; on a grid it only comes later than that
+        coming = any(self._due(k) is not None or self.told.get(f"held|{k.name}") for k in below)
+        if grid_of(kernel) is None and (coming or (hosted.aligns == IN and self.told.get(f"held|{hosted.name}"))):
+            return DEPENDS
+        return ""
+
+    def _below(self, hosted: Hosted) -> list[Hosted]:
+        """The kernels on the way to a kernel."""
+        inputs = [self.kernels[r] for r in hosted.inputs if r in self.kernels]
+        return [*inputs, *(k for one in inputs for k in self._below(one))]
+
+    def _onward(self, hosted: Hosted) -> Hosted | None:
+        """The kernel that holds its rows next; None where they come out."""
+        if any(feed.path.relation == hosted.name for feed in self.program.result):
+            return None
+        above = [k for k in self.kernels.values() if hosted.name in k.inputs]
+        found = [k if holds(k.kernel) else self._onward(k) for k in above]
+        return None if None in found else found[0]
+
+    def _goes_on(self, onward: Hosted | None) -> str:
+        return "" if onward is None else f"what that releases goes on to {self.title(onward)}"
 
     def _of(self, hosted: Hosted, rows: int, c: int) -> tuple[str, int, int, str]:
         ctis = self._ctis(hosted)
         return self.title(hosted), rows, c, self.shown(min(hosted.channels, key=lambda ch: ctis[ch.number]).relation)
-
-    def _window(self, hosted: Hosted, at: int, early: bool) -> tuple[int, int] | None:
-        """The next window of a grid: the first that ends after what is reached, or an earlier one that is not final."""
-        grid = _grid(hosted.kernel)
-        if grid is None or at == MINUS_INFINITY:
-            return None
-        index = grid.first_ending_after(at)
-        sent = self.told.get(f"out|{hosted.name}", INFINITY)
-        if not early and _aligned(hosted.kernel) and MINUS_INFINITY < sent < grid.start(index):
-            index = grid.last_starting_before(sent + 1)
-        return grid.start(index), grid.end(index)
 
     # how far sources must come
 
@@ -176,7 +231,7 @@ class Waiting:
         below = self.kernels[channel.relation]
         if not known:
             return dict.fromkeys(self.behind(below))
-        grid = _grid(below.kernel) if until_final and _aligned(below.kernel) else None
+        grid = grid_of(below.kernel) if until_final and starts_window(below.kernel) else None
         # its CTI is the start of its earliest window that is not final
         return self._needed(below, t if grid is None else grid.end(grid.last_starting_before(t)), until_final)
 
@@ -215,16 +270,29 @@ class Waiting:
 
     def _row(self, source: SourceReading, t: int | None, until_final: bool) -> str:
         # a row is enough that is so far beyond
-        ways = [source.delay, self.level.remember if len(self.sources) == 1 else None]
-        delay = min((d for d in ways if d is not None), default=None) if until_final else self.level.block or 0
-        if delay is None:
+        ways: list[int] = []
+        made = ""
+        if t is not None and not until_final:
+            ways = [t + (self.level.block or 0)]
+        elif t is not None:
+            if self.level.remember is not None and len(self.sources) == 1:
+                ways.append(t + self.level.remember)
+            if source.delay is not None:
+                # its CTIs are at multiples of every
+                ways.append(-(-t // source.every) * source.every + source.delay)
+                said = (("delay", source.delay, 0), ("every", source.every, 1))
+                made = ", ".join(f"{name} {show_duration(n, self.axis)}" for name, n, none in said if n != none)
+                made = f" ({made})" if made and ways[-1] == min(ways) else ""
+        if ways:
+            return f"a row of {source.name} {self._from(min(ways))}{made}"
+        if source.delay is None and until_final:
             return f"a CTI of {source.name}" + ("" if t is None else f" at {shown(t, self.axis)} or later")
-        if t is None:
-            return f"a row of {source.name}"
-        late = f" (delay {show_duration(delay, self.axis)})" if delay and delay == source.delay else ""
-        if t == source.c + 1:
-            return f"a row of {source.name} after {shown(source.c + delay, self.axis)}{late}"
-        return f"a row of {source.name} at or after {shown(t + delay, self.axis)}{late}"
+        return f"a row of {source.name}"
+
+    def _from(self, t: int) -> str:
+        """An instant and all later ones; the last microsecond before shows better than one that is hardly past it."""
+        past = self.axis == TIMESTAMP and t % 1_000 == 1
+        return f"after {shown(t - 1, self.axis)}" if past else f"at or after {shown(t, self.axis)}"
 
     def _end(self) -> str:
         match self.state:
@@ -264,25 +332,3 @@ class Waiting:
         """A source's name, or a kernel as explain shows it."""
         found = self.sources.get(relation)
         return found.name if found is not None else self.title(self.kernels[relation])
-
-
-def _holds(kernel: Kernel) -> bool:
-    """Whether a kernel holds rows back until time has passed something; the others pass on at once what they make."""
-    return isinstance(kernel, WindowAggregateKernel | RecomputeKernel | SettleKernel | CtisKernel)
-
-
-def _grid(kernel: Kernel) -> Hopping | None:
-    """The windows, or pieces, that a kernel reports one by one."""
-    match kernel:
-        case WindowAggregateKernel(window=grid):
-            return grid
-        case RecomputeKernel(evaluator=evaluator):
-            found = getattr(evaluator, "window", None) or getattr(evaluator, "cells", None)
-            return found if isinstance(found, Hopping) else None
-    return None
-
-
-def _aligned(kernel: Kernel) -> bool:
-    """Whether the CTI of a kernel with a grid is the start of a window."""
-    evaluator = getattr(kernel, "evaluator", None)
-    return getattr(evaluator, "stamp", ALIGN) == ALIGN and not hasattr(evaluator, "cells")

@@ -70,11 +70,16 @@ class Totals:
 
 @dataclass
 class Output:
-    """What a kernel gives in a micro-batch: deltas with ``__le``, ``__re``, ``__w`` and payload, and its own CTI."""
+    """What a kernel gives in a micro-batch: deltas with ``__le``, ``__re``, ``__w`` and payload, and its own CTI.
+
+    due: the least CTI (the watermark, for a kernel that does not wait for final rows) that lets the next of its rows go if no
+    others come; INFINITY: only the end of the input does; None: no row waits. For those who watch the query.
+    """
 
     table: pa.Table | None
     c: int
     totals: Totals = field(default_factory=Totals)
+    due: int | None = None
 
 
 class Kernel(Protocol):

@@ -23,12 +23,13 @@ HOW: Mapping[str, str] = {
     "cti": "max",  # the CTI of a source
     "watermark": "max",
     "moved": "max",  # when its CTI last moved, in milliseconds since 1970
-    "heard": "max",  # when it last brought rows
-    "rows": "max",  # events read so far, those of the late and of filters too
+    "heard": "max",  # when it last brought events
+    "rows": "max",  # rows read so far, those of the late and of filters, and those that are no events, too
     "fresh": "max",  # those of this micro-batch
     "least": "min",  # the least start so far
     "midst": "max",  # a start in the midst of the last rows
     "out": "min",  # the CTI of a kernel
+    "due": "min",  # the least progress that lets the next of its rows go; not told where none waits
     "taken": "sum",  # deltas (combined ones where the map side combines) that reached a port of it so far
     "given": "sum",  # rows it has handed on
     "made": "sum",  # those of this micro-batch
@@ -41,7 +42,7 @@ HOW: Mapping[str, str] = {
 """What there is, and the aggregate over buckets: "max" where all say the same, or one speaks for all."""
 
 OF_SOURCES = ("cti", "watermark", "moved", "heard", "rows", "fresh", "least", "midst")
-OF_KERNELS = ("out", "given", "made", "back", "state_rows", "state_bytes", "held", "first")
+OF_KERNELS = ("out", "due", "given", "made", "back", "state_rows", "state_bytes", "held", "first")
 
 SAMPLE = 256
 """Rows of a table, evenly spread, whose median stands for the midst of all."""
@@ -81,16 +82,19 @@ def both(a: Sequence[int], b: Sequence[int]) -> list[int]:
 
 
 def of_source(
-    held: dict[str, int], source: str, c: int, w: int, moved: bool, looked: Sequence[int], wall: int
+    held: dict[str, int], source: str, c: int, w: int, moved: bool, looked: Sequence[int], refused: int, wall: int
 ) -> dict[str, int]:
-    """c and W of a source, and what its rows were; ``held`` keeps it from batch to batch."""
+    """c and W of a source, and what its rows were, ``refused`` of them no events; ``held`` keeps it from batch to batch."""
     if moved:
         held["moved"] = wall
+    fresh = refused
     if looked:
         n, least, midst = looked
-        held |= {"heard": wall, "rows": held.get("rows", 0) + n, "least": min(least, held.get("least", least))}
-        held["midst"] = midst
-    told = {"cti": c, "watermark": w, "fresh": looked[0] if looked else 0, **held}
+        fresh += n
+        held |= {"heard": wall, "least": min(least, held.get("least", least)), "midst": midst}
+    if fresh:
+        held["rows"] = held.get("rows", 0) + fresh
+    told = {"cti": c, "watermark": w, "fresh": fresh, **held}
     return {f"{what}|{source}": n for what, n in told.items()}
 
 
@@ -120,6 +124,8 @@ def of_kernel(
         "first": min(least for _, least in backlogs),
         **known,
     }
+    if output.due is not None:
+        told["due"] = output.due
     return {f"{what}|{name}": n for what, n in told.items()}
 
 

@@ -201,10 +201,14 @@ class Stage:
         here = self.sources.intersection(r for h in self.hosted for r in h.inputs)
         for source in sorted(here) if bucket == 0 else ():
             looked: list[int] = []
+            refused = 0
             for message in messages:
-                looked = both(looked, message.looked) if message.relation == source else looked
+                if message.relation == source:
+                    looked = both(looked, message.looked)
+                    refused += sum(message.invalid.values())
             c, w = known[source].pace[2], known[source].w
-            told |= of_source(known_of.setdefault(source, {}), source, c, w, c != before[source][2], looked, wall)
+            moved = c != before[source][2]
+            told |= of_source(known_of.setdefault(source, {}), source, c, w, moved, looked, refused, wall)
         for hosted, arrivals, output in made:
             places = [baskets.scoped(place) for place in (hosted.name, *_places(hosted))]
             sizes, backlogs = [p.size() for p in places], [backlog(p) for p in places]

@@ -67,7 +67,7 @@ class RecomputeKernel(Uncombined):
         upto = self._upto(state, clock)
         moved = clock.c != clock.c_before or clock.m != clock.m_before
         if not any(fresh) and not moved:
-            return Output(None, int(state.values.get("cti", MINUS_INFINITY)), totals)
+            return Output(None, int(state.values.get("cti", MINUS_INFINITY)), totals, state.values.get("due"))
 
         histories: list[pa.Table] = []
         for port, schema in enumerate(self.inputs):
@@ -84,23 +84,31 @@ class RecomputeKernel(Uncombined):
 
         cti = self.evaluator.progress(histories, rows, clock.c) if clock.c != MINUS_INFINITY else MINUS_INFINITY
         cti = max(cti, int(state.values.get("cti", MINUS_INFINITY)))
-        state.values["cti"] = cti
+        state.values["cti"], state.values["due"] = cti, self._due(rows.filter(pa.array(~told)))
         if clock.c == INFINITY:
             for basket in (*(f"in{port}" for port in range(len(self.inputs))), "reported"):
                 state.drop(basket, BIN)
         else:
             self._keep(state, fresh, histories, rows, delta, clock.c)
-        return Output(delta if delta is not None and delta.num_rows else None, cti, totals)
+        return Output(delta if delta is not None and delta.num_rows else None, cti, totals, state.values["due"])
 
     def _open(self, rows: pa.Table, c: int) -> Mask:
         """Rows that may change; one that was given as final does not, even if its floats would now add up in another order."""
         found = ints(rows, RE) >= c
         return found & ~self.evaluator.final(rows, c) if self.final else found
 
+    def _due(self, rows: pa.Table) -> int | None:
+        """The least progress that tells one of these rows: it is its start or end, or a tick after."""
+        if not rows.num_rows:
+            return None
+        tells = self.evaluator.final if self.final else self.evaluator.reportable
+        asked = {int(ints(rows, name).min()) + past for name in (LE, RE) for past in (0, 1)}
+        return next((t for t in sorted(asked) if t < INFINITY and tells(rows, t).any()), INFINITY)
+
     # taking in
 
     def _upto(self, state: Scope, clock: Clock) -> int:
-        """Windows of lifetimes without an end are reported up to here: the watermark, at the end what bounds them all."""
+        """Windows of lifetimes without an end are made up to here: what holds the watermark, at the end what bounds them all."""
         if not self.bound:
             return INFINITY
         ends: list[list[int]] = state.values.setdefault("ends", [])
@@ -114,7 +122,7 @@ class RecomputeKernel(Uncombined):
         kept = [k for k in alive if k not in set(old[:-1])]
         state.values["ends"] = [[*k, found[k]] for k in kept]
         if clock.c != INFINITY:
-            return clock.m
+            return clock.m + 1 if clock.m > MINUS_INFINITY else clock.m
         if clock.until is not None:
             return clock.until
         if self.bound == ENDLESS and not any(endless and found[end, endless] > 0 for end, endless in kept):

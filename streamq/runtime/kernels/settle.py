@@ -37,4 +37,5 @@ class SettleKernel(Uncombined):
             state.replace("rows", "0", waiting)
         out = rows.filter(settled)
         least = pc.min(waiting.column(LE)).as_py() if waiting.num_rows else INFINITY
-        return Output(out if out.num_rows else None, min(clock.c, least))
+        due = min(INFINITY, pc.min(waiting.column(RE)).as_py() + 1) if waiting.num_rows else None
+        return Output(out if out.num_rows else None, min(clock.c, least), due=due)

@@ -121,7 +121,8 @@ class WindowAggregateKernel:
         if new is not None and clock.c != INFINITY:
             self._store(state, new)
         self._forget(state, least)
-        return Output(self._deltas(out), self._start(least), totals)
+        due = self._due(state, least if self.final else grid.first_ending_after(clock.m))
+        return Output(self._deltas(out), self._start(least), totals, due)
 
     # taking in
 
@@ -301,6 +302,7 @@ class WindowAggregateKernel:
         endless = high == INFINITY
         if endless.any():
             state.append("partials", "inf", self._packed(new.filter(pa.array(endless))))
+            self._span(state, "inf", low[endless], high[endless])
             new, low, high = new.filter(pa.array(~endless)), low[~endless], high[~endless]
         if not len(high):
             return
@@ -308,8 +310,20 @@ class WindowAggregateKernel:
         size = np.maximum(np.floor(np.log2((high - low + 1).astype(np.float64))).astype(np.int64) - 1, 0)
         bins, number = np.unique(np.stack([size, high >> size], axis=1), axis=0, return_inverse=True)
         for n, (cls, bin) in enumerate(bins):
-            rows = new.filter(pa.array(number.reshape(-1) == n))
-            state.append("partials", f"{cls}.{bin}", self._packed(rows))
+            mine = number.reshape(-1) == n
+            state.append("partials", f"{cls}.{bin}", self._packed(new.filter(pa.array(mine))))
+            self._span(state, f"{cls}.{bin}", low[mine], high[mine])
+
+    def _span(self, state: Scope, bin: str, low: np.ndarray[Any, Any], high: np.ndarray[Any, Any]) -> None:
+        """Note the windows of a bin: ranges that share one overlap, so there is none without members between its ends."""
+        spans = state.values.setdefault("spans", {})
+        first, last = spans.get(bin, (INFINITY, MINUS_INFINITY))
+        spans[bin] = [min(first, int(low.min())), max(last, int(high.max()))]
+
+    def _due(self, state: Scope, first: int) -> int | None:
+        """The end of the next window, from ``first`` on, that had members; all of a window's may have been taken back."""
+        spans = state.values.get("spans", {}).values()
+        return min((self.window.end(max(low, first)) for low, high in spans if high >= first), default=None)
 
     def _packed(self, table: pa.Table) -> pa.Table:
         """As it is stored: in order, so that it compresses; without the first window where the last one tells it."""
@@ -344,13 +358,10 @@ class WindowAggregateKernel:
 
     def _forget(self, state: Scope, least: int) -> None:
         for bin in state.bins("partials"):
-            if bin == "inf":
-                if least == INFINITY:
-                    state.drop("partials", bin)
-                continue
             cls, _, number = bin.partition(".")
-            if ((int(number) + 1) << int(cls)) - 1 < least:
+            if (least == INFINITY) if bin == "inf" else ((int(number) + 1) << int(cls)) - 1 < least:
                 state.drop("partials", bin)
+                state.values["spans"].pop(bin)
         for bin in state.bins("reported"):
             if (int(bin) + 1) * REPORTED_BIN - 1 < least:
                 state.drop("reported", bin)
