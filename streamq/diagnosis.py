@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from streamq.holding import subtracts
 from streamq.monitoring import VERSION, Seen, SourceReading, instant, shown, wall
 from streamq.oddities import Warned, oddities
 from streamq.time import MINUS_INFINITY, TIMESTAMP, show_duration
@@ -160,7 +161,7 @@ def _held(case: Waiting, waits: Sequence[Wait], now: dt.datetime) -> Verdict | N
     source = wait.source
     if source is not None and not wait.early and source.c == MINUS_INFINITY and source.events:
         text = f"Rows are held back: {source.name} has sent no CTI yet, and nobody else speaks for it"
-        return "no_cti", f"{text}; sq.generate(...) as its progress makes CTIs of its rows."
+        return "no_cti", f"{text}; progress=sq.generate(...) makes CTIs of its rows."
     if source is not None and not wait.early and _idle(case, source):
         return "idle_input", f"Rows are held back: {source.name} {_silent(source, now)}."
     text = f"Rows are held back, waiting for {wait.release[0]}"
@@ -177,7 +178,7 @@ def _silent(source: SourceReading, now: dt.datetime) -> str:
         return f"has brought no row yet; {allowed} from the start of the run, lets it pass"
     since = dt.datetime.fromtimestamp(source.heard / 1000, dt.UTC)
     passed = since + dt.timedelta(microseconds=source.idle_after)
-    so = f"brings no rows since {since:%Y-%m-%d %H:%M:%S} UTC"
+    so = f"has brought no rows since {since:%Y-%m-%d %H:%M:%S} UTC"
     if now < passed:
         return f"{so}; {allowed}, lets it pass at {passed:%Y-%m-%d %H:%M:%S}"
     return f"{so}; {allowed}, is over: it goes by the CTI that the others had a micro-batch before"
@@ -200,6 +201,9 @@ def _left_out(case: Waiting) -> Verdict:
                 text = f"{came:,} rows of {case.shown(channel.relation)} came, and none passed the filters before"
                 return "filtered", f"{text} {case.title(hosted)}."
         if len(taken) > 1 and all(taken.values()) and not case.handed_on(hosted.name):
+            if subtracts(hosted.kernel):
+                text = f"Nothing is left of the rows that came to {case.title(hosted)}: those of its other input cover them."
+                return "nothing_held", text
             return "no_match", f"Rows came on both sides of {case.title(hosted)}, and no two of them met."
     silent = [wait.least for wait in _without_partners(case)]
     if silent:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamq.runtime.evaluators.joins import ClipEvaluator, WindowedJoinEvaluator
+from streamq.runtime.evaluators.joins import ANTI, ClipEvaluator, ExceptEvaluator, JoinEvaluator, WindowedJoinEvaluator
 from streamq.runtime.evaluators.spans import SignalEvaluator
 from streamq.runtime.evaluators.windows import TopKEvaluator, WindowEvaluator
 from streamq.runtime.kernels.ctis import CtisKernel
@@ -70,6 +70,16 @@ def goes_by(kernel: Kernel, early: bool) -> tuple[bool, bool]:
             if early and (over.sensitive or over.stamp == POINT_AT_END):
                 return False, False
     return early, True
+
+
+def subtracts(kernel: Kernel) -> bool:
+    """Whether what comes on the second port takes away from what comes on the first."""
+    match kernel:
+        case RecomputeKernel(evaluator=ExceptEvaluator()):
+            return True
+        case RecomputeKernel(evaluator=JoinEvaluator(how=how)):
+            return how == ANTI
+    return False
 
 
 def wanted(kernel: Kernel) -> str:

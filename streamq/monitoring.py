@@ -151,6 +151,13 @@ class SourceReading:
         """Rows that came late, however they were dealt with; those that repeat others are not late."""
         return self.late.get("dropped", 0) + self.late.get("adjusted", 0)
 
+    @property
+    def lag(self) -> int | None:
+        """How far its CTI is behind its greatest start; None before there are both, and where the CTI is another's."""
+        if self.follows is not None or _finite(self.c) is None or _finite(self.w) is None:
+            return None
+        return max(0, self.w - self.c)
+
 
 def sources(program: Program, seen: Seen) -> dict[str, SourceReading]:
     """The sources' readings, by relation."""
@@ -265,7 +272,7 @@ def _source_metrics(source: SourceReading, axis: str, now: dt.datetime) -> dict[
         **instant("cti", source.c, axis),
         **instant("watermark", source.w, axis),
         "ended": source.c == INFINITY,
-        "lag": source.w - source.c if finite and _finite(source.w) is not None else None,
+        "lag": source.lag,
         "behind_seconds": None if behind is None else round(behind, 3),
         "cti_moved_at": wall(source.moved),
         "rows_came_at": wall(source.heard),
@@ -343,8 +350,7 @@ def line(program: Program, seen: Seen, name: str | None) -> str:
     back = f", {last.retracted:,} taken back" if last.retracted else ""
     parts = [f"{name or 'query'}: batch {last.number}, {last.rows:,} rows{took}, {last.inserted:,} results{back}"]
     for source in sources(program, seen).values():
-        ahead = source.w - source.c if _finite(source.c) is not None and _finite(source.w) is not None else 0
-        lag = f" (lag {show_duration(ahead, axis)})" if ahead else ""
+        lag = f" (lag {show_duration(source.lag, axis)})" if source.lag else ""
         parts.append(f"{source.name} at {shown(source.c, axis)}{lag}")
     again = sum(n for key, n in seen.late.items() if key.endswith("|duplicates"))
     refused = sum(seen.late.values()) - again

@@ -20,6 +20,12 @@ FEW = 10
 UNITS = (("seconds", 10**9), ("milliseconds", 10**12), ("microseconds", 10**15), ("nanoseconds", 10**18))
 """What an instant of the years 2001 to 2100 is, counted from 1970, at least; four times as much at most."""
 
+REASONS = (
+    "no start, an end not after it, an unknown kind of row or edge, two edges of a key at one instant, "
+    "an end or a retraction that matches nothing, or a start beyond max_ahead"
+)
+"""Why a row is no event, of a source of any shape."""
+
 
 @dataclass(frozen=True)
 class Warned:
@@ -35,7 +41,7 @@ def oddities(sources: Sequence[SourceReading], axis: str) -> tuple[Warned, ...]:
     found = []
     for source in sources:
         far = list(_far(source, axis))
-        found += [*far, *_unit(source, axis), *([] if far else _late(source)), *_invalid(source)]
+        found += [*far, *_unit(source, axis), *([] if far else _late(source, axis)), *_invalid(source)]
     return (*found, *_units_differ(sources, axis))
 
 
@@ -47,12 +53,12 @@ def _far(source: SourceReading, axis: str) -> Iterator[Warned]:
     if not years and (source.rows < FEW or spread < 1 or ahead < FAR * spread):
         return
     so = f", and {source.refused:,} rows have come late since" if source.refused else ""
+    bound = ", or bound how far one row may move progress: max_ahead in sq.generate" if axis == TIMESTAMP else ""
     yield Warned(
         "far_future",
         source.name,
         f"{source.name}: its greatest start, {shown(source.w, axis)}, lies {_about(ahead, axis)} beyond its other rows "
-        f"(about {shown(source.midst, axis)}), and progress has followed it{so}. If that start is wrong, mend the source, "
-        "or bound how far one row may move progress: max_ahead in sq.generate.",
+        f"(about {shown(source.midst, axis)}), and progress has followed it{so}. If that start is wrong, mend the source{bound}.",
     )
 
 
@@ -92,17 +98,40 @@ def _unit_of(t: int) -> str | None:
     return next((unit for unit, least in UNITS if least <= t < 4 * least), None)
 
 
-def _late(source: SourceReading) -> Iterator[Warned]:
-    if source.refused * FEW >= source.rows > 0:
-        delay = "a greater delay" if source.delay is not None else "later CTIs"
-        text = f"{source.refused:,} of {source.rows:,} rows came behind its CTI ({_reasons(source)}): {delay} takes them in."
-        yield Warned("late", source.name, f"{source.name}: {text}")
+def _late(source: SourceReading, axis: str) -> Iterator[Warned]:
+    if source.refused * FEW < source.rows or not source.rows:
+        return
+    text = f"{source.refused:,} of {source.rows:,} rows came behind its CTI ({_reasons(source)})"
+    yield Warned("late", source.name, f"{source.name}: {text}{_ahead(source, axis)}: {_remedy(source)}.")
+
+
+def _remedy(source: SourceReading) -> str:
+    """What takes late rows in, by who makes the source's CTIs."""
+    if source.follows is not None:
+        return f"a greater delay of {source.follows}, whose progress it has, takes them in, or progress of its own"
+    if source.delay is None:
+        return "its own CTIs promise too much; sent later, they take them in"
+    return (
+        "a greater delay takes them in. Files are read in the order in which they were written: where that is not the order "
+        "of their times, the delay must cover it (docs/operations.md, Catching up with a history)"
+    )
+
+
+def _ahead(source: SourceReading, axis: str) -> str:
+    """Where the greatest start is far from the others, though not so far that it must be wrong."""
+    if source.midst is None or source.least is None or source.w in (INFINITY, MINUS_INFINITY):
+        return ""
+    ahead, spread = source.w - source.midst, source.midst - source.least
+    if ahead <= FEW * max(spread, 1):
+        return ""
+    lies = f"Its greatest start, {shown(source.w, axis)}, lies {_about(ahead, axis)} beyond the midst of its last rows"
+    return f". {lies}: if that is wrong, mend the source; if it is right"
 
 
 def _invalid(source: SourceReading) -> Iterator[Warned]:
-    invalid, read = source.late.get("invalid", 0), source.rows + source.late.get("invalid", 0)
-    if invalid * FEW >= read > 0:
-        text = f"{invalid:,} of {read:,} rows are no events (no start, or an end not after it); late_sink keeps them."
+    invalid = source.late.get("invalid", 0)
+    if invalid * FEW >= source.rows > 0:
+        text = f"{invalid:,} of {source.rows:,} rows are no events: {REASONS}. The late output (late_sink) has each one's reason."
         yield Warned("invalid", source.name, f"{source.name}: {text}")
 
 

@@ -30,8 +30,8 @@ RUNNING, ENDED, STOPPED, FINISHED, FAILED = "running", "ended", "stopped", "fini
 """States of a run. ended: an available-now run that has done all there was; finished: its input has ended."""
 
 
-EMPTIED = "rows of it may have been taken back"
-MOVING = "the ends of its members may still move"
+EMPTIED = "nothing comes if all rows of that window have been taken back"
+MOVING = "nothing comes while the ends of its members may still move"
 DEPENDS = "whether that is enough depends on the rows"
 """What a goal that is not exact depends on."""
 
@@ -63,7 +63,7 @@ class Wait:
 
     @property
     def exact(self) -> bool:
-        """Whether the goal releases rows of the result (or of filters before it), and nothing less, as long as no others come."""
+        """Whether rows come out, or to the last filters, at the goal and not before, as long as no others come in."""
         return self.goal is not None and not self.proviso
 
 
@@ -275,7 +275,8 @@ class Waiting:
         if t is not None and not until_final:
             ways = [t + (self.level.block or 0)]
         elif t is not None:
-            if self.level.remember is not None and len(self.sources) == 1:
+            known = [self.sources[s].w for s in self._speaking() if self.sources[s] is not source]
+            if self.level.remember is not None and t + self.level.remember <= min(known, default=INFINITY):
                 ways.append(t + self.level.remember)
             if source.delay is not None:
                 # its CTIs are at multiples of every
@@ -322,7 +323,7 @@ class Waiting:
     def handed_on(self, relation: str) -> int:
         """Rows that a source or a kernel has brought so far."""
         found = self.sources.get(relation)
-        return found.rows if found is not None else self.told.get(f"given|{relation}", 0)
+        return found.events if found is not None else self.told.get(f"given|{relation}", 0)
 
     def title(self, hosted: Hosted) -> str:
         """A kernel as explain shows it."""

@@ -101,6 +101,37 @@ def test_retractions_of_a_changelog() -> None:
     assert (query["inserted"], query["retracted"], query["retraction_ratio"]) == (2, 1, 0.5)
 
 
+def test_rows_are_all_that_were_read() -> None:
+    """Those that are no events too, whoever finds them out: the source's own columns, or other rows."""
+    table = pa.table({"t": pa.array([1, 2, None], pa.int64()), "v": [1, 2, 3]})
+    run = Rehearsal(sq.points(table, time="t", name="a", invalid="drop").tumbling_window(10).select(n=sq.count()))
+    run.arrive(a=2)
+    run.arrive()
+    assert (run.metrics["sources"]["a"]["rows"], run.metrics["sources"]["a"]["invalid"]) == (3, 1)
+    assert (run.progress["rows"], run.progress["sources"]["a"]["rows"]) == (1, 1)
+    table = pa.table({"t": [1, 1, 4], "k": ["a"] * 3, "e": ["start", "start", "end"]})
+    run = Rehearsal(sq.edges(table, time="t", edge="e", key="k", name="a").tumbling_window(10).select(n=sq.count()))
+    run.arrive()
+    assert (run.metrics["sources"]["a"]["rows"], run.metrics["sources"]["a"]["invalid"]) == (3, 1)
+
+
+def test_the_lag_of_a_source_that_is_ahead_of_its_rows_or_goes_by_another() -> None:
+    def told(query: sq.Stream, *ctis: int) -> dict[str, Any]:
+        run = Rehearsal(query)
+        run.arrive()
+        for cti in ctis:
+            run.advance(cti)
+        return {name: source["lag"] for name, source in run.metrics["sources"].items()}
+
+    assert told(windows(cars(1, 4))) == {"cars": 2}
+    assert told(windows(cars(1, 4)), 9) == {"cars": 0}
+    ahead = sq.events([sq.insert(1, 5, k=1), sq.cti(20)], name="p")
+    assert told(windows(ahead)) == {"p": 0}
+    assert told(windows(sq.events([sq.insert(1, 5, k=1)], name="p"))) == {"p": None}
+    follower = sq.events([(2, 3, {"k": 1})], name="b", progress=sq.follow(leader := cars(1, 40)))
+    assert told(leader.left_anti_join(follower, on="k")) == {"cars": 2, "b": None}
+
+
 def test_progress_of_a_micro_batch_without_input() -> None:
     run = Rehearsal(windows(cars(1, 12)))
     run.arrive(cars=1)

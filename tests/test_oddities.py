@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 
 import pytest
 
@@ -72,7 +73,36 @@ def test_units_in_which_sources_do_not_agree() -> None:
 def test_many_late_or_invalid_rows() -> None:
     assert told(INTEGER, source(9, 8, 1, dropped=4)) == []
     assert told(INTEGER, source(9, 8, 1, dropped=4, adjusted=1)) == [("late", "a")]
-    assert told(INTEGER, source(9, 8, 1, invalid=5)) == []
-    assert told(INTEGER, source(9, 8, 1, invalid=6)) == [("invalid", "a")]
-    none = SourceReading("a", 0, MINUS_INFINITY, MINUS_INFINITY, late={"invalid": 3})
+    assert told(INTEGER, source(9, 8, 1, invalid=4)) == []
+    assert told(INTEGER, source(9, 8, 1, invalid=5)) == [("invalid", "a")]
+    none = SourceReading("a", 0, MINUS_INFINITY, MINUS_INFINITY, 3, late={"invalid": 3})
     assert told(INTEGER, none) == [("invalid", "a")]
+
+
+def text(found: SourceReading, axis: str = INTEGER) -> str:
+    (warned,) = oddities([found], axis)
+    return warned.text
+
+
+def test_rows_that_are_no_events_are_counted_among_all_and_the_reasons_are_named() -> None:
+    told = text(source(9, 8, 1, rows=3, invalid=1))
+    assert told.startswith("a: 1 of 3 rows are no events: no start,") and "two edges of a key at one instant" in told
+    assert told.endswith("The late output (late_sink) has each one's reason.")
+
+
+def test_what_takes_late_rows_in_depends_on_who_makes_the_ctis() -> None:
+    late = source(9, 8, 1, dropped=20)
+    assert "a greater delay takes them in. Files are read in the order in which they were written" in text(late)
+    assert "a greater delay of cars, whose progress it has" in text(replace(late, delay=None, follows="cars"))
+    assert "its own CTIs promise too much; sent later," in text(replace(late, delay=None))
+
+
+def test_a_start_that_is_far_but_not_so_far_that_it_must_be_wrong() -> None:
+    told = text(source(5_000, 5, 0, rows=23, dropped=11))
+    assert "Its greatest start, 5000, lies 4,995 beyond the midst of its last rows: if that is wrong, mend" in told
+    assert "greatest start" not in text(source(50, 5, 0, rows=23, dropped=11))
+
+
+def test_max_ahead_is_advised_where_there_is_a_clock_to_go_by() -> None:
+    assert "max_ahead" in text(source(MAY + 5_000 * DAY, MAY, MAY - DAY), TIMESTAMP)
+    assert "max_ahead" not in text(source(100_000, 60, 10))

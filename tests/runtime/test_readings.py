@@ -43,6 +43,21 @@ def test_totals_survive_restarts_whatever_the_buckets(output: str) -> None:
     assert {what: told[0][f"{what}|source:cars"] for what in expected} == expected
 
 
+@pytest.mark.parametrize(("output", "due"), [("final", 25), ("changelog", 30)])
+def test_what_is_due_next_is_the_least_of_the_buckets_and_of_none_where_nothing_waits(output: str, due: int) -> None:
+    """At c = 22, m = 26; windows of keys 1 and 4 hold rows, in buckets of their own."""
+    run = query(output, 4)
+    run.batch({"cars": CARS.tables["cars"].slice(0, 7)})
+    run.batch({}, [("cars", 21)])
+    (kernel,) = run.program.stages[0].hosted
+    assert run.told[f"due|{kernel.name}"] == 30
+    more = sq.events([(t, t + 2, {"k": k}) for t, k in ((24, 4), (25, 4))], name="cars").tables["cars"]
+    run.batch({"cars": more})
+    assert run.told[f"due|{kernel.name}"] == due
+    run.batch({}, [("cars", 2**63 - 1)])
+    assert f"due|{kernel.name}" not in run.told
+
+
 def test_a_micro_batch_without_a_row_of_a_source_moves_nothing_of_it() -> None:
     run = query("final", 2)
     run.batch({"cars": CARS.tables["cars"].slice(0, 2)}, wall=1)
