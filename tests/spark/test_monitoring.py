@@ -41,7 +41,7 @@ def test_a_join_with_an_idle_input_says_which(spark: SparkSession, tmp_path: Pat
 
         why = run.why()
         assert (why.state, why.verdict) == ("running", "idle_input")
-        assert "zones has brought no row yet" in str(why) and "run.advance(18, source='zones')" in str(why)
+        assert "zones has brought no row yet" in str(why) and "run.advance(15, source='zones')" in str(why)
         assert json.loads(json.dumps(why.to_dict()))["waits"][0]["source"] == "zones"
 
         metrics = json.loads(json.dumps(run.metrics))
