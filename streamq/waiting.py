@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamq.holding import ending, goes_by, grid_of, hands_on, holds, starts_window, wanted
-from streamq.monitoring import Seen, SourceReading, ctis_in, iso, kernels, paces, shown, sources
+from streamq.monitoring import Seen, SourceReading, ctis_in, followers, iso, kernels, paces, shown, sources
 from streamq.runtime.carried import Carried, carry
 from streamq.runtime.consistency import MIDDLE
 from streamq.runtime.event import WEIGHT
@@ -82,7 +82,7 @@ class Waiting:
         self.kernels: dict[str, Hosted] = kernels(program)
         self.paces = paces(program, self.told)
         self.level = program.stages[0].consistency if program.stages else MIDDLE
-        self.follows = program.stages[0].follows if program.stages else {}
+        self.follows = followers(program)
 
     def waits(self) -> Iterator[Wait]:
         """The operators that hold rows until time has passed something, in the order of the stages."""
@@ -108,7 +108,7 @@ class Waiting:
         """Rows that the level of consistency holds back: until all sources have promised, or come, far enough."""
         first = self.told[f"first|{hosted.name}"]
         sooner = self.level.block is not None and self.level.block < max(self._delay(s) for s in self._speaking())
-        least = min(self._speaking(), key=lambda s: self.sources[s].w if sooner else self.sources[s].c)
+        least = min(self._speaking(), key=lambda s: self._reach(s) if sooner else self.sources[s].c)
         release = self._released(self._together(first if sooner else first + 1, sooner), not sooner)
         place = "before" if hosted.aligns == IN else "behind"
         operator = f"consistency: rows held back {place} {self.title(hosted)}"
@@ -126,7 +126,11 @@ class Waiting:
     def _together(self, goal: int, early: bool) -> Needed:
         """Where sources are released together: those that are not there yet, by their watermarks if ``early``."""
         come = saturating_add(goal, self.level.block or 0)
-        return {s: goal for s in self._speaking() if (self.sources[s].w < come if early else self.sources[s].c < goal)}
+        return {s: goal for s in self._speaking() if (self._reach(s) < come if early else self.sources[s].c < goal)}
+
+    def _reach(self, source: str) -> int:
+        """How far a source counts as having come, where several are looked at together."""
+        return max(self.sources[source].c, self.sources[source].w)
 
     def _speaking(self) -> list[str]:
         """The sources that make progress of their own."""
@@ -275,7 +279,7 @@ class Waiting:
         if t is not None and not until_final:
             ways = [t + (self.level.block or 0)]
         elif t is not None:
-            known = [self.sources[s].w for s in self._speaking() if self.sources[s] is not source]
+            known = [self._reach(s) for s in self._speaking() if self.sources[s] is not source]
             if self.level.remember is not None and t + self.level.remember <= min(known, default=INFINITY):
                 ways.append(t + self.level.remember)
             if source.delay is not None:

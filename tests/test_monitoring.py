@@ -109,7 +109,7 @@ def test_rows_are_all_that_were_read() -> None:
     run.arrive()
     assert (run.metrics["sources"]["a"]["rows"], run.metrics["sources"]["a"]["invalid"]) == (3, 1)
     assert (run.progress["rows"], run.progress["sources"]["a"]["rows"]) == (1, 1)
-    table = pa.table({"t": [1, 1, 4], "k": ["a"] * 3, "e": ["start", "start", "end"]})
+    table = pa.table({"t": [1, 1, 4], "k": ["a"] * 3, "v": [1, 2, 3], "e": ["start", "start", "end"]})
     run = Rehearsal(sq.edges(table, time="t", edge="e", key="k", name="a").tumbling_window(10).select(n=sq.count()))
     run.arrive()
     assert (run.metrics["sources"]["a"]["rows"], run.metrics["sources"]["a"]["invalid"]) == (3, 1)
