@@ -192,8 +192,12 @@ class Waiting:
 
     def _below(self, hosted: Hosted) -> list[Hosted]:
         """The kernels on the way to a kernel."""
-        inputs = [self.kernels[r] for r in hosted.inputs if r in self.kernels]
-        return [*inputs, *(k for one in inputs for k in self._below(one))]
+        found, below = set(hosted.inputs), []
+        for kernel in reversed(self.kernels.values()):
+            if kernel.name in found:
+                found.update(kernel.inputs)
+                below.append(kernel)
+        return below
 
     def _onward(self, hosted: Hosted) -> Hosted | None:
         """The kernel that holds its rows next; None where they come out."""
