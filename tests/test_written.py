@@ -60,6 +60,7 @@ def test_a_query_read_back_joins_others() -> None:
     assert [r["fare"] for r in rows(ours.union(one, two))] == [3, 3, 8, 8, 5]
 
 
+@pytest.mark.slow
 @given(cases())
 def test_random_queries_are_read_back(case: Case) -> None:
     query = Stream(case.plan, {**case.tables, **case.static})

@@ -69,6 +69,7 @@ def classes(document: Any) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 @given(cases())
 def test_random_plans_come_back(case: Case) -> None:
     same(case.plan)

@@ -78,7 +78,7 @@ def test_a_late_row_does_not_bound_the_windows_of_those_without_an_end(query: An
 @pytest.mark.parametrize(("size", "hop"), [(10, 10), (10, 5), (12, 4), (10, 4), (4, 10)])
 def test_what_is_adjusted_is_what_is_left_of_it(size: int, hop: int) -> None:
     """Whether lateness is judged in the window's kernel, behind a combiner, or apart: for a late output, or as windows lie."""
-    ends = [*range(4, 30), None]
+    ends = [4, 10, 11, 13, 15, 16, 17, 21, None]
     live = sq.events([(t, t + 1, {"v": 0}) for t in (16, 60)], name="s", progress=sq.generate(0), late="adjust")
     query = live.hopping_window(size, hop).select(n=sq.count())
     late = [sq.events([(3, end, {"v": 0})], name="s").tables["s"] for end in ends]

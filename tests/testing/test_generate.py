@@ -55,6 +55,7 @@ def test_no_item_breaks_a_cti(items: list[Item]) -> None:
     assert promises == sorted(promises)
 
 
+@pytest.mark.slow
 @brief
 @given(
     st.sampled_from([None, "id"]).flatmap(lambda id: st.tuples(st.just(id), physical(Intent(duplicates=False), id=id)))
@@ -122,6 +123,7 @@ def test_a_delay_that_keeps_every_item_on_time(items: list[Item]) -> None:
     assert tight
 
 
+@pytest.mark.slow
 @few
 @given(st.sampled_from(["points_ids", "intervals_ids", "physical_ids", "edges"]).flatmap(again))
 def test_the_history_of_repeated_rows_is_that_of_the_rows(arriving: Arriving) -> None:

@@ -70,6 +70,7 @@ def has_no_verb(node: Node) -> bool:
     return False
 
 
+@pytest.mark.slow
 @settings(max_examples=settings.default.max_examples * 3 // 2)  # type: ignore[union-attr]
 @given(cases())
 def test_random_plans(case: Case) -> None:

@@ -58,6 +58,7 @@ def lost(kernel: object, state: object, arrivals: object, clock: object) -> obje
 RIGHT = SettleKernel.advance
 
 
+@pytest.mark.slow
 def test_a_wrong_answer_is_shown_by_the_smallest_case(tmp_path: Path) -> None:
     """An operator is made wrong for once: that what is wrong is told is what this is about."""
     with mock.patch.object(SettleKernel, "advance", lost):

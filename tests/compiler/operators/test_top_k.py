@@ -85,6 +85,7 @@ def test_in_every_kind_of_window() -> None:
     assert answer(s.landmark_window(10, start=0).top_k(1, by="v")) == [(10, 11, 2, 1), (20, 21, 2, 1), (30, 31, 2, 1)]
 
 
+@pytest.mark.slow
 def test_the_answer_does_not_depend_on_the_order_of_arrival() -> None:
     rows = [(1, "a", 5), (1, "b", 5), (2, "c", 5), (2, "a", 5)]
     for ties in ("keep", "break"):

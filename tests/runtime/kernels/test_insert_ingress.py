@@ -174,6 +174,7 @@ class Counting(DictStore):
         super().put(key, value)
 
 
+@pytest.mark.slow
 def test_a_micro_batch_reads_and_writes_what_is_near_its_rows() -> None:
     """A hundred micro-batches within the delay are held; each costs as much as the one before, and all go in the end."""
     kernel, store, c = InsertIngressKernel(True, None, ("id",)), Counting(), 0

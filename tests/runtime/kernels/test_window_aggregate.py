@@ -110,6 +110,7 @@ def test_dyadic_nodes_and_copies_agree(rows: list[tuple[int, int, float | None]]
         assert {k: pytest.approx(v, nan_ok=True) for k, v in a.items()} == b
 
 
+@pytest.mark.slow
 def test_state_is_flat_and_empty_at_the_end() -> None:
     """100 micro-batches with a moving CTI: chunks and bytes stay within what the first fifty needed."""
     schema = pa.schema([("t", pa.int64()), ("k", pa.int64()), ("v", pa.float64())])
