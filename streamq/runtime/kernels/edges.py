@@ -167,7 +167,7 @@ class EdgesKernel(Uncombined):
         late = is_late(time, c) if judge is not None else ghost
         if judge is None or not late.any():
             return with_column(table, GHOST, ghost)
-        left = adjusts(judge, time, late, arrival.promised)
+        left = adjusts(judge, table, time, late, arrival.promised)
         left = left & self._still_matters(table, held, time, opens, c) if left.any() else left
         gone = late & ~left
         for mask, reason in ((gone, "dropped"), (left, "adjusted")):
