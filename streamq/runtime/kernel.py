@@ -43,7 +43,8 @@ class Arrival:
 class Clock:
     """Progress before and after a micro-batch: CTI ``c``, watermark ``m``; ``notes`` are what the map side announced.
 
-    until: at the end of the stream, the bound on windows of lifetimes without an end, if one was given.
+    until: at the end of the stream, the bound on windows of lifetimes without an end, if one was given; promised: behind a
+    source what it has said itself, if c may be ahead of it.
     """
 
     c_before: int
@@ -52,6 +53,7 @@ class Clock:
     m: int
     notes: tuple[Any, ...] = ()
     until: int | None = None
+    promised: int = INFINITY
 
 
 @dataclass
@@ -107,14 +109,14 @@ class Uncombined:
         return None
 
 
-def refuse_late(judge: Judge, n: int, c: int) -> None:
-    """Raise under ``late="fail"``."""
+def refuse_late(judge: Judge, n: int, c: int, row: dict[str, Any] | None = None) -> None:
+    """Raise under ``late="fail"``, showing the columns of the first late row, if there is one, and its lifetime in ticks."""
     if n and judge.late == "fail":
         raise LateEvent(
             sentence(
                 f"source {judge.source}",
                 f"{n} late item(s) behind the CTI",
-                f"the CTI is {c}",
+                f"the CTI is {c}" + ("" if row is None else f", first: {_own(row)}{_lifetime(row)}"),
                 'Allow more delay (sq.generate("...")), or say late="drop" or "adjust".',
             )
         )
@@ -122,13 +124,22 @@ def refuse_late(judge: Judge, n: int, c: int) -> None:
 
 def refuse_invalid(source: str, reason: str, row: dict[str, Any]) -> None:
     """Raise for a row that is no event, showing its own columns; its lifetime in ticks, unless the reason says it."""
-    lifetime = {name: row[column] for name, column in (("start", LE), ("end", RE)) if column in row}
-    if lifetime:
-        shown = ", ".join(f"{name} {'NULL' if at in (None, INFINITY) else at}" for name, at in lifetime.items())
-        reason = f"{reason} ({shown}, in ticks)"
-    first = {name: value for name, value in row.items() if not name.startswith("__")}
     hint = 'Mend the source, or say invalid="drop".'
-    raise InvalidEvent(sentence(f"source {source}", f"a row is no event: {reason}", f"first: {first}", hint))
+    wrong = f"a row is no event: {reason}{_lifetime(row)}"
+    raise InvalidEvent(sentence(f"source {source}", wrong, f"first: {_own(row)}", hint))
+
+
+def _own(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if not name.startswith("__")}
+
+
+def _lifetime(row: dict[str, Any]) -> str:
+    shown = [
+        f"{name} {'NULL' if row[column] in (None, INFINITY) else row[column]}"
+        for name, column in (("start", LE), ("end", RE))
+        if column in row
+    ]
+    return f" ({', '.join(shown)}, in ticks)" if shown else ""
 
 
 def remembered_judge(state: Scope, arrivals: Sequence[Arrival]) -> Judge:

@@ -55,11 +55,15 @@ def is_late(sync: np.ndarray[Any, Any], c: int) -> np.ndarray[Any, np.dtype[np.b
 
 
 def adjusts(
-    judge: Judge, sync: np.ndarray[Any, Any], late: np.ndarray[Any, Any], promised: int
+    judge: Judge, table: pa.Table, sync: np.ndarray[Any, Any], late: np.ndarray[Any, Any], promised: int
 ) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Of the late items those that act from c on; raises LateEvent for what breaks the source's own word under ``fail``."""
+    """Of the late items, rows of ``table``, those that act from c on.
+
+    Raises LateEvent for what breaks the source's own word under ``fail``.
+    """
     broken = late & is_late(sync, promised)
-    refuse_late(judge, int(broken.sum()), promised)
+    if broken.any():
+        refuse_late(judge, int(broken.sum()), promised, table.slice(int(broken.argmax()), 1).to_pylist()[0])
     return late if judge.late == "adjust" else late & ~broken
 
 
@@ -68,7 +72,7 @@ def judged(table: pa.Table, judge: Judge, c: int, promised: int, totals: Totals)
     late = is_late(ints(table, LE), c)
     if not late.any():
         return table
-    left = adjusts(judge, ints(table, LE), late, promised) & (ints(table, RE) > c)
+    left = adjusts(judge, table, ints(table, LE), late, promised) & (ints(table, RE) > c)
     gone = late & ~left
     for mask, reason in ((gone, "dropped"), (left, "adjusted")):
         totals.add(judge.source, reason, int(mask.sum()))

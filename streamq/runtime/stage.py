@@ -242,7 +242,8 @@ def _clock(
     c = min(carry(now[r][0], steps) for r, steps in ways)
     w = max(carry(now[r][1], steps) for r, steps in ways)
     until = next((known[r].until for r in hosted.inputs if known[r].until is not None), None)
-    return Clock(c_before, c, max(c_before, w_before), max(c, w), notes, until)
+    promised = min(now[r][2] for r, _ in ways)
+    return Clock(c_before, c, max(c_before, w_before), max(c, w), notes, until, promised)
 
 
 def _relation_number(hosted: Hosted) -> int:

@@ -42,12 +42,12 @@ def nothing_repeats(fresh: pa.Table, *given: Any) -> Any:
     return np.zeros((2, fresh.num_rows), bool)
 
 
-def open_start_forgotten(right: Any, kernel: EdgesKernel, state: Any, rows: Any, number: Any, judge: Any, c: int,
+def open_start_forgotten(right: Any, kernel: EdgesKernel, state: Any, rows: Any, chains: Any, judge: Any, clock: Any,
                          totals: Any) -> None:  # fmt: skip
-    right(kernel, state, rows, number, judge, c, totals)
+    right(kernel, state, rows, chains, judge, clock, totals)
     kept = state.read_all("edges")
     if kept is not None:
-        state.replace("edges", "0", kept.filter(pa.array(ints(kept, LE) >= c)))
+        state.replace("edges", "0", kept.filter(pa.array(ints(kept, LE) >= clock.c)))
 
 
 MUTANTS = (

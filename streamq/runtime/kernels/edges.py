@@ -2,15 +2,19 @@
 
 An edge that comes again, equal as a whole to one that is held, is left out before it is judged: key, instant and edge name it.
 
-State: per key its open start and every edge at or after c. Cost: a sort of the keys a batch touches. CTI: c; if the edge that
-closes an event brings its payload, the least open start, for that changes what was said from there on.
+A late edge stands in its chain where its own time puts it, and acts from c on: an event lives until the first instant at
+which an edge after its start acts. A start that was dropped takes the end that belongs to it with it.
+
+State: per key its open start and every edge at or after c; its last edge, where a late one may still act, for it decides
+whether that one has an effect; and of what was dropped the last edge, until its end has come. Cost: a sort of the keys a batch
+touches. CTI: c; if the edge that closes an event brings its payload, the least open start, for that changes what was said from
+there on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +22,7 @@ import pyarrow.compute as pc
 
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import codes, concat, ints, net, with_column
+from streamq.runtime.evaluator import Mask
 from streamq.runtime.event import LE, OPENS, RE, WEIGHT
 from streamq.runtime.kernel import (
     Arrival,
@@ -29,12 +34,15 @@ from streamq.runtime.kernel import (
     remembered_judge,
 )
 from streamq.runtime.lateness import adjusts, is_late, late_rows, left_out, once_more
+from streamq.runtime.pairs import Ints
 from streamq.runtime.repetitions import repetitions
-from streamq.time import INFINITY
+from streamq.time import INFINITY, MINUS_INFINITY
 
 TIE = "two edges of one key at one instant"
 GHOST = "__ghost"
-"""True for an edge that was dropped as late; such a start is held, for the end that belongs to it goes with it."""
+"""True for an edge that was dropped; such a start is held, for the end that belongs to it goes with it."""
+SINCE = "__since"
+"""From when on an edge acts: its time, or the c that it came behind."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,7 @@ class EdgesKernel(Uncombined):
         held = state.read_all("edges")
         if held is None and not arrivals:
             return Output(None, clock.c, totals)
-        fresh = [self._judged(self._once(a, held, judge, totals), held, totals) for a in arrivals]
+        fresh = [self._judged(self._once(a, held, judge, totals)) for a in arrivals]
         every = [t for t in (held, *fresh) if t is not None]
         names = every[0].column_names
         old = np.concatenate([np.full(t.num_rows, t is held) for t in every])
@@ -60,96 +68,71 @@ class EdgesKernel(Uncombined):
         tie = self._ties(edges, number)
         left_out(edges.filter(pa.array(tie)), judge, TIE, totals)
         edges, old, number = edges.filter(pa.array(~tie)), old[~tie], number[~tie]
+        chains = _Chains.of(edges, number)
+        _count_late(edges, ~old, chains, judge, totals)
         touched = np.isin(number, number[~old])
         before = self._lifetimes(edges.filter(pa.array(old & touched)), number[old & touched], -1)
         after = self._lifetimes(edges.filter(pa.array(touched)), number[touched], 1)
-        self._keep(state, edges, number, judge, clock.c, totals)
-        cti = min(clock.c, self._least_open(edges, number, clock.c)) if self.from_end else clock.c
+        self._keep(state, edges, chains, judge, clock, totals)
+        cti = clock.c
+        if self.from_end and cti != INFINITY:
+            # the edge that closes an event brings another payload, from its start on
+            cti = int(chains.since[chains.open_at(cti)].min(initial=cti))
         made = net(concat([before, after]))
         return Output(made if made.num_rows else None, cti, totals)
 
-    def _least_open(self, edges: pa.Table, number: np.ndarray[Any, Any], c: int) -> int:
-        """The least start that is open at c: the edge that closes it brings another payload, from that start on."""
-        if c == INFINITY:
-            return c
-        time = ints(edges, LE)
-        following, _ = self._closed_by(edges, number)
-        starts = edges.column(OPENS).to_numpy() & ~edges.column(GHOST).to_numpy() & (time < c)
-        return int(time[starts & ((following < 0) | (time[following] >= c))].min(initial=c))
-
-    def _ordered(
-        self, edges: pa.Table, old: np.ndarray[Any, Any]
-    ) -> tuple[pa.Table, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    def _ordered(self, edges: pa.Table, old: Mask) -> tuple[pa.Table, Mask, Ints]:
         """By key, time, ends before starts; among ties what was there first, then by payload."""
         number, _ = codes(edges, list(self.key)) if edges.num_rows else (np.zeros(0, np.int64), None)
-        rest = [n for n in edges.column_names if n not in (*self.key, LE, OPENS, GHOST)]
+        rest = [n for n in edges.column_names if n not in (*self.key, LE, OPENS, GHOST, SINCE)]
         ranks = [codes_in_order(edges, n) for n in reversed(rest)]
         opens = edges.column(OPENS).to_numpy()
         order = np.lexsort([*ranks, ~old, opens, ints(edges, LE), number])
         return edges.take(pa.array(order)), old[order], number[order]
 
-    def _ties(self, edges: pa.Table, number: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _ties(self, edges: pa.Table, number: Ints) -> Mask:
         time, opens = ints(edges, LE), edges.column(OPENS).to_numpy()
         tie = np.zeros(len(time), bool)
         tie[1:] = (number[1:] == number[:-1]) & (time[1:] == time[:-1]) & (opens[1:] == opens[:-1])
         return tie
 
-    def _closed_by(
-        self, edges: pa.Table, number: np.ndarray[Any, Any]
-    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """For each edge: the position of the next edge of its key (or -1), ghosts left out; and whether it is a lost end."""
-        n = edges.num_rows
-        real = np.flatnonzero(~edges.column(GHOST).to_numpy())
-        following = np.full(n, -1)
-        same = number[real[1:]] == number[real[:-1]]
-        following[real[:-1][same]] = real[1:][same]
-        opens, time = edges.column(OPENS).to_numpy(), ints(edges, LE)
-        matched = np.zeros(n, bool)
-        starts = np.flatnonzero(opens & (following >= 0))
-        matched[following[starts]] = time[following[starts]] > time[starts]
-        return following, ~opens & ~matched
-
-    def _lifetimes(self, edges: pa.Table, number: np.ndarray[Any, Any], weight: int) -> pa.Table:
-        following, _ = self._closed_by(edges, number)
-        starts = np.flatnonzero(edges.column(OPENS).to_numpy() & ~edges.column(GHOST).to_numpy())
-        end = np.full(len(starts), INFINITY)
-        closed = following[starts] >= 0
-        end[closed] = ints(edges, LE)[following[starts][closed]]
+    def _lifetimes(self, edges: pa.Table, number: Ints, weight: int) -> pa.Table:
+        chains = _Chains.of(edges, number)
+        starts = np.flatnonzero(chains.opens & chains.chained & (chains.until > chains.since))
         rows = starts
         if self.from_end:
-            by_end = closed & ~edges.column(OPENS).to_numpy()[following[starts]]
-            rows = np.where(by_end, following[starts], starts)
-        made = edges.take(pa.array(rows)).drop_columns([OPENS, GHOST])
-        made = with_column(with_column(made, LE, ints(edges, LE)[starts]), RE, end)
+            by = chains.closed_by[starts]
+            rows = np.where((by >= 0) & ~chains.opens[by], by, starts)
+        made = edges.take(pa.array(rows)).drop_columns([OPENS, GHOST, SINCE])
+        made = with_column(with_column(made, LE, chains.since[starts]), RE, chains.until[starts])
         return with_column(made, WEIGHT, np.full(len(starts), weight, np.int64))
 
-    def _keep(
-        self, state: Scope, edges: pa.Table, number: np.ndarray[Any, Any], judge: Judge, c: int, totals: Totals
-    ) -> None:
+    def _keep(self, state: Scope, edges: pa.Table, chains: _Chains, judge: Judge, clock: Clock, totals: Totals) -> None:
         """Keep what can still matter; an end that no start can reach any more is no event."""
-        time, opens, ghost = ints(edges, LE), edges.column(OPENS).to_numpy(), edges.column(GHOST).to_numpy()
-        _, lost = self._closed_by(edges, number)
-        over = lost & (time < c) & ~ghost
-        if over.any():
-            with_ghost = over & np.isin(number, number[ghost & opens])
-            n = int(with_ghost.sum())
-            totals.add(judge.source, "dropped", n)
-            if n:
-                totals.rows.append(late_rows(judge.source, "dropped", edges.filter(pa.array(with_ghost)), None))
-            left_out(edges.filter(pa.array(over & ~with_ghost)), judge, "an end without an open start", totals)
+        c, promised = clock.c, min(clock.c, clock.promised)
+        time, opens = chains.time, chains.opens
+        # the others were counted before, or as late
+        over = (time < c) & (time >= clock.c_before) & (chains.since == time)
+        lost = over & chains.chained & ~opens & ~chains.after_start
+        # its start may still come by the source's own word: it is late by the level
+        late = (over & chains.orphaned) | (lost & (time >= promised))
+        totals.add(judge.source, "dropped", int(late.sum()))
+        if late.any():
+            totals.rows.append(late_rows(judge.source, "dropped", edges.filter(pa.array(late)), None))
+        left_out(edges.filter(pa.array(lost & ~late)), judge, "an end without an open start", totals)
         if c == INFINITY:
             for bin in state.bins("edges"):
                 state.drop("edges", bin)
             return
-        # an end that was dropped closes nothing, but the start that was dropped before it
-        ended = np.zeros(len(time), bool)
-        ended[:-1] = ghost[:-1] & ghost[1:] & ~opens[1:] & (number[1:] == number[:-1])
-        stands = np.flatnonzero(opens | ~ghost)
-        last = np.zeros(len(time), bool)
-        last[stands] = np.append((number[stands][1:] != number[stands][:-1]) | (time[stands][1:] >= c), True)[
-            : len(stands)
-        ]
-        state.replace("edges", "0", edges.filter(pa.array((time >= c) | (last & opens & (time < c) & ~ended))))
+        ghost = chains.ghost | (chains.orphaned & (time < c))
+        is_open = chains.open_at(c)
+        # what comes late acts if it belongs between its key's last edge and c
+        acts_from = MINUS_INFINITY if judge.late == "adjust" else promised
+        last = chains.last(chains.chained & (time < c)) & (time >= acts_from)
+        dropped = chains.last(time < c) & ghost & (opens | np.isin(chains.number, chains.number[is_open]))
+        closing = chains.chained & ~opens & (chains.since >= c)
+        kept = (time >= c) | is_open | closing | last | dropped
+        state.replace("edges", "0", with_column(edges, GHOST, ghost).filter(pa.array(kept)))
 
     def _once(self, arrival: Arrival, held: pa.Table | None, judge: Judge, totals: Totals) -> Arrival:
         """The edges that say something new; of those of one key and instant that differ the first one is one."""
@@ -160,42 +143,93 @@ class EdgesKernel(Uncombined):
         left_out(table.filter(pa.array(contrary)), judge, TIE, totals)
         return replace(arrival, table=table.filter(pa.array(~(repeated | contrary))))
 
-    def _judged(self, arrival: Arrival, held: pa.Table | None, totals: Totals) -> pa.Table:
+    def _judged(self, arrival: Arrival) -> pa.Table:
         table, judge, c = arrival.table, arrival.judge, arrival.c
-        time, opens = ints(table, LE), table.column(OPENS).to_numpy(zero_copy_only=False)
-        ghost = np.zeros(len(time), bool)
-        late = is_late(time, c) if judge is not None else ghost
-        if judge is None or not late.any():
-            return with_column(table, GHOST, ghost)
-        left = adjusts(judge, time, late, arrival.promised)
-        left = left & self._still_matters(table, held, time, opens, c) if left.any() else left
-        gone = late & ~left
-        for mask, reason in ((gone, "dropped"), (left, "adjusted")):
-            totals.add(judge.source, reason, int(mask.sum()))
-            if mask.any():
-                totals.rows.append(late_rows(judge.source, reason, table.filter(pa.array(mask)), c))
-        return with_column(with_column(table, LE, np.where(left, c, time)), GHOST, gone)
+        time = ints(table, LE)
+        late = is_late(time, c) if judge is not None else np.zeros(len(time), bool)
+        ghost = late & ~adjusts(judge, table, time, late, arrival.promised) if judge is not None else late
+        return with_column(with_column(table, GHOST, ghost), SINCE, np.where(late, c, time))
 
-    def _still_matters(
-        self, table: pa.Table, held: pa.Table | None, time: np.ndarray[Any, Any], opens: np.ndarray[Any, Any], c: int
-    ) -> np.ndarray[Any, Any]:
-        """Whether a late edge has an effect from c on: nothing of its key lies between it and c; an end needs an open start."""
-        parts = [table.select([*self.key, LE, OPENS])]
-        if held is not None:
-            parts.append(held.filter(pc.invert(held.column(GHOST))).select([*self.key, LE, OPENS]))
-        both = concat([p.cast(parts[0].schema) for p in parts])
-        number, _ = codes(both, list(self.key))
-        all_time, all_opens = ints(both, LE), both.column(OPENS).to_numpy(zero_copy_only=False)
-        found = np.zeros(len(time), bool)
-        for i in np.flatnonzero(time < c):
-            same = number == number[i]
-            between = same & (all_time <= c) & ((all_time > time[i]) | ((all_time == time[i]) & all_opens & ~opens[i]))
-            open_start = (same & all_opens & (all_time < time[i])).any()
-            found[i] = not between.any() and (opens[i] or open_start)
+
+@dataclass(frozen=True)
+class _Chains:
+    """Edges by key and time, as arrays; ``number`` numbers the keys.
+
+    chained: those that make chains; orphaned: ends that do not, for the start that they belong to was dropped. Of an edge of
+    a chain ``before`` is the position of the one before it, ``closed_by`` of that after it which acts first; -1: none.
+    """
+
+    number: Ints
+    time: Ints
+    since: Ints
+    opens: Mask
+    ghost: Mask
+    chained: Mask
+    orphaned: Mask
+    before: Ints
+    closed_by: Ints
+
+    @staticmethod
+    def of(edges: pa.Table, number: Ints) -> _Chains:
+        """Chains of edges in order."""
+        time, since = ints(edges, LE), ints(edges, SINCE)
+        opens, ghost = edges.column(OPENS).to_numpy(), edges.column(GHOST).to_numpy()
+        orphaned = np.zeros(len(number), bool)
+        # what was dropped acts from c on only, too
+        behind = (number[1:] == number[:-1]) & (since[1:] >= since[:-1])
+        orphaned[1:] = behind & ghost[:-1] & opens[:-1] & ~ghost[1:] & ~opens[1:]
+        chained = ~ghost & ~orphaned
+        at = np.flatnonzero(chained)
+        follows = np.flatnonzero(number[at[1:]] == number[at[:-1]])
+        before = np.full(len(number), -1)
+        before[at[follows + 1]] = at[follows]
+        order = np.argsort(since[at], kind="stable")
+        rank = np.empty(len(at), np.int64)
+        rank[order] = np.arange(len(at))
+        # the least rank from here on: any of a later key is greater than those of this one
+        least = np.minimum.accumulate((number[at] * len(at) + rank)[::-1])[::-1]
+        closed_by = np.full(len(number), -1)
+        closed_by[at[follows]] = at[order[least[follows + 1] - number[at[follows]] * len(at)]]
+        return _Chains(number, time, since, opens, ghost, chained, orphaned, before, closed_by)
+
+    @property
+    def until(self) -> Ints:
+        """Until when what an edge of a chain begins goes on."""
+        return np.where(self.closed_by < 0, INFINITY, self.since[self.closed_by])
+
+    @property
+    def after_start(self) -> Mask:
+        """The edges of chains that follow a start."""
+        return (self.before >= 0) & self.opens[self.before]
+
+    def open_at(self, c: int) -> Mask:
+        """The starts whose event does not end before c."""
+        return self.opens & self.chained & (self.until >= c)
+
+    def last(self, of: Mask) -> Mask:
+        """The last of each key among some edges."""
+        found = np.zeros(len(of), bool)
+        at = np.flatnonzero(of)
+        found[at[np.append(self.number[at][1:] != self.number[at][:-1], True)[: len(at)]]] = True
         return found
 
 
-def codes_in_order(table: pa.Table, name: str) -> np.ndarray[Any, Any]:
+def _count_late(edges: pa.Table, fresh: Mask, chains: _Chains, judge: Judge, totals: Totals) -> None:
+    """Count the late edges of this micro-batch: those that change something from c on are adjusted, the others dropped."""
+    late = fresh & (chains.since > chains.time)
+    if not late.any():
+        return
+    # an end needs an event that goes on
+    goes_on = chains.after_start & (~fresh | (chains.since < chains.since.max()))[chains.before]
+    acts = chains.chained & (chains.until > chains.since) & (chains.opens | goes_on)
+    for mask, reason in ((late & ~acts, "dropped"), (late & acts, "adjusted")):
+        totals.add(judge.source, reason, int(mask.sum()))
+        if mask.any():
+            rows, c = edges.filter(pa.array(mask)), int(chains.since[mask].max())
+            totals.rows.append(late_rows(judge.source, reason, rows, c))
+
+
+def codes_in_order(table: pa.Table, name: str) -> Ints:
     """A rank a row by one column, equal values sharing it; NULLs last. A column without an order ranks all rows equal."""
     column = table.column(name).combine_chunks()
     if pa.types.is_nested(column.type):

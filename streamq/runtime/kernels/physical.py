@@ -27,9 +27,13 @@ from streamq.runtime.repetitions import repetitions
 from streamq.time import INFINITY, MINUS_INFINITY
 
 OWN_LE, OWN_RE = "__own_le", "__own_re"
-"""The lifetime that was passed on; OWN_RE <= OWN_LE: nothing of it was."""
+"""The lifetime that was passed on; equal: nothing of it is left from c on; OWN_RE is DROPPED: what follows goes with it."""
+DROPPED = MINUS_INFINITY
 FIRST, MOST = "__first", "__most"
-"""With ids: the end that the event was inserted with, and the greatest finite one that it has had (its start, if none)."""
+"""With ids: the end that the event was inserted with (its start: the insert is not known), and the greatest finite one that
+it has had (its start, if none)."""
+BEHIND = "__behind"
+"""Whether a retraction was late when it came."""
 
 LIVE, WAITING, APPLIED = "live", "waiting", "applied"
 Moves = list[tuple[int, dict[str, Any]]]
@@ -47,12 +51,13 @@ class _Moved:
 
 @dataclass(frozen=True)
 class _Batch:
-    """A micro-batch: the source's policy, its c before, what it has promised itself, and the CTI after."""
+    """A micro-batch: the source's policy; its c, and what it has promised itself, before and after."""
 
     judge: Judge
     c: int
     promised: int
     c_now: int
+    promised_now: int
     totals: Totals
     out: list[pa.Table]
 
@@ -65,13 +70,14 @@ class PhysicalKernel(Uncombined):
     id: str | None
 
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """Inserts, then retractions as often as they find their event; the others wait until c has passed their start."""
+        """Inserts, then retractions as often as they find their event; others wait as long as it may still come on time."""
         totals = Totals()
         batch = _Batch(
             remembered_judge(state, arrivals),
             max([a.c for a in arrivals], default=MINUS_INFINITY),
             max([a.promised for a in arrivals], default=MINUS_INFINITY),
             clock.c,
+            min(clock.c, clock.promised),
             totals,
             [],
         )
@@ -81,12 +87,11 @@ class PhysicalKernel(Uncombined):
             state.drop(WAITING, "0")
         inserted = [i.filter(pc.equal(i.column(KIND), INSERT)) for i in items]
         fresh = [self._inserted(self._once(state, i, batch), batch) for i in inserted if i.num_rows]
-        retractions = [i.filter(pc.equal(i.column(KIND), RETRACT)) for i in items]
+        retractions = [_marked(i.filter(pc.equal(i.column(KIND), RETRACT)), batch.c) for i in items]
         moves = [r for r in (waiting, *retractions) if r is not None and r.num_rows]
-        late_from = waiting.num_rows if waiting is not None else 0
+        waited = waiting.num_rows if waiting is not None else 0
         if moves:
-            every = concat([m.select(moves[0].column_names) for m in moves])
-            self._retract(state, fresh, every, late_from, batch)
+            self._retract(state, fresh, concat(moves), waited, batch)
         else:
             for table in fresh:
                 state.append(LIVE, "0", table)
@@ -101,7 +106,7 @@ class PhysicalKernel(Uncombined):
             return table
         held = state.read_all(LIVE)
         if held is not None:
-            held = with_column(held, RE, held.column(FIRST))
+            held = with_column(held, RE, held.column(FIRST)).filter(pa.array(ints(held, FIRST) > ints(held, LE)))
         what = [LE, RE, *(n for n in self.payload if n != self.id)]
         repeated, contrary = repetitions(table, held, [self.id], what)
         once_more(table.filter(pa.array(repeated)), batch.judge, batch.totals)
@@ -114,16 +119,20 @@ class PhysicalKernel(Uncombined):
         own_le, own_re = le.copy(), re.copy()
         late = is_late(le, batch.c)
         if late.any():
-            left = adjusts(batch.judge, le, late, batch.promised) & (re > batch.c)
-            gone = late & ~left
-            own_le[left], own_re[gone] = batch.c, own_le[gone]
-            for mask, reason in ((gone, "dropped"), (left, "adjusted")):
+            acts = adjusts(batch.judge, table, le, late, batch.promised)
+            left = acts & (re > batch.c)
+            own_le[acts], own_re[acts & ~left], own_re[late & ~acts] = batch.c, batch.c, DROPPED
+            for mask, reason in ((late & ~left, "dropped"), (left, "adjusted")):
                 self._count(table.filter(pa.array(mask)), reason, batch)
-        live = table.select([*self.payload, LE, RE])
-        live = with_column(with_column(live, OWN_LE, own_le), OWN_RE, own_re)
+        return self._passed(with_column(with_column(table, OWN_LE, own_le), OWN_RE, own_re), re, batch)
+
+    def _passed(self, table: pa.Table, first: np.ndarray[Any, Any], batch: _Batch) -> pa.Table:
+        """New live rows, inserted with the ends ``first``; what there is of them is passed on."""
+        live = table.select([*self.payload, LE, RE, OWN_LE, OWN_RE])
         if self.id is not None:
-            live = with_column(with_column(live, FIRST, re), MOST, np.where(re == INFINITY, le, re))
-        passed = live.filter(pa.array(own_re > own_le))
+            le, re = ints(table, LE), ints(table, RE)
+            live = with_column(with_column(live, FIRST, first), MOST, np.where(re == INFINITY, le, re))
+        passed = live.filter(pa.array(ints(live, OWN_RE) > ints(live, OWN_LE)))
         if passed.num_rows:
             batch.out.append(self._delta(passed, 1))
         return live
@@ -145,36 +154,42 @@ class PhysicalKernel(Uncombined):
         held = state.read_all(LIVE)
         every = [t for t in (held, *fresh) if t is not None]
         open_moves: Moves = list(enumerate(moves.to_pylist()))
-        known: set[Any] = set()
         if every:
-            live = concat([t.select(every[0].column_names) for t in every])
-            near = matching(live, moves, [self.id] if self.id else [LE])
-            rest, candidates = live.filter(pa.array(~near)), live.filter(pa.array(near))
-            rows = candidates.to_pylist()
-            known = {self._event(row) for row in rows}
-            before = [(r[OWN_LE], r[OWN_RE]) for r in rows]
-            pieces: list[tuple[int, int, int]] = []
-            moved = _Moved()
-            open_moves = self._applied(state, rows, open_moves, waited, moved, pieces, batch, moves)
-            self._count(moves.take(pa.array(moved.dropped, pa.int64())), "dropped", batch)
-            self._count(moves.take(pa.array(moved.adjusted, pa.int64())), "adjusted", batch)
-            once_more(moves.take(pa.array(moved.repeated, pa.int64())), batch.judge, batch.totals)
-            changed = [i for i, row in enumerate(rows) if before[i] != (row[OWN_LE], row[OWN_RE])]
-            self._emit(candidates, rows, before, changed, pieces, batch.out)
-            # with ids what has been deleted is known for a while
-            kept = [row for row in rows if row[RE] > row[LE] or self.id is not None]
-            tables = [rest] + ([pa.Table.from_pylist(kept, schema=candidates.schema)] if kept else [])
+            every, open_moves = self._matched(state, every, open_moves, moves, batch)
+        open_moves, begun = self._late(state, open_moves, moves, waited, batch)
+        if begun is not None:
+            every, open_moves = self._matched(state, [*every, begun], open_moves, moves, batch)
+        if every:
             for bin in state.bins(LIVE):
                 state.drop(LIVE, bin)
-            state.append(LIVE, "0", concat(tables))
-        self._wait(state, moves, self._without_cycles(open_moves), waited, known, batch)
+            state.append(LIVE, "0", concat(every))
+        self._wait(state, moves, self._without_cycles(open_moves), batch)
+
+    def _matched(
+        self, state: Scope, every: list[pa.Table], open_moves: Moves, moves: pa.Table, batch: _Batch
+    ) -> tuple[list[pa.Table], Moves]:
+        """Live rows moved, and the moves that are left over."""
+        live = concat(every)
+        near = matching(live, moves, [self.id] if self.id else [LE])
+        rest, candidates = live.filter(pa.array(~near)), live.filter(pa.array(near))
+        rows = candidates.to_pylist()
+        before = [(r[OWN_LE], r[OWN_RE]) for r in rows]
+        pieces: list[tuple[int, int, int]] = []
+        moved = _Moved()
+        open_moves = self._applied(state, rows, open_moves, moved, pieces, batch, moves)
+        self._count(moves.take(pa.array(moved.dropped, pa.int64())), "dropped", batch)
+        self._count(moves.take(pa.array(moved.adjusted, pa.int64())), "adjusted", batch)
+        once_more(moves.take(pa.array(moved.repeated, pa.int64())), batch.judge, batch.totals)
+        self._emit(candidates, rows, before, pieces, batch.out)
+        # with ids what has been deleted is known for a while
+        kept = [row for row in rows if row[RE] > row[LE] or self.id is not None]
+        return [rest, *([pa.Table.from_pylist(kept, schema=candidates.schema)] if kept else [])], open_moves
 
     def _applied(
         self,
         state: Scope,
         rows: list[dict[str, Any]],
         open_moves: Moves,
-        waited: int,
         moved: _Moved,
         pieces: list[tuple[int, int, int]],
         batch: _Batch,
@@ -192,7 +207,7 @@ class PhysicalKernel(Uncombined):
                     again.append((number, move))
                     continue
                 i = found.pop()
-                fate = self._moved(rows[i], i, move[NEW_END], number >= waited, pieces, batch)
+                fate = self._moved(rows[i], i, move[NEW_END], moves.slice(number, 1), pieces, batch)
                 (moved.dropped if fate == "dropped" else moved.adjusted if fate == "adjusted" else []).append(number)
                 moved.applied.append(number)
                 where.setdefault(self._name(rows[i]), []).append(i)
@@ -258,7 +273,7 @@ class PhysicalKernel(Uncombined):
         row: dict[str, Any],
         i: int,
         new: int,
-        fresh: bool,
+        move: pa.Table,
         pieces: list[tuple[int, int, int]],
         batch: _Batch,
     ) -> str:
@@ -267,78 +282,104 @@ class PhysicalKernel(Uncombined):
         row[RE] = new
         if self.id is not None and new != INFINITY:
             row[MOST] = max(row[MOST], new)
-        if row[OWN_RE] <= row[OWN_LE]:
+        if row[OWN_RE] == DROPPED:
             return "dropped"
-        late = fresh and c != MINUS_INFINITY and min(old, new) < c
-        if not late:
-            row[OWN_RE] = max(new, row[OWN_LE])
-            return "on time"
-        sync = np.array([min(old, new)])
-        if not adjusts(batch.judge, sync, np.array([True]), batch.promised)[0]:
+        # one that has waited, too: where its event came on time it is on time
+        late = min(old, new) < c
+        if late and not adjusts(batch.judge, move, np.array([min(old, new)]), np.array([True]), batch.promised)[0]:
             return "dropped"
-        if old >= c:
-            row[OWN_RE] = max(new, c)
-            return "adjusted"
-        if new <= c:
-            return "dropped"
-        # the settled part stays as it is; what the retraction adds from c on is an event of its own
-        pieces.append((i, row[OWN_LE], row[OWN_RE]))
-        row[OWN_LE], row[OWN_RE] = c, new
-        return "adjusted"
+        end = max(new, c) if late else new
+        if min(old, row[OWN_RE]) < c >= row[OWN_RE]:
+            # what is settled stays as it is; what the retraction adds from c on is an event of its own
+            if end <= c:
+                return "dropped" if late else "on time"
+            pieces.append((i, row[OWN_LE], row[OWN_RE]))
+            row[OWN_LE], row[OWN_RE] = c, end
+        else:
+            row[OWN_RE] = max(end, row[OWN_LE])
+        return "adjusted" if late else "on time"
 
     def _emit(
         self,
         candidates: pa.Table,
         rows: list[dict[str, Any]],
         before: list[tuple[int, int]],
-        changed: list[int],
         pieces: list[tuple[int, int, int]],
         out: list[pa.Table],
     ) -> None:
-        if not changed:
-            return
-        settled = {i for i, _, _ in pieces}
-        for weight, lifetimes in (
-            (-1, {i: before[i] for i in changed if i not in settled}),
-            (1, {i: (rows[i][OWN_LE], rows[i][OWN_RE]) for i in changed}),
+        """What was passed on of the live rows is taken back, and passed on as it is now."""
+        given = [[(row[OWN_LE], row[OWN_RE])] for row in rows]
+        for i, le, re in pieces:
+            given[i].append((le, re))
+        for weight, of_rows, others in (
+            (-1, [[found] for found in before], given),
+            (1, given, [[found] for found in before]),
         ):
-            alive = [i for i, (le, re) in lifetimes.items() if re > le]
-            if alive:
-                table = candidates.take(pa.array(alive))
-                table = with_column(table, OWN_LE, np.array([lifetimes[i][0] for i in alive], np.int64))
-                table = with_column(table, OWN_RE, np.array([lifetimes[i][1] for i in alive], np.int64))
+            made = [
+                (i, *found)
+                for i, (some, same) in enumerate(zip(of_rows, others, strict=True))
+                for found in some
+                if found[1] > found[0] and found not in same
+            ]
+            if made:
+                which, starts, ends = (pa.array(column, pa.int64()) for column in zip(*made, strict=True))
+                table = with_column(with_column(candidates.take(which), OWN_LE, starts), OWN_RE, ends)
                 out.append(self._delta(table, weight))
 
-    # waiting, and forgetting
+    # what matches nothing: late, waiting, and forgetting
 
-    def _wait(
-        self, state: Scope, moves: pa.Table, open_moves: Moves, waited: int, known: set[Any], batch: _Batch
-    ) -> None:
+    def _late(
+        self, state: Scope, open_moves: Moves, moves: pa.Table, waited: int, batch: _Batch
+    ) -> tuple[Moves, pa.Table | None]:
+        """The moves that are left once those that came late are judged, and the live rows of what they add from c on.
+
+        An event that ended before c may be settled and forgotten: of one whose end is moved from there nothing else need come.
+        """
+        found = [number for number, move in open_moves if number >= waited and move[BEHIND]]
+        if not found:
+            return open_moves, None
+        rows = moves.take(pa.array(found))
+        re, new = ints(rows, RE), ints(rows, NEW_END)
+        acts = adjusts(batch.judge, rows, np.minimum(re, new), np.ones(len(found), bool), batch.promised)
+        begins, waits = acts & (re < batch.c) & (new > batch.c), acts & (re >= batch.c)
+        if self.id is not None:
+            # the same word once more repeats the first
+            again, _ = repetitions(rows, None, [self.id, RE, NEW_END], [])
+            waits, begins = waits | (begins & again), begins & ~again
+        for mask, reason in ((~begins & ~waits, "dropped"), (begins, "adjusted")):
+            self._count(rows.filter(pa.array(mask)), reason, batch)
+        judged = {number for number, wait in zip(found, waits, strict=True) if not wait}
+        left = [(number, move) for number, move in open_moves if number not in judged]
+        return left, self._begun(state, rows.filter(pa.array(begins)), batch.c, batch) if begins.any() else None
+
+    def _begun(self, state: Scope, moves: pa.Table, c: int, batch: _Batch) -> pa.Table:
+        """New live rows of what retractions add from ``c`` on; their inserts are not known."""
+        if self.id is not None:
+            state.append(APPLIED, "0", moves.select([self.id, RE, NEW_END]))
+        moved = with_column(moves, RE, moves.column(NEW_END))
+        moved = with_column(with_column(moved, OWN_LE, np.full(moved.num_rows, c)), OWN_RE, ints(moved, RE))
+        return self._passed(moved, ints(moved, LE), batch)
+
+    def _wait(self, state: Scope, moves: pa.Table, open_moves: Moves, batch: _Batch) -> None:
         """Keep retractions whose event, or the one before them in its chain, may still come, or waits itself.
 
         What makes an event that ends where such a retraction starts from has that end in its sync time: c past it, none can.
         """
         if not open_moves:
             return
-        numbers = np.array([number for number, _ in open_moves])
-        rows = moves.take(pa.array(numbers))
+        rows = moves.take(pa.array([number for number, _ in open_moves]))
         lost = self._unreachable(rows, batch.c_now)
-        if self.id is not None:
-            strange = np.array([self._event(move) not in known for _, move in open_moves])
-            gone = self._too_late(rows, strange & (numbers >= waited), lost, batch)
-            self._count(rows.filter(pa.array(gone)), "dropped", batch)
-            rows, lost = rows.filter(pa.array(~gone)), lost[~gone]
-        left_out(rows.filter(pa.array(lost)), batch.judge, "a retraction that matches nothing", batch.totals)
+        # what its source could still have sent in time is no error of the source: it is late by the level, which adjusts
+        by_level = lost & ~self._unreachable(rows, batch.promised_now)
+        begins = by_level & (ints(rows, NEW_END) > batch.c_now)
+        dropped = lost & ~begins & (by_level | rows.column(BEHIND).to_numpy())
+        for mask, reason in ((dropped, "dropped"), (begins, "adjusted")):
+            self._count(rows.filter(pa.array(mask)), reason, batch)
+        if begins.any():
+            state.append(LIVE, "0", self._begun(state, rows.filter(pa.array(begins)), batch.c_now, batch))
+        invalid = rows.filter(pa.array(lost & ~dropped & ~begins))
+        left_out(invalid, batch.judge, "a retraction that matches nothing", batch.totals)
         state.append(WAITING, "0", rows.filter(pa.array(~lost)))
-
-    def _too_late(self, rows: pa.Table, strange: Mask, lost: Mask, batch: _Batch) -> Mask:
-        """Which of the retractions of events that are not known are late: what comes again after its event was forgotten is."""
-        sync = np.minimum(ints(rows, RE), ints(rows, NEW_END))
-        late = strange & is_late(sync, batch.c)
-        if not late.any():
-            return late
-        # one that may act from c on waits for its event, which would be late as well
-        return late & (~adjusts(batch.judge, sync, late, batch.promised) | lost)
 
     def _unreachable(self, moves: pa.Table, c: int) -> Mask:
         lost = (ints(moves, RE) < c) | (c == INFINITY)
@@ -369,6 +410,11 @@ class PhysicalKernel(Uncombined):
         applied = state.read_all(APPLIED)
         if applied is not None and self.id is not None:
             state.replace(APPLIED, "0", applied.filter(pa.array(matching(applied, kept, [self.id]))))
+
+
+def _marked(retractions: pa.Table, c: int) -> pa.Table:
+    sync = np.minimum(ints(retractions, RE), ints(retractions, NEW_END))
+    return with_column(retractions, BEHIND, is_late(sync, c))
 
 
 def _hashable(value: Any) -> Any:

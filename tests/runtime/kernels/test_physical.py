@@ -14,16 +14,19 @@ from streamq.compiler.program import CHANGELOG, Options
 from streamq.compiler.stages import compile_stages
 from streamq.errors import InvalidEvent, LateEvent
 from streamq.runtime.basket import Baskets, DictStore
+from streamq.runtime.consistency import MIDDLE, Level
 
 
-def run(late: str, *batches: list[Any]) -> tuple[LocalRun, list[list[tuple[Any, ...]]]]:
+def run(
+    late: str, *batches: list[Any], level: Level = MIDDLE, invalid: str | None = None
+) -> tuple[LocalRun, list[list[tuple[Any, ...]]]]:
     live: LocalRun | None = None
     out = []
     for items in batches:
         # a pad of every kind gives all micro-batches the same columns; the retraction of nothing is never matched
-        s = sq.events([*items, sq.retract(999, 1000, 999, v=0)], late=late, name="p")
+        s = sq.events([*items, sq.retract(999, 1000, 999, v=0)], late=late, invalid=invalid, name="p")
         if live is None:
-            live = LocalRun(compile_stages(numbered(s.plan)[0], Options(output=CHANGELOG, buckets=1)))
+            live = LocalRun(compile_stages(numbered(s.plan)[0], Options(output=CHANGELOG, buckets=1, level=level)))
         table = s.tables["p"]
         assert isinstance(table, pa.Table)
         found = live.batch({"p": table.slice(0, table.num_rows - 1)})
@@ -63,6 +66,68 @@ def test_a_late_retraction() -> None:
     assert out[1] == [(2, -1, 5, 50), (2, 1, 5, 20)] and live.totals[(0, 0)] == {"p|adjusted": 1}
     with pytest.raises(LateEvent):
         run("fail", start, [sq.retract(5, 50, 10, v=2)])
+
+
+def test_a_retraction_that_has_waited_is_judged() -> None:
+    """What it leads on from comes behind c: from before c on nothing may change any more."""
+    early = [sq.insert(3, 20, v=1), sq.retract(3, 40, 3, v=1), sq.cti(10)]
+    live, out = run("drop", early, [sq.retract(3, 20, 40, v=1)])
+    assert out[1] == [(1, -1, 3, 20), (1, 1, 3, 40)] and live.totals[(0, 0)] == {"p|dropped": 1}
+    live, out = run("adjust", early, [sq.retract(3, 20, 40, v=1)])
+    assert out[1] == [(1, -1, 3, 20), (1, 1, 3, 10)] and live.totals[(0, 0)] == {"p|adjusted": 1}
+
+
+def test_a_late_retraction_of_what_is_settled() -> None:
+    """What it adds from c on is an event of its own, and followed; without such it is dropped, and never invalid."""
+    start = [sq.insert(1, 5, v=1), sq.cti(10)]
+    more = [sq.retract(1, 50, 45, v=1)]
+    live, out = run("adjust", start, [sq.retract(1, 5, 50, v=1)], more)
+    assert out[1:] == [[(1, 1, 10, 50)], [(1, -1, 10, 50), (1, 1, 10, 45)]]
+    assert live.totals[(0, 0)] == {"p|adjusted": 1}
+    live, out = run("adjust", start, [*more, sq.retract(1, 5, 50, v=1)])
+    assert out[1:] == [[(1, -1, 10, 50), (1, 1, 10, 45), (1, 1, 10, 50)]]
+    for late, new_end in (("drop", 50), ("adjust", 9), ("adjust", 10)):
+        live, out = run(late, start, [sq.retract(1, 5, new_end, v=1)], [sq.cti(60)])
+        assert out[1:] == [[], []] and live.totals[(0, 0)] == {"p|dropped": 1}
+    with pytest.raises(LateEvent, match=r"the CTI is 10, first: \{'v': 1\} \(start 1, end 5, in ticks\)"):
+        run("fail", start, [sq.retract(1, 5, 50, v=1)])
+
+
+def test_what_is_left_of_nothing_can_be_extended() -> None:
+    """An insert that ended before c adds nothing from there on; a retraction of it does."""
+    start = [sq.insert(30, 40, v=1), sq.cti(20)]
+    live, out = run("adjust", start, [sq.insert(5, 10, v=2)], [sq.retract(5, 10, 50, v=2)])
+    assert out[1:] == [[], [(2, 1, 20, 50)]]
+    assert live.totals[(0, 0)] == {"p|dropped": 1, "p|adjusted": 1}
+    # of one that the policy dropped what follows goes with it
+    _, out = run("drop", start, [sq.insert(5, 10, v=2)], [sq.retract(5, 10, 50, v=2)])
+    assert out[1:] == [[], []]
+
+
+def test_an_end_that_was_passed_on_stays_where_it_is_settled() -> None:
+    """Behind dropped retractions one that is on time moves an end that c has passed: what it adds is an event of its own."""
+    lost = [[sq.retract(1, 40, 5, v=1)], [sq.retract(1, 5, 60, v=1), sq.cti(45)]]
+    live, out = run("drop", [sq.insert(1, 40, v=1), sq.cti(10)], *lost, [sq.retract(1, 60, 50, v=1)])
+    assert out[1:] == [[], [], [(1, 1, 45, 50)]]
+    assert live.totals[(0, 0)] == {"p|dropped": 2}
+
+
+def test_late_retractions_say_the_same_one_by_one_and_at_once() -> None:
+    start, more = [sq.insert(1, 40, v=1), sq.cti(10)], [sq.retract(1, 40, 5, v=1), sq.retract(1, 5, 60, v=1)]
+    for batches in ([[move] for move in more], [more], [more[::-1]]):
+        _, out = run("adjust", start, *batches)
+        weights: dict[Any, int] = {}
+        for _, w, le, re in (row for rows in out for row in rows):
+            weights[le, re] = weights.get((le, re), 0) + w
+        assert {span for span, w in weights.items() if w} == {(1, 10), (10, 60)} and min(weights.values()) >= 0
+
+
+def test_what_only_the_level_gives_up_is_late_and_no_error() -> None:
+    """A weak level passes the end that a retraction waits for, its source has promised nothing."""
+    early = [sq.retract(39, 51, None, v=1), sq.retract(39, 52, 45, v=2), sq.insert(65, 70, v=0)]
+    live, out = run("drop", early, [sq.insert(39, 51, v=1), sq.insert(39, 52, v=2)], level=Level(0, 5), invalid="fail")
+    assert out == [[(0, 1, 65, 70), (1, 1, 60, None)], []]
+    assert live.totals[(0, 0)] == {"p|adjusted": 1, "p|dropped": 3}
 
 
 def test_settled_events_are_forgotten() -> None:
@@ -149,6 +214,19 @@ def held(live: LocalRun) -> dict[str, int]:
     scope = Baskets(DictStore(live.stores[(0, 0)])).scoped("ingress:p")
     tables = {name: scope.read_all(name) for name in ("live", "waiting", "applied")}
     return {name: table.num_rows for name, table in tables.items() if table is not None}
+
+
+def test_with_ids_a_late_retraction_of_what_is_forgotten_acts_once() -> None:
+    """Whether it comes again, or its insert after all."""
+    gone, extended = [insert(1, 5), cti(10)], retract(1, 5, 50)
+    for batches in ([gone, [extended]], [gone, [extended, extended]], [gone, [extended], [extended]]):
+        _, found, counted = named(*batches, late="adjust")
+        assert found == [(1, 5, 7), (10, 50, 7)]
+        assert counted == {"adjusted": 1} | ({"duplicates": 1} if len(batches) > 2 or len(batches[1]) > 1 else {})
+    _, found, counted = named([cti(10)], [extended], [insert(1, 5)], [retract(1, 50, 30)], late="adjust")
+    assert found == [(10, 30, 7)] and counted == {"adjusted": 1, "dropped": 1}
+    with pytest.raises(LateEvent):
+        named(gone, [extended], late="fail")
 
 
 def test_a_deleted_event_does_not_come_back() -> None:
