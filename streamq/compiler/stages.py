@@ -32,6 +32,7 @@ from streamq.errors import PlanError, sentence
 from streamq.expr import Col, Expr, reads_end
 from streamq.policies import SourcePolicy
 from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.consistency import CLOSED, OPENED
 from streamq.runtime.event import KIND, LE, NEW_END, OPENS, RE, WEIGHT
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.edges import EdgesKernel
@@ -245,11 +246,12 @@ class _Compiler:
         source = self.program.relations[path.relation].source
         assert source is not None
         state = "none" if isinstance(kernel, InsertIngressKernel) and not kernel.ids else states(source)["State"]
-        waits = isinstance(kernel, EdgesKernel) and kernel.from_end
-        cti = "the least open start, at most c" if waits else "c"
+        cti, aligns = "c", OUT
+        if isinstance(kernel, EdgesKernel):
+            cti, aligns = ("the least open start, at most c", CLOSED) if kernel.from_end else ("c", OPENED)
         lines = (f"ingress of {source.shown_name()}: {title}", f"basket: {state}", f"CTI: {cti}", *_told(source))
         self.ports.append(
-            Port(name, kernel, [Input([path], columns, (LE, *extra), hashed)], path.schema, lines, aligns=OUT)
+            Port(name, kernel, [Input([path], columns, (LE, *extra), hashed)], path.schema, lines, aligns=aligns)
         )
         retracts = not source.insert_only
         self.program.relations[name] = Relation(name, 1, path.schema)

@@ -6,7 +6,7 @@ said, so a checkpoint goes on at another level.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +15,12 @@ import pyarrow as pa
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import codes, concat, ints, net, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.pairs import Ints, paired
+from streamq.runtime.pairs import Ints, Mask, paired
 from streamq.time import INFINITY, MINUS_INFINITY, saturating_add
+
+OPENED, CLOSED = "opened", "closed"
+"""How events that are made of edges go on, whose ends are items of their own: as without an end until that is due; or, where it
+brings the payload, as a whole once it is due."""
 
 CELLS = 64
 """How many bins the span of what is held makes."""
@@ -67,10 +71,12 @@ def _before(t: int, by: int | None) -> int:
     return t if t in (INFINITY, MINUS_INFINITY) else max(MINUS_INFINITY + 1, saturating_add(t, -by))
 
 
-def aligned(scope: Scope, table: pa.Table | None, c: int, w: int) -> pa.Table | None:
+def aligned(
+    scope: Scope, table: pa.Table | None, c: int, w: int, ends: str = "", key: Sequence[str] = ()
+) -> pa.Table | None:
     """Deltas of sync time before ``c``, or not after ``w``: those of ``table`` and those held; the others are held.
 
-    A retraction of what is held is folded into it.
+    A retraction of what is held is folded into it. ``ends``: OPENED or CLOSED, of events made of edges by ``key``.
     """
     limit = max(c, saturating_add(w, 1) if w != MINUS_INFINITY else w)
     ready: list[pa.Table] = []
@@ -85,37 +91,67 @@ def aligned(scope: Scope, table: pa.Table | None, c: int, w: int) -> pa.Table | 
             scope.drop("held", bin)
             ready += [] if held is None else [held]
     ready = [t for t in ready if t.num_rows]
+    scope.values["waits"] = [limit, INFINITY]
     if not ready:
         return None
     rows = concat([t.select(ready[0].column_names) for t in ready])
     if (ints(rows, WEIGHT) < 0).any():
         rows = net(rows)
-    rows, sync = _synced(rows)
+    whose = [*key, LE] if ends == CLOSED else [n for n in rows.column_names if n not in (RE, WEIGHT)]
+    rows, sync = _synced(rows, whose, ends == CLOSED)
     due = sync < limit
+    if ends == OPENED:
+        rows, sync, due = _opened(rows, sync, due, limit)
+    scope.values["waits"] = [limit, int(sync[~due].min(initial=INFINITY))]
     _hold(scope, rows.filter(pa.array(~due)))
     return rows.filter(pa.array(due))
 
 
 def backlog(scope: Scope) -> tuple[int, int]:
-    """How many rows are held, and the least start of them (INFINITY: nothing is)."""
-    first = scope.read("held", min(scope.bins("held"), key=int)) if scope.bins("held") else None
-    return (0, INFINITY) if first is None else (scope.size("held")[0], int(ints(first, LE).min()))
+    """How many rows are held, and the least sync time of them (INFINITY: nothing is)."""
+    bins = sorted(int(b) for b in scope.bins("held"))
+    if not bins:
+        return 0, INFINITY
+    # what starts before the limit that was last reached waits for an end; of the others the first bin has the least start
+    limit, least = scope.values.get("waits", [MINUS_INFINITY, INFINITY])
+    for bin in bins:
+        held = scope.read("held", str(bin))
+        starts = ints(held, LE) if held is not None else np.zeros(0, np.int64)
+        if (starts >= limit).any():
+            return scope.size("held")[0], min(int(least), int(starts[starts >= limit].min()))
+    return scope.size("held")[0], int(least)
 
 
-def _synced(rows: pa.Table) -> tuple[pa.Table, Ints]:
+def _opened(rows: pa.Table, sync: Ints, due: Mask, limit: int) -> tuple[pa.Table, Ints, Mask]:
+    """Deltas, of which events that are due before their ends go on as without one; what puts that right waits for the end."""
+    re, weight = ints(rows, RE), ints(rows, WEIGHT)
+    early = due & (weight > 0) & (re >= limit) & (re < INFINITY)
+    if not early.any():
+        return rows, sync, due
+    n = int(early.sum())
+    given = with_column(rows.filter(pa.array(early)), RE, np.full(n, INFINITY))
+    taken = with_column(given, WEIGHT, -weight[early])
+    sync = np.where(early, re, sync)
+    due = np.concatenate([due & ~early, np.ones(n, bool), np.zeros(n, bool)])
+    return concat([rows, given, taken]), np.concatenate([sync, sync[early], sync[early]]), due
+
+
+def _synced(rows: pa.Table, whose: Sequence[str], waits: bool) -> tuple[pa.Table, Ints]:
     """Deltas with their sync times: of an insert its start, of a pair that moves an end the lesser end, of a deletion the start.
 
-    Where rows of one start and payload come and go, each copy is a row of its own.
+    Pairs agree in the columns ``whose``; where rows of them come and go, each copy is a row of its own. ``waits``: an insert
+    that has an end waits for it.
     """
     le, re, weight = (ints(rows, n) for n in (LE, RE, WEIGHT))
+    sync = np.where((weight > 0) & (re < INFINITY), re, le) if waits else le
     if not (weight < 0).any():
-        return rows, le
-    number, _ = codes(rows, [n for n in rows.column_names if n not in (RE, WEIGHT)])
+        return rows, sync
+    number, _ = codes(rows, whose)
     mixed = np.isin(number, number[weight < 0])
     copies = np.where(mixed, np.abs(weight), 1)
     at = np.repeat(np.arange(len(le)), copies)
     rows = with_column(rows.take(pa.array(at)), WEIGHT, np.where(mixed, np.sign(weight), weight)[at])
-    sync, number, re, sign = le[at], number[at], re[at], np.where(mixed, np.sign(weight), 0)[at]
+    sync, number, re, sign = sync[at], number[at], re[at], np.where(mixed, np.sign(weight), 0)[at]
     order = np.lexsort((re, number))
     taken, given = order[sign[order] < 0], order[sign[order] > 0]
     before, after = paired(number[taken], number[given])

@@ -19,7 +19,7 @@ from streamq.runtime.basket import Baskets, Scope
 from streamq.runtime.bucket import buckets_of
 from streamq.runtime.carried import Carrier, carry
 from streamq.runtime.columnar import concat, decode, encode, split_by, unit_weights, with_column
-from streamq.runtime.consistency import MIDDLE, Level, aligned, backlog, paced
+from streamq.runtime.consistency import CLOSED, MIDDLE, OPENED, Level, aligned, backlog, paced
 from streamq.runtime.event import BAD, CTI, KEEP, KIND, LE, NEW_END, OPENS, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel, Output, Totals, refuse_invalid
 from streamq.runtime.lateness import late_rows, taken
@@ -33,6 +33,9 @@ those who watch the query are told."""
 
 IN, OUT = "in", "out"
 """Where a hosted kernel's events are aligned."""
+
+BEHIND = (OUT, OPENED, CLOSED)
+"""Where they are aligned behind it."""
 
 Envelope = tuple[int, int, bytes]
 
@@ -61,7 +64,8 @@ class Channel:
 class Hosted:
     """A kernel in its stage; ``name`` is the relation it makes and names its state.
 
-    aligns: where the level decides what goes on: IN, for the events it takes from sources, OUT, for those it makes of items.
+    aligns: where the level decides what goes on: IN, for the events it takes from sources, OUT, for those it makes of items,
+    OPENED or CLOSED (``runtime.consistency``), if those are edges, whose key decides on the bucket.
     """
 
     number: int
@@ -159,8 +163,9 @@ class Stage:
             clock = _clock(hosted, before, now, known, tuple(announced))
             output = hosted.kernel.advance(baskets.scoped(hosted.name), arrivals, clock)
             w = max(carry(now[ch.relation][1], ch.carried) for ch in hosted.channels)
-            if hosted.aligns == OUT:
-                output.table = self._aligned(baskets.scoped(_held_at(hosted)), output.table, clock.c, w)
+            if hosted.aligns in BEHIND:
+                held, by = baskets.scoped(_held_at(hosted)), hosted.channels[0].hashed
+                output.table = self._aligned(held, output.table, clock.c, w, hosted.aligns, by)
             made.append((hosted, arrivals, output))
             if output.table is not None and output.table.num_rows:
                 out.append((bucket, _relation_number(hosted), encode(unit_weights(output.table))))
@@ -178,12 +183,14 @@ class Stage:
         out.append((bucket, READINGS, self._told(bucket, baskets, known, before, messages, made, wall)))
         return out
 
-    def _aligned(self, scope: Scope, table: pa.Table | None, c: int, w: int) -> pa.Table | None:
+    def _aligned(
+        self, scope: Scope, table: pa.Table | None, c: int, w: int, ends: str = IN, key: Sequence[str] = ()
+    ) -> pa.Table | None:
         """Of a source's events, once they are judged, those that the level lets through."""
         if self.consistency.block == 0:
             # another level may have held some
-            return aligned(scope, table, INFINITY, w) if scope.bins("held") else table
-        return aligned(scope, table, c, w)
+            return aligned(scope, table, INFINITY, w, ends, key) if scope.bins("held") else table
+        return aligned(scope, table, c, w, ends, key)
 
     def _told(
         self,
@@ -222,7 +229,7 @@ def _held_at(hosted: Hosted, channel: Channel | None = None) -> str:
 
 
 def _places(hosted: Hosted) -> list[str]:
-    if hosted.aligns == OUT:
+    if hosted.aligns in BEHIND:
         return [_held_at(hosted)]
     return [
         _held_at(hosted, channel) for channel in hosted.channels if channel.judge is not None and hosted.aligns == IN

@@ -15,8 +15,8 @@ from streamq.compiler.program import CHANGELOG, FINAL, Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.policies import consistency_of
-from streamq.runtime.basket import Baskets, DictStore
-from streamq.runtime.consistency import Level, aligned, paced
+from streamq.runtime.basket import Baskets, DictStore, Scope
+from streamq.runtime.consistency import CLOSED, OPENED, Level, aligned, backlog, paced
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.testing.execution import net
 from streamq.testing.history import assert_same_history
@@ -221,6 +221,33 @@ def test_items_are_held_folded_and_released_by_sync_time() -> None:
     assert scope.bins("held") == []
     assert step(10, (40, 50, 1), (90, 99, 1)) == []
     assert step(INFINITY) == [(40, 50, 1), (90, 99, 1)]
+
+
+def test_an_end_that_an_edge_brings_is_due_at_its_own_time() -> None:
+    """Until then its event goes on without one; or, where its payload comes with it, it waits."""
+    opened, closed = (Baskets(DictStore({})).scoped(name) for name in (OPENED, CLOSED))
+
+    def step(scope: Scope, ends: str, c: int, *rows: tuple[str, int, int, int]) -> list[tuple[Any, ...]]:
+        v, le, re, w = zip(*rows, strict=True) if rows else ((), (), (), ())
+        table = pa.table(
+            {"k": ["a"] * len(rows), "v": v, LE: pa.array(le, pa.int64()), RE: pa.array(re, pa.int64()), WEIGHT: w}
+        )
+        found = aligned(scope, table if rows else None, c, NEVER, ends, ["k"])
+        return [] if found is None else sorted((r["v"], r[LE], r[RE], r[WEIGHT]) for r in found.to_pylist())
+
+    assert step(opened, OPENED, 5, ("x", 1, 20, 1), ("x", 7, 9, 1)) == [("x", 1, INFINITY, 1)]
+    assert backlog(opened) == (3, 7)
+    assert step(opened, OPENED, 6, ("x", 1, 20, -1), ("x", 1, 10, 1)) == []
+    assert step(opened, OPENED, 8) == [("x", 7, INFINITY, 1)] and backlog(opened) == (4, 9)
+    assert step(opened, OPENED, 11) == [("x", 1, 10, 1), ("x", 1, INFINITY, -1), ("x", 7, 9, 1), ("x", 7, INFINITY, -1)]
+    # another level let an end go on ahead of its time
+    assert step(opened, OPENED, 12, ("x", 2, 30, -1), ("x", 2, 25, 1)) == []
+    assert step(opened, OPENED, 26) == [("x", 2, 25, 1), ("x", 2, 30, -1)] and backlog(opened) == (0, INFINITY)
+
+    assert step(closed, CLOSED, 5, ("x", 1, INFINITY, 1), ("z", 2, 20, 1)) == [("x", 1, INFINITY, 1)]
+    assert step(closed, CLOSED, 6, ("x", 1, INFINITY, -1), ("y", 1, 10, 1)) == [] and backlog(closed) == (3, 10)
+    assert step(closed, CLOSED, 11) == [("x", 1, INFINITY, -1), ("y", 1, 10, 1)] and backlog(closed) == (1, 20)
+    assert step(closed, CLOSED, INFINITY) == [("z", 2, 20, 1)]
 
 
 def test_bins_of_what_is_held_stay_few() -> None:

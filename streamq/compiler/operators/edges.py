@@ -28,7 +28,7 @@ class Edges(Source):
 
     CTI: c, made from the data (greatest instant seen - delay) or told from outside
     Final: closed events that are settled
-    State: a key's open start, and edges at or after c
+    State: a key's open start, or its last edge if late ones may be adjusted, and edges at or after c
     Cost: a sort of the keys that a micro-batch touches
     """
 

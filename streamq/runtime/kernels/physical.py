@@ -331,7 +331,7 @@ class PhysicalKernel(Uncombined):
     def _late(
         self, state: Scope, open_moves: Moves, moves: pa.Table, waited: int, batch: _Batch
     ) -> tuple[Moves, pa.Table | None]:
-        """The moves that are left once those that came late are judged, and the live rows of what they add from c on.
+        """The moves that are left once those that came late are judged, and the live rows of where they lead.
 
         An event that ended before c may be settled and forgotten: of one whose end is moved from there nothing else need come.
         """
@@ -341,24 +341,28 @@ class PhysicalKernel(Uncombined):
         rows = moves.take(pa.array(found))
         re, new = ints(rows, RE), ints(rows, NEW_END)
         acts = adjusts(batch.judge, rows, np.minimum(re, new), np.ones(len(found), bool), batch.promised)
-        begins, waits = acts & (re < batch.c) & (new > batch.c), acts & (re >= batch.c)
+        begins, waits = (re < batch.c) & (new >= batch.c), acts & (re >= batch.c)
         if self.id is not None:
             # the same word once more repeats the first
             again, _ = repetitions(rows, None, [self.id, RE, NEW_END], [])
             waits, begins = waits | (begins & again), begins & ~again
-        for mask, reason in ((~begins & ~waits, "dropped"), (begins, "adjusted")):
-            self._count(rows.filter(pa.array(mask)), reason, batch)
+        self._count(rows.filter(pa.array(~begins & ~waits)), "dropped", batch)
         judged = {number for number, wait in zip(found, waits, strict=True) if not wait}
         left = [(number, move) for number, move in open_moves if number not in judged]
-        return left, self._begun(state, rows.filter(pa.array(begins)), batch.c, batch) if begins.any() else None
+        return left, self._begun(state, rows.filter(pa.array(begins)), acts[begins], batch.c, batch)
 
-    def _begun(self, state: Scope, moves: pa.Table, c: int, batch: _Batch) -> pa.Table:
-        """New live rows of what retractions add from ``c`` on; their inserts are not known."""
+    def _begun(self, state: Scope, moves: pa.Table, acts: Mask, c: int, batch: _Batch) -> pa.Table | None:
+        """New live rows of where retractions lead whose inserts are not known; passed on is what they add from ``c`` on."""
+        if not moves.num_rows:
+            return None
         if self.id is not None:
             state.append(APPLIED, "0", moves.select([self.id, RE, NEW_END]))
-        moved = with_column(moves, RE, moves.column(NEW_END))
-        moved = with_column(with_column(moved, OWN_LE, np.full(moved.num_rows, c)), OWN_RE, ints(moved, RE))
-        return self._passed(moved, ints(moved, LE), batch)
+        new = ints(moves, NEW_END)
+        adds = acts & (new > c)
+        for mask, reason in ((~adds, "dropped"), (adds, "adjusted")):
+            self._count(moves.filter(pa.array(mask)), reason, batch)
+        live = with_column(with_column(moves, RE, new), OWN_LE, np.full(len(new), c))
+        return self._passed(with_column(live, OWN_RE, np.where(acts, new, DROPPED)), ints(moves, LE), batch)
 
     def _wait(self, state: Scope, moves: pa.Table, open_moves: Moves, batch: _Batch) -> None:
         """Keep retractions whose event, or the one before them in its chain, may still come, or waits itself.
@@ -371,12 +375,12 @@ class PhysicalKernel(Uncombined):
         lost = self._unreachable(rows, batch.c_now)
         # what its source could still have sent in time is no error of the source: it is late by the level, which adjusts
         by_level = lost & ~self._unreachable(rows, batch.promised_now)
-        begins = by_level & (ints(rows, NEW_END) > batch.c_now)
+        begins = by_level & (ints(rows, NEW_END) >= batch.c_now)
         dropped = lost & ~begins & (by_level | rows.column(BEHIND).to_numpy())
-        for mask, reason in ((dropped, "dropped"), (begins, "adjusted")):
-            self._count(rows.filter(pa.array(mask)), reason, batch)
-        if begins.any():
-            state.append(LIVE, "0", self._begun(state, rows.filter(pa.array(begins)), batch.c_now, batch))
+        self._count(rows.filter(pa.array(dropped)), "dropped", batch)
+        begun = self._begun(state, rows.filter(pa.array(begins)), begins[begins], batch.c_now, batch)
+        if begun is not None:
+            state.append(LIVE, "0", begun)
         invalid = rows.filter(pa.array(lost & ~dropped & ~begins))
         left_out(invalid, batch.judge, "a retraction that matches nothing", batch.totals)
         state.append(WAITING, "0", rows.filter(pa.array(~lost)))

@@ -1,4 +1,4 @@
-"""The edge kernel: late edges by policy; state is open starts and what c has not passed."""
+"""The edge kernel: late edges by policy; state is open starts and what c has not passed, and what late edges need."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from streamq.expr import Lit
 from streamq.literal import table_fields
 from streamq.policies import SourcePolicy
 from streamq.runtime.basket import Baskets, DictStore
+from streamq.runtime.consistency import MIDDLE, Level
 from streamq.runtime.kernel import Arrival, Clock, Judge
 from streamq.runtime.kernels.edges import EdgesKernel
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -27,7 +28,7 @@ def rows(*items: tuple[int, str, int]) -> dict[str, pa.Table]:
     return {"e": pa.table([pa.array([i[n] for i in items], f.type) for n, f in enumerate(SCHEMA)], schema=SCHEMA)}
 
 
-def run(late: str = "drop", delay: int = 0, invalid: str | None = None) -> LocalRun:
+def run(late: str = "drop", delay: int = 0, invalid: str | None = None, level: Level = MIDDLE) -> LocalRun:
     node = Edges(
         "e",
         table_fields(SCHEMA.empty_table()),
@@ -39,7 +40,7 @@ def run(late: str = "drop", delay: int = 0, invalid: str | None = None) -> Local
         "start",
         SourcePolicy(delay, late, invalid),
     )
-    return LocalRun(compile_stages(node, Options(output=CHANGELOG, late_output=True, buckets=2)))
+    return LocalRun(compile_stages(node, Options(output=CHANGELOG, late_output=True, buckets=2, level=level)))
 
 
 def deltas(table: pa.Table) -> list[tuple[Any, ...]]:
@@ -89,7 +90,7 @@ def test_late_edges() -> None:
     assert total(adjust, "adjusted") == 2
     fail = run("fail")
     fail.batch(rows((50, "start", 1)))
-    with pytest.raises(LateEvent, match=r"source e: 1 late item\(s\)"):
+    with pytest.raises(LateEvent, match=r"e: 1 late item\(s\) .*; the CTI is 50, first: {'id': 3} \(start 10, in"):
         fail.batch(rows((10, "start", 3)))
 
 
@@ -139,6 +140,60 @@ def test_edges_of_one_key_and_instant_that_differ() -> None:
         out.append(made.column("host").to_pylist())
     assert out == [["b"], []]
     assert (total(live, "duplicates"), total(live, "invalid")) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("batches", "found"),
+    [
+        ([[(42, "start", 2)], [(1, "start", 1)], [(4, "end", 1)], [(60, "start", 3)]], []),
+        ([[(1, "start", 1), (30, "end", 1), (42, "start", 2)], [(5, "start", 1)], [(60, "start", 3)]], [(1, 30)]),
+        ([[(17, "start", 2)], [(7, "start", 1)], [(17, "end", 1)], [(60, "start", 3)]], []),
+        ([[(42, "start", 2)], [(33, "end", 1)], [(1, "start", 1)], [(60, "start", 3), (61, "start", 1)]], [(61, None)]),
+    ],
+    ids=["a late end", "a late start before an end", "an end at c", "a late start after its late end"],
+)
+@pytest.mark.parametrize("level", [MIDDLE, Level(0, 0)], ids=["adjust", "weak"])
+def test_a_late_edge_stands_in_its_chain_by_its_own_time(batches: Any, found: Any, level: Level) -> None:
+    """What it begins does not outlive the edge that follows it, wherever c was when that came."""
+    live = run("adjust", invalid="fail") if level == MIDDLE else run("fail", delay=1_000, invalid="fail", level=level)
+    out = [row for batch in batches for row in deltas(live.batch(rows(*batch)))]
+    assert standing(out)[1] == found
+
+
+def standing(out: list[tuple[Any, ...]]) -> dict[int, list[Any]]:
+    """The lifetimes of each key that deltas add up to."""
+    weights: dict[Any, int] = {}
+    for key, w, *span in out:
+        weights[key, *span] = weights.get((key, *span), 0) + w
+    found: dict[int, list[Any]] = {key: [] for key in range(10)}
+    for (key, *span), w in weights.items():
+        found[key] += [tuple(span)] * w
+    return found
+
+
+@pytest.mark.parametrize(
+    "late",
+    [[[(5, "start", 7)], [(20, "end", 7)]], [[(5, "start", 7), (20, "end", 7)]], [[(20, "end", 7)], [(5, "start", 7)]]],
+)
+def test_the_end_of_a_start_that_was_dropped_goes_with_it(late: Any) -> None:
+    """The start before it stays open until the next one."""
+    live = run("drop", invalid="fail")
+    batches = [[(1, "start", 7)], [(10, "start", 8)], *late, [(30, "start", 7)], [(40, "end", 7)], [(90, "start", 9)]]
+    out = [row for batch in batches for row in deltas(live.batch(rows(*batch)))]
+    assert standing(out)[7] == [(1, 30), (30, 40)]
+    live.finish()
+    assert (total(live, "dropped"), total(live, "invalid")) == (2, 0)
+
+
+def test_a_key_s_last_edge_is_kept_where_a_late_one_may_act() -> None:
+    """Until its source can send none any more; the policy drop asks for none."""
+    for live, kept in ((run("adjust"), {7, 9}), (run("drop"), {9}), (run(delay=30, level=Level(0, 1)), {7, 9})):
+        live.batch(rows((1, "start", 7), (5, "end", 7)))
+        live.batch(rows((20, "start", 9)))
+        held = [t for baskets in scopes(live) if (t := baskets.read_all("edges")) is not None]
+        assert {id for t in held for id in t.column("id").to_pylist()} == kept
+        live.finish()
+        assert all(set(s) == {"manifest"} for s in live.stores.values())
 
 
 def test_state_is_what_can_still_matter() -> None:

@@ -112,6 +112,16 @@ def test_an_end_that_was_passed_on_stays_where_it_is_settled() -> None:
     assert live.totals[(0, 0)] == {"p|dropped": 2}
 
 
+def test_what_follows_dropped_retractions_is_matched_with_them() -> None:
+    """Also where the event ended for its source, and is forgotten: nothing of it is an error."""
+    start, gone = (
+        [sq.insert(1, 40, v=1), sq.cti(10)],
+        [[sq.retract(1, 40, 5, v=1), sq.cti(11)], [sq.retract(1, 5, 60, v=1)]],
+    )
+    live, out = run("drop", start, *gone, [sq.retract(1, 60, 50, v=1)], [sq.cti(70)], invalid="fail")
+    assert out[1:] == [[], [], [], []] and live.totals[(0, 0)] == {"p|dropped": 3}
+
+
 def test_late_retractions_say_the_same_one_by_one_and_at_once() -> None:
     start, more = [sq.insert(1, 40, v=1), sq.cti(10)], [sq.retract(1, 40, 5, v=1), sq.retract(1, 5, 60, v=1)]
     for batches in ([[move] for move in more], [more], [more[::-1]]):
