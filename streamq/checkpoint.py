@@ -106,8 +106,10 @@ def _lines(spark: SparkSession, path: str) -> list[str]:
 
     try:
         return [line for (line,) in spark.read.text(path).collect()]
-    except AnalysisException:
-        return []
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            return []
+        raise
 
 
 def _write(spark: SparkSession, path: str, text: str) -> None:

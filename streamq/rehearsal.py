@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Rehearsal:
     """A query over literal or Arrow tables, fed micro-batch by micro-batch, without Spark.
 
-    ``output``, "final" or "changelog", and ``consistency`` as in ``run``; ``clock`` gives the time of day that ``why`` and
+    ``output`` and ``consistency`` as in ``run``; ``clock`` gives the time of day that ``why`` and
     ``metrics`` tell. Raises PlanError where a source is a DataFrame.
 
     >>> import streamq as sq

@@ -207,7 +207,7 @@ class PhysicalKernel(Uncombined):
                     again.append((number, move))
                     continue
                 i = found.pop()
-                fate = self._moved(rows[i], i, move[NEW_END], moves.slice(number, 1), pieces, batch)
+                fate = self._moved(rows[i], i, moves, number, move[NEW_END], pieces, batch)
                 (moved.dropped if fate == "dropped" else moved.adjusted if fate == "adjusted" else []).append(number)
                 moved.applied.append(number)
                 where.setdefault(self._name(rows[i]), []).append(i)
@@ -272,8 +272,9 @@ class PhysicalKernel(Uncombined):
         self,
         row: dict[str, Any],
         i: int,
+        moves: pa.Table,
+        number: int,
         new: int,
-        move: pa.Table,
         pieces: list[tuple[int, int, int]],
         batch: _Batch,
     ) -> str:
@@ -286,8 +287,10 @@ class PhysicalKernel(Uncombined):
             return "dropped"
         # one that has waited, too: where its event came on time it is on time
         late = min(old, new) < c
-        if late and not adjusts(batch.judge, move, np.array([min(old, new)]), np.array([True]), batch.promised)[0]:
-            return "dropped"
+        if late:
+            sync, move = np.array([min(old, new)]), moves.slice(number, 1)
+            if not adjusts(batch.judge, move, sync, np.array([True]), batch.promised)[0]:
+                return "dropped"
         end = max(new, c) if late else new
         if min(old, row[OWN_RE]) < c >= row[OWN_RE]:
             # what is settled stays as it is; what the retraction adds from c on is an event of its own
