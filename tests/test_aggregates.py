@@ -45,6 +45,7 @@ def test_count_distinct(values: list[Any], expected: int) -> None:
     assert over(values, sq.count_distinct("v"), kind) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "median", "p90"),
     [
@@ -171,6 +172,7 @@ def test_the_same_column_filtered_in_two_ways() -> None:
     assert answer(found) == [(0, 5, 0.5, 6)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", ["tumbling", "snapshot", "session", "rows", "count", "landmark"])
 def test_nothing_depends_on_the_order_of_arrival(window: str) -> None:
     rows = [

@@ -298,6 +298,7 @@ LEVELS = ("strong", sq.level(4), sq.weak(9))
 AT_LEVELS = ("tumbling", "windows without rows between", "a window over windows", "sessions", "an anti join")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "level"),
     [*((name, "middle") for name in RELEASED), *((name, level) for name in AT_LEVELS for level in LEVELS)],
@@ -334,6 +335,7 @@ EARLY: dict[str, Callable[[sq.Stream], sq.Stream]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["middle", *LEVELS], ids=str)
 @pytest.mark.parametrize("output", ["final", "changelog"])
 @pytest.mark.parametrize("name", EARLY)

@@ -110,6 +110,7 @@ CASES = {"physical": (physical, PHYSICAL), "edges": (edges, EDGES)}
 ANY = {name: grouped(items()) for name, items in (("physical", moved), ("edges", marked))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("late", ["drop", "adjust"])
 @pytest.mark.parametrize("name", CASES)
 @given(data=st.data())
@@ -129,6 +130,7 @@ def test_late_items_break_no_cti_and_no_cut_tells(name: str, late: str, data: st
             assert alive(apart, at) == alive(whole, at) == truth(name, groups, at)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 @given(data=st.data(), remember=st.sampled_from([0, 5, 20]))
 def test_a_weak_level_is_right_from_where_it_remembers(name: str, remember: int, data: st.DataObject) -> None:
@@ -157,6 +159,7 @@ def truth(name: str, groups: Groups, at: int) -> Counter[str]:
     return +found
 
 
+@pytest.mark.slow
 @given(groups=grouped(marked()))
 def test_nothing_is_said_of_edges_before_it_is_due_at_the_strong_level(groups: Groups) -> None:
     """After each micro-batch the answer is what the edges before c make, as if none had come after."""

@@ -93,6 +93,7 @@ def profile(examples: int, name: str, share: int = 1) -> t.Profile:
     return replace(given, examples=1_000_000, batch=0, streams=0, seconds=share * SECONDS, shrinking=60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operator(name: str) -> None:
     report = t.verify(OPERATORS[name], profile=profile(2, name))

@@ -75,6 +75,7 @@ def test_a_late_row_does_not_bound_the_windows_of_those_without_an_end(query: An
     assert {r["__le"] for r in rows} == {100}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "hop"), [(10, 10), (10, 5), (12, 4), (10, 4), (4, 10)])
 def test_what_is_adjusted_is_what_is_left_of_it(size: int, hop: int) -> None:
     """Whether lateness is judged in the window's kernel, behind a combiner, or apart: for a late output, or as windows lie."""

@@ -47,6 +47,7 @@ def physical(intent: Intent = ANYTHING, **given_as: Any) -> st.SearchStrategy[li
     return values.flatmap(lambda value: events.physical(payload(value), intent, TICKS, **given_as))
 
 
+@pytest.mark.slow
 @brief
 @given(physical(explicit=True))
 def test_no_item_breaks_a_cti(items: list[Item]) -> None:
@@ -67,6 +68,7 @@ def test_every_retraction_matches(drawn: tuple[str | None, list[Item]]) -> None:
     assert found.num_rows >= sum(item.kind == INSERT for item in items) - deleted
 
 
+@pytest.mark.slow
 @brief
 @given(physical(explicit=False, causal=True))
 def test_a_causal_stream_folds_item_by_item(items: list[Item]) -> None:
@@ -90,6 +92,7 @@ def _shown(end: int) -> int | None:
     return None if end == 2**63 - 1 else end
 
 
+@pytest.mark.slow
 @few
 @given(sources("s", "physical") | sources("s", "physical_ids", intent=Intent(duplicates=False)))
 def test_the_oracle_folds_as_fold_physical_does(arriving: Arriving) -> None:

@@ -149,6 +149,7 @@ def test_parts_left_open_can_be_said_later() -> None:
     assert repr(one) == "Intent(duration='point', disorder='high')"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("payload", "message"),
     [
@@ -170,6 +171,7 @@ LOG = sq.physical(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [TRIPS, STAYS, LOG], ids=["points", "intervals", "physical"])
 @given(st.data())
 def test_no_two_events_are_equal_where_duplicates_are_ruled_out(source: sq.Stream, data: st.DataObject) -> None:
@@ -178,6 +180,7 @@ def test_no_two_events_are_equal_where_duplicates_are_ruled_out(source: sq.Strea
     assert len(events) == len(set(events))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [STAYS, LOG], ids=["intervals", "physical"])
 @given(st.data())
 def test_no_two_events_overlap_where_none_are_to(source: sq.Stream, data: st.DataObject) -> None:
@@ -191,6 +194,7 @@ def test_edges_follow_a_pattern(case: t.Case) -> None:
     assert all(1000 <= r["start"] < r["end"] <= r["start"] + 2 for r in case.answer().to_pylist())
 
 
+@pytest.mark.slow
 @given(t.concrete(TASKS, Intent(duration="point")))
 def test_edges_last_as_long_as_is_said(case: t.Case) -> None:
     assert {row["end"] - row["start"] for row in case.answer().to_pylist()} <= {1}

@@ -78,6 +78,7 @@ def test_partial_results_keep_every_law(types: str, aggregates: Select) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("types", "aggregates"),
     [
@@ -343,6 +344,7 @@ class DistinctBySet:
         return len(state)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "kind", "law"),
     [

@@ -47,6 +47,7 @@ def values(query: sq.Stream, way: str = EVALUATED) -> list[Any]:
     return [row[2] for row in answer(query, way)]
 
 
+@pytest.mark.slow
 @settings(max_examples=FEW)
 @given(case=cases(values=("int", "double", "decimal")))
 def test_both_ways_agree(case: Case) -> None:

@@ -58,6 +58,7 @@ def test_what_is_left_out_is_sampled(scenario: t.Scenario, wanted: Callable[[Any
     find(t.concrete(scenario, t.Intent(events=2, speculation=False, duplicates=False)), found, settings=any_of_many)
 
 
+@pytest.mark.slow
 @few
 @given(t.concrete(t.composition(3, 6)))
 def test_compositions(case: t.Case) -> None:
@@ -132,6 +133,7 @@ def test_errors() -> None:
         t.verify(t.stream().where(sq.col("x") > 1), profile="fast")
 
 
+@pytest.mark.slow
 def test_a_size_says_the_axis() -> None:
     for size, axis in ((10, "integer"), ("10 min", "timestamp")):
         with pytest.raises(

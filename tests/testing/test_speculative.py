@@ -46,6 +46,7 @@ def retracts(case: t.Case) -> bool:
     return any(w < 0 for table in made for w in table.column(WEIGHT).to_pylist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("intent", "wanted"),
     [

@@ -83,6 +83,7 @@ def test_a_wrong_answer_is_shown_by_the_smallest_case(tmp_path: Path) -> None:
     assert executed(failed.case, failed.how).num_rows
 
 
+@pytest.mark.slow
 def test_what_a_query_raises_is_told_with_the_case() -> None:
     def broken(*_: object) -> object:
         raise ZeroDivisionError("oh")
@@ -93,6 +94,7 @@ def test_what_a_query_raises_is_told_with_the_case() -> None:
     assert isinstance(caught.value.error, ZeroDivisionError) and caught.value.difference is None
 
 
+@pytest.mark.slow
 def test_the_same_seed_tries_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever modules are loaded: Hypothesis by itself draws literals that it finds in them."""
     (tmp_path / "constants_of_mine.py").write_text(f"A = {list(range(101, 500))}")

@@ -75,6 +75,7 @@ def sessions(s: Stream) -> Stream:
     return s.group_by("k").session_window(5).select(n=sq.count())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", [signal, sessions, lambda s: s.chop(3), lambda s: s.distinct_ids(4, id="k")])
 def test_when_state_is_compacted_does_not_show(query: Any) -> None:
     always, never = run(query, compact_at=0), run(query, compact_at=1_000)
@@ -88,6 +89,7 @@ def until_the_next(s: Stream) -> Stream:
     return s.set_duration(sq.lit(None).cast("bigint")).clip(s, "k")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", [signal, sessions, until_the_next])
 def test_state_is_what_can_still_matter(query: Any) -> None:
     live = run(query)
