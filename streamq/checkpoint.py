@@ -45,7 +45,7 @@ def claim(
     """
     from streamq.compiler.explain import explained
 
-    path = f"{checkpoint}/streamq/identity"
+    path = _identity(checkpoint)
     (part,) = explained(plan, ("logical",))
     mine = {"version": STATE_VERSION, "fingerprint": program.fingerprint(), "plan": part.lines}
     kept = _lines(spark, path)
@@ -67,9 +67,20 @@ def claim(
     return Claim(new=False, ending=bool(told))
 
 
+def buckets_kept(spark: SparkSession, checkpoint: str) -> int | None:
+    """How many buckets each stage of a checkpoint's state has; None where it is new, or of another version."""
+    kept = _lines(spark, _identity(checkpoint))
+    found = json.loads(kept[0]) if kept else {}
+    return int(_parts(found)["buckets"]) if found.get("version") == STATE_VERSION else None
+
+
 def mark_ended(spark: SparkSession, checkpoint: str) -> None:
     """The stream has ended, and all its rows are out."""
     _write(spark, _ended(checkpoint), "ended")
+
+
+def _identity(checkpoint: str) -> str:
+    return f"{checkpoint}/streamq/identity"
 
 
 def _ended(checkpoint: str) -> str:
@@ -141,7 +152,7 @@ def changes(found: Mapping[str, Any], mine: Mapping[str, Any]) -> list[str]:
     """What a checkpoint's identity and a query's differ in, in words."""
     if found["version"] != mine["version"]:
         return [f"the layout of state (version {found['version']}, now {mine['version']})"]
-    before, now = (dict(zip(_PARTS, m["fingerprint"].split("/"), strict=True)) for m in (found, mine))
+    before, now = _parts(found), _parts(mine)
     return [
         f"the query ({_plan_change(found['plan'], mine['plan'])})"
         if what == "the query"
@@ -149,6 +160,10 @@ def changes(found: Mapping[str, Any], mine: Mapping[str, Any]) -> list[str]:
         for what in _PARTS
         if before[what] != now[what]
     ]
+
+
+def _parts(identity: Mapping[str, Any]) -> dict[str, str]:
+    return dict(zip(_PARTS, identity["fingerprint"].split("/"), strict=True))
 
 
 def _plan_change(before: Sequence[str], now: Sequence[str]) -> str:

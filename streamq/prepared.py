@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from streamq.checkpoint import CONTROL_DDL
+from streamq.checkpoint import CONTROL_DDL, buckets_kept
 from streamq.compiler.plan import Node
 from streamq.errors import CheckpointError, PlanError, sentence
 from streamq.literal import to_spark
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 class Prepared:
-    """A plan compiled and connected to its streaming tables and its control folder."""
+    """A plan compiled and connected to its streaming tables and its control folder.
+
+    buckets: None for those of the checkpoint, if it has any.
+    """
 
     def __init__(
         self,
@@ -35,11 +38,12 @@ class Prepared:
         control: str,
         buckets: int | None,
         consistency: str | Consistency,
+        checkpoint: str | None = None,
     ):
         from streamq.compiler.egress import egress
         from streamq.compiler.operators import JoinTable, Source
         from streamq.compiler.plan import nodes, numbered
-        from streamq.compiler.program import BUCKETS, Options
+        from streamq.compiler.program import Options
         from streamq.compiler.rewriter import rewrite
         from streamq.compiler.stages import compile_stages
         from streamq.compiler.streaming import check_streaming
@@ -52,7 +56,8 @@ class Prepared:
         self.control = control
         plan, names = numbered(plan)
         tables = {names[name]: table for name, table in tables.items() if name in names}
-        options = Options(output, late_output, buckets or BUCKETS, level=level, ctis=ctis)
+        buckets = buckets or (checkpoint and buckets_kept(self.spark, checkpoint)) or _buckets(self.spark)
+        options = Options(output, late_output, buckets, level=level, ctis=ctis)
         self.program: Program = compile_stages(rewrite(plan).plan, options)
         self.tables: dict[str, DataFrame] = {}
         for source in (n for n in nodes(plan) if isinstance(n, Source)):
@@ -75,6 +80,13 @@ class Prepared:
         self.spark.createDataFrame([], CONTROL_DDL).write.mode("append").parquet(self.control)
         with in_utc(self.spark):
             return chain(self.program, self.tables, self.spark.readStream.schema(CONTROL_DDL).parquet(self.control))
+
+
+def _buckets(spark: SparkSession) -> int:
+    """Enough to keep all tasks of a shuffle busy; each costs some milliseconds a micro-batch."""
+    from streamq.compiler.program import BUCKETS
+
+    return min(BUCKETS, 4 * int(spark.conf.get("spark.sql.shuffle.partitions") or BUCKETS))
 
 
 def _session(tables: Mapping[str, Any], verb: str) -> SparkSession:

@@ -49,7 +49,8 @@ class RunVerbs(Verbs):
         ``consistency``, ``output`` and ``ctis`` are those of :meth:`run`: "final" rows have payload, start, end; those of a
         "changelog" kind, payload, start, end, new_end; those of an "upsert" op, payload, start, end. ``control`` is a
         folder, made if need be, into which CTIs from outside can be written; give it one that lives as long as the
-        checkpoint. What is late or no event is left out, and counted nowhere: ``run`` does that.
+        checkpoint. ``buckets`` must stay what they were for as long as the checkpoint lives; by default they go by
+        ``spark.sql.shuffle.partitions``. What is late or no event is left out, and counted nowhere: ``run`` does that.
         Raises PlanError where a source is not a streaming DataFrame.
 
         ::
@@ -102,6 +103,9 @@ class RunVerbs(Verbs):
         checkpoint goes on. late_sink: a path for rows that were dropped, adjusted, duplicates or no events (source, reason, start
         and end in ticks, late_by in ticks behind the CTI, NULL for what is not late, payload as JSON); results and late rows
         then stand in folders ``batch=N``, each written once, which Spark reads as a column ``batch``.
+
+        buckets: into how many parts groups are spread; each is a task's work, and costs some milliseconds a micro-batch. By
+        default those of the checkpoint; of a new one four times ``spark.sql.shuffle.partitions``, 32 at most.
 
         progress_log: a line a micro-batch to the logger "streamq" (:meth:`Run.metrics` has more). Raises PlanError, also for an
         output that the query cannot have, CheckpointError, and QueryFailed or the query's own error once it runs. (SEMANTICS
@@ -166,6 +170,7 @@ class Run:
             f"{self.checkpoint}/streamq/control",
             buckets,
             consistency,
+            self.checkpoint,
         )
         self._program = self._prepared.program
         self._spark = self._prepared.spark

@@ -9,11 +9,12 @@ import pytest
 import streamq as sq
 from streamq.checkpoint import STATE_VERSION, changes
 from streamq.compiler.explain import explained
+from streamq.compiler.local import LocalRun
 from streamq.compiler.operators import Union
 from streamq.compiler.program import Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
-from streamq.errors import PlanError
+from streamq.errors import CheckpointError, PlanError
 from streamq.runtime.consistency import Level
 from streamq.sinks import check_arguments, folders
 
@@ -59,6 +60,15 @@ def test_a_long_change_is_cut_short() -> None:
         long = long.where(sq.col("v") > i)
     (told,) = changes(identity(A), identity(long))
     assert told == "the query (nothing, now where v > 5; where v > 4; where v > 3; 3 more)"
+
+
+def test_state_is_not_read_in_another_number_of_buckets() -> None:
+    """Also that of a query of the user's own making, whose checkpoint has no identity."""
+    before, now = (LocalRun(compile_stages(counted(A).plan, Options(buckets=n))) for n in (2, 3))
+    before.batch({"a": A.tables["a"]})
+    now.stores = before.stores
+    with pytest.raises(CheckpointError, match=r"the checkpoint's state is in 2, now there are 3. Give buckets=2."):
+        now.batch({"a": A.tables["a"]})
 
 
 def test_one_table_is_read_in_one_way() -> None:

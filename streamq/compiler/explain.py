@@ -236,7 +236,7 @@ def _physical_part(written: Node, plan: Node, options: Options) -> Part:
     lines = [f"output: {out.described()}", f"consistency: {_level(options, written.schema.axis)}"]
     for stage in program.stages:
         one = options.ctis and stage is program.stages[-1]
-        buckets = "1 bucket" if one else f"{stage.buckets} buckets"
+        buckets = "1 bucket" if one else f"up to {stage.buckets} buckets"
         lines.append(f"stage {stage.level + 1} of {len(program.stages)}, {buckets}")
         for hosted in stage.hosted:
             title, *rest = program.titles[hosted.name]

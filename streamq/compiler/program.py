@@ -27,7 +27,7 @@ FINAL, CHANGELOG, UPSERT = "final", "changelog", "upsert"
 OUTPUTS = (FINAL, CHANGELOG, UPSERT)
 
 BUCKETS = 32
-"""Buckets of a stage by default: fixed in the checkpoint."""
+"""Buckets of a stage, at most, where their number is not given."""
 
 
 @dataclass(frozen=True)

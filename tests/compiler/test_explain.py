@@ -77,7 +77,7 @@ def levels() -> list[tuple[dict[str, Any], str, str, str]]:
     waits = "items wait until every CTI has passed them or every watermark is 1 minute beyond"
     weak = "weak (history is forgotten 1 hour behind the watermark)"
     between = weak.replace("weak (", f"level ({waits}; ")
-    first, second = "stage 1 of 1, 32 buckets", "stage 2 of 2, 1 bucket"
+    first, second = "stage 1 of 1, up to 32 buckets", "stage 2 of 2, 1 bucket"
     log = "changelog"
     return [
         ({}, "final", final, first),
