@@ -45,6 +45,8 @@ TUNED = {
     # tenth of the partials through the shuffle, at the same speed; Spark's own 64 MB a batch still bounds wide rows.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.session.timeZone": "UTC",
+    # a micro-batch commits what has changed, not new files of all state; a checkpoint may go on with or without
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
 EMBEDDED = {
     "spark.ui.enabled": "false",
