@@ -27,6 +27,9 @@ FEWER_PROCESSES = {
 }
 """Over local folders Spark's default file manager starts forty ``readlink`` a micro-batch; this one writes the same files."""
 
+NO_ORIGINS = {"spark.python.sql.dataFrameDebugging.enabled": "false"}
+"""Else PySpark tells the JVM the line that each column comes from: four calls more a column, a sixth of a query's start."""
+
 SPARK_TESTS = Path(__file__).parent / "spark"
 
 # takes half an hour: `make soak SOAK=tests/spark/test_long_runs.py`
@@ -52,6 +55,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.shuffle.partitions": 2,
             "spark.sql.streaming.checkpointLocation": folder / "checkpoints",
             **FEWER_PROCESSES,
+            **NO_ORIGINS,
             "spark.sql.warehouse.dir": folder / "warehouse",
         },
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
@@ -23,9 +23,13 @@ from tests.spark.replay import ended, land, stream
 TABLES = {"l": intervals(1), "r": intervals(2), "sizes": SIZES}
 
 
+@pytest.fixture(scope="module")
+def frames(spark: SparkSession) -> dict[str, DataFrame]:
+    return {n: spark.createDataFrame(t.to_pylist(), from_arrow_schema(t.schema)) for n, t in TABLES.items()}
+
+
 @pytest.mark.parametrize("name", QUERIES)
-def test_batch_is_the_oracles_history(spark: SparkSession, plain: None, name: str) -> None:
-    frames = {n: spark.createDataFrame(t.to_pylist(), from_arrow_schema(t.schema)) for n, t in TABLES.items()}
+def test_batch_is_the_oracles_history(frames: dict[str, DataFrame], plain: None, name: str) -> None:
     left, right = (sq.intervals(frames[n], start="from", end="to", name=n) for n in "lr")
     query = QUERIES[name](left, right, frames["sizes"])
     assert_same_history(query.to_df().toArrow(), oracle(query.plan, TABLES))

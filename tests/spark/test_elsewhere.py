@@ -20,6 +20,7 @@ import streamq as sq
 # Spark interprets: compiling takes longer than jobs over a few rows do
 CONFIG = {
     "spark.sql.shuffle.partitions": "2", "spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
 def main(spark, folder):
@@ -32,7 +33,8 @@ def main(spark, folder):
     batch = query(spark.read.parquet(f"{folder}/in"))
     live = query(spark.readStream.schema("t bigint, k string, v double").parquet(f"{folder}/in"))
     where = {name: f"{folder}/{name}" for name in ("checkpoint", "sink", "late_sink")}
-    run = live.run(**where, trigger="available_now", finish=True, buckets=4)
+    with live.run(**where, buckets=4) as run:
+        run.finish()
     assert (run.why().verdict, run.metrics["sources"]["p"]["rows"]) == ("finished", 40), run.metrics
     names = ["start", "end", "n", "top"]
     answer = sorted(tuple(r) for r in spark.read.parquet(f"{folder}/sink").select(*names).collect())

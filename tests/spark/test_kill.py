@@ -27,12 +27,14 @@ SCRIPT = """
 import sys
 
 import streamq as sq
+from tests.conftest import NO_ORIGINS
 from tests.spark.test_kill import QUERIES
 
 folder, name, last = sys.argv[1:]
-spark = sq.session(master="local[2]", config={"spark.sql.shuffle.partitions": 2})
-rows = spark.read.parquet(f"{folder}/in")
-stream = spark.readStream.schema(rows.schema).option("maxFilesPerTrigger", 1).parquet(f"{folder}/in")
+plain = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+spark = sq.session(master="local[2]", config={"spark.sql.shuffle.partitions": 2, **plain, **NO_ORIGINS})
+files = spark.readStream.schema("start bigint, end bigint, k string, v int").option("maxFilesPerTrigger", 1)
+stream = files.parquet(f"{folder}/in")
 stays = sq.intervals(stream, start="start", end="end", name="stays", progress=sq.generate(20))
 QUERIES[name](stays).run(
     sink=f"{folder}/out", checkpoint=f"{folder}/checkpoint", trigger="available_now", finish=last == "last", buckets=2

@@ -12,6 +12,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from tests.conftest import NO_ORIGINS
+
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
@@ -28,6 +30,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NotebookClient]
     # over a few rows Spark is faster where it interprets
     (folder / "conf").mkdir()
     settings = ("spark.sql.codegen.wholeStage false", "spark.sql.codegen.factoryMode NO_CODEGEN")
+    settings += tuple(f"{key} {value}" for key, value in NO_ORIGINS.items())
     (folder / "conf" / "spark-defaults.conf").write_text("\n".join(settings))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JUPYTER_PATH", str(folder / "jupyter"))
