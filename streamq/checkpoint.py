@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from streamq.compiler.plan import Node
     from streamq.compiler.program import Program
 
-STATE_VERSION = 5
+STATE_VERSION = 6
 """Changes when the layout of the state, or of the identity beside it, does."""
 
 CONTROL_DDL = "source string, cti bigint, until bigint"
@@ -47,7 +48,8 @@ def claim(
 
     path = _identity(checkpoint)
     (part,) = explained(plan, ("logical",))
-    mine = {"version": STATE_VERSION, "fingerprint": program.fingerprint(), "plan": part.lines}
+    written = [_absolute(sink) for sink in sinks]
+    mine = {"version": STATE_VERSION, "fingerprint": program.fingerprint(), "plan": part.lines, "folders": written}
     kept = _lines(spark, path)
     if not kept:
         # what was cut off while it was marked has done nothing yet
@@ -88,14 +90,24 @@ def _ended(checkpoint: str) -> str:
 
 
 def _refuse_sinks(spark: SparkSession, sinks: Sequence[str]) -> None:
-    """Raise CheckpointError for a folder that another checkpoint's micro-batches stand in.
+    """Raise CheckpointError for a folder that is not empty.
 
-    They are numbered: Spark leaves out those that are there, and a folder ``batch=N`` would be written over.
+    Micro-batches of another checkpoint are numbered: Spark leaves out those that are there, and a folder ``batch=N`` would be
+    written over. Files of others, the input's perhaps, would be hidden: Spark reads what the sink's log has.
     """
-    for path in (f"{sink}/{trace}" for sink in sinks for trace in ("_spark_metadata", "batch=*")):
-        if _exists(spark, path):
-            wrong, hint = "the sink has micro-batches of another checkpoint", "the checkpoint that it belongs to"
-            raise CheckpointError(sentence("run", wrong, f"found {path}", f"Use a new sink, or {hint}."))
+    for sink in sinks:
+        for path in (f"{sink}/{trace}" for trace in ("_spark_metadata", "batch=*")):
+            if _exists(spark, path):
+                wrong, hint = "the sink has micro-batches of another checkpoint", "the checkpoint that it belongs to"
+                raise CheckpointError(sentence("run", wrong, f"found {path}", f"Use a new sink, or {hint}."))
+        if _exists(spark, f"{sink}/[^._]*"):
+            wrong, hint = "the sink has files of others", "Use a new folder: Spark would no longer see them."
+            raise CheckpointError(sentence("run", wrong, f"found some in {sink}", hint))
+
+
+def _absolute(path: str) -> str:
+    """A folder under one name; what has a scheme has one."""
+    return path.rstrip("/") if "://" in path else os.path.abspath(path)
 
 
 def _exists(spark: SparkSession, path: str) -> bool:
@@ -127,25 +139,38 @@ def _write(spark: SparkSession, path: str, text: str) -> None:
     spark.createDataFrame([(text,)], "value string").coalesce(1).write.mode("overwrite").text(path)
 
 
-def totals_kept(spark: SparkSession, checkpoint: str, program: Program) -> dict[str, int]:
-    """The totals in the state of the checkpoint's last micro-batch, by Spark's reader of state."""
+@dataclass(frozen=True)
+class Kept:
+    """What earlier runs have left: totals by ``source|reason``, and the readings of the last micro-batch."""
+
+    totals: dict[str, int]
+    told: dict[str, int]
+
+
+def kept(spark: SparkSession, checkpoint: str, program: Program) -> Kept:
+    """What stands in the state of the checkpoint's last micro-batch, by Spark's reader of state."""
     from pyspark.sql import functions as F
 
     from streamq.runtime.basket import Baskets
     from streamq.runtime.processor import STATE
+    from streamq.runtime.readings import together
 
     totals: dict[str, int] = {}
+    told: list[dict[str, int]] = []
     if not _lines(spark, f"{checkpoint}/commits"):
-        return totals
+        return Kept({}, {})
     reader = spark.read.format("statestore").option("stateVarName", STATE)
     for stage in program.stages:
         state = reader.option("operatorId", stage.level).load(checkpoint)
         manifests = state.where(F.col("user_map_key.key") == Baskets.MANIFEST).select("user_map_value.chunk")
         for (manifest,) in manifests.collect():
+            # Spark numbers operators in an order of its own
             for name, values in json.loads(bytes(manifest))["values"].items():
+                if name.startswith("told"):
+                    told.append(values)
                 for key, n in values.items() if name.startswith("totals") else ():
                     totals[key] = totals.get(key, 0) + n
-    return totals
+    return Kept(totals, together(told))
 
 
 def changes(found: Mapping[str, Any], mine: Mapping[str, Any]) -> list[str]:
@@ -153,13 +178,14 @@ def changes(found: Mapping[str, Any], mine: Mapping[str, Any]) -> list[str]:
     if found["version"] != mine["version"]:
         return [f"the layout of state (version {found['version']}, now {mine['version']})"]
     before, now = _parts(found), _parts(mine)
+    folders = [" and ".join(m["folders"]) or "no folder" for m in (found, mine)]
     return [
         f"the query ({_plan_change(found['plan'], mine['plan'])})"
         if what == "the query"
         else f"{what} ({_PARTS[what](before[what])}, now {_PARTS[what](now[what])})"
         for what in _PARTS
         if before[what] != now[what]
-    ]
+    ] + ([f"the folders written into ({folders[0]}, now {folders[1]})"] if folders[0] != folders[1] else [])
 
 
 def _parts(identity: Mapping[str, Any]) -> dict[str, str]:

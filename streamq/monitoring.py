@@ -123,7 +123,7 @@ class SourceReading:
 
     least and midst: the least start so far, and one in the midst of the last rows; moved and heard: when c last moved, and
     when events last came, in milliseconds since 1970. delay, every, follows (a source's name) and idle_after (in microseconds)
-    are its policy.
+    are its policy. row: what moves its progress, of edges only a start.
     """
 
     name: str
@@ -140,6 +140,7 @@ class SourceReading:
     every: int = 1
     follows: str | None = None
     idle_after: int | None = None
+    row: str = "row"
 
     @property
     def events(self) -> int:
@@ -176,6 +177,8 @@ def followers(program: Program) -> Mapping[str, str]:
 
 
 def _source(program: Program, relation: Relation, seen: Seen) -> SourceReading:
+    from streamq.compiler.operators import Edges
+
     assert relation.source is not None
     name, told = relation.source.shown_name(), seen.told
 
@@ -200,6 +203,7 @@ def _source(program: Program, relation: Relation, seen: Seen) -> SourceReading:
         policy.every,
         next(iter(followed), None),
         policy.idle_after,
+        "start" if isinstance(relation.source, Edges) else "row",
     )
 
 

@@ -127,7 +127,7 @@ LEVELS = {"strong": Consistency(None, None), "middle": Consistency(0, None)}
 
 
 def weak(remember: Duration) -> Consistency:
-    """Output at once, repaired for as long as ``remember`` says: what is later than that is forgotten.
+    """Output at once, repaired for as long as ``remember`` says: of what is later than that, what lies before is forgotten.
 
     A duration with a unit on a timestamp axis, integer ticks on an integer axis. From the watermark less ``remember`` on
     the answer is right; before, it may lack what came later than that. State stays small though no source makes progress.

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import threading
 import time
+import weakref
 from collections.abc import Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from streamq import monitoring
-from streamq.checkpoint import CONTROL_DDL, claim, mark_ended, totals_kept
+from streamq.checkpoint import CONTROL_DDL, Kept, claim, kept, mark_ended
 from streamq.compiler.plan import Node
 from streamq.compiler.verbs import Verbs
 from streamq.diagnosis import Why, why
@@ -160,6 +162,7 @@ class Run:
         self._sink, self._late_sink = sink, late_sink
         self._over = ""
         self._begun = time.time_ns() // 1_000_000
+        _refuse_second(self.checkpoint)
         self._prepared = Prepared(
             "run",
             plan,
@@ -177,12 +180,13 @@ class Run:
         where = self.checkpoint, self._prepared.control
         claimed = claim(self._spark, *where, plan, self._program, folders(sink, late_sink))
         # of a new checkpoint nothing is kept
-        self._kept: dict[str, int] | None = {} if claimed.new else None
+        self._kept = Kept({}, {}) if claimed.new else None
         if claimed.ending:
             trigger, finish = "available_now", False
             self._trigger = spark_trigger(trigger)
         self._seen, self._looking = monitoring.Seen(), threading.RLock()
         self.query: StreamingQuery = self._start()
+        _RUNNING[os.path.abspath(self.checkpoint)] = self
         self._log = ProgressLog(self._spark, self._look) if progress_log else None
         allowed = monitoring.allowed_silence(self._program)
         self._idle = IdleWatch(allowed, self._silent, self._say) if allowed and trigger != "available_now" else None
@@ -287,7 +291,7 @@ class Run:
             # ...
         """
         state, over = self._state()
-        return why(self._program, replace(self._look(), late=self.late), state, over=over)
+        return why(self._program, self._known(), state, over=over)
 
     @property
     def progress(self) -> dict[str, Any]:
@@ -301,7 +305,7 @@ class Run:
         docs/operations.md lists the fields. Before the first micro-batch they are 0 or None.
         """
         state, _ = self._state()
-        return monitoring.metrics(self._program, replace(self._look(), late=self.late), state)
+        return monitoring.metrics(self._program, self._known(), state)
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -314,13 +318,17 @@ class Run:
 
         And ``"source|duplicates"``, rows that repeat others. Earlier runs on the checkpoint are counted as well.
         """
-        counts = dict(self._look().late)
-        if not counts:
-            # totals come with a micro-batch: before this run's first one, the checkpoint knows them
-            if self._kept is None:
-                self._kept = totals_kept(self._spark, self.checkpoint, self._program)
-            counts = self._kept
+        counts = self._known().late
         return {key: counts.get(key, 0) for key in self._program.late_reasons}
+
+    def _known(self) -> monitoring.Seen:
+        """What Spark has reported; what came before this run's first micro-batch the checkpoint knows."""
+        seen = self._look()
+        if seen.told:
+            return seen
+        if self._kept is None:
+            self._kept = kept(self._spark, self.checkpoint, self._program)
+        return replace(seen, late=seen.late or self._kept.totals, told=seen.told or self._kept.told)
 
     def _look(self) -> monitoring.Seen:
         """What Spark has reported so far; it keeps a hundred reports."""
@@ -416,6 +424,20 @@ class Run:
 
 
 _FINISHED = "its stream has ended"
+
+_RUNNING: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
+"""The last run of this process on each checkpoint."""
+
+
+def _refuse_second(checkpoint: str) -> None:
+    """Raise PlanError where a run of this process is still on the checkpoint: Spark would stop it without a word."""
+    other = _RUNNING.get(os.path.abspath(checkpoint))
+    if other is not None and other.query.isActive:
+        raise PlanError(
+            sentence(
+                "run", "another run is on this checkpoint", f"found {checkpoint}", "Call stop() on that run first."
+            )
+        )
 
 
 def _over(verb: str, why: str) -> PlanError:

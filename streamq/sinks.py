@@ -84,9 +84,12 @@ def check_arguments(
             sentence("run", "sink, late_sink and checkpoint are folders of their own", f"found {same[0]!r} twice")
         )
     lasting = sink is not None and sink not in NAMED and not callable(sink)
-    if lasting and checkpoint is None:
+    if (lasting or late_sink is not None) and checkpoint is None:
+        which = "sink" if lasting else "late_sink"
         raise PlanError(
-            sentence("run", "no checkpoint", "the sink lasts longer than this process", "Give checkpoint='a folder'.")
+            sentence(
+                "run", "no checkpoint", f"the {which} lasts longer than this process", "Give checkpoint='a folder'."
+            )
         )
     if finish and trigger != "available_now":
         raise PlanError(
@@ -124,7 +127,22 @@ def written_to(writer: Any, sink: Sink) -> Any:
         case Mapping():
             options = {k: v for k, v in sink.items() if k != "format"}
             return writer.format(sink.get("format", "parquet")).options(**options)
-    return writer.foreachBatch(sink)
+    return writer.foreachBatch(_computed(sink))
+
+
+def _computed(sink: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
+    """A function whose rows are computed once, however often it reads them, and also where it does not."""
+
+    def write(rows: DataFrame, number: int) -> None:
+        rows.persist()
+        try:
+            # state is only committed by a job over all rows
+            rows.write.mode("append").format("noop").save()
+            sink(rows, number)
+        finally:
+            rows.unpersist()
+
+    return write
 
 
 def split(schema: Schema, out: Egress, sink: Sink, late_sink: str) -> Callable[[DataFrame, int], None]:
@@ -141,6 +159,7 @@ def split(schema: Schema, out: Egress, sink: Sink, late_sink: str) -> Callable[[
     def written(batch: DataFrame, number: int) -> None:
         rows = user_rows(batch, schema, out)
         if callable(sink):
+            batch.write.mode("append").format("noop").save()
             sink(rows, number)
         elif isinstance(sink, str) and sink not in NAMED:
             rows.write.mode("overwrite").parquet(f"{sink}/batch={number}")

@@ -269,6 +269,8 @@ def physical(
     fields, table = taken_in(df, "physical")
     axis = axis_of(fields, (start, end, new_end), "physical")
     policy = source_policy("physical", axis, progress, late, invalid, explicit_by_default=True)
+    if not (id is None or isinstance(id, str)):
+        raise PlanError(sentence("physical", "id is the name of one column", f"found {id!r}"))
     return _stream(Physical(source_name(name), fields, kind, start, end, new_end, id, policy), table)
 
 
@@ -319,7 +321,7 @@ def static_table(table: Any, name: str | None, verb: str = "join_table") -> tupl
 
 def source_name(name: str | None) -> str:
     """The name given, or a number nobody has yet; raises PlanError for what is no name."""
-    if name is not None and (not name or name.startswith("#")):
+    if name is not None and (not isinstance(name, str) or not name or name.startswith("#")):
         raise PlanError(sentence("name", "not a name for a source", f"found {name!r}"))
     return name or f"#{next(_numbers)}"
 

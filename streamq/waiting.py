@@ -293,10 +293,10 @@ class Waiting:
                 made = ", ".join(f"{name} {show_duration(n, self.axis)}" for name, n, none in said if n != none)
                 made = f" ({made})" if made and ways[-1] == min(ways) else ""
         if ways:
-            return f"a row of {source.name} {self._from(min(ways))}{made}"
+            return f"a {source.row} of {source.name} {self._from(min(ways))}{made}"
         if source.delay is None and until_final:
             return f"a CTI of {source.name}" + ("" if t is None else f" at {shown(t, self.axis)} or later")
-        return f"a row of {source.name}"
+        return f"a {source.row} of {source.name}"
 
     def _from(self, t: int) -> str:
         """An instant and all later ones; the last microsecond before shows better than one that is hardly past it."""

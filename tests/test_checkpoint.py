@@ -26,10 +26,10 @@ def counted(stream: sq.Stream, size: int = 10) -> sq.Stream:
     return stream.group_by("k").tumbling_window(size).select(n=sq.count())
 
 
-def identity(query: sq.Stream, version: int = STATE_VERSION, **options: Any) -> dict[str, Any]:
+def identity(query: sq.Stream, version: int = STATE_VERSION, folder: str = "out", **options: Any) -> dict[str, Any]:
     program = compile_stages(rewrite(query.plan).plan, Options(**options))
     (part,) = explained(query.plan, ("logical",))
-    return {"version": version, "fingerprint": program.fingerprint(), "plan": part.lines}
+    return {"version": version, "fingerprint": program.fingerprint(), "plan": part.lines, "folders": [folder]}
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,7 @@ def identity(query: sq.Stream, version: int = STATE_VERSION, **options: Any) -> 
         (identity(counted(A), level=Level(7)), []),
         (identity(counted(A), version=1), [f"the layout of state (version 1, now {STATE_VERSION})"]),
         (identity(counted(A), buckets=4), ["buckets (4, now 32)"]),
+        (identity(counted(A), folder="other"), ["the folders written into (other, now out)"]),
         (
             identity(counted(A), output="changelog", ctis=True),
             ["output ('changelog', now 'final')", "ctis (True, now False)"],
@@ -83,6 +84,9 @@ def test_one_table_is_read_in_one_way() -> None:
 
 def test_folders_are_told_apart() -> None:
     given = {"checkpoint": "a/cp", "trigger": None, "finish": False, "name": None}
+    for sink, late, which in (("a/out", None, "sink"), (None, "a/late", "late_sink")):
+        with pytest.raises(PlanError, match=f"run: no checkpoint; the {which} lasts longer than this process"):
+            check_arguments(sink, late, **given | {"checkpoint": None})
     assert folders("a/out", "a/late") == ["a/out", "a/late"]
     assert folders({"format": "json", "path": "a/out"}, None) == ["a/out"]
     assert folders({"format": "delta", "path": "a/out"}, None) == folders("noop", None) == folders(print, None) == []

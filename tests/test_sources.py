@@ -366,3 +366,11 @@ def test_the_id_of_a_physical_stream_is_a_scalar_column_of_its_payload() -> None
         sq.physical(columns(**kinds), id="tags")
     with pytest.raises(UnknownColumn, match="^physical: no column 'start'"):
         sq.physical(columns(**kinds), id="start")
+    with pytest.raises(PlanError, match=r"^physical: id is the name of one column; found \['tags'\]"):
+        sq.physical(columns(**kinds), id=["tags"])
+    with pytest.raises(
+        TypeMismatch, match="^physical: column 'kind' holds no kinds of rows; it is a int. A kind is 'insert'"
+    ):
+        sq.physical(columns(**kinds | {"kind": "int"}))
+    with pytest.raises(PlanError, match="^name: not a name for a source; found 5"):
+        sq.physical(columns(**kinds), name=5)

@@ -106,7 +106,8 @@ def _follows(program: Program) -> dict[str, str]:
         seen, of = [table], policy.follow
         while of is not None:
             if of not in policies:
-                hint = f"It follows one of: {', '.join(name for t, name in shown.items() if t != table)}."
+                others = ", ".join(name for t, name in shown.items() if t != table)
+                hint = f"It follows one of: {others}." if others else "The query has no other source."
                 raise PlanError(
                     sentence("stream", f"source {shown[table]} follows a source that is not in the query", "", hint)
                 )

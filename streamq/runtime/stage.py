@@ -227,6 +227,8 @@ class Stage:
             places = [baskets.scoped(place) for place in (hosted.name, *_places(hosted))]
             sizes, backlogs = [p.size() for p in places], [backlog(p) for p in places]
             told |= of_kernel(known_of.setdefault(hosted.name, {}), hosted.name, arrivals, output, sizes, backlogs)
+        # a run that has not had a micro-batch of its own finds them here
+        baskets.values[f"told{self.level}"] = told
         return json.dumps(told, separators=(",", ":")).encode()
 
 

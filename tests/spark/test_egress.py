@@ -200,6 +200,10 @@ def test_an_end_that_failed_is_made_up_for(spark: SparkSession, tmp_path: Path) 
     ended(windows, checkpoint=str(tmp_path / "cp2"), **late, buckets=2)
     with pytest.raises(CheckpointError, match="the sink has micro-batches of another checkpoint; found .*out/batch="):
         windows.run(checkpoint=str(tmp_path / "cp3"), **late)
+    with pytest.raises(CheckpointError, match=r"changed: the folders written into \(.*out and .*late, now .*else and "):
+        windows.run(checkpoint=str(tmp_path / "cp2"), **late | {"sink": str(tmp_path / "else")})
+    # state is committed whether or not a function reads its rows
+    ended(windows, checkpoint=str(tmp_path / "cp5"), sink=lambda rows, number: None, buckets=2)
     # cut off while it was marked, a checkpoint is new
     (tmp_path / "cp4" / "streamq" / "identity" / "_temporary").mkdir(parents=True)
     assert windows.run(checkpoint=str(tmp_path / "cp4"), trigger="available_now", buckets=2).why().state == "ended"

@@ -64,6 +64,10 @@ def test_an_instalment_holds_its_last_windows(spark: SparkSession, tmp_path: Pat
     why = query.run(**where).why()
     assert (why.state, why.verdict) == ("ended", "waiting")
     assert "a row of stays at or after 12 (delay 2)" in str(why) and "finish=True" in str(why)
+    # nothing new has come: the checkpoint knows what there was
+    again = query.run(**where)
+    assert (again.why().verdict, again.why().waits) == ("waiting", why.waits)
+    assert again.metrics["sources"]["stays"]["rows"] == 2
     land(tmp_path / "stays", [stays(22)], first=1)
     run = query.run(**where)
     assert (run.why().verdict, run.why().waits[0].window) == ("filtered", (20, 30))

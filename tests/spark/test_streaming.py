@@ -258,6 +258,8 @@ def test_totals_outlive_a_restart_and_are_no_results(spark: SparkSession, tmp_pa
         assert run.late == want
         run.process_all_available()
         assert run.late == want
+        with pytest.raises(PlanError, match=r"run: another run is on this checkpoint; found .*cp. Call stop\(\)"):
+            counted().run(**where)
     for verb, over in (("advance", lambda: run.advance(7)), ("finish", run.finish)):
         with pytest.raises(PlanError, match=f"{verb}: the run is over; stop was called on it"):
             over()
@@ -281,6 +283,8 @@ def test_what_a_sinks_function_raises_is_told(spark: SparkSession, tmp_path: Pat
     q = sq.points(stream(spark, tmp_path / "in", READINGS), time="t").select("v")
     with pytest.raises(QueryFailed, match="query: the sink's function failed; OSError: disk full"):
         q.run(sink=broken, trigger="available_now", buckets=2)
+    with pytest.raises(CheckpointError, match="the sink has files of others; found some in .*in. Use a new folder"):
+        q.run(sink=str(tmp_path / "in"), checkpoint=str(tmp_path / "cp"), trigger="available_now")
     for verb, answer in (("to_df", q.to_df), ("to_pandas", q.to_pandas), ("show", q.show)):
         with pytest.raises(PlanError, match=f"{verb}: source points1 is a streaming DataFrame. Run it: q.run"):
             answer()

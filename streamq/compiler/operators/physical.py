@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from streamq.compiler.lowering import orderable, spark_expression
 from streamq.compiler.operators.source import Source, axis_of, checked, keep_good, source_schema, ticks_of
 from streamq.compiler.plan import Traits, node
+from streamq.errors import TypeMismatch, sentence
 from streamq.policies import SourcePolicy
 from streamq.runtime.event import BAD, CTI, INSERT, KIND, LE, NEW_END, RE, RETRACT
 from streamq.schema import INTERVAL, Field, Schema, quote
@@ -52,9 +53,20 @@ class Physical(Source):
         return (self.kind, self.start, self.end, self.new_end)
 
     def _schema(self) -> Schema:
+        from pyspark.sql.types import StringType
+
         from streamq.compiler.operators.window_aggregate import check_key
 
-        Schema(self.columns, "integer").require(self.kind, "physical")
+        kind = Schema(self.columns, "integer").require(self.kind, "physical")
+        if not isinstance(kind, StringType):
+            raise TypeMismatch(
+                sentence(
+                    "physical",
+                    f"column {self.kind!r} holds no kinds of rows",
+                    f"it is a {kind.simpleString()}",
+                    "A kind is 'insert', 'retract' or 'cti'.",
+                )
+            )
         axis = axis_of(self.columns, (self.start, self.end, self.new_end), "physical")
         made = source_schema(self, axis, INTERVAL, "physical")
         if self.id is not None:
