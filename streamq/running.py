@@ -97,8 +97,8 @@ class RunVerbs(Verbs):
         changelog is in that order. That the input has ended is not said.
 
         sink: a path (Parquet), ``{"format": ..., option: ...}``, "memory" (a table called ``name``), "console", a function of
-        (DataFrame, batch id), or "noop", the default: results are computed and thrown away. checkpoint: required for a sink
-        that lasts; a folder that is written into goes with it, for its micro-batches are numbered there. trigger: a duration
+        (DataFrame, batch id), whose rows are computed once, or "noop", the default: results are computed and thrown away.
+        checkpoint: required for a sink that lasts; a folder that is written into goes with it, for its micro-batches are numbered there. trigger: a duration
         such as "10 seconds", how often to look for input (default: at once, again and again), or "available_now": process
         what is there and return; with ``finish=True`` the stream has then ended, its last windows are flushed, and the
         checkpoint cannot be gone on with (the memory sink needs ``run.finish()`` instead); without it the next run on the
