@@ -98,13 +98,14 @@ class RunVerbs(Verbs):
 
         sink: a path (Parquet), ``{"format": ..., option: ...}``, "memory" (a table called ``name``), "console", a function of
         (DataFrame, batch id), whose rows are computed once, or "noop", the default: results are computed and thrown away.
-        checkpoint: required for a sink that lasts; a folder that is written into goes with it, for its micro-batches are numbered there. trigger: a duration
-        such as "10 seconds", how often to look for input (default: at once, again and again), or "available_now": process
-        what is there and return; with ``finish=True`` the stream has then ended, its last windows are flushed, and the
-        checkpoint cannot be gone on with (the memory sink needs ``run.finish()`` instead); without it the next run on the
-        checkpoint goes on. late_sink: a path for rows that were dropped, adjusted, duplicates or no events (source, reason, start
-        and end in ticks, late_by in ticks behind the CTI, NULL for what is not late, payload as JSON); results and late rows
-        then stand in folders ``batch=N``, each written once, which Spark reads as a column ``batch``.
+        checkpoint: required for a sink that lasts; a folder that is written into goes with it, for its micro-batches are
+        numbered there. trigger: a duration such as "10 seconds", how often to look for input (default: at once, again and
+        again), or "available_now": process what is there and return; with ``finish=True`` the stream has then ended, its last
+        windows are flushed, and the checkpoint cannot be gone on with (the memory sink needs ``run.finish()`` instead); without
+        it the next run on the checkpoint goes on. late_sink: a path for rows that were dropped, adjusted, duplicates or no
+        events (source, reason, start and end in ticks, late_by in ticks behind the CTI, NULL for what is not late, payload as
+        JSON); results and late rows then stand in folders ``batch=N``, each written once, which Spark reads as a column
+        ``batch``.
 
         buckets: into how many parts groups are spread; each is a task's work, and costs some milliseconds a micro-batch. By
         default those of the checkpoint; of a new one four times ``spark.sql.shuffle.partitions``, 32 at most.
