@@ -301,43 +301,6 @@ def test_a_batch_refuses_rows_that_are_no_events(spark: SparkSession, tmp_path: 
     assert sq.intervals(bad, start="a", end="b", invalid="drop").to_pandas().empty
 
 
-def test_state_stays_flat(spark: SparkSession, tmp_path: Path) -> None:
-    """44 micro-batches with a moving CTI: rows and bytes of state do not grow (SEMANTICS section 6); in-process it is 200.
-
-    Chunks are written, compacted and dropped in turns of 16 micro-batches: the last turn is no larger than the one before.
-    """
-    land(
-        tmp_path / "in",
-        [
-            pa.Table.from_pylist(
-                [{"t": 10 * i + j, "k": f"k{j % 4}", "v": 1.0 * j, "n": j} for j in range(10)], schema=READINGS
-            )
-            for i in range(44)
-        ],
-    )
-    q = (
-        sq.points(stream(spark, tmp_path / "in", READINGS), time="t")
-        .group_by("k")
-        .hopping_window(120, 2)
-        .select(n=sq.count(), s=sq.sum("v"))
-    )
-    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", 300)
-    with q.run(checkpoint=str(tmp_path / "cp"), sink="noop", buckets=2) as run:
-        run.process_all_available()
-        reports = [p for p in run.query.recentProgress if p.numInputRows and p.stateOperators]
-    held = [p.stateOperators[0].numRowsTotal for p in reports]
-    assert len(held) == 44
-    assert max(held[28:]) <= max(held[12:28])
-
-    def held_bytes(batch: int) -> int:
-        """The chunks in the state store after a micro-batch, by Spark's own reader of state."""
-        state = spark.read.format("statestore").option("stateVarName", "baskets").option("batchId", batch)
-        return int(state.load(str(tmp_path / "cp")).selectExpr("sum(length(user_map_value.chunk))").first()[0])
-
-    before, after = ([held_bytes(turn + batch) for batch in (2, 6, 10, 14)] for turn in (12, 28))
-    assert max(after) <= 1.05 * max(before)
-
-
 def test_time_from_outside_and_a_write_of_your_own(spark: SparkSession, tmp_path: Path) -> None:
     """``run.advance`` makes final what its CTI has passed, without new input; ``to_stream`` feeds the user's own writer."""
     made = [{"t": t, "k": "a", "v": 1.0, "n": 1} for t in (1, 5, 23)]
