@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import CheckpointError, sentence
+from streamq.sinks import one_name
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def claim(
 
     path = _identity(checkpoint)
     (part,) = explained(plan, ("logical",))
-    written = [_absolute(sink) for sink in sinks]
+    written = [one_name(sink) for sink in sinks]
     mine = {"version": STATE_VERSION, "fingerprint": program.fingerprint(), "plan": part.lines, "folders": written}
     kept = _lines(spark, path)
     if not kept:
@@ -103,11 +103,6 @@ def _refuse_sinks(spark: SparkSession, sinks: Sequence[str]) -> None:
         if _exists(spark, f"{sink}/[^._]*"):
             wrong, hint = "the sink has files of others", "Use a new folder: Spark would no longer see them."
             raise CheckpointError(sentence("run", wrong, f"found some in {sink}", hint))
-
-
-def _absolute(path: str) -> str:
-    """A folder under one name; what has a scheme has one."""
-    return path.rstrip("/") if "://" in path else os.path.abspath(path)
 
 
 def _exists(spark: SparkSession, path: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
 import threading
 import time
 import weakref
@@ -25,7 +24,7 @@ from streamq.prepared import Prepared, temporary
 from streamq.progress_log import ProgressLog
 from streamq.query import cti_told, until_ticks
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.sinks import Sink, check_arguments, folders, spark_trigger, split, written_to
+from streamq.sinks import Sink, check_arguments, folders, one_name, spark_trigger, split, written_to
 from streamq.time import INFINITY, Duration
 from streamq.waiting import ENDED, FAILED, FINISHED, RUNNING, STOPPED
 
@@ -187,7 +186,7 @@ class Run:
             self._trigger = spark_trigger(trigger)
         self._seen, self._looking = monitoring.Seen(), threading.RLock()
         self.query: StreamingQuery = self._start()
-        _RUNNING[os.path.abspath(self.checkpoint)] = self
+        _RUNNING[one_name(self.checkpoint)] = self
         self._log = ProgressLog(self._spark, self._look) if progress_log else None
         allowed = monitoring.allowed_silence(self._program)
         self._idle = IdleWatch(allowed, self._silent, self._say) if allowed and trigger != "available_now" else None
@@ -329,7 +328,7 @@ class Run:
             return seen
         if self._kept is None:
             self._kept = kept(self._spark, self.checkpoint, self._program)
-        return replace(seen, late=seen.late or self._kept.totals, told=seen.told or self._kept.told)
+        return replace(seen, late=self._kept.totals, told=self._kept.told)
 
     def _look(self) -> monitoring.Seen:
         """What Spark has reported so far; it keeps a hundred reports."""
@@ -432,7 +431,7 @@ _RUNNING: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
 
 def _refuse_second(checkpoint: str) -> None:
     """Raise PlanError where a run of this process is still on the checkpoint: Spark would stop it without a word."""
-    other = _RUNNING.get(os.path.abspath(checkpoint))
+    other = _RUNNING.get(one_name(checkpoint))
     if other is not None and other.query.isActive:
         raise PlanError(
             sentence(

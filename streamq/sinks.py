@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,11 @@ def spark_trigger(given: Duration | None) -> dict[str, Any]:
         hint = "Write 'available_now', or a duration as '10 seconds' or '500 ms'."
         raise PlanError(sentence("run", "not a trigger", f"found {given!r}", hint))
     return {"processingTime": f"{every} microseconds"}
+
+
+def one_name(path: str) -> str:
+    """A folder's name, however it is written; what has a scheme has one."""
+    return path.rstrip("/") if "://" in path else os.path.abspath(path)
 
 
 def folders(sink: Sink, late_sink: str | None) -> list[str]:
@@ -78,7 +84,8 @@ def check_arguments(
             )
         )
     taken = [*folders(sink, late_sink), *([] if checkpoint is None else [checkpoint])]
-    same = sorted({path for path in taken if [p.rstrip("/") for p in taken].count(path.rstrip("/")) > 1})
+    names = [one_name(path) for path in taken]
+    same = sorted({path for path, name in zip(taken, names, strict=True) if names.count(name) > 1})
     if same:
         raise PlanError(
             sentence("run", "sink, late_sink and checkpoint are folders of their own", f"found {same[0]!r} twice")
@@ -127,22 +134,34 @@ def written_to(writer: Any, sink: Sink) -> Any:
         case Mapping():
             options = {k: v for k, v in sink.items() if k != "format"}
             return writer.format(sink.get("format", "parquet")).options(**options)
-    return writer.foreachBatch(_computed(sink))
+    return writer.foreachBatch(_once(_read(sink)))
 
 
-def _computed(sink: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
-    """A function whose rows are computed once, however often it reads them, and also where it does not."""
+def _once(write: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
+    """With rows that are computed once, however often they are read."""
 
-    def write(rows: DataFrame, number: int) -> None:
+    def kept(rows: DataFrame, number: int) -> None:
         rows.persist()
         try:
-            # state is only committed by a job over all rows
-            rows.write.mode("append").format("noop").save()
-            sink(rows, number)
+            write(rows, number)
         finally:
             rows.unpersist()
 
+    return kept
+
+
+def _read(sink: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
+    """With all rows read before: state is only committed by a job over them, and a function need not read any."""
+
+    def write(rows: DataFrame, number: int) -> None:
+        _thrown_away(rows)
+        sink(rows, number)
+
     return write
+
+
+def _thrown_away(rows: DataFrame) -> None:
+    rows.write.mode("append").format("noop").save()
 
 
 def split(schema: Schema, out: Egress, sink: Sink, late_sink: str) -> Callable[[DataFrame, int], None]:
@@ -150,17 +169,9 @@ def split(schema: Schema, out: Egress, sink: Sink, late_sink: str) -> Callable[[
     from streamq.compiler.egress import late_rows, user_rows
 
     def write(batch: DataFrame, number: int) -> None:
-        batch.persist()
-        try:
-            written(batch, number)
-        finally:
-            batch.unpersist()
-
-    def written(batch: DataFrame, number: int) -> None:
         rows = user_rows(batch, schema, out)
         if callable(sink):
-            batch.write.mode("append").format("noop").save()
-            sink(rows, number)
+            _read(sink)(rows, number)
         elif isinstance(sink, str) and sink not in NAMED:
             rows.write.mode("overwrite").parquet(f"{sink}/batch={number}")
         elif isinstance(sink, Mapping):
@@ -169,7 +180,7 @@ def split(schema: Schema, out: Egress, sink: Sink, late_sink: str) -> Callable[[
                 f"{sink['path']}/batch={number}"
             )
         else:
-            rows.write.mode("append").format("noop").save()
+            _thrown_away(rows)
         late_rows(batch).write.mode("overwrite").parquet(f"{late_sink}/batch={number}")
 
-    return write
+    return _once(write)
