@@ -34,7 +34,7 @@ fast: $(STAMP)
 # On Spark, and what takes seconds without. A JVM that lives for minutes compiles no more than it must. Two processes, a Spark each: the driver of one plans while the other's
 # waits for its tasks.
 slow: java
-	JAVA_TOOL_OPTIONS=-XX:TieredStopAtLevel=1 $(PY) -m pytest -q -m "spark or slow" -n 2 --dist worksteal --durations=10
+	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m" $(PY) -m pytest -q -m "spark or slow" -n 2 --dist worksteal --durations=10
 
 # The same tests with many more random examples: make soak SOAK=tests/laws
 soak: java

@@ -17,12 +17,14 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from streamq.errors import SessionError, sentence
+from streamq.spark_home import home_without_archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -422,7 +424,8 @@ def session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        with home_without_archive(worker) if local else nullcontext():
+            return builder.getOrCreate()
     except PySparkException as error:
         hint = "What it printed on stderr says why."
         raise SessionError(sentence("session", "Spark did not start", _excerpt(str(error)), hint)) from error

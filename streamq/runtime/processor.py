@@ -7,9 +7,10 @@ The runtime travels by value: nothing in it may import streamq when it is called
 from __future__ import annotations
 
 import json
+import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -18,6 +19,9 @@ from streamq.runtime.columnar import concat, decode
 from streamq.runtime.progress import Message, decode_messages, encode_messages
 from streamq.runtime.readings import both
 from streamq.runtime.stage import LATE, PROGRESS, SPOKEN, TOTALS, Envelope, Packer, Stage, kept_rows, relation_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ENVELOPE_DDL = "__to int, __channel int, __body binary"
 ENVELOPE = pa.schema([("__to", pa.int32()), ("__channel", pa.int32()), ("__body", pa.binary())])
@@ -49,39 +53,57 @@ class MapStateStore:
 
 
 def make_processor(stage: Stage) -> Any:
-    """A StatefulProcessor that hosts a stage. Made by a function: its class must not be imported before a session is set up."""
-    import pandas as pd
+    """A StatefulProcessor that hosts a stage. Made by a function: its class must not be imported before a session is set up.
+
+    It holds the stage packed: as a query starts, Spark makes a processor in a new Python only to ask what state it has, which
+    would cost the imports of all that stages need.
+    """
+    from pyspark import cloudpickle
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+    packed = cloudpickle.dumps(hosting(stage))
 
     class StageProcessor(StatefulProcessor):
         def init(self, handle: StatefulProcessorHandle) -> None:
             key = StructType([StructField("key", StringType())])
             self.state = handle.getMapState(STATE, key, StructType([StructField("chunk", BinaryType())]))
+            self.run: Any = None
 
         def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
-            bucket = int(key[0])
-            envelopes = (
-                (bucket, int(channel), bytes(body))
-                for frame in rows
-                # by position: some versions of PySpark rename columns that begin with an underscore
-                for channel, body in zip(frame.iloc[:, -2], frame.iloc[:, -1], strict=True)
-            )
-            out = stage.run(bucket, Baskets(MapStateStore(self.state)), envelopes, int(time.time() * 1000))
-            if out:
-                buckets, channels, bodies = zip(*out, strict=True)
-                yield pd.DataFrame(
-                    {
-                        "__to": pd.Series(buckets, dtype="int32"),
-                        "__channel": pd.Series(channels, dtype="int32"),
-                        "__body": pd.Series(bodies, dtype=object),
-                    }
-                )
+            self.run = self.run or pickle.loads(packed)
+            yield from self.run(int(key[0]), rows, self.state)
 
         def close(self) -> None:
             pass
 
     return StageProcessor()
+
+
+def hosting(stage: Stage) -> Callable[[int, Iterable[pd.DataFrame], Any], Iterator[pd.DataFrame]]:
+    """A stage over one bucket's envelopes as Spark gives them, and over its state."""
+
+    def run(bucket: int, rows: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+        import pandas as pd
+
+        envelopes = (
+            (bucket, int(channel), bytes(body))
+            for frame in rows
+            # by position: some versions of PySpark rename columns that begin with an underscore
+            for channel, body in zip(frame.iloc[:, -2], frame.iloc[:, -1], strict=True)
+        )
+        out = stage.run(bucket, Baskets(MapStateStore(state)), envelopes, int(time.time() * 1000))
+        if out:
+            buckets, channels, bodies = zip(*out, strict=True)
+            yield pd.DataFrame(
+                {
+                    "__to": pd.Series(buckets, dtype="int32"),
+                    "__channel": pd.Series(channels, dtype="int32"),
+                    "__body": pd.Series(bodies, dtype=object),
+                }
+            )
+
+    return run
 
 
 def envelope_batches(envelopes: list[Envelope]) -> Iterator[pa.RecordBatch]:
