@@ -32,6 +32,7 @@ from streamq.session import (
     session,
     this_interpreter,
 )
+from streamq.spark_home import home_without_archive
 
 ROOT = Path(__file__).parent.parent
 GOOD = {"pandas": "2.3.3", "pyarrow": "21.0.0", "google.protobuf": "6.33.0", "pyspark": "4.1.0"}
@@ -212,6 +213,22 @@ def test_spark_home_of_another_version(tmp_path: Path) -> None:
     assert other.message() == (
         f"SPARK_HOME is another Spark than PySpark; found 4.1.0 in {tmp_path}, PySpark is 4.3.0. Unset SPARK_HOME."
     )
+
+
+def test_a_spark_home_without_the_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only where nobody said otherwise and workers have PySpark; it is told to the JVM alone."""
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    with home_without_archive(sys.executable):
+        home = Path(os.environ["SPARK_HOME"])
+        assert (home / "bin" / "spark-submit").is_file()
+        assert list((home / "jars").glob("spark-core_*.jar"))
+        assert not (home / "python").exists()
+    assert "SPARK_HOME" not in os.environ
+    with home_without_archive("/opt/python"):
+        assert "SPARK_HOME" not in os.environ
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    with home_without_archive(sys.executable):
+        assert os.environ["SPARK_HOME"] == "/opt/spark"
 
 
 def test_nobody_answers_at_a_connect_address() -> None:

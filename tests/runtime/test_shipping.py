@@ -19,6 +19,7 @@ from streamq.runtime.evaluators import condition, joins, spans, windows
 from streamq.runtime.evaluators.condition import Condition
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.kernels import inner_join, recompute, relay, settle, window_aggregate
+from streamq.runtime.processor import make_processor
 from streamq.runtime.stage import Channel, Packer, Stage
 from streamq.schema import Schema
 
@@ -41,6 +42,22 @@ def test_stages_kernels_and_evaluators_go_by_value(tmp_path: Path) -> None:
     (tmp_path / "shipped").write_bytes(cloudpickle.dumps((Stage, Packer, CarriedByExpr, shipped)))
     done = subprocess.run([sys.executable, "-c", READ, str(tmp_path / "shipped")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_processor_says_what_state_it_has_without_what_its_stage_needs(tmp_path: Path) -> None:
+    """Spark asks in a new Python as a query starts; imports would be most of it."""
+    ship_runtime()
+    processor = make_processor(Stage(0, (), (Channel(0, "source:a", 0, 0, 0, ()),), frozenset(), frozenset(), 1))
+    (tmp_path / "shipped").write_bytes(cloudpickle.dumps(processor))
+    ask = """
+class Handle:
+    def getMapState(self, name, key, value):
+        print(name)
+pickle.load(open(sys.argv[1], 'rb')).init(Handle())
+print({'pandas', 'pyarrow', 'numpy'} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", READ + ask, str(tmp_path / "shipped")], capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["baskets", "set()"], done.stderr
 
 
 def test_a_stage_takes_the_evaluator_of_expressions_along_only_where_progress_goes_by_one() -> None:

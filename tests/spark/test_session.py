@@ -7,6 +7,7 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 
 from streamq.errors import SessionError
@@ -35,14 +36,17 @@ def test_settings(spark: SparkSession) -> None:
 
 
 def test_workers_are_this_interpreter(spark: SparkSession) -> None:
+    """And import the PySpark that is installed for it, not the archive of its sources."""
+
     def where(batches):  # type: ignore[no-untyped-def]
         import pyarrow as pa
+        import pyspark
 
         for _ in batches:
-            yield pa.RecordBatch.from_pydict({"python": [sys.executable]})
+            yield pa.RecordBatch.from_pydict({"python": [sys.executable], "pyspark": [pyspark.__file__]})
 
-    frame = spark.range(1).mapInArrow(where, "python string")
-    assert frame.collect()[0].python == sys.executable
+    frame = spark.range(1).mapInArrow(where, "python string, pyspark string")
+    assert frame.collect() == [(sys.executable, pyspark.__file__)]
 
 
 def test_a_second_call_returns_the_active_session(spark: SparkSession) -> None:
