@@ -166,4 +166,5 @@ def _judge(program: Program, path: Path) -> Judge | None:
     source = program.relations[path.relation].source
     if source is None:
         return None
-    return Judge(source.shown_name(), source.policy.late, source.policy.invalid_in(program.options.streaming))
+    invalid = source.policy.invalid_in(program.options.streaming)
+    return Judge(source.shown_name(), source.policy.late, invalid, source.schema.axis)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from streamq.errors import InvalidEvent, LateEvent, sentence
 from streamq.runtime.basket import Scope
 from streamq.runtime.event import LE, RE
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, show_ticks
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Judge:
     source: str
     late: str
     invalid: str
+    axis: str = INTEGER
 
 
 @dataclass
@@ -110,22 +111,23 @@ class Uncombined:
 
 
 def refuse_late(judge: Judge, n: int, c: int, row: dict[str, Any] | None = None) -> None:
-    """Raise under ``late="fail"``, showing the columns of the first late row, if there is one, and its lifetime in ticks."""
+    """Raise under ``late="fail"``, showing the columns of the first late row, if there is one, and its lifetime."""
     if n and judge.late == "fail":
         raise LateEvent(
             sentence(
                 f"source {judge.source}",
                 f"{n} late item(s) behind the CTI",
-                f"the CTI is {c}" + ("" if row is None else f", first: {_own(row)}{_lifetime(row)}"),
-                'Allow more delay (sq.generate("...")), or say late="drop" or "adjust".',
+                f"the CTI is {show_ticks(c, judge.axis)}"
+                + ("" if row is None else f", first: {_own(row)}{_lifetime(row, judge.axis)}"),
+                'Let the source promise less (more delay in sq.generate, later CTIs), or say late="drop" or "adjust".',
             )
         )
 
 
-def refuse_invalid(source: str, reason: str, row: dict[str, Any]) -> None:
-    """Raise for a row that is no event, showing its own columns; its lifetime in ticks, unless the reason says it."""
+def refuse_invalid(source: str, reason: str, row: dict[str, Any], axis: str = INTEGER) -> None:
+    """Raise for a row that is no event, showing its own columns; its lifetime, unless the reason says it."""
     hint = 'Mend the source, or say invalid="drop".'
-    wrong = f"a row is no event: {reason}{_lifetime(row)}"
+    wrong = f"a row is no event: {reason}{_lifetime(row, axis)}"
     raise InvalidEvent(sentence(f"source {source}", wrong, f"first: {_own(row)}", hint))
 
 
@@ -133,18 +135,18 @@ def _own(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if not name.startswith("__")}
 
 
-def _lifetime(row: dict[str, Any]) -> str:
+def _lifetime(row: dict[str, Any], axis: str) -> str:
     shown = [
-        f"{name} {'NULL' if row[column] in (None, INFINITY) else row[column]}"
+        f"{name} {'NULL' if row[column] in (None, INFINITY) else show_ticks(row[column], axis)}"
         for name, column in (("start", LE), ("end", RE))
         if column in row
     ]
-    return f" ({', '.join(shown)}, in ticks)" if shown else ""
+    return f" ({', '.join(shown)})" if shown else ""
 
 
 def remembered_judge(state: Scope, arrivals: Sequence[Arrival]) -> Judge:
     """The source's policy, from this batch or an earlier one: a bucket may be called without an item of its own."""
     found = next((a.judge for a in arrivals if a.judge is not None), None)
     if found is not None:
-        state.values["judge"] = [found.source, found.late, found.invalid]
+        state.values["judge"] = [found.source, found.late, found.invalid, found.axis]
     return Judge(*state.values.get("judge", ["", "drop", "drop"]))

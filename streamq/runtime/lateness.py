@@ -99,7 +99,7 @@ def left_out(rows: pa.Table, judge: Judge, reason: str, totals: Totals) -> None:
     if not rows.num_rows:
         return
     if judge.invalid == "fail":
-        refuse_invalid(judge.source, reason, rows.slice(0, 1).to_pylist()[0])
+        refuse_invalid(judge.source, reason, rows.slice(0, 1).to_pylist()[0], judge.axis)
     totals.add(judge.source, "invalid", rows.num_rows)
     totals.rows.append(late_rows(judge.source, reason, rows, None))
 

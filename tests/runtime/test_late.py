@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.program import Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
+from streamq.errors import LateEvent
 
 ZONES = pa.table({"k": ["a", "a", "a"], "zone": [1, 2, 3]})
 
@@ -96,3 +98,17 @@ def test_what_is_adjusted_is_what_is_left_of_it(size: int, hop: int) -> None:
         found.append(made)
     assert found[0] == found[1]
     assert {reason for _, counted in found[0] for reason in counted} == {"s|dropped", "s|adjusted"}
+
+
+def test_a_late_row_is_shown_on_its_axis() -> None:
+    day = dt.datetime(2024, 3, 9, tzinfo=dt.UTC)
+    schema = pa.schema([("at", pa.timestamp("us", "UTC")), ("k", pa.string())])
+    tables = [pa.table({"at": [day + dt.timedelta(hours=h)], "k": ["a"]}, schema=schema) for h in (5, 2)]
+    points = sq.points(tables[0], time="at", name="s", late="fail", progress=sq.generate("1 hour"))
+    plan = points.snapshot_window().select(n=sq.count()).plan
+    run = LocalRun(compile_stages(rewrite(plan).plan, Options(buckets=1)))
+    run.batch({"s": tables[0]})
+    with pytest.raises(
+        LateEvent, match=r"the CTI is 2024-03-09T04:00:00.000000Z, first: .* \(start 2024-03-09T02:00:00.0"
+    ):
+        run.batch({"s": tables[1]})

@@ -90,7 +90,7 @@ def test_late_edges() -> None:
     assert total(adjust, "adjusted") == 2
     fail = run("fail")
     fail.batch(rows((50, "start", 1)))
-    with pytest.raises(LateEvent, match=r"e: 1 late item\(s\) .*; the CTI is 50, first: {'id': 3} \(start 10, in"):
+    with pytest.raises(LateEvent, match=r"e: 1 late item\(s\) .*; the CTI is 50, first: {'id': 3} \(start 10\)"):
         fail.batch(rows((10, "start", 3)))
 
 

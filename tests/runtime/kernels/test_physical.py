@@ -89,7 +89,7 @@ def test_a_late_retraction_of_what_is_settled() -> None:
     for late, new_end in (("drop", 50), ("adjust", 9), ("adjust", 10)):
         live, out = run(late, start, [sq.retract(1, 5, new_end, v=1)], [sq.cti(60)])
         assert out[1:] == [[], []] and live.totals[(0, 0)] == {"p|dropped": 1}
-    with pytest.raises(LateEvent, match=r"the CTI is 10, first: \{'v': 1\} \(start 1, end 5, in ticks\)"):
+    with pytest.raises(LateEvent, match=r"the CTI is 10, first: \{'v': 1\} \(start 1, end 5\)"):
         run("fail", start, [sq.retract(1, 5, 50, v=1)])
 
 
