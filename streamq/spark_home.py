@@ -24,7 +24,7 @@ def archive_is_not_needed(worker: str) -> bool:
 
 @contextmanager
 def home_without_archive(worker: str) -> Iterator[None]:
-    """While the JVM is started, SPARK_HOME is a folder that has Spark, but not ``python/lib/pyspark.zip``.
+    """While the JVM is started, SPARK_HOME is a folder of links to Spark, but to its ``python/lib/pyspark.zip``.
 
     Spark puts that archive before all else on the path of Python workers. Python compiles what it imports from there anew,
     each time, and as a query starts, each of its stages imports PySpark in a new process: a second of planning a stage, where
@@ -39,8 +39,9 @@ def home_without_archive(worker: str) -> Iterator[None]:
     home = Path(tempfile.mkdtemp(prefix="streamq-spark-home-"))
     # what the JVM needs of it is open by then
     atexit.register(shutil.rmtree, home, ignore_errors=True)
-    for name in ("bin", "jars"):
-        (home / name).symlink_to(Path(pyspark.__file__).parent / name)
+    for there in Path(pyspark.__file__).parent.iterdir():
+        if there.name != "python":
+            (home / there.name).symlink_to(there)
     os.environ["SPARK_HOME"] = str(home)
     try:
         yield
