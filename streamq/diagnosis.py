@@ -111,7 +111,8 @@ class Why:
 
 def why(program: Program, seen: Seen, state: str = RUNNING, now: dt.datetime | None = None, over: str = "") -> Why:
     """The diagnosis of a run; ``over`` is what it failed with, or why it no longer runs."""
-    case, now = Waiting(program, seen, state), now or dt.datetime.now(dt.UTC)
+    now = now or dt.datetime.now(dt.UTC)
+    case = Waiting(program, seen, state, now)
     waits = () if state in (FAILED, FINISHED) else tuple(case.waits())
     verdict, summary = (
         _ended(state, over) or _came(case) or _left_out_last(case) or _held(case, waits, now) or _left_out(case)
@@ -163,7 +164,9 @@ def _held(case: Waiting, waits: Sequence[Wait], now: dt.datetime) -> Verdict | N
         text = f"Rows are held back: {source.name} has sent no CTI yet, and nobody else speaks for it"
         return "no_cti", f"{text}; progress=sq.generate(...) makes CTIs of its rows."
     if source is not None and not wait.early and _idle(case, source):
-        return "idle_input", f"Rows are held back: {source.name} {_silent(source, now)}."
+        silent = next((name for name in case.silent if case.sources[name] is source), None)
+        verdict = "idle_input" if silent is None else "waiting"
+        return verdict, f"Rows are held back: {source.name} {_silent(source, now)}."
     text = f"Rows are held back, waiting for {wait.release[0]}"
     return "waiting", f"{text}; {wait.proviso}." if wait.proviso else f"{text}."
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamq.holding import ending, goes_by, grid_of, hands_on, holds, starts_window, wanted
+from streamq.idle import spoken_for
 from streamq.monitoring import Seen, SourceReading, ctis_in, followers, iso, kernels, paces, shown, sources
 from streamq.runtime.carried import Carried, carry
 from streamq.runtime.consistency import MIDDLE
@@ -74,7 +75,7 @@ Needed = Mapping[str, int | None]
 class Waiting:
     """A program and what is known of its run."""
 
-    def __init__(self, program: Program, seen: Seen, state: str):
+    def __init__(self, program: Program, seen: Seen, state: str, now: dt.datetime):
         self.program, self.seen, self.state = program, seen, state
         self.axis = program.plan.schema.axis
         self.told = seen.told
@@ -83,6 +84,15 @@ class Waiting:
         self.paces = paces(program, self.told)
         self.level = program.stages[0].consistency if program.stages else MIDDLE
         self.follows = followers(program)
+        self.silent, self.given = self._passed_over(int(now.timestamp() * 1_000))
+
+    def _passed_over(self, now: int) -> tuple[set[str], Mapping[str, int]]:
+        """Sources that have been silent for their ``idle_after``, and the CTIs that they get by themselves for that."""
+        if self.state != RUNNING:
+            return set(), {}
+        allowed = {n: s.idle_after for n, s in self.sources.items() if s.idle_after is not None and s.heard is not None}
+        silent = {n for n, most in allowed.items() if (now - (self.sources[n].heard or 0)) * 1_000 >= most}
+        return silent, spoken_for(self.sources, allowed, 0, now, self.follows)
 
     def waits(self) -> Iterator[Wait]:
         """The operators that hold rows until time has passed something, in the order of the stages."""
@@ -168,9 +178,10 @@ class Waiting:
         lacking = self._lacking(needed, early)
         source = None
         if lacking and (not early or len(lacking) == 1):
-            source = self.sources[min(lacking, key=lambda s: self.paces[s][0] - (lacking[s] or 0))]
-        release = self._released(lacking, not early) if lacking else self._held_below(hosted)
-        proviso = self._proviso(hosted, needed, early) or self._goes_on(self._onward(hosted))
+            least = min(lacking, key=lambda s: self.paces[s][0] - (lacking[s] or 0))
+            source = self.sources[self.follows.get(least, least)]
+        release, passed = self._released_by(lacking, not early) if lacking else (self._held_below(hosted), "")
+        proviso = passed or self._proviso(hosted, needed, early) or self._goes_on(self._onward(hosted))
         return Wait(*of, due, window, source, release, early, *goes_by(kernel, early), proviso)
 
     def _proviso(self, hosted: Hosted, needed: Needed, early: bool) -> str:
@@ -244,20 +255,35 @@ class Waiting:
         return self._needed(below, t if grid is None else grid.end(grid.last_starting_before(t)), until_final)
 
     def _lacking(self, needed: Needed, early: bool) -> Needed:
-        """The sources that are not there yet, each under the one that makes its progress; any of them, where ``early``."""
+        """The sources that are not there yet, each under the one that makes its promises; any of them, where ``early``."""
         known = [t for t in needed.values() if t is not None]
         if self.level.block != 0 and len(known) == len(needed):
             return self._together(max(known), early)
         c = {s: self.paces[s][0] for s in needed}
         behind = {s: t for s, t in needed.items() if early or (c[s] == min(c.values()) if t is None else c[s] < t)}
-        return {self.follows.get(s, s): t for s, t in behind.items()}
+        return behind if early else {self.follows.get(s, s): t for s, t in behind.items()}
 
     # what would release rows
+
+    def _released_by(self, lacking: Needed, until_final: bool) -> tuple[tuple[str, ...], str]:
+        """What releases rows, without what silent sources get by themselves; and that they do, "" if none is in the way."""
+        silent = [s for s in lacking if s in self.silent]
+        names = " and ".join(self.sources[s].name for s in silent)
+        left = {s: t for s, t in lacking.items() if t is None or self.given.get(s, self.sources[s].c) < t}
+        speaking = {s: t for s, t in left.items() if s not in silent}
+        if not silent or (left and not speaking):
+            return self._released(lacking, until_final), ""
+        passed = f"{names}, silent, has by itself the CTI that the others had a micro-batch before"
+        if not left:
+            return (f"the next micro-batch, which passes {names} over", self._end()), passed
+        return self._released(speaking, until_final), passed
 
     def _released(self, lacking: Needed, until_final: bool) -> tuple[str, ...]:
         rows = [self._row(self.sources[s], t, until_final) for s, t in lacking.items()]
         # the greatest of watermarks counts, unless sources are released together
         made = [" and ".join(rows)] if until_final or self.level.block != 0 else rows
+        if not until_final and self.level.block == 0:
+            made += [way for s, t in lacking.items() if s in self.follows for way in self._promised(self.follows[s], t)]
         known = [t for t in lacking.values() if t is not None]
         if len(known) == len(lacking) and until_final and (at := self._argument(max(known))) is not None:
             alone = len(lacking) == 1 and len(self.sources) > 1
@@ -266,6 +292,12 @@ class Waiting:
         elif not known:
             made.append("run.advance(...)")
         return (*made, self._end())
+
+    def _promised(self, leader: str, t: int | None) -> Iterator[str]:
+        """What has a source promise so much that one that follows it counts as having come so far."""
+        yield self._row(self.sources[leader], t, True)
+        if t is not None and (at := self._argument(t)) is not None:
+            yield f"run.advance({at}, source={self.sources[leader].name!r})"
 
     def _held_below(self, hosted: Hosted) -> tuple[str, ...]:
         """The sources are far enough, but an operator on the way is behind: its own rule says why."""

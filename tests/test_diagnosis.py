@@ -121,7 +121,12 @@ def test_an_idle_input_that_is_allowed_to_be_is_told_with_the_time_at_which_it_i
     assert found.summary == f"Rows are held back: {silent} lets it pass at 2024-06-01 00:04:00."
     found = why(run.program, run.seen, now=found.now + dt.timedelta(minutes=1))
     over = "is over: it goes by the CTI that the others had a micro-batch before."
-    assert (found.verdict, found.summary) == ("idle_input", f"Rows are held back: {silent} {over}")
+    assert (found.verdict, found.summary) == ("waiting", f"Rows are held back: {silent} {over}")
+    assert found.waits[-1].release[0] == "the next micro-batch, which passes b over"
+    assert found.waits[-1].proviso == "b, silent, has by itself the CTI that the others had a micro-batch before"
+    run.arrive()
+    run.arrive(a=0, b=0)
+    assert run.seen.last is not None and run.seen.last.inserted == 1, "as said, without a row of b"
     run = rehearsal(query)
     run.arrive(a=1)
     so = "b has brought no row yet; idle_after, 3 minutes from the start of the run, lets it pass."
@@ -506,3 +511,32 @@ def test_a_source_that_follows_is_named_by_the_one_it_follows() -> None:
     run = rehearsal(a.left_anti_join(b, on="k"))
     run.arrive()
     assert run.why().waits[-1].release[0].startswith("a row of a ")
+
+
+def test_of_a_source_that_is_passed_over_nothing_is_asked() -> None:
+    def source(name: str, *starts: int) -> sq.Stream:
+        rows = [(s, s + 5, {"k": "a", name: s}) for s in starts]
+        return sq.events(rows, name=name, progress=sq.generate(idle_after="3 minutes"))
+
+    run = rehearsal(source("a", 1, 10, 11, 12, 13).left_anti_join(source("b", 3), on="k"))
+    run.arrive(a=2, b=1)
+    for _ in range(3):
+        run.arrive(a=1)
+    wait = run.why().waits[-1]
+    assert wait.release[0] == "a row of a at or after 16" and not wait.exact
+    assert wait.proviso.startswith("b, silent, has by itself")
+
+
+def test_a_signal_that_follows_goes_by_its_own_rows_or_by_what_the_other_promises() -> None:
+    trades = sq.events(
+        [(t, t + 1, {"k": "a"}) for t in (0, 100, 125, 129, 135)], name="trades", progress=sq.generate(10)
+    )
+    prices = sq.events([(t, t + 1, {"k": "a", "p": t}) for t in (0, 120)], name="prices", progress=sq.follow(trades))
+    run = rehearsal(trades.join(prices.to_signal("k"), on="k"))
+    run.arrive(trades=2, prices=2)
+    ways = ("a row of prices at or after 121", "a row of trades at or after 131 (delay 10)")
+    for _ in range(3):
+        signal = next(w for w in run.why().waits if w.operator.startswith("to_signal"))
+        assert signal.release[:3] == (*ways, "run.advance(121, source='trades')")
+        run.arrive(trades=1)
+    assert not [w for w in run.why().waits if w.operator.startswith("to_signal")]

@@ -111,15 +111,15 @@ class Uncombined:
 
 
 def refuse_late(judge: Judge, n: int, c: int, row: dict[str, Any] | None = None) -> None:
-    """Raise under ``late="fail"``, showing the columns of the first late row, if there is one, and its lifetime."""
+    """Raise under ``late="fail"``, showing the columns of the first late row and its lifetime; None: c is that of windows."""
     if n and judge.late == "fail":
         raise LateEvent(
             sentence(
                 f"source {judge.source}",
                 f"{n} late item(s) behind the CTI",
                 f"the CTI is {show_ticks(c, judge.axis)}"
-                + ("" if row is None else f", first: {_own(row)}{_lifetime(row, judge.axis)}"),
-                'Let the source promise less (more delay in sq.generate, later CTIs), or say late="drop" or "adjust".',
+                + (", at a window's end" if row is None else f", first: {_own(row)}{_lifetime(row, judge.axis)}"),
+                'Say late="drop" or "adjust" to go on. More delay in sq.generate, or later CTIs, are for what is still to come.',
             )
         )
 
