@@ -207,7 +207,7 @@ MUTANTS = (
     Mutant(
         "basic windows where hop does not divide size",
         "the first window of a partial result is told from its last, as if all basic windows were one hop long",
-        "hopping over points",
+        "hopping over starts",
         ((WindowAggregateKernel, "_low_is_known", property(low_from_high)),),
     ),
     Mutant(

@@ -24,6 +24,7 @@ def totals(windows: t.Scenario) -> t.Scenario:
 QUERIES: dict[str, t.Scenario] = {
     "hopping": totals(events().group_by("k").hopping_window(6, 2, 1)),
     "hopping over points": totals(events(shape="points").group_by("k").hopping_window(5, 2)),
+    "hopping over starts": totals(events().to_points().group_by("k").hopping_window(5, 2)),
     "tumbling": events()
     .tumbling_window(4)
     .select(n=sq.count("v"), mean=sq.avg("v"), least=sq.min("v"), most=sq.max("v")),
