@@ -23,9 +23,9 @@ class Why:
     """The answer of ``run.why()``: prints as text, shows itself in a notebook, and is plain values by ``to_dict()``.
 
     verdict: "flowing" (the last micro-batch gave rows), "waiting" (rows are held until time has passed something),
-    "idle_input" (so, and one input brings nothing), "no_cti" (so, and a source has promised nothing yet), "no_rows" (none has
-    come), "filtered" (all that came was filtered out), "no_match" (no two rows of a join met), "late" (all came late),
-    "nothing_held", "finished", "stopped", "failed".
+    "idle_input" (so, and one input brings nothing and is not passed over), "no_cti" (so, and a source has promised
+    nothing yet), "no_rows" (none has come), "filtered" (all that came was filtered out), "no_match" (no two rows of a join
+    met), "late" (all came late), "nothing_held", "finished", "stopped", "failed".
     """
 
     state: str
@@ -164,9 +164,8 @@ def _held(case: Waiting, waits: Sequence[Wait], now: dt.datetime) -> Verdict | N
         text = f"Rows are held back: {source.name} has sent no CTI yet, and nobody else speaks for it"
         return "no_cti", f"{text}; progress=sq.generate(...) makes CTIs of its rows."
     if source is not None and not wait.early and _idle(case, source):
-        silent = next((name for name in case.silent if case.sources[name] is source), None)
-        verdict = "idle_input" if silent is None else "waiting"
-        return verdict, f"Rows are held back: {source.name} {_silent(source, now)}."
+        passed = any(case.sources[name] is source for name in case.silent)
+        return "waiting" if passed else "idle_input", f"Rows are held back: {source.name} {_silent(source, now)}."
     text = f"Rows are held back, waiting for {wait.release[0]}"
     return "waiting", f"{text}; {wait.proviso}." if wait.proviso else f"{text}."
 

@@ -31,17 +31,22 @@ def spoken_for(
     nor are silent.
     """
     own = {name: r for name, r in readings.items() if name not in followers}
-    silent = {
-        name
-        for name, most in allowed.items()
-        if name in own and (now - max(own[name].heard or since, since)) * 1_000 >= most
-    }
+    silent = silent_ones(own, allowed, since, now)
     speaking = [r.c for name, r in own.items() if name not in silent]
     starts = [r.w for r in own.values() if r.w != MINUS_INFINITY]
     to = min(speaking) if speaking else max(starts, default=MINUS_INFINITY)
     if to in (INFINITY, MINUS_INFINITY):
         return {}
     return {name: to for name in sorted(silent) if to > readings[name].c}
+
+
+def silent_ones(readings: Mapping[str, SourceReading], allowed: Mapping[str, int], since: int, now: int) -> set[str]:
+    """The sources, of those that make progress of their own, that have been silent for as long as they may, or longer."""
+    return {
+        name
+        for name, most in allowed.items()
+        if name in readings and (now - max(readings[name].heard or since, since)) * 1_000 >= most
+    }
 
 
 class IdleWatch:

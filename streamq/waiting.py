@@ -12,8 +12,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamq.holding import ending, goes_by, grid_of, hands_on, holds, starts_window, wanted
-from streamq.idle import spoken_for
-from streamq.monitoring import Seen, SourceReading, ctis_in, followers, iso, kernels, paces, shown, sources
+from streamq.idle import silent_ones, spoken_for
+from streamq.monitoring import (
+    Seen,
+    SourceReading,
+    allowed_silence,
+    ctis_in,
+    followers,
+    iso,
+    kernels,
+    paces,
+    shown,
+    sources,
+)
 from streamq.runtime.carried import Carried, carry
 from streamq.runtime.consistency import MIDDLE
 from streamq.runtime.event import WEIGHT
@@ -90,8 +101,9 @@ class Waiting:
         """Sources that have been silent for their ``idle_after``, and the CTIs that they get by themselves for that."""
         if self.state != RUNNING:
             return set(), {}
-        allowed = {n: s.idle_after for n, s in self.sources.items() if s.idle_after is not None and s.heard is not None}
-        silent = {n for n, most in allowed.items() if (now - (self.sources[n].heard or 0)) * 1_000 >= most}
+        # of one that has never been heard nobody here knows since when it is listened to
+        allowed = {n: most for n, most in allowed_silence(self.program).items() if self.sources[n].heard is not None}
+        silent = silent_ones({n: self.sources[n] for n in self._speaking()}, allowed, 0, now)
         return silent, spoken_for(self.sources, allowed, 0, now, self.follows)
 
     def waits(self) -> Iterator[Wait]:
