@@ -30,6 +30,9 @@ FEWER_PROCESSES = {
 NO_ORIGINS = {"spark.python.sql.dataFrameDebugging.enabled": "false"}
 """Else PySpark tells the JVM the line that each column comes from: four calls more a column, a sixth of a query's start."""
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Compiling takes longer than jobs over a few rows do."""
+
 SPARK_TESTS = Path(__file__).parent / "spark"
 
 # takes half an hour: `make soak SOAK=tests/spark/test_long_runs.py`
@@ -65,10 +68,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def plain(spark: SparkSession) -> Iterator[None]:
-    """Spark that interprets: compiling takes longer than jobs over a few rows do."""
-    settings = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    for key, value in settings.items():
+    """Spark that interprets."""
+    for key, value in INTERPRETED.items():
         spark.conf.set(key, value)
     yield
-    for key in settings:
+    for key in INTERPRETED:
         spark.conf.unset(key)

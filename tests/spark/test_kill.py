@@ -27,12 +27,12 @@ SCRIPT = """
 import sys
 
 import streamq as sq
-from tests.conftest import NO_ORIGINS
+from tests.conftest import INTERPRETED, NO_ORIGINS
 from tests.spark.test_kill import QUERIES
 
 folder, name, last = sys.argv[1:]
-plain = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-spark = sq.session(master="local[2]", config={"spark.sql.shuffle.partitions": 2, **plain, **NO_ORIGINS})
+config = {"spark.sql.shuffle.partitions": 2, **INTERPRETED, **NO_ORIGINS}
+spark = sq.session(master="local[2]", config=config)
 files = spark.readStream.schema("start bigint, end bigint, k string, v int").option("maxFilesPerTrigger", 1)
 stream = files.parquet(f"{folder}/in")
 stays = sq.intervals(stream, start="start", end="end", name="stays", progress=sq.generate(20))

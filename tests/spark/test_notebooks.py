@@ -12,7 +12,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from tests.conftest import NO_ORIGINS
+from tests.conftest import INTERPRETED, NO_ORIGINS
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -27,10 +27,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NotebookClient]
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     spec = {"argv": command, "display_name": "Python 3", "language": "python"}
     (place / "kernel.json").write_text(json.dumps(spec))
-    # over a few rows Spark is faster where it interprets
     (folder / "conf").mkdir()
-    settings = ("spark.sql.codegen.wholeStage false", "spark.sql.codegen.factoryMode NO_CODEGEN")
-    settings += tuple(f"{key} {value}" for key, value in NO_ORIGINS.items())
+    settings = (f"{key} {value}" for key, value in (INTERPRETED | NO_ORIGINS).items())
     (folder / "conf" / "spark-defaults.conf").write_text("\n".join(settings))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JUPYTER_PATH", str(folder / "jupyter"))
