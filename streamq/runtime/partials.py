@@ -46,7 +46,7 @@ class SlotSpec:
 
     @property
     def sortable(self) -> bool:
-        """Whether min and max are of numbers that stand for the values: Arrow orders floats otherwise, and intervals not at all."""
+        """Whether min and max are of numbers that stand for the values: Arrow sorts floats otherwise, intervals not at all."""
         return self.kind in ("min", "max") and (pa.types.is_floating(self.type) or pa.types.is_duration(self.type))
 
     @property
