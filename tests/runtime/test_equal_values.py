@@ -1,4 +1,7 @@
-"""Kernels and evaluators go by Spark's equality of values: in several buckets and micro-batches, judged by the oracle."""
+"""Kernels and evaluators go by Spark's equality of values: in several buckets and micro-batches, judged by the oracle.
+
+Among the values are instants beyond Python's years: whatever takes payload to Python, to be a key of a dict, fails on them.
+"""
 
 from __future__ import annotations
 
