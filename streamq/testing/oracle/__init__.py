@@ -4,7 +4,8 @@ Nothing here is shared with what it judges but nodes, schemas and the types of e
 members of a window are found by comparing lifetimes, not by arithmetic on window numbers, and every window is computed
 from all of its members. So it is slow and meant for small inputs. ``ORACLE`` finds an operator's definition by its
 node; each takes ``(node, names of the input histories, Run)`` and returns a query whose columns are ``le``, ``re``
-(ticks; an open end is INFINITY) and the payload as ``c0, c1, ...``.
+(ticks; an open end is INFINITY) and the payload as ``c0, c1, ...``. A history has, besides, ``k0, k1, ...`` where values are
+equal or ordered otherwise than DuckDB has them: rows are matched, grouped and ordered by those.
 
 What fails by Spark's rules (overflow, division by zero, a cast that loses) fails here too, with QueryFailed.
 """
@@ -41,7 +42,7 @@ from streamq.compiler.operators import (
 from streamq.compiler.plan import Node, fold
 from streamq.errors import PlanError, sentence
 from streamq.testing.oracle.evaluated import Evaluated
-from streamq.testing.oracle.expressions import FUNCTIONS, Untranslated, listed, payload, sql
+from streamq.testing.oracle.expressions import FUNCTIONS, Untranslated, listed, own_keys, payload, sql
 from streamq.testing.oracle.run import Run, TooMuch, database
 from streamq.testing.oracle.sources import edges, intervals, physical, points
 from streamq.testing.oracle.spans import (
@@ -103,7 +104,9 @@ def oracle(
             raise PlanError(sentence("oracle", f"no definition of {type(node).__name__}", f"there are: {there}"))
         query = ORACLE[type(node)](node, inputs, run)
         typed = [f"CAST(c{i} AS {sql_type(f.type)}) AS c{i}" for i, f in enumerate(node.schema.fields)]
-        return run.table(f"SELECT {listed('le', 're', *typed)} FROM ({query})")
+        table = run.table(f"SELECT {listed('le', 're', *typed)} FROM ({query})")
+        own = own_keys(node.schema)
+        return run.table(f"SELECT {listed('*', *own)} FROM {table}") if own else table
 
     try:
         made = run.arrow(f"SELECT {listed('le', 're', *payload(plan.schema))} FROM {fold(plan, visit)}")
