@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from streamq.compiler.operators import (
     Except,
     Join,
     JoinTable,
+    Points,
     Select,
     Source,
     TopK,
@@ -32,7 +34,7 @@ from streamq.compiler.operators import (
     WindowedJoin,
 )
 from streamq.compiler.operators.alter_lifetime import FIXED, GIVEN, RE, SAME, Length, Start
-from streamq.compiler.operators.window_aggregate import IN_ORDER, aggregate_type, check_key
+from streamq.compiler.operators.window_aggregate import IN_ORDER, check_key
 from streamq.compiler.plan import Node, fold
 from streamq.errors import NeedsSpark, PlanError, TypeMismatch
 from streamq.expr import (
@@ -51,13 +53,14 @@ from streamq.expr import (
     when,
 )
 from streamq.expr import fold as fold_expr
+from streamq.query import local_history
 from streamq.runtime.arrow_expr import check
 from streamq.schema import Field, Schema, infer
 from streamq.testing.intent import ANYTHING
 from streamq.testing.oracle import arrow_type
 from streamq.testing.payloads import odd, pool, twin
 from streamq.testing.table import fields_of
-from streamq.time import INTEGER, TIMESTAMP
+from streamq.time import TIMESTAMP
 from streamq.windows import (
     ALIGN,
     CLIPS,
@@ -228,7 +231,7 @@ def numbers(draw: Draw, schema: Schema, name: str, reads_end: bool) -> Expr:
     if not _plain_number(kind):
         return column
     zero = Lit(0.0 if _is(kind, t.FloatType, t.DoubleType) else 0)
-    found = [column] * 5
+    found: list[Expr] = [column] * 5
     found += [column + 1, column * 2, 3 - column, -column, when(column > 1, column).otherwise(zero)]
     found += [Call("coalesce", (column, zero)), when(column.is_not_null(), column), Call("abs", (column,))]
     if reads_end:
@@ -391,10 +394,15 @@ def _askable(schema: Schema, known: frozenset[str]) -> Sequence[str]:
     return AGGREGATES if known >= set(schema.names) else [a for a in AGGREGATES if a not in IN_ORDER]
 
 
+@cache
 def _takes(aggregate: str, kind: t.DataType) -> bool:
+    """Whether an aggregate of values of a type is one, and needs no Spark: tried over none."""
+    source = Points("s", (Field("at", t.LongType()), Field("x", kind)), "at")
+    options = (0.5,) if aggregate == "percentile" else ()
     try:
-        aggregate_type(Aggregate(aggregate, (Col("x"),)), Schema((Field("x", kind),), INTEGER))
-    except TypeMismatch:
+        made = WindowAggregate(source, (), Hopping(1, 1), (("a", Aggregate(aggregate, (Col("x"),), None, options)),))
+        local_history(made, {"s": pa.table({"at": pa.array([], pa.int64()), "x": pa.array([], arrow_type(kind))})})
+    except (TypeMismatch, NeedsSpark):
         return False
     return True
 
@@ -410,9 +418,9 @@ def aggregate(
     among = numeric
     if name in ("count", "min", "max", "count_distinct", *IN_ORDER):
         among = [n for n in schema.names if name != "count_distinct" or n in known]
-        among = [n for n in among if _takes(name, schema.type_of(n))]
     elif name in ("covar", "covar_pop", "corr"):
         among = whole_numbers
+    among = [n for n in among if name in ("covar", "covar_pop", "corr") or _takes(name, schema.type_of(n))]
     filters = st.sampled_from([False, False, True])
     where = draw(predicates(schema, known, reads_end)) if draw(filters) else None
     if name == "count(*)" or not among:

@@ -210,7 +210,7 @@ def aggregate(found: Aggregate, i: int, kinds: Sequence[t.DataType], order: str,
         case "min" | "max":
             return _extreme(found.name, v, kind) if kind is not None else ""
         case "sum":
-            return f"sum(CAST({v} AS DOUBLE))" if floating(kind) else _total(v, sql_type(sum_type(kind)))
+            return _total(v, kind) if kind is not None else ""
         case "avg":
             return _decimal_mean(v, kind) if isinstance(kind, t.DecimalType) else f"avg(CAST({v} AS DOUBLE))"
         case "var":
@@ -255,8 +255,11 @@ def _extreme(name: str, v: str, kind: t.DataType) -> str:
     return f"arg_{name}({v}, {key(v, kind)})"
 
 
-def _total(v: str, to: str) -> str:
+def _total(v: str, kind: t.DataType) -> str:
     """A sum that fails where some of its parts do not fit: the order in which they are added is open."""
+    if floating(kind):
+        return f"sum(CAST({v} AS DOUBLE))"
+    to = sql_type(sum_type(kind))
     above, below = (f"coalesce(CAST(sum({v}) FILTER (WHERE {v} {sign} 0) AS {to}), 0)" for sign in "><")
     return f"CASE WHEN count({v}) > 0 THEN CAST({above} AS {to}) + CAST({below} AS {to}) END"
 
