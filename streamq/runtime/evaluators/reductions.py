@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.columnar import codes, runs, sortable
+from streamq.runtime.columnar import codes, runs
 from streamq.runtime.evaluator import Mask
-from streamq.runtime.evaluators.spans import ranks
-from streamq.runtime.overlap import Ints, covered
+from streamq.runtime.overlap import covered
 from streamq.runtime.partials import COUNT, INDEX, SlotSpec, over_windows
+from streamq.runtime.values import Ints, ranks
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -119,8 +119,6 @@ def _edge(found: Spanned, one: Reduction) -> pa.Array:
 def _count_distinct(found: Spanned, one: Reduction) -> pa.Array:
     """Per value the stretches of groups that have it; how many of those hold a group."""
     column = found.rows.column(one.args[0])
-    if pa.types.is_floating(column.type):
-        column = sortable(pc.add(column, pa.scalar(0.0, column.type)))
     there = np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False), bool)
     value = np.asarray(codes(pa.table({"v": column}), ["v"])[0], np.int64)[there]
     _, start, end = covered(value, found.first[there], found.last[there] + 1)
