@@ -77,16 +77,18 @@ NESTED = _types(
 def key_types(draw: Draw) -> tuple[t.DataType, ...]:
     """Types for a column of keys, the first to be tried first: of any kind; without parts; a plain one."""
     plain = draw(st.sampled_from([OTHERS["string"], NUMBERS["int"]]))
-    scalar = draw(st.sampled_from([plain] * 8 + [*OTHERS.values(), *NUMBERS.values()]))
-    return draw(st.sampled_from([scalar] * 24 + list(NESTED.values()))), scalar, plain
+    # of floats more values are equal that do not look so than of any other type
+    often = [NUMBERS["double"]] * 5 + [OTHERS["timestamp"]] * 2
+    scalar = draw(st.sampled_from([plain] * 20 + often + [*OTHERS.values(), *NUMBERS.values()]))
+    return draw(st.sampled_from([scalar] * 60 + list(NESTED.values()))), scalar, plain
 
 
 @st.composite
 def value_types(draw: Draw) -> tuple[t.DataType, ...]:
     """Types for a column of values, the first to be tried first: of any kind; a number; a plain one."""
     plain = draw(st.sampled_from([NUMBERS["int"], NUMBERS["double"]]))
-    number = draw(st.sampled_from([plain] * 10 + list(NUMBERS.values())))
-    return draw(st.sampled_from([number] * 40 + [*OTHERS.values(), *NESTED.values()])), number, plain
+    number = draw(st.sampled_from([plain] * 15 + list(NUMBERS.values())))
+    return draw(st.sampled_from([number] * 60 + [*OTHERS.values(), *NESTED.values()])), number, plain
 
 
 IDS = {name: kind for name, kind in {**NUMBERS, **OTHERS}.items() if name not in ("boolean", "decimal(18,18)")}
@@ -380,7 +382,8 @@ def palettes(
         few = draw(st.sampled_from([None, 1, 2])) if len(values) > FEW else None
         others = draw(st.lists(st.sampled_from(ends), max_size=2, unique_by=repr)) if ends else []
         if few is not None:
-            values = [*values[:few], *(others[:1] or [draw(st.sampled_from(values[few:]))])]
+            nan = [v for v in values[few:] if v != v and draw(st.booleans())]
+            values = [*values[:few], *nan, *(others[:1] or [draw(st.sampled_from(values[few:]))])]
         values = _distinct([*values, *others])
         if intent.nulls is not False and (few is None or draw(st.booleans())):
             values = [*values[:2], None, *values[2:]]

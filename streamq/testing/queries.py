@@ -235,7 +235,7 @@ def numbers(draw: Draw, schema: Schema, name: str, reads_end: bool) -> Expr:
     found += [column + 1, column * 2, 3 - column, -column, when(column > 1, column).otherwise(zero)]
     found += [Call("coalesce", (column, zero)), when(column.is_not_null(), column), Call("abs", (column,))]
     if reads_end:
-        found.append(when(end().is_null(), zero).otherwise(column))
+        found += [when(end().is_null(), zero).otherwise(column)] * 3
     return draw(st.sampled_from(found))
 
 
@@ -396,14 +396,17 @@ def _askable(schema: Schema, known: frozenset[str]) -> Sequence[str]:
 
 @cache
 def _takes(aggregate: str, kind: t.DataType) -> bool:
-    """Whether an aggregate of values of a type is one, and needs no Spark: tried over none."""
+    """Whether an aggregate of values of a type is one, and needs no Spark: tried over NULL."""
     source = Points("s", (Field("at", t.LongType()), Field("x", kind)), "at")
     options = (0.5,) if aggregate == "percentile" else ()
     try:
         made = WindowAggregate(source, (), Hopping(1, 1), (("a", Aggregate(aggregate, (Col("x"),), None, options)),))
-        local_history(made, {"s": pa.table({"at": pa.array([], pa.int64()), "x": pa.array([], arrow_type(kind))})})
+        local_history(made, {"s": pa.table({"at": pa.array([0], pa.int64()), "x": pa.nulls(1, arrow_type(kind))})})
     except (TypeMismatch, NeedsSpark):
         return False
+    except Exception:
+        # it is no refusal: a case is to show it
+        return True
     return True
 
 
@@ -420,7 +423,7 @@ def aggregate(
         among = [n for n in schema.names if name != "count_distinct" or n in known]
     elif name in ("covar", "covar_pop", "corr"):
         among = whole_numbers
-    among = [n for n in among if name in ("covar", "covar_pop", "corr") or _takes(name, schema.type_of(n))]
+    among = [n for n in among if name in ("count(*)", "covar", "covar_pop", "corr") or _takes(name, schema.type_of(n))]
     filters = st.sampled_from([False, False, True])
     where = draw(predicates(schema, known, reads_end)) if draw(filters) else None
     if name == "count(*)" or not among:

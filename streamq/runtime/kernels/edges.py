@@ -225,4 +225,3 @@ def _count_late(edges: pa.Table, fresh: Mask, chains: _Chains, judge: Judge, tot
         if mask.any():
             rows, c = edges.filter(pa.array(mask)), int(chains.since[mask].max())
             totals.rows.append(late_rows(judge.source, reason, rows, c))
-
