@@ -121,7 +121,7 @@ def test_equal_values_have_equal_numbers_and_one_rank_and_hash(case: tuple[Any, 
 def test_what_is_taken_back_as_an_equal_value_is_gone(case: tuple[Any, ...], data: st.DataObject) -> None:
     kind, given_values, column = case
     taken = data.draw(st.permutations(range(len(given_values))))
-    back = pa.array([twin(given_values[i]) for i in taken], kind)
+    back = pa.array([twin(given_values[i], kind) for i in taken], kind)
     plain = column.cast(kind) if pa.types.is_dictionary(column.type) else column
 
     def deltas(of: pa.Array | pa.ChunkedArray, weight: int) -> pa.Table:
@@ -141,18 +141,17 @@ def test_what_is_taken_back_as_an_equal_value_is_gone(case: tuple[Any, ...], dat
     assert dict(zip(whole[: kept.num_rows].tolist(), kept.column("__w").to_pylist(), strict=True)) == own
 
 
-def twin(value: Any) -> Any:
+def twin(value: Any, kind: pa.DataType) -> Any:
     """An equal value in other bits, where there is one."""
-    match value:
-        case float():
-            return -value if value == 0 or math.isnan(value) else value
-        case dict():
-            return {name: twin(v) for name, v in value.items()}
-        case [tuple(), *_]:
-            return [(twin(k), twin(v)) for k, v in reversed(value)]
-        case list():
-            return [twin(v) for v in value]
-    return value
+    if value is None:
+        return None
+    if pa.types.is_floating(kind):
+        return -value if value == 0 or math.isnan(value) else value
+    if pa.types.is_struct(kind):
+        return {f.name: twin(value[f.name], f.type) for f in kind}
+    if pa.types.is_map(kind):
+        return [(twin(k, kind.key_type), twin(v, kind.item_type)) for k, v in reversed(value)]
+    return [twin(v, kind.value_type) for v in value] if pa.types.is_nested(kind) else value
 
 
 def concat_arrays(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
