@@ -17,12 +17,12 @@ from streamq.compiler.operators import Edges, Intervals, JoinTable, Physical, Po
 from streamq.compiler.plan import Node, fold, nodes, numbered
 from streamq.errors import PlanError, UnknownColumn, nearest, sentence
 from streamq.expr import Col, Lit
-from streamq.policies import SourcePolicy
 from streamq.schema import Field
 from streamq.testing import events
-from streamq.testing.arrival import Item, delay_for
+from streamq.testing.arrival import Item
 from streamq.testing.case import Arrival, Case
 from streamq.testing.intent import ANYTHING, Intent
+from streamq.testing.lateness import ON_TIME, manners, modelled, policed, with_invalid
 from streamq.testing.payloads import near, palettes
 from streamq.testing.queries import queries, static
 from streamq.testing.scale import TICKS, Scale, scale
@@ -43,9 +43,6 @@ KINDS = ("points", "intervals", "edges", "physical", "physical_ids")
 WITH_IDS = ("points_ids", "intervals_ids")
 """Kinds that are drawn where they are asked for."""
 
-NEVER = 1_000_000
-"""How many units progress lags behind where it is not to be lively."""
-
 
 @st.composite
 def arriving(
@@ -56,12 +53,16 @@ def arriving(
     compared: Sequence[Any] = (),
     explicit: bool | None = None,
     causal: bool | None = None,
+    late: bool = False,
 ) -> tuple[Source, list[Item]]:
-    """What arrives at a source, in order, and the source with a policy under which nothing of it is late.
+    """What arrives at a source, in order, and the source with its policy; nothing of it is late, or no event, but if ``late``.
 
     ``compared``: values that the query compares with; ``explicit``: whether CTIs come as items, where they can (None:
     drawn); ``causal`` as in :func:`streamq.testing.events.physical`.
     """
+    manner = draw(manners(intent)) if late else ON_TIME
+    if manner != ON_TIME:
+        intent, causal = modelled(intent), True
     id = source.id if isinstance(source, Physical) else source.ids[0] if source.ids else None
     number = _numbering(source, id)
     payloads = draw(palettes([f for f in source.payload if f.name != id], intent, compared))
@@ -75,18 +76,11 @@ def arriving(
         case Physical():
             explicit = draw(st.booleans()) if explicit is None else explicit
             items = draw(events.physical(payloads, intent, scale, explicit, id, number, causal))
-            if explicit:
-                return replace(source, policy=SourcePolicy(None)), items
         case _:
             raise PlanError(sentence("testing", f"nothing to generate for a source {type(source).__name__}"))
-    lag = draw(st.sampled_from({"none": [NEVER], "lazy": [5, 1], "eager": [0]}[draw(_liveliness(intent))]))
-    return replace(source, policy=SourcePolicy(delay_for(items) + lag * scale.units[0])), items
-
-
-def _liveliness(intent: Intent) -> st.SearchStrategy[str]:
-    # before the end nothing happens where there is no progress: that is the dullest, so it comes least
-    words = intent.choices("ctis")
-    return st.sampled_from([w for w in words if w != "none"] * 3 + [w for w in words if w == "none"])
+    if late:
+        items = draw(with_invalid(source, items, payloads, intent, scale, number))
+    return draw(policed(source, items, intent, scale, manner, bool(explicit)))
 
 
 def _numbering(source: Source, id: str | None) -> Callable[[int], Any]:
@@ -145,7 +139,7 @@ def cases_of(
     compared = near(plan)
     of = {n: i.completed(intent) for n, i in (intents or {}).items()}
     made = {
-        n.table: draw(arriving(n, of.get(n.table, intent), found, compared))
+        n.table: draw(arriving(n, of.get(n.table, intent), found, compared, late=True))
         for n in nodes(plan)
         if isinstance(n, Source)
     }
