@@ -227,13 +227,15 @@ def promises(case: Case, slack: Sequence[int | None]) -> list[list[tuple[str | N
     due = {name: iter(bounds(case.arrived(name))) for name in case.sources}
     coming = [(of, next(due[of])) for of, _ in case.arrival]
     made: list[list[tuple[str | None, int]]] = []
+    # windows that it reaches are reported, whatever their bound is
+    most = case.latest + 5 if case.until is None else min(case.latest + 5, case.until)
     seen = 0
     for n, behind in zip(case.cut, itertools.cycle(slack)):
         seen += n
         ctis: list[tuple[str | None, int]] = []
         for name in due if behind is not None else ():
             least = min((bound for of, bound in coming[seen:] if of == name), default=INFINITY)
-            ctis.append((name, min(least, case.latest + 5) - (behind or 0)))
+            ctis.append((name, min(least, most) - (behind or 0)))
         made.append(ctis)
     return made
 

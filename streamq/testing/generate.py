@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from streamq.compiler.operators import Edges, Intervals, JoinTable, Physical, Points, Select, Source
+from streamq.compiler.operators import AlterLifetime, Edges, Intervals, JoinTable, Physical, Points, Select, Source
 from streamq.compiler.plan import Node, fold, nodes, numbered
 from streamq.errors import PlanError, UnknownColumn, nearest, sentence
 from streamq.expr import Col, Lit
@@ -95,7 +95,7 @@ def _numbering(source: Source, id: str | None) -> Callable[[int], Any]:
 
 @st.composite
 def interleaved(draw: Draw, streams: Mapping[str, Sequence[Item]]) -> Arrival:
-    """What arrives at several sources, in one order; each keeps its own."""
+    """What arrives at several sources, in one order; each keeps its own. Some fall silent long before others do."""
     left = [[(name, item) for item in items] for name, items in streams.items()]
     arrival: list[tuple[str, Item]] = []
     turns = itertools.cycle(draw(st.lists(st.integers(0, len(left) - 1), max_size=8)) or [0])
@@ -112,7 +112,10 @@ def cuts(n: int) -> st.SearchStrategy[tuple[int, ...]]:
     # all at once there is nothing to be incremental about: that is the dullest, so it comes least
     every, some = st.just(set(range(1, n))), st.sets(st.integers(1, n - 1), min_size=1)
     places = st.sampled_from([st.just(set()), every, some, every, some]).flatmap(lambda kind: kind)
-    return places.map(lambda at: tuple(b - a for a, b in itertools.pairwise([0, *sorted(at), n])))
+    lengths = places.map(lambda at: tuple(b - a for a, b in itertools.pairwise([0, *sorted(at), n])))
+    # now and then a micro-batch brings nothing
+    empty = st.sampled_from([None, None, None, None, 0, 1, 2])
+    return st.builds(lambda cut, at: cut if at is None else (*cut[:at], 0, *cut[at:]), lengths, empty)
 
 
 @st.composite
@@ -155,10 +158,28 @@ def cases_of(
             above = speculative(above)
         return doubled(above) if double else above
 
-    arrival = draw(interleaved({name: items for name, (_, items) in made.items()}))
+    streams = {name: items for name, (_, items) in made.items()}
+    if len(streams) > 1 and draw(st.sampled_from([False] * 9 + [True])):
+        # a source that brings nothing
+        streams[draw(st.sampled_from(sorted(streams)))] = []
+    arrival = draw(interleaved(streams))
     looked_up = {n.table: tables[n.table] for n in nodes(plan) if isinstance(n, JoinTable)}
     case = Case(fold(plan, visit), arrival, draw(cuts(len(arrival))), static=looked_up)
-    return replace(case, until=case.latest + found.reach)
+    return replace(case, until=draw(untils(case, found)))
+
+
+def untils(case: Case, scale: Scale) -> st.SearchStrategy[int]:
+    """Bounds on windows of lifetimes without an end: far beyond them all, or where windows begin or end, or beside that.
+
+    What time has reached is reported whatever the bound is, so it does not lie before the last start, or CTI.
+    """
+    far = case.latest + scale.reach
+    if any(isinstance(node, AlterLifetime) for node in nodes(case.plan)):
+        # what it moves may start later than any event that arrives
+        return st.just(far)
+    come = max((item.start for _, item in case.arrival if item.start is not None), default=0)
+    near = {edge + by for edge in scale.edges(come) for by in (-1, 0, 1)} | {case.latest, case.latest + 1}
+    return st.sampled_from([far, far, far, *sorted(at for at in near if at >= come)])
 
 
 def _check_payload(plan: Node, intent: Intent) -> None:
@@ -270,4 +291,5 @@ __all__ = [
     "interleaved",
     "source_of",
     "sources",
+    "untils",
 ]

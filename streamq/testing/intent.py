@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     """A user's own temporal pattern: ``(random, how many) -> [(start, end or None), ...]`` in ticks."""
 
 DURATIONS: Final = ("point", "short", "long", "infinite")
-OVERLAPS: Final = ("none", "low", "medium", "high", "back_to_back", "off_by_one")
+OVERLAPS: Final = ("none", "low", "medium", "high", "back_to_back", "off_by_one", "boundary")
 DISORDERS: Final = ("in_order", "slight", "out_of_order", "high")
 LIVELINESS: Final = ("none", "lazy", "eager")
 LATE: Final = ("none", "drop", "adjust", "fail")
@@ -32,7 +32,9 @@ class Intent:
     ============== ==================================================================================================
     ``duration``   the longest lifetime: "point" (a tick), "short" (to 5 units), "long" (to 30), "infinite"
     ``overlap``    how an event lies to those before it: "none", "low", "medium", "high" (starts and ends a tick
-                   apart), "back_to_back" (it starts where the one before ends), "off_by_one" (a tick beside that)
+                   apart), "back_to_back" (it starts where the one before ends), "off_by_one" (a tick beside that),
+                   "boundary" (where a window begins or ends, or a length of the query away from the event before, or a
+                   tick beside that)
     ``disorder``   how many places late items arrive: "in_order", "slight" (to 2), "out_of_order" (to 5), "high"
     ``ctis``       how lively progress is: "none" (before the end), "lazy", "eager" (as high as is legal, always)
     ``late``       whether items are late, and what their source's policy says of them: "none" (all are on time), "drop",
