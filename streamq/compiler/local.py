@@ -146,7 +146,8 @@ def _merged(relation: str, messages: Sequence[Message]) -> Message | None:
     if not messages:
         return None
     until = next((m.until for m in messages if m.until is not None), None)
-    merged = Message(relation, c=max(m.c for m in messages), w=max(m.w for m in messages), until=until)
+    c, w, reach = (max(values) for values in zip(*((m.c, m.w, m.furthest) for m in messages), strict=True))
+    merged = Message(relation, c=c, w=w, until=until, reach=reach)
     for message in messages:
         merged.invalid |= message.invalid
         merged.looked = both(merged.looked, message.looked)

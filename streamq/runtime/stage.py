@@ -148,6 +148,9 @@ class Stage:
             said = {r: (known[r].c, known[r].w) for r in self.sources}
             for r, pace in paced(self.consistency, said, self.follows).items():
                 known[r].set_pace(*pace)
+            for r, other in self.follows.items():
+                # another's CTIs are its own, but for the one that ends it
+                known[r].reach_at_least(known[other].promise)
         now = {r: clock.pace for r, clock in known.items()}
         for hosted in self.hosted:
             arrivals = []
@@ -170,15 +173,14 @@ class Stage:
             clock = _clock(hosted, before, now, known, tuple(announced))
             output = hosted.kernel.advance(baskets.scoped(hosted.name), arrivals, clock)
             w = max(carry(now[ch.relation][1], ch.carried) for ch in hosted.channels)
+            spoken = Message(hosted.name, output.c, w, bucket, until=clock.until, reach=clock.reach)
             if hosted.aligns in BEHIND:
                 held, by = baskets.scoped(_held_at(hosted)), hosted.channels[0].hashed
                 output.table = self._aligned(held, output.table, clock.c, w, hosted.aligns, by)
             made.append((hosted, arrivals, output))
             if output.table is not None and output.table.num_rows:
                 out.append((bucket, _relation_number(hosted), encode(unit_weights(output.table))))
-            out.append(
-                (bucket, SPOKEN, encode_messages([Message(hosted.name, output.c, w, bucket, until=clock.until)]))
-            )
+            out.append((bucket, SPOKEN, encode_messages([spoken])))
             for found in (counted, output.totals):
                 for key, n in found.counts.items():
                     totals[key] = totals.get(key, 0) + n
@@ -259,7 +261,8 @@ def _clock(
     w = max(carry(now[r][1], steps) for r, steps in ways)
     until = next((known[r].until for r in hosted.inputs if known[r].until is not None), None)
     promised = min(now[r][2] for r, _ in ways)
-    return Clock(c_before, c, max(c_before, w_before), max(c, w), notes, until, promised)
+    reach = max(carry(known[r].reach, steps) for r, steps in ways)
+    return Clock(c_before, c, max(c_before, w_before), max(c, w), notes, until, promised, reach)
 
 
 def _relation_number(hosted: Hosted) -> int:

@@ -87,7 +87,7 @@ def batch(node: WindowedJoin, inputs: list[DataFrame], run: Batch) -> DataFrame:
     both = left.select(LE, RE).unionAll(right.select(LE, RE))
     copies = []
     for df in (left, right):
-        df = bounded(df, run, over=both) if bound else df.withColumn("__until", F.lit(INFINITY))
+        df = bounded(df, node.children, run, over=both) if bound else df.withColumn("__until", F.lit(INFINITY))
         copies.append(windows_of(df, node.window).drop(LE, RE, "__until"))
     ours, theirs = copies[0], copies[1].withColumnRenamed(INDEX, "__i2")
     on = [F.col(INDEX) == F.col("__i2"), *(F.col(a) == F.col(b) for a, b in key_pairs(node))]

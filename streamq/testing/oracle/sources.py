@@ -11,12 +11,13 @@ from streamq.testing.oracle.run import Run
 from streamq.time import INFINITY
 
 
-def _column(node: Source, name: str) -> str:
+def column(node: Source, name: str) -> str:
+    """A column of a source's rows (:meth:`Run.source`) by its name."""
     return f"x{[f.name for f in node.columns].index(name)}"
 
 
 def _payload_of(node: Source) -> list[str]:
-    return [f"{_column(node, f.name)} AS c{i}" for i, f in enumerate(node.payload)]
+    return [f"{column(node, f.name)} AS c{i}" for i, f in enumerate(node.payload)]
 
 
 def _events(node: Source, run: Run, query: str) -> str:
@@ -43,7 +44,7 @@ def _once(node: Points | Intervals, run: Run, rows: str) -> str:
 
 def points(node: Points, inputs: Sequence[str], run: Run) -> str:
     """``[t, t + 1)``."""
-    time = _column(node, node.time)
+    time = column(node, node.time)
     rows = _events(node, run, f"""
         SELECT {listed(f"{time} AS le", f"{time} + 1 AS re", *_payload_of(node))},
             CASE WHEN {time} IS NULL THEN 'null start' END AS bad
@@ -53,7 +54,7 @@ def points(node: Points, inputs: Sequence[str], run: Run) -> str:
 
 def intervals(node: Intervals, inputs: Sequence[str], run: Run) -> str:
     """``[start, end)`` with ``start < end``; a NULL end is infinity."""
-    start, end = _column(node, node.start), f"coalesce({_column(node, node.end)}, {INFINITY})"
+    start, end = column(node, node.start), f"coalesce({column(node, node.end)}, {INFINITY})"
     rows = _events(node, run, f"""
         SELECT {listed(f"{start} AS le", f"{end} AS re", *_payload_of(node))},
             CASE WHEN {start} IS NULL THEN 'null start' WHEN NOT {start} < {end} THEN 'end before start' END AS bad
@@ -68,7 +69,7 @@ def edges(node: Edges, inputs: Sequence[str], run: Run) -> str:
     before its starts. Equal edges are one, delivered several times; of several starts, or ends, of one key and instant
     that differ only the least by payload is one.
     """
-    time, edge = _column(node, node.time), _column(node, node.edge)
+    time, edge = column(node, node.time), column(node, node.edge)
     opens, closes = run.sql(node.open, node.schema), run.sql(node.close, node.schema)
     given = _events(node, run, f"""
         SELECT {listed("n", f"{time} AS le", f"{edge} IS NOT DISTINCT FROM {opens} AS opens", *_payload_of(node))},
@@ -113,8 +114,8 @@ def physical(node: Physical, inputs: Sequence[str], run: Run) -> str:
     than none is an error of the source; under ``invalid="drop"`` those retractions that arrived last go, with what
     follows from them. Empty lifetimes and CTIs are gone.
     """
-    kind, start = f"lower({_column(node, node.kind)})", _column(node, node.start)
-    end, new_end = (f"coalesce({_column(node, name)}, {INFINITY})" for name in (node.end, node.new_end))
+    kind, start = f"lower({column(node, node.kind)})", column(node, node.start)
+    end, new_end = (f"coalesce({column(node, name)}, {INFINITY})" for name in (node.end, node.new_end))
     rows = _events(node, run, f"""
         SELECT n, {kind} = 'insert' AS inserts, {listed(f"{start} AS le", f"{end} AS re", f"{new_end} AS new_re")}, CASE
             WHEN {kind} IS NULL OR {kind} NOT IN ('insert', 'retract') THEN 'neither insert, retract nor cti'
