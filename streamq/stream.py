@@ -101,6 +101,8 @@ class Stream(
                 raise AttributeError(name)
             if name in self.plan.schema.names:
                 hint = f"A column is sq.col({name!r}), stream[{name!r}], or in a lambda e.{name}."
+            elif name in self.plan.schema.consumed:
+                self.plan.schema.unknown(name, "stream")
             else:
                 hint = nearest(name, [n for n in dir(type(self)) if not n.startswith("_")])
             raise UnknownVerb(sentence("stream", f"no verb {name!r}", "", hint))

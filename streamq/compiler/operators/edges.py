@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streamq.compiler.lowering import orderable, spark_expression
-from streamq.compiler.operators.source import Source, axis_of, checked, keep_good, source_schema, ticks_of
+from streamq.compiler.operators.source import (
+    AS_KIND,
+    AS_START,
+    Source,
+    axis_of,
+    checked,
+    keep_good,
+    source_schema,
+    ticks_of,
+)
 from streamq.compiler.plan import Traits, node
 from streamq.errors import TypeMismatch, sentence
 from streamq.expr import Expr, Lit
@@ -46,8 +55,8 @@ class Edges(Source):
     insert_only = False
 
     @property
-    def consumed(self) -> tuple[str, ...]:
-        return (self.time, self.edge)
+    def consumed(self) -> dict[str, str]:
+        return {self.time: AS_START, self.edge: AS_KIND}
 
     def _schema(self) -> Schema:
         raw = Schema(self.columns, "integer")

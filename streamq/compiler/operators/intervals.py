@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from streamq.compiler.lowering import spark_expression
 from streamq.compiler.operators.source import (
+    AS_END,
+    AS_START,
     Identified,
     axis_of,
     checked,
@@ -48,8 +50,8 @@ class Intervals(Identified):
     title = "intervals"
 
     @property
-    def consumed(self) -> tuple[str, ...]:
-        return (self.start, self.end)
+    def consumed(self) -> dict[str, str]:
+        return {self.start: AS_START, self.end: AS_END}
 
     def _schema(self) -> Schema:
         if self.start == self.end:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamq.compiler.lowering import orderable, spark_expression
-from streamq.compiler.operators.source import Source, axis_of, checked, keep_good, source_schema, ticks_of
+from streamq.compiler.operators.source import (
+    AS_END,
+    AS_KIND,
+    AS_START,
+    Source,
+    axis_of,
+    checked,
+    keep_good,
+    source_schema,
+    ticks_of,
+)
 from streamq.compiler.plan import Traits, node
 from streamq.errors import TypeMismatch, sentence
 from streamq.policies import SourcePolicy
@@ -49,8 +59,8 @@ class Physical(Source):
         return ("without id" if self.id is None else "with id",)
 
     @property
-    def consumed(self) -> tuple[str, ...]:
-        return (self.kind, self.start, self.end, self.new_end)
+    def consumed(self) -> dict[str, str]:
+        return {self.kind: AS_KIND, self.start: AS_START, self.end: AS_END, self.new_end: AS_END}
 
     def _schema(self) -> Schema:
         from pyspark.sql.types import StringType

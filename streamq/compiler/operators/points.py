@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from streamq.compiler.lowering import spark_expression
 from streamq.compiler.operators.source import (
+    AS_START,
     Identified,
     axis_of,
     checked,
@@ -45,8 +46,8 @@ class Points(Identified):
     title = "points"
 
     @property
-    def consumed(self) -> tuple[str, ...]:
-        return (self.time,)
+    def consumed(self) -> dict[str, str]:
+        return {self.time: AS_START}
 
     def _schema(self) -> Schema:
         return source_schema(self, axis_of(self.columns, (self.time,), "points"), POINT, "points")

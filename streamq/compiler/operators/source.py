@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
+AS_START, AS_END = "it is sq.start() now", "it is sq.end() now"
+AS_KIND = "it says what a row is, and is no part of an event"
+"""What has become of the columns that sources consume."""
+
+
 class Source(Node):
     """A leaf: the rows of ``table`` read as events. ``columns`` are all of the table's, in order."""
 
@@ -29,8 +34,8 @@ class Source(Node):
     insert_only = True
 
     @property
-    def consumed(self) -> tuple[str, ...]:
-        """The columns that give lifetimes and kinds; they are no payload."""
+    def consumed(self) -> dict[str, str]:
+        """The columns that give lifetimes and kinds, and what each is in expressions; they are no payload."""
         raise NotImplementedError
 
     @property
@@ -104,7 +109,7 @@ def source_schema(node: Source, axis: str, shape: str, verb: str) -> Schema:
     from streamq.compiler.operators.window_aggregate import check_key
 
     check_names([f.name for f in node.payload], verb)
-    made = Schema(node.payload, axis, shape)
+    made = Schema(node.payload, axis, shape, node.consumed)
     for name in node.ids:
         check_key(made.require(name, verb), name, verb, "match")
     return made
