@@ -10,7 +10,7 @@ from streamq.compiler.plan import Node
 from streamq.errors import PlanError, SessionError, TimeError, sentence
 from streamq.literal import to_spark
 from streamq.schema import Schema
-from streamq.time import INFINITY, TIMESTAMP
+from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, plain_integer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +58,10 @@ def until_ticks(until: int | dt.datetime | None, axis: str, verb: str = "until")
     if isinstance(until, dt.datetime) and axis == TIMESTAMP:
         moment = until if until.tzinfo else until.replace(tzinfo=dt.UTC)
         return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+    until = plain_integer(until)
     if isinstance(until, int) and not isinstance(until, bool) and axis != TIMESTAMP:
+        if not MINUS_INFINITY < until < INFINITY:
+            raise TimeError(sentence(verb, "an instant beyond the time axis", f"found {until!r}"))
         return until
     axis_name = "a timestamp axis" if axis == TIMESTAMP else "an integer axis"
     raise TimeError(sentence(verb, "an instant that does not fit the time axis", f"found {until!r} on {axis_name}"))

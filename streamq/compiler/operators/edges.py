@@ -12,6 +12,7 @@ from streamq.compiler.operators.source import (
     axis_of,
     checked,
     keep_good,
+    no_start,
     source_schema,
     ticks_of,
 )
@@ -92,7 +93,7 @@ def rows(node: Edges, df: DataFrame, streaming: bool) -> DataFrame:
     le = spark_expression(ticks_of(node.time, raw.type_of(node.time)))
     edge = F.col(quote(node.edge))
     opens, closes = edge.eqNullSafe(spark_expression(node.open)), edge.eqNullSafe(spark_expression(node.close))
-    reason = F.when(le.isNull(), F.lit("null start")).when(~opens & ~closes, F.lit("neither a start nor an end"))
+    reason = no_start(le).when(~opens & ~closes, F.lit("neither a start nor an end"))
     le, reason = checked(le, reason, node, streaming)
     return df.select(le.alias(LE), opens.alias(OPENS), *(F.col(quote(f.name)) for f in node.payload), reason.alias(BAD))
 

@@ -12,13 +12,14 @@ from streamq.compiler.operators.source import (
     axis_of,
     checked,
     keep_good,
+    no_start,
     once,
     source_schema,
     ticks_of,
 )
 from streamq.compiler.plan import Traits, node
 from streamq.policies import ADDED, SourcePolicy
-from streamq.runtime.event import BAD, LE, RE
+from streamq.runtime.event import BAD, LAST_POINT, LE, RE
 from streamq.schema import POINT, Field, Schema, quote
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def rows(node: Points, df: DataFrame, streaming: bool) -> DataFrame:
     payload = [F.col(quote(f.name)) for f in node.payload]
     if streaming:
         return df.select(le.alias(LE), *payload)
-    le, reason = checked(le, F.when(le.isNull(), F.lit("null start")), node, streaming)
+    le, reason = checked(le, no_start(le, LAST_POINT), node, streaming)
     return df.select(le.alias(LE), *payload, reason.alias(BAD))
 
 

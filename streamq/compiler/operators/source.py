@@ -11,9 +11,9 @@ from streamq.compiler.plan import Node
 from streamq.errors import TypeMismatch, sentence, unknown_column
 from streamq.expr import Call, Cast, Col, Expr, Lit
 from streamq.policies import SourcePolicy
-from streamq.runtime.event import BAD, LE, RE
+from streamq.runtime.event import BAD, LE, NO_START, RE, TOO_EARLY, TOO_LATE
 from streamq.schema import Field, Schema, check_names, quote
-from streamq.time import INFINITY, INTEGER, TIMESTAMP
+from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -120,6 +120,14 @@ def ticks_of(name: str, kind: t.DataType) -> Expr:
     return instant_ticks(Col(name), kind)
 
 
+def no_start(le: Column, last: int = INFINITY - 1) -> Column:
+    """Why an instant is no event's start, to be continued by ``when``; ``last`` is the last that there may be."""
+    from pyspark.sql import functions as F
+
+    early = F.when(le.isNull(), F.lit(NO_START)).when(le == MINUS_INFINITY, F.lit(TOO_EARLY))
+    return early.when(le > last, F.lit(TOO_LATE))
+
+
 def checked(
     le: Column, reason: Column, node: Source, streaming: bool, re: Column | None = None
 ) -> tuple[Column, Column]:
@@ -129,7 +137,7 @@ def checked(
     if node.policy.invalid_in(streaming) != "fail":
         return le, reason
     axis = node.schema.axis
-    end = [] if re is None else [F.lit(", end "), _shown(re, axis)]
+    end = [] if re is None else [F.lit(", end "), _shown(F.when(re != INFINITY, re), axis)]
     reason = F.when(reason.isNotNull(), F.concat(reason, F.lit(" (start "), _shown(le, axis), *end, F.lit(")")))
     if not streaming:
         message = F.concat(F.lit(f"[streamq] source {node.shown_name()}: a row is no event: "), reason)
@@ -157,7 +165,7 @@ def once(node: Identified, df: DataFrame) -> DataFrame:
 def _shown(ticks: Column, axis: str) -> Column:
     from pyspark.sql import functions as F
 
-    return F.coalesce(F.when(ticks != INFINITY, instant(ticks, axis).cast("string")), F.lit("NULL"))
+    return F.coalesce(instant(ticks, axis).cast("string"), F.lit("NULL"))
 
 
 def keep_good(df: DataFrame) -> DataFrame:
