@@ -190,9 +190,18 @@ def to_pandas(table: pa.Table, schema: Schema) -> pd.DataFrame:
 
 
 def shown(table: pa.Table, n: int) -> str:
-    """The first rows as text, columns aligned to the right; infinity and NULL are ``NULL``."""
+    """The first rows as text, columns aligned to the right; infinity and NULL are ``NULL``.
+
+    Instants and days beyond the years 1 to 9999 have a sign: ``+10000-01-01``.
+    """
+    import pyarrow as pa
+
+    from streamq.runtime.rendering import python_rows
+
     names = table.column_names
-    rows = [[_cell(v) for v in row.values()] for row in table.slice(0, n).to_pylist()]
+    # instants are shown in UTC, without saying so
+    first = [c.cast(pa.timestamp("us")) if pa.types.is_timestamp(c.type) else c for c in table.slice(0, n).columns]
+    rows = [[_cell(v) for v in row.values()] for row in python_rows(pa.table(first, names=names))]
     widths = [max([len(name), *(len(r[i]) for r in rows)]) for i, name in enumerate(names)]
     lines = ["  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)) for line in [names, *rows]]
     if table.num_rows > n:
@@ -204,7 +213,6 @@ def _cell(value: Any) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, dt.datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S") + (
-            f".{value.microsecond:06d}".rstrip("0") if value.microsecond else ""
-        )
+        text = value.replace(tzinfo=None).isoformat(" ")
+        return text.rstrip("0") if "." in text else text
     return str(value)

@@ -26,6 +26,7 @@ from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel, Output, Totals
 from streamq.runtime.lateness import late_rows, taken
 from streamq.runtime.progress import NOTES_ONLY, Message, Pace, RelationClock, decode_messages, encode_messages
 from streamq.runtime.readings import both, looked_at, of_kernel, of_source
+from streamq.runtime.rendering import python_rows
 from streamq.time import INFINITY, MINUS_INFINITY
 
 PROGRESS, LATE, TOTALS, SPOKEN, READINGS = -1, -2, -3, -4, -5
@@ -371,7 +372,7 @@ class Packer:
         if self.source.invalid == "fail":
             first = rows.drop_columns([n for n in rows.column_names if n.startswith("__")]).slice(0, 1)
             # what refuses a row at its source tells its lifetime in the reason, as the axis shows it
-            refuse_invalid(self.source.name, rows.column(BAD)[0].as_py(), (first.to_pylist() or [{}])[0])
+            refuse_invalid(self.source.name, rows.column(BAD)[0].as_py(), (python_rows(first) or [{}])[0])
         key = f"{self.source.name}|invalid"
         message.invalid[key] = message.invalid.get(key, 0) + rows.num_rows
         if not self.late_output:

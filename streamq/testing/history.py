@@ -287,9 +287,11 @@ def keys(table: pa.Table) -> list[Row]:
 def _rows(table: pa.Table, made: Callable[[Any], Any] | None = None) -> list[Row]:
     import pyarrow as pa
 
+    from streamq.runtime.rendering import python_values
+
     columns = []
     for column in table.columns:
-        values = column.to_pylist()
+        values = python_values(column)
         if made is not None and (pa.types.is_floating(column.type) or pa.types.is_nested(column.type)):
             values = [made(value) for value in values]
         columns.append(values)

@@ -123,7 +123,10 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     import pyarrow as pa
 
     if not pa.types.is_timestamp(column.type):
-        return column.to_pylist()
+        try:
+            return column.to_pylist()
+        except (OverflowError, ValueError) as error:
+            raise Unwritable("a day or an instant beyond the years that Python has") from error
     ticks = column.cast(pa.int64()).to_pylist()
     if all(n is None or abs(n) < 1_000_000 for n in ticks):
         return ticks

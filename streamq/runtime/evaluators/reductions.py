@@ -15,11 +15,11 @@ from pyspark.sql import types as t
 from streamq.errors import StreamqError, sentence
 from streamq.runtime.arrow_casts import quotient
 from streamq.runtime.arrow_types import Refused
-from streamq.runtime.columnar import codes, runs, sortable
+from streamq.runtime.columnar import codes, runs
 from streamq.runtime.evaluator import Mask
-from streamq.runtime.evaluators.spans import ranks
-from streamq.runtime.overlap import Ints, covered
+from streamq.runtime.overlap import covered
 from streamq.runtime.partials import COUNT, INDEX, SlotSpec, over_windows
+from streamq.runtime.values import Ints, ranks
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -125,8 +125,6 @@ def _edge(found: Spanned, one: Reduction) -> pa.Array:
 def _count_distinct(found: Spanned, one: Reduction) -> pa.Array:
     """Per value the stretches of groups that have it; how many of those hold a group."""
     column = found.rows.column(one.args[0])
-    if pa.types.is_floating(column.type):
-        column = sortable(pc.add(column, pa.scalar(0.0, column.type)))
     there = np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False), bool)
     value = np.asarray(codes(pa.table({"v": column}), ["v"])[0], np.int64)[there]
     _, start, end = covered(value, found.first[there], found.last[there] + 1)
