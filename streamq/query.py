@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamq.compiler.plan import Node
-from streamq.errors import PlanError, SessionError, TimeError, sentence
+from streamq.errors import PlanError, TimeError, sentence
+from streamq.failure import spark_errors
 from streamq.literal import to_spark
 from streamq.schema import Schema
+from streamq.session import session_of
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, plain_integer
 
 if TYPE_CHECKING:
@@ -28,27 +30,13 @@ def is_literal(tables: Mapping[str, Any]) -> bool:
 
 
 def frames(tables: Mapping[str, Any], verb: str) -> dict[str, DataFrame]:
-    """The tables as DataFrames; literal ones become local relations of the active session."""
+    """The tables as DataFrames; literal ones become local relations of the others' session, or of the active one."""
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
-    made: dict[str, DataFrame] = {}
-    for name, table in tables.items():
-        if isinstance(table, pa.Table):
-            spark = SparkSession.getActiveSession()
-            if spark is None:
-                raise SessionError(
-                    sentence(
-                        verb,
-                        "no active SparkSession",
-                        "the query has only literal and Arrow tables",
-                        "Start one: sq.session().",
-                    )
-                )
-            made[name] = to_spark(spark, table)
-        else:
-            made[name] = table
-    return made
+    return {
+        name: to_spark(session_of(tables.values(), verb), table) if isinstance(table, pa.Table) else table
+        for name, table in tables.items()
+    }
 
 
 def until_ticks(until: int | dt.datetime | None, axis: str, verb: str = "until") -> int | None:
@@ -98,34 +86,26 @@ def batch_frame(
     from streamq.compiler.plan import nodes, numbered
     from streamq.compiler.rewriter import rewrite
 
-    plan, names = numbered(plan)
-    made = {names[name]: df for name, df in frames(tables, verb).items() if name in names}
-    for source in (n for n in nodes(plan) if isinstance(n, Source)):
-        if made[source.table].isStreaming:
-            wrong = f"source {source.shown_name()} is a streaming DataFrame"
-            raise PlanError(sentence(verb, wrong, "", "Run it: q.run(...), or q.to_stream(...)."))
-    rewritten = rewrite(plan).plan if rules is None else rewrite(plan, rules).plan
-    run = Batch(made, until_ticks(until, plan.schema.axis))
-    with in_utc(next(iter(made.values())).sparkSession):
-        return to_user(lower(rewritten, run), plan.schema)
+    with spark_errors(verb, "Spark does not plan the query"):
+        plan, names = numbered(plan)
+        made = {names[name]: df for name, df in frames(tables, verb).items() if name in names}
+        for source in (n for n in nodes(plan) if isinstance(n, Source)):
+            if made[source.table].isStreaming:
+                wrong = f"source {source.shown_name()} is a streaming DataFrame"
+                raise PlanError(sentence(verb, wrong, "", "Run it: q.run(...), or q.to_stream(...)."))
+        rewritten = rewrite(plan).plan if rules is None else rewrite(plan, rules).plan
+        run = Batch(made, until_ticks(until, plan.schema.axis))
+        with in_utc(next(iter(made.values())).sparkSession):
+            return to_user(lower(rewritten, run), plan.schema)
 
 
 def answer(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None, verb: str) -> pa.Table:
     """The answer as Arrow: payload, ``start``, ``end`` as the axis shows them, in order of start, end, payload."""
     if is_literal(tables):
         return in_user_form(local_history(plan, tables, until=until_ticks(until, plan.schema.axis)), plan.schema)
-    return ordered(_collected(batch_frame(plan, tables, until, verb=verb)), plan.schema)
-
-
-def _collected(df: DataFrame) -> pa.Table:
-    from pyspark.errors import PySparkException
-
-    try:
-        return df.toArrow()
-    except PySparkException as error:
-        from streamq.failure import translated
-
-        raise translated(error) from error
+    frame = batch_frame(plan, tables, until, verb=verb)
+    with spark_errors("query"):
+        return ordered(frame.toArrow(), plan.schema)
 
 
 def local_history(plan: Node, tables: Mapping[str, pa.Table], rules: Any = None, until: int | None = None) -> pa.Table:

@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.errors import CheckpointError, sentence
 from streamq.runtime.basket import Baskets, Scope
 from streamq.runtime.bucket import buckets_of
 from streamq.runtime.carried import Carrier, carry
@@ -96,13 +95,7 @@ class Stage:
     follows: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, bucket: int, baskets: Baskets, envelopes: Iterable[Envelope], wall: int = 0) -> list[Envelope]:
-        """One micro-batch of one bucket, at ``wall`` in milliseconds since 1970: every hosted kernel advances once.
-
-        Raises CheckpointError for state that was spread over another number of buckets.
-        """
-        if (kept := baskets.values.setdefault("buckets", self.buckets)) != self.buckets:
-            found, hint = f"the checkpoint's state is in {kept}, now there are {self.buckets}", f"Give buckets={kept}."
-            raise CheckpointError(sentence("query", "the number of buckets has changed", found, hint))
+        """One micro-batch of one bucket, at ``wall`` in milliseconds since 1970: every hosted kernel advances once."""
         out: list[Envelope] = []
         tables: dict[int, list[pa.Table]] = {}
         messages: list[Message] = []

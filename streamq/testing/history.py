@@ -290,8 +290,6 @@ def keys(table: pa.Table) -> list[Row]:
 def _rows(table: pa.Table, made: Callable[[Any], Any] | None = None) -> list[Row]:
     import pyarrow as pa
 
-    from streamq.runtime.rendering import python_values
-
     columns = []
     for column in table.columns:
         values = python_values(column)
