@@ -172,8 +172,9 @@ class Stream(
         """The answer over the whole of a batch input: payload columns, ``start`` and ``end`` (NULL: still alive).
 
         ``until`` bounds the windows and pieces that are reported: those that start before it. By default, where a lifetime
-        never ends, that is the greatest finite endpoint of the window's input; else all are. Pure DataFrame operations;
-        nothing runs until you act on it.
+        never ends, that is the greatest finite endpoint of the window's input, or how far time has come in its sources, if
+        that is further (the greatest start or CTI among their rows, those that filters drop or retractions take back
+        included); else all are. Pure DataFrame operations; nothing runs until you act on it.
         """
         from streamq.query import batch_frame
 

@@ -43,7 +43,7 @@ from streamq.runtime.kernels.inner_join import InnerJoinKernel
 from streamq.runtime.kernels.recompute import ALWAYS, ENDLESS
 from streamq.runtime.partials import SlotSpec
 from streamq.schema import Field, Schema, key_types
-from streamq.windows import Count, Hopping, Landmark, Rows, Window
+from streamq.windows import POINT_AT_END, Count, Hopping, Landmark, Rows, Snapshot, Window
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,18 @@ class Taken:
     hashed: tuple[str, ...] = ()
 
 
+AS_INPUTS = None
+"""What ``Hosting.moves`` is where ends in the result move if ends in an input do."""
+
+
 @dataclass(frozen=True)
 class Hosting:
     """An operator under the kernel ``recompute``; ``outputs`` are computed over its rows, if they are not the result yet.
 
-    bound and pointwise as there; settled: whether it needs rows whose ends no longer move; unmoved: the evaluator where the
-    ends of the first input never move; kernel: another kernel instead, of the schemas of its ports and the columns of its
-    result.
+    bound and pointwise as there; settled: whether it needs rows whose ends no longer move; moves: whether rows of its result
+    that start before its CTI may still be given other ends, AS_INPUTS: if some of its inputs do; unmoved: the evaluator where
+    the ends of the first input never move; kernel: another kernel instead, of the schemas of its ports and the columns of
+    its result.
     """
 
     evaluator: Evaluator
@@ -70,6 +75,7 @@ class Hosting:
     bound: str = ""
     pointwise: tuple[int, ...] = ()
     settled: bool = False
+    moves: bool | None = True
     unmoved: Evaluator | None = None
     kernel: Callable[[tuple[pa.Schema, ...], tuple[str, ...]], Kernel] | None = None
 
@@ -119,6 +125,7 @@ def _join(node: Join) -> Hosting:
             evaluator,
             ports,
             node.schema,
+            moves=AS_INPUTS,
             kernel=lambda schemas, result: InnerJoinKernel(evaluator, schemas, result),
         )
     return Hosting(evaluator, ports, node.schema)
@@ -135,6 +142,7 @@ def _windowed_join(node: WindowedJoin) -> Hosting:
         (Taken((*left, *ours), hashed), Taken((*right, *theirs), hashed)),
         node.schema,
         bound=ENDLESS,
+        moves=False,
     )
 
 
@@ -164,13 +172,13 @@ def _to_signal(node: ToSignal) -> Hosting:
 def _chop(node: Chop) -> Hosting:
     cells = Hopping(node.period, node.period, node.offset)
     taken = Taken(_all(node.schema), (LE,))
-    return Hosting(ChopEvaluator(cells), (taken,), node.schema, bound=ENDLESS)
+    return Hosting(ChopEvaluator(cells), (taken,), node.schema, bound=ENDLESS, moves=AS_INPUTS)
 
 
 def _distinct_ids(node: DistinctIds) -> Hosting:
     taken = Taken(_all(node.schema), node.ids)
     evaluator = DistinctIdsEvaluator(node.ids, node.schema.names, node.within)
-    return Hosting(evaluator, (taken,), node.schema, settled=True)
+    return Hosting(evaluator, (taken,), node.schema, settled=True, moves=False)
 
 
 def totally_ordered(window: Window, source: Schema) -> Window:
@@ -180,14 +188,16 @@ def totally_ordered(window: Window, source: Schema) -> Window:
     return replace(window, order_by=(*window.order_by, *(n for n in source.names if n not in window.order_by)))
 
 
-def _over(node: WindowAggregate | TopK, sensitive: bool) -> tuple[str, tuple[int, ...], bool]:
-    """What the kind of window says of bound, pointwise and settled."""
+def _over(node: WindowAggregate | TopK, sensitive: bool) -> tuple[str, tuple[int, ...], bool, bool]:
+    """What the kind of window says of bound, pointwise, settled and moves."""
     window = node.window
     instants = isinstance(window, Rows) or (isinstance(window, Count) and window.by == "start")
     bound = ENDLESS if isinstance(window, Hopping) else ALWAYS if isinstance(window, Landmark) else ""
     unclipped = node.clip not in ("full", "right")
     settled = sensitive and (instants or unclipped)
-    return bound, (0,) if instants and not sensitive else (), settled
+    # the CTI of the others is at most the start of a window that is not final: what is before it has the end it will have
+    moves = isinstance(window, Snapshot) and node.stamp != POINT_AT_END and not sensitive
+    return bound, (0,) if instants and not sensitive else (), settled, moves
 
 
 def _window_aggregate(node: WindowAggregate) -> Hosting:
@@ -230,7 +240,7 @@ def _window_aggregate(node: WindowAggregate) -> Hosting:
     for name in getattr(window, "order_by", ()):
         columns[name] = Col(name)
     sensitive = any(a.name == TIME_SENSITIVE for _, a in aggregates)
-    bound, pointwise, settled = _over(node, sensitive)
+    bound, pointwise, settled, moves = _over(node, sensitive)
     return Hosting(
         WindowEvaluator(window, node.keys, node.clip, node.stamp, sensitive, tuple(specs), tuple(reductions), order),
         (Taken(tuple(columns.items()), node.keys),),
@@ -239,16 +249,17 @@ def _window_aggregate(node: WindowAggregate) -> Hosting:
         bound,
         pointwise,
         settled,
+        moves,
     )
 
 
 def _top_k(node: TopK) -> Hosting:
     source = node.input.schema
-    bound, pointwise, settled = _over(node, False)
+    bound, pointwise, settled, moves = _over(node, False)
     window, policies = totally_ordered(node.window, source), (node.clip, node.stamp, False)
     evaluator = TopKEvaluator(window, node.keys, *policies, node.k, "__by", node.desc, node.ties, source.names, RANK)
     taken = Taken((*_all(source), ("__by", node.by)), node.keys)
-    return Hosting(evaluator, (taken,), node.schema, (), bound, pointwise, settled)
+    return Hosting(evaluator, (taken,), node.schema, (), bound, pointwise, settled, moves)
 
 
 HOSTED: dict[type[Node], Callable[..., Hosting]] = {

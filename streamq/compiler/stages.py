@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.compiler.consumers import consumers, readers, reads
-from streamq.compiler.hosting import HOSTED, reads_ends
+from streamq.compiler.hosting import AS_INPUTS, HOSTED, reads_ends
 from streamq.compiler.operators import (
     Edges,
     MergePartials,
@@ -141,15 +141,11 @@ class _Compiler:
             f"CTI: {node.progress}",
             *_told(node),
         )
+        moves = any(p.moves for p in every) if found.moves is AS_INPUTS else found.moves
+        retracts = True
         if found.kernel is not None:
             kernel = found.kernel(schemas, found.schema.names)
-            made = Path(
-                name,
-                level + 1,
-                found.schema,
-                retracts=any(p.retracts for p in every),
-                moves=any(p.moves for p in every),
-            )
+            retracts = any(p.retracts for p in every)
         else:
             unmoved = None if any(p.moves for p in ports[0].paths) else found.unmoved
             kernel = RecomputeKernel(
@@ -159,7 +155,7 @@ class _Compiler:
                 bound=found.bound,
                 pointwise=found.pointwise,
             )
-            made = Path(name, level + 1, found.schema, retracts=True, moves=True)
+        made = Path(name, level + 1, found.schema, retracts=retracts, moves=moves)
         self.ports.append(Port(name, kernel, ports, found.schema, lines, level, IN))
         self.program.relations[name] = Relation(name, level + 1, found.schema)
         return made.then(Select(_Given.of(found.schema), found.outputs)) if found.outputs else made

@@ -24,9 +24,11 @@ A = sq.physical(t.table(COLUMNS, []), name="a")
 B = sq.physical(t.table(COLUMNS, []), name="b")
 NAMES = t.table("name string, city string", [("x", "Rome")])
 
+SOAK = bool(os.environ.get("STREAMQ_SOAK"))
+
 EVENTS = [(0, 10), (3, 7), (3, 18), (12, 14), (21, 30), (40, 44)]
 """Of source a; b has the same a tick later."""
-CTIS = [0, 1, 3, 4, 8, 10, 11, 13, 15, 19, 22, 31, 33, 41, 45, 60]
+CTIS = [0, 1, 3, 4, 8, 10, 11, 13, 15, 19, 20, 22, 31, 32, 33, 41, 45, 46, 60]
 
 
 def as_told(c: int) -> int:
@@ -49,7 +51,9 @@ def least_open_start(gap: int) -> Rule:
 
 
 def first_open_snapshot(c: int) -> int:
-    """Of time-sensitive snapshots: the start of the earliest that is not final, which takes c beyond its end."""
+    """Of snapshots that are time-sensitive, or whose ends are read: the start of the earliest that is not final, which takes
+    c beyond its end.
+    """
     ends = sorted({e for event in EVENTS for e in event})
     windows = list(itertools.pairwise(ends))
     return min([c, *(a for a, b in windows if a < c <= b and any(s < b and e > a for s, e in EVENTS))])
@@ -103,6 +107,54 @@ OPERATORS: dict[str, tuple[sq.Stream, Rule]] = {
 }
 
 
+def greatest_start_below(c: int) -> int:
+    """Of windows of two instants, or rows: the start of the one whose second is still to come; c if nothing has begun."""
+    return max((start for start, _ in EVENTS if start < c), default=c)
+
+
+def last_landmark(start: int, period: int | None) -> Rule:
+    """The landmark since which windows are not final; c before the first."""
+    if period is None:
+        return lambda c: min(c, start)
+    return lambda c: start + (c - start) // period * period
+
+
+WINDOWS: dict[str, tuple[Callable[..., Any], Rule, Rule]] = {
+    "hopping": (lambda s, **how: s.hopping_window(10, 5, **how), first_open_window(10, 5), as_told),
+    "tumbling": (lambda s, **how: s.tumbling_window(6, **how), first_open_window(6, 6), as_told),
+    "hopping with gaps": (lambda s, **how: s.hopping_window(4, 9, **how), first_open_window(4, 9), as_told),
+    "count": (lambda s, **how: s.count_window(2, **how), greatest_start_below, as_told),
+    "rows": (lambda s, **how: s.rows_window(2, 1, **how), greatest_start_below, as_told),
+    "session": (lambda s, **how: s.session_window(3, **how), least_open_start(3), as_told),
+    "landmark": (lambda s, **how: s.landmark_window(5, start=0, **how), last_landmark(0, None), as_told),
+    "landmarks": (lambda s, **how: s.landmark_window(5, period=20, **how), last_landmark(0, 20), as_told),
+    "snapshot": (lambda s, **how: s.snapshot_window(**how), as_told, as_told),
+}
+"""By name: the window over a stream, its CTI rule where a result lives on its window, and where it is a point at its end."""
+
+READERS: dict[str, Callable[[Any], sq.Stream]] = {
+    "nothing": lambda w: w.select(n=sq.count()),
+    "its start": lambda w: w.select(s=sq.window_start()),
+    "its end": lambda w: w.select(e=sq.window_end()),
+    "its end beside an aggregate": lambda w: w.select(n=sq.count(), e=sq.window_end()),
+    "its end beside one that is not split": lambda w: w.select(x=sq.median("v"), e=sq.window_end()),
+    "its end beside a time-sensitive one": lambda w: w.select(x=sq.time_weighted_avg("v"), e=sq.window_end()),
+    "the end of a result": lambda w: w.select(n=sq.count()).select(e=sq.end()),
+    "the length of a result": lambda w: w.select(n=sq.count()).with_columns(long=sq.duration()),
+    "the end of a ranked row": lambda w: w.top_k(1, by="v").select(e=sq.end()),
+    "a filter": lambda w: w.select(n=sq.count()).where(sq.end() > sq.start()),
+    "another duration": lambda w: w.select(n=sq.count()).alter_lifetime(duration=sq.duration() * 2),
+    "a window above": lambda w: w.select(e=sq.window_end()).snapshot_window().select(e=sq.max("e")),
+    "a group above": lambda w: w.select(e=sq.window_end()).group_by("e").snapshot_window().select(n=sq.count()),
+    "an aggregate above": lambda w: w.select(n=sq.count()).snapshot_window().select(e=sq.max(sq.duration())),
+    "ids above": lambda w: w.select(e=sq.window_end()).distinct_ids(2, id="e").select(long=sq.duration()),
+    "a filter before a union": lambda w: (
+        w.select(v=sq.count()).where(sq.duration() > 0).union(A.select(v=sq.lit(1).cast("bigint")))
+    ),
+}
+"""Who reads the bounds of windows, which a final window has for good."""
+
+
 def rows(name: str, before: int, after: int) -> list[tuple[Any, ...]]:
     by = 0 if name == "a" else 1
     return [("insert", start + by, end + by, None, "x", 1) for start, end in EVENTS if after <= start + by < before]
@@ -132,6 +184,41 @@ def test_ctis_are_as_high_as_the_rule_says(name: str) -> None:
     assert found == [rule(c) for c in CTIS]
 
 
+def rule_of(window: str, stamp: str, reader: str) -> Rule:
+    """Reading a window's bounds waits for nothing that the window itself does not wait for.
+
+    But for snapshots that hand on the CTI: their last ones are there and may still grow.
+    """
+    _, aligned, at_end = WINDOWS[window]
+    if stamp == "point_at_end":
+        return at_end
+    if window == "snapshot" and reader not in ("nothing", "its start"):
+        return first_open_snapshot
+    # where windows leave gaps, the next one can begin after c
+    return (lambda c: min(c, aligned(c))) if "union" in reader else aligned
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("stamp", ["align", "point_at_end"])
+@pytest.mark.parametrize("window", WINDOWS)
+def test_who_reads_the_bounds_of_a_window_waits_for_nothing_more(window: str, stamp: str, reader: str) -> None:
+    """Every window, stamp and clip; each clip in turn, all of them in a soak."""
+    clips = ["full", "right", "left", "none"]
+    turn = list(WINDOWS).index(window) + list(READERS).index(reader)
+    # what reads an end that is not cut at the window's waits for that
+    if "time-sensitive" in reader:
+        clips = [] if window in ("count", "rows") else clips[:2]
+    for clip in clips if SOAK else clips[turn % len(clips) :][:1] if clips else []:
+        make, _, _ = WINDOWS[window]
+        run = started(READERS[reader](make(A, clip_input=clip, stamp=stamp)), CHANGELOG)
+        told = []
+        for before, after in zip(CTIS, [-1, *CTIS], strict=False):
+            fed(run, before, after)
+            told.append(run.cti)
+        assert told == [rule_of(window, stamp, reader)(c) for c in CTIS], clip
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("output", [FINAL, CHANGELOG])
 @pytest.mark.parametrize("name", OPERATORS)
@@ -151,7 +238,6 @@ def test_no_operator_is_forgotten() -> None:
 BOUNDED = {"landmark": A.landmark_window(5, period=40).select(n=sq.count())}
 """In place of a query whose windows never end."""
 
-SOAK = bool(os.environ.get("STREAMQ_SOAK"))
 MANY = 1_000 if SOAK else 60
 """Micro-batches with a moving CTI."""
 

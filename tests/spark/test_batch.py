@@ -28,6 +28,36 @@ def test_random_queries_interpreted(spark: SparkSession, plain: None) -> None:
     t.verify(QUERIES, profile=BATCH, seed=1)
 
 
+def test_windows_of_lifetimes_without_an_end_go_as_far_as_time_has_come(spark: SparkSession) -> None:
+    """What was taken back, what filters drop and CTIs count, moved as operators move progress."""
+    physical = t.table(
+        "kind string, start bigint, end bigint, new_end bigint, v int",
+        [
+            ("insert", 1, None, None, 1),
+            ("insert", 27, 28, None, 9),
+            ("retract", 27, 28, 27, 9),
+            ("cti", 31, None, None, 0),
+        ],
+    )
+    intervals = t.table("a bigint, b bigint, v int", [(1, None, 1), (22, 23, 9)])
+    tables = {"s": physical, "i": intervals}
+    frames = {name: frame(spark, table) for name, table in tables.items()}
+    s, i = sq.physical(frames["s"], name="s"), sq.intervals(frames["i"], "a", "b", name="i")
+    few = i.where(sq.col("v") < 5)
+    queries = [
+        s.alter_lifetime(sq.start() * 2).shift(-3).tumbling_window(10).select(n=sq.count()),
+        s.union(few).group_by("v").landmark_window(10, start=0).select(n=sq.count()),
+        few.chop(9).select(n=sq.col("v").cast("bigint")),
+        s.windowed_join(few, size=10, suffixes=("", "_b")).select(n=sq.col("v").cast("bigint")),
+    ]
+    query = queries[0]
+    for other in queries[1:]:
+        query = query.union(other.select(n=sq.col("n").cast("bigint")))
+    expected = oracle(query.plan, tables)
+    assert expected.num_rows > 12
+    assert_same_history(query.to_df().toArrow(), expected)
+
+
 LEAST = -(2**63) + 1
 
 

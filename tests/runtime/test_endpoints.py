@@ -1,0 +1,146 @@
+"""Endpoints that bound the windows of lifetimes without an end: the greatest there is, or how far the input has come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import streamq as sq
+from streamq import testing as t
+from streamq.compiler.local import LocalRun
+from streamq.compiler.plan import numbered
+from streamq.compiler.program import CHANGELOG, FINAL, Options
+from streamq.compiler.rewriter import rewrite
+from streamq.compiler.stages import compile_stages
+from streamq.query import local_history
+from streamq.runtime.consistency import Level
+from streamq.runtime.endpoints import Endpoints
+from streamq.runtime.event import WEIGHT
+from streamq.testing.execution import as_history, net
+from streamq.testing.history import assert_same_history
+from streamq.testing.oracle import oracle
+from streamq.time import MINUS_INFINITY
+
+
+def test_the_greatest_endpoint_counts_until_it_is_taken_back() -> None:
+    values: dict[str, Any] = {}
+    Endpoints(values).add([(9, 0, 1), (5, 0, 1), (3, 1, 1)], 3)
+    assert Endpoints(values).last(3) == 9
+    Endpoints(values).add([(9, 0, -1)], 4)
+    assert Endpoints(values).last(4) == 5
+
+
+def test_what_the_input_has_passed_is_forgotten_and_counts_for_ever() -> None:
+    values: dict[str, Any] = {}
+    Endpoints(values).add([(9, 0, 1)], 9)
+    Endpoints(values).add([(9, 0, -1)], 9)
+    assert (Endpoints(values).last(9), values["ends"]["ahead"]) == (9, [])
+
+
+def test_lifetimes_without_an_end_are_counted() -> None:
+    values: dict[str, Any] = {}
+    endpoints = Endpoints(values)
+    endpoints.add([(1, 1, 2)], 1)
+    endpoints.add([(1, 1, -1)], 1)
+    assert endpoints.endless
+    endpoints.add([(1, 1, -1)], 1)
+    assert not endpoints.endless
+
+
+def test_before_anything_has_come_there_is_none() -> None:
+    assert Endpoints({}).last(MINUS_INFINITY) == MINUS_INFINITY + 1
+
+
+S = sq.events(
+    [
+        sq.insert(1, None, v=1),
+        sq.insert(3, 50, v=2),
+        sq.insert(27, 28, v=9),
+        sq.cti(3),
+        sq.retract(3, 50, 4, v=2),
+        sq.retract(27, 28, 27, v=9),
+    ],
+    name="s",
+    progress=sq.explicit(),
+)
+"""Nothing that is left has an endpoint after 4, but an event that was taken back started at 27."""
+LATE_START = sq.intervals(t.table("a bigint, b bigint, v bigint", [(1, None, 1), (22, 23, 9)]), "a", "b", name="i")
+
+QUERIES = {
+    "hopping": S.hopping_window(10, 5).select(n=sq.count()),
+    "hopping, evaluated": S.tumbling_window(10).select(m=sq.median("v")),
+    "hopping, at the end": S.tumbling_window(10, stamp="point_at_end").select(n=sq.count()),
+    "hopping by group": S.group_by("v").tumbling_window(10).select(n=sq.count()),
+    "landmark": S.landmark_window(10, start=0).select(n=sq.count()),
+    "landmarks": S.landmark_window(10, period=20, stamp="align").select(n=sq.count()),
+    "chop": S.chop(7),
+    "windowed_join": S.windowed_join(LATE_START, size=10, suffixes=("", "_b")),
+    "behind a filter": LATE_START.where(sq.col("v") < 5).tumbling_window(10).select(n=sq.count()),
+    "landmark behind a filter": LATE_START.where(sq.col("v") < 5).landmark_window(10, start=0).select(n=sq.count()),
+    "moved": S.shift(-8).tumbling_window(10).select(n=sq.count()),
+    "moved by an expression": S.alter_lifetime(sq.start() * 2).tumbling_window(10).select(n=sq.count()),
+    "moved by the payload": S.alter_lifetime(sq.start() - sq.col("v"), within=9).chop(10),
+    "cut short": S.extend(-2).tumbling_window(10).select(n=sq.count()),
+    "beside another": S.union(LATE_START).tumbling_window(10).select(n=sq.count()),
+    "cut by another": S.clip(LATE_START).tumbling_window(10).select(n=sq.count()),
+    "a window over windows": S.session_window(3).select(n=sq.count()).tumbling_window(10).select(n=sq.sum("n")),
+}
+
+
+WAYS = [(FINAL, 0, 1, 1), (CHANGELOG, 0, 3, 1), (CHANGELOG, 3, 1, 2), (CHANGELOG, 20, 3, 3), (CHANGELOG, None, 1, 9)]
+"""Output, ticks that input is blocked for, buckets, and rows in a micro-batch."""
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_all_outputs_at_all_levels_end_at_the_same_window(name: str) -> None:
+    query = QUERIES[name]
+    plan, names = numbered(query.plan)
+    tables = {names[n]: table for n, table in query.tables.items()}
+    expected = oracle(plan, tables)
+    assert_same_history(as_history(query_rows(query)), expected)
+    compiled = rewrite(plan).plan
+    for output, block, buckets, rows in WAYS:
+        run = LocalRun(compile_stages(compiled, Options(output=output, buckets=buckets, level=Level(block))))
+        out = []
+        for n in range(0, max(table.num_rows for table in tables.values()), rows):
+            out.append(run.batch({k: table.slice(n, rows) for k, table in tables.items()}))
+            run = run.restart()
+        assert_same_history(net([*out, run.finish()]), expected)
+
+
+def query_rows(query: sq.Stream) -> Any:
+    return local_history(query.plan, query.tables).drop_columns([WEIGHT])
+
+
+def test_what_a_filter_drops_says_how_far_time_has_come() -> None:
+    """A changelog has reported the windows up to there before its input ends."""
+    starts = QUERIES["behind a filter"].to_pandas()["start"].tolist()
+    assert starts == [0, 10, 20]
+
+
+def test_a_cti_from_outside_counts() -> None:
+    query = LATE_START.tumbling_window(10).select(n=sq.count())
+    plan, _ = numbered(query.plan)
+    expected = oracle(plan, query.tables, ctis={"i": 50})
+    for output in (FINAL, CHANGELOG):
+        run = LocalRun(compile_stages(rewrite(plan).plan, Options(output=output, buckets=1)))
+        out = [run.batch(query.tables), run.batch({}, [("i", 50)]), run.finish()]
+        assert_same_history(net(out), expected)
+    assert expected.num_rows == 5
+
+
+def test_who_follows_another_has_come_as_far_as_its_ctis() -> None:
+    ahead = sq.points(t.table("at bigint", [(60,)]), "at", name="p", progress=sq.generate(5))
+    rows = t.table("a bigint, b bigint", [(1, None)])
+    behind = sq.intervals(rows, "a", "b", name="i", progress=sq.follow(ahead))
+    windows = behind.tumbling_window(10).select(n=sq.count())
+    query = windows.union(ahead.select(n=sq.lit(0).cast("bigint")))
+    plan, _ = numbered(query.plan)
+    expected = oracle(plan, query.tables)
+    for output in (FINAL, CHANGELOG):
+        run = LocalRun(compile_stages(rewrite(plan).plan, Options(output=output, buckets=1)))
+        out = [run.batch({"i": rows}), run.batch({"p": query.tables["p"]}), run.finish()]
+        assert_same_history(net(out), expected)
+    # up to the CTI 55, and the point
+    assert expected.num_rows == 6 + 1
