@@ -19,7 +19,7 @@ from streamq.schema import Field
 from streamq.testing import events
 from streamq.testing.arrival import Item, bounds, delay_for, late, repeated
 from streamq.testing.case import Case
-from streamq.testing.generate import VALUES, Arriving, cases, cuts, sources
+from streamq.testing.generate import TYPES, Arriving, cases, cuts, sources
 from streamq.testing.history import assert_same_history, fold_physical
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.payloads import rows as payloads
@@ -34,7 +34,7 @@ any_of_many = settings(max_examples=3_000, phases=[Phase.generate], database=Non
 
 
 def payload(value: str = "int") -> st.SearchStrategy[dict[str, Any]]:
-    return payloads([Field("k", t.StringType()), Field("v", VALUES[value])], ANYTHING)
+    return payloads([Field("k", t.StringType()), Field("v", TYPES[value])], ANYTHING)
 
 
 def again(kind: str) -> st.SearchStrategy[Arriving]:
@@ -43,7 +43,8 @@ def again(kind: str) -> st.SearchStrategy[Arriving]:
 
 
 def physical(intent: Intent = ANYTHING, **given_as: Any) -> st.SearchStrategy[list[Item]]:
-    values = st.sampled_from(sorted(VALUES))
+    # rows without types do not say that a list of pairs is a map
+    values = st.sampled_from([name for name in sorted(TYPES) if "map" not in name])
     return values.flatmap(lambda value: events.physical(payload(value), intent, TICKS, **given_as))
 
 
