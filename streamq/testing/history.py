@@ -172,7 +172,7 @@ def _rows_of(given: Any) -> tuple[Iterable[Mapping[str, Any]], dict[str, pa.Data
         if name in table.column_names:
             table = table.set_column(table.column_names.index(name), name, _ticks(table[name]))
     own = {f.name: f.type for f in table.schema if f.name not in ("kind", *TIMES)}
-    columns = [python_values(column) for column in table.columns]
+    columns = [plain_values(column) for column in table.columns]
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)], own
 
 
@@ -292,14 +292,14 @@ def _rows(table: pa.Table, made: Callable[[Any], Any] | None = None) -> list[Row
 
     columns = []
     for column in table.columns:
-        values = python_values(column)
+        values = plain_values(column)
         if made is not None and (pa.types.is_floating(column.type) or pa.types.is_nested(column.type)):
             values = [made(value) for value in values]
         columns.append(values)
     return list(zip(*columns, strict=True))
 
 
-def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+def plain_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     """A column as Python values, also where instants in it are beyond what a datetime has: those are microseconds."""
     if not _has_instants(column.type):
         return column.to_pylist()
@@ -432,6 +432,6 @@ __all__ = [
     "fold_physical",
     "history",
     "keys",
-    "python_values",
+    "plain_values",
     "same_history",
 ]

@@ -21,7 +21,7 @@ from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.arrival import CLOSE, OPEN, Item, row, table_of
 from streamq.testing.case import Arrival, Case
 from streamq.testing.execution import BATCH, CHANGELOG, FINAL, LITERAL, SPARK, STREAM, Execution
-from streamq.testing.history import python_values
+from streamq.testing.history import plain_values
 from streamq.testing.oracle import EVALUATED, TRANSLATED
 from streamq.testing.table import table
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -356,7 +356,7 @@ def _decoded(value: Any) -> Any:
 
 
 def _rows(rows: pa.Table) -> list[Any]:
-    return [_encoded(list(row)) for row in zip(*map(python_values, rows.columns), strict=True)]
+    return [_encoded(list(row)) for row in zip(*map(plain_values, rows.columns), strict=True)]
 
 
 def _ddl(rows: pa.Table) -> str:

@@ -25,10 +25,11 @@ from streamq.errors import InvalidEvent
 from streamq.runtime.egress import changelog_rows
 from streamq.schema import Field
 from streamq.testing import events
-from streamq.testing.generate import VALUES, cuts
+from streamq.testing.generate import cuts
 from streamq.testing.history import comparable, fold_physical
 from streamq.testing.intent import Intent
 from streamq.testing.payloads import rows as payloads
+from streamq.testing.payloads import value_types
 from streamq.testing.scale import TICKS
 from streamq.testing.validator import check_stream, find_breaches
 from streamq.testing.watch import watched
@@ -156,7 +157,7 @@ def takes_turns(recording: Recording, part: list[Row], living: Counter[Any]) -> 
 def recordings(draw: Any, corrupted: bool, ids: bool | None = None) -> Recording:
     """A legal stream, row by row or in micro-batches; maybe with some rows lost, doubled, moved or changed."""
     ids = draw(st.booleans()) if ids is None else ids
-    columns = [Field("k", t.StringType()), Field("v", VALUES[draw(st.sampled_from(["int", "double"]))])]
+    columns = [Field("k", t.StringType()), Field("v", draw(value_types())[1])]
     intent = Intent(events=5)
     items = draw(events.physical(payloads(columns, intent), intent, TICKS, id="id" if ids else None))
     rows = [item.plain for item in items]

@@ -19,8 +19,8 @@ from streamq.schema import Field
 from streamq.testing import events
 from streamq.testing.arrival import Item, bounds, delay_for, late, repeated
 from streamq.testing.case import Case
-from streamq.testing.generate import VALUES, Arriving, cases, cuts, sources
-from streamq.testing.history import assert_same_history, fold_physical
+from streamq.testing.generate import TYPES, Arriving, cases, cuts, sources
+from streamq.testing.history import assert_same_history, comparable, fold_physical
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.payloads import rows as payloads
 from streamq.testing.queries import grids
@@ -34,7 +34,7 @@ any_of_many = settings(max_examples=3_000, phases=[Phase.generate], database=Non
 
 
 def payload(value: str = "int") -> st.SearchStrategy[dict[str, Any]]:
-    return payloads([Field("k", t.StringType()), Field("v", VALUES[value])], ANYTHING)
+    return payloads([Field("k", t.StringType()), Field("v", TYPES[value])], ANYTHING)
 
 
 def again(kind: str) -> st.SearchStrategy[Arriving]:
@@ -43,7 +43,8 @@ def again(kind: str) -> st.SearchStrategy[Arriving]:
 
 
 def physical(intent: Intent = ANYTHING, **given_as: Any) -> st.SearchStrategy[list[Item]]:
-    values = st.sampled_from(sorted(VALUES))
+    # rows without types do not say that a list of pairs is a map
+    values = st.sampled_from([name for name in sorted(TYPES) if "map" not in name])
     return values.flatmap(lambda value: events.physical(payload(value), intent, TICKS, **given_as))
 
 
@@ -72,7 +73,7 @@ def test_every_retraction_matches(drawn: tuple[str | None, list[Item]]) -> None:
 @brief
 @given(physical(explicit=False, causal=True))
 def test_a_causal_stream_folds_item_by_item(items: list[Item]) -> None:
-    living: Counter[str] = Counter()
+    living: Counter[Any] = Counter()
     for item in items:
         if item.kind == RETRACT:
             living[_event(item.start, item.end, item.payload)] -= 1
@@ -84,8 +85,8 @@ def test_a_causal_stream_folds_item_by_item(items: list[Item]) -> None:
     assert +living == Counter(_event(row.pop("start"), _shown(row.pop("end")), row) for row in folded)
 
 
-def _event(start: int, end: int | None, payload: Mapping[str, Any]) -> str:
-    return repr((start, end, payload["k"], payload["v"]))
+def _event(start: int, end: int | None, payload: Mapping[str, Any]) -> Any:
+    return start, end, comparable(payload["k"]), comparable(payload["v"])
 
 
 def _shown(end: int) -> int | None:
@@ -98,7 +99,7 @@ def _shown(end: int) -> int | None:
 def test_the_oracle_folds_as_fold_physical_does(arriving: Arriving) -> None:
     assert isinstance(arriving.source, Physical)
     case = Case(arriving.source, tuple(("s", item) for item in arriving.items), (len(arriving.items),))
-    folded = fold_physical([item.plain for item in arriving.items], arriving.source.id)
+    folded = fold_physical(case.tables["s"], arriving.source.id)
     if folded.num_rows:
         assert_same_history(case.answer(), folded)
     else:

@@ -208,6 +208,6 @@ def test_patterns_that_are_none(pairs: Any) -> None:
 
 @given(t.concrete(sq.points(t.table("at timestamp", []), time="at"), Intent(unit="10 minutes", duplicates=False)))
 def test_a_unit_of_ones_own(case: t.Case) -> None:
-    starts = sorted(row["start"] for row in case.answer().to_pylist())
+    starts = [row["start"] for row in case.answer().to_pylist()]
     # an event can lie a tick beside the one before it
-    assert starts == [] or not Intent().events < max(starts) - min(starts) < 60_000_000
+    assert all(min(start % 600_000_000, -start % 600_000_000) <= Intent().events for start in starts)
