@@ -50,15 +50,16 @@ Promises = Sequence[Sequence[tuple[str | None, int]]]
 
 @dataclass
 class Admitted:
-    """What is left of one source: its ``events`` as intervals, how many items were counted as what, and whether some were late.
+    """What is left of one source: its ``events`` as intervals, how many items were counted as what, how many were late.
 
-    ``refused``: whether ``late="fail"`` raises; ``filtered``: whether rows may be filtered before they are judged, so
-    that of the late ones only those that pass are counted.
+    ``come``: how far it came by its rows; ``refused``: whether ``late="fail"`` raises; ``filtered``: whether rows may be
+    filtered before they are judged, so that of the late ones only those that pass are counted.
     """
 
     events: list[Item] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     late: int = 0
+    come: int = MINUS_INFINITY
     refused: bool = False
     filtered: bool = False
 
@@ -97,6 +98,8 @@ def admitted(case: Case, promises: Promises = (), remember: Sequence[int | None]
         one = model.end()
         if one.late:
             result[name] = one
+            rows = [item for item in case.arrived(name) if is_event(item)]
+            one.come = max(_start(item) for item in rows if _brings_start(item) or item.kind == CTI)
             one.filtered = source.insert_only and not source.ids and _filtered(case.plan, source)
     return result
 
@@ -336,7 +339,7 @@ class _InsertOnly(_Model):
 class _Event:
     """An event of a physical stream: its end as the source sees it, and the pieces of it that the query sees.
 
-    The last piece is the one that a retraction moves; ``gone``: the event was dropped.
+    The last piece is the one that a retraction moves; ``gone``: what is still said of it is dropped.
     """
 
     start: int
@@ -394,6 +397,8 @@ class _Physical(_Model):
             self._count(DROPPED)
             return
         if late and not self._acts(item.sync, at):
+            # what goes on beyond c of an event that had ended is no part of the answer, nor what is said of it later
+            event.gone = end < at.c
             self._count(DROPPED)
             return
         start, own_end = event.pieces[-1]

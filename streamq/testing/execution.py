@@ -8,8 +8,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ from streamq.testing.arrival import bounds, repeated, unmatched
 from streamq.testing.case import Case
 from streamq.testing.history import keys
 from streamq.testing.watch import watched
-from streamq.time import INFINITY
+from streamq.time import INFINITY, MINUS_INFINITY
 
 LITERAL, STREAM, BATCH, SPARK = "literal", "stream", "batch", "spark stream"
 """All at once in-process as ``show()`` does; micro-batches in-process; a Spark DataFrame; a Structured Streaming query."""
@@ -130,11 +130,13 @@ def executions(output: str) -> st.SearchStrategy[Execution]:
 class Expectation:
     """What a run of a case is to give: the answer of ``case``, in which nothing is late, and what is counted meanwhile.
 
-    ``filtered``: sources of whose late items only those are counted that pass a filter; ``refused``: a late item fails it.
+    ``ctis``: how far sources come beside what the rows of ``case`` say; ``filtered``: sources of whose late items only those
+    are counted that pass a filter; ``refused``: a late item fails it.
     """
 
     case: Case
     counts: Counter[str]
+    ctis: Mapping[str, int] = field(default_factory=dict)
     filtered: frozenset[str] = frozenset()
     refused: bool = False
 
@@ -145,14 +147,26 @@ def expectation(case: Case, how: Execution) -> Expectation:
     if how.whole:
         return Expectation(case, counts)
     remember = [level.remember for level in (how.levels if how.restart else how.levels[:1])]
-    seen = admitted(case, promises(case, how.slack) if how.slack else (), remember)
+    promised = promises(case, how.slack) if how.slack else []
+    ctis = _greatest(pair for batch in promised for pair in batch)
+    seen = admitted(case, promised, remember)
     if not seen:
-        return Expectation(case, counts)
+        return Expectation(case, counts, ctis)
+    ctis = _greatest([*ctis.items(), *((name, one.come) for name, one in seen.items())])
     shown = {case.sources[name].shown_name() for name in seen}
     counts = Counter({key: n for key, n in counts.items() if key.rpartition("|")[0] not in shown})
     counts |= {_key(case, name, reason): n for name, one in seen.items() for reason, n in one.counts.items()}
     filtered = frozenset(name for name, one in seen.items() if one.filtered)
-    return Expectation(legal(case, seen), counts, filtered, any(one.refused for one in seen.values()))
+    return Expectation(legal(case, seen), counts, ctis, filtered, any(one.refused for one in seen.values()))
+
+
+def _greatest(ctis: Iterable[tuple[str | None, int]]) -> dict[str, int]:
+    """The greatest finite instant of each source."""
+    greatest: dict[str, int] = {}
+    for name, c in ctis:
+        if name is not None and MINUS_INFINITY < c < INFINITY:
+            greatest[name] = max(c, greatest.get(name, c))
+    return greatest
 
 
 def _key(case: Case, name: str, reason: str) -> str:
