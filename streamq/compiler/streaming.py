@@ -31,11 +31,13 @@ if TYPE_CHECKING:
 LATE_DDL = "source string, reason string, start bigint, `end` bigint, late_by bigint, payload string"
 
 
-def chain(program: Program, tables: Mapping[str, DataFrame], control: DataFrame) -> DataFrame:
+def chain(
+    program: Program, tables: Mapping[str, DataFrame], control: DataFrame | None, identity: Mapping[str, Any]
+) -> DataFrame:
     """The streaming DataFrame of a program: results, late rows and totals, told apart by ``__channel``.
 
-    ``control`` holds ``source string, cti bigint, until bigint`` rows (section progress of DESIGN, D3). What the stages say
-    of themselves is in Spark's reports, under OBSERVED.
+    ``control`` holds ``source string, cti bigint, until bigint`` rows (section progress of DESIGN, D3); None where nobody can
+    write any. ``identity`` is kept beside the state. What the stages say of themselves is in Spark's reports, under OBSERVED.
     """
     from streamq.runtime.processor import ENVELOPE_DDL, control_packer, make_processor, stage_packer
 
@@ -43,10 +45,11 @@ def chain(program: Program, tables: Mapping[str, DataFrame], control: DataFrame)
     sources = {r.source.table: r.name for r in program.sources if r.source}
     packed = [_packed_source(program, r, tables) for r in program.sources]
     buckets = program.options.buckets
-    packed.append(control.mapInArrow(control_packer(sources, buckets), ENVELOPE_DDL))
+    if control is not None:
+        packed.append(control.mapInArrow(control_packer(sources, buckets), ENVELOPE_DDL))
     df = reduce(lambda a, b: a.unionAll(b), packed)
     for stage in program.stages:
-        processor = make_processor(stage)
+        processor = make_processor(stage, identity)
         df = df.groupBy("__to").transformWithStateInPandas(processor, ENVELOPE_DDL, "append", "none")
         if stage.level + 1 < len(program.stages):
             relations = program.made_at(stage.level + 1)

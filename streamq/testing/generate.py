@@ -23,7 +23,21 @@ from streamq.testing.arrival import Item
 from streamq.testing.case import Arrival, Case
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.lateness import ON_TIME, manners, modelled, policed, with_invalid
-from streamq.testing.payloads import near, palettes
+from streamq.testing.payloads import (
+    IDS,
+    NESTED,
+    NO_USES,
+    NUMBERS,
+    OTHERS,
+    Uses,
+    key_types,
+    near,
+    numbered_value,
+    palettes,
+    twin,
+    uses,
+    value_types,
+)
 from streamq.testing.queries import queries, static
 from streamq.testing.scale import TICKS, Scale, scale
 from streamq.testing.speculative import doubled, speculative
@@ -31,11 +45,8 @@ from streamq.time import INTEGER, TIMESTAMP, ticks
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
-KEYS: Mapping[str, t.DataType] = {"string": t.StringType(), "int": t.IntegerType()}
-"""Types of column ``k`` by name."""
-
-VALUES: Mapping[str, t.DataType] = {"int": t.IntegerType(), "double": t.DoubleType(), "decimal": t.DecimalType(5, 2)}
-"""Types of column ``v`` by name."""
+TYPES: Mapping[str, t.DataType] = {**OTHERS, **NUMBERS, **NESTED, "decimal": NUMBERS["decimal(5,2)"]}
+"""Types of columns ``k`` and ``v`` by name."""
 
 KINDS = ("points", "intervals", "edges", "physical", "physical_ids")
 """Kinds of sources."""
@@ -53,19 +64,25 @@ def arriving(
     compared: Sequence[Any] = (),
     explicit: bool | None = None,
     causal: bool | None = None,
+    used: Uses = NO_USES,
     late: bool = False,
 ) -> tuple[Source, list[Item]]:
     """What arrives at a source, in order, and the source with its policy; nothing of it is late, or no event, but if ``late``.
 
     ``compared``: values that the query compares with; ``explicit``: whether CTIs come as items, where they can (None:
-    drawn); ``causal`` as in :func:`streamq.testing.events.physical`.
+    drawn); ``causal`` as in :func:`streamq.testing.events.physical`; ``used``: what the query does with columns.
     """
     manner = draw(manners(intent)) if late else ON_TIME
     if manner != ON_TIME:
         intent, causal = modelled(intent), True
     id = source.id if isinstance(source, Physical) else source.ids[0] if source.ids else None
     number = _numbering(source, id)
-    payloads = draw(palettes([f for f in source.payload if f.name != id], intent, compared))
+    payloads = draw(palettes([f for f in source.payload if f.name != id], intent, compared, used))
+    twins = draw(st.sampled_from(TWINS))
+
+    def in_turn(items: list[Item]) -> list[Item]:
+        return [_twin(item, intent) if twins and i % twins == 0 else item for i, item in enumerate(items)]
+
     match source:
         case Points():
             items = draw(events.points(payloads, intent, scale, id, number))
@@ -80,17 +97,27 @@ def arriving(
             raise PlanError(sentence("testing", f"nothing to generate for a source {type(source).__name__}"))
     if late:
         items = draw(with_invalid(source, items, payloads, intent, scale, number))
-    return draw(policed(source, items, intent, scale, manner, bool(explicit)))
+    return draw(policed(source, in_turn(items), intent, scale, manner, bool(explicit)))
+
+
+TWINS = (0, 0, 2, 3)
+"""Every how many items one has its values in other bits (0: none), so that equal ones meet: 0.0 and -0.0."""
+
+
+def _twin(item: Item, intent: Intent) -> Item:
+    """The same item with its values in other bits, but for those that a user gave."""
+    values = {name: value if name in intent.payload else twin(value) for name, value in item.payload.items()}
+    return replace(item, payload=values)
 
 
 def _numbering(source: Source, id: str | None) -> Callable[[int], Any]:
     kinds = {f.name: f.type for f in source.columns}
-    if id is None or isinstance(kinds[id], t.NumericType):
+    if id is None:
         return lambda n: n
-    if isinstance(kinds[id], t.StringType):
-        return lambda n: f"e{n}"
+    if type(kinds[id]) in {type(kind) for kind in IDS.values()}:
+        return lambda n: numbered_value(kinds[id], n)
     found = f"column {id!r} is {kinds[id].simpleString()}"
-    raise PlanError(sentence("testing", "ids that are neither numbers nor strings", found))
+    raise PlanError(sentence("testing", "ids of a type that has too few values, or parts", found))
 
 
 @st.composite
@@ -139,10 +166,10 @@ def cases_of(
     found = scale(plan)
     if intent.unit is not None:
         found = found.of(ticks(intent.unit, plan.schema.axis, "Intent"))
-    compared = near(plan)
+    compared, used = near(plan), uses(plan)
     of = {n: i.completed(intent) for n, i in (intents or {}).items()}
     made = {
-        n.table: draw(arriving(n, of.get(n.table, intent), found, compared, late=True))
+        n.table: draw(arriving(n, of.get(n.table, intent), found, compared, used=used, late=True))
         for n in nodes(plan)
         if isinstance(n, Source)
     }
@@ -211,7 +238,9 @@ class Arriving:
 def source_of(draw: Draw, name: str, kind: str, fields: tuple[Field, ...], axis: str = INTEGER) -> Node:
     """A source of a kind (of KINDS or WITH_IDS) with a payload; ids are then left out again."""
     time = t.TimestampType() if axis == TIMESTAMP else t.LongType()
-    named = (Field("id", t.IntegerType()),) if kind.endswith("_ids") else ()
+    named = (
+        (Field("id", draw(st.sampled_from([IDS["int"]] * 8 + list(IDS.values())))),) if kind.endswith("_ids") else ()
+    )
     ids = tuple(f.name for f in named)
     match kind:
         case "points" | "points_ids":
@@ -234,14 +263,14 @@ def sources(
     draw: Draw,
     name: str,
     kind: str = "intervals",
-    key: str = "string",
-    value: str = "int",
+    key: t.DataType = OTHERS["string"],
+    value: t.DataType = NUMBERS["int"],
     axis: str = INTEGER,
     causal: bool | None = None,
     intent: Intent = ANYTHING,
 ) -> Arriving:
     """A source of a kind (of KINDS or WITH_IDS) under whose policy nothing is late."""
-    plan = draw(source_of(name, kind, (Field("k", KEYS[key]), Field("v", VALUES[value])), axis))
+    plan = draw(source_of(name, kind, (Field("k", key), Field("v", value)), axis))
     bare = nodes(plan)[0]
     assert isinstance(bare, Source)
     source, items = draw(arriving(bare, intent, causal=causal))
@@ -252,7 +281,7 @@ def sources(
 def cases(
     draw: Draw,
     kinds: Sequence[str] = KINDS,
-    values: Sequence[str] = ("int", "double"),
+    values: Sequence[str] | None = None,
     axes: Sequence[str] = (INTEGER, TIMESTAMP),
     most_sources: int = 2,
     depth: int = 2,
@@ -263,10 +292,12 @@ def cases(
 ) -> Case:
     """A query over one or two sources called ``a`` and ``b``, what arrives at them, and a cut of it.
 
-    ``kinds`` of sources, ``values`` of column ``v``, ``axes`` of time; ``reads_end`` as in :func:`queries`; ``causal``
+    ``kinds`` of sources, ``values``: types of column ``v`` by name (None: any), ``axes`` of time;
+    ``reads_end`` as in :func:`queries`; ``causal``
     as in :func:`streamq.testing.events.physical`; ``query``: plans over the inputs, if not any of :func:`queries`.
     """
-    key, value = draw(st.sampled_from(sorted(KEYS, reverse=True))), draw(st.sampled_from(values))
+    key = draw(key_types())[0]
+    value = draw(value_types())[0] if values is None else TYPES[draw(st.sampled_from(values))]
     axis = draw(st.sampled_from(axes))
     found = [
         draw(sources(name, draw(st.sampled_from(kinds)), key, value, axis, causal, intent))
@@ -280,9 +311,8 @@ def cases(
 
 
 __all__ = [
-    "KEYS",
     "KINDS",
-    "VALUES",
+    "TYPES",
     "WITH_IDS",
     "Arriving",
     "arriving",

@@ -22,7 +22,7 @@ from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.stage import Hosted
-from streamq.testing.history import comparable
+from streamq.testing.history import comparable, python_values
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
 
@@ -88,7 +88,9 @@ def changes_before(c: int, tables: Sequence[pa.Table]) -> list[Any]:
     found: Counter[Any] = Counter()
     for table in tables:
         names = [n for n in table.column_names if n not in (LE, RE, WEIGHT)]
-        for row in table.filter(pc.less(table[LE], c)).to_pylist():
+        some = table.filter(pc.less(table[LE], c))
+        for values in zip(*(python_values(column) for column in some.columns), strict=True):
+            row = dict(zip(some.column_names, values, strict=True))
             whose = (tuple(comparable(row[n]) for n in names), row[LE])
             found[whose, row.get(RE, row[LE] + 1)] += row.get(WEIGHT, 1)
     total: Counter[Any] = Counter()

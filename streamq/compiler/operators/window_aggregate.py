@@ -110,8 +110,9 @@ class WindowAggregate(Node):
 OTHERS = {"count_distinct": "count_distinct", "covar": "covar_samp", "covar_pop": "covar_pop", "corr": "corr"}
 """Further ones that Spark has under some name."""
 
-SPLITTABLE = frozenset(AGGREGATES)
-"""Aggregates that are made of partial results."""
+EXACT_MEAN = 11
+"""The most digits of a decimal whose mean is that of its sum and count: beyond, Spark's quotient of those has fewer digits
+than the mean, or so few more that it could be rounded twice."""
 
 IN_ORDER = frozenset(("first", "last", "collect"))
 """Aggregates that take members in the order of (LE, payload, RE)."""
@@ -125,8 +126,16 @@ COPYING = frozenset(("collect", TIME_SENSITIVE))
 
 def is_grid(node: WindowAggregate) -> bool:
     """Whether it is made of partial results of basic windows."""
-    plain = all(a.name in SPLITTABLE for _, a in node.aggregates)
-    return isinstance(node.window, Hopping) and node.stamp == ALIGN and plain
+    plain = isinstance(node.window, Hopping) and node.stamp == ALIGN
+    return plain and all(splits(a, node.input.schema) for _, a in node.aggregates)
+
+
+def splits(aggregate: Aggregate, schema: Schema) -> bool:
+    """Whether an aggregate over a stream is made of partial results."""
+    if aggregate.name != "avg":
+        return aggregate.name in AGGREGATES
+    kind = infer(aggregate.args[0], schema, "avg")
+    return not isinstance(kind, t.DecimalType) or kind.precision <= EXACT_MEAN
 
 
 def filtered(aggregate: Aggregate) -> Aggregate:
@@ -363,7 +372,7 @@ def batch(node: WindowAggregate, inputs: list[DataFrame], run: Batch) -> DataFra
     from streamq.compiler.window_members import ENDS, STARTS, stamped, window_members
 
     if isinstance(node.window, Snapshot):
-        if all(a.name in SPLITTABLE for _, a in node.aggregates):
+        if all(splits(a, node.input.schema) for _, a in node.aggregates):
             return stamped(snapshots(node, inputs[0]), node)
         if not any(a.name in COPYING for _, a in node.aggregates):
             return evaluated(node, inputs[0])

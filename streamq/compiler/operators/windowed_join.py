@@ -54,7 +54,7 @@ class WindowedJoin(Node):
         check_pairs(self.on, left, right, "windowed_join")
         fields = [Field(to, left.type_of(n)) for n, to in self.left_names]
         fields += [Field(to, right.type_of(n)) for n, to in self.right_names]
-        made = left.with_fields(fields).with_shape(INTERVAL)
+        made = left.with_fields(fields).with_shape(INTERVAL).with_consumed(right)
         if self.where is not None:
             kind = infer(self.where, made, "windowed_join")
             if not isinstance(kind, t.BooleanType | t.NullType):

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import codes, concat, ints, net, with_column
@@ -34,8 +33,8 @@ from streamq.runtime.kernel import (
     remembered_judge,
 )
 from streamq.runtime.lateness import adjusts, is_late, late_rows, left_out, once_more
-from streamq.runtime.pairs import Ints
 from streamq.runtime.repetitions import repetitions
+from streamq.runtime.values import Ints, ranks
 from streamq.time import INFINITY, MINUS_INFINITY
 
 TIE = "two edges of one key at one instant"
@@ -83,11 +82,10 @@ class EdgesKernel(Uncombined):
 
     def _ordered(self, edges: pa.Table, old: Mask) -> tuple[pa.Table, Mask, Ints]:
         """By key, time, ends before starts; among ties what was there first, then by payload."""
-        number, _ = codes(edges, list(self.key)) if edges.num_rows else (np.zeros(0, np.int64), None)
+        number, _ = codes(edges, self.key)
         rest = [n for n in edges.column_names if n not in (*self.key, LE, OPENS, GHOST, SINCE)]
-        ranks = [codes_in_order(edges, n) for n in reversed(rest)]
         opens = edges.column(OPENS).to_numpy()
-        order = np.lexsort([*ranks, ~old, opens, ints(edges, LE), number])
+        order = np.lexsort([*reversed(ranks(edges, rest)), ~old, opens, ints(edges, LE), number])
         return edges.take(pa.array(order)), old[order], number[order]
 
     def _ties(self, edges: pa.Table, number: Ints) -> Mask:
@@ -237,11 +235,3 @@ class _Chains:
         at = np.flatnonzero(of)
         found[at[np.append(self.number[at][1:] != self.number[at][:-1], True)[: len(at)]]] = True
         return found
-
-
-def codes_in_order(table: pa.Table, name: str) -> Ints:
-    """A rank a row by one column, equal values sharing it; NULLs last. A column without an order ranks all rows equal."""
-    column = table.column(name).combine_chunks()
-    if pa.types.is_nested(column.type):
-        return np.zeros(table.num_rows, np.int64)
-    return np.asarray(pc.rank(column, sort_keys="ascending", tiebreaker="dense").to_numpy()).astype(np.int64)

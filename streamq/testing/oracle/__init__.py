@@ -4,7 +4,8 @@ Nothing here is shared with what it judges but nodes, schemas and the types of e
 members of a window are found by comparing lifetimes, not by arithmetic on window numbers, and every window is computed
 from all of its members. So it is slow and meant for small inputs. ``ORACLE`` finds an operator's definition by its
 node; each takes ``(node, names of the input histories, Run)`` and returns a query whose columns are ``le``, ``re``
-(ticks; an open end is INFINITY) and the payload as ``c0, c1, ...``.
+(ticks; an open end is INFINITY) and the payload as ``c0, c1, ...``. A history has, besides, ``k0, k1, ...`` where values are
+equal or ordered otherwise than DuckDB has them: rows are matched, grouped and ordered by those.
 
 What fails by Spark's rules (overflow, division by zero, a cast that loses) fails here too, with QueryFailed.
 """
@@ -41,7 +42,7 @@ from streamq.compiler.operators import (
 from streamq.compiler.plan import Node, fold
 from streamq.errors import PlanError, sentence
 from streamq.testing.oracle.evaluated import Evaluated
-from streamq.testing.oracle.expressions import FUNCTIONS, Untranslated, listed, payload, sql
+from streamq.testing.oracle.expressions import FUNCTIONS, Untranslated, listed, own_keys, payload, sql
 from streamq.testing.oracle.reach import reach
 from streamq.testing.oracle.run import Run, TooMuch, database
 from streamq.testing.oracle.sources import edges, intervals, physical, points
@@ -112,9 +113,12 @@ def oracle(
         run.reach = max((t for i in inputs if (t := come[i]) is not None), default=None)
         query = ORACLE[type(node)](node, inputs, run)
         typed = [f"CAST(c{i} AS {sql_type(f.type)}) AS c{i}" for i, f in enumerate(node.schema.fields)]
-        result = run.table(f"SELECT {listed('le', 're', *typed)} FROM ({query})")
-        come[result] = reach(node, plan, run)
-        return result
+        history = run.table(f"SELECT {listed('le', 're', *typed)} FROM ({query})")
+        own = own_keys(node.schema)
+        if own:
+            history = run.table(f"SELECT {listed('*', *own)} FROM {history}")
+        come[history] = reach(node, plan, run)
+        return history
 
     try:
         made = run.arrow(f"SELECT {listed('le', 're', *payload(plan.schema))} FROM {fold(plan, visit)}")
