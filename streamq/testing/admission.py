@@ -66,10 +66,11 @@ class Admitted:
 
 @dataclass(frozen=True)
 class Reach:
-    """How far a source had come before a micro-batch: ``promised`` by itself, and ``c`` as it counts at the level in force."""
+    """How far a source has come: ``promised`` by itself, ``c`` as it counts at the level in force, ``w`` by its starts."""
 
     c: int = MINUS_INFINITY
     promised: int = MINUS_INFINITY
+    w: int = MINUS_INFINITY
 
 
 def admitted(case: Case, promises: Promises = (), remember: Sequence[int | None] = (None,)) -> dict[str, Admitted]:
@@ -102,6 +103,27 @@ def admitted(case: Case, promises: Promises = (), remember: Sequence[int | None]
             one.come = max(_start(item) for item in rows if _brings_start(item) or item.kind == CTI)
             one.filtered = source.insert_only and not source.ids and _filtered(case.plan, source)
     return result
+
+
+def limits(case: Case, promises: Promises, blocks: Sequence[int | None]) -> list[int]:
+    """After each micro-batch the instant from which on items are held, where they are blocked for ``blocks`` ticks, cyclically.
+
+    An item is let go once c has passed its sync time, or once that lies ``blocks`` behind the greatest start: by the least of
+    all sources. What one level has let go, no other takes back.
+    """
+    batches = list(_batches(case))
+    reaches = _reaches(case, batches, [*promises, *([()] * len(batches))], [None])[1:]
+    sources, least, found = case.sources, MINUS_INFINITY, []
+    for reach, block in zip(reaches, itertools.cycle(blocks), strict=False):
+        speak = [name for name in sources if _leader(sources, name) == name]
+        w = min(max(reach[name].promised, reach[name].w) for name in speak)
+        least = max(least, min(reach[name].promised for name in sources))
+        if block and w > MINUS_INFINITY:
+            least = max(least, w - block + 1)
+        elif block == 0:
+            least = max(least, *(one.w + 1 for one in reach.values() if one.w > MINUS_INFINITY), least)
+        found.append(INFINITY if block == 0 else least)
+    return found
 
 
 def legal(case: Case, seen: Mapping[str, Admitted]) -> Case:
@@ -193,7 +215,7 @@ def _reaches(
             counts[name] = max(counts[name], promised[name])
             if most is not None and least not in (INFINITY, MINUS_INFINITY):
                 counts[name] = max(counts[name], least - most)
-        reaches.append({name: Reach(counts[name], promised[name]) for name in sources})
+        reaches.append({name: Reach(counts[name], promised[name], w[name]) for name in sources})
     return reaches
 
 
@@ -563,4 +585,4 @@ def _payload(item: Item) -> Any:
     return tuple((name, comparable(value)) for name, value in sorted(item.payload.items()))
 
 
-__all__ = ["Admitted", "admitted", "is_plain", "legal"]
+__all__ = ["Admitted", "admitted", "is_plain", "legal", "limits"]

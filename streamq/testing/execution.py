@@ -17,6 +17,8 @@ import pyarrow.compute as pc
 from hypothesis import strategies as st
 
 from streamq.compiler.local import LocalRun
+from streamq.compiler.operators import Join, JoinTable, Select, Source, Union, Where
+from streamq.compiler.plan import nodes
 from streamq.compiler.program import CHANGELOG, FINAL, Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES, Rule
@@ -24,8 +26,8 @@ from streamq.compiler.stages import compile_stages
 from streamq.query import local_history
 from streamq.runtime.consistency import Level
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.testing.admission import ADJUSTED, DROPPED, DUPLICATES, INVALID, admitted, legal
-from streamq.testing.arrival import bounds, repeated, unmatched
+from streamq.testing.admission import ADJUSTED, DROPPED, DUPLICATES, INVALID, admitted, legal, limits
+from streamq.testing.arrival import bounds, is_event, repeated, unmatched
 from streamq.testing.case import Case
 from streamq.testing.history import keys
 from streamq.testing.watch import watched
@@ -202,11 +204,46 @@ def played(case: Case, how: Execution) -> list[pa.Table]:
         if how.restart:
             run = replace(run.restart(), program=next(programs))
     out.append(run.finish(case.until))
+    if how.output == CHANGELOG and how.blocks != (0,):
+        _check_blocked(case, how, promised, out)
     counted: Counter[str] = Counter()
     for totals in run.totals.values():
         counted.update(totals)
     _check_counts(case, counted, expectation(case, how))
     return out
+
+
+BLOCKED = (Source, Where, Select, Union, Join, JoinTable)
+"""Operators whose rows start where rows of their inputs start."""
+
+
+def _check_blocked(case: Case, how: Execution, promised: Sequence[Any], out: Sequence[pa.Table]) -> None:
+    """Raises WrongOutput where an item is let go before the level lets it, or later, as far as rows of the answer say so."""
+    plan = nodes(case.plan)
+    if not all(isinstance(node, BLOCKED) for node in plan):
+        return
+    blocks = [level.block for level in (how.levels if how.restart else how.levels[:1])]
+    (first, *_) = case.sources.values()
+    name = first.table
+    # rows of the answer are those of one source, each once
+    whole = (
+        len(plan) <= 2
+        and first.insert_only
+        and not first.ids
+        and not isinstance(plan[-1], Where | Union | Join | JoinTable)
+    )
+    expected = expectation(case, how)
+    whole = whole and expected.case is case
+    seen = given = 0
+    for n, limit, table in zip(case.cut, limits(case, promised, blocks), out, strict=False):
+        early = pc.greater_equal(table.column(LE), limit)
+        if pc.any(early).as_py():
+            raise WrongOutput(f"items are held from {limit} on, and let go is {table.filter(early).to_pylist()[0]}")
+        seen, given = seen + n, given + table.num_rows
+        arrived = [item for of, item in case.arrival[:seen] if of == name and is_event(item)]
+        due = sum(item.start is not None and item.start < limit for item in arrived)
+        if whole and given != due:
+            raise WrongOutput(f"items are held from {limit} on, so {due} are let go, not {given}")
 
 
 def _check_counts(case: Case, counted: Counter[str], expected: Expectation) -> None:
