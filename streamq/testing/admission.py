@@ -513,7 +513,7 @@ class _Edges(_Model):
             changes = self._events(chain) != self._events([e for e in chain if e is not edge])
             # the payload that it brings to an event may be equal to what was there
             changes |= self._brings_payload and any(edge is by for *_, by in _lifetimes(chain)) and not edge.opens
-            self._count(ADJUSTED if changes else DROPPED)
+            self._count(ADJUSTED if changes and not edge.gone else DROPPED)
 
     def _pass(self, at: Reach) -> None:
         for chain in self.chains.values():
