@@ -50,25 +50,27 @@ Promises = Sequence[Sequence[tuple[str | None, int]]]
 
 @dataclass
 class Admitted:
-    """What is left of one source: its ``events`` as intervals, how many items were counted as what, and whether some were late.
+    """What is left of one source: its ``events`` as intervals, how many items were counted as what, how many were late.
 
-    ``refused``: whether ``late="fail"`` raises; ``filtered``: whether rows may be filtered before they are judged, so
-    that of the late ones only those that pass are counted.
+    ``come``: how far it came by its rows; ``refused``: whether ``late="fail"`` raises; ``filtered``: whether rows may be
+    filtered before they are judged, so that of the late ones only those that pass are counted.
     """
 
     events: list[Item] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     late: int = 0
+    come: int = MINUS_INFINITY
     refused: bool = False
     filtered: bool = False
 
 
 @dataclass(frozen=True)
 class Reach:
-    """How far a source had come before a micro-batch: ``promised`` by itself, and ``c`` as it counts at the level in force."""
+    """How far a source has come: ``promised`` by itself, ``c`` as it counts at the level in force, ``w`` by its starts."""
 
     c: int = MINUS_INFINITY
     promised: int = MINUS_INFINITY
+    w: int = MINUS_INFINITY
 
 
 def admitted(case: Case, promises: Promises = (), remember: Sequence[int | None] = (None,)) -> dict[str, Admitted]:
@@ -97,8 +99,31 @@ def admitted(case: Case, promises: Promises = (), remember: Sequence[int | None]
         one = model.end()
         if one.late:
             result[name] = one
+            rows = [item for item in case.arrived(name) if is_event(item)]
+            one.come = max(_start(item) for item in rows if _brings_start(item) or item.kind == CTI)
             one.filtered = source.insert_only and not source.ids and _filtered(case.plan, source)
     return result
+
+
+def limits(case: Case, promises: Promises, blocks: Sequence[int | None]) -> list[int]:
+    """After each micro-batch the instant from which on items are held, where they are blocked for ``blocks`` ticks, cyclically.
+
+    An item is let go once c has passed its sync time, or once that lies ``blocks`` behind the greatest start: by the least of
+    all sources. What one level has let go, no other takes back.
+    """
+    batches = list(_batches(case))
+    reaches = _reaches(case, batches, [*promises, *([()] * len(batches))], [None])[1:]
+    sources, least, found = case.sources, MINUS_INFINITY, []
+    for reach, block in zip(reaches, itertools.cycle(blocks), strict=False):
+        speak = [name for name in sources if _leader(sources, name) == name]
+        w = min(max(reach[name].promised, reach[name].w) for name in speak)
+        least = max(least, min(reach[name].promised for name in sources))
+        if block and w > MINUS_INFINITY:
+            least = max(least, w - block + 1)
+        elif block == 0:
+            least = max(least, *(one.w + 1 for one in reach.values() if one.w > MINUS_INFINITY), least)
+        found.append(INFINITY if block == 0 else least)
+    return found
 
 
 def legal(case: Case, seen: Mapping[str, Admitted]) -> Case:
@@ -190,7 +215,7 @@ def _reaches(
             counts[name] = max(counts[name], promised[name])
             if most is not None and least not in (INFINITY, MINUS_INFINITY):
                 counts[name] = max(counts[name], least - most)
-        reaches.append({name: Reach(counts[name], promised[name]) for name in sources})
+        reaches.append({name: Reach(counts[name], promised[name], w[name]) for name in sources})
     return reaches
 
 
@@ -336,7 +361,7 @@ class _InsertOnly(_Model):
 class _Event:
     """An event of a physical stream: its end as the source sees it, and the pieces of it that the query sees.
 
-    The last piece is the one that a retraction moves; ``gone``: the event was dropped.
+    The last piece is the one that a retraction moves; ``gone``: what is still said of it is dropped.
     """
 
     start: int
@@ -394,6 +419,8 @@ class _Physical(_Model):
             self._count(DROPPED)
             return
         if late and not self._acts(item.sync, at):
+            # what goes on beyond c of an event that had ended is no part of the answer, nor what is said of it later
+            event.gone = end < at.c
             self._count(DROPPED)
             return
         start, own_end = event.pieces[-1]
@@ -486,7 +513,7 @@ class _Edges(_Model):
             changes = self._events(chain) != self._events([e for e in chain if e is not edge])
             # the payload that it brings to an event may be equal to what was there
             changes |= self._brings_payload and any(edge is by for *_, by in _lifetimes(chain)) and not edge.opens
-            self._count(ADJUSTED if changes else DROPPED)
+            self._count(ADJUSTED if changes and not edge.gone else DROPPED)
 
     def _pass(self, at: Reach) -> None:
         for chain in self.chains.values():
@@ -558,4 +585,4 @@ def _payload(item: Item) -> Any:
     return tuple((name, comparable(value)) for name, value in sorted(item.payload.items()))
 
 
-__all__ = ["Admitted", "admitted", "is_plain", "legal"]
+__all__ = ["Admitted", "admitted", "is_plain", "legal", "limits"]

@@ -83,9 +83,9 @@ class Case:
         """The query over its rows as literal tables."""
         return Stream(self.plan, self.tables)
 
-    def answer(self, expressions: str = "translated") -> pa.Table:
-        """The oracle's history of the plan's answer; ``expressions`` as :func:`streamq.testing.oracle.oracle` takes it."""
-        return oracle(self.plan, self.tables, self.until, expressions)
+    def answer(self, expressions: str = "translated", ctis: Mapping[str, int] | None = None) -> pa.Table:
+        """The oracle's history of the plan's answer; the arguments as :func:`streamq.testing.oracle.oracle` takes them."""
+        return oracle(self.plan, self.tables, self.until, expressions, ctis)
 
     def with_cut(self, *cut: int) -> Case:
         """The same rows cut otherwise; with no lengths, after every row."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +17,8 @@ import pyarrow.compute as pc
 from hypothesis import strategies as st
 
 from streamq.compiler.local import LocalRun
+from streamq.compiler.operators import Join, JoinTable, Select, Source, Union, Where
+from streamq.compiler.plan import nodes
 from streamq.compiler.program import CHANGELOG, FINAL, Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES, Rule
@@ -24,12 +26,12 @@ from streamq.compiler.stages import compile_stages
 from streamq.query import local_history
 from streamq.runtime.consistency import Level
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.testing.admission import ADJUSTED, DROPPED, DUPLICATES, INVALID, admitted, legal
-from streamq.testing.arrival import bounds, repeated, unmatched
+from streamq.testing.admission import ADJUSTED, DROPPED, DUPLICATES, INVALID, admitted, legal, limits
+from streamq.testing.arrival import bounds, is_event, repeated, unmatched
 from streamq.testing.case import Case
 from streamq.testing.history import keys
 from streamq.testing.watch import watched
-from streamq.time import INFINITY
+from streamq.time import INFINITY, MINUS_INFINITY
 
 LITERAL, STREAM, BATCH, SPARK = "literal", "stream", "batch", "spark stream"
 """All at once in-process as ``show()`` does; micro-batches in-process; a Spark DataFrame; a Structured Streaming query."""
@@ -130,11 +132,13 @@ def executions(output: str) -> st.SearchStrategy[Execution]:
 class Expectation:
     """What a run of a case is to give: the answer of ``case``, in which nothing is late, and what is counted meanwhile.
 
-    ``filtered``: sources of whose late items only those are counted that pass a filter; ``refused``: a late item fails it.
+    ``ctis``: how far sources come beside what the rows of ``case`` say; ``filtered``: sources of whose late items only those
+    are counted that pass a filter; ``refused``: a late item fails it.
     """
 
     case: Case
     counts: Counter[str]
+    ctis: Mapping[str, int] = field(default_factory=dict)
     filtered: frozenset[str] = frozenset()
     refused: bool = False
 
@@ -145,14 +149,26 @@ def expectation(case: Case, how: Execution) -> Expectation:
     if how.whole:
         return Expectation(case, counts)
     remember = [level.remember for level in (how.levels if how.restart else how.levels[:1])]
-    seen = admitted(case, promises(case, how.slack) if how.slack else (), remember)
+    promised = promises(case, how.slack) if how.slack else []
+    ctis = _greatest(pair for batch in promised for pair in batch)
+    seen = admitted(case, promised, remember)
     if not seen:
-        return Expectation(case, counts)
+        return Expectation(case, counts, ctis)
+    ctis = _greatest([*ctis.items(), *((name, one.come) for name, one in seen.items())])
     shown = {case.sources[name].shown_name() for name in seen}
     counts = Counter({key: n for key, n in counts.items() if key.rpartition("|")[0] not in shown})
     counts |= {_key(case, name, reason): n for name, one in seen.items() for reason, n in one.counts.items()}
     filtered = frozenset(name for name, one in seen.items() if one.filtered)
-    return Expectation(legal(case, seen), counts, filtered, any(one.refused for one in seen.values()))
+    return Expectation(legal(case, seen), counts, ctis, filtered, any(one.refused for one in seen.values()))
+
+
+def _greatest(ctis: Iterable[tuple[str | None, int]]) -> dict[str, int]:
+    """The greatest finite instant of each source."""
+    greatest: dict[str, int] = {}
+    for name, c in ctis:
+        if name is not None and MINUS_INFINITY < c < INFINITY:
+            greatest[name] = max(c, greatest.get(name, c))
+    return greatest
 
 
 def _key(case: Case, name: str, reason: str) -> str:
@@ -188,11 +204,46 @@ def played(case: Case, how: Execution) -> list[pa.Table]:
         if how.restart:
             run = replace(run.restart(), program=next(programs))
     out.append(run.finish(case.until))
+    if how.output == CHANGELOG and how.blocks != (0,):
+        _check_blocked(case, how, promised, out)
     counted: Counter[str] = Counter()
     for totals in run.totals.values():
         counted.update(totals)
     _check_counts(case, counted, expectation(case, how))
     return out
+
+
+BLOCKED = (Source, Where, Select, Union, Join, JoinTable)
+"""Operators whose rows start where rows of their inputs start."""
+
+
+def _check_blocked(case: Case, how: Execution, promised: Sequence[Any], out: Sequence[pa.Table]) -> None:
+    """Raises WrongOutput where an item is let go before the level lets it, or later, as far as rows of the answer say so."""
+    plan = nodes(case.plan)
+    if not all(isinstance(node, BLOCKED) for node in plan):
+        return
+    blocks = [level.block for level in (how.levels if how.restart else how.levels[:1])]
+    (first, *_) = case.sources.values()
+    name = first.table
+    # rows of the answer are those of one source, each once
+    whole = (
+        len(plan) <= 2
+        and first.insert_only
+        and not first.ids
+        and not isinstance(plan[-1], Where | Union | Join | JoinTable)
+    )
+    expected = expectation(case, how)
+    whole = whole and expected.case is case
+    seen = given = 0
+    for n, limit, table in zip(case.cut, limits(case, promised, blocks), out, strict=False):
+        early = pc.greater_equal(table.column(LE), limit)
+        if pc.any(early).as_py():
+            raise WrongOutput(f"items are held from {limit} on, and let go is {table.filter(early).to_pylist()[0]}")
+        seen, given = seen + n, given + table.num_rows
+        arrived = [item for of, item in case.arrival[:seen] if of == name and is_event(item)]
+        due = sum(item.start is not None and item.start < limit for item in arrived)
+        if whole and given != due:
+            raise WrongOutput(f"items are held from {limit} on, so {due} are let go, not {given}")
 
 
 def _check_counts(case: Case, counted: Counter[str], expected: Expectation) -> None:

@@ -195,18 +195,19 @@ def cases_of(
     return replace(case, until=draw(untils(case, found)))
 
 
-def untils(case: Case, scale: Scale) -> st.SearchStrategy[int]:
-    """Bounds on windows of lifetimes without an end: far beyond them all, or where windows begin or end, or beside that.
+def untils(case: Case, scale: Scale) -> st.SearchStrategy[int | None]:
+    """Bounds on windows of lifetimes without an end: none, far beyond them all, where windows begin or end, or beside that.
 
     What time has reached is reported whatever the bound is, so it does not lie before the last start, or CTI.
     """
     far = case.latest + scale.reach
     if any(isinstance(node, AlterLifetime) for node in nodes(case.plan)):
         # what it moves may start later than any event that arrives
-        return st.just(far)
+        return st.sampled_from([None, far])
     come = max((item.start for _, item in case.arrival if item.start is not None), default=0)
     near = {edge + by for edge in scale.edges(come) for by in (-1, 0, 1)} | {case.latest, case.latest + 1}
-    return st.sampled_from([far, far, far, *sorted(at for at in near if at >= come)])
+    beside = sorted(at for at in near if at >= come)
+    return st.one_of(st.none(), st.just(far), st.sampled_from(beside or [far]))
 
 
 def _check_payload(plan: Node, intent: Intent) -> None:

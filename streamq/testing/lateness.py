@@ -27,6 +27,9 @@ ON_TIME = "none"
 NEVER = 1_000_000
 """How many units progress lags behind where it is not to be lively."""
 
+FRESH = 100
+"""The first number of ids that no event has."""
+
 BESIDE = (0, 1, 0, -1, 2)
 """How many steps beyond an instant of an item progress is when it arrives: at it the item is on time, one beyond late."""
 
@@ -72,19 +75,25 @@ def liveliness(intent: Intent) -> st.SearchStrategy[str]:
 
 @st.composite
 def _short(draw: Draw, items: Sequence[Item], scale: Scale) -> int:
-    """A delay that some item overruns: when it arrives, progress is at one of its instants, or a step or two beside it."""
+    """A delay that some item overruns: when it arrives, progress is at one of its instants, or a step or two beside it.
+
+    Or where a window ends that it starts in: in front of windows lateness goes by those.
+    """
     greatest: int | None = None
     behind: set[int] = set()
+    windows: set[int] = set()
     for item in items:
         if item.kind == CTI or item.start is None or not is_event(item):
             continue
         if greatest is not None:
             behind |= {greatest - time for time in (item.sync, *item.times) if greatest >= time}
+            windows |= {greatest - end for end in scale.edges(item.start) if item.start < end <= greatest}
         if item.kind != CLOSE:
             greatest = item.start if greatest is None else max(greatest, item.start)
     if not behind:
         return 0
-    return max(0, draw(st.sampled_from(sorted(behind))) - draw(st.sampled_from(BESIDE)) * scale.step)
+    candidates = draw(st.sampled_from([some for some in (behind, windows) if some]))
+    return max(0, draw(st.sampled_from(sorted(candidates))) - draw(st.sampled_from(BESIDE)) * scale.step)
 
 
 @st.composite
@@ -120,7 +129,7 @@ def with_invalid(
     for n in range(draw(st.integers(1, 2))):
         payload = draw(payloads)
         if id is not None:
-            payload = {**payload, id: number(1_000 + n)}
+            payload = {**payload, id: number(FRESH + n)}
         item = draw(_invalid(source, items, payload, scale))
         if n == 0 or item.kind != CLOSE:
             place = draw(st.integers(0, len(items)))

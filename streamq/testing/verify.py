@@ -275,20 +275,21 @@ class Answers:
 
     def of(self, how: Execution) -> pa.Table:
         """What a way of running it is to give. Raises QueryFailed where it fails by Spark's rules."""
-        case = expectation(self.case, how).case
-        # seen otherwise, another arrival has the answer
-        key = "" if case is self.case else repr(case.arrival)
+        expected = expectation(self.case, how)
+        # seen otherwise, another arrival has the answer; how far it has come bounds windows only where nothing else does
+        ctis = expected.ctis if self.case.until is None else {}
+        key = repr((ctis, () if expected.case is self.case else expected.case.arrival))
         if key not in self.tables:
-            self.tables[key] = answer_of(case, self.expressions)
+            self.tables[key] = answer_of(expected.case, self.expressions, ctis)
         return self.tables[key]
 
 
-def answer_of(case: Case, expressions: str = TRANSLATED) -> pa.Table:
-    """The oracle's answer, as :func:`check` takes it."""
+def answer_of(case: Case, expressions: str = TRANSLATED, ctis: Mapping[str, int] | None = None) -> pa.Table:
+    """The oracle's answer, as :func:`check` takes it; ``ctis``: how far sources come beside what their rows say."""
     try:
-        return case.answer(expressions)
+        return case.answer(expressions, ctis)
     except Untranslated:
-        return case.answer(EVALUATED)
+        return case.answer(EVALUATED, ctis)
 
 
 def hold(case: Case, ways: Sequence[Execution], answers: Answers, spark: SparkSession | None = None) -> None:
