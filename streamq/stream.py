@@ -193,7 +193,7 @@ class Stream(
         """The answer as a pandas DataFrame, ordered by start, end and payload.
 
         Literal streams and Arrow tables run in-process, without Spark; others as a batch. Instants are ``datetime64[us]``, which
-        reaches as far as Spark's timestamps (its least value, -2^63, is pandas' NaT); days are ``datetime64[s]``.
+        reaches as far as Spark's timestamps (its least value, -2^63, is pandas' NaT); days ``datetime64[ms]``.
         """
         from streamq.query import answer, to_pandas
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import datetime as dt
 import pickle
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import streamq as sq
@@ -53,3 +55,31 @@ def test_arguments_of_a_run_are_checked_first() -> None:
             TOLLS.run(trigger=trigger)
     with pytest.raises(PlanError, match="run: not a sink; found 5"):
         TOLLS.run(sink=5)  # type: ignore[arg-type]
+
+
+def test_instants_beyond_the_years_that_python_has(capsys: pytest.CaptureFixture[str]) -> None:
+    far = 300_000_000_000_000_000
+    table = pa.table({
+        "at": pa.array([-far, far], pa.timestamp("us", tz="UTC")),
+        "day": pa.array([-(10**9), 10**9], pa.date32()),
+        "n": pa.array([far, -far], pa.timestamp("us")),
+        "xs": pa.array([[far], None], pa.list_(pa.timestamp("us"))),
+    })  # fmt: skip
+    s = sq.points(table, time="at").tumbling_window("1 day")
+    s.select(day=sq.max("day"), n=sq.min("n"), all=sq.collect("n")).show()
+    assert [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()] == [
+        "day n all start end",
+        "-2735938-12-29 +11476-08-15 05:20:00 ['+11476-08-15 05:20:00'] -7537-05-18 00:00:00 -7537-05-19 00:00:00",
+        "+2739877-01-03 -7537-05-18 18:40:00 ['-7537-05-18 18:40:00'] +11476-08-15 00:00:00 +11476-08-16 00:00:00",
+    ]
+    frame = sq.points(table, time="at").to_pandas()
+    assert str(frame["n"].dtype) == "datetime64[us]"
+    assert frame["n"].astype("int64").tolist() == [far, -far]
+    assert frame["start"].astype("int64").tolist() == [-far, far]
+
+
+def test_instants_are_shown_with_four_digits_of_year_and_no_zero_fraction(capsys: pytest.CaptureFixture[str]) -> None:
+    sq.events([(dt.datetime(1, 1, 1), dt.datetime(999, 12, 31, 1, 2, 3, 40), {"v": dt.datetime(2020, 1, 1)})]).show()
+    assert capsys.readouterr().out.split("\n")[1].split("  ") == [
+        "2020-01-01 00:00:00", "0001-01-01 00:00:00", "0999-12-31 01:02:03.00004"
+    ]  # fmt: skip

@@ -18,7 +18,7 @@ from streamq.errors import PlanError, sentence
 from streamq.runtime.arrow_types import arrow_type
 from streamq.schema import Field
 from streamq.stream import Stream
-from streamq.testing.program_text import WIDTH, call, is_name, listed, string, value
+from streamq.testing.program_text import WIDTH, Unwritable, call, is_name, listed, string, value
 from streamq.testing.program_verbs import Names, inputs, verbs
 from streamq.testing.table import table
 
