@@ -100,6 +100,15 @@ def sentence(verb: str, wrong: str, found: str = "", hint: str = "") -> str:
     return f"{text} {hint}".rstrip()
 
 
+def kind_of(given: object) -> str:
+    """``pandas DataFrame``, ``list``, ``a window without a select``: what a message calls something."""
+    kind = type(given)
+    package = kind.__module__.partition(".")[0]
+    if package == __name__.partition(".")[0]:
+        return getattr(kind, "called", kind.__name__)
+    return kind.__name__ if package == "builtins" else f"{package} {kind.__name__}"
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """``Did you mean 'x'?`` or nothing."""
     named = list(names)

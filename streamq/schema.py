@@ -114,6 +114,10 @@ def check_names(names: Iterable[str], verb: str) -> None:
                     f"Rename it, or read the lifetime as sq.{name.lower()}().",
                 )
             )
+        if re.fullmatch(r"__index_level_\d+__", name):
+            # it is not left out: an index may hold the time, and nothing goes unsaid
+            hint = "pyarrow.Table.from_pandas(df, preserve_index=False) leaves it out; df.rename_axis('name') makes it a column."
+            raise PlanError(sentence(verb, "the index of a pandas frame, without a name", f"found {name!r}", hint))
         if name.startswith("__"):
             raise PlanError(
                 sentence(

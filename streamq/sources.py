@@ -12,7 +12,7 @@ from streamq.compiler.operators import Edges, Intervals, Physical, Points, Sourc
 from streamq.compiler.operators.edges import edge_literal
 from streamq.compiler.operators.source import axis_of
 from streamq.compiler.operators.window_aggregate import check_key
-from streamq.errors import AmbiguousColumn, PlanError, SourceError, TypeMismatch, sentence
+from streamq.errors import AmbiguousColumn, PlanError, SourceError, TypeMismatch, kind_of, sentence
 from streamq.literal import Item, declared, literal_table, table_fields
 from streamq.policies import Progress, source_policy
 from streamq.schema import Field, Schema, check_names, quote
@@ -340,7 +340,9 @@ def taken_in(given: Any, verb: str) -> tuple[tuple[Field, ...], Any]:
     if not all(hasattr(given, a) for a in ("schema", "select", "isStreaming")):
         kind = kind_of(given)
         if kind == "pandas DataFrame":
-            hint = "Give pyarrow.Table.from_pandas(df), to run in-process, or spark.createDataFrame(df)."
+            hint = "Give pyarrow.Table.from_pandas(df, preserve_index=False), to run in-process, or spark.createDataFrame(df)."
+        elif kind == "Stream":
+            hint = "It is a stream already: go on from it, as stream.where(...)."
         else:
             hint = "Give a Spark DataFrame or a pyarrow Table; for events written down use sq.events."
         raise SourceError(sentence(verb, "not a DataFrame", f"found {kind}", hint))
@@ -389,13 +391,6 @@ def _starts_and_ends(table: DataFrame | pa.Table, op: str) -> DataFrame | pa.Tab
     found = F.lower(F.col(quote(op)))
     edge = F.when(found.isin(*_OPENING), F.lit("start")).when(found.isin(*_CLOSING), F.lit("end"))
     return table.where(~found.eqNullSafe(_PREIMAGE)).withColumn(op, edge)
-
-
-def kind_of(given: object) -> str:
-    """``pandas DataFrame``, ``list``."""
-    kind = type(given)
-    package = kind.__module__.partition(".")[0]
-    return kind.__name__ if package == "builtins" else f"{package} {kind.__name__}"
 
 
 def _ids(

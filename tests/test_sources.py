@@ -435,3 +435,15 @@ def test_instants_and_integers_beyond_64_bits() -> None:
             s.chop(5).to_arrow(until=until)
         with pytest.raises(TimeError, match="landmark_window: an instant beyond the time axis; found"):
             s.landmark_window(5, start=until)
+
+
+def test_the_index_of_a_filtered_frame() -> None:
+    frame = pd.DataFrame({"at": [1, 2, 3], "v": [1, 2, 3]})
+    late = frame[frame["at"] > 1]
+    with pytest.raises(
+        PlanError, match=r"points: the index of a pandas frame.*from_pandas\(df, preserve_index=False\)"
+    ):
+        sq.points(pa.Table.from_pandas(late), time="at")
+    assert answer(sq.points(pa.Table.from_pandas(late, preserve_index=False), time="at")) == [(2, 3, 2), (3, 4, 3)]
+    assert sq.points(pa.Table.from_pandas(late.rename_axis("row")), time="at").columns == ["v", "row"]
+    assert sq.points(pa.Table.from_pandas(late), time="__index_level_0__").columns == ["at", "v"]

@@ -27,6 +27,32 @@ def test_attributes_that_are_no_verbs() -> None:
     assert copy.copy(TOLLS).columns == pickle.loads(pickle.dumps(TOLLS)).columns == ["toll"]
 
 
+def test_python_itself_tells_of_verbs_by_names_that_users_know() -> None:
+    group, window = TOLLS.group_by("toll"), TOLLS.tumbling_window(5)
+    for call, name in (
+        (lambda: TOLLS.where(), "Stream.where()"),  # type: ignore[call-arg]
+        (lambda: TOLLS.tumbling_window(), "Stream.tumbling_window()"),  # type: ignore[call-arg]
+        (lambda: TOLLS.run(sunk="x"), "Stream.run()"),  # type: ignore[call-arg]
+        (lambda: group.apply(), "group_by(...).apply()"),  # type: ignore[call-arg]
+        (lambda: window.top_k(), "window.top_k()"),  # type: ignore[call-arg]
+    ):
+        with pytest.raises(TypeError) as error:
+            call()
+        assert str(error.value).startswith(name)
+    assert repr(group) == "Stream(toll double; interval on integer) by toll"
+    assert repr(window) == "Stream(toll double; interval on integer) in hopping windows (size=5, hop=5)"
+    for other, found in (
+        (group, "found a group without a window. Add a window first"),
+        (window, "found a window without a select. Call select(...) first"),
+        (pd.DataFrame(), "found pandas DataFrame. Make a source of it"),
+        (pa.table({"a": [1]}), "found pyarrow Table. Make a source of it"),
+        ([1], "found list."),
+    ):
+        with pytest.raises(PlanError, match="union: not a stream; ") as wrong:
+            TOLLS.union(other)  # type: ignore[arg-type]
+        assert found in str(wrong.value)
+
+
 def test_a_stream_is_no_list() -> None:
     with pytest.raises(PlanError, match=r"stream: not iterable. Its rows are stream.to_arrow\(\).to_pylist\(\)"):
         list(TOLLS)
@@ -39,7 +65,10 @@ def test_errors_of_answers_and_sources() -> None:
         TimeError, match="until: an instant that does not fit the time axis; found 'x' on an integer axis"
     ):
         TOLLS.to_arrow(until="x")  # type: ignore[arg-type]
-    with pytest.raises(SourceError, match=r"points: .* pandas DataFrame. Give pyarrow.Table.from_pandas\(df\), to"):
+    with pytest.raises(
+        SourceError,
+        match=r"points: .* pandas DataFrame. Give pyarrow.Table.from_pandas\(df, preserve_index=False\), to",
+    ):
         sq.points(pd.DataFrame({"t": [1]}), time="t")
     with pytest.raises(SourceError, match="points: not a DataFrame; found list"):
         sq.points([1], time="t")  # type: ignore[arg-type]

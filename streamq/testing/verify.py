@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 
 from streamq.compiler.operators import JoinTable
 from streamq.compiler.plan import nodes, numbered
-from streamq.errors import NeedsSpark, PlanError, QueryFailed, sentence
-from streamq.sources import kind_of
+from streamq.errors import NeedsSpark, PlanError, QueryFailed, kind_of, sentence
 from streamq.stream import Stream
 from streamq.testing.case import Case
 from streamq.testing.draws import BACKEND
