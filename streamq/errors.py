@@ -18,6 +18,8 @@ StreamqError
     RewriteError              a law that makes an illegal plan, or rules that never end: a defect of streamq or of a rule
     StreamViolation           (in streamq.testing.validator) a recorded stream that breaks a rule; an AssertionError too
     SessionError              Java, the worker interpreter or a package is not as it must be
+
+What is merely odd is a StreamqWarning.
 """
 
 from __future__ import annotations
@@ -25,6 +27,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
+
+
+class StreamqWarning(UserWarning):
+    """What streamq finds odd, and goes on with."""
 
 
 class StreamqError(Exception):

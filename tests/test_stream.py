@@ -67,7 +67,7 @@ def test_errors_of_answers_and_sources() -> None:
         TOLLS.to_arrow(until="x")  # type: ignore[arg-type]
     with pytest.raises(
         SourceError,
-        match=r"points: .* pandas DataFrame. Give pyarrow.Table.from_pandas\(df, preserve_index=False\), to",
+        match=r"points: .* pandas DataFrame. Give pyarrow.Table.from_pandas\(df, ",
     ):
         sq.points(pd.DataFrame({"t": [1]}), time="t")
     with pytest.raises(SourceError, match="points: not a DataFrame; found list"):
