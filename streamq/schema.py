@@ -101,10 +101,12 @@ class Schema:
         return ", ".join(f"{f.name} {f.type.simpleString()}" for f in self.fields) + f"; {self.shape} on {self.axis}"
 
 
-def check_names(names: Iterable[str], verb: str) -> None:
+def check_names(names: Iterable[Any], verb: str) -> None:
     """Raise where payload columns clash with one another or with the lifetime's names."""
     seen: dict[str, str] = {}
     for name in names:
+        if not isinstance(name, str):
+            raise PlanError(sentence(verb, "a column name is a string", f"found {name!r}"))
         if name.lower() in RESERVED:
             raise PlanError(
                 sentence(

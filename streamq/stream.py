@@ -203,6 +203,8 @@ class Stream(
         """Print the first ``n`` rows of the answer, as a table; instants in UTC, years beyond 9999 or before 0 with a sign."""
         from streamq.query import answer, shown
 
+        if not isinstance(n, int) or isinstance(n, bool) or n < 0:
+            raise PlanError(sentence("show", "n is a number of rows", f"found {n!r}"))
         print(shown(answer(self.plan, self.tables, until, "show"), n))
 
     def __repr__(self) -> str:

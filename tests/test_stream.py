@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
-from streamq.errors import PlanError, SourceError, TimeError, UnknownVerb
+from streamq.errors import PlanError, SourceError, StreamqError, TimeError, UnknownVerb
 
 TOLLS = sq.events([(1, 3, {"toll": 7.0})])
 
@@ -112,3 +112,26 @@ def test_instants_are_shown_with_four_digits_of_year_and_no_zero_fraction(capsys
     assert capsys.readouterr().out.split("\n")[1].split("  ") == [
         "2020-01-01 00:00:00", "0001-01-01 00:00:00", "0999-12-31 01:02:03.00004"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("given", [3, 1.5, [1], object, dt.timedelta(1)])
+def test_arguments_of_other_types_are_errors_of_ours(given: object) -> None:
+    table = pa.table({"at": [1], "what": ["start"], "k": [1]})
+    for call in (
+        lambda: sq.points(table, time=given),  # type: ignore[arg-type]
+        lambda: sq.points(table, time="at", id=given),  # type: ignore[arg-type]
+        lambda: sq.edges(table, time="at", edge=given, key="k"),  # type: ignore[arg-type]
+        lambda: sq.edges(table, time="at", edge="what", key=given),  # type: ignore[arg-type]
+        lambda: sq.signal(table, time="at", key=given),  # type: ignore[arg-type]
+        lambda: sq.events(given),  # type: ignore[arg-type]
+        lambda: sq.events([(1, 2, {"v": 1})], schema=given),  # type: ignore[arg-type]
+        lambda: TOLLS.rename(toll=given),  # type: ignore[arg-type]
+        lambda: TOLLS.join(TOLLS, on=given),  # type: ignore[arg-type]
+        lambda: TOLLS.join(TOLLS, on="toll", suffixes=given),  # type: ignore[arg-type]
+        lambda: TOLLS.to_signal(given),  # type: ignore[arg-type]
+        lambda: TOLLS.distinct_ids(5, id=given),  # type: ignore[arg-type]
+        lambda: TOLLS.rows_window(2, order_by=given),  # type: ignore[arg-type]
+        lambda: sq.from_json(TOLLS.to_json(), given),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(StreamqError):
+            call()

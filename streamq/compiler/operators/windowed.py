@@ -13,7 +13,7 @@ from streamq.compiler.operators.top_k import TopK
 from streamq.compiler.operators.window_aggregate import WindowAggregate, check_key, grid, show_keys, show_window
 from streamq.compiler.resolve import Given, column_or_expr, named, resolve
 from streamq.compiler.verbs import Verbs, named_after
-from streamq.errors import PlanError, TimeError, UnknownVerb, kind_of, sentence
+from streamq.errors import PlanError, TimeError, UnknownVerb, column_names, kind_of, sentence
 from streamq.expr import Aggregate, Col, Expr, Lifetime, columns, nodes, rewrite, show
 from streamq.schema import POINT, check_names
 from streamq.time import Duration, ticks
@@ -196,7 +196,7 @@ class _Windows(ABC, Generic[S]):
         """
         _whole("rows_window", "n", n)
         _whole("rows_window", "step", step)
-        names = (order_by,) if isinstance(order_by, str) else tuple(order_by)
+        names = column_names(order_by, "rows_window", "order_by")
         return self._windowed(lambda axis: Rows(n, step, names), clip_input, stamp)
 
     def session_window(self, gap: Duration, *, clip_input: str = "full", stamp: str | None = None) -> Windowed[S]:
