@@ -18,13 +18,19 @@ StreamqError
     RewriteError              a law that makes an illegal plan, or rules that never end: a defect of streamq or of a rule
     StreamViolation           (in streamq.testing.validator) a recorded stream that breaks a rule; an AssertionError too
     SessionError              Java, the worker interpreter or a package is not as it must be
+
+What is merely odd is a StreamqWarning.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
+
+
+class StreamqWarning(UserWarning):
+    """What streamq finds odd, and goes on with."""
 
 
 class StreamqError(Exception):
@@ -100,6 +106,15 @@ def sentence(verb: str, wrong: str, found: str = "", hint: str = "") -> str:
     return f"{text} {hint}".rstrip()
 
 
+def kind_of(given: object) -> str:
+    """``pandas DataFrame``, ``list``, ``a window without a select``: what a message calls something."""
+    kind = type(given)
+    package = kind.__module__.partition(".")[0]
+    if package == __name__.partition(".")[0]:
+        return getattr(kind, "called", kind.__name__)
+    return kind.__name__ if package == "builtins" else f"{package} {kind.__name__}"
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """``Did you mean 'x'?`` or nothing."""
     named = list(names)
@@ -107,14 +122,24 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f"Did you mean {close[0]!r}?" if close else ""
 
 
+def column_names(given: Any, verb: str, what: str) -> tuple[str, ...]:
+    """The columns of a key: of one name, or of several; raises PlanError for what is neither."""
+    names = (given,) if isinstance(given, str) else given
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise PlanError(sentence(verb, f"{what} is a column name or a list of them", f"found {given!r}"))
+    return tuple(names)
+
+
 def unknown_column(
-    verb: str, name: str, names: Sequence[str], lifetime: bool = True, consumed: Mapping[str, str] | None = None
+    verb: str, name: Any, names: Sequence[str], lifetime: bool = True, consumed: Mapping[str, str] | None = None
 ) -> NoReturn:
     """Raise for a column that does not exist, naming those that do; ``lifetime``: those of a stream, which has a lifetime.
 
     consumed: what has become of columns that sources read their events from, as ``"its start: sq.start()"``.
     """
     there = ", ".join(names) if names else "none"
+    if not isinstance(name, str):
+        raise PlanError(sentence(verb, "a column name is a string", f"found {name!r}; there are: {there}"))
     hint = nearest(name, names)
     if lifetime and name.lower() in ("start", "end", "duration"):
         hint = "The lifetime is sq.start(), sq.end(), sq.duration()."

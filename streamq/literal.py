@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -44,12 +44,17 @@ def cti(time: Time, /) -> Item:
     return Item("cti", time)
 
 
-def literal_table(items: Sequence[Any], schema: Mapping[str, str] | None) -> tuple[pa.Table, bool]:
+def literal_table(items: Any, schema: Any) -> tuple[pa.Table, bool]:
     """The items as a table and whether it is a physical stream (kind and new_end columns) or plain intervals."""
     import pyarrow as pa
 
     from streamq.runtime.arrow_expr import arrow_type
 
+    if not isinstance(items, Iterable) or isinstance(items, str | bytes | Mapping):
+        hint = "Write sq.events([(start, end, {...}), ...])."
+        raise SourceError(sentence("events", "not a list of events", f"found {items!r}", hint))
+    if schema is not None and not isinstance(schema, Mapping):
+        raise SourceError(sentence("events", "schema gives types by name", f"found {schema!r}", "As {'v': 'double'}."))
     found = [
         replace(i, start=plain_integer(i.start), end=plain_integer(i.end), new_end=plain_integer(i.new_end))
         for i in map(_item, items)

@@ -5,9 +5,11 @@ Each is told from the readings of a source (``streamq.monitoring``), by a bound 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from streamq.errors import StreamqWarning
 from streamq.monitoring import SourceReading, shown
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_duration
 
@@ -79,6 +81,13 @@ def _unit(source: SourceReading, axis: str) -> Iterator[Warned]:
         f"{source.name}: its starts lie {where} (up to {shown(source.w, axis)}): {likely}? "
         "Spark's timestamp_seconds and timestamp_millis make timestamps of numbers.",
     )
+
+
+def warn_of_units(sources: Sequence[SourceReading], axis: str, stacklevel: int) -> None:
+    """Warn, at the line so many calls up, of sources whose instants look like seconds, ms or ns read as microseconds."""
+    for source in sources:
+        for odd in _unit(source, axis) if _unit_of(source.w) else ():
+            warnings.warn(odd.text, StreamqWarning, stacklevel=stacklevel + 1)
 
 
 def _units_differ(sources: Sequence[SourceReading], axis: str) -> Iterator[Warned]:

@@ -86,6 +86,8 @@ def batch_frame(
     from streamq.compiler.plan import nodes, numbered
     from streamq.compiler.rewriter import rewrite
 
+    if verb == "to_df":
+        _warn_of_units(plan, tables)
     with spark_errors(verb, "Spark does not plan the query"):
         plan, names = numbered(plan)
         made = {names[name]: df for name, df in frames(tables, verb).items() if name in names}
@@ -101,11 +103,46 @@ def batch_frame(
 
 def answer(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None, verb: str) -> pa.Table:
     """The answer as Arrow: payload, ``start``, ``end`` as the axis shows them, in order of start, end, payload."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from streamq.monitoring import SourceReading
+    from streamq.oddities import warn_of_units
+
     if is_literal(tables):
+        _warn_of_units(plan, tables)
         return in_user_form(local_history(plan, tables, until=until_ticks(until, plan.schema.axis)), plan.schema)
     frame = batch_frame(plan, tables, until, verb=verb)
     with spark_errors("query"):
-        return ordered(frame.toArrow(), plan.schema)
+        rows = ordered(frame.toArrow(), plan.schema)
+    if plan.schema.axis == TIMESTAMP and rows.num_rows:
+        w = pc.max(rows.column("start")).cast(pa.int64()).as_py()
+        warn_of_units([SourceReading("the result", None, w=w, rows=rows.num_rows)], TIMESTAMP, stacklevel=3)
+    return rows
+
+
+def _warn_of_units(plan: Node, tables: Mapping[str, Any]) -> None:
+    """Warn of Arrow tables whose times look like seconds read as microseconds: those of DataFrames nobody has read yet."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from streamq.compiler.operators import Source
+    from streamq.compiler.operators.source import AS_START
+    from streamq.compiler.plan import nodes
+    from streamq.monitoring import SourceReading
+    from streamq.oddities import warn_of_units
+
+    if plan.schema.axis != TIMESTAMP:
+        return
+    found = []
+    for source in nodes(plan):
+        if isinstance(source, Source) and isinstance(tables[source.table], pa.Table):
+            time = next(name for name, now in source.consumed.items() if now == AS_START)
+            greatest = pc.max(tables[source.table].column(time))
+            if greatest.is_valid:
+                w = greatest.cast(pa.timestamp("us", getattr(greatest.type, "tz", None))).cast(pa.int64()).as_py()
+                found.append(SourceReading(source.shown_name(), None, w=w, rows=tables[source.table].num_rows))
+    warn_of_units(found, TIMESTAMP, stacklevel=4)
 
 
 def local_history(plan: Node, tables: Mapping[str, pa.Table], rules: Any = None, until: int | None = None) -> pa.Table:

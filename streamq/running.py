@@ -20,6 +20,7 @@ from streamq.diagnosis import Why, why
 from streamq.errors import PlanError, sentence
 from streamq.failure import spark_errors, translated
 from streamq.idle import IdleWatch, spoken_for
+from streamq.oddities import warn_of_units
 from streamq.policies import Consistency
 from streamq.prepared import Prepared, temporary
 from streamq.progress_log import ProgressLog
@@ -192,7 +193,7 @@ class Run:
         if claimed.ending:
             trigger, finish = "available_now", False
             self._trigger = spark_trigger(trigger)
-        self._seen, self._looking = monitoring.Seen(), threading.RLock()
+        self._seen, self._looking, self._warned = monitoring.Seen(), threading.RLock(), False
         self.query: StreamingQuery = self._start()
         _RUNNING[one_name(self.checkpoint)] = self
         self._log = ProgressLog(self._spark, self._look) if progress_log else None
@@ -337,6 +338,10 @@ class Run:
                     if seen is not self._seen and self._log is not None:
                         self._log.say(monitoring.line(self._program, seen, self.name))
                     self._seen = seen
+                readings = monitoring.sources(self._program, self._seen).values()
+                if not self._warned and any(reading.rows for reading in readings):
+                    self._warned = True
+                    warn_of_units(list(readings), self._program.plan.schema.axis, stacklevel=3)
             return self._seen
 
     def _silent(self) -> dict[str, int] | None:

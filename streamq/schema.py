@@ -101,10 +101,12 @@ class Schema:
         return ", ".join(f"{f.name} {f.type.simpleString()}" for f in self.fields) + f"; {self.shape} on {self.axis}"
 
 
-def check_names(names: Iterable[str], verb: str) -> None:
+def check_names(names: Iterable[Any], verb: str) -> None:
     """Raise where payload columns clash with one another or with the lifetime's names."""
     seen: dict[str, str] = {}
     for name in names:
+        if not isinstance(name, str):
+            raise PlanError(sentence(verb, "a column name is a string", f"found {name!r}"))
         if name.lower() in RESERVED:
             raise PlanError(
                 sentence(
@@ -114,6 +116,10 @@ def check_names(names: Iterable[str], verb: str) -> None:
                     f"Rename it, or read the lifetime as sq.{name.lower()}().",
                 )
             )
+        if re.fullmatch(r"__index_level_\d+__", name):
+            # it is not left out: an index may hold the time, and nothing goes unsaid
+            hint = "pyarrow.Table.from_pandas(df, preserve_index=False) leaves it out; df.rename_axis('name') makes it a column."
+            raise PlanError(sentence(verb, "the index of a pandas frame, without a name", f"found {name!r}", hint))
         if name.startswith("__"):
             raise PlanError(
                 sentence(

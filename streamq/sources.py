@@ -12,7 +12,7 @@ from streamq.compiler.operators import Edges, Intervals, Physical, Points, Sourc
 from streamq.compiler.operators.edges import edge_literal
 from streamq.compiler.operators.source import axis_of
 from streamq.compiler.operators.window_aggregate import check_key
-from streamq.errors import AmbiguousColumn, PlanError, SourceError, TypeMismatch, sentence
+from streamq.errors import AmbiguousColumn, PlanError, SourceError, TypeMismatch, column_names, kind_of, sentence
 from streamq.literal import Item, declared, literal_table, table_fields
 from streamq.policies import Progress, source_policy
 from streamq.schema import Field, Schema, check_names, quote
@@ -132,7 +132,9 @@ def edges(
     if payload not in ("start", "end"):
         raise PlanError(sentence("edges", "payload is 'start' or 'end'", f"found {payload!r}"))
     policy = source_policy("edges", axis_of(fields, (time,), "edges"), progress, late, invalid)
-    keys = (key,) if isinstance(key, str) else tuple(key)
+    keys = column_names(key, "edges", "the key")
+    for one in (time, edge):
+        Schema(fields, "integer").require(one, "edges")
     if not keys or {time, edge} & set(keys):
         raise PlanError(sentence("edges", "the key needs columns other than time and edge", f"found {list(keys)}"))
     if edge_literal(open).digest == edge_literal(close).digest:
@@ -340,7 +342,9 @@ def taken_in(given: Any, verb: str) -> tuple[tuple[Field, ...], Any]:
     if not all(hasattr(given, a) for a in ("schema", "select", "isStreaming")):
         kind = kind_of(given)
         if kind == "pandas DataFrame":
-            hint = "Give pyarrow.Table.from_pandas(df), to run in-process, or spark.createDataFrame(df)."
+            hint = "Give pyarrow.Table.from_pandas(df, preserve_index=False), to run in-process, or spark.createDataFrame(df)."
+        elif kind == "Stream":
+            hint = "It is a stream already: go on from it, as stream.where(...)."
         else:
             hint = "Give a Spark DataFrame or a pyarrow Table; for events written down use sq.events."
         raise SourceError(sentence(verb, "not a DataFrame", f"found {kind}", hint))
@@ -361,7 +365,7 @@ def _keys(
     key: str | Sequence[str], fields: tuple[Field, ...], consumed: tuple[str, ...], verb: str, what: str = "key"
 ) -> tuple[str, ...]:
     """The key's columns, where all of them stay in the payload, and so do no names that clash with the lifetime's."""
-    keys = (key,) if isinstance(key, str) else tuple(key)
+    keys = column_names(key, verb, f"the {what}")
     schema = Schema(fields, "integer")
     for one in keys:
         check_key(schema.require(one, verb), one, verb)
@@ -389,13 +393,6 @@ def _starts_and_ends(table: DataFrame | pa.Table, op: str) -> DataFrame | pa.Tab
     found = F.lower(F.col(quote(op)))
     edge = F.when(found.isin(*_OPENING), F.lit("start")).when(found.isin(*_CLOSING), F.lit("end"))
     return table.where(~found.eqNullSafe(_PREIMAGE)).withColumn(op, edge)
-
-
-def kind_of(given: object) -> str:
-    """``pandas DataFrame``, ``list``."""
-    kind = type(given)
-    package = kind.__module__.partition(".")[0]
-    return kind.__name__ if package == "builtins" else f"{package} {kind.__name__}"
 
 
 def _ids(

@@ -194,7 +194,7 @@ class Stream(
         """The answer as a pandas DataFrame, ordered by start, end and payload.
 
         Literal streams and Arrow tables run in-process, without Spark; others as a batch. Instants are ``datetime64[us]``, which
-        reaches as far as Spark's timestamps (its least value, -2^63, is pandas' NaT); days are ``datetime64[s]``.
+        reaches as far as Spark's timestamps (its least value, -2^63, is pandas' NaT); days ``datetime64[ms]``.
         """
         from streamq.query import answer, to_pandas
 
@@ -204,6 +204,8 @@ class Stream(
         """Print the first ``n`` rows of the answer, as a table; instants in UTC, years beyond 9999 or before 0 with a sign."""
         from streamq.query import answer, shown
 
+        if not isinstance(n, int) or isinstance(n, bool) or n < 0:
+            raise PlanError(sentence("show", "n is a number of rows", f"found {n!r}"))
         print(shown(answer(self.plan, self.tables, until, "show"), n))
 
     def __repr__(self) -> str:

@@ -35,6 +35,8 @@ def from_json(text: str, /, tables: Mapping[str, Any] | None = None, **named: An
        9      4    5
     """
     plan = plan_from_json(from_text(text))
+    if tables is not None and not isinstance(tables, Mapping):
+        raise PlanError(sentence("from_json", "tables are given by name", f"found {tables!r}", "As {'trips': df}."))
     twice = sorted(named.keys() & (tables or {}).keys())
     if twice:
         raise PlanError(sentence("from_json", f"table {twice[0]!r} twice", "once in tables, once by its name"))

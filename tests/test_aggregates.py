@@ -12,6 +12,7 @@ import pytest
 
 import streamq as sq
 from streamq.errors import PlanError, StreamqError, TypeMismatch, UnknownColumn
+from streamq.testing.table import table
 from tests.judged import answer
 
 NAN, INF = float("nan"), float("inf")
@@ -226,8 +227,9 @@ def test_errors() -> None:
         sq.sum("v", where=lambda e: e.v > 1)
     with pytest.raises(UnknownColumn, match="select: no column 'w'; there are: k, v, xs"):
         s.select(x=sq.first("w"))
-    with pytest.raises(TypeMismatch, match="count_distinct: cannot group by column 'xs'; found array<bigint>"):
-        s.select(x=sq.count_distinct("xs"))
+    maps = sq.points(table("at bigint, xs map<string,bigint>", [(1, {"a": 1})]), time="at").tumbling_window(5)
+    with pytest.raises(TypeMismatch, match="count_distinct: cannot group by column 'xs'; found map<string,bigint>"):
+        maps.select(x=sq.count_distinct("xs"))
     with pytest.raises(
         PlanError, match="sum: an aggregate of an aggregate; found count\\(\\*\\) inside. Put a window over"
     ):

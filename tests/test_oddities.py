@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import warnings
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
+import streamq as sq
+from streamq.errors import StreamqWarning
 from streamq.monitoring import SourceReading
 from streamq.oddities import oddities
 from streamq.time import INTEGER, MINUS_INFINITY, TIMESTAMP
@@ -106,3 +110,29 @@ def test_a_start_that_is_far_but_not_so_far_that_it_must_be_wrong() -> None:
 def test_max_ahead_is_advised_where_there_is_a_clock_to_go_by() -> None:
     assert "max_ahead" in text(source(MAY + 5_000 * DAY, MAY, MAY - DAY), TIMESTAMP)
     assert "max_ahead" not in text(source(100_000, 60, 10))
+
+
+@pytest.mark.parametrize(
+    ("ticks", "said"),
+    [
+        (1_714_521_600, "seconds read as microseconds"),
+        (1_714_521_600_000, "milliseconds read as"),
+        (10**18, "nanoseconds"),
+    ],
+)
+def test_answers_warn_of_mistaken_units(ticks: int, said: str) -> None:
+    """At the user's line; a few ticks after 1970, as tests have them, say nothing."""
+    s = sq.points(pa.table({"at": pa.array([5, ticks], pa.timestamp("us"))}), time="at", name="cars")
+    for ask in (s.show, s.to_arrow, s.to_pandas, lambda: s.tumbling_window("1 hour").select(n=sq.count()).to_arrow()):
+        with pytest.warns(StreamqWarning, match=f"cars: its starts lie in .*{said}") as caught:
+            ask()
+        assert len(caught) == 1
+    with pytest.warns(StreamqWarning) as caught:
+        s.to_arrow()
+    assert caught[0].filename == __file__
+    fine = sq.points(pa.table({"at": pa.array([5, MAY], pa.timestamp("us"))}), time="at")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fine.to_arrow()
+        sq.points(pa.table({"at": [ticks]}), time="at").to_arrow()
+        sq.points(pa.table({"at": pa.array([7], pa.timestamp("us"))}), time="at").to_arrow()

@@ -44,7 +44,7 @@ class Columns:
         raise NotImplementedError
 
 
-def columns(**kinds: str) -> Columns:
+def columns(**kinds: Any) -> Columns:
     return Columns(t.StructType([t.StructField(name, parse_type(kind)) for name, kind in kinds.items()]))
 
 
@@ -92,7 +92,7 @@ def test_signal_is_points_made_a_signal_and_its_policy_is_the_sources() -> None:
     assert made.plan.input.policy == SourcePolicy(5, "fail", "drop")  # type: ignore[attr-defined]
 
 
-TABLE = {"t": "bigint", "op": "string", "k": "string", "v": "double", "tags": "array<string>"}
+TABLE = {"t": "bigint", "op": "string", "k": "string", "v": "double", "tags": t.MapType(t.StringType(), t.StringType())}
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ TABLE = {"t": "bigint", "op": "string", "k": "string", "v": "double", "tags": "a
         ("signal", {"time": "at"}, UnknownColumn, "no column 'at'; there are: t, op, k, v, tags"),
         ("signal", {"time": "v"}, TypeMismatch, "column 'v' is no time; found double"),
         ("signal", {"key": ["k", "ks"]}, UnknownColumn, "no column 'ks'; .* Did you mean 'k'"),
-        ("signal", {"key": "tags"}, TypeMismatch, "cannot group by column 'tags'; found array<string>"),
+        ("signal", {"key": "tags"}, TypeMismatch, "cannot group by column 'tags'; found map<string,string>"),
         ("signal", {"key": "t"}, PlanError, "column 't' is of the key and is consumed"),
         ("signal", {"late": "maybe"}, PlanError, "late is 'drop', 'adjust' or 'fail'; found 'maybe'"),
         ("changes", {"time": "at"}, UnknownColumn, "no column 'at'"),
@@ -351,7 +351,7 @@ def test_an_id_is_part_of_a_plan_only_where_it_is_given() -> None:
     [
         ("ks", UnknownColumn, "no column 'ks'; .* Did you mean 'k'"),
         ("t", PlanError, "column 't' is of the id and is consumed. Give it another id."),
-        ("tags", TypeMismatch, "cannot group by column 'tags'; found array<string>"),
+        ("tags", TypeMismatch, "cannot group by column 'tags'; found map<string,string>"),
         ((), PlanError, 'no id. Name the column: id="trip_id"'),
     ],
 )
@@ -362,8 +362,11 @@ def test_what_is_no_id(source: str, id: Any, error: type[StreamqError], message:
         getattr(sq, source)(columns(**TABLE), "t", id=id, **given)
 
 
-def test_the_id_of_a_physical_stream_is_a_scalar_column_of_its_payload() -> None:
-    kinds = dict.fromkeys(("start", "end", "new_end"), "bigint") | {"kind": "string", "tags": "array<string>"}
+def test_the_id_of_a_physical_stream_is_a_column_of_its_payload_without_maps() -> None:
+    kinds = dict.fromkeys(("start", "end", "new_end"), "bigint") | {
+        "kind": "string",
+        "tags": t.MapType(t.StringType(), t.StringType()),
+    }
     with pytest.raises(TypeMismatch, match="^physical: cannot match by column 'tags'"):
         sq.physical(columns(**kinds), id="tags")
     with pytest.raises(UnknownColumn, match="^physical: no column 'start'"):
@@ -435,3 +438,46 @@ def test_instants_and_integers_beyond_64_bits() -> None:
             s.chop(5).to_arrow(until=until)
         with pytest.raises(TimeError, match="landmark_window: an instant beyond the time axis; found"):
             s.landmark_window(5, start=until)
+
+
+def test_the_index_of_a_filtered_frame() -> None:
+    frame = pd.DataFrame({"at": [1, 2, 3], "v": [1, 2, 3]})
+    late = frame[frame["at"] > 1]
+    with pytest.raises(
+        PlanError, match=r"points: the index of a pandas frame.*from_pandas\(df, preserve_index=False\)"
+    ):
+        sq.points(pa.Table.from_pandas(late), time="at")
+    assert answer(sq.points(pa.Table.from_pandas(late, preserve_index=False), time="at")) == [(2, 3, 2), (3, 4, 3)]
+    assert sq.points(pa.Table.from_pandas(late.rename_axis("row")), time="at").columns == ["v", "row"]
+    assert sq.points(pa.Table.from_pandas(late), time="__index_level_0__").columns == ["at", "v"]
+
+
+KEYS = {
+    "array": pa.array([[1.5, float("nan")], [0.0], [], None] * 2),
+    "struct": pa.array([{"a": 1, "b": "x"}, {"a": 1, "b": None}, {"a": 2, "b": ""}, None] * 2),
+    "deep": pa.array([[{"a": [1]}], [{"a": []}], [], None] * 2),
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_and_ids_that_are_arrays_and_structs(kind: str) -> None:
+    """Wherever rows are grouped, matched, ordered or told apart."""
+    table = pa.table({"at": range(8), "what": ["start"] * 4 + ["end"] * 4, "k": KEYS[kind], "v": range(8)})
+    points = table.drop_columns("what")
+    s = sq.points(points, time="at").set_duration(6)
+    other = s.select(k=sq.col("k"), w=sq.col("v") * 10)
+    tasks = sq.edges(table, time="at", edge="what", key="k")
+    assert len(answer(tasks)) == 4
+    assert len(answer(sq.points(pa.concat_tables([points, points]), time="at", id="k"))) == 8
+    assert len(answer(sq.signal(points, time="at", key="k"))) == 8
+    assert len(answer(s.distinct_ids(9, id="k"))) == 4
+    assert len(answer(s.group_by("k").tumbling_window(20).select(n=sq.count()))) == 4
+    assert len(answer(s.group_by("k").session_window(9).top_k(1, by="v", ties="break"))) == 4
+    assert answer(s.tumbling_window(20).select(n=sq.count_distinct("k"))) == [(0, 20, 3)]
+    assert len(answer(s.join(other, on="k"))) == 12
+    assert len(answer(s.left_anti_join(other, on="k"))) == 2
+    assert len(answer(s.windowed_join(other, on="k", size=20))) == 12
+    assert len(answer(s.clip(other, on="k"))) == 8
+    assert len(answer(s.join_table(points.select(["k"]).slice(0, 4), on="k"))) == 6
+    assert len(answer(s.except_(s.shift(0)))) == 0
+    assert len(answer(s.rows_window(2, order_by="k").select(n=sq.sum("v")))) == 7

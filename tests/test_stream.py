@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
+import datetime as dt
 import pickle
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import streamq as sq
-from streamq.errors import PlanError, SourceError, TimeError, UnknownVerb
+from streamq.errors import PlanError, SourceError, StreamqError, TimeError, UnknownVerb
 
 TOLLS = sq.events([(1, 3, {"toll": 7.0})])
 
@@ -25,6 +27,32 @@ def test_attributes_that_are_no_verbs() -> None:
     assert copy.copy(TOLLS).columns == pickle.loads(pickle.dumps(TOLLS)).columns == ["toll"]
 
 
+def test_python_itself_tells_of_verbs_by_names_that_users_know() -> None:
+    group, window = TOLLS.group_by("toll"), TOLLS.tumbling_window(5)
+    for call, name in (
+        (lambda: TOLLS.where(), "Stream.where()"),  # type: ignore[call-arg]
+        (lambda: TOLLS.tumbling_window(), "Stream.tumbling_window()"),  # type: ignore[call-arg]
+        (lambda: TOLLS.run(sunk="x"), "Stream.run()"),  # type: ignore[call-arg]
+        (lambda: group.apply(), "group_by(...).apply()"),  # type: ignore[call-arg]
+        (lambda: window.top_k(), "window.top_k()"),  # type: ignore[call-arg]
+    ):
+        with pytest.raises(TypeError) as error:
+            call()
+        assert str(error.value).startswith(name)
+    assert repr(group) == "Stream(toll double; interval on integer) by toll"
+    assert repr(window) == "Stream(toll double; interval on integer) in hopping windows (size=5, hop=5)"
+    for other, found in (
+        (group, "found a group without a window. Add a window first"),
+        (window, "found a window without a select. Call select(...) first"),
+        (pd.DataFrame(), "found pandas DataFrame. Make a source of it"),
+        (pa.table({"a": [1]}), "found pyarrow Table. Make a source of it"),
+        ([1], "found list."),
+    ):
+        with pytest.raises(PlanError, match="union: not a stream; ") as wrong:
+            TOLLS.union(other)  # type: ignore[arg-type]
+        assert found in str(wrong.value)
+
+
 def test_a_stream_is_no_list() -> None:
     with pytest.raises(PlanError, match=r"stream: not iterable. Its rows are stream.to_arrow\(\).to_pylist\(\)"):
         list(TOLLS)
@@ -37,7 +65,10 @@ def test_errors_of_answers_and_sources() -> None:
         TimeError, match="until: an instant that does not fit the time axis; found 'x' on an integer axis"
     ):
         TOLLS.to_arrow(until="x")  # type: ignore[arg-type]
-    with pytest.raises(SourceError, match=r"points: .* pandas DataFrame. Give pyarrow.Table.from_pandas\(df\), to"):
+    with pytest.raises(
+        SourceError,
+        match=r"points: .* pandas DataFrame. Give pyarrow.Table.from_pandas\(df, ",
+    ):
         sq.points(pd.DataFrame({"t": [1]}), time="t")
     with pytest.raises(SourceError, match="points: not a DataFrame; found list"):
         sq.points([1], time="t")  # type: ignore[arg-type]
@@ -53,3 +84,54 @@ def test_arguments_of_a_run_are_checked_first() -> None:
             TOLLS.run(trigger=trigger)
     with pytest.raises(PlanError, match="run: not a sink; found 5"):
         TOLLS.run(sink=5)  # type: ignore[arg-type]
+
+
+def test_instants_beyond_the_years_that_python_has(capsys: pytest.CaptureFixture[str]) -> None:
+    far = 300_000_000_000_000_000
+    table = pa.table({
+        "at": pa.array([-far, far], pa.timestamp("us", tz="UTC")),
+        "day": pa.array([-(10**9), 10**9], pa.date32()),
+        "n": pa.array([far, -far], pa.timestamp("us")),
+        "xs": pa.array([[far], None], pa.list_(pa.timestamp("us"))),
+    })  # fmt: skip
+    s = sq.points(table, time="at").tumbling_window("1 day")
+    s.select(day=sq.max("day"), n=sq.min("n"), all=sq.collect("n")).show()
+    assert [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()] == [
+        "day n all start end",
+        "-2735938-12-29 +11476-08-15 05:20:00 ['+11476-08-15 05:20:00'] -7537-05-18 00:00:00 -7537-05-19 00:00:00",
+        "+2739877-01-03 -7537-05-18 18:40:00 ['-7537-05-18 18:40:00'] +11476-08-15 00:00:00 +11476-08-16 00:00:00",
+    ]
+    frame = sq.points(table, time="at").to_pandas()
+    assert str(frame["n"].dtype) == "datetime64[us]"
+    assert frame["n"].astype("int64").tolist() == [far, -far]
+    assert frame["start"].astype("int64").tolist() == [-far, far]
+
+
+def test_instants_are_shown_with_four_digits_of_year_and_no_zero_fraction(capsys: pytest.CaptureFixture[str]) -> None:
+    sq.events([(dt.datetime(1, 1, 1), dt.datetime(999, 12, 31, 1, 2, 3, 40), {"v": dt.datetime(2020, 1, 1)})]).show()
+    assert capsys.readouterr().out.split("\n")[1].split("  ") == [
+        "2020-01-01 00:00:00", "0001-01-01 00:00:00", "0999-12-31 01:02:03.00004"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("given", [3, 1.5, [1], object, dt.timedelta(1)])
+def test_arguments_of_other_types_are_errors_of_ours(given: object) -> None:
+    table = pa.table({"at": [1], "what": ["start"], "k": [1]})
+    for call in (
+        lambda: sq.points(table, time=given),  # type: ignore[arg-type]
+        lambda: sq.points(table, time="at", id=given),  # type: ignore[arg-type]
+        lambda: sq.edges(table, time="at", edge=given, key="k"),  # type: ignore[arg-type]
+        lambda: sq.edges(table, time="at", edge="what", key=given),  # type: ignore[arg-type]
+        lambda: sq.signal(table, time="at", key=given),  # type: ignore[arg-type]
+        lambda: sq.events(given),  # type: ignore[arg-type]
+        lambda: sq.events([(1, 2, {"v": 1})], schema=given),  # type: ignore[arg-type]
+        lambda: TOLLS.rename(toll=given),  # type: ignore[arg-type]
+        lambda: TOLLS.join(TOLLS, on=given),  # type: ignore[arg-type]
+        lambda: TOLLS.join(TOLLS, on="toll", suffixes=given),  # type: ignore[arg-type]
+        lambda: TOLLS.to_signal(given),  # type: ignore[arg-type]
+        lambda: TOLLS.distinct_ids(5, id=given),  # type: ignore[arg-type]
+        lambda: TOLLS.rows_window(2, order_by=given),  # type: ignore[arg-type]
+        lambda: sq.from_json(TOLLS.to_json(), given),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(StreamqError):
+            call()

@@ -89,14 +89,31 @@ def floor_div(x: Column, by: int) -> Column:
 
 
 def as_key(column: Column, kind: DataType) -> Column:
-    """A key before it is hashed: -0.0 and 0.0 are one, and so is every NaN."""
+    """A key before it is hashed: -0.0 and 0.0 are one, and so is every NaN, inside arrays and structs too."""
     from pyspark.sql import functions as F
     from pyspark.sql import types as t
 
-    if not isinstance(kind, t.FloatType | t.DoubleType):
-        return column
-    zero, nan = (F.lit(value).cast(kind) for value in (0.0, float("nan")))
-    return F.when(column == 0, zero).when(F.isnan(column), nan).otherwise(column)
+    match kind:
+        case t.FloatType() | t.DoubleType():
+            zero, nan = (F.lit(value).cast(kind) for value in (0.0, float("nan")))
+            return F.when(column == 0, zero).when(F.isnan(column), nan).otherwise(column)
+        case t.ArrayType(elementType=of) if _has_float(of):
+            return F.transform(column, lambda e: as_key(e, of))
+        case t.StructType(fields=fields) if _has_float(kind):
+            parts = (as_key(column[f.name], f.dataType).alias(f.name) for f in fields)
+            return F.when(column.isNotNull(), F.struct(*parts))
+    return column
+
+
+def _has_float(kind: DataType) -> bool:
+    from pyspark.sql import types as t
+
+    match kind:
+        case t.ArrayType(elementType=of):
+            return _has_float(of)
+        case t.StructType(fields=fields):
+            return any(_has_float(f.dataType) for f in fields)
+    return isinstance(kind, t.FloatType | t.DoubleType)
 
 
 def orderable(column: Column, kind: DataType) -> Column:

@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 
 from streamq.compiler.operators import JoinTable
 from streamq.compiler.plan import nodes, numbered
-from streamq.errors import LateEvent, NeedsSpark, PlanError, QueryFailed, sentence
+from streamq.errors import LateEvent, NeedsSpark, PlanError, QueryFailed, kind_of, sentence
 from streamq.policies import FAIL
-from streamq.sources import kind_of
 from streamq.stream import Stream
 from streamq.testing.admission import is_plain
 from streamq.testing.case import Case

@@ -197,5 +197,5 @@ def test_errors() -> None:
         grouped.apply(lambda g: S.clip(g))
     with pytest.raises(PlanError, match=f"apply: anti join {foreign}"):
         grouped.apply(lambda g: S.left_anti_join(g))
-    with pytest.raises(PlanError, match="apply: the sub-plan gave no stream; found Windowed"):
+    with pytest.raises(PlanError, match="apply: the sub-plan gave no stream; found a window without a select"):
         grouped.apply(lambda g: g.tumbling_window(5))

@@ -269,3 +269,24 @@ def test_starts_at_the_ends_of_time(spark: SparkSession, plain: None, tmp_path: 
     assert rows(spark.read.parquet(str(tmp_path / "out")), "batch") == expected
     invalid = {name: run.metrics["sources"][name]["invalid"] for name in ("points", "intervals", "edges", "physical")}
     assert invalid == {"points": 3, "intervals": 2, "edges": 2, "physical": 2}
+
+
+def test_keys_that_are_arrays_and_structs(spark: SparkSession, plain: None, tmp_path: Path) -> None:
+    """NaN and both zeros inside of them as outside."""
+    kind = pa.list_(pa.struct([("x", pa.float64())]))
+    keys = pa.array([[{"x": float("nan")}], [{"x": 0.0}], None, [{"x": float("nan")}], [{"x": -0.0}], None], kind)
+    edges = pa.table({"at": range(6), "what": ["start"] * 3 + ["end"] * 3, "k": keys, "v": range(6)})
+
+    def of(table: Any) -> sq.Stream:
+        tasks = sq.edges(table, time="at", edge="what", key="k", name="tasks")
+        counts = tasks.group_by("k").snapshot_window().select(n=sq.count(), m=sq.median("v"))
+        pairs = tasks.select("k").join(tasks.select("k", w=sq.col("v") + 10), on="k")
+        matched = pairs.select(n=sq.lit(2**40), v=sq.col("w"))
+        return counts.select("n", v=sq.col("m").cast("bigint")).union(matched)
+
+    expected = bag(of(edges).to_arrow())
+    assert len(expected) == 5
+    land(tmp_path / "in", [edges])
+    assert rows(of(spark.read.parquet(str(tmp_path / "in"))).to_df()) == expected
+    ended(of(stream(spark, tmp_path / "in", edges.schema)), checkpoint=str(tmp_path / "cp"), sink=str(tmp_path / "out"))
+    assert rows(spark.read.parquet(str(tmp_path / "out")), "batch") == expected

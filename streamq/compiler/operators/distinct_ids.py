@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from streamq.compiler.lowering import lifetime
 from streamq.compiler.plan import Node, node
 from streamq.compiler.verbs import Verbs
-from streamq.errors import PlanError, TimeError, sentence
+from streamq.errors import PlanError, TimeError, column_names, sentence
 from streamq.runtime.event import LE, RE
 from streamq.schema import Schema, quote
 from streamq.time import MINUS_INFINITY, Duration, show_duration, ticks
@@ -87,7 +87,7 @@ class DistinctIdsVerbs(Verbs):
          7      1    2
          7      9   10
         """
-        ids = (id,) if isinstance(id, str) else tuple(id)
+        ids = column_names(id, "distinct_ids", "the id")
         if not ids:
             raise PlanError(sentence("distinct_ids", "no id", "", 'Name the column: id="trip_id".'))
         reach = ticks(within, self.plan.schema.axis, "distinct_ids")

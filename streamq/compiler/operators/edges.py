@@ -60,9 +60,12 @@ class Edges(Source):
         return {self.time: AS_START, self.edge: AS_KIND}
 
     def _schema(self) -> Schema:
+        from streamq.compiler.operators.window_aggregate import check_key
+
         raw = Schema(self.columns, "integer")
-        for name in (self.edge, *self.key):
-            raw.require(name, "edges")
+        raw.require(self.edge, "edges")
+        for name in self.key:
+            check_key(raw.require(name, "edges"), name, "edges", "match")
         for name, value in (("open", self.open), ("close", self.close)):
             kind, marked = types(value, raw, "edges")[value.digest], raw.type_of(self.edge)
             if kind is not None and not comparable(kind, marked):

@@ -253,8 +253,8 @@ def pairs(on: On, verb: str) -> Pairs:
         return ((on, on),)
     if isinstance(on, Mapping):
         return tuple((str(a), str(b)) for a, b in on.items())
-    made = []
-    for part in on:
+    made: list[Any] = []
+    for part in on if isinstance(on, list | tuple) else [on]:
         if isinstance(part, str):
             made.append((part, part))
         elif isinstance(part, tuple) and len(part) == 2 and all(isinstance(p, str) for p in part):
@@ -293,7 +293,7 @@ def check_suffixes(suffixes: tuple[str, str] | None, verb: str) -> None:
     """Raise for suffixes that are not a pair of strings."""
     if suffixes is None:
         return
-    if isinstance(suffixes, str) or len(suffixes) != 2 or not all(isinstance(s, str) for s in suffixes):
+    if not isinstance(suffixes, list | tuple) or len(suffixes) != 2 or not all(isinstance(s, str) for s in suffixes):
         raise PlanError(
             sentence(verb, "suffixes are two strings", f"found {suffixes!r}", 'Write suffixes=("_l", "_r").')
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from streamq.compiler.plan import Node, Traits, node
 from streamq.compiler.verbs import Verbs
+from streamq.errors import column_names
 from streamq.runtime.event import LE, RE
 from streamq.schema import SIGNAL, Schema, quote
 from streamq.time import INFINITY
@@ -79,5 +80,5 @@ class ToSignalVerbs(Verbs):
         b   7      3  NULL
         a  11      5  NULL
         """
-        keys = (key,) if isinstance(key, str) else tuple(key)
+        keys = column_names(key, "to_signal", "the key")
         return self._derive(ToSignal(self.plan, keys))

@@ -203,16 +203,21 @@ def show_keys(keys: tuple[str, ...]) -> str:
 
 
 def check_key(kind: t.DataType, name: str, verb: str = "group_by", use: str = "group") -> None:
-    """Raise where rows can't be grouped (or ordered, or matched) by a column of the type."""
-    if isinstance(kind, t.ArrayType | t.MapType | t.StructType | t.VariantType | t.NullType):
-        raise TypeMismatch(
-            sentence(
-                verb,
-                f"cannot {use} by column {name!r}",
-                f"found {kind.simpleString()}",
-                f"{use.capitalize()} by scalar columns.",
-            )
-        )
+    """Raise where rows can't be grouped (or ordered, or matched) by a column of the type: of maps, inside others too."""
+    if not has_equality(kind):
+        hint = f"{use.capitalize()} by columns without maps: sq.functions.map_entries makes an array of one."
+        hint = hint if isinstance(kind, t.MapType) else "Choose another column, or parts of it."
+        raise TypeMismatch(sentence(verb, f"cannot {use} by column {name!r}", f"found {kind.simpleString()}", hint))
+
+
+def has_equality(kind: t.DataType) -> bool:
+    """Whether Spark groups, joins and orders by values of the type."""
+    match kind:
+        case t.ArrayType(elementType=of):
+            return has_equality(of)
+        case t.StructType(fields=fields):
+            return all(has_equality(f.dataType) for f in fields)
+    return not isinstance(kind, t.MapType | t.VariantType | t.NullType)
 
 
 def aggregate_type(aggregate: Aggregate, schema: Schema) -> t.DataType:

@@ -6,14 +6,14 @@ import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from streamq.compiler.operators.select import Select
 from streamq.compiler.operators.top_k import TopK
 from streamq.compiler.operators.window_aggregate import WindowAggregate, check_key, grid, show_keys, show_window
 from streamq.compiler.resolve import Given, column_or_expr, named, resolve
-from streamq.compiler.verbs import Verbs
-from streamq.errors import PlanError, TimeError, UnknownVerb, sentence
+from streamq.compiler.verbs import Verbs, named_after
+from streamq.errors import PlanError, TimeError, UnknownVerb, column_names, kind_of, sentence
 from streamq.expr import Aggregate, Col, Expr, Lifetime, columns, nodes, rewrite, show
 from streamq.schema import POINT, check_names
 from streamq.time import Duration, ticks
@@ -36,6 +36,10 @@ S = TypeVar("S", bound=Verbs)
 
 class _Windows(ABC, Generic[S]):
     """The window verbs; shared by streams and groups."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        named_after(_Windows, "Stream")
 
     @abstractmethod
     def _grouped(self) -> Grouped[S]:
@@ -192,7 +196,7 @@ class _Windows(ABC, Generic[S]):
         """
         _whole("rows_window", "n", n)
         _whole("rows_window", "step", step)
-        names = (order_by,) if isinstance(order_by, str) else tuple(order_by)
+        names = column_names(order_by, "rows_window", "order_by")
         return self._windowed(lambda axis: Rows(n, step, names), clip_input, stamp)
 
     def session_window(self, gap: Duration, *, clip_input: str = "full", stamp: str | None = None) -> Windowed[S]:
@@ -304,18 +308,19 @@ class WindowVerbs(_Windows[Any], Verbs):
 class Grouped(_Windows[S]):
     """A stream by groups: what ``group_by`` returns."""
 
+    called = "a group without a window"
+    not_yet = "Add a window first, as .tumbling_window(size).select(...), or .apply(...)."
+
     def __init__(self, stream: S, keys: tuple[str, ...]):
         self.stream, self.keys = stream, keys
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):
-            raise _asked_too_early(
-                name, self, "Add a window first, as .tumbling_window(size).select(...), or .apply(...)."
-            )
+            raise _asked_too_early(name, self)
 
     def __repr__(self) -> str:
-        return f"Grouped({self.stream!r} by {', '.join(self.keys)})"
+        return f"{self.stream!r} by {', '.join(self.keys)}"
 
     def select(self, *columns: Given, **named_columns: Given) -> S:
         """Groups alone have no rows: raises PlanError, naming the windows to choose from."""
@@ -365,15 +370,14 @@ class Grouped(_Windows[S]):
 def _check_gave_stream(made: object) -> None:
     if not isinstance(made, Verbs):
         cure = "End it with .select(...)." if isinstance(made, Windowed | Grouped) else ""
-        raise PlanError(sentence("apply", "the sub-plan gave no stream", f"found {made!r}", cure))
+        raise PlanError(sentence("apply", "the sub-plan gave no stream", f"found {kind_of(made)}", cure))
 
 
-def _asked_too_early(name: str, given: object, hint: str) -> AttributeError:
+def _asked_too_early(name: str, given: Grouped[Any] | Windowed[Any]) -> AttributeError:
     """For a verb of streams on what is no stream yet."""
     if name.startswith("_") or name in ("stream", "keys", "window"):
         return AttributeError(name)
-    kind = "a group without a window" if isinstance(given, Grouped) else "a window without a select"
-    return UnknownVerb(sentence(name, kind, "", hint))
+    return UnknownVerb(sentence(name, given.called, "", given.not_yet))
 
 
 def _slid(stream: Any, duration: Duration) -> Any:
@@ -424,6 +428,9 @@ def check_not_nested(expr: Expr) -> None:
 class Windowed(Generic[S]):
     """A stream in windows: ``select`` says what to make of each window's members."""
 
+    called: ClassVar[str] = "a window without a select"
+    not_yet: ClassVar[str] = "Call select(...) first, as .select(n=sq.count())."
+
     stream: S
     keys: tuple[str, ...]
     window: Window
@@ -433,11 +440,11 @@ class Windowed(Generic[S]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):
-            raise _asked_too_early(name, self, "Call select(...) first, as .select(n=sq.count()).")
+            raise _asked_too_early(name, self)
 
     def __repr__(self) -> str:
         shown = show_window(self.window, self.stream.plan.schema.axis)
-        return f"Windowed({self.stream!r}, {self.window.name} {shown}{show_keys(self.keys)})"
+        return f"{self.stream!r} in {self.window.name} windows ({shown}){show_keys(self.keys)}"
 
     def select(self, *given_columns: Given, **named_columns: Given) -> S:
         """One row a window with members: the group's keys, then a column a keyword.
@@ -527,3 +534,7 @@ class Windowed(Generic[S]):
         source = self.stream.plan
         order = resolve(column_or_expr(by), source, "top_k")
         return self.stream._derive(TopK(source, self.keys, self.window, k, order, desc, ties, self.clip, self.stamp))
+
+
+named_after(Grouped, "group_by(...)")
+named_after(Windowed, "window")

@@ -9,6 +9,7 @@ import pytest
 
 import streamq as sq
 from streamq.errors import PlanError, TimeError, TypeMismatch, UnknownColumn
+from streamq.testing.table import table
 from tests.judged import answer
 
 NAN = float("nan")
@@ -91,5 +92,7 @@ def test_errors() -> None:
         s.distinct_ids(-1, id="id")
     with pytest.raises(TimeError, match="distinct_ids: a duration without a unit on a timestamp axis; found 5"):
         sq.events([(dt.datetime(2024, 1, 1), None, {"id": 1})]).distinct_ids(5, id="id")
-    with pytest.raises(TypeMismatch, match="distinct_ids: cannot order by column 'xs'; found array<bigint>"):
-        sq.events([(1, 2, {"id": 1, "xs": [1]})]).distinct_ids(5, id="id")
+    with pytest.raises(TypeMismatch, match="distinct_ids: cannot order by column 'xs'; found map<string,bigint>"):
+        sq.points(table("at bigint, id bigint, xs map<string,bigint>", [(1, 1, {"a": 1})]), time="at").distinct_ids(
+            5, id="id"
+        )

@@ -10,6 +10,7 @@ import pytest
 
 import streamq as sq
 from streamq.errors import PlanError, TypeMismatch
+from streamq.testing.table import table
 from streamq.time import INFINITY
 from tests.judged import answer
 
@@ -98,6 +99,6 @@ def test_errors() -> None:
         one.except_(sq.events([(dt.datetime(2024, 1, 1), None, {"v": 1})]))
     with pytest.raises(PlanError, match="except_: not a stream; found int"):
         one.except_(3)  # type: ignore[arg-type]
-    arrays = sq.events([(1, 5, {"xs": [1]})])
-    with pytest.raises(TypeMismatch, match="except_: cannot match by column 'xs'; found array<bigint>"):
+    arrays = sq.points(table("at bigint, xs map<string,bigint>", [(1, {"a": 1})]), time="at")
+    with pytest.raises(TypeMismatch, match="except_: cannot match by column 'xs'; found map<string,bigint>"):
         arrays.except_(arrays)

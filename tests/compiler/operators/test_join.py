@@ -9,6 +9,7 @@ import pytest
 
 import streamq as sq
 from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch, UnknownColumn
+from streamq.testing.table import table
 from streamq.time import INFINITY
 from tests.judged import answer
 
@@ -196,8 +197,8 @@ def test_errors() -> None:
         L.join(R, [3])  # type: ignore[list-item]
     with pytest.raises(PlanError, match="join: streams on different time axes; found integer and timestamp"):
         L.join(sq.events([(dt.datetime(2024, 1, 1), None, {"w": 1})]))
-    arrays = sq.events([(1, 5, {"xs": [1]})])
-    with pytest.raises(TypeMismatch, match="join: cannot match by column 'xs'; found array<bigint>"):
+    arrays = sq.points(table("at bigint, xs map<string,bigint>", [(1, {"a": 1})]), time="at")
+    with pytest.raises(TypeMismatch, match="join: cannot match by column 'xs'; found map<string,bigint>"):
         arrays.join(arrays, "xs")
 
 

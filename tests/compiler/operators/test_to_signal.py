@@ -8,6 +8,7 @@ import pytest
 
 import streamq as sq
 from streamq.errors import TypeMismatch, UnknownColumn
+from streamq.testing.table import table
 from streamq.time import INFINITY
 from tests.judged import answer
 
@@ -76,5 +77,5 @@ def test_the_answer_does_not_depend_on_the_order_of_arrival() -> None:
 def test_errors() -> None:
     with pytest.raises(UnknownColumn, match="to_signal: no column 'z'; there are: k, v"):
         samples((1, "a", 1)).to_signal("z")
-    with pytest.raises(TypeMismatch, match="to_signal: cannot group by column 'xs'; found array<bigint>"):
-        sq.events([(1, 2, {"xs": [1]})]).to_signal("xs")
+    with pytest.raises(TypeMismatch, match="to_signal: cannot group by column 'xs'; found map<string,bigint>"):
+        sq.points(table("at bigint, xs map<string,bigint>", [(1, {"a": 1})]), time="at").to_signal("xs")

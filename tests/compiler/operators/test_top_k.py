@@ -9,6 +9,7 @@ import pytest
 
 import streamq as sq
 from streamq.errors import PlanError, TypeMismatch, UnknownColumn
+from streamq.testing.table import table
 from tests.judged import answer
 
 NAN = float("nan")
@@ -107,9 +108,11 @@ def test_errors() -> None:
     for name in ("rank", "RANK"):
         with pytest.raises(PlanError, match="top_k: a column called 'rank'; the result has one. Rename it first"):
             S.rename(v=name).tumbling_window(5).top_k(1, by="k")
-    arrays = sq.events([(1, 2, {"v": 1, "xs": [1]})]).tumbling_window(5)
-    with pytest.raises(PlanError, match="top_k: no order on array<bigint>; found xs"):
+    arrays = sq.points(
+        table("at bigint, v bigint, xs map<string,bigint>", [(1, 1, {"a": 1})]), time="at"
+    ).tumbling_window(5)
+    with pytest.raises(PlanError, match="top_k: no order on map<string,bigint>; found xs"):
         arrays.top_k(1, by="xs")
-    with pytest.raises(TypeMismatch, match="top_k: cannot order by column 'xs'; found array<bigint>"):
+    with pytest.raises(TypeMismatch, match="top_k: cannot order by column 'xs'; found map<string,bigint>"):
         arrays.top_k(1, by="v", ties="break")
     assert ranked(arrays.top_k(1, by="v").select("v", "rank")) == [(1, 1)]
