@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streamq.compiler.plan import Node
     from streamq.compiler.program import Program
 
-STATE_VERSION = 6
+STATE_VERSION = 7
 """Changes when the layout of the state, or of the identity beside it, does."""
 
 CONTROL_DDL = "source string, cti bigint, until bigint"

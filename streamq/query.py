@@ -12,7 +12,7 @@ from streamq.failure import spark_errors
 from streamq.literal import to_spark
 from streamq.schema import Schema
 from streamq.session import session_of
-from streamq.time import INFINITY, TIMESTAMP
+from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, plain_integer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,7 +46,10 @@ def until_ticks(until: int | dt.datetime | None, axis: str, verb: str = "until")
     if isinstance(until, dt.datetime) and axis == TIMESTAMP:
         moment = until if until.tzinfo else until.replace(tzinfo=dt.UTC)
         return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+    until = plain_integer(until)
     if isinstance(until, int) and not isinstance(until, bool) and axis != TIMESTAMP:
+        if not MINUS_INFINITY < until < INFINITY:
+            raise TimeError(sentence(verb, "an instant beyond the time axis", f"found {until!r}"))
         return until
     axis_name = "a timestamp axis" if axis == TIMESTAMP else "an integer axis"
     raise TimeError(sentence(verb, "an instant that does not fit the time axis", f"found {until!r} on {axis_name}"))
@@ -167,9 +170,18 @@ def to_pandas(table: pa.Table, schema: Schema) -> pd.DataFrame:
 
 
 def shown(table: pa.Table, n: int) -> str:
-    """The first rows as text, columns aligned to the right; infinity and NULL are ``NULL``."""
+    """The first rows as text, columns aligned to the right; infinity and NULL are ``NULL``.
+
+    Instants and days beyond the years 1 to 9999 have a sign: ``+10000-01-01``.
+    """
+    import pyarrow as pa
+
+    from streamq.runtime.rendering import python_rows
+
     names = table.column_names
-    rows = [[_cell(v) for v in row.values()] for row in table.slice(0, n).to_pylist()]
+    # instants are shown in UTC, without saying so
+    first = [c.cast(pa.timestamp("us")) if pa.types.is_timestamp(c.type) else c for c in table.slice(0, n).columns]
+    rows = [[_cell(v) for v in row.values()] for row in python_rows(pa.table(first, names=names))]
     widths = [max([len(name), *(len(r[i]) for r in rows)]) for i, name in enumerate(names)]
     lines = ["  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)) for line in [names, *rows]]
     if table.num_rows > n:
@@ -181,7 +193,6 @@ def _cell(value: Any) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, dt.datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S") + (
-            f".{value.microsecond:06d}".rstrip("0") if value.microsecond else ""
-        )
+        text = value.replace(tzinfo=None).isoformat(" ")
+        return text.rstrip("0") if "." in text else text
     return str(value)

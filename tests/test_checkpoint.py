@@ -36,6 +36,8 @@ def identity(query: sq.Stream, version: int = STATE_VERSION, folder: str = "out"
         (identity(counted(A)), []),
         (identity(counted(A), level=Level(7)), []),
         (identity(counted(A), version=1), [f"the layout of state (version 1, now {STATE_VERSION})"]),
+        # buckets by another hash
+        (identity(counted(A), version=6), [f"the layout of state (version 6, now {STATE_VERSION})"]),
         (identity(counted(A), buckets=4), ["buckets (4, now 32)"]),
         (identity(counted(A), folder="other"), ["the folders written into (other, now out)"]),
         (

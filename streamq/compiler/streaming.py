@@ -11,19 +11,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from streamq.compiler.lowering import DeltaColumns, as_key, ship_runtime
-from streamq.compiler.operators import (
-    Edges,
-    Intervals,
-    Physical,
-    Points,
-    Select,
-    Source,
-    Where,
-    edges,
-    intervals,
-    physical,
-    points,
-)
+from streamq.compiler.operators import ROWS, Select, Source, Where
 from streamq.compiler.operators.alter_lifetime import AlterLifetime, altered
 from streamq.compiler.operators.join import INNER
 from streamq.compiler.operators.join_table import JoinTable, looked_up
@@ -41,13 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 LATE_DDL = "source string, reason string, start bigint, `end` bigint, late_by bigint, payload string"
-
-_ROWS: dict[type[Source], Callable[..., DataFrame]] = {
-    Points: points.rows,
-    Intervals: intervals.rows,
-    Edges: edges.rows,
-    Physical: physical.rows,
-}
 
 
 def chain(
@@ -101,7 +82,7 @@ def _packed_source(program: Program, relation: Relation, tables: Mapping[str, Da
 
     source = relation.source
     assert source is not None
-    df = _ROWS[type(source)](source, tables[source.table], True)
+    df = ROWS[type(source)](source, tables[source.table], True)
     good = F.col(BAD).isNull() if BAD in df.columns else F.col(LE).isNotNull()
     if KIND in df.columns:
         good = good & ((F.col(KIND) != CTI) | F.lit(False))

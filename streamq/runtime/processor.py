@@ -204,7 +204,8 @@ def source_packer(packer: Packer, lanes: Lanes) -> Callable[[Iterable[pa.RecordB
 def _joined(a: Message, b: Message) -> Message:
     invalid = {k: a.invalid.get(k, 0) + b.invalid.get(k, 0) for k in {**a.invalid, **b.invalid}}
     looked = both(a.looked, b.looked)
-    return Message(a.relation, max(a.c, b.c), max(a.w, b.w), None, {**a.notes, **b.notes}, invalid, looked=looked)
+    c, w, reach = max(a.c, b.c), max(a.w, b.w), max(a.reach, b.reach)
+    return Message(a.relation, c, w, None, {**a.notes, **b.notes}, invalid, looked=looked, reach=reach)
 
 
 def control_packer(
