@@ -86,7 +86,11 @@ def _ask_worker(spark: SparkSession) -> str:
         versions, failures = {}, {}
         for name in modules:
             try:
-                versions[name] = str(importlib.import_module(name).__version__)
+                module = importlib.import_module(name)
+                if module.__file__ is None:
+                    # a folder of that name, as Spark's own jars have it on a worker's path
+                    raise ModuleNotFoundError(f"No module named {name!r}")
+                versions[name] = str(module.__version__)
             except Exception as error:  # a broken package raises whatever it likes on import
                 failures[name] = str(error)
         return json.dumps([sys.executable, sys.version_info[:3], versions, failures])

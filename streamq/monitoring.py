@@ -48,7 +48,8 @@ class Seen:
     """What is known of a run after some of its micro-batches.
 
     told: the stages' latest readings; earlier: the rows that each kernel had handed on before this run; late: totals;
-    unseen: micro-batches whose results nobody counted, for Spark keeps a hundred reports.
+    late_before: those before the last micro-batch; unseen: micro-batches whose results nobody counted, for Spark keeps a
+    hundred reports.
     """
 
     last: Report | None = None
@@ -56,6 +57,7 @@ class Seen:
     told: Mapping[str, int] = field(default_factory=dict)
     earlier: Mapping[str, int] = field(default_factory=dict)
     late: Mapping[str, int] = field(default_factory=dict)
+    late_before: Mapping[str, int] = field(default_factory=dict)
     inserted: int = 0
     retracted: int = 0
     unseen: int = 0
@@ -77,6 +79,7 @@ class Seen:
             told=report.told or self.told,
             earlier=self.earlier if self.told else _given_before(report.told),
             late=self.late if not report.late else report.late,
+            late_before=self.late,
             inserted=self.inserted + report.inserted,
             retracted=self.retracted + report.retracted,
             unseen=self.unseen + (0 if first else report.number - self.number - 1),
@@ -346,7 +349,7 @@ def progress(program: Program, seen: Seen) -> dict[str, Any]:
 
 
 def line(program: Program, seen: Seen, name: str | None) -> str:
-    """The last micro-batch in one line."""
+    """The last micro-batch in one line; of what is late or comes again, too, only what it has brought."""
     last, axis = seen.last, program.plan.schema.axis
     if last is None:
         return f"{name or 'query'}: no micro-batch yet"
@@ -356,8 +359,9 @@ def line(program: Program, seen: Seen, name: str | None) -> str:
     for source in sources(program, seen).values():
         lag = f" (lag {show_duration(source.lag, axis)})" if source.lag else ""
         parts.append(f"{source.name} at {shown(source.c, axis)}{lag}")
-    again = sum(n for key, n in seen.late.items() if key.endswith("|duplicates"))
-    refused = sum(seen.late.values()) - again
+    fresh = {key: n - seen.late_before.get(key, 0) for key, n in seen.late.items()}
+    again = sum(n for key, n in fresh.items() if key.endswith("|duplicates"))
+    refused = sum(fresh.values()) - again
     counted = [f"{n:,} {what}" for n, what in ((refused, "late or invalid"), (again, "delivered again")) if n]
     return "; ".join([*parts, *counted])
 

@@ -193,7 +193,11 @@ class Run:
         if claimed.ending:
             trigger, finish = "available_now", False
             self._trigger = spark_trigger(trigger)
-        self._seen, self._looking, self._warned = monitoring.Seen(), threading.RLock(), False
+        if progress_log and self._kept is None:
+            # read before there is anything new, for lines tell what a micro-batch adds
+            self._kept = kept(self._spark, self.checkpoint, self._program)
+        before = self._kept.totals if self._kept is not None else {}
+        self._seen, self._looking, self._warned = monitoring.Seen(late=before), threading.RLock(), False
         self.query: StreamingQuery = self._start()
         _RUNNING[one_name(self.checkpoint)] = self
         self._log = ProgressLog(self._spark, self._look) if progress_log else None

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import streamq as sq
 from streamq.errors import SessionError
 from streamq.session import (
     CONNECT_NEEDS,
@@ -32,7 +33,7 @@ from streamq.session import (
     session,
     this_interpreter,
 )
-from streamq.spark_home import home_without_archive
+from streamq.spark_home import WORKER_SITE, home_without_archive
 
 ROOT = Path(__file__).parent.parent
 GOOD = {"pandas": "2.3.3", "pyarrow": "21.0.0", "google.protobuf": "6.33.0", "pyspark": "4.1.0"}
@@ -232,6 +233,17 @@ def test_a_spark_home_without_the_archive(monkeypatch: pytest.MonkeyPatch) -> No
         assert os.environ["SPARK_HOME"] == "/opt/spark"
 
 
+def test_what_workers_read_first(tmp_path: Path) -> None:
+    """The process that asks a stage for its state prints nothing but errors; a Python's own sitecustomize has its turn."""
+    (tmp_path / "sitecustomize.py").write_text("print('own')")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(WORKER_SITE), str(tmp_path)])}
+    asks = "pyspark.sql.streaming.transform_with_state_driver_worker"
+    for argument, printed in (("", ["own", "1"]), (asks, [])):
+        command = [sys.executable, "-c", "import sys; print(1); print(2, file=sys.stderr)", argument]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert (done.stdout.splitlines(), done.stderr.splitlines()) == (printed, ["2"])
+
+
 def test_nobody_answers_at_a_connect_address() -> None:
     assert check_server("sc://127.0.0.1:9", seconds=1).wrong == "no Spark Connect server answers"
     with pytest.raises(SessionError, match="session: no Spark Connect server answers; sc://127.0.0.1:9 said"):
@@ -279,6 +291,16 @@ def test_session_says_what_is_wrong_before_any_spark_starts() -> None:
         SessionError, match="^session: the worker interpreter does not exist; there is no /nowhere/python"
     ):
         session(master="local[1]", config={"spark.pyspark.python": "/nowhere/python"})
+
+
+@pytest.mark.parametrize("verb", ["run", "to_stream", "to_df"])
+def test_no_session_is_one_kind_of_error(verb: str) -> None:
+    query = sq.events([(1, 2, {"v": 1})])
+    found = "the query has only literal and Arrow tables"
+    with pytest.raises(SessionError, match=f"^{verb}: no active SparkSession; {found}. Start one: sq.session()."):
+        getattr(query, verb)()
+    with pytest.raises(SessionError, match="^read_stream: no active SparkSession. Start one"):
+        sq.read_stream("folder")
 
 
 @pytest.mark.parametrize(

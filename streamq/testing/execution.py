@@ -37,6 +37,13 @@ LITERAL, STREAM, BATCH, SPARK = "literal", "stream", "batch", "spark stream"
 """All at once in-process as ``show()`` does; micro-batches in-process; a Spark DataFrame; a Structured Streaming query."""
 
 
+RUN, WRITTEN, CONTROLLED = "run", "writeStream", "writeStream with control"
+"""How a query is started on Spark: by ``run``; by a writeStream of ``to_stream``, which nobody can end; or by one that has a
+control folder, into which its end is written."""
+
+STARTS = (RUN, WRITTEN, CONTROLLED)
+
+
 class WrongOutput(AssertionError):
     """An output that is no history at all: a row taken back that was never there, or a final row taken back."""
 
@@ -50,6 +57,9 @@ class Execution:
     within it: none; empty: only what the sources' own policies say); ``watch``: whether kernels are watched; ``blocks``: how
     long a changelog's input is blocked, in ticks (None: until it is final), another from restart to restart; ``remember``:
     for how long history is remembered, in ticks (None: for ever), likewise.
+
+    On Spark: ``started`` is one of STARTS; ``zone`` is the time zone of a session with Spark's own settings ("": a session as
+    streamq makes it); ``silent``: a source that has no more rows brings no more files either.
     """
 
     backend: str = STREAM
@@ -61,6 +71,9 @@ class Execution:
     watch: bool = False
     blocks: tuple[int | None, ...] = (0,)
     remember: tuple[int | None, ...] = (None,)
+    started: str = RUN
+    zone: str = ""
+    silent: bool = False
 
     @property
     def whole(self) -> bool:
@@ -87,6 +100,8 @@ class Execution:
         said += [f"promises {self.slack} behind"] * bool(self.slack) + ["watched"] * self.watch
         said += [f"input blocked for {self.blocks}"] * (self.blocks != (0,))
         said += [f"history remembered for {self.remember}"] * (self.remember != (None,))
+        said += [f"started by {self.started}"] * (self.started != RUN) + ["silent at the end"] * self.silent
+        said += [f"a session of Spark's own in {self.zone}"] * bool(self.zone)
         return ", ".join(said)
 
 
@@ -180,8 +195,19 @@ def executed(case: Case, how: Execution) -> pa.Table:
     if how.backend == LITERAL:
         found = local_history(case.plan, case.tables, how.chosen, case.until)
         return as_history(found.drop_columns([WEIGHT]))
-    out = played(case, how)
-    if how.output == CHANGELOG:
+    return _summed(played(case, how), how.output)
+
+
+def unfinished(case: Case, output: str) -> pa.Table:
+    """The history, in-process, of a case's query that nobody has ended: what the rows that came have made final."""
+    *out, last = played(case, Execution(STREAM, output))
+    # there may have been no micro-batch at all
+    return _summed([last.slice(0, 0), *out], output)
+
+
+def _summed(out: Sequence[pa.Table], output: str) -> pa.Table:
+    """The history that outputs of micro-batches add up to; raises WrongOutput where they add up to none."""
+    if output == CHANGELOG:
         return net(out)
     table = pa.concat_tables(out)
     if pc.any(pc.not_equal(table.column(WEIGHT), 1)).as_py():
@@ -320,6 +346,7 @@ def as_history(table: pa.Table) -> pa.Table:
 
 
 __all__ = [
-    "BATCH", "CHANGELOG", "FINAL", "LITERAL", "SPARK", "STREAM", "Execution", "Expectation", "WrongOutput", "as_history",
-    "executed", "executions", "expectation", "net", "played", "promises", "repetitions", "subsets",
+    "BATCH", "CHANGELOG", "CONTROLLED", "FINAL", "LITERAL", "RUN", "SPARK", "STARTS", "STREAM", "WRITTEN", "Execution",
+    "Expectation", "WrongOutput", "as_history", "executed", "executions", "expectation", "net", "played", "promises",
+    "repetitions", "subsets", "unfinished",
 ]  # fmt: skip

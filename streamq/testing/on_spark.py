@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from streamq.checkpoint import CONTROL_DDL
 from streamq.compiler.egress import ADDED
-from streamq.query import batch_frame
+from streamq.query import batch_frame, until_ticks
 from streamq.runtime.event import INSERT, LE, RE, RETRACT, WEIGHT
+from streamq.session import REQUIRED, TUNED, master_of
 from streamq.stream import Stream
 from streamq.testing.case import Case
-from streamq.testing.execution import BATCH, FINAL, Execution, net
+from streamq.testing.execution import BATCH, CONTROLLED, FINAL, RUN, Execution, net
 from streamq.testing.history import history
+from streamq.time import INFINITY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,13 +55,34 @@ def frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     return spark.createDataFrame(table, from_arrow_schema(table.schema))
 
 
+@contextmanager
+def session_in(spark: SparkSession, zone: str) -> Iterator[SparkSession]:
+    """A session of the same Spark with Spark's own settings where streamq has others, in a time zone; itself if that is "".
+
+    On Spark Connect, too, it is itself: a client's settings are those of its server.
+    """
+    if not zone or master_of(spark).startswith("sc://"):
+        yield spark
+        return
+    other = spark.newSession()
+    for key in REQUIRED | TUNED:
+        other.conf.unset(key)
+    other.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        yield other
+    finally:
+        # making a DataFrame of rows makes a session the active one
+        spark.createDataFrame([], "x int")
+
+
 def executed_on_spark(case: Case, how: Execution, spark: SparkSession) -> pa.Table:
     """The history that a case's query gives on Spark."""
-    if how.backend == BATCH:
-        frames = {name: frame(spark, table) for name, table in case.tables.items()}
-        return history(batch_frame(case.plan, frames, case.instant, how.chosen).toArrow())
-    with tempfile.TemporaryDirectory(prefix="streamq-verify-", ignore_cleanup_errors=True) as folder:
-        return _streamed(case, how, spark, Path(folder))
+    with session_in(spark, how.zone) as session:
+        if how.backend == BATCH:
+            frames = {name: frame(session, table) for name, table in case.tables.items()}
+            return history(batch_frame(case.plan, frames, case.instant, how.chosen).toArrow())
+        with tempfile.TemporaryDirectory(prefix="streamq-verify-", ignore_cleanup_errors=True) as folder:
+            return _streamed(case, how, session, Path(folder))
 
 
 def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path) -> pa.Table:
@@ -70,21 +96,52 @@ def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path) -> 
 
     def arrive(some: Sequence[dict[str, pa.Table]], first: int) -> None:
         for name in names:
-            land(folder / name, [batch[name] for batch in some], first)
+            landing = [batch[name] for batch in some]
+            # without any file there would be no micro-batch, and no folder of results
+            while how.silent and len(landing) > (first == 0) and not landing[-1].num_rows:
+                landing.pop()
+            land(folder / name, landing, first)
 
-    out, checkpoint = str(folder / "out"), str(folder / "checkpoint")
+    start = _run if how.started == RUN else _write
     instalment = len(batches) // 2 if how.restart else 0
     if instalment:
         arrive(batches[:instalment], 0)
-        query.run(checkpoint=checkpoint, sink=out, output=how.output, buckets=how.buckets, trigger="available_now")
+        start(query, how, folder)
     arrive(batches[instalment:], instalment)
-    with query.run(checkpoint=checkpoint, sink=out, output=how.output, buckets=how.buckets) as run:
-        run.finish(case.instant)
-    made = spark.read.parquet(out).toArrow()
-    found = history(made) if how.output == FINAL else from_changelog(made)
+    start(query, how, folder, [case.instant])
+    out = spark.read.parquet(str(folder / "out")).toArrow()
+    found = history(out) if how.output == FINAL else from_changelog(out)
     return found.rename_columns(
         [name.removesuffix(long) if name in own.values() else name for name in found.column_names]
     )
+
+
+def _run(query: Stream, how: Execution, folder: Path, last: Sequence[int | dt.datetime | None] = ()) -> None:
+    """An instalment by ``run``; the one that ends the stream has the bound of its windows as its ``last``."""
+    where: dict[str, Any] = {"checkpoint": str(folder / "checkpoint"), "sink": str(folder / "out")}
+    if not last:
+        query.run(**where, output=how.output, buckets=how.buckets, trigger="available_now")
+    for until in last:
+        with query.run(**where, output=how.output, buckets=how.buckets) as run:
+            run.finish(until)
+
+
+def _write(query: Stream, how: Execution, folder: Path, last: Sequence[int | dt.datetime | None] = ()) -> None:
+    """The same by a writeStream; where it has a control folder a row there ends the stream, else nothing does."""
+    control = str(folder / "control") if how.started == CONTROLLED else None
+
+    def start() -> None:
+        rows = query.to_stream(output=how.output, control=control, buckets=how.buckets)
+        writer = rows.writeStream.format("parquet").option("path", str(folder / "out"))
+        writer = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
+        writer.start().awaitTermination()
+
+    start()
+    for until in last if control else ():
+        spark = next(iter(query.tables.values())).sparkSession
+        row = (None, INFINITY, until_ticks(until, query.plan.schema.axis))
+        spark.createDataFrame([row], CONTROL_DDL).coalesce(1).write.mode("append").parquet(control)
+        start()
 
 
 def from_changelog(changes: pa.Table) -> pa.Table:

@@ -20,7 +20,7 @@ from streamq.errors import PlanError, SourceError, StreamqError, nearest, senten
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.arrival import CLOSE, OPEN, Item, row, table_of
 from streamq.testing.case import Arrival, Case
-from streamq.testing.execution import BATCH, CHANGELOG, FINAL, LITERAL, SPARK, STREAM, Execution
+from streamq.testing.execution import BATCH, CHANGELOG, FINAL, LITERAL, SPARK, STARTS, STREAM, Execution
 from streamq.testing.history import plain_values
 from streamq.testing.oracle import EVALUATED, TRANSLATED
 from streamq.testing.table import table
@@ -207,10 +207,13 @@ HOW: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "watch": (_flag, "true or false"),
     "blocks": (_list_of(lambda v: v is None or _is_instant(v)), "a list of numbers and nulls"),
     "remember": (_list_of(lambda v: v is None or _is_instant(v)), "a list of numbers and nulls"),
+    "started": (lambda value: value in STARTS, f"one of {', '.join(STARTS)}"),
+    "zone": (lambda value: isinstance(value, str), "a text"),
+    "silent": (_flag, "true or false"),
 }
 """The parts of an Execution: what fits, and how that is called."""
 
-ADDED = {"blocks", "remember"}
+ADDED = {"blocks", "remember", "started", "zone", "silent"}
 """The parts that older files have not."""
 
 

@@ -19,7 +19,7 @@ from streamq.runtime.evaluators import condition, joins, spans, windows
 from streamq.runtime.evaluators.condition import Condition
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.kernels import inner_join, recompute, relay, settle, window_aggregate
-from streamq.runtime.processor import make_processor
+from streamq.runtime.processor import DRIVER_WORKER, make_processor
 from streamq.runtime.stage import Channel, Packer, Stage
 from streamq.schema import Schema
 
@@ -56,8 +56,17 @@ class Handle:
 pickle.load(open(sys.argv[1], 'rb')).init(Handle())
 print({'pandas', 'pyarrow', 'numpy'} & set(sys.modules))
 """
+    # in the process of PySpark's that does so, its own lines stay unprinted once the processor is there
+    hushed = f"sys.modules['__main__'].__spec__ = type('Spec', (), {{'name': {DRIVER_WORKER!r}}})\n"
     done = subprocess.run([sys.executable, "-c", READ + ask, str(tmp_path / "shipped")], capture_output=True, text=True)
     assert done.stdout.splitlines() == ["baskets", "set()"], done.stderr
+    command = [
+        sys.executable,
+        "-c",
+        READ.replace("pickle.load", hushed + "pickle.load") + "\nprint(1)\nraise ValueError(2)",
+    ]
+    done = subprocess.run([*command, str(tmp_path / "shipped")], capture_output=True, text=True)
+    assert done.stdout == "" and "ValueError: 2" in done.stderr
 
 
 def test_a_stage_takes_the_evaluator_of_expressions_along_only_where_progress_goes_by_one() -> None:

@@ -1,4 +1,7 @@
-"""A query that is killed, again and again, and started anew gives what an undisturbed one gives: nothing lost, nothing twice."""
+"""A query that is killed, again and again, and started anew gives what an undisturbed one gives: nothing lost, nothing twice.
+
+By ``run``, and by ``to_stream`` with a plain ``writeStream``, whose checkpoint streamq does not know.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,21 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import DataStreamWriter
 
 import streamq as sq
 from streamq import testing as t
 from streamq.compiler.hosting import HOSTED
 from streamq.compiler.plan import nodes
+from streamq.errors import CheckpointError
 from streamq.expr import Expr
 
 ROOT = Path(__file__).parents[2]
@@ -28,18 +36,31 @@ import sys
 
 import streamq as sq
 from tests.conftest import INTERPRETED, NO_ORIGINS
-from tests.spark.test_kill import QUERIES
+from tests.spark.test_kill import QUERIES, stays, write
 
-folder, name, last = sys.argv[1:]
+folder, name, how = sys.argv[1:]
 config = {"spark.sql.shuffle.partitions": 2, **INTERPRETED, **NO_ORIGINS}
-spark = sq.session(master="local[2]", config=config)
-files = spark.readStream.schema("start bigint, end bigint, k string, v int").option("maxFilesPerTrigger", 1)
-stream = files.parquet(f"{folder}/in")
-stays = sq.intervals(stream, start="start", end="end", name="stays", progress=sq.generate(20))
-QUERIES[name](stays).run(
-    sink=f"{folder}/out", checkpoint=f"{folder}/checkpoint", trigger="available_now", finish=last == "last", buckets=2
-)
+query = QUERIES[name](stays(sq.session(master="local[2]", config=config), folder))
+if how == "own":
+    write(query, folder).start().awaitTermination()
+else:
+    query.run(
+        sink=f"{folder}/out", checkpoint=f"{folder}/checkpoint", trigger="available_now", finish=how == "last", buckets=2
+    )
 """
+SCHEMA = "start bigint, end bigint, k string, v int"
+
+
+def stays(spark: SparkSession, folder: object) -> sq.Stream:
+    """The files in a folder, one a micro-batch."""
+    files = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(f"{folder}/in")
+    return sq.intervals(files, start="start", end="end", name="stays", progress=sq.generate(20))
+
+
+def write(query: sq.Stream, folder: object) -> DataStreamWriter:
+    """A writeStream as a user has it."""
+    rows = query.to_stream(buckets=2).writeStream.format("parquet").option("path", f"{folder}/out")
+    return rows.option("checkpointLocation", f"{folder}/checkpoint")
 
 
 def value(name: str) -> Expr:
@@ -95,16 +116,7 @@ FILES = 6
 @pytest.mark.parametrize("name", QUERIES if SOAK else ["windows"])
 def test_killed_and_started_again(name: str, spark: SparkSession, tmp_path: Path) -> None:
     chance = random.Random(None if SOAK else 4)
-    everything = []
-    (tmp_path / "in").mkdir()
-    for i in range(FILES):
-        starts = [10 * i + chance.randrange(-15, 10) for _ in range(12)]
-        rows = [(s, s + chance.randrange(1, 20), chance.choice("ab"), chance.randrange(9)) for s in starts]
-        everything += rows
-        path = tmp_path / "in" / f"{i:02}.parquet"
-        pq.write_table(t.table("start bigint, end bigint, k string, v int", rows), path)
-        # files are taken in order of their age
-        os.utime(path, (1_700_000_000 + i, 1_700_000_000 + i))
+    everything = land(tmp_path / "in", chance)
     script = tmp_path / "job.py"
     script.write_text(SCRIPT)
     for kill in range(KILLS):
@@ -122,22 +134,80 @@ def test_killed_and_started_again(name: str, spark: SparkSession, tmp_path: Path
     assert last.wait(timeout=240) == (1 if done else 0)
     assert ("the checkpoint's stream has ended" in (tmp_path / "log").read_text()) == done
     found = spark.read.parquet(str(tmp_path / "out")).toArrow()
-    table = t.table("start bigint, end bigint, k string, v int", everything)
-    whole = QUERIES[name](sq.intervals(table, start="start", end="end", name="stays"))
-    t.assert_same_history(found, whole.to_arrow())
+    t.assert_same_history(found, answer(name, everything))
     assert found.num_rows > 10 and isinstance(found, pa.Table)
 
 
+@pytest.mark.parametrize("name", QUERIES if SOAK else ["windows"])
+def test_a_plain_write_stream_is_killed_and_started_again(name: str, spark: SparkSession, tmp_path: Path) -> None:
+    """It has no control folder, and no run that knows its checkpoint: what is kept there is Spark's, and the state."""
+    chance = random.Random(None if SOAK else 5)
+    everything = land(tmp_path / "in", chance)
+    script = tmp_path / "job.py"
+    script.write_text(SCRIPT)
+    for kill in range(KILLS if SOAK else 1):
+        job = started(script, tmp_path, name, "own")
+        while job.poll() is None and commits(tmp_path) < kill + 1 + chance.randrange(2):
+            time.sleep(0.05)
+        time.sleep(chance.random())
+        assert job.poll() is None, (tmp_path / "log").read_text()
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+    query = QUERIES[name](stays(spark, tmp_path))
+    # progress beyond all that there is, as nobody can say that the input has ended
+    everything += land(tmp_path / "in", chance, [(FAR, FAR + 1, "a", 1)])
+    other = query.with_columns(more=sq.lit(1))
+    with pytest.raises(StreamingQueryException) as refused:
+        write(other, tmp_path).trigger(availableNow=True).start().awaitTermination()
+    assert "CheckpointError: query: the checkpoint is another query's; changed: the query (" in str(refused.value)
+    with pytest.raises(CheckpointError, match="run: the checkpoint is that of a writeStream; found"):
+        query.run(checkpoint=str(tmp_path / "checkpoint"))
+    write(query, tmp_path).trigger(availableNow=True).start().awaitTermination()
+    table = spark.read.parquet(str(tmp_path / "out")).toArrow()
+    expected = answer(name, everything)
+    t.assert_same_history(before(table), before(expected))
+    assert table.num_rows > 10
+
+
+FAR = 1_000
+
+
+def before(rows: pa.Table, end: int = FAR // 2) -> pa.Table:
+    """The rows that start before an instant."""
+    return rows.filter(pc.less(rows.column("start"), end))
+
+
+def land(folder: Path, chance: random.Random, rows: list[tuple[int, int, str, int]] | None = None) -> list[Any]:
+    """Write files of events, or one more of those rows; give what they hold."""
+    folder.mkdir(exist_ok=True)
+    everything = []
+    first = len(list(folder.iterdir()))
+    for i in range(first, FILES if rows is None else first + 1):
+        starts = [10 * i + chance.randrange(-15, 10) for _ in range(12)]
+        drawn = [(s, s + chance.randrange(1, 20), chance.choice("ab"), chance.randrange(9)) for s in starts]
+        everything += drawn if rows is None else rows
+        path = folder / f"{i:02}.parquet"
+        pq.write_table(t.table(SCHEMA, drawn if rows is None else rows), path)
+        # files are taken in order of their age
+        os.utime(path, (1_700_000_000 + i, 1_700_000_000 + i))
+    return everything
+
+
+def answer(name: str, rows: list[Any]) -> pa.Table:
+    """What a query gives of them all at once."""
+    return QUERIES[name](sq.intervals(t.table(SCHEMA, rows), start="start", end="end", name="stays")).to_arrow()
+
+
 def test_no_operator_with_state_is_left_out() -> None:
-    s = sq.intervals(t.table("start bigint, end bigint, k string, v int", []), start="start", end="end")
+    s = sq.intervals(t.table(SCHEMA, []), start="start", end="end")
     assert {type(n) for query in QUERIES.values() for n in nodes(query(s).plan)} >= set(HOSTED)
 
 
-def started(script: Path, folder: Path, name: str, last: str) -> subprocess.Popen[bytes]:
+def started(script: Path, folder: Path, name: str, how: str) -> subprocess.Popen[bytes]:
     """The job in a process group of its own, with its JVM and workers."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with (folder / "log").open("ab") as log:
-        command = [sys.executable, str(script), str(folder), name, last]
+        command = [sys.executable, str(script), str(folder), name, how]
         return subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 
@@ -19,11 +22,15 @@ if TYPE_CHECKING:
 
 def in_own_process(code: str) -> list[str]:
     """The lines that a program prints, in a Python without this run's Spark."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False, timeout=180
-    )
+    return ended(code).stdout.splitlines()
+
+
+def ended(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A program that has run in a Python of its own, and has not failed."""
+    command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.splitlines()
+    return done
 
 
 def test_settings(spark: SparkSession) -> None:
@@ -82,17 +89,62 @@ def test_a_foreign_session_with_a_worker_that_lacks_packages(tmp_path_factory: p
         os.environ["PYSPARK_PYTHON"] = {str(folder / "bin" / "python")!r}
         from pyspark.sql import SparkSession
         SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+        import streamq as sq
         from streamq.errors import SessionError
-        from streamq.session import session
-        try:
-            session()
-        except SessionError as error:
-            print(error)
+        query = sq.events([(1, 5, {{"k": "a"}})], name="s").tumbling_window(2).select(n=sq.count())
+        folder = {str(folder)!r}
+        starts = (
+            sq.session,
+            lambda: query.run(sink=f"{{folder}}/out", checkpoint=f"{{folder}}/checkpoint"),
+            lambda: query.to_stream(control=f"{{folder}}/control"),
+        )
+        for start in starts:
+            try:
+                start()
+            except SessionError as error:
+                print(error)
+        print([name for name in ("out", "checkpoint", "control") if os.path.exists(f"{{folder}}/{{name}}")])
     """)
-    assert lines[0] == "session: 3 things are not as they must be."
-    assert [line[:29] for line in lines[1:]] == [
-        "  - the worker has no pandas;", "  - the worker has no pyarrow", "  - the worker has no protobu",
-    ]  # fmt: skip
+    assert lines[-1] == "[]", "nothing is started"
+    for verb, first, last in (("session", 0, 4), ("run", 4, 9), ("to_stream", 9, 14)):
+        assert lines[first] == f"{verb}: 3 things are not as they must be."
+        assert [line[:29] for line in lines[first + 1 : first + 4]] == [
+            "  - the worker has no pandas;", "  - the worker has no pyarrow", "  - the worker has no protobu",
+        ]  # fmt: skip
+        if verb != "session":
+            assert lines[last - 1].startswith(f"Or set PYSPARK_PYTHON to {sys.executable} before Spark starts")
+
+
+def test_a_plain_session_runs_streams(tmp_path: Path) -> None:
+    """What a stream cannot do without is set; what its user has set and works, or nobody needs, stays. Stages say nothing."""
+    pq.write_table(pa.table({"t": range(20)}), tmp_path / "rows.parquet")
+    code = """
+        import os, sys
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        from pyspark.sql import SparkSession
+        from tests.conftest import INTERPRETED, NO_ORIGINS
+        builder = SparkSession.builder.master("local[2]").config("spark.sql.session.timeZone", "Asia/Tokyo")
+        for key, value in {"spark.sql.shuffle.partitions": 2, "spark.ui.enabled": "false", **INTERPRETED, **NO_ORIGINS}.items():
+            builder = builder.config(key, value)
+        spark = builder.getOrCreate()
+        changelog = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+        spark.conf.set(changelog, "false")
+        import streamq as sq
+        folder = sys.argv[1]
+        rows = spark.readStream.schema("t bigint").parquet(f"{folder}/*.parquet")
+        query = sq.points(rows, "t").tumbling_window(4).select(n=sq.count())
+        query.run(sink=f"{folder}/a", checkpoint=f"{folder}/acp", trigger="available_now", buckets=2)
+        writer = query.to_stream(buckets=2).writeStream.format("parquet").option("path", f"{folder}/b")
+        writer.option("checkpointLocation", f"{folder}/bcp").trigger(availableNow=True).start().awaitTermination()
+        for sink in "ab":
+            print(sorted(tuple(r) for r in spark.read.parquet(f"{folder}/{sink}").collect()))
+        print(spark.conf.get("spark.sql.session.timeZone"), spark.conf.get(changelog))
+    """
+    done = ended(code, str(tmp_path))
+    windows = [(4, start, start + 4) for start in range(0, 16, 4)]
+    assert done.stdout.splitlines() == [str(windows), str(windows), "Asia/Tokyo false"]
+    chatter = [line for line in done.stderr.splitlines() if "Python worker" in line]
+    assert all("Starting Streaming" in line for line in chatter), "the first line is PySpark's before it reads ours"
 
 
 def test_connect() -> None:
@@ -116,6 +168,19 @@ def test_connect() -> None:
         print(spark.conf.get("spark.sql.streaming.stateStore.providerClass").rpartition(".")[2])
         print(spark.range(3).mapInArrow(lambda batches: batches, "id long").count())
         print(active_session() is spark, session(master=url) is spark, master_of(spark), doctor().ok)
+        import tempfile
+        import streamq as sq
+        from streamq.errors import StreamqError
+        query = sq.events([(1, 5, {"k": "a"})], name="s").tumbling_window(4).select(n=sq.count())
+        with tempfile.TemporaryDirectory() as folder:
+            with query.run(sink=f"{folder}/out", checkpoint=f"{folder}/checkpoint") as run:
+                run.finish()
+            print(sorted(tuple(row) for row in spark.read.parquet(f"{folder}/out").collect()))
+            for wrong in ({"checkpoint": "/proc/none"}, {"sink": {"format": "none"}, "checkpoint": f"{folder}/other"}):
+                try:
+                    query.run(trigger="available_now", **wrong)
+                except StreamqError as error:
+                    print(error)
         '''
         import textwrap
         print(subprocess.run([sys.executable, "-c", textwrap.dedent(client), f"sc://127.0.0.1:{port}"],
@@ -128,3 +193,6 @@ def test_connect() -> None:
         "3",
         "True True sc://127.0.0.1 True",
     ]
+    assert lines[4] == "[(1, 0, 4), (1, 4, 8)]"
+    assert lines[5].startswith("run: Spark cannot read or write /proc/none/streamq/control-literal-s; ")
+    assert "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: none" in lines[6]

@@ -283,6 +283,13 @@ def test_what_a_sinks_function_raises_is_told(spark: SparkSession, tmp_path: Pat
     q = sq.points(stream(spark, tmp_path / "in", READINGS), time="t").select("v")
     with pytest.raises(QueryFailed, match="query: the sink's function failed; OSError: disk full"):
         q.run(sink=broken, trigger="available_now", buckets=2)
+    # a folder cannot be made in a file
+    with pytest.raises(CheckpointError, match="run: Spark cannot write .*000000.parquet/cp/streamq/identity; java.io."):
+        q.run(checkpoint=str(tmp_path / "in" / "000000.parquet" / "cp"))
+    with pytest.raises(QueryFailed, match=r"run: Spark does not start the query; .*\[DATA_SOURCE_NOT_FOUND\].*nosuch"):
+        q.run(sink={"format": "nosuch"}, checkpoint=str(tmp_path / "nosuch"))
+    with pytest.raises(PlanError, match="source s has literal rows; a checkpoint reads .* Give control='a folder'."):
+        sq.events([(1, 2, {"v": 1})], name="s").to_stream()
     with pytest.raises(CheckpointError, match="the sink has files of others; found some in .*in. Use a new folder"):
         q.run(sink=str(tmp_path / "in"), checkpoint=str(tmp_path / "cp"), trigger="available_now")
     for verb, answer in (("to_df", q.to_df), ("to_pandas", q.to_pandas), ("show", q.show)):
