@@ -1,52 +1,124 @@
-"""Buckets: which group a row's state lives in, ``hash(keys) mod B`` (DESIGN, D4). Spark and the in-process host share it."""
+"""Buckets: which group a row's state lives in, ``hash(keys) mod B`` (DESIGN, D4). Spark and the in-process host share it.
+
+A value's hash says nothing but the value: whatever stands beside it, in whatever layout of Arrow, in every process and on every
+machine. State lies where it puts it, so another hash is another version of checkpoints.
+"""
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.columnar import ints
+from streamq.runtime.values import Ints, members, plain, sortable
+
+Hashes = np.ndarray[Any, np.dtype[np.uint64]]
+
+NOTHING = np.uint64(0x9E3779B97F4A7C15)
+"""The hash of NULL; and the step that tells a list's places apart."""
 
 
-def buckets_of(table: pa.Table, hashed: Sequence[str], buckets: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+def buckets_of(table: pa.Table, hashed: Sequence[str], buckets: int) -> Ints:
     """The bucket of each row; equal values of the columns ``hashed`` (NULL, NaN and both zeros too) share one."""
     if not hashed or buckets == 1:
         return np.zeros(table.num_rows, np.int64)
-    found = np.zeros(table.num_rows, np.uint64)
-    for name in hashed:
-        found = _mixed(found * np.uint64(31) + _numbers(table, name).view(np.uint64))
+    found = _beside([hashes(table.column(name)) for name in hashed])
     return (found % np.uint64(buckets)).astype(np.int64)
 
 
-def _numbers(table: pa.Table, name: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """An int64 a row: the value itself where it is one, else a checksum of it."""
-    column = table.column(name)
-    kind = column.type
-    if pa.types.is_integer(kind) and not column.null_count:
-        return ints(table, name)
-    if (pa.types.is_timestamp(kind) or pa.types.is_time64(kind)) and not column.null_count:
-        return ints(pa.table({name: column.cast(pa.int64())}), name)
-    array = column.combine_chunks()
-    if pa.types.is_nested(kind):
-        return np.array([_checksum(v) for v in array.to_pylist()], np.int64)
-    parts = array.dictionary_encode(null_encoding="encode")
-    sums = np.array([_checksum(v) for v in parts.dictionary.to_pylist()], np.int64)
-    return sums[parts.indices.to_numpy(zero_copy_only=False)] if len(array) else np.zeros(0, np.int64)
+def hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
+    """A number for each value, equal for values that are equal (:mod:`streamq.runtime.values`); not yet mixed."""
+    array = plain(column)
+    found = _hashes(array)
+    if array.null_count:
+        found = np.where(array.is_null().to_numpy(zero_copy_only=False), NOTHING, found)
+    return found
 
 
-def _checksum(value: Any) -> int:
-    if isinstance(value, int):
-        return value
-    if isinstance(value, float) and value == 0:
-        value = 0.0
-    return zlib.crc32(repr(value).encode())
+def _hashes(array: pa.Array) -> Hashes:
+    """The hashes of an array; of a NULL it may be anything."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        return _beside([np.ones(len(array), np.uint64), *(hashes(part) for part in array.flatten())])
+    if pa.types.is_map(kind):
+        offsets, keys, items = members(array)
+        # a sum, whatever the order of the entries
+        return _summed(_beside([hashes(keys), hashes(items)]), offsets)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        offsets, items = members(array)
+        return _in_places(hashes(items), offsets)
+    if pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind):
+        width = kind.bit_width // 8
+        body = array.buffers()[1][array.offset * width :]
+        return _bytes_hashes(body, np.arange(len(array) + 1, dtype=np.int64) * width)
+    if kind in _OFFSETS:
+        # keys occur often: each is hashed once
+        encoded = array.dictionary_encode(null_encoding="encode")
+        distinct = encoded.dictionary
+        offsets = np.frombuffer(distinct.buffers()[1], _OFFSETS[kind])[distinct.offset :][: len(distinct) + 1]
+        found = _bytes_hashes(distinct.buffers()[2], offsets.astype(np.int64))
+        return found[encoded.indices.to_numpy(zero_copy_only=False)]
+    if pa.types.is_floating(kind):
+        array = sortable(array, zeros_equal=True)
+    elif pa.types.is_temporal(kind):
+        array = array.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    values = array.fill_null(0) if array.null_count else array
+    return values.to_numpy(zero_copy_only=False).astype(np.int64, copy=False).view(np.uint64)
 
 
-def _mixed(x: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:
+_OFFSETS = {pa.string(): np.int32, pa.binary(): np.int32, pa.large_string(): np.int64, pa.large_binary(): np.int64}
+
+
+def _bytes_hashes(body: Any, offsets: Ints) -> Hashes:
+    """The hashes of runs of bytes, eight at a time, the first one the lowest on every machine."""
+    first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
+    if first == last:
+        return np.zeros(max(len(offsets) - 1, 0), np.uint64)
+    padded = np.frombuffer(body, np.uint8)[first:last].tobytes() + bytes(8)
+    start, length = offsets[:-1] - first, np.diff(offsets)
+    words = np.ndarray(last - first, "<u8", padded, strides=(1,))
+    count = (length + 7) >> 3
+    place, owner = _places(count)
+    start = start[owner] + 8 * place
+    # of the last eight what belongs to the next run is cut off
+    beyond = np.maximum(8 - (length[owner] - 8 * place), 0).astype(np.uint64) * np.uint64(8)
+    low = np.uint64(0xFFFFFFFFFFFFFFFF) >> beyond
+    return _summed(_placed(words[start] & low, place), np.concatenate([[0], np.cumsum(count)])) + length.view(np.uint64)
+
+
+def _in_places(items: Hashes, offsets: Ints) -> Hashes:
+    """The hashes of lists of items."""
+    place, _ = _places(np.diff(offsets))
+    return _summed(_placed(items, place), offsets)
+
+
+def _places(count: Ints) -> tuple[Ints, Ints]:
+    """For each member of runs of so many its place in its run, and the run's number."""
+    owner = np.repeat(np.arange(len(count)), count)
+    return np.arange(len(owner)) - (np.cumsum(count) - count)[owner], owner
+
+
+def _placed(items: Hashes, place: Ints) -> Hashes:
+    return _mixed(items + (place + 1).view(np.uint64) * NOTHING)
+
+
+def _summed(items: Hashes, offsets: Ints) -> Hashes:
+    """The sum of each run's hashes, modulo 2^64, and how many there are."""
+    total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(items)])
+    return total[offsets[1:]] - total[offsets[:-1]] + np.diff(offsets).view(np.uint64)
+
+
+def _beside(parts: Sequence[Hashes]) -> Hashes:
+    """The hashes of values side by side."""
+    found = np.zeros(len(parts[0]), np.uint64)
+    for part in parts:
+        found = _mixed(found * np.uint64(31) + part)
+    return found
+
+
+def _mixed(x: Hashes) -> Hashes:
     # the finalizer of MurmurHash3: every bit of the input moves every bit of the result
     for by in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         x = (x ^ (x >> np.uint64(33))) * np.uint64(by)

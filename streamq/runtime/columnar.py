@@ -11,6 +11,13 @@ import pyarrow.compute as pc
 
 from streamq.errors import StreamqError, sentence
 from streamq.runtime.event import WEIGHT
+from streamq.runtime.values import SAME, Ints, bytes_tell, numbered, together
+
+NUMBER = "__number"
+"""The column of group numbers, where a table has to have them."""
+
+WIDE = pa.decimal128(38, 0)
+"""What holds any sum of integers."""
 
 
 def encode(table: pa.Table) -> bytes:
@@ -77,7 +84,8 @@ def with_column(table: pa.Table, name: str, values: Any) -> pa.Table:
 def group(table: pa.Table, by: Sequence[str], made: Mapping[str, tuple[str, str]]) -> pa.Table:
     """One row a group of equal ``by`` columns (NULL and NaN equal themselves): ``name -> (column, function)``.
 
-    Functions: sum (NULL over no values; an integer that overflows is an error), min, max, count (of non-NULLs).
+    Functions: sum (NULL over no values), min, max, count (of non-NULLs). A sum of integers or decimals is exact: it has the type
+    of what is added up, or a wider decimal where that does not hold it; :func:`narrowed` says so to the user.
     """
     options = {
         "sum": pc.ScalarAggregateOptions(min_count=1),
@@ -90,7 +98,7 @@ def group(table: pa.Table, by: Sequence[str], made: Mapping[str, tuple[str, str]
         kind = table.schema.field(column).type
         if function == "sum" and pa.types.is_integer(kind) and _may_overflow(table, column):
             wide[name] = kind
-            table = with_column(table, column, table.column(column).cast(pa.decimal128(19, 0)))
+            table = with_column(table, column, table.column(column).cast(WIDE))
         elif function == "sum" and pa.types.is_decimal(kind):
             wide[name] = kind
             # Arrow adds up to 38 digits, and beyond in silence
@@ -100,11 +108,16 @@ def group(table: pa.Table, by: Sequence[str], made: Mapping[str, tuple[str, str]
         (column, function, options[function]) if options[function] is not None else (column, function)
         for column, function in made.values()
     ]
-    found = table.group_by(list(by), use_threads=False).aggregate(pairs)
-    columns = {name: found.column(name) for name in by}
+    if all(bytes_tell(table.column(name)) for name in by):
+        found = table.group_by(list(by), use_threads=False).aggregate(pairs)
+        columns = {name: found.column(name) for name in by}
+    else:
+        number, first = codes(table, by)
+        found = with_column(table, NUMBER, number).group_by(NUMBER, use_threads=False).aggregate(pairs)
+        columns = {name: table.column(name).take(pa.array(first[ints(found, NUMBER)])) for name in by}
     for name, (column, function) in made.items():
         values = found.column(f"{column}_{function}")
-        columns[name] = _narrow(values, wide[name]) if name in wide else values
+        columns[name] = _fitted(values, wide[name]) if name in wide else values
     return pa.table(columns)
 
 
@@ -114,7 +127,16 @@ def _may_overflow(table: pa.Table, column: str) -> bool:
     return bool(greatest * max(1, table.num_rows) >= 2**63)
 
 
-def _narrow(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def _fitted(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """The values in the type, if they fit."""
+    try:
+        return values.cast(kind)
+    except pa.ArrowInvalid:
+        return values
+
+
+def narrowed(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Exact sums in the type that a user sees; raises StreamqError for one that it does not hold."""
     try:
         return values.cast(kind)
     except pa.ArrowInvalid as error:
@@ -128,35 +150,26 @@ def _narrow(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         ) from error
 
 
-def codes(table: pa.Table, by: Sequence[str]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """A dense group number a row, and one row a group: equal ``by`` columns share a number."""
-    found = np.zeros(table.num_rows, dtype=np.int64)
-    for name in by:
-        part = table.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
-        index = part.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        _, found = np.unique(found * max(1, len(part.dictionary)) + index, return_inverse=True)
-    _, first, found = np.unique(found, return_index=True, return_inverse=True)
-    return found, first
+def negated(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Integers or decimals with the other sign; wider ones if there is the least integer, which has no opposite."""
+    if pa.types.is_integer(values.type):
+        least = pc.min(values).as_py()
+        if least is not None and least == -(2 ** (values.type.bit_width - 1)):
+            values = values.cast(WIDE)
+    return pc.negate(values)
 
 
-def sortable(values: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Floats as int64 in Spark's order: -inf < ... < inf < NaN; NULLs stay."""
-    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    array = array.cast(pa.float64())
-    missing = array.is_null().to_numpy(zero_copy_only=False)
-    floats = array.fill_null(0.0).to_numpy(zero_copy_only=False).copy()
-    floats[np.isnan(floats)] = np.nan
-    bits = floats.view(np.int64)
-    return pa.array(np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits), mask=missing)
-
-
-def unsortable(values: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.Array:
-    """The floats behind :func:`sortable`."""
-    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    missing = array.is_null().to_numpy(zero_copy_only=False)
-    bits = array.fill_null(0).to_numpy(zero_copy_only=False)
-    floats = np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits).view(np.float64)
-    return pa.array(floats, mask=missing).cast(kind)
+def codes(table: pa.Table, by: Sequence[str]) -> tuple[Ints, Ints]:
+    """A dense group number a row, and the first row of each group: equal ``by`` columns share a number."""
+    if not by:
+        return np.zeros(table.num_rows, np.int64), np.zeros(min(1, table.num_rows), np.int64)
+    number, bound = together([numbered(table.column(name)) for name in by])
+    if bound > len(number) or not np.bincount(number, minlength=bound).all():
+        number, bound = numbered(pa.array(number))
+    first = np.empty(bound, np.int64)
+    # of several that are written to one place the last one stays
+    first[number[::-1]] = np.arange(len(number))[::-1]
+    return number, first
 
 
 def runs(low: np.ndarray[Any, Any], high: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -183,30 +196,61 @@ def split_by(table: pa.Table, values: np.ndarray[Any, np.dtype[np.int64]]) -> It
 
 
 def net(table: pa.Table) -> pa.Table:
-    """Deltas summed up; those that cancel out are gone."""
+    """Deltas summed up; those that cancel out are gone.
+
+    Rows are taken back by rows that are equal to them; one that is the same in every bit goes first. What stays keeps its own
+    values: -0.0 and 0.0 are equal, and not the same.
+    """
     names = [n for n in table.column_names if n != WEIGHT]
-    plain = [n for n in names if not pa.types.is_nested(table.schema.field(n).type)]
-    if len(plain) == len(names):
+    odd = [n for n in names if not bytes_tell(table.column(n))]
+    if not odd:
         merged = group(table, names, {WEIGHT: (WEIGHT, "sum")})
         return merged.filter(pc.not_equal(merged.column(WEIGHT), 0)).select(table.column_names)
-    # Arrow groups by no nested column: by what it says of itself
-    shown = {
-        f"__text{i}": pa.array([repr(v) for v in table.column(n).to_pylist()])
-        for i, n in enumerate(names)
-        if n not in plain
-    }
-    wide = table
-    for name, column in shown.items():
-        wide = wide.append_column(name, column)
-    wide = wide.append_column("__at", pa.array(np.arange(table.num_rows)))
-    merged = group(wide, [*plain, *shown], {WEIGHT: (WEIGHT, "sum"), "__at": ("__at", "min")})
-    merged = merged.filter(pc.not_equal(merged.column(WEIGHT), 0))
-    return with_column(table.take(merged.column("__at")), WEIGHT, merged.column(WEIGHT))
+    equal, first = codes(table, names)
+    finest = [numbered(table.column(n), SAME) for n in odd]
+    same, _ = together([(equal, len(first)), *finest])
+    rows = pa.table({"equal": equal, "same": same, "at": np.arange(len(same)), WEIGHT: table.column(WEIGHT)})
+    rows = group(rows, ["equal", "same"], {"at": ("at", "min"), WEIGHT: (WEIGHT, "sum")})
+    weight = _settled(ints(rows, "equal"), ints(rows, WEIGHT))
+    kept = weight != 0
+    return with_column(table.take(rows.column("at").filter(pa.array(kept))), WEIGHT, weight[kept])
+
+
+def _settled(number: Ints, weight: Ints) -> Ints:
+    """What is left of weights where, among those of one number, each negative one takes away from positive ones."""
+    order = np.argsort(number, kind="stable")
+    heads = np.flatnonzero(np.diff(number[order], prepend=-1))
+    left = np.zeros(len(weight), np.int64)
+    for sign in (1, -1):
+        mine, others = np.maximum(sign * weight[order], 0), np.maximum(-sign * weight[order], 0)
+        if not len(heads):
+            break
+        taken = np.repeat(np.add.reduceat(others, heads), np.diff(np.append(heads, len(order))))
+        before = np.cumsum(mine) - mine
+        before = before - np.repeat(before[heads], np.diff(np.append(heads, len(order))))
+        left[order] += sign * np.clip(before + mine - taken, 0, mine)
+    return left
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
     """The rows of tables of the same columns, in the order of the first."""
-    return tables[0] if len(tables) == 1 else pa.concat_tables([t.select(tables[0].column_names) for t in tables])
+    if len(tables) == 1:
+        return tables[0]
+    tables = [t.select(tables[0].column_names) for t in tables]
+    if any(not t.schema.equals(tables[0].schema) for t in tables):
+        tables = _of_one_width(tables)
+    return pa.concat_tables(tables)
+
+
+def _of_one_width(tables: Sequence[pa.Table]) -> Sequence[pa.Table]:
+    """Tables that agree in how wide their sums are."""
+    for i, name in enumerate(tables[0].column_names):
+        kinds = {t.schema.field(i).type for t in tables}
+        decimals = [kind for kind in kinds if pa.types.is_decimal(kind)]
+        if len(kinds) > 1 and decimals:
+            widest = max(decimals, key=lambda kind: kind.precision)
+            tables = [with_column(t, name, t.column(i).cast(widest)) for t in tables]
+    return tables
 
 
 def unit_weights(table: pa.Table) -> pa.Table:

@@ -15,7 +15,8 @@ import pyarrow as pa
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import codes, concat, ints, net, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.pairs import Ints, Mask, paired
+from streamq.runtime.pairs import Mask, paired
+from streamq.runtime.values import Ints
 from streamq.time import INFINITY, MINUS_INFINITY, saturating_add
 
 OPENED, CLOSED = "opened", "closed"

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.event import CTI, INSERT, LE, RE, RETRACT, WEIGHT
-from streamq.runtime.pairs import Ints, paired
+from streamq.runtime.pairs import paired
+from streamq.runtime.values import Ints, Numbered, dense, numbered, together
 from streamq.time import INFINITY, MINUS_INFINITY
 
 UPSERT, DELETE = "upsert", "delete"
@@ -65,9 +66,9 @@ def upsert_rows(deltas: pa.Table, key: Sequence[str]) -> pa.Table:
     A key that has no row any more has a tombstone: beside key and start it is NULL. Rows stand in order of their starts.
     """
     payload = [n for n in deltas.column_names if n not in (LE, RE, WEIGHT)]
-    whose, _ = keyed = _together([_times(ints(deltas, LE)), *(_numbered(deltas.column(n)) for n in key)])
-    rest = [_numbered(deltas.column(n)) for n in payload if n not in key]
-    row, net = _net(deltas, _together([keyed, *rest, _times(ints(deltas, RE))]))
+    whose, _ = keyed = together([_times(ints(deltas, LE)), *(numbered(deltas.column(n)) for n in key)])
+    rest = [numbered(deltas.column(n)) for n in payload if n not in key]
+    row, net = _net(deltas, together([keyed, *rest, _times(ints(deltas, RE))]))
     given = net > 0
     alive = np.repeat(whose[row[given]], net[given])
     if len(_firsts(alive)) < len(alive):
@@ -114,8 +115,8 @@ def _folded(deltas: pa.Table) -> tuple[Ints, Ints, Ints, Any]:
     alone = np.repeat(np.flatnonzero(~near), weight[~near])
     some = deltas.filter(pa.array(near))
     payload = [n for n in some.column_names if n not in (LE, RE, WEIGHT)]
-    event, _ = whole = _together([_times(le[near]), *(_numbered(some.column(n)) for n in payload)])
-    at, net = _net(some, _together([whole, _times(re[near])]))
+    event, _ = whole = together([_times(le[near]), *(numbered(some.column(n)) for n in payload)])
+    at, net = _net(some, together([whole, _times(re[near])]))
     event, end = event[at], ints(some, RE)[at]
     rows = np.flatnonzero(near)[at]
     halves = []
@@ -154,38 +155,7 @@ def _finite(end: Ints) -> pa.Array:
     return pa.array(end, mask=end == INFINITY)
 
 
-# values as keys
-
-Numbered = tuple[Ints, int]
-"""A number for each value, equal for equal ones, and a bound on them."""
-
-
-def _numbered(column: pa.ChunkedArray | pa.Array) -> Numbered:
-    """Equal as keys are: NULL and NaN equal themselves, -0.0 is 0.0, lists and structs go by their parts."""
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    kind = array.type
-    if pa.types.is_struct(kind):
-        parts = [_numbered(array.is_valid()), *(_numbered(part) for part in array.flatten())]
-        return _together(parts)
-    if pa.types.is_map(kind):
-        array = _spelled(array, _together([_numbered(array.keys), _numbered(array.items)])[0])
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        array = _spelled(array, _numbered(array.values)[0])
-    elif pa.types.is_floating(kind):
-        missing = array.is_null().to_numpy(zero_copy_only=False)
-        # a sum with 0.0 has no sign if it is zero, and NaN comes in many bits
-        floats = array.fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
-        floats[np.isnan(floats)] = np.nan
-        array = pa.array(floats, mask=missing)
-    found = array.dictionary_encode(null_encoding="encode")
-    return found.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(found.dictionary)
-
-
-def _spelled(array: Any, members: Ints) -> pa.Array:
-    """Lists as the bytes of their members' numbers."""
-    offsets = pa.py_buffer(np.ascontiguousarray(array.offsets.to_numpy().astype(np.int64) * 8))
-    spelled = pa.Array.from_buffers(pa.large_binary(), len(array), [None, offsets, pa.py_buffer(members)])
-    return pc.if_else(array.is_valid(), spelled, pa.scalar(None, pa.large_binary()))
+# ticks as numbers
 
 
 def _times(ticks: Ints) -> Numbered:
@@ -196,22 +166,7 @@ def _times(ticks: Ints) -> Numbered:
     )
     if 0 <= high - low < 1 << 40:
         return np.where(finite, ticks - low, high - low + 1), high - low + 2
-    return _dense(ticks)
-
-
-def _together(parts: Sequence[Numbered]) -> Numbered:
-    """A number for every combination of values, in the order of the first, then of the second, ..."""
-    found, many = parts[0]
-    for numbers, count in parts[1:]:
-        if many * count >= 1 << 62:
-            (found, many), (numbers, count) = _dense(found), _dense(numbers)
-        found, many = found * count + numbers, many * count
-    return found, many
-
-
-def _dense(numbers: Ints) -> Numbered:
-    values, found = np.unique(numbers, return_inverse=True)
-    return found.astype(np.int64), len(values)
+    return dense(ticks)
 
 
 def _firsts(numbers: Ints) -> Ints:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Judge, Totals, refuse_invalid, refuse_late
+from streamq.runtime.rendering import python_rows
 from streamq.time import INFINITY, MINUS_INFINITY
 
 LATE_SCHEMA = pa.schema(
@@ -40,7 +41,7 @@ def late_rows(source: str, reason: str, table: pa.Table, c: int | None) -> pa.Ta
         by = pa.array(c - ints(table, LE))
     names = [name for name in table.column_names if not name.startswith("__")]
     payload = (
-        [json.dumps(row, default=_plain, sort_keys=True) for row in table.select(names).to_pylist()]
+        [json.dumps(row, default=_plain, sort_keys=True) for row in python_rows(table.select(names))]
         if names
         else ["{}"] * n
     )
@@ -63,7 +64,7 @@ def adjusts(
     """
     broken = late & is_late(sync, promised)
     if broken.any():
-        refuse_late(judge, int(broken.sum()), promised, table.slice(int(broken.argmax()), 1).to_pylist()[0])
+        refuse_late(judge, int(broken.sum()), promised, python_rows(table.slice(int(broken.argmax()), 1))[0])
     return late if judge.late == "adjust" else late & ~broken
 
 
@@ -99,7 +100,7 @@ def left_out(rows: pa.Table, judge: Judge, reason: str, totals: Totals) -> None:
     if not rows.num_rows:
         return
     if judge.invalid == "fail":
-        refuse_invalid(judge.source, reason, rows.slice(0, 1).to_pylist()[0], judge.axis)
+        refuse_invalid(judge.source, reason, python_rows(rows.slice(0, 1))[0], judge.axis)
     totals.add(judge.source, "invalid", rows.num_rows)
     totals.rows.append(late_rows(judge.source, reason, rows, None))
 

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.columnar import codes, runs
+from streamq.runtime.values import Ints
 from streamq.time import INFINITY
-
-Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def matched_codes(left: pa.Table, right: pa.Table, by: Sequence[tuple[str, str]]) -> tuple[Ints, Ints]:
@@ -33,9 +32,7 @@ def matched_codes(left: pa.Table, right: pa.Table, by: Sequence[tuple[str, str]]
 
 def grouped_codes(table: pa.Table, by: Sequence[str]) -> Ints:
     """Group numbers of a table's rows by columns; NULL equals NULL."""
-    if not by:
-        return np.zeros(table.num_rows, np.int64)
-    return np.asarray(codes(table, by)[0], np.int64)
+    return codes(table, by)[0]
 
 
 def ranked(*times: Ints) -> tuple[list[Ints], Ints, int]:

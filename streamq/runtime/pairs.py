@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-Ints = np.ndarray[Any, np.dtype[np.int64]]
+from streamq.runtime.values import Ints
+
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 

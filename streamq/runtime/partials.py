@@ -14,15 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.columnar import codes, concat, group, ints, runs, sortable, unsortable, with_column
+from streamq.runtime.columnar import codes, concat, group, ints, narrowed, negated, runs, with_column
+from streamq.runtime.values import Ints, sortable, unsortable
 
 INDEX, COUNT = "__i", "__n"
 """A window's number, and how many members it has."""
 
 EXPLODE_ROWS = 500_000
 """Copies of partials beyond which ranges are cut into dyadic nodes instead of being copied into every window."""
-
-Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 _MOMENTS = {
     "moments": (("mean",), {"m2": ("mean", "mean")}),
@@ -71,12 +70,14 @@ class SlotSpec:
             return {self.name: pc.multiply(present, weight)}
         if self.kind == "sum" and self.exact:
             values = values.cast(self.type)
-            weighted = values if merges else pc.if_else(pc.less(weight, 0), _negated(values), values)
-            return {self.name: weighted, f"{self.name}__n": pc.multiply(present, weight)}
-        if self.floating:
-            return {self.name: sortable(values)}
-        if not merges or self.kind in ("min", "max"):
+            if not merges:
+                opposite = negated(values)
+                values = pc.if_else(pc.less(weight, 0), opposite, values.cast(opposite.type))
+            return {self.name: values, f"{self.name}__n": pc.multiply(present, weight)}
+        if not merges:
             return {self.name: values}
+        if self.kind in ("min", "max"):
+            return {self.name: sortable(values) if self.floating else values}
         if self.kind == "sum":
             return {self.name: values, f"{self.name}__n": present}
         zeros = pa.array(np.zeros(len(values)))
@@ -98,7 +99,7 @@ class SlotSpec:
             table = with_column(table, f"{self.name}__n", present)
             table = with_column(table, f"{self.name}__mean", pc.fill_null(values.cast(pa.float64()), 0.0))
             return with_column(table, f"{self.name}__m2", pa.array(np.zeros(table.num_rows)))
-        return with_column(table, self.name, values)
+        return with_column(table, self.name, sortable(values) if self.floating else values)
 
 
 def exact_sums(slots: Sequence[SlotSpec]) -> dict[str, tuple[str, str]]:
@@ -196,7 +197,7 @@ def over_windows(
     for slot in slots:
         if slot.kind == "sum":
             none = pc.equal(found.column(f"{slot.name}__n"), 0)
-            values = found.column(slot.name).cast(slot.type)
+            values = narrowed(found.column(slot.name), slot.type)
             found = with_column(found, slot.name, pc.if_else(none, pa.scalar(None, slot.type), values))
         elif slot.floating:
             found = with_column(found, slot.name, unsortable(found.column(slot.name), slot.type))
@@ -230,7 +231,3 @@ def _dyadic(rest: pa.Table, low: Ints, high: Ints, by: Sequence[str], slots: Seq
         found = merged(concat(at), by, slots)
     assert found is not None
     return with_column(found, INDEX, ints(found, INDEX) + base)
-
-
-def _negated(values: Any) -> Any:
-    return pc.negate(values) if pa.types.is_decimal(values.type) else pc.negate_checked(values)

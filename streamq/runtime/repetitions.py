@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from streamq.runtime.columnar import codes, concat
 from streamq.runtime.evaluator import Mask
-from streamq.runtime.evaluators.spans import ranks
+from streamq.runtime.values import ranks
 
 
 def repetitions(fresh: pa.Table, held: pa.Table | None, whose: Sequence[str], what: Sequence[str]) -> tuple[Mask, Mask]:

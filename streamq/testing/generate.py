@@ -13,17 +13,31 @@ from typing import Any
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from streamq.compiler.operators import Edges, Intervals, JoinTable, Physical, Points, Select, Source
+from streamq.compiler.operators import AlterLifetime, Edges, Intervals, JoinTable, Physical, Points, Select, Source
 from streamq.compiler.plan import Node, fold, nodes, numbered
 from streamq.errors import PlanError, UnknownColumn, nearest, sentence
 from streamq.expr import Col, Lit
-from streamq.policies import SourcePolicy
 from streamq.schema import Field
 from streamq.testing import events
-from streamq.testing.arrival import Item, delay_for
+from streamq.testing.arrival import Item
 from streamq.testing.case import Arrival, Case
 from streamq.testing.intent import ANYTHING, Intent
-from streamq.testing.payloads import near, palettes
+from streamq.testing.lateness import ON_TIME, manners, modelled, policed, with_invalid
+from streamq.testing.payloads import (
+    IDS,
+    NESTED,
+    NO_USES,
+    NUMBERS,
+    OTHERS,
+    Uses,
+    key_types,
+    near,
+    numbered_value,
+    palettes,
+    twin,
+    uses,
+    value_types,
+)
 from streamq.testing.queries import queries, static
 from streamq.testing.scale import TICKS, Scale, scale
 from streamq.testing.speculative import doubled, speculative
@@ -31,20 +45,14 @@ from streamq.time import INTEGER, TIMESTAMP, ticks
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
-KEYS: Mapping[str, t.DataType] = {"string": t.StringType(), "int": t.IntegerType()}
-"""Types of column ``k`` by name."""
-
-VALUES: Mapping[str, t.DataType] = {"int": t.IntegerType(), "double": t.DoubleType(), "decimal": t.DecimalType(5, 2)}
-"""Types of column ``v`` by name."""
+TYPES: Mapping[str, t.DataType] = {**OTHERS, **NUMBERS, **NESTED, "decimal": NUMBERS["decimal(5,2)"]}
+"""Types of columns ``k`` and ``v`` by name."""
 
 KINDS = ("points", "intervals", "edges", "physical", "physical_ids")
 """Kinds of sources."""
 
 WITH_IDS = ("points_ids", "intervals_ids")
 """Kinds that are drawn where they are asked for."""
-
-NEVER = 1_000_000
-"""How many units progress lags behind where it is not to be lively."""
 
 
 @st.composite
@@ -56,15 +64,25 @@ def arriving(
     compared: Sequence[Any] = (),
     explicit: bool | None = None,
     causal: bool | None = None,
+    used: Uses = NO_USES,
+    late: bool = False,
 ) -> tuple[Source, list[Item]]:
-    """What arrives at a source, in order, and the source with a policy under which nothing of it is late.
+    """What arrives at a source, in order, and the source with its policy; nothing of it is late, or no event, but if ``late``.
 
     ``compared``: values that the query compares with; ``explicit``: whether CTIs come as items, where they can (None:
-    drawn); ``causal`` as in :func:`streamq.testing.events.physical`.
+    drawn); ``causal`` as in :func:`streamq.testing.events.physical`; ``used``: what the query does with columns.
     """
+    manner = draw(manners(intent)) if late else ON_TIME
+    if manner != ON_TIME:
+        intent, causal = modelled(intent), True
     id = source.id if isinstance(source, Physical) else source.ids[0] if source.ids else None
     number = _numbering(source, id)
-    payloads = draw(palettes([f for f in source.payload if f.name != id], intent, compared))
+    payloads = draw(palettes([f for f in source.payload if f.name != id], intent, compared, used))
+    twins = draw(st.sampled_from(TWINS))
+
+    def in_turn(items: list[Item]) -> list[Item]:
+        return [_twin(item, intent) if twins and i % twins == 0 else item for i, item in enumerate(items)]
+
     match source:
         case Points():
             items = draw(events.points(payloads, intent, scale, id, number))
@@ -75,33 +93,36 @@ def arriving(
         case Physical():
             explicit = draw(st.booleans()) if explicit is None else explicit
             items = draw(events.physical(payloads, intent, scale, explicit, id, number, causal))
-            if explicit:
-                return replace(source, policy=SourcePolicy(None)), items
         case _:
             raise PlanError(sentence("testing", f"nothing to generate for a source {type(source).__name__}"))
-    lag = draw(st.sampled_from({"none": [NEVER], "lazy": [5, 1], "eager": [0]}[draw(_liveliness(intent))]))
-    return replace(source, policy=SourcePolicy(delay_for(items) + lag * scale.units[0])), items
+    if late:
+        items = draw(with_invalid(source, items, payloads, intent, scale, number))
+    return draw(policed(source, in_turn(items), intent, scale, manner, bool(explicit)))
 
 
-def _liveliness(intent: Intent) -> st.SearchStrategy[str]:
-    # before the end nothing happens where there is no progress: that is the dullest, so it comes least
-    words = intent.choices("ctis")
-    return st.sampled_from([w for w in words if w != "none"] * 3 + [w for w in words if w == "none"])
+TWINS = (0, 0, 2, 3)
+"""Every how many items one has its values in other bits (0: none), so that equal ones meet: 0.0 and -0.0."""
+
+
+def _twin(item: Item, intent: Intent) -> Item:
+    """The same item with its values in other bits, but for those that a user gave."""
+    values = {name: value if name in intent.payload else twin(value) for name, value in item.payload.items()}
+    return replace(item, payload=values)
 
 
 def _numbering(source: Source, id: str | None) -> Callable[[int], Any]:
     kinds = {f.name: f.type for f in source.columns}
-    if id is None or isinstance(kinds[id], t.NumericType):
+    if id is None:
         return lambda n: n
-    if isinstance(kinds[id], t.StringType):
-        return lambda n: f"e{n}"
+    if type(kinds[id]) in {type(kind) for kind in IDS.values()}:
+        return lambda n: numbered_value(kinds[id], n)
     found = f"column {id!r} is {kinds[id].simpleString()}"
-    raise PlanError(sentence("testing", "ids that are neither numbers nor strings", found))
+    raise PlanError(sentence("testing", "ids of a type that has too few values, or parts", found))
 
 
 @st.composite
 def interleaved(draw: Draw, streams: Mapping[str, Sequence[Item]]) -> Arrival:
-    """What arrives at several sources, in one order; each keeps its own."""
+    """What arrives at several sources, in one order; each keeps its own. Some fall silent long before others do."""
     left = [[(name, item) for item in items] for name, items in streams.items()]
     arrival: list[tuple[str, Item]] = []
     turns = itertools.cycle(draw(st.lists(st.integers(0, len(left) - 1), max_size=8)) or [0])
@@ -118,7 +139,10 @@ def cuts(n: int) -> st.SearchStrategy[tuple[int, ...]]:
     # all at once there is nothing to be incremental about: that is the dullest, so it comes least
     every, some = st.just(set(range(1, n))), st.sets(st.integers(1, n - 1), min_size=1)
     places = st.sampled_from([st.just(set()), every, some, every, some]).flatmap(lambda kind: kind)
-    return places.map(lambda at: tuple(b - a for a, b in itertools.pairwise([0, *sorted(at), n])))
+    lengths = places.map(lambda at: tuple(b - a for a, b in itertools.pairwise([0, *sorted(at), n])))
+    # now and then a micro-batch brings nothing
+    empty = st.sampled_from([None, None, None, None, 0, 1, 2])
+    return st.builds(lambda cut, at: cut if at is None else (*cut[:at], 0, *cut[at:]), lengths, empty)
 
 
 @st.composite
@@ -142,10 +166,10 @@ def cases_of(
     found = scale(plan)
     if intent.unit is not None:
         found = found.of(ticks(intent.unit, plan.schema.axis, "Intent"))
-    compared = near(plan)
+    compared, used = near(plan), uses(plan)
     of = {n: i.completed(intent) for n, i in (intents or {}).items()}
     made = {
-        n.table: draw(arriving(n, of.get(n.table, intent), found, compared))
+        n.table: draw(arriving(n, of.get(n.table, intent), found, compared, used=used, late=True))
         for n in nodes(plan)
         if isinstance(n, Source)
     }
@@ -161,10 +185,28 @@ def cases_of(
             above = speculative(above)
         return doubled(above) if double else above
 
-    arrival = draw(interleaved({name: items for name, (_, items) in made.items()}))
+    streams = {name: items for name, (_, items) in made.items()}
+    if len(streams) > 1 and draw(st.sampled_from([False] * 9 + [True])):
+        # a source that brings nothing
+        streams[draw(st.sampled_from(sorted(streams)))] = []
+    arrival = draw(interleaved(streams))
     looked_up = {n.table: tables[n.table] for n in nodes(plan) if isinstance(n, JoinTable)}
     case = Case(fold(plan, visit), arrival, draw(cuts(len(arrival))), static=looked_up)
-    return replace(case, until=case.latest + found.reach)
+    return replace(case, until=draw(untils(case, found)))
+
+
+def untils(case: Case, scale: Scale) -> st.SearchStrategy[int]:
+    """Bounds on windows of lifetimes without an end: far beyond them all, or where windows begin or end, or beside that.
+
+    What time has reached is reported whatever the bound is, so it does not lie before the last start, or CTI.
+    """
+    far = case.latest + scale.reach
+    if any(isinstance(node, AlterLifetime) for node in nodes(case.plan)):
+        # what it moves may start later than any event that arrives
+        return st.just(far)
+    come = max((item.start for _, item in case.arrival if item.start is not None), default=0)
+    near = {edge + by for edge in scale.edges(come) for by in (-1, 0, 1)} | {case.latest, case.latest + 1}
+    return st.sampled_from([far, far, far, *sorted(at for at in near if at >= come)])
 
 
 def _check_payload(plan: Node, intent: Intent) -> None:
@@ -195,7 +237,9 @@ class Arriving:
 def source_of(draw: Draw, name: str, kind: str, fields: tuple[Field, ...], axis: str = INTEGER) -> Node:
     """A source of a kind (of KINDS or WITH_IDS) with a payload; ids are then left out again."""
     time = t.TimestampType() if axis == TIMESTAMP else t.LongType()
-    named = (Field("id", t.IntegerType()),) if kind.endswith("_ids") else ()
+    named = (
+        (Field("id", draw(st.sampled_from([IDS["int"]] * 8 + list(IDS.values())))),) if kind.endswith("_ids") else ()
+    )
     ids = tuple(f.name for f in named)
     match kind:
         case "points" | "points_ids":
@@ -218,14 +262,14 @@ def sources(
     draw: Draw,
     name: str,
     kind: str = "intervals",
-    key: str = "string",
-    value: str = "int",
+    key: t.DataType = OTHERS["string"],
+    value: t.DataType = NUMBERS["int"],
     axis: str = INTEGER,
     causal: bool | None = None,
     intent: Intent = ANYTHING,
 ) -> Arriving:
     """A source of a kind (of KINDS or WITH_IDS) under whose policy nothing is late."""
-    plan = draw(source_of(name, kind, (Field("k", KEYS[key]), Field("v", VALUES[value])), axis))
+    plan = draw(source_of(name, kind, (Field("k", key), Field("v", value)), axis))
     bare = nodes(plan)[0]
     assert isinstance(bare, Source)
     source, items = draw(arriving(bare, intent, causal=causal))
@@ -236,7 +280,7 @@ def sources(
 def cases(
     draw: Draw,
     kinds: Sequence[str] = KINDS,
-    values: Sequence[str] = ("int", "double"),
+    values: Sequence[str] | None = None,
     axes: Sequence[str] = (INTEGER, TIMESTAMP),
     most_sources: int = 2,
     depth: int = 2,
@@ -247,10 +291,12 @@ def cases(
 ) -> Case:
     """A query over one or two sources called ``a`` and ``b``, what arrives at them, and a cut of it.
 
-    ``kinds`` of sources, ``values`` of column ``v``, ``axes`` of time; ``reads_end`` as in :func:`queries`; ``causal``
+    ``kinds`` of sources, ``values``: types of column ``v`` by name (None: any), ``axes`` of time;
+    ``reads_end`` as in :func:`queries`; ``causal``
     as in :func:`streamq.testing.events.physical`; ``query``: plans over the inputs, if not any of :func:`queries`.
     """
-    key, value = draw(st.sampled_from(sorted(KEYS, reverse=True))), draw(st.sampled_from(values))
+    key = draw(key_types())[0]
+    value = draw(value_types())[0] if values is None else TYPES[draw(st.sampled_from(values))]
     axis = draw(st.sampled_from(axes))
     found = [
         draw(sources(name, draw(st.sampled_from(kinds)), key, value, axis, causal, intent))
@@ -264,9 +310,8 @@ def cases(
 
 
 __all__ = [
-    "KEYS",
     "KINDS",
-    "VALUES",
+    "TYPES",
     "WITH_IDS",
     "Arriving",
     "arriving",
@@ -276,4 +321,5 @@ __all__ = [
     "interleaved",
     "source_of",
     "sources",
+    "untils",
 ]

@@ -172,7 +172,8 @@ def _rows_of(given: Any) -> tuple[Iterable[Mapping[str, Any]], dict[str, pa.Data
         if name in table.column_names:
             table = table.set_column(table.column_names.index(name), name, _ticks(table[name]))
     own = {f.name: f.type for f in table.schema if f.name not in ("kind", *TIMES)}
-    return table.to_pylist(), own
+    columns = [python_values(column) for column in table.columns]
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)], own
 
 
 TIMES = ("start", "end", "new_end")
@@ -265,13 +266,15 @@ class _Special(Enum):
 def comparable(value: Any) -> Any:
     """A hashable value under the equality of keys: NaN equals itself, -0.0 is 0.0, lists and structs by their parts.
 
-    A boolean equals no number, though in Python it does.
+    A boolean equals no number, though in Python it does. A list of pairs is a map, whose entries have no order.
     """
     match value:
         case bool():
             return _Special, value
         case float():
             return _Special.NAN if math.isnan(value) else value + 0.0
+        case [tuple(), *_]:
+            return frozenset(comparable(v) for v in value)
         case list() | tuple():
             return tuple(comparable(v) for v in value)
         case dict():
@@ -289,11 +292,48 @@ def _rows(table: pa.Table, made: Callable[[Any], Any] | None = None) -> list[Row
 
     columns = []
     for column in table.columns:
-        values = column.to_pylist()
+        values = python_values(column)
         if made is not None and (pa.types.is_floating(column.type) or pa.types.is_nested(column.type)):
             values = [made(value) for value in values]
         columns.append(values)
     return list(zip(*columns, strict=True))
+
+
+def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """A column as Python values, also where instants in it are beyond what a datetime has: those are microseconds."""
+    if not _has_instants(column.type):
+        return column.to_pylist()
+    try:
+        return column.to_pylist()
+    except (OverflowError, ValueError):
+        # one by one, so that those that a datetime has are shown as such
+        return [_python_value(scalar) for scalar in column]
+
+
+def _python_value(scalar: Any) -> Any:
+    import pyarrow as pa
+
+    kind = scalar.type
+    if not scalar.is_valid or not _has_instants(kind):
+        return scalar.as_py()
+    if pa.types.is_map(kind):
+        return [(_python_value(entry["key"]), _python_value(entry["value"])) for entry in scalar.values]
+    if pa.types.is_list(kind):
+        return [_python_value(item) for item in scalar.values]
+    if pa.types.is_struct(kind):
+        return {name: _python_value(part) for name, part in scalar.items()}
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        return scalar.value
+
+
+def _has_instants(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind):
+        return True
+    return pa.types.is_nested(kind) and any(_has_instants(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def _kinds_differ(a: pa.Table, b: pa.Table) -> str:
@@ -385,4 +425,13 @@ def _sortable(value: Any) -> Any:
     return value if isinstance(value, int | str | bytes | Decimal) else repr(value)
 
 
-__all__ = ["Difference", "assert_same_history", "comparable", "fold_physical", "history", "keys", "same_history"]
+__all__ = [
+    "Difference",
+    "assert_same_history",
+    "comparable",
+    "fold_physical",
+    "history",
+    "keys",
+    "python_values",
+    "same_history",
+]

@@ -47,7 +47,7 @@ def frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     """A table as a DataFrame; NaN stays NaN, and is not NULL."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return spark.createDataFrame(table.to_pylist(), from_arrow_schema(table.schema))
+    return spark.createDataFrame(table, from_arrow_schema(table.schema))
 
 
 def executed_on_spark(case: Case, how: Execution, spark: SparkSession) -> pa.Table:

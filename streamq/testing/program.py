@@ -18,6 +18,7 @@ from streamq.errors import PlanError, sentence
 from streamq.runtime.arrow_types import arrow_type
 from streamq.schema import Field
 from streamq.stream import Stream
+from streamq.testing.history import python_values
 from streamq.testing.program_text import WIDTH, call, is_name, listed, string, value
 from streamq.testing.program_verbs import Names, inputs, verbs
 from streamq.testing.table import table
@@ -123,7 +124,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     import pyarrow as pa
 
     if not pa.types.is_timestamp(column.type):
-        return column.to_pylist()
+        return python_values(column)
     ticks = column.cast(pa.int64()).to_pylist()
     if all(n is None or abs(n) < 1_000_000 for n in ticks):
         return ticks

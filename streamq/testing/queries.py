@@ -7,7 +7,8 @@ those are grouped by, ordered by, compared and joined. Needs ``hypothesis``.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from streamq.compiler.operators import (
     Except,
     Join,
     JoinTable,
+    Points,
     Select,
     Source,
     TopK,
@@ -32,8 +34,9 @@ from streamq.compiler.operators import (
     WindowedJoin,
 )
 from streamq.compiler.operators.alter_lifetime import FIXED, GIVEN, RE, SAME, Length, Start
-from streamq.compiler.operators.window_aggregate import IN_ORDER
+from streamq.compiler.operators.window_aggregate import IN_ORDER, check_key
 from streamq.compiler.plan import Node, fold
+from streamq.errors import NeedsSpark, PlanError, TypeMismatch
 from streamq.expr import (
     Aggregate,
     Call,
@@ -50,8 +53,13 @@ from streamq.expr import (
     when,
 )
 from streamq.expr import fold as fold_expr
+from streamq.query import local_history
+from streamq.runtime.arrow_expr import check
 from streamq.schema import Field, Schema, infer
+from streamq.testing.intent import ANYTHING
 from streamq.testing.oracle import arrow_type
+from streamq.testing.payloads import odd, pool, twin
+from streamq.testing.table import fields_of
 from streamq.time import TIMESTAMP
 from streamq.windows import (
     ALIGN,
@@ -78,7 +86,7 @@ STATIC: dict[str, tuple[tuple[Field, ...], tuple[tuple[Any, int | None], ...]]] 
         ((0, 1), (1, 2), (1, None), (None, 4)),
     ),
 }
-"""Static tables by name: their columns and rows."""
+"""Static tables by name: their columns and rows; there is one of every other type too, called as the type."""
 
 
 EXACT = ("count_distinct", "sum", "min", "max", "first", "last")
@@ -87,9 +95,22 @@ EXACT = ("count_distinct", "sum", "min", "max", "first", "last")
 
 def static(name: str) -> pa.Table:
     """A static table."""
-    columns, rows = STATIC[name]
+    columns, rows = STATIC[name] if name in STATIC else _lookup(fields_of(f"name {name}")[0].type)
     arrays = [pa.array([row[i] for row in rows], arrow_type(f.type)) for i, f in enumerate(columns)]
     return pa.table(arrays, names=[f.name for f in columns])
+
+
+def table_for(kind: t.DataType) -> str:
+    """The name of the static table whose first column is of a type."""
+    names = [name for name, (columns, _) in STATIC.items() if columns[0].type == kind]
+    return names[0] if names else kind.simpleString()
+
+
+def _lookup(kind: t.DataType) -> tuple[tuple[Field, ...], tuple[tuple[Any, int | None], ...]]:
+    """Some values of a type, in the bits of others that they equal, some of them twice or odd, and NULL."""
+    values = pool(kind, ANYTHING)
+    chosen = [twin(values[0]), *values[:2], None, *values[-2:], *odd(kind, ANYTHING)[:2]]
+    return (Field("name", kind), Field("size", t.LongType())), tuple((v, i or None) for i, v in enumerate(chosen))
 
 
 def grids(most: int = 9) -> st.SearchStrategy[Hopping]:
@@ -139,7 +160,29 @@ def _is(kind: t.DataType, *kinds: type[t.DataType]) -> bool:
 
 
 def _plain_number(kind: t.DataType) -> bool:
-    return _is(kind, t.IntegerType, t.LongType, t.DoubleType)
+    return _is(kind, t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType)
+
+
+def matched(schema: Schema, among: Iterable[str]) -> list[str]:
+    """The columns that verbs match, group and order by."""
+    return [name for name in sorted(among) if _matches(schema.type_of(name))]
+
+
+def _matches(kind: t.DataType) -> bool:
+    try:
+        check_key(kind, "")
+    except TypeMismatch:
+        return False
+    return True
+
+
+def evaluable(expr: Expr, schema: Schema) -> bool:
+    """Whether an expression is one, and needs no Spark."""
+    try:
+        check(expr, schema, "testing")
+    except (PlanError, NeedsSpark):
+        return False
+    return True
 
 
 @st.composite
@@ -164,11 +207,21 @@ def _comparisons(draw: Draw, schema: Schema, among: frozenset[str], reads_end: b
         found += [column.is_null(), column.is_not_null()]
         if _plain_number(kind):
             found += [column > 1, column <= 2, column == 0, column != 0, column.isin(0, 1, 7), column < column * 2]
-        if _is(kind, t.DoubleType):
+        else:
+            found += _of_value(column, kind)
+        if _is(kind, t.FloatType, t.DoubleType):
             found += [column > 1.25, column == float("nan"), Call("isnan", (column,)), column < float("inf")]
         if _is(kind, t.StringType):
             found += [column == "a", column != "b", column.isin("a", "c"), column > "a", column.eq_null_safe(None)]
-    return draw(st.sampled_from(found))
+    return draw(st.sampled_from([expr for expr in found if evaluable(expr, schema)]))
+
+
+def _of_value(column: Col, kind: t.DataType) -> list[Expr]:
+    """Comparisons of a column that is no plain number: with values that can be written, and with itself."""
+    if _is(kind, t.ArrayType, t.MapType, t.StructType):
+        return [column == column, column.eq_null_safe(column), column <= column]
+    value = pool(kind, ANYTHING)[-1]
+    return [column == value, column < value, column >= value, column.eq_null_safe(value), column <= column]
 
 
 @st.composite
@@ -177,11 +230,12 @@ def numbers(draw: Draw, schema: Schema, name: str, reads_end: bool) -> Expr:
     column, kind = Col(name), schema.type_of(name)
     if not _plain_number(kind):
         return column
-    zero = Lit(0.0 if _is(kind, t.DoubleType) else 0)
-    found = [column, column, column + 1, column * 2, 3 - column, -column, when(column > 1, column).otherwise(zero)]
+    zero = Lit(0.0 if _is(kind, t.FloatType, t.DoubleType) else 0)
+    found: list[Expr] = [column] * 5
+    found += [column + 1, column * 2, 3 - column, -column, when(column > 1, column).otherwise(zero)]
     found += [Call("coalesce", (column, zero)), when(column.is_not_null(), column), Call("abs", (column,))]
     if reads_end:
-        found.append(when(end().is_null(), zero).otherwise(column))
+        found += [when(end().is_null(), zero).otherwise(column)] * 3
     return draw(st.sampled_from(found))
 
 
@@ -212,10 +266,11 @@ def spans(draw: Draw, plan: Node, reads_end: bool = True, most: int = 2) -> Node
             case "lifetime":
                 plan = draw(_altered(plan, known, reads_end))
             case "signal" if known:
-                plan = ToSignal(plan, tuple(draw(st.lists(st.sampled_from(sorted(known)), max_size=1))))
+                among = matched(plan.schema, known)
+                plan = ToSignal(plan, tuple(draw(st.lists(st.sampled_from(among), max_size=1)) if among else ()))
             case "chop":
                 plan = Chop(plan, draw(st.integers(1, 7)), draw(st.integers(-3, 3)))
-            case "ids" if known >= set(plan.schema.names):
+            case "ids" if known >= set(plan.schema.names) <= set(matched(plan.schema, known)):
                 plan = DistinctIds(plan, (draw(st.sampled_from(plan.schema.names)),), draw(st.integers(0, 6)))
     return plan
 
@@ -243,12 +298,12 @@ def paired(draw: Draw, one: Node, two: Node) -> Node:
     """Two streams of equal columns as one: joins of every kind, differences, cuts."""
     names = one.schema.names
     left, right = exact(one), exact(two)
-    common = sorted(left & right)
+    common = matched(one.schema, left & right)
     kind = draw(st.sampled_from(["union", "union", "join", "join", "join", "except", "clip", "windowed"]))
     keys = tuple((n, n) for n in draw(st.lists(st.sampled_from(common), max_size=1))) if common else ()
     if kind == "clip":
         return Clip(one, two, keys)
-    if kind == "except" and len(common) == len(names) and one.schema.fields == two.schema.fields:
+    if kind == "except" and set(common) == set(names) and one.schema.fields == two.schema.fields:
         return Except(one, two)
     if kind not in ("join", "windowed"):
         return Union((one, two))
@@ -276,6 +331,8 @@ def _conditions(draw: Draw, schema: Schema, among: frozenset[str], suffix: str) 
         other = f"{name}{suffix}"
         if other in among and schema.type_of(other) == kind:
             found += [Col(name) == Col(other), Col(name) != Col(other), Col(name) < Col(other)]
+            found += [Col(name).eq_null_safe(Col(other))]
+    found = [expr for expr in found if evaluable(expr, schema)]
     return draw(st.sampled_from(found)) if found else None
 
 
@@ -284,6 +341,7 @@ def windows(draw: Draw, schema: Schema, known: frozenset[str]) -> tuple[Window, 
     """A window of any kind, with clip and stamp."""
     kinds = ["hopping", "hopping", "hopping", "snapshot", "snapshot", "count", "session", "landmark"]
     whole = known >= set(schema.names)
+    ordered = matched(schema, schema.names)
     kind = draw(st.sampled_from([*kinds, "rows"] if whole else kinds))
     stamp, clip = draw(st.sampled_from([ALIGN, ALIGN, POINT_AT_END])), draw(st.sampled_from(CLIPS))
     match kind:
@@ -300,7 +358,7 @@ def windows(draw: Draw, schema: Schema, known: frozenset[str]) -> tuple[Window, 
         case "landmark":
             period = draw(st.one_of(st.none(), st.integers(2, 15)))
             return Landmark(draw(st.integers(1, 6)), draw(st.integers(-5, 5)), period), clip, stamp
-    order = draw(st.lists(st.sampled_from(schema.names), max_size=1))
+    order = draw(st.lists(st.sampled_from(ordered), max_size=1)) if ordered else []
     return Rows(draw(st.integers(1, 3)), draw(st.integers(1, 4)), tuple(order)), clip, stamp
 
 
@@ -315,14 +373,15 @@ AGGREGATES = (
 def aggregated(draw: Draw, plan: Node, label: str = "a", reads_end: bool = True) -> Node:
     """A group_by (or none), a window and one to three aggregates called ``label0, ...``, or its greatest members."""
     schema, known = plan.schema, exact(plan)
-    groupable = sorted(n for n in known if not _is(schema.type_of(n), t.DecimalType, t.ArrayType))
+    groupable = matched(schema, known)
     keys = tuple(draw(st.lists(st.sampled_from(groupable), unique=True, max_size=2))) if groupable else ()
     window, clip, stamp = draw(windows(schema, known))
     # of two events equal but for their ends it is open which is the first row
     reads_end = reads_end and not isinstance(window, Rows)
     whole = known >= set(schema.names)
     if groupable and whole and "rank" not in schema.names and draw(st.sampled_from([False] * 5 + [True])):
-        by, ties = Col(draw(st.sampled_from(groupable))), draw(st.sampled_from(["keep", "break"]))
+        by, broken = Col(draw(st.sampled_from(groupable))), len(groupable) == len(schema.names)
+        ties = draw(st.sampled_from(["keep", "break"] if broken else ["keep"]))
         return TopK(plan, keys, window, draw(st.integers(1, 3)), by, draw(st.booleans()), ties, clip, stamp)
     names = draw(st.lists(st.sampled_from(_askable(schema, known)), min_size=1, max_size=3))
     drawn = [draw(aggregate(schema, known, name, reads_end)) for name in names]
@@ -331,13 +390,24 @@ def aggregated(draw: Draw, plan: Node, label: str = "a", reads_end: bool = True)
     return WindowAggregate(plan, keys, window, tuple(made.items()), clip, stamp)
 
 
-def _scalar(schema: Schema) -> list[str]:
-    return [n for n in schema.names if not _is(schema.type_of(n), t.ArrayType)]
-
-
 def _askable(schema: Schema, known: frozenset[str]) -> Sequence[str]:
-    whole = known >= set(schema.names) and len(_scalar(schema)) == len(schema.names)
-    return AGGREGATES if whole else [a for a in AGGREGATES if a not in IN_ORDER]
+    return AGGREGATES if known >= set(schema.names) else [a for a in AGGREGATES if a not in IN_ORDER]
+
+
+@cache
+def _takes(aggregate: str, kind: t.DataType) -> bool:
+    """Whether an aggregate of values of a type is one, and needs no Spark: tried over NULL."""
+    source = Points("s", (Field("at", t.LongType()), Field("x", kind)), "at")
+    options = (0.5,) if aggregate == "percentile" else ()
+    try:
+        made = WindowAggregate(source, (), Hopping(1, 1), (("a", Aggregate(aggregate, (Col("x"),), None, options)),))
+        local_history(made, {"s": pa.table({"at": pa.array([0], pa.int64()), "x": pa.nulls(1, arrow_type(kind))})})
+    except (TypeMismatch, NeedsSpark):
+        return False
+    except Exception:
+        # it is no refusal: a case is to show it
+        return True
+    return True
 
 
 @st.composite
@@ -350,9 +420,10 @@ def aggregate(
     whole_numbers = [n for n in numeric if _is(schema.type_of(n), t.IntegerType, t.LongType)]
     among = numeric
     if name in ("count", "min", "max", "count_distinct", *IN_ORDER):
-        among = [n for n in _scalar(schema) if name != "count_distinct" or n in known]
+        among = [n for n in schema.names if name != "count_distinct" or n in known]
     elif name in ("covar", "covar_pop", "corr"):
         among = whole_numbers
+    among = [n for n in among if name in ("count(*)", "covar", "covar_pop", "corr") or _takes(name, schema.type_of(n))]
     filters = st.sampled_from([False, False, True])
     where = draw(predicates(schema, known, reads_end)) if draw(filters) else None
     if name == "count(*)" or not among:
@@ -401,17 +472,16 @@ def queries(draw: Draw, inputs: Sequence[Node], depth: int = 2, reads_end: bool 
 @st.composite
 def looked_up(draw: Draw, plan: Node) -> Node:
     """Column ``k`` looked up in a static table, if it can be."""
-    if "k" not in exact(plan) or "size" in plan.schema.names:
+    if "k" not in matched(plan.schema, exact(plan)) or "size" in plan.schema.names:
         return plan
-    kind = plan.schema.type_of("k")
-    if not _is(kind, t.StringType, t.IntegerType):
-        return plan
-    name = "names" if _is(kind, t.StringType) else "numbers"
+    name = table_for(plan.schema.type_of("k"))
+    fields = STATIC[name][0] if name in STATIC else _lookup(plan.schema.type_of("k"))[0]
     how = draw(st.sampled_from(["inner", "left"]))
-    return JoinTable(plan, name, STATIC[name][0], (("k", "name"),), how, (("name", "name"), ("size", "size")))
+    return JoinTable(plan, name, fields, (("k", "name"),), how, (("name", "name"), ("size", "size")))
 
 
 __all__ = [
-    "AGGREGATES", "STATIC", "aggregate", "aggregated", "exact", "finished", "grids", "looked_up", "numbers", "paired",
-    "predicates", "queries", "spans", "static", "windows",
+    "AGGREGATES", "STATIC", "aggregate", "aggregated", "evaluable", "exact", "finished", "grids", "looked_up", "matched",
+    "numbers", "paired",
+    "predicates", "queries", "spans", "static", "table_for", "windows",
 ]  # fmt: skip

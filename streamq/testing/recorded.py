@@ -13,7 +13,7 @@ import numpy as np
 from streamq.errors import SourceError, sentence
 from streamq.literal import Item
 from streamq.runtime.event import CTI, INSERT, RETRACT
-from streamq.testing.history import comparable
+from streamq.testing.history import comparable, python_values
 from streamq.testing.sink_folder import read_folder
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, plain_integer
 
@@ -319,7 +319,7 @@ def _dense(column: Column) -> tuple[Ints, Ints]:
             column = pc.add(column, pa.scalar(0.0, column.type))
     if isinstance(column, list) or pa.types.is_nested(column.type):
         numbers: dict[Any, int] = {}
-        values = column if isinstance(column, list) else column.to_pylist()
+        values = column if isinstance(column, list) else python_values(column)
         dense = np.array([numbers.setdefault(_hashable(v), len(numbers)) for v in values], np.int64)
     else:
         indices = column.dictionary_encode(null_encoding="encode").indices

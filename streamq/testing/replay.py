@@ -21,6 +21,7 @@ from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.arrival import CLOSE, OPEN, Item, row, table_of
 from streamq.testing.case import Arrival, Case
 from streamq.testing.execution import BATCH, CHANGELOG, FINAL, LITERAL, SPARK, STREAM, Execution
+from streamq.testing.history import python_values
 from streamq.testing.oracle import EVALUATED, TRANSLATED
 from streamq.testing.table import table
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -49,7 +50,10 @@ def case_to_json(case: Case, how: Execution, says: str = "", expressions: str = 
         for name, item in case.arrival
     ]
     static = {
-        name: {"columns": _ddl(rows), "rows": [_encoded(tuple(row.values())) for row in rows.to_pylist()]}
+        name: {
+            "columns": _ddl(rows),
+            "rows": _rows(rows),
+        }
         for name, rows in case.static.items()
     }
     document = {
@@ -202,10 +206,11 @@ HOW: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "slack": (_list_of(lambda v: v is None or _is_instant(v)), "a list of numbers and nulls"),
     "watch": (_flag, "true or false"),
     "blocks": (_list_of(lambda v: v is None or _is_instant(v)), "a list of numbers and nulls"),
+    "remember": (_list_of(lambda v: v is None or _is_instant(v)), "a list of numbers and nulls"),
 }
 """The parts of an Execution: what fits, and how that is called."""
 
-ADDED = {"blocks"}
+ADDED = {"blocks", "remember"}
 """The parts that older files have not."""
 
 
@@ -259,7 +264,7 @@ def _item(part: str, given: Any, sources: Mapping[str, Source]) -> tuple[str, It
     kinds = _kinds(source)
     if kind not in kinds:
         _wrong(part, f"the kind is {kind!r}, which source {name!r} has not; it has: {', '.join(kinds)}")
-    if not _is_instant(start) or not all(time is None or _is_instant(time) for time in (end, new_end)):
+    if not all(time is None or _is_instant(time) for time in (start, end, new_end)):
         _wrong(part, f"times are numbers of ticks, found {[start, end, new_end]!r}")
     item = Item(kind, start, end, new_end, _payload(part, payload))
     own = set(row(source, Item(kind, start)))
@@ -333,16 +338,25 @@ def _value(part: str, found: Any) -> Any:
 def _encoded(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {"struct": [[name, _encoded(v)] for name, v in value.items()]}
-    return [_encoded(v) for v in value] if isinstance(value, list | tuple) else encoded(value)
+    if isinstance(value, tuple):
+        # an entry of a map
+        return {"pair": [_encoded(v) for v in value]}
+    return [_encoded(v) for v in value] if isinstance(value, list) else encoded(value)
 
 
 def _decoded(value: Any) -> Any:
     match value:
         case {"struct": list(parts)}:
             return {name: _decoded(v) for name, v in parts}
+        case {"pair": [_, _] as pair}:
+            return tuple(_decoded(v) for v in pair)
         case list():
-            return tuple(_decoded(v) for v in value)
+            return [_decoded(v) for v in value]
     return decoded(value)
+
+
+def _rows(rows: pa.Table) -> list[Any]:
+    return [_encoded(list(row)) for row in zip(*map(python_values, rows.columns), strict=True)]
 
 
 def _ddl(rows: pa.Table) -> str:

@@ -16,28 +16,32 @@ from typing import Any, Final, NoReturn
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from streamq.compiler.operators import ToSignal
+from streamq.compiler.operators import JoinTable, ToSignal
 from streamq.compiler.operators.windowed import Grouped, Windowed
-from streamq.compiler.plan import Node
-from streamq.errors import PlanError, TimeError, UnknownVerb, nearest, sentence
-from streamq.expr import duration, start
-from streamq.schema import Field, parse_type
+from streamq.compiler.plan import Node, nodes
+from streamq.errors import NeedsSpark, PlanError, TimeError, UnknownVerb, nearest, sentence
+from streamq.expr import Col, Expr, duration, start
+from streamq.schema import Field, Schema
 from streamq.stream import Stream
 from streamq.testing.case import Case
-from streamq.testing.generate import KEYS, KINDS, VALUES, WITH_IDS, Draw, cases_of, source_of
+from streamq.testing.generate import KINDS, WITH_IDS, Draw, cases_of, source_of
 from streamq.testing.intent import ANYTHING, Intent
+from streamq.testing.payloads import key_types, value_types
 from streamq.testing.queries import (
-    STATIC,
     aggregate,
     aggregated,
+    evaluable,
     exact,
     looked_up,
+    matched,
     numbers,
     paired,
     predicates,
     spans,
     static,
+    table_for,
 )
+from streamq.testing.table import fields_of
 from streamq.time import INTEGER, TIMESTAMP
 from streamq.windows import ALIGN, CLIPS, POINT_AT_END, Rows
 
@@ -128,7 +132,8 @@ def stream(
 
     ``shape``: the kind of source, "points", "intervals", "edges", "physical", "signal", or "points_ids", "intervals_ids" or
     "physical_ids", where events have ids, which are left out again above it; ``columns``: its payload as Spark DDL (default:
-    ``k`` and ``v`` of types that are the same for all open streams of a scenario); ``axis``: "integer" or "timestamp", which
+    ``k`` and ``v`` of types that are the same for all open streams of a scenario: any that the verbs over them take, nested
+    ones too, plain ones more often); ``axis``: "integer" or "timestamp", which
     a scenario with durations of its own must say; the other arguments are those of :class:`Intent`.
     """
     if axis not in (None, INTEGER, TIMESTAMP):
@@ -166,15 +171,15 @@ def concrete(scenario: Scenario | Stream, intent: Intent = ANYTHING) -> st.Searc
 
 @st.composite
 def _cases(draw: Draw, scenario: Scenario | Stream, intent: Intent) -> Case:
-    building = _Building(draw, scenario)
+    axis = draw(st.sampled_from(_axes(scenario)))
     try:
-        made = building.made(scenario)
+        building, made = _built(draw, scenario, axis)
     except TimeError as error:
         wrong = _UNIT.match(str(error))
         if wrong is None or len(_axes(scenario)) == 1:
             raise
         # the verb knows one axis, of which nobody has spoken
-        other = INTEGER if building.axis == TIMESTAMP else TIMESTAMP
+        other = INTEGER if axis == TIMESTAMP else TIMESTAMP
         hint = f'The axis is left open; say which: t.stream(axis="{other}").'
         raise TimeError(f"{wrong[0]}. {hint}") from error
     if not isinstance(made, Stream):
@@ -186,15 +191,28 @@ _UNIT = re.compile(r".*: a duration with(out)? a unit on .*(?=\. )")
 """A size that does not fit the time axis, without the hint."""
 
 
+def _built(draw: Draw, scenario: Scenario | Stream, axis: str) -> tuple[_Building, Any]:
+    """A concrete tree over columns of the oddest types drawn that its verbs take; what is wrong over plain ones is wrong."""
+    (key, *keys), (value, *values) = draw(key_types()), draw(value_types())
+    tried = [(key, value), *((key, v) for v in values[:1]), *((k, value) for k in keys), (keys[0], values[0])]
+    plain = keys[-1], values[-1]
+    for types in dict.fromkeys((*tried, (keys[0], values[-1]), plain)):
+        building = _Building(draw, axis, types)
+        try:
+            return building, building.made(scenario)
+        except (PlanError, NeedsSpark):
+            if types == plain:
+                raise
+    raise AssertionError(plain)
+
+
 class _Building:
     """One concrete tree in the making: what has been drawn for it so far."""
 
-    def __init__(self, draw: Draw, root: Scenario | Stream):
-        self.draw = draw
+    def __init__(self, draw: Draw, axis: str, types: tuple[t.DataType, t.DataType]):
+        self.draw, self.axis, self.types = draw, axis, types
         self.done: dict[int, tuple[Scenario, Any]] = {}
         self.intents: dict[str, Intent] = {}
-        self.axis = draw(st.sampled_from(_axes(root)))
-        self.types = (draw(st.sampled_from(sorted(KEYS, reverse=True))), draw(st.sampled_from(["int", "double"])))
 
     def made(self, given: Any) -> Any:
         """What stands for a scenario; each node of the tree is made once."""
@@ -241,7 +259,7 @@ class _Building:
         name = node.args[0] if node.args else "abcdefgh"[len(self.intents)]
         kind = shape or self.draw(st.sampled_from(KINDS))
         key, value = self.types
-        fields = _fields(ddl) if ddl else (Field("k", KEYS[key]), Field("v", VALUES[value]))
+        fields = fields_of(ddl) if ddl else (Field("k", key), Field("v", value))
         plan: Node = self.draw(source_of(name, "points" if kind == "signal" else kind, fields, self.axis))
         self.intents[name] = Intent(**kwargs)
         if kind == "signal":
@@ -262,7 +280,7 @@ class _Building:
                 return query._derive(self.draw(aggregated(query.plan, label)))
             case "table":
                 plan = self.draw(looked_up(query.plan))
-                tables = {name: static(name) for name in STATIC}
+                tables = {n.table: static(n.table) for n in nodes(plan) if isinstance(n, JoinTable)}
                 return type(query)(plan, {**query.tables, **tables})
         raise AssertionError(kind)
 
@@ -317,13 +335,16 @@ class _Building:
             case _, "predicate":
                 return draw(predicates(schema, known))
             case "join_table", "table":
-                return static("names" if isinstance(schema.type_of("k"), t.StringType) else "numbers")
+                return static(table_for(schema.type_of("k")))
             case _, "on" | "order_by" | "key":
-                return draw(st.lists(st.sampled_from(columns), max_size=1))
-            case _, "id" | "keys" | "columns" | "names" | "k" | "by":
+                taken = matched(schema, columns)
+                return draw(st.lists(st.sampled_from(taken), max_size=1)) if taken else []
+            case _, "id" | "keys" | "k" | "by":
+                return draw(st.sampled_from(matched(schema, columns) or columns))
+            case _, "columns" | "names":
                 return draw(st.sampled_from(columns))
             case _, "where":
-                return draw(_conditions(columns))
+                return draw(_conditions(schema, columns))
             case "set_duration" | "alter_lifetime", "duration":
                 lengths = [1, 3, 5] if schema.axis == INTEGER else [dt.timedelta(microseconds=n) for n in (1, 3, 5)]
                 return draw(st.sampled_from([*lengths, duration() * 2]))
@@ -372,30 +393,18 @@ def _axes(root: Scenario | Stream) -> list[str]:
 
 
 @st.composite
-def _conditions(draw: Draw, columns: list[str]) -> Any:
+def _conditions(draw: Draw, schema: Schema, columns: list[str]) -> Any:
     """A condition on a pair of events, or none."""
     name = draw(st.sampled_from(columns))
-    return draw(
-        st.sampled_from(
-            [
-                None,
-                lambda l, r: l[name] == r[name],
-                lambda l, r: l[name] < r[name],
-                lambda l, r: l[name].is_not_null(),
-            ]
-        )
-    )
-
-
-def _fields(ddl: str) -> tuple[Field, ...]:
-    parts, depth, last = [], 0, 0
-    for i, c in enumerate(ddl):
-        depth += (c in "(<") - (c in ")>")
-        if c == "," and not depth:
-            parts.append(ddl[last:i])
-            last = i + 1
-    found = [part.strip().partition(" ") for part in [*parts, ddl[last:]]]
-    return tuple(Field(name, parse_type(kind.strip())) for name, _, kind in found)
+    given: list[Callable[[Any, Any], Expr]] = [
+        lambda l, r: l[name].is_not_null(),
+        lambda l, r: l[name] == r[name],
+        lambda l, r: l[name] < r[name],
+        lambda l, r: l[name].eq_null_safe(r[name]),
+    ]
+    # both sides have the columns of one
+    one = {name: Col(name)}
+    return draw(st.sampled_from([None, *(make for make in given if evaluable(make(one, one), schema))]))
 
 
 __all__ = ["ANY", "Scenario", "composition", "concrete", "operator", "stream"]

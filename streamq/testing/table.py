@@ -26,7 +26,7 @@ _TAKEN: dict[type[t.DataType], tuple[type[Any], ...]] = {
     t.FloatType: (float, int), t.DoubleType: (float, int), t.DecimalType: (Decimal, int), t.StringType: (str,),
     t.BinaryType: (bytes,), t.DateType: (dt.date,), t.TimestampType: (dt.datetime, int),
     t.TimestampNTZType: (dt.datetime, int), t.DayTimeIntervalType: (dt.timedelta,),
-    t.ArrayType: (list, tuple), t.StructType: (dict,), t.MapType: (dict,),
+    t.ArrayType: (list, tuple), t.StructType: (dict,), t.MapType: (dict, list),
 }  # fmt: skip
 """The Python values that a column of a type takes."""
 
@@ -36,8 +36,9 @@ def table(columns: str, rows: Iterable[Sequence[Any]]) -> pa.Table:
 
     Types are Spark's names, ``decimal(5,2)``, ``array<int>``, ``map<string,int>`` and ``struct<a:int>`` among them; a name
     that is no word stands in backticks. Instants are datetimes, without a zone UTC, or ticks: microseconds since 1970.
-    Arrays are lists or tuples, maps and structs dictionaries. Raises TypeMismatch for a type that does not exist, and
-    SourceError for a row that is too short or too long, or a value that its column does not take.
+    Arrays are lists or tuples, maps and structs dictionaries; a map may be a list of pairs too, as not every key is one of a
+    dictionary. Raises TypeMismatch for a type that does not exist, and SourceError for a row that is too short or too long,
+    or a value that its column does not take.
 
     >>> import streamq as sq
     >>> from streamq.testing.table import table
@@ -152,7 +153,8 @@ def _taken(value: Any, kind: t.DataType) -> Any:
                 raise TypeError(value)
             return {f.name: _taken(value.get(f.name), f.dataType) for f in fields}
         case t.MapType(keyType=key, valueType=inner):
-            return [(_taken(k, key), _taken(v, inner)) for k, v in value.items()]
+            pairs = value.items() if isinstance(value, dict) else value
+            return [(_taken(k, key), _taken(v, inner)) for k, v in pairs]
     return value
 
 

@@ -209,4 +209,5 @@ def test_patterns_that_are_none(pairs: Any) -> None:
 @given(t.concrete(sq.points(t.table("at timestamp", []), time="at"), Intent(unit="10 minutes", duplicates=False)))
 def test_a_unit_of_ones_own(case: t.Case) -> None:
     starts = sorted(row["start"] for row in case.answer().to_pylist())
-    assert starts == [] or max(starts) - min(starts) == 0 or max(starts) - min(starts) >= 60_000_000
+    # an event can lie a tick beside the one before it
+    assert starts == [] or not Intent().events < max(starts) - min(starts) < 60_000_000

@@ -13,7 +13,8 @@ from streamq.runtime.evaluator import Mask
 from streamq.runtime.evaluators.condition import Condition
 from streamq.runtime.event import LE, RE
 from streamq.runtime.lifetimes import grid_index, grid_lifetimes
-from streamq.runtime.overlap import Ints, covered, grouped_codes, matched_codes, next_after, overlapping, uncovered
+from streamq.runtime.overlap import covered, grouped_codes, matched_codes, next_after, overlapping, uncovered
+from streamq.runtime.values import Ints
 from streamq.time import INFINITY
 from streamq.windows import Hopping
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import types as t
 
-from streamq.runtime.columnar import codes, runs, sortable
+from streamq.errors import StreamqError, sentence
+from streamq.runtime.arrow_casts import quotient
+from streamq.runtime.arrow_types import Refused
+from streamq.runtime.columnar import codes, runs
 from streamq.runtime.evaluator import Mask
-from streamq.runtime.evaluators.spans import ranks
-from streamq.runtime.overlap import Ints, covered
+from streamq.runtime.overlap import covered
 from streamq.runtime.partials import COUNT, INDEX, SlotSpec, over_windows
+from streamq.runtime.values import Ints, ranks
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -26,7 +31,8 @@ ADDING = frozenset(("covar", "covar_pop", "corr", "time_weighted_avg"))
 class Reduction:
     """A result column over columns ``args`` of all rows of a group.
 
-    kind: count_distinct, covar, covar_pop, corr, first, last, percentile, collect, time_weighted_avg, window_start, window_end.
+    kind: avg (of decimals), count_distinct, covar, covar_pop, corr, first, last, percentile, collect, time_weighted_avg,
+    window_start, window_end.
     ``where`` is a column of booleans that filters rows; ``type`` the result's.
     """
 
@@ -119,13 +125,28 @@ def _edge(found: Spanned, one: Reduction) -> pa.Array:
 def _count_distinct(found: Spanned, one: Reduction) -> pa.Array:
     """Per value the stretches of groups that have it; how many of those hold a group."""
     column = found.rows.column(one.args[0])
-    if pa.types.is_floating(column.type):
-        column = sortable(pc.add(column, pa.scalar(0.0, column.type)))
     there = np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False), bool)
     value = np.asarray(codes(pa.table({"v": column}), ["v"])[0], np.int64)[there]
     _, start, end = covered(value, found.first[there], found.last[there] + 1)
     change = np.bincount(start, minlength=found.n + 1) - np.bincount(end, minlength=found.n + 1)
     return pa.array(np.cumsum(change)[: found.n])
+
+
+def _mean(found: Spanned, one: Reduction) -> pa.Array:
+    """The exact mean of decimals, rounded half up to the digits of the result."""
+    values = found.rows.column(one.args[0])
+    slot = SlotSpec("p", "sum", True, pa.decimal128(38, values.type.scale), "v")
+    table = pa.table({COUNT: np.ones(len(values), np.int64), "v": values})
+    partials = pa.table({COUNT: table.column(COUNT), **slot.of_events(table)})
+    merged = over_windows(partials, found.first, found.last, (), [slot]).sort_by(INDEX)
+    assert one.type is not None
+    to = t.DecimalType(one.type.precision, one.type.scale)
+    sums = zip(merged.column("p").to_pylist(), merged.column("p__n").to_pylist(), strict=True)
+    try:
+        means = [None if total is None else quotient(total, Decimal(n), to) for total, n in sums]
+    except Refused as error:
+        raise StreamqError(sentence("avg", f"overflow of {to.simpleString()}", "", "Cast to fewer digits.")) from error
+    return pa.array(means, one.type)
 
 
 def _percentile(found: Spanned, one: Reduction) -> pa.Array:
@@ -219,6 +240,7 @@ def _time_weighted(found: Grouped, one: Reduction) -> pa.Array:
 _OVER_RANGES: dict[str, Callable[[Spanned, Reduction], pa.Array]] = {
     "first": _edge,
     "last": _edge,
+    "avg": _mean,
     "count_distinct": _count_distinct,
     "percentile": _percentile,
     "covar": _paired,

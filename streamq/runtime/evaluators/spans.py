@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from streamq.runtime.columnar import ints, runs, sortable, with_column
+from streamq.runtime.columnar import ints, runs, with_column
 from streamq.runtime.evaluator import Mask
 from streamq.runtime.evaluators.joins import Settling, grid_range
 from streamq.runtime.event import LE, RE
 from streamq.runtime.lifetimes import grid_lifetimes
-from streamq.runtime.overlap import Ints, grouped_codes, next_after
+from streamq.runtime.overlap import grouped_codes, next_after
+from streamq.runtime.values import Ints, ranks
 from streamq.time import MINUS_INFINITY
 from streamq.windows import Hopping
 
@@ -99,42 +98,3 @@ class DistinctIdsEvaluator(Settling):
 
 def _less(x: Ints, by: int) -> Ints:
     return np.where(x < MINUS_INFINITY + by, MINUS_INFINITY, x - by)
-
-
-def ranks(table: pa.Table, names: Sequence[str]) -> list[Ints]:
-    """Columns as numbers in Spark's ascending order: NULL first, NaN last, -0.0 equal to 0.0."""
-    made = []
-    for name in names:
-        column = table.column(name).combine_chunks()
-        if pa.types.is_floating(column.type):
-            column = sortable(pc.add(column, pa.scalar(0.0, column.type)))
-        if pa.types.is_boolean(column.type):
-            column = column.cast(pa.int8())
-        if pa.types.is_decimal(column.type) or pa.types.is_nested(column.type):
-            # Arrow ranks neither: by their distinct values in order
-            values = [_in_order(v) for v in column.to_pylist()]
-            place = {v: i for i, v in enumerate(sorted(set(values)))}
-            made.append(np.array([place[v] for v in values], np.int64))
-            continue
-        rank = pc.rank(column, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
-        made.append(np.where(column.is_null().to_numpy(zero_copy_only=False), 0, rank))
-    return made
-
-
-def _in_order(value: Any) -> tuple[Any, ...]:
-    """A value that Python orders as Spark orders the given one: NULL first, NaN last, lists and structs by their parts.
-
-    A map, which has no order there, is its entries in theirs.
-    """
-    match value:
-        case None:
-            return (0,)
-        case float():
-            return (1, value != value, 0.0 if value != value else value + 0.0)
-        case [tuple(), *_]:
-            return (1, tuple(sorted((_in_order(key), _in_order(found)) for key, found in value)))
-        case list():
-            return (1, tuple(_in_order(v) for v in value))
-        case dict():
-            return (1, tuple(_in_order(v) for v in value.values()))
-    return (1, value)

@@ -17,11 +17,11 @@ from streamq.runtime.columnar import ints, runs, with_column
 from streamq.runtime.evaluator import Mask
 from streamq.runtime.evaluators.joins import grid_range
 from streamq.runtime.evaluators.reductions import ADDING, Floats, Reduction, Spanned, payload_order, reduced
-from streamq.runtime.evaluators.spans import ranks
 from streamq.runtime.event import LE, RE
 from streamq.runtime.lifetimes import grid_index, grid_lifetimes, saturating
-from streamq.runtime.overlap import Ints, grouped_codes
+from streamq.runtime.overlap import grouped_codes
 from streamq.runtime.partials import COUNT, INDEX, SlotSpec, over_windows
+from streamq.runtime.values import Ints, ranks
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import POINT_AT_END, Count, Hopping, Landmark, Rows, Session, Snapshot, Window
 

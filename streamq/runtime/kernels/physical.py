@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.basket import Scope
-from streamq.runtime.columnar import concat, ints, with_column
+from streamq.runtime.columnar import codes, concat, ints, with_column
 from streamq.runtime.evaluator import Mask
 from streamq.runtime.event import INSERT, KIND, LE, NEW_END, RE, RETRACT, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, Uncombined, remembered_judge
@@ -35,8 +35,13 @@ it has had (its start, if none)."""
 BEHIND = "__behind"
 """Whether a retraction was late when it came."""
 
+EVENT = "__event"
+"""The number of the event that a row speaks of, among those looked at together: rows never meet by their values."""
+
 LIVE, WAITING, APPLIED = "live", "waiting", "applied"
+_TECHNICAL = frozenset((LE, RE, NEW_END, OWN_LE, OWN_RE, FIRST, MOST, BEHIND))
 Moves = list[tuple[int, dict[str, Any]]]
+"""Retractions by their numbers in the micro-batch, without payload."""
 
 
 @dataclass
@@ -153,7 +158,8 @@ class PhysicalKernel(Uncombined):
         """Move ends; ``waited`` is how many of the moves have waited, the others are new."""
         held = state.read_all(LIVE)
         every = [t for t in (held, *fresh) if t is not None]
-        open_moves: Moves = list(enumerate(moves.to_pylist()))
+        (rows,) = self._by_event(moves)
+        open_moves: Moves = list(enumerate(rows))
         if every:
             every, open_moves = self._matched(state, every, open_moves, moves, batch)
         open_moves, begun = self._late(state, open_moves, moves, waited, batch)
@@ -172,7 +178,8 @@ class PhysicalKernel(Uncombined):
         live = concat(every)
         near = matching(live, moves, [self.id] if self.id else [LE])
         rest, candidates = live.filter(pa.array(~near)), live.filter(pa.array(near))
-        rows = candidates.to_pylist()
+        rows, numbered_anew = self._by_event(candidates, moves)
+        open_moves = [(number, numbered_anew[number]) for number, _ in open_moves]
         before = [(r[OWN_LE], r[OWN_RE]) for r in rows]
         pieces: list[tuple[int, int, int]] = []
         moved = _Moved()
@@ -182,8 +189,11 @@ class PhysicalKernel(Uncombined):
         once_more(moves.take(pa.array(moved.repeated, pa.int64())), batch.judge, batch.totals)
         self._emit(candidates, rows, before, pieces, batch.out)
         # with ids what has been deleted is known for a while
-        kept = [row for row in rows if row[RE] > row[LE] or self.id is not None]
-        return [rest, *([pa.Table.from_pylist(kept, schema=candidates.schema)] if kept else [])], open_moves
+        kept = [i for i, row in enumerate(rows) if row[RE] > row[LE] or self.id is not None]
+        left = candidates.take(pa.array(kept, pa.int64()))
+        for name in (RE, OWN_LE, OWN_RE, *([MOST] if self.id is not None else [])):
+            left = with_column(left, name, pa.array([rows[i][name] for i in kept], pa.int64()))
+        return [rest, left] if kept else [rest], open_moves
 
     def _applied(
         self,
@@ -257,16 +267,20 @@ class PhysicalKernel(Uncombined):
                 at = next((n for n in leaving.get(there, ()) if n in left), None)
         return [(number, move) for number, move in moves if number in left]
 
-    def _name(self, row: dict[str, Any]) -> Any:
-        """What a retraction and its event agree in."""
-        # with ids the end as well: of a chain of retractions each finds the one before it, in whatever order they come
-        return (self._event(row), row[RE])
+    def _name(self, row: dict[str, Any]) -> tuple[int, int]:
+        """What a retraction and its event agree in: of a chain of retractions each finds the one before it by its end."""
+        return (row[EVENT], row[RE])
 
-    def _event(self, row: dict[str, Any]) -> Any:
-        """What names an event, whatever its end."""
-        if self.id is not None:
-            return _hashable(row[self.id])
-        return (row[LE], *(_hashable(row[n]) for n in self.payload))
+    def _by_event(self, *tables: pa.Table) -> list[list[dict[str, Any]]]:
+        """The rows without their payload, of which stays which event they are of: equal numbers name one in all the tables."""
+        names = [self.id] if self.id is not None else [LE, *self.payload]
+        number, _ = codes(concat([t.select(names).cast(tables[0].select(names).schema) for t in tables]), names)
+        rows = []
+        for table in tables:
+            technical = table.select([n for n in table.column_names if n in _TECHNICAL])
+            mine, number = number[: table.num_rows], number[table.num_rows :]
+            rows.append(with_column(technical, EVENT, mine).to_pylist())
+        return rows
 
     def _moved(
         self,
@@ -392,7 +406,7 @@ class PhysicalKernel(Uncombined):
         lost = (ints(moves, RE) < c) | (c == INFINITY)
         if lost.all() or not lost.any():
             return lost
-        rows = moves.to_pylist()
+        (rows,) = self._by_event(moves)
         reached = {self._name({**row, RE: row[NEW_END]}) for row, gone in zip(rows, lost, strict=True) if not gone}
         going = True
         while going:
@@ -422,9 +436,3 @@ class PhysicalKernel(Uncombined):
 def _marked(retractions: pa.Table, c: int) -> pa.Table:
     sync = np.minimum(ints(retractions, RE), ints(retractions, NEW_END))
     return with_column(retractions, BEHIND, is_late(sync, c))
-
-
-def _hashable(value: Any) -> Any:
-    if isinstance(value, float) and value != value:
-        return "NaN"
-    return repr(value) if isinstance(value, list | dict) else value

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import codes, concat, group, ints, net, runs, unit_weights, with_column
+from streamq.runtime.endpoints import Endpoint, Endpoints
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, refuse_late
 from streamq.runtime.lifetimes import grid_index, grid_lifetimes
@@ -94,10 +95,10 @@ class WindowAggregateKernel:
 
         needed = report_to >= report_from or self.reads_end
         held = self._held(state) if needed else None
-        closed = self._opened(held, clock.c_before, open_before) if self.reads_end and held is not None else {}
+        closed = self._opened(held, clock.c_before) if self.reads_end and held is not None else None
         dirty = None
         if new is not None and not self.final and report_from != MINUS_INFINITY:
-            dirty = self._touched(new, min([open_before, *closed.values()]), report_from - 1)
+            dirty = self._touched(new, _least(closed, open_before), report_from - 1)
         if dirty is not None and not needed:
             needed, held = True, self._held(state)
         all_of = [t for t in (held, new) if t is not None]
@@ -106,10 +107,10 @@ class WindowAggregateKernel:
         out: list[pa.Table] = []
         least = open_now
         if everything is not None and self.reads_end:
-            opened = self._opened(everything, clock.c, open_now)
-            least = min([open_now, *opened.values()])
+            opened = self._opened(everything, clock.c)
+            least = _least(opened, open_now)
             if self.final:
-                out += self._final_rows(everything, opened, closed, open_before, open_now, report_to)
+                out += self._final_rows(everything, opened, closed, open_before, report_to)
             else:
                 out += self._rows(everything, report_from, report_to)
         elif everything is not None:
@@ -232,7 +233,7 @@ class WindowAggregateKernel:
             if self.keys
             else pa.table({INDEX: index})
         )
-        return with_column(keys, INDEX, index).group_by([*self.keys, INDEX], use_threads=False).aggregate([])
+        return group(with_column(keys, INDEX, index), [*self.keys, INDEX], {})
 
     def _corrected(self, state: Scope, everything: pa.Table, dirty: pa.Table) -> list[pa.Table]:
         """Rows taken back and rows put in their place, for the windows in ``dirty``; unchanged ones cancel out."""
@@ -254,46 +255,41 @@ class WindowAggregateKernel:
 
     # windows whose members' ends are read wait for those members
 
-    def _opened(self, partials: pa.Table, c: int, open_now: int) -> dict[Any, int]:
-        """Per key with an unsettled member: the first window that is not final because of it."""
+    def _opened(self, partials: pa.Table, c: int) -> pa.Table | None:
+        """Per key with an unsettled member the first window that it lies in, ``__lo``: it is not final, nor are later ones."""
         if c == INFINITY:
-            return {}
+            return None
         unsettled = partials.filter(
             pc.and_(pc.greater_equal(partials.column(RE), c), pc.greater(partials.column(COUNT), 0))
         )
-        if not unsettled.num_rows:
-            return {}
-        least = (
-            group(unsettled, list(self.keys), {LO: (LO, "min")})
-            if self.keys
-            else pa.table({LO: [pc.min(unsettled.column(LO)).as_py()]})
-        )
-        return {tuple(r[k] for k in self.keys): min(open_now, r[LO]) for r in least.to_pylist()}
+        return group(unsettled, self.keys, {LO: (LO, "min")}) if unsettled.num_rows else None
+
+    def _first_open(self, rows: pa.Table, opened: pa.Table | None, otherwise: int) -> np.ndarray[Any, Any]:
+        """For each row the first window of its key that is not final, at most ``otherwise``."""
+        first = np.full(rows.num_rows, otherwise, np.int64)
+        if opened is None:
+            return first
+        if not self.keys:
+            return np.minimum(first, ints(opened, LO))
+        names = list(self.keys)
+        number, _ = codes(concat([opened.select(names).cast(rows.select(names).schema), rows.select(names)]), names)
+        of_key = np.full(int(number.max(initial=0)) + 1, otherwise, np.int64)
+        of_key[number[: opened.num_rows]] = ints(opened, LO)
+        return np.minimum(first, of_key[number[opened.num_rows :]])
 
     def _final_rows(
-        self,
-        partials: pa.Table,
-        opened: dict[Any, int],
-        before: dict[Any, int],
-        open_before: int,
-        open_now: int,
-        report_to: int,
+        self, partials: pa.Table, opened: pa.Table | None, before: pa.Table | None, open_before: int, report_to: int
     ) -> list[pa.Table]:
-        first = min([open_before, *before.values()])
-        rows = self._rows(partials, first, report_to)
+        """The rows of windows that were not final before and are now."""
+        rows = self._rows(partials, _least(before, open_before), report_to)
         if not rows:
             return []
         table = rows[0]
-        keys = (
-            list(zip(*(table.column(k).to_pylist() for k in self.keys), strict=True))
-            if self.keys
-            else [()] * table.num_rows
-        )
-        start = np.array([before.get(k, open_before) for k in keys], dtype=np.int64)
-        stop = np.array([opened.get(k, INFINITY) for k in keys], dtype=np.int64)
         index = ints(table, INDEX)
-        kept = table.filter(pa.array((index >= start) & (index < stop)))
-        return [kept] if kept.num_rows else []
+        final = (index >= self._first_open(table, before, open_before)) & (
+            index < self._first_open(table, opened, INFINITY)
+        )
+        return [table.filter(pa.array(final))] if final.any() else []
 
     # keeping and forgetting
 
@@ -367,37 +363,19 @@ class WindowAggregateKernel:
                 state.drop("reported", bin)
 
     def _bound(self, state: Scope, clock: Clock) -> int:
-        """The last window to report once the input is finished: the greatest finite endpoint's, if a lifetime never ends."""
+        """The last window to report once the input is finished: the last endpoint's, if a lifetime never ends."""
         given = INFINITY if clock.until is None else self.window.last_starting_before(clock.until)
         if not self.infinite:
             return given
-        ends: dict[str, int] = state.values.setdefault("ends", {})
-        for judge, c, promised, note in clock.notes:
-            first = self.window.first_ending_after(c) if judge is not None else MINUS_INFINITY
-            broken = self.window.first_ending_after(promised)
-            for low, last, endless, weight in note or ():
-                if low < first:
-                    over = not endless and last < self._first_left(c)
-                    if over or (judge.late == "drop" and low < broken):
-                        continue
-                    last = max(last, self.window.last_starting_before(self.window.floor_to_end(c)))
-                key = f"{last},{endless}"
-                ends[key] = max(ends.get(key, 0), 1) if self.merges else ends.get(key, 0) + weight
-        for key in [k for k, w in ends.items() if not w]:
-            del ends[key]
-        settled = self.window.last_starting_before(clock.c) if clock.c != INFINITY else MINUS_INFINITY
-        for endless in (0, 1):
-            old = sorted(
-                int(k.split(",")[0])
-                for k, w in ends.items()
-                if w > 0 and k.endswith(f",{endless}") and int(k.split(",")[0]) < settled
-            )
-            if self.merges or not endless:
-                for last in old[:-1]:
-                    del ends[f"{last},{endless}"]
-        if clock.until is not None or not any(k.endswith(",1") and w > 0 for k, w in ends.items()):
-            return given
-        return max(int(k.split(",")[0]) for k, w in ends.items() if w > 0)
+        endpoints, reach = Endpoints(state.values), self.window.last_starting_before(clock.reach)
+        taken: list[Endpoint] = []
+        for judge, _, promised, note in clock.notes:
+            # of what the source drops as late nothing counts
+            drops = judge is not None and judge.late == "drop"
+            first = self.window.first_ending_after(promised) if drops else MINUS_INFINITY
+            taken += [(last, endless, weight) for low, last, endless, weight in note or () if low >= first]
+        endpoints.add(taken, reach)
+        return endpoints.last(reach) if clock.until is None and endpoints.endless else given
 
     # results
 
@@ -411,6 +389,11 @@ class WindowAggregateKernel:
         start, end = grid_lifetimes(self.window, ints(table, INDEX))
         table = with_column(with_column(table, LE, start), RE, end)
         return table.drop_columns([INDEX])
+
+
+def _least(opened: pa.Table | None, first: int) -> int:
+    """The first window of any key that is not final, at most ``first``."""
+    return first if opened is None else min(first, pc.min(opened.column(LO)).as_py())
 
 
 def matching(table: pa.Table, wanted: pa.Table, by: list[str]) -> np.ndarray[Any, Any]:

@@ -10,7 +10,7 @@ from streamq.errors import NeedsSpark, PlanError, sentence
 from streamq.expr import ARITHMETIC, COMPARISON, Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, show
 from streamq.expr import fold as fold_expr
 from streamq.schema import Schema, infer, wider
-from streamq.testing.oracle.values import literal, sql_type
+from streamq.testing.oracle.values import literal, quoted, sql_type
 from streamq.time import INFINITY, TIMESTAMP
 
 
@@ -27,6 +27,46 @@ def same(columns: Sequence[str]) -> str:
 def payload(schema: Schema) -> list[str]:
     """The payload's columns inside."""
     return [f"c{i}" for i in range(len(schema.fields))]
+
+
+def keys(schema: Schema) -> list[str]:
+    """What the payload's columns are matched, grouped and ordered by: columns beside them, where they would not do."""
+    return [f"k{i}" if has_own_key(f.type) else f"c{i}" for i, f in enumerate(schema.fields)]
+
+
+def own_keys(schema: Schema) -> list[str]:
+    """The keys of a payload that are no columns of it, made of those."""
+    return [f"{key(f'c{i}', f.type)} AS k{i}" for i, f in enumerate(schema.fields) if has_own_key(f.type)]
+
+
+def has_own_key(kind: t.DataType) -> bool:
+    """Whether values of a type are equal, or ordered, otherwise here than in Spark."""
+    return floating(kind) or isinstance(kind, t.ArrayType | t.MapType | t.StructType)
+
+
+def key(column: str, kind: t.DataType, depth: int = 0) -> str:
+    """A value that is equal to others, and less than them, as the column's is in Spark.
+
+    There -0.0 is 0.0, NaN is NaN, NULL within a value is less than anything, and a map is its entries in order; here zeros
+    within a value are told apart by joins, and NULLs come last.
+    """
+    e = f"e{depth}"
+
+    def part(value: str, of: t.DataType) -> str:
+        return f"{{'there': {value} IS NOT NULL, 'value': {key(value, of, depth + 1)}}}"
+
+    match kind:
+        case t.FloatType() | t.DoubleType():
+            return f"CASE WHEN {column} = 0 THEN 0 WHEN isnan({column}) THEN CAST('nan' AS {sql_type(kind)}) ELSE {column} END"
+        case t.ArrayType(elementType=of):
+            return f"list_transform({column}, lambda {e}: {part(e, of)})"
+        case t.MapType(keyType=name, valueType=value):
+            entry = f"{{'key': {key(f'{e}.key', name, depth + 1)}, 'value': {part(f'{e}.value', value)}}}"
+            return f"list_sort(list_transform(map_entries({column}), lambda {e}: {entry}))"
+        case t.StructType(fields=fields):
+            parts = (f"'p{i}': {part(f'({column}).{quoted(f.name)}', f.dataType)}" for i, f in enumerate(fields))
+            return f"CASE WHEN {column} IS NOT NULL THEN {{{listed(*parts)}}} END"
+    return column
 
 
 _DIGITS: Mapping[type[t.DataType], int] = {t.ByteType: 3, t.ShortType: 5, t.IntegerType: 10, t.LongType: 20}
@@ -109,6 +149,8 @@ def floating(kind: t.DataType | None) -> bool:
 def _compared(name: str, parts: list[str], kinds: list[t.DataType | None]) -> str:
     # a float makes the comparison one of floats
     a, b = (f"CAST({p} AS DOUBLE)" for p in parts) if any(floating(k) for k in kinds) else parts
+    if isinstance(kinds[0], t.ArrayType | t.StructType) and kinds[0] == kinds[1]:
+        a, b = (key(p, kinds[0]) for p in parts)
     operator = {"==": "=", "!=": "<>", "<=>": "IS NOT DISTINCT FROM"}.get(name, name)
     return f"({a} {operator} {b})"
 
@@ -238,4 +280,6 @@ FUNCTIONS: dict[str, Callable[..., str]] = {
 }
 """Spark's functions that SQL here gives Spark's values for; the others are refused by name."""
 
-__all__ = ["FUNCTIONS", "Untranslated", "floating", "lifetime", "listed", "payload", "same", "sql"]
+__all__ = ["FUNCTIONS", "Untranslated", "floating", "has_own_key", "key", "keys", "lifetime", "listed", "own_keys",
+    "payload", "same", "sql",
+]  # fmt: skip

@@ -6,17 +6,26 @@ from collections.abc import Sequence
 
 from streamq.compiler.operators import Edges, Intervals, Physical, Points, Source
 from streamq.errors import InvalidEvent, sentence
-from streamq.testing.oracle.expressions import listed, payload, same
+from streamq.testing.oracle.expressions import keys, listed, own_keys, payload, same
 from streamq.testing.oracle.run import Run
-from streamq.time import INFINITY
+from streamq.time import INFINITY, MINUS_INFINITY
 
 
-def _column(node: Source, name: str) -> str:
+def column(node: Source, name: str) -> str:
+    """A column of a source's rows (:meth:`Run.source`) by its name."""
     return f"x{[f.name for f in node.columns].index(name)}"
 
 
 def _payload_of(node: Source) -> list[str]:
-    return [f"{_column(node, f.name)} AS c{i}" for i, f in enumerate(node.payload)]
+    return [f"{column(node, f.name)} AS c{i}" for i, f in enumerate(node.payload)]
+
+
+def _no_start(time: str, last: int = INFINITY - 1) -> str:
+    """Branches of CASE that say why an instant is no start: -2^63 is none, 2^63 - 1 the end of time."""
+    return (
+        f"WHEN {time} IS NULL THEN 'null start' WHEN {time} = {MINUS_INFINITY} THEN 'a start before time begins' "
+        f"WHEN {time} > {last} THEN 'a start where time ends'"
+    )
 
 
 def _events(node: Source, run: Run, query: str) -> str:
@@ -28,37 +37,50 @@ def _events(node: Source, run: Run, query: str) -> str:
     return run.table(f"SELECT * EXCLUDE (bad) FROM {rows} WHERE bad IS NULL")
 
 
+def _keyed(node: Source, run: Run, rows: str) -> str:
+    """Rows with what their payload is matched, grouped and ordered by."""
+    own = own_keys(node.schema)
+    return run.table(f"SELECT {listed('*', *own)} FROM {rows}") if own else rows
+
+
+def _representatives(node: Source) -> list[str]:
+    """Of rows grouped by their keys the payload."""
+    return [f"any_value({c}) AS {c}" for c in payload(node.schema) if c not in keys(node.schema)]
+
+
 def _once(node: Points | Intervals, run: Run, rows: str) -> str:
     """With ids: of the rows of one id and start, equal ones being one row, only the least by end, then payload, is one."""
     if not node.ids:
         return rows
-    whose = [f"c{i}" for i, f in enumerate(node.payload) if f.name in node.ids]
-    names = payload(node.schema)
+    names = keys(node.schema)
+    whose = [c for c, f in zip(names, node.payload, strict=True) if f.name in node.ids]
     order = listed("re", *(f"{c} NULLS FIRST" for c in names))
+    columns = listed("le", "re", *names)
     return _events(node, run, f"""
         SELECT *, CASE WHEN row_number() OVER (PARTITION BY {listed("le", *whose)} ORDER BY {order}) > 1
             THEN 'two rows of one id and start that differ' END AS bad
-        FROM (SELECT DISTINCT {listed("le", "re", *names)} FROM {rows})""")  # fmt: skip
+        FROM (SELECT {listed(columns, *_representatives(node))}
+            FROM {_keyed(node, run, rows)} GROUP BY {columns})""")  # fmt: skip
 
 
 def points(node: Points, inputs: Sequence[str], run: Run) -> str:
     """``[t, t + 1)``."""
-    time = _column(node, node.time)
+    time = column(node, node.time)
     rows = _events(node, run, f"""
-        SELECT {listed(f"{time} AS le", f"{time} + 1 AS re", *_payload_of(node))},
-            CASE WHEN {time} IS NULL THEN 'null start' END AS bad
+        SELECT {listed(f"{time} AS le", f"CASE WHEN {time} < {INFINITY} THEN {time} + 1 END AS re", *_payload_of(node))},
+            CASE {_no_start(time, INFINITY - 2)} END AS bad
         FROM {run.source(node)}""")  # fmt: skip
-    return f"SELECT * FROM {_once(node, run, rows)}"
+    return f"SELECT {listed('le', 're', *payload(node.schema))} FROM {_once(node, run, rows)}"
 
 
 def intervals(node: Intervals, inputs: Sequence[str], run: Run) -> str:
     """``[start, end)`` with ``start < end``; a NULL end is infinity."""
-    start, end = _column(node, node.start), f"coalesce({_column(node, node.end)}, {INFINITY})"
+    start, end = column(node, node.start), f"coalesce({column(node, node.end)}, {INFINITY})"
     rows = _events(node, run, f"""
         SELECT {listed(f"{start} AS le", f"{end} AS re", *_payload_of(node))},
-            CASE WHEN {start} IS NULL THEN 'null start' WHEN NOT {start} < {end} THEN 'end before start' END AS bad
+            CASE {_no_start(start)} WHEN NOT {start} < {end} THEN 'end before start' END AS bad
         FROM {run.source(node)}""")  # fmt: skip
-    return f"SELECT * FROM {_once(node, run, rows)}"
+    return f"SELECT {listed('le', 're', *payload(node.schema))} FROM {_once(node, run, rows)}"
 
 
 def edges(node: Edges, inputs: Sequence[str], run: Run) -> str:
@@ -68,21 +90,24 @@ def edges(node: Edges, inputs: Sequence[str], run: Run) -> str:
     before its starts. Equal edges are one, delivered several times; of several starts, or ends, of one key and instant
     that differ only the least by payload is one.
     """
-    time, edge = _column(node, node.time), _column(node, node.edge)
+    time, edge = column(node, node.time), column(node, node.edge)
     opens, closes = run.sql(node.open, node.schema), run.sql(node.close, node.schema)
     given = _events(node, run, f"""
         SELECT {listed("n", f"{time} AS le", f"{edge} IS NOT DISTINCT FROM {opens} AS opens", *_payload_of(node))},
-            CASE WHEN {time} IS NULL THEN 'null start'
+            CASE {_no_start(time)}
                 WHEN {edge} IS DISTINCT FROM {opens} AND {edge} IS DISTINCT FROM {closes}
                 THEN 'neither a start nor an end' END AS bad
         FROM {run.source(node)}""")  # fmt: skip
-    columns = listed("le", "opens", *payload(node.schema))
-    rows = run.table(f"SELECT min(n) AS n, {columns} FROM {given} GROUP BY {columns}")
-    key = [f"c{i}" for i, f in enumerate(node.payload) if f.name in node.key]
-    rest = [c for c in payload(node.schema) if c not in key]
+    names = keys(node.schema)
+    columns = listed("le", "opens", *names)
+    grouped = listed("min(n) AS n", columns, *_representatives(node))
+    rows = run.table(f"SELECT {grouped} FROM {_keyed(node, run, given)} GROUP BY {columns}")
+    key = [c for c, f in zip(names, node.payload, strict=True) if f.name in node.key]
+    rest = [c for c, f in zip(payload(node.schema), node.payload, strict=True) if f.name not in node.key]
+    compared = [f"{c} NULLS FIRST" for c in names if c not in key]
     places = run.table(f"""
         SELECT *, row_number() OVER (PARTITION BY {listed(*key, "le", "opens")}
-            ORDER BY {listed(*(f"{c} NULLS FIRST" for c in rest), "n")}) AS place
+            ORDER BY {listed(*compared, "n")}) AS place
         FROM {rows}""")  # fmt: skip
     before = f"(SELECT max(b.le) FROM {rows} b WHERE {same(key)} AND b.le < a.le)"
     chain = _events(node, run, f"""
@@ -113,26 +138,28 @@ def physical(node: Physical, inputs: Sequence[str], run: Run) -> str:
     than none is an error of the source; under ``invalid="drop"`` those retractions that arrived last go, with what
     follows from them. Empty lifetimes and CTIs are gone.
     """
-    kind, start = f"lower({_column(node, node.kind)})", _column(node, node.start)
-    end, new_end = (f"coalesce({_column(node, name)}, {INFINITY})" for name in (node.end, node.new_end))
+    kind, start = f"lower({column(node, node.kind)})", column(node, node.start)
+    end, new_end = (f"coalesce({column(node, name)}, {INFINITY})" for name in (node.end, node.new_end))
     rows = _events(node, run, f"""
         SELECT n, {kind} = 'insert' AS inserts, {listed(f"{start} AS le", f"{end} AS re", f"{new_end} AS new_re")}, CASE
             WHEN {kind} IS NULL OR {kind} NOT IN ('insert', 'retract') THEN 'neither insert, retract nor cti'
-            WHEN {start} IS NULL THEN 'null start'
+            {_no_start(start)}
             WHEN NOT {start} < {end} THEN 'end before start'
             WHEN {kind} = 'retract' AND {new_end} < {start} THEN 'new end before start' END AS bad
             {"".join(f", {column}" for column in _payload_of(node))}
         FROM {run.source(node)} WHERE {kind} IS DISTINCT FROM 'cti'""")  # fmt: skip
-    names = payload(node.schema)
-    whose = [f"c{i}" for i, f in enumerate(node.payload) if f.name == node.id] if node.id else names
+    names, columns = keys(node.schema), payload(node.schema)
+    whose = [c for c, f in zip(names, node.payload, strict=True) if f.name == node.id] if node.id else names
+    rows = _keyed(node, run, rows)
     if node.id:
-        rows = _of_one_event(node, run, rows, whose, names)
+        rows = _of_one_event(node, run, rows, whose)
+    values = [] if node.id else _representatives(node)
 
     def counted(rows: str) -> str:
         return run.table(f"""
-            SELECT {listed("le", "re", *whose)}, sum(w) AS w FROM (
-                SELECT {listed("le", "re", *whose)}, CASE WHEN inserts THEN 1 ELSE -1 END AS w FROM {rows}
-                UNION ALL SELECT {listed("le", "new_re", *whose)}, 1 FROM {rows} WHERE NOT inserts
+            SELECT {listed("le", "re", *whose, *values)}, sum(w) AS w FROM (
+                SELECT *, CASE WHEN inserts THEN 1 ELSE -1 END AS w FROM {rows}
+                UNION ALL SELECT * REPLACE (new_re AS re), 1 FROM {rows} WHERE NOT inserts
             ) GROUP BY {listed("le", "re", *whose)}""")  # fmt: skip
 
     totals = counted(rows)
@@ -147,23 +174,26 @@ def physical(node: Physical, inputs: Sequence[str], run: Run) -> str:
         totals = counted(rows)
     living = run.table(f"SELECT * EXCLUDE (w), unnest(range(CAST(w AS BIGINT))) AS copy FROM {totals}")
     if not node.id:
-        return f"SELECT {listed('le', 're', *names)} FROM {living} WHERE le < re"
+        return f"SELECT {listed('le', 're', *columns)} FROM {living} WHERE le < re"
     return f"""
-        SELECT {listed("a.le", "a.re", *(f"b.{c}" for c in names))}
+        SELECT {listed("a.le", "a.re", *(f"b.{c}" for c in columns))}
         FROM {living} a JOIN {rows} b ON {same(whose)} AND b.inserts WHERE a.le < a.re"""
 
 
-def _of_one_event(node: Physical, run: Run, rows: str, whose: list[str], names: list[str]) -> str:
+def _of_one_event(node: Physical, run: Run, rows: str, whose: list[str]) -> str:
     """The rows of ids that each name one event: repetitions are gone, and a retraction has the start of its insert."""
-    columns = listed("inserts", "le", "re", "new_re", *names)
+    names = keys(node.schema)
+    values = [c for c in payload(node.schema) if c not in names]
+    columns = listed("inserts", "le", "re", "new_re", *names, *values)
     order = listed("le", "re", *(f"{c} NULLS FIRST" for c in names))
     inserts = _events(node, run, f"""
         SELECT *, CASE WHEN row_number() OVER (PARTITION BY {listed(*whose)} ORDER BY {order}) > 1
             THEN 'two events of one id' END AS bad
-        FROM (SELECT min(n) AS n, inserts, le, re, CAST(NULL AS BIGINT) AS new_re, {listed(*names)} FROM {rows}
-            WHERE inserts GROUP BY {listed("inserts", "le", "re", *names)})""")  # fmt: skip
+        FROM (SELECT min(n) AS n, inserts, le, re, CAST(NULL AS BIGINT) AS new_re, {listed(*names, *_representatives(node))}
+            FROM {rows} WHERE inserts GROUP BY {listed("inserts", "le", "re", *names)})""")  # fmt: skip
     moves = run.table(f"""
-        SELECT a.n, false AS inserts, coalesce(b.le, a.le) AS le, a.re, a.new_re, {listed(*(f"a.{c}" for c in names))},
+        SELECT a.n, false AS inserts, coalesce(b.le, a.le) AS le, a.re, a.new_re,
+            {listed(*(f"a.{c}" for c in (*names, *values)))},
             row_number() OVER (PARTITION BY {listed(*(f"a.{c}" for c in whose), "a.re", "a.new_re")} ORDER BY a.n) AS turn
         FROM {rows} a LEFT JOIN {inserts} b ON {same(whose)} WHERE NOT a.inserts""")  # fmt: skip
     ids = listed(*whose)

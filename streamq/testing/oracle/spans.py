@@ -20,7 +20,7 @@ from streamq.compiler.operators import (
 )
 from streamq.errors import PlanError, sentence
 from streamq.schema import Schema
-from streamq.testing.oracle.expressions import listed, payload, same
+from streamq.testing.oracle.expressions import keys, listed, own_keys, payload, same
 from streamq.testing.oracle.run import Run
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
@@ -42,7 +42,8 @@ def select(node: Select, inputs: Sequence[str], run: Run) -> str:
 
 def union(node: Union, inputs: Sequence[str], run: Run) -> str:
     """All rows of all inputs."""
-    return " UNION ALL ".join(f"SELECT * FROM {name}" for name in inputs)
+    columns = listed("le", "re", *payload(node.schema))
+    return " UNION ALL ".join(f"SELECT {columns} FROM {name}" for name in inputs)
 
 
 def saturated(ticks: str) -> str:
@@ -79,7 +80,8 @@ def alter_lifetime(node: AlterLifetime, inputs: Sequence[str], run: Run) -> str:
 
 def _agree(left: Schema, right: Schema, on: Sequence[tuple[str, str]]) -> str:
     """Equality of keys of rows ``a`` and ``b``; NULL equals nothing."""
-    pairs = [f"a.c{left.names.index(x)} = b.c{right.names.index(y)}" for x, y in on]
+    ours, theirs = keys(left), keys(right)
+    pairs = [f"a.{ours[left.names.index(x)]} = b.{theirs[right.names.index(y)]}" for x, y in on]
     return " AND ".join(pairs) or "true"
 
 
@@ -155,22 +157,27 @@ def hopping_windows(window: Hopping, events: str, run: Run) -> str:
 
 
 def bound(events: str, run: Run, always: bool = False) -> int:
-    """Before what windows and pieces must start: the caller's bound, else the last finite endpoint if a lifetime has no end."""
+    """Before what windows and pieces must start: the caller's bound; else, if a lifetime has no end, or ``always``, the greater
+    of the last finite endpoint and how far the input has come (``always``: one tick later).
+    """
     if run.until is not None:
         return run.until
     infinite = run.value(f"SELECT count(*) FROM {events} WHERE re = {INFINITY}")
     finite = run.value(f"SELECT max(CASE WHEN re < {INFINITY} THEN re ELSE le END) FROM {events}")
+    last = max((t for t in (finite, run.reach) if t is not None), default=0)
     if always:
-        return (finite or 0) + 1
-    return finite if infinite else INFINITY
+        return last + 1
+    return last if infinite else INFINITY
 
 
 def except_(node: Except, inputs: Sequence[str], run: Run) -> str:
     """Per payload, instant by instant, ``max(0, l - r)`` units; unit u lives where there are at least u."""
-    names = payload(node.schema)
-    cuts = run.table(
-        " UNION ".join(f"SELECT {listed(f'{t} AS t', *names)} FROM {i}" for i in inputs for t in ("le", "re"))
-    )
+    names, columns = keys(node.schema), payload(node.schema)
+    values = [f"any_value({c}) AS {c}" for c in columns if c not in names]
+    cuts = run.table(f"""
+        SELECT {listed("t", *names, *values)} FROM (
+            {" UNION ALL ".join(f"SELECT {t} AS t, * FROM {i}" for i in inputs for t in ("le", "re"))}
+        ) GROUP BY {listed("t", *names)}""")  # fmt: skip
     alive = [f"(SELECT count(*) FROM {i} b WHERE {same(names)} AND b.le <= a.t AND a.t < b.re)" for i in inputs]
     level = run.table(f"SELECT *, greatest(0, {alive[0]} - {alive[1]}) AS level FROM {cuts} a")
     before = f"(SELECT max(b.t) FROM {level} b WHERE {same(names)} AND b.t < a.t)"
@@ -179,7 +186,7 @@ def except_(node: Except, inputs: Sequence[str], run: Run) -> str:
         FROM {level} a""")  # fmt: skip
     rises = run.table(f"SELECT *, unnest(range(was + 1, level + 1)) AS unit FROM {steps}")
     end = f"(SELECT min(b.t) FROM {level} b WHERE {same(names)} AND b.t > a.t AND b.level < a.unit)"
-    return f"SELECT {listed('t AS le', f'{end} AS re', *names)} FROM {rises} a"
+    return f"SELECT {listed('t AS le', f'{end} AS re', *columns)} FROM {rises} a"
 
 
 def clip(node: Clip, inputs: Sequence[str], run: Run) -> str:
@@ -194,8 +201,8 @@ def clip(node: Clip, inputs: Sequence[str], run: Run) -> str:
 
 def to_signal(node: ToSignal, inputs: Sequence[str], run: Run) -> str:
     """Until the least strictly later start of equal keys."""
-    keys = [f"c{node.schema.names.index(k)}" for k in node.keys]
-    until = f"(SELECT min(b.le) FROM {inputs[0]} b WHERE {same(keys)} AND b.le > a.le)"
+    own = [keys(node.schema)[node.schema.names.index(k)] for k in node.keys]
+    until = f"(SELECT min(b.le) FROM {inputs[0]} b WHERE {same(own)} AND b.le > a.le)"
     return f"SELECT {listed('le', f'coalesce({until}, {INFINITY}) AS re', *payload(node.schema))} FROM {inputs[0]} a"
 
 
@@ -210,22 +217,22 @@ def chop(node: Chop, inputs: Sequence[str], run: Run) -> str:
 
 def distinct_ids(node: DistinctIds, inputs: Sequence[str], run: Run) -> str:
     """Those that no event of their ids precedes by at most ``within``, and that are the first of their instant."""
-    names = payload(node.schema)
-    ids = [f"c{node.schema.names.index(i)}" for i in node.ids]
+    names = keys(node.schema)
+    ids = [names[node.schema.names.index(i)] for i in node.ids]
     order = listed("re", *(f"{c} NULLS FIRST" for c in names))
     rows = run.table(
         f"SELECT *, row_number() OVER (PARTITION BY {listed('le', *ids)} ORDER BY {order}) AS place FROM {inputs[0]}"
     )
     near = f"{same(ids)} AND b.le::HUGEINT >= a.le::HUGEINT - {node.within} AND b.le < a.le"
     return f"""
-        SELECT {listed("le", "re", *names)} FROM {rows} a
+        SELECT {listed("le", "re", *payload(node.schema))} FROM {rows} a
         WHERE place = 1 AND NOT EXISTS (SELECT 1 FROM {rows} b WHERE {near})"""
 
 
 def join_table(node: JoinTable, inputs: Sequence[str], run: Run) -> str:
     """Each event with the rows of the table that agree."""
-    table = run.static(node)
     schema = Schema(node.columns, node.schema.axis)
+    table = run.table(f"SELECT {listed('*', *own_keys(schema))} FROM {run.static(node)}")
     columns = [f"a.c{i}" for i in range(len(node.input.schema.fields))]
     columns += [f"b.c{schema.names.index(n)}" for n, _ in node.names]
     made = [f"{c} AS c{i}" for i, c in enumerate(columns)]

@@ -45,13 +45,14 @@ def sql_type(kind: t.DataType) -> str:
         case t.MapType():
             return f"MAP({sql_type(kind.keyType)}, {sql_type(kind.valueType)})"
         case t.StructType():
-            return f"STRUCT({', '.join(f'{_quoted(f.name)} {sql_type(f.dataType)}' for f in kind.fields)})"
+            return f"STRUCT({', '.join(f'{quoted(f.name)} {sql_type(f.dataType)}' for f in kind.fields)})"
     if type(kind) not in _TYPES:
         raise PlanError(sentence("oracle", f"type {kind.simpleString()} is not translated"))
     return _TYPES[type(kind)]
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A name as DuckDB takes it."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -127,4 +128,4 @@ def handed_out(column: pa.Array | pa.ChunkedArray, kind: t.DataType) -> pa.Array
     return column.cast(arrow_type(kind))
 
 
-__all__ = ["arrow_type", "handed_out", "literal", "sql_type", "taken_in", "ticks"]
+__all__ = ["arrow_type", "handed_out", "literal", "quoted", "sql_type", "taken_in", "ticks"]

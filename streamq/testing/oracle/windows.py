@@ -9,10 +9,11 @@ from pyspark.sql import types as t
 from streamq.compiler.operators import TopK, WindowAggregate
 from streamq.errors import PlanError, sentence
 from streamq.expr import Aggregate, Expr, show
-from streamq.schema import infer
-from streamq.testing.oracle.expressions import floating, listed, payload, same
+from streamq.schema import Schema, infer, sum_type
+from streamq.testing.oracle.expressions import floating, has_own_key, key, keys, listed, payload, same
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.spans import bound, hopping_windows
+from streamq.testing.oracle.values import sql_type
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
 from streamq.windows import POINT_AT_END, Count, Hopping, Landmark, Rows, Session, Snapshot
 
@@ -46,7 +47,7 @@ def members(node: WindowAggregate | TopK, events: str, groups: Sequence[str], ru
         case Rows(n=n, step=step, order_by=order_by):
             names = node.input.schema.names
             whole = [*order_by, *(n for n in names if n not in order_by)]
-            order = listed("le", *(f"p{names.index(c)} NULLS FIRST" for c in whole))
+            order = listed("le", *(f"{_order(node.input.schema)[names.index(c)]} NULLS FIRST" for c in whole))
             rows = run.table(f"SELECT *, row_number() OVER ({by} ORDER BY {order}) - 1 AS place FROM {events}")
             last = f"lead(le, {n - 1}) OVER ({by} ORDER BY place) + 1 AS w_re"
             windows = run.table(f"""
@@ -104,15 +105,19 @@ def _events(
     """
     schema = node.input.schema
     groups = [f"g{i}" for i in range(len(node.keys))]
-    keys = [
-        f"{_key(f'c{schema.names.index(k)}', schema.type_of(k))} AS {g}" for g, k in zip(groups, node.keys, strict=True)
-    ]
+    whose = [f"{keys(schema)[schema.names.index(k)]} AS {g}" for g, k in zip(groups, node.keys, strict=True)]
     made = [(run.sql(e, schema), name, asked) for name, e, asked in values]
     computed = [
         f"CASE WHEN {asked} THEN {call} END AS {name}" if asked else f"{call} AS {name}" for call, name, asked in made
     ]
     own = [f"{c} AS p{i}" for i, c in enumerate(payload(schema))]
-    return run.table(f"SELECT {listed('le', 're', *keys, *computed, *own)} FROM {source}"), groups
+    own += [f"{c} AS {o}" for c, o in zip(keys(schema), _order(schema), strict=True) if o.startswith("o")]
+    return run.table(f"SELECT {listed('le', 're', *whose, *computed, *own)} FROM {source}"), groups
+
+
+def _order(schema: Schema) -> list[str]:
+    """What an event's payload ``p0, ...`` is ordered by."""
+    return [f"o{i}" if has_own_key(f.type) else f"p{i}" for i, f in enumerate(schema.fields)]
 
 
 DEVIATIONS = frozenset(("var", "var_pop", "stddev", "stddev_pop", "covar", "covar_pop", "corr"))
@@ -153,12 +158,13 @@ def window_aggregate(node: WindowAggregate, inputs: Sequence[str], run: Run) -> 
     ]
     if means:
         found = run.table(f"SELECT {listed('*', *means)} FROM {found} WINDOW own AS (PARTITION BY {window})")
-    order = listed("le", *(f"p{i} NULLS FIRST" for i in range(len(source.fields))), "re")
+    order = listed("le", *(f"{o} NULLS FIRST" for o in _order(source)), "re")
     made = [
         aggregate(a, i, [kinds[f"v{i}_{j}"] for j in range(len(a.args))], order, node)
         for i, (_, a) in enumerate(node.aggregates)
     ]
-    columns = [f"{e} AS c{i}" for i, e in enumerate([*groups, *made])]
+    shown = [_group(node, g, k) for g, k in zip(groups, node.keys, strict=True)]
+    columns = [f"{e} AS c{i}" for i, e in enumerate([*shown, *made])]
     start, end, there = _stamped(node)
     return f"""
         SELECT {listed(start, end, *columns)} FROM {found}
@@ -171,9 +177,9 @@ def top_k(node: TopK, inputs: Sequence[str], run: Run) -> str:
     events, groups = _events(node, [("v", node.by, "")], inputs[0], run)
     found = members(node, events, groups, run)
     window = listed("w", "w_le", "w_re", *groups)
-    by = "v DESC NULLS LAST" if node.desc else "v ASC NULLS FIRST"
+    by = key("v", infer(node.by, source, "oracle")) + (" DESC NULLS LAST" if node.desc else " ASC NULLS FIRST")
     own = [f"p{i}" for i in range(len(source.fields))]
-    ties = listed(by, *(f"{p} NULLS FIRST" for p in own), "le", "re")
+    ties = listed(by, *(f"{o} NULLS FIRST" for o in _order(source)), "le", "re")
     ranked = f"""
         SELECT *, rank() OVER (PARTITION BY {window} ORDER BY {by}) AS rank,
             row_number() OVER (PARTITION BY {window} ORDER BY {ties}) AS number FROM {found}"""
@@ -183,9 +189,11 @@ def top_k(node: TopK, inputs: Sequence[str], run: Run) -> str:
     return f"SELECT {listed(start, end, *columns)} FROM ({ranked}) WHERE {there} AND {limit} <= {node.k}"
 
 
-def _key(column: str, kind: t.DataType) -> str:
-    # -0.0 and 0.0 are one group, called 0.0
-    return f"CASE WHEN {column} = 0 THEN 0 ELSE {column} END" if floating(kind) else column
+def _group(node: WindowAggregate, group: str, name: str) -> str:
+    """What a group is called: a value of it; where it is a number, 0.0 and not -0.0."""
+    schema = node.input.schema
+    nested = has_own_key(schema.type_of(name)) and not floating(schema.type_of(name))
+    return f"any_value(p{schema.names.index(name)})" if nested else group
 
 
 def aggregate(found: Aggregate, i: int, kinds: Sequence[t.DataType], order: str, node: WindowAggregate) -> str:
@@ -198,11 +206,11 @@ def aggregate(found: Aggregate, i: int, kinds: Sequence[t.DataType], order: str,
         case "count":
             return n if found.args else f"count(*) {passes}"
         case "count_distinct":
-            return f"count(DISTINCT {_key(v, kind)})" if kind is not None else ""
+            return f"count(DISTINCT {key(v, kind)})" if kind is not None else ""
         case "min" | "max":
-            return f"{found.name}({v})"
+            return _extreme(found.name, v, kind) if kind is not None else ""
         case "sum":
-            return f"sum(CAST({v} AS DOUBLE))" if floating(kind) else f"sum({v})"
+            return _total(v, kind) if kind is not None else ""
         case "avg":
             return _decimal_mean(v, kind) if isinstance(kind, t.DecimalType) else f"avg(CAST({v} AS DOUBLE))"
         case "var":
@@ -240,6 +248,22 @@ def aggregate(found: Aggregate, i: int, kinds: Sequence[t.DataType], order: str,
     raise PlanError(sentence("oracle", f"aggregate {found.name!r} is not translated", f"found {show(found)}"))
 
 
+def _extreme(name: str, v: str, kind: t.DataType) -> str:
+    """The least or greatest value, by Spark's order."""
+    if not has_own_key(kind):
+        return f"{name}({v})"
+    return f"arg_{name}({v}, {key(v, kind)})"
+
+
+def _total(v: str, kind: t.DataType) -> str:
+    """A sum that fails where some of its parts do not fit: the order in which they are added is open."""
+    if floating(kind):
+        return f"sum(CAST({v} AS DOUBLE))"
+    to = sql_type(sum_type(kind))
+    above, below = (f"coalesce(CAST(sum({v}) FILTER (WHERE {v} {sign} 0) AS {to}), 0)" for sign in "><")
+    return f"CASE WHEN count({v}) > 0 THEN CAST({above} AS {to}) + CAST({below} AS {to}) END"
+
+
 def _products(v: str, w: str) -> str:
     """The sum of the products of deviations."""
     return f"sum((CAST({v} AS DOUBLE) - {v}_mean) * (CAST({w} AS DOUBLE) - {w}_mean))"
@@ -257,7 +281,8 @@ def _decimal_mean(v: str, kind: t.DecimalType) -> str:
     # the exact quotient with four more digits, rounded half up, computed in units of the last digit and written out
     precision, scale = min(38, kind.precision + 4), min(38, kind.scale + 4)
     units = f"CAST(replace(CAST(sum({v}) AS VARCHAR), '.', '') AS HUGEINT)"
-    rounded = f"((2 * {10 ** (scale - kind.scale)} * abs({units}) + count({v})) // (2 * nullif(count({v}), 0)))"
+    n, finer = f"nullif(count({v}), 0)", 10 ** (scale - kind.scale)
+    rounded = f"(abs({units}) // {n} * {finer} + (2 * {finer} * (abs({units}) % {n}) + {n}) // (2 * {n}))"
     one = f"{10**scale}::HUGEINT"
     digits = f"{rounded} // {one} || '.' || lpad(CAST({rounded} % {one} AS VARCHAR), {scale}, '0')"
     return f"CAST(CASE WHEN {units} < 0 THEN '-' ELSE '' END || {digits} AS DECIMAL({precision}, {scale}))"

@@ -1,0 +1,79 @@
+"""Arrow's values as Python's, for messages and the late output: instants and days that Python has no value for are text."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.runtime.values import members, plain
+
+DAY = 86_400_000_000
+YEAR_1, YEAR_10000 = -719_162, 2_932_897
+"""The first day that Python has, and the first one behind its last, in days since 1970."""
+_IN_A_DAY = {"s": 86_400, "ms": 86_400_000, "us": DAY, "ns": DAY * 1000}
+
+
+def python_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows of a table, columns by name."""
+    columns = [python_values(column) for column in table.columns]
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """The values of a column; an instant beyond Python's years as ``"+10000-01-01 00:00:00"``, a day as ``"-0001-12-31"``."""
+    if _has_times(column.type):
+        return _python_values(plain(column))
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _has_times(kind: pa.DataType) -> bool:
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return True
+    if pa.types.is_dictionary(kind):
+        return _has_times(kind.value_type)
+    return any(_has_times(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _python_values(array: pa.Array) -> list[Any]:
+    kind = array.type
+    valid = array.is_valid().to_pylist()
+    if pa.types.is_struct(kind):
+        parts = [python_values(part) for part in array.flatten()]
+        names = [f.name for f in kind]
+        rows = zip(*parts, strict=True) if parts else [()] * len(array)
+        return [dict(zip(names, row, strict=True)) if there else None for there, row in zip(valid, rows, strict=True)]
+    if pa.types.is_nested(kind):
+        offsets, *children = members(array)
+        items: list[Any] = [python_values(child) for child in children]
+        flat = list(zip(*items, strict=True)) if pa.types.is_map(kind) else items[0]
+        ends = zip(valid, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
+        return [flat[a:b] if there else None for there, a, b in ends]
+    in_a_day = 1 if pa.types.is_date32(kind) else _IN_A_DAY[kind.unit]
+    ticks = array.view(pa.int32() if pa.types.is_date32(kind) else pa.int64())
+    within = pc.and_(
+        pc.greater_equal(ticks, pa.scalar(YEAR_1 * in_a_day, ticks.type)),
+        pc.less(ticks, pa.scalar(YEAR_10000 * in_a_day, ticks.type)),
+    )
+    values: list[Any] = pc.if_else(within, array, pa.scalar(None, kind)).to_pylist()
+    for at in np.flatnonzero(pc.fill_null(pc.invert(within), False).to_numpy(zero_copy_only=False)):
+        values[at] = _text(ticks[int(at)].as_py(), kind)
+    return values
+
+
+def _text(ticks: int, kind: pa.DataType) -> str:
+    """An instant or a day as Python would write it, years of more than four digits with their sign."""
+    in_a_day = 1 if pa.types.is_date32(kind) else _IN_A_DAY[kind.unit]
+    days, rest = divmod(ticks, in_a_day)
+    day = str(np.datetime64(days, "D"))
+    day = day if day.startswith("-") or len(day) == len("0000-00-00") else f"+{day}"
+    if pa.types.is_date32(kind):
+        return day
+    time = (dt.datetime.min + dt.timedelta(seconds=rest * 86_400 // in_a_day)).time()
+    fraction = rest % (in_a_day // 86_400)
+    shown = f".{fraction:0{len(str(in_a_day // 86_400)) - 1}d}" if fraction else ""
+    return f"{day} {time}{shown}" + ("+00:00" if kind.tz is not None else "")

@@ -1,0 +1,161 @@
+"""When values are equal, and how they are ordered, as Spark has it, at any depth and columnar; no kernel has a notion of its own.
+
+NULL equals NULL and is least, NaN equals NaN and is greatest, -0.0 equals 0.0, lists and structs go by their parts, a map by its
+entries whatever their order. A column becomes numbers, which are equal where its values are, and in the order of its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+Numbered = tuple[Ints, int]
+"""A number from 0 on for each value, and a bound on them."""
+
+
+EQUAL, ORDER, SAME = "equal", "order", "same"
+"""What the numbers of values tell: EQUAL, equal numbers for equal values; ORDER, less ones for values that Spark sorts before,
+too; SAME, equal numbers for values that agree in every bit: -0.0 is not 0.0 then, nor is one NaN another."""
+
+
+def numbered(column: pa.Array | pa.ChunkedArray, sense: str = EQUAL) -> Numbered:
+    """A number for each value of a column: EQUAL, ORDER or SAME."""
+    array = plain(column)
+    kind = array.type
+    if pa.types.is_struct(kind):
+        valid = array.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
+        return together([(valid, 2), *(numbered(part, sense) for part in array.flatten())])
+    if pa.types.is_map(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        offsets, *parts = members(array)
+        number, _ = together([numbered(part, sense) for part in parts])
+        if pa.types.is_map(kind) and sense != SAME:
+            owner = np.repeat(np.arange(len(array)), np.diff(offsets))
+            number = number[np.lexsort((number, owner))]
+        array = _spelled(array, offsets, number)
+    elif pa.types.is_floating(kind):
+        array = bits(array) if sense == SAME else sortable(array, zeros_equal=True)
+    if sense == ORDER:
+        rank = pc.rank(array, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+        number = np.where(array.is_null().to_numpy(zero_copy_only=False), 0, rank)
+        return number, int(number.max(initial=0)) + 1
+    found = array.dictionary_encode(null_encoding="encode")
+    return found.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(found.dictionary)
+
+
+def ranks(table: pa.Table, names: Sequence[str]) -> list[Ints]:
+    """Columns as numbers in Spark's ascending order: NULL first, NaN last, -0.0 equal to 0.0.
+
+    A map, which has no order in Spark, is its entries in theirs.
+    """
+    return [numbered(table.column(name), ORDER)[0] for name in names]
+
+
+def together(parts: Sequence[Numbered]) -> Numbered:
+    """A number for every combination of values, in the order of the first, then of the second, ..."""
+    number, bound = parts[0]
+    for other, its_bound in parts[1:]:
+        if bound * its_bound >= 1 << 62:
+            (number, bound), (other, its_bound) = dense(number), dense(other)
+        number, bound = number * its_bound + other, bound * its_bound
+    return number, bound
+
+
+def dense(numbers: Ints) -> Numbered:
+    """The same numbers without gaps, in the same order."""
+    values, number = np.unique(numbers, return_inverse=True)
+    return number.astype(np.int64), len(values)
+
+
+# arrays in fewer layouts
+
+
+def plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """One array of the same values, without dictionary, view or extension; intervals as bytes, booleans as numbers."""
+    if pa.types.is_dictionary(column.type):
+        return plain(column.cast(column.type.value_type))
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(array, pa.ExtensionArray):
+        return plain(array.storage)
+    kind = array.type
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        return array.cast(pa.large_binary())
+    if pa.types.is_fixed_size_list(kind):
+        return array.cast(pa.list_(kind.value_type))
+    if pa.types.is_null(kind) or pa.types.is_boolean(kind):
+        return array.cast(pa.int8())
+    if kind == pa.month_day_nano_interval():
+        return array.view(pa.binary(16))
+    return array
+
+
+def members(array: pa.Array) -> tuple[Any, ...]:
+    """The offsets of lists (or maps), from 0 on, and the arrays of what is in them: items, or keys and items."""
+    offsets = array.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
+    first, many = int(offsets[0]), int(offsets[-1] - offsets[0])
+    parts = (array.keys, array.items) if pa.types.is_map(array.type) else (array.values,)
+    return (offsets - first, *(part.slice(first, many) for part in parts))
+
+
+def _spelled(array: pa.Array, offsets: Ints, number: Ints) -> pa.Array:
+    """Lists as the bytes of their members' numbers, the high ones first: they are ordered as the lists are."""
+    body = pa.py_buffer(np.ascontiguousarray(number.astype(">i8")))
+    spelled = pa.Array.from_buffers(pa.large_binary(), len(array), [None, pa.py_buffer(offsets * 8), body])
+    return pc.if_else(array.is_valid(), spelled, pa.scalar(None, pa.large_binary())) if array.null_count else spelled
+
+
+# floats
+
+
+def bits(array: pa.Array) -> pa.Array:
+    """Floats as the int64 of their bits; NULLs stay."""
+    floats, missing = _floats(array)
+    return pa.array(floats.view(np.int64), mask=missing)
+
+
+def sortable(values: pa.Array | pa.ChunkedArray, zeros_equal: bool = False) -> pa.Array:
+    """Floats as int64 in Spark's order: -inf < ... < inf < NaN; NULLs stay.
+
+    zeros_equal: -0.0 is 0.0, as keys have it; else it comes right before, and :func:`unsortable` gives it back.
+    """
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    floats, missing = _floats(array)
+    if zeros_equal:
+        floats = floats + 0.0
+    floats[np.isnan(floats)] = np.nan
+    number = floats.view(np.int64)
+    return pa.array(np.where(number < 0, number ^ np.int64(0x7FFFFFFFFFFFFFFF), number), mask=missing)
+
+
+def unsortable(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    """The floats behind :func:`sortable`."""
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    missing = array.is_null().to_numpy(zero_copy_only=False)
+    number = array.fill_null(0).to_numpy(zero_copy_only=False)
+    floats = np.where(number < 0, number ^ np.int64(0x7FFFFFFFFFFFFFFF), number).view(np.float64)
+    return pa.array(floats, mask=missing).cast(kind)
+
+
+def _floats(array: pa.Array) -> tuple[Any, Any]:
+    array = array.cast(pa.float64())
+    missing = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+    return array.fill_null(0.0).to_numpy(zero_copy_only=False).copy(), missing
+
+
+def bytes_tell(column: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether values of the column are equal only where their bytes are: then Arrow groups them as Spark does."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        floats, _ = _floats(plain(column))
+        return not (np.isnan(floats).any() or ((floats == 0) & np.signbit(floats)).any())
+    return not (
+        pa.types.is_nested(kind)
+        or pa.types.is_dictionary(kind)
+        or isinstance(kind, pa.BaseExtensionType)
+        or kind == pa.month_day_nano_interval()
+    )
