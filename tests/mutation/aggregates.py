@@ -10,10 +10,11 @@ import pyarrow.compute as pc
 
 from streamq.compiler.operators.partial_aggregate import Slot
 from streamq.runtime import partials
-from streamq.runtime.columnar import group, ints, sortable, with_column
+from streamq.runtime.columnar import group, ints, with_column
 from streamq.runtime.evaluators import reductions
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.partials import COUNT, SlotSpec, exact_sums, merged
+from streamq.runtime.values import sortable
 from tests.mutation.mutant import Mutant, wrapped
 
 NAN_LEAST = -(2**63) + 1

@@ -27,7 +27,7 @@ from tests.mutation.comparisons.trying import queries
 
 RUNTIME = (
     "bins", "carried", "columnar", "consistency", "egress", "lateness", "lifetimes", "overlap", "pairs", "partials",
-    "progress", "repetitions", "stage",
+    "progress", "repetitions", "stage", "values",
 )  # fmt: skip
 
 
