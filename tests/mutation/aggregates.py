@@ -31,7 +31,10 @@ def retracted_values_stay(kernel: WindowAggregateKernel, table: pa.Table, by: li
 
 
 def greatest_whatever_the_weight(right: Any, slot: SlotSpec, table: pa.Table) -> pa.Table:
-    return table if slot.kind == "max" else right(slot, table)
+    if slot.kind != "max":
+        return right(slot, table)
+    whole = right(slot, with_column(table, COUNT, np.ones(table.num_rows, np.int64)))
+    return with_column(whole, COUNT, table.column(COUNT))
 
 
 def nulls_counted(right: Any, slot: SlotSpec, table: pa.Table, merges: bool = True) -> Any:
