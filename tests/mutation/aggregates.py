@@ -33,7 +33,8 @@ def retracted_values_stay(kernel: WindowAggregateKernel, table: pa.Table, by: li
 def greatest_whatever_the_weight(right: Any, slot: SlotSpec, table: pa.Table) -> pa.Table:
     if slot.kind != "max":
         return right(slot, table)
-    return with_column(right(slot, with_column(table, COUNT, pc.abs(table.column(COUNT)))), COUNT, table.column(COUNT))
+    whole = right(slot, with_column(table, COUNT, np.ones(table.num_rows, np.int64)))
+    return with_column(whole, COUNT, table.column(COUNT))
 
 
 def nulls_counted(right: Any, slot: SlotSpec, table: pa.Table, merges: bool = True) -> Any:
@@ -43,8 +44,6 @@ def nulls_counted(right: Any, slot: SlotSpec, table: pa.Table, merges: bool = Tr
 
 
 def nan_least(values: Any) -> pa.Array:
-    if not pa.types.is_floating(values.type):
-        return sortable(values)
     floats = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy()
     made = np.where(np.isnan(floats), NAN_LEAST, sortable(values).fill_null(0).to_numpy())
     return pa.array(made, mask=values.is_null().to_numpy())

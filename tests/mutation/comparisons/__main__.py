@@ -27,7 +27,7 @@ from tests.mutation.comparisons.trying import queries
 
 RUNTIME = (
     "bins", "carried", "columnar", "consistency", "egress", "lateness", "lifetimes", "overlap", "pairs", "partials",
-    "progress", "repetitions", "stage",
+    "progress", "repetitions", "stage", "values",
 )  # fmt: skip
 
 
@@ -56,9 +56,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("-n", type=int, default=1, help="processes at once (default: 1)")
     parser.add_argument("--minutes", type=float, help="begin no other trial after so many")
     parser.add_argument("--examples", type=int, default=Settings.examples, help="cases of each of the nearest queries")
+    parser.add_argument("--nearest", type=int, default=Settings.nearest, help="queries tried with a few cases at first")
+    parser.add_argument("--thorough", type=int, default=Settings.thorough, help="queries tried with all their cases")
     parser.add_argument("--query", action="append", help="try with this query only (again for more), not with all")
     parser.add_argument("--no-tests", action="store_true", help="go by verify alone")
     parser.add_argument("--list", action="store_true", help="only list the faults")
+    parser.add_argument("--unreached", action="store_true", help="only list statements with faults that no query runs")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "streamq-faults",
                         help="folder for verdicts, which are good as long as no source changes")  # fmt: skip
     options = parser.parse_args(arguments)
@@ -72,11 +75,16 @@ def main(arguments: Sequence[str]) -> int:
     faults = [fault for fault in faults if not equivalents.reason(fault)]
     # failing cases are looked for here, and not kept
     os.environ.pop("STREAMQ_FAILURES", None)
-    settings = Settings(examples=options.examples, tests=not options.no_tests)
+    settings = Settings(
+        nearest=options.nearest, examples=options.examples, thorough=options.thorough, tests=not options.no_tests
+    )
     trials = Trials(Notes(options.cache), settings, options.n)
     for name, reach in trials.reach(targets(), options.query or _names()):
         if reach.wrong:
             print(f"left out, for it is wrong without a fault: {name}: {reach.wrong}", flush=True)
+    if options.unreached:
+        print("\n".join(dict.fromkeys(_place(fault) for fault in faults if not trials.nearest(fault))))
+        return 0
     verdicts: list[tuple[Fault, Verdict]] = []
     seconds = None if options.minutes is None else 60 * options.minutes
     for fault, verdict in trials.verdicts(faults, seconds):
@@ -94,6 +102,11 @@ def _names() -> list[str]:
     if ended.result is None:
         raise RuntimeError(ended.reason)
     return list(ended.result)
+
+
+def _place(fault: Fault) -> str:
+    statement = (ROOT / fault.file).read_text(encoding="utf-8").splitlines()[fault.statement - 1].strip()
+    return f"{fault.file}:{fault.statement} {fault.function}: {statement}"
 
 
 def _shown(verdict: Verdict) -> str:

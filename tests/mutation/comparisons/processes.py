@@ -102,8 +102,9 @@ def in_processes(tasks: Iterable[tuple[Any, Task]], at_once: int) -> Iterator[tu
                     ended = Ended(None, _gone(process.exitcode), state[0])
                 connection.close()
                 del running[connection]
-                start()
+                # whoever asks may have something to run first
                 yield key, ended
+                start()
     finally:
         for _, process, _ in running.values():
             process.kill()

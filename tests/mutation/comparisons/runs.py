@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,9 @@ class Settings:
     tests: bool = True
 
 
+NO_TESTS = Settings(tests=False)
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What catches a fault: ``by`` VERIFY with the case ``number`` of the query ``name``, by TESTS with the test of that name.
@@ -78,13 +81,11 @@ class Notes:
 
 
 def sources() -> str:
-    """A digest of all that decides on a verdict: streamq and its tests, without this package."""
-    here = Path(__file__).parent
+    """A digest of all that decides on a verdict: streamq and its tests."""
     digest = hashlib.sha256()
     for folder in PACKAGES:
         for path in sorted((ROOT / folder).rglob("*.py")):
-            if path.parent != here:
-                digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
+            digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -176,16 +177,13 @@ class Trials:
             return True
         key = f"right {number} {name}"
         if self.notes.get(key) is None:
-            ((_, ended),) = in_processes([(name, _Try(None, ((name, number, 600.0),), replace(NO_TESTS)))], 1)
+            ((_, ended),) = in_processes([(name, _Try(None, ((name, number, 600.0),), NO_TESTS))], 1)
             self.notes.put(key, ended.result is not None and ended.result["by"] == SURVIVES)
         if self.notes.get(key):
             self.right[name] = number
         else:
             self.reaches.pop(name, None)
         return bool(self.notes.get(key))
-
-
-NO_TESTS = Settings(tests=False)
 
 
 @dataclass(frozen=True)
