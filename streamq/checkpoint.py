@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import CheckpointError, sentence
+from streamq.failure import spark_errors
+from streamq.runtime.identity import parts_of, refuse_other
 from streamq.sinks import one_name
 from streamq.time import INFINITY
 
@@ -24,8 +25,8 @@ STATE_VERSION = 7
 CONTROL_DDL = "source string, cti bigint, until bigint"
 """CTIs from outside, in the control folder; a NULL source is every source."""
 
-SHOWN = 3
-"""Lines of a plan that are shown where it has changed."""
+
+WRITABLE = "A checkpoint is a folder that all of Spark can write into."
 
 
 @dataclass(frozen=True)
@@ -36,32 +37,37 @@ class Claim:
     ending: bool = False
 
 
+def identity_of(plan: Node, program: Program) -> dict[str, Any]:
+    """The identity of a query (``streamq.runtime.identity``); ``plan`` is the query as it was written."""
+    from streamq.compiler.explain import explained
+
+    (part,) = explained(plan, ("logical",))
+    return {"version": STATE_VERSION, "fingerprint": program.fingerprint(), "plan": part.lines}
+
+
 def claim(
-    spark: SparkSession, checkpoint: str, control: str, plan: Node, program: Program, sinks: Sequence[str] = ()
+    spark: SparkSession, checkpoint: str, control: str, identity: Mapping[str, Any], sinks: Sequence[str] = ()
 ) -> Claim:
     """Mark a new checkpoint as this query's; one that was there must be, and its stream must not have ended.
 
-    ``plan`` is the query as it was written; ``sinks`` are the folders it writes into, which must not be another checkpoint's.
-    Raises CheckpointError, and leaves the checkpoint as it is.
+    ``sinks`` are the folders the query writes into, which must not be another checkpoint's. Raises CheckpointError, and
+    leaves the checkpoint as it is.
     """
-    from streamq.compiler.explain import explained
-
     path = _identity(checkpoint)
-    (part,) = explained(plan, ("logical",))
-    written = [one_name(sink) for sink in sinks]
-    mine = {"version": STATE_VERSION, "fingerprint": program.fingerprint(), "plan": part.lines, "folders": written}
+    mine = {**identity, "folders": [one_name(sink) for sink in sinks]}
     kept = _lines(spark, path)
     if not kept:
+        if _exists(spark, f"{checkpoint}/metadata"):
+            wrong, hint = (
+                "the checkpoint is that of a writeStream",
+                "Use a new checkpoint, or to_stream() and a writeStream.",
+            )
+            raise CheckpointError(sentence("run", wrong, f"found {checkpoint}", hint))
         # what was cut off while it was marked has done nothing yet
         _refuse_sinks(spark, sinks)
         _write(spark, path, json.dumps(mine))
         return Claim(new=True)
-    changed = changes(json.loads(kept[0]), mine)
-    if changed:
-        hint = "Use a new checkpoint and a new sink, or the query that made this one."
-        raise CheckpointError(
-            sentence("run", "the checkpoint is another query's", f"changed: {', '.join(changed)}", hint)
-        )
+    refuse_other(json.loads(kept[0]), mine, "run")
     told = spark.read.schema(CONTROL_DDL).parquet(control).where(f"cti = {INFINITY}").limit(1).collect()
     if told and _lines(spark, _ended(checkpoint)):
         hint = "Use a new checkpoint, and a new sink."
@@ -73,7 +79,7 @@ def buckets_kept(spark: SparkSession, checkpoint: str) -> int | None:
     """How many buckets each stage of a checkpoint's state has; None where it is new, or of another version."""
     kept = _lines(spark, _identity(checkpoint))
     found = json.loads(kept[0]) if kept else {}
-    return int(_parts(found)["buckets"]) if found.get("version") == STATE_VERSION else None
+    return int(parts_of(found)["buckets"]) if found.get("version") == STATE_VERSION else None
 
 
 def mark_ended(spark: SparkSession, checkpoint: str) -> None:
@@ -109,29 +115,32 @@ def _exists(spark: SparkSession, path: str) -> bool:
     """Whether there is such a folder; Spark reads nothing of one whose name begins with an underscore."""
     from pyspark.errors import AnalysisException
 
-    try:
-        spark.read.format("binaryFile").load(path).select("path").limit(1).collect()
-    except AnalysisException as error:
-        if error.getCondition() == "PATH_NOT_FOUND":
-            return False
-        raise
+    with spark_errors("run", f"Spark cannot read {path}", "Use a sink that all of Spark can write into."):
+        try:
+            spark.read.format("binaryFile").load(path).select("path").limit(1).collect()
+        except AnalysisException as error:
+            if error.getCondition() == "PATH_NOT_FOUND":
+                return False
+            raise
     return True
 
 
 def _lines(spark: SparkSession, path: str) -> list[str]:
-    """The lines of a text; none where there is no such file."""
+    """The lines of a text in a checkpoint; none where there is no such file."""
     from pyspark.errors import AnalysisException
 
-    try:
-        return [line for (line,) in spark.read.text(path).collect()]
-    except AnalysisException as error:
-        if error.getCondition() == "PATH_NOT_FOUND":
-            return []
-        raise
+    with spark_errors("run", f"Spark cannot read {path}", WRITABLE, CheckpointError):
+        try:
+            return [line for (line,) in spark.read.text(path).collect()]
+        except AnalysisException as error:
+            if error.getCondition() == "PATH_NOT_FOUND":
+                return []
+            raise
 
 
 def _write(spark: SparkSession, path: str, text: str) -> None:
-    spark.createDataFrame([(text,)], "value string").coalesce(1).write.mode("overwrite").text(path)
+    with spark_errors("run", f"Spark cannot write {path}", WRITABLE, CheckpointError):
+        spark.createDataFrame([(text,)], "value string").coalesce(1).write.mode("overwrite").text(path)
 
 
 @dataclass(frozen=True)
@@ -166,44 +175,3 @@ def kept(spark: SparkSession, checkpoint: str, program: Program) -> Kept:
                 for key, n in values.items() if name.startswith("totals") else ():
                     totals[key] = totals.get(key, 0) + n
     return Kept(totals, together(told))
-
-
-def changes(found: Mapping[str, Any], mine: Mapping[str, Any]) -> list[str]:
-    """What a checkpoint's identity and a query's differ in, in words."""
-    if found["version"] != mine["version"]:
-        return [f"the layout of state (version {found['version']}, now {mine['version']})"]
-    before, now = _parts(found), _parts(mine)
-    folders = [" and ".join(m["folders"]) or "no folder" for m in (found, mine)]
-    return [
-        f"the query ({_plan_change(found['plan'], mine['plan'])})"
-        if what == "the query"
-        else f"{what} ({_PARTS[what](before[what])}, now {_PARTS[what](now[what])})"
-        for what in _PARTS
-        if before[what] != now[what]
-    ] + ([f"the folders written into ({folders[0]}, now {folders[1]})"] if folders[0] != folders[1] else [])
-
-
-def _parts(identity: Mapping[str, Any]) -> dict[str, str]:
-    return dict(zip(_PARTS, identity["fingerprint"].split("/"), strict=True))
-
-
-def _plan_change(before: Sequence[str], now: Sequence[str]) -> str:
-    """The lines of a plan that are not the other's: ``a; b, now c``."""
-    lines = list(difflib.ndiff(before, now))
-    gone, new = ([line[2:].strip() for line in lines if line.startswith(sign)] for sign in "-+")
-    return f"{_few(gone)}, now {_few(new)}" if gone or new else "in what its plan does not show"
-
-
-def _few(lines: Sequence[str]) -> str:
-    more = [f"{len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
-    return "; ".join([*lines[:SHOWN], *more]) or "nothing"
-
-
-_PARTS: Mapping[str, Callable[[str], str]] = {
-    "the query": str,
-    "output": repr,
-    "buckets": str,
-    "late_sink": lambda given: "given" if given == "1" else "none",
-    "ctis": lambda given: str(given == "1"),
-}
-"""The parts of a fingerprint, and how each is shown."""

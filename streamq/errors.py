@@ -7,7 +7,7 @@ StreamqError
         TypeMismatch          an expression or a column of a wrong type
         MixedStreams          an expression with columns of another stream
         TimeError             a duration, size or hop that does not fit the time axis
-        UnknownVerb           an attribute that a stream does not have; an AttributeError too
+        UnknownVerb           an attribute that a stream or an expression does not have; an AttributeError too
         UnknownFunction       (in streamq.functions) a name in sq.functions that is no function of a row; an AttributeError too
     SourceError               input that cannot be read, or is no such source
     InvalidEvent              rows that are no events, under ``invalid="fail"``
@@ -23,7 +23,7 @@ StreamqError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
 
@@ -56,7 +56,7 @@ class TimeError(PlanError):
 
 
 class UnknownVerb(PlanError, AttributeError):
-    """An attribute that a stream does not have; an AttributeError too, so that ``hasattr`` works."""
+    """An attribute that a stream or an expression does not have; an AttributeError too, so that ``hasattr`` works."""
 
 
 class SourceError(StreamqError):
@@ -102,14 +102,22 @@ def sentence(verb: str, wrong: str, found: str = "", hint: str = "") -> str:
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """``Did you mean 'x'?`` or nothing."""
-    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
+    named = list(names)
+    close = difflib.get_close_matches(name, named, n=1, cutoff=0.6) or [n for n in named if n.lower() == name.lower()]
     return f"Did you mean {close[0]!r}?" if close else ""
 
 
-def unknown_column(verb: str, name: str, names: Sequence[str], lifetime: bool = True) -> NoReturn:
-    """Raise for a column that does not exist, naming those that do; ``lifetime``: those of a stream, which has a lifetime."""
+def unknown_column(
+    verb: str, name: str, names: Sequence[str], lifetime: bool = True, consumed: Mapping[str, str] | None = None
+) -> NoReturn:
+    """Raise for a column that does not exist, naming those that do; ``lifetime``: those of a stream, which has a lifetime.
+
+    consumed: what has become of columns that sources read their events from, as ``"its start: sq.start()"``.
+    """
     there = ", ".join(names) if names else "none"
     hint = nearest(name, names)
     if lifetime and name.lower() in ("start", "end", "duration"):
         hint = "The lifetime is sq.start(), sq.end(), sq.duration()."
+    elif consumed and name in consumed:
+        hint = f"The source has read it: {consumed[name]}."
     raise UnknownColumn(sentence(verb, f"no column {name!r}", f"there are: {there}", hint))

@@ -9,14 +9,17 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import numpy as np
 from pyspark.sql.types import DataType
 
-from streamq.errors import PlanError, TypeMismatch, sentence
+from streamq.errors import PlanError, TypeMismatch, UnknownVerb, sentence
+from streamq.hints import for_method
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -26,6 +29,12 @@ T = TypeVar("T")
 ARITHMETIC = ("+", "-", "*", "/", "%")
 COMPARISON = ("==", "!=", "<", "<=", ">", ">=", "<=>")
 LOGIC = ("and", "or", "not")
+
+_UFUNCS = {
+    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "true_divide": "/", "remainder": "%", "equal": "==",
+    "not_equal": "!=", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=",
+}  # fmt: skip
+"""numpy's names of operators: what a numpy number on the left calls."""
 
 NONDETERMINISTIC = frozenset(
     {
@@ -41,6 +50,18 @@ NONDETERMINISTIC = frozenset(
         "uniform",
     }
 )
+
+
+class Shown(str):
+    """The text of an expression; a type of its own, so that it is not taken for a constant."""
+
+    __slots__ = ()
+
+    def __add__(self, other: str) -> Shown:
+        return Shown(str.__add__(self, other))
+
+    def __radd__(self, other: str) -> Shown:
+        return Shown(other.__add__(self))
 
 
 def _canonical(value: Any) -> Any:
@@ -87,19 +108,110 @@ class Expr:
     def __hash__(self) -> int:
         return hash(self.digest)
 
+    # what Python would do with a value, and an expression is none yet
+    def _refused(self, wrong: str, hint: str) -> TypeMismatch:
+        return TypeMismatch(sentence("expression", wrong, f"found {self!r}", hint))
+
+    @property
+    def _in_code(self) -> str:
+        """How a hint names it."""
+        return f'"{self.name}"' if isinstance(self, Col) else "..."
+
+    if not TYPE_CHECKING:  # a type checker is to see that there is no such method
+
+        def __getattr__(self, name):
+            if name.startswith("_"):
+                raise AttributeError(name)
+            hint = for_method(name, self._in_code, [n for n in dir(type(self)) if not n.startswith("_")])
+            raise UnknownVerb(sentence("expression", f"no method {name!r}", f"found {self!r}", hint))
+
     def __bool__(self) -> bool:
-        raise TypeMismatch(
-            sentence(
-                "expression",
-                "a truth value of a column expression",
-                f"found {self!r}",
-                "Use & | ~ instead of and, or, not; == inside parentheses.",
-            )
+        hint = (
+            "Use & | ~ instead of and, or, not; == inside parentheses. Besides: sq.when(...) for if, .isin(...) for in, "
+            "sq.functions.greatest and least for max and min."
         )
+        raise self._refused("a truth value of a column expression", hint)
 
     def __iter__(self) -> Iterator[Any]:
-        hint = "Aggregates are sq.sum, sq.min, sq.max; Python's own take lists."
-        raise TypeMismatch(sentence("expression", "not iterable", f"found {self!r}", hint))
+        raise self._refused("not iterable", "Aggregates are sq.sum, sq.min, sq.max; Python's own take lists.")
+
+    def __contains__(self, part: object) -> bool:
+        raise self._refused(
+            "a Python `in` on an expression", "Write .contains(...) or sq.functions.array_contains(...)."
+        )
+
+    def __len__(self) -> int:
+        raise self._refused(
+            "the length of an expression",
+            f"Write sq.functions.length({self._in_code}), or sq.functions.size({self._in_code}) of an array or map.",
+        )
+
+    def __float__(self) -> float:
+        raise self._refused(
+            "no number yet", "Write .cast('double'); for Python's math there is sq.functions, as sq.functions.sqrt."
+        )
+
+    def __int__(self) -> int:
+        raise self._refused("no number yet", "Write .cast('bigint').")
+
+    def __index__(self) -> int:
+        raise self._refused("no number yet", "It has a value an event: a Python list or range has no use for it.")
+
+    def __complex__(self) -> complex:
+        raise self._refused("no number yet", "Write .cast('double').")
+
+    def __round__(self, digits: int = 0) -> Expr:
+        raise self._refused(
+            "Python rounds halves to even, Spark away from zero",
+            f"Write sq.functions.round({self._in_code}, {digits!r}) or sq.functions.bround.",
+        )
+
+    def __trunc__(self) -> Expr:
+        raise self._refused("no number yet", "Write .cast('bigint').")
+
+    def __floor__(self) -> Expr:
+        raise self._refused("no number yet", f"Write sq.functions.floor({self._in_code}).")
+
+    def __ceil__(self) -> Expr:
+        raise self._refused("no number yet", f"Write sq.functions.ceil({self._in_code}).")
+
+    def __floordiv__(self, other: Any) -> Expr:
+        raise self._refused("no operator //", "Write sq.functions.floor(x / y).")
+
+    def __divmod__(self, other: Any) -> Expr:
+        raise self._refused("no divmod", "Write sq.functions.floor(x / y) and x % y.")
+
+    def __matmul__(self, other: Any) -> Expr:
+        raise self._refused("no operator @", "Products of numbers are x * y.")
+
+    def __xor__(self, other: Any) -> Expr:
+        raise self._refused("no operator ^", "Of booleans write x != y, of numbers sq.functions.pow(x, y).")
+
+    def __lshift__(self, other: Any) -> Expr:
+        raise self._refused("no operator <<", "Write sq.functions.shiftleft(x, n).")
+
+    def __rshift__(self, other: Any) -> Expr:
+        raise self._refused("no operator >>", "Write sq.functions.shiftright(x, n).")
+
+    __rfloordiv__, __rdivmod__, __rmatmul__, __rxor__ = __floordiv__, __divmod__, __matmul__, __xor__
+    __rlshift__, __rrshift__ = __lshift__, __rshift__
+
+    def __str__(self) -> str:
+        return Shown(show(self))
+
+    def __format__(self, spec: str) -> str:
+        raise self._refused(
+            "text of an expression, which has no value yet",
+            "Write sq.functions.concat(...) or sq.functions.format_string(...); {x!r} shows the expression.",
+        )
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Expr:
+        operator = _UFUNCS.get(ufunc.__name__)
+        if operator is None or method != "__call__" or options:
+            raise self._refused(
+                f"numpy's {ufunc.__name__} takes no expression", for_method(ufunc.__name__, self._in_code, [])
+            )
+        return Call(operator, tuple(as_expr(o) for o in operands))
 
     # operators
     def __add__(self, other: Any) -> Expr:
@@ -132,8 +244,20 @@ class Expr:
     def __rmod__(self, other: Any) -> Expr:
         return Call("%", (as_expr(other), self))
 
+    def __pow__(self, other: Any) -> Expr:
+        return Call("pow", (self, as_expr(other)))
+
+    def __rpow__(self, other: Any) -> Expr:
+        return Call("pow", (as_expr(other), self))
+
     def __neg__(self) -> Expr:
         return Call("negative", (self,))
+
+    def __pos__(self) -> Expr:
+        return Call("positive", (self,))
+
+    def __abs__(self) -> Expr:
+        return Call("abs", (self,))
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]
         return Call("==", (self, as_expr(other)))
@@ -169,6 +293,9 @@ class Expr:
         return Call("not", (self,))
 
     def __getitem__(self, key: Any) -> Expr:
+        if isinstance(key, slice):
+            hint = f"Write sq.functions.substring({self._in_code}, from, length), from 1 on; of an array sq.functions.slice."
+            raise self._refused("a part of an expression", hint)
         return Call("getitem", (self, as_expr(key)))
 
     # methods, named as PySpark's
@@ -222,6 +349,8 @@ class Expr:
 
     def alias(self, name: str) -> Expr:
         """The same value under a name, for verbs that take positional expressions."""
+        if not isinstance(name, str):
+            raise PlanError(sentence("alias", "a name is a string", f"found {name!r}"))
         return Alias(self, name)
 
     isNull, isNotNull, eqNullSafe, astype = is_null, is_not_null, eq_null_safe, cast
@@ -361,15 +490,45 @@ def as_expr(value: Any) -> Expr:
         return value
     if type(value).__name__ == "Column" and type(value).__module__.startswith("pyspark."):
         return Opaque(value, str(value))
+    if isinstance(value, Shown):
+        hint = "Write .cast('string'), and sq.functions.concat(...) to put texts together."
+        raise TypeMismatch(sentence("expression", "the text of an expression, not its value", f"found {value!r}", hint))
+    if isinstance(value, dt.datetime) and value != value:
+        return Lit(None)  # pandas' NaT
     if value is None or isinstance(
         value, bool | int | float | str | bytes | Decimal | dt.date | dt.datetime | dt.timedelta
     ):
         return Lit(value)
-    if hasattr(value, "item") and type(value).__module__ == "numpy":
-        return Lit(value.item())
+    if isinstance(value, np.generic):
+        return Lit(plain_value(value))
     wrong = "not a value a column can be compared or combined with"
-    hint = "t.ANY stands in scenarios only: begin with t.stream(...)." if type(value).__name__ == "_Any" else ""
-    raise TypeMismatch(sentence("expression", wrong, f"found {value!r}", hint))
+    raise TypeMismatch(sentence("expression", wrong, f"found {value!r}", _hint_for(value)))
+
+
+def plain_value(value: Any) -> Any:
+    """A scalar of numpy as Python's own value; anything else as it is."""
+    if not isinstance(value, np.generic):
+        return value
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        # finer than a microsecond numpy gives a plain integer
+        value = value.astype(f"{'datetime64' if isinstance(value, np.datetime64) else 'timedelta64'}[us]")
+    plain = value.item()
+    if isinstance(plain, np.generic):
+        raise TypeMismatch(
+            sentence("expression", "a number of no Spark type", f"found {value!r}", "Give a Python one.")
+        )
+    return plain
+
+
+def _hint_for(value: Any) -> str:
+    """What to write instead of something that is no expression."""
+    if isinstance(value, list | tuple | set | frozenset | dict | np.ndarray):
+        return (
+            "Membership is .isin(...); arrays are made by sq.functions.array(...), structs by sq.functions.struct(...)."
+        )
+    if callable(value):
+        return "Call it on the columns; a function of your own becomes a module by @sq.udf."
+    return "t.ANY stands in scenarios only: begin with t.stream(...)." if type(value).__name__ == "_Any" else ""
 
 
 def col(name: str) -> Col:
@@ -577,6 +736,23 @@ def show(root: Expr) -> str:
         raise AssertionError(type(node))
 
     return fold(root, visit)[0]
+
+
+def show_to_user(root: Expr) -> str:
+    """As :func:`show`; columns of streamq's own, such as the aggregates that a result is made of, by what they hold."""
+
+    def described(found: Expr) -> Expr | None:
+        if not isinstance(found, Col) or not found.name.startswith("__"):
+            return None
+        own = _OWN.fullmatch(found.name)
+        kind, part = own.groups() if own else ("value", None)
+        return Col({None: kind or "count", "n": "count", "mean": "avg"}.get(part, "var") + "(...)")
+
+    return show(rewrite(root, described))
+
+
+_OWN = re.compile(r"__(?:n|([a-z_]+?)\d+(?:__([a-z0-9]+))?)")
+"""Names of aggregates inside: ``__n``, ``__sum0``, ``__sum0__n``."""
 
 
 # to Spark

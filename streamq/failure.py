@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from streamq import errors
 from streamq.errors import QueryFailed, StreamqError, sentence
@@ -11,32 +13,70 @@ _OURS = re.compile(r"streamq\.errors\.(\w+): ([^\n]+)")
 _BATCH = re.compile(r"\[streamq\] ([^\n\"]+)")
 _PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+[^\n]*\n)*(\S[^\n]*)")
 """A Python traceback, and the exception below it."""
+_CAUSE = re.compile(r"^\s*Caused by: ([^\n]+)", re.MULTILINE)
+_NAMED = re.compile(r"\[[A-Z][A-Z0-9_.]+\] ")
+"""How a message of Spark's begins that has a name."""
+_STREAM = re.compile(r"^\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: ")
+
+REPORT = "Spark's own report is the cause of this error."
 
 
-def translated(error: BaseException) -> StreamqError:
-    """The streamq error behind a Spark exception; else QueryFailed with the Python exception behind it, or Spark's first line."""
+def is_sparks(error: BaseException) -> bool:
+    """True for what PySpark raises: its own exceptions, Java's that it has not translated, those of its connections."""
+    from pyspark.errors import PySparkException
+
+    packages = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    return isinstance(error, PySparkException | ConnectionError) or not packages.isdisjoint({"py4j", "grpc"})
+
+
+@contextmanager
+def spark_errors(
+    verb: str, wrong: str = "it ended with an error", hint: str = REPORT, kind: type[StreamqError] = QueryFailed
+) -> Iterator[None]:
+    """Within it, and in a function that it decorates, Spark's exceptions become streamq's, with Spark's as the cause.
+
+    That is the error that streamq's own code in a worker has raised, if any, else one of that kind and wording.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not is_sparks(error):
+            raise
+        raise translated(error, verb, wrong, hint, kind) from error
+
+
+def translated(
+    error: BaseException,
+    verb: str = "query",
+    wrong: str = "it ended with an error",
+    hint: str = REPORT,
+    kind: type[StreamqError] = QueryFailed,
+) -> StreamqError:
+    """The streamq error behind a Spark exception; else one that tells the reason for it."""
     text = str(error)
-    if found := _OURS.search(text):
-        kind = getattr(errors, found.group(1), StreamqError)
-        return kind(found.group(2).strip())
-    if found := _BATCH.search(text):
-        message = found.group(1).split(" SQLSTATE")[0].strip().rstrip("'")
+    if ours := _OURS.search(text):
+        own: type[StreamqError] = getattr(errors, ours.group(1), StreamqError)
+        return own(ours.group(2).strip())
+    if refused := _BATCH.search(text):
+        message = refused.group(1).split(" SQLSTATE")[0].strip().rstrip("'")
         return errors.InvalidEvent(message if message.endswith(".") else message + ".")
+    if "[FOREACH_BATCH_USER_FUNCTION_ERROR]" in text:
+        verb, wrong, hint = "query", "the sink's function failed", REPORT
+    return kind(sentence(verb, wrong, reason(error), hint))
+
+
+def reason(error: BaseException) -> str:
+    """What an exception of Spark's comes from.
+
+    A Python exception in it; else Spark's message, if it is one that Spark has a name for, or else Java's first cause.
+    """
+    text = str(error)
+    raised = [line for line in _PYTHON.findall(text) if not line.startswith("py4j.")]
+    if raised:
+        return str(raised[-1])[:500]
     lines = [line for line in text.splitlines() if line.strip()]
-    raised = _PYTHON.findall(text)
-    return QueryFailed(
-        sentence(
-            "query",
-            "the sink's function failed" if "[FOREACH_BATCH_USER_FUNCTION_ERROR]" in text else "it ended with an error",
-            (raised or lines or [type(error).__name__])[-1 if raised else 0][:500],
-            "Spark's own report is the cause of this error.",
-        )
-    )
-
-
-def not_started(error: BaseException) -> StreamqError:
-    """What Spark says of a query that it does not start; a Java exception that it did not translate has a line of its own."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    told = next((line[2:] for line in lines if line.startswith(": ")), lines[0] if lines else type(error).__name__)
-    hint = "Look at the sink, its options, and the checkpoint."
-    return QueryFailed(sentence("run", "Spark does not start the query", told[:500], hint))
+    # Py4J says first what was called
+    said = next((line[2:] for line in lines if line.startswith(": ")), lines[0] if lines else type(error).__name__)
+    said = _STREAM.sub("", said)
+    causes = [] if _NAMED.search(said) else _CAUSE.findall(text)
+    return str(causes[-1] if causes else said)[:500]

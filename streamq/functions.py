@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import PlanError, nearest, sentence
+from streamq.hints import for_aggregate
 
 if TYPE_CHECKING:
     from streamq.expr import Call
@@ -24,7 +25,7 @@ class UnknownFunction(PlanError, AttributeError):
     """A name that is no function an expression can call; an AttributeError too, so that ``hasattr`` works."""
 
 
-_OURS = {
+OURS = {
     "avg": "avg", "mean": "avg", "count": "count", "max": "max", "min": "min", "sum": "sum", "var_pop": "var_pop",
     "stddev_pop": "stddev_pop", "std": "stddev", "stddev": "stddev", "stddev_samp": "stddev", "variance": "var",
     "var_samp": "var", "array_agg": "collect", "collect_list": "collect", "corr": "corr", "count_distinct": "count_distinct",
@@ -33,7 +34,7 @@ _OURS = {
 }  # fmt: skip
 """Spark's aggregates that streamq has, and streamq's names of them."""
 
-AGGREGATES = frozenset(_OURS) | frozenset({
+AGGREGATES = frozenset(OURS) | frozenset({
     "any_value", "approx_count_distinct", "approx_percentile", "bit_and", "bit_or", "bit_xor",
     "bitmap_and_agg", "bitmap_construct_agg", "bitmap_or_agg", "bool_and", "bool_or", "collect_set",
     "collect_union", "count_if", "count_min_sketch", "every", "grouping", "grouping_id", "histogram_numeric",
@@ -102,13 +103,7 @@ def _builder(name: str) -> Builder:
 
     verb = f"functions.{name}"
     if name in AGGREGATES:
-        ours = ", ".join(f"sq.{n}" for n in sorted(set(_OURS.values())))
-        hint = (
-            f"Use sq.{_OURS[name]} in a window's select."
-            if name in _OURS
-            else f"In a window's select there are {ours}."
-        )
-        raise UnknownFunction(sentence(verb, "an aggregate is no function of one event", "", hint))
+        raise UnknownFunction(sentence(verb, "an aggregate is no function of one event", "", for_aggregate(f"{name}(")))
     if name in WINDOWED:
         raise UnknownFunction(
             sentence(verb, "a SQL window function is no function of one event", "", "Use the windows of a stream.")
@@ -178,12 +173,11 @@ def _argument(verb: str, name: str, kind: str, value: Any) -> Any:
     """One argument: an expression, or a plain value that a plan can hold as JSON."""
     from pyspark.sql.types import DataType
 
-    from streamq.expr import Col, Expr, Lit, as_expr
+    from streamq.expr import Col, Expr, Lit, as_expr, plain_value
 
     if isinstance(value, DataType):
         return value.json()
-    if hasattr(value, "item") and type(value).__module__ == "numpy":
-        value = value.item()
+    value = plain_value(value)
     if callable(value) and not isinstance(value, Expr):
         shown = getattr(value, "__name__", type(value).__name__)
         hint = f"Pass a pyspark Column instead: pyspark.sql.{verb}(...)."

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.errors import NeedsSpark, SourceError, sentence
 from streamq.schema import Field, parse_type
-from streamq.time import plain_integer
+from streamq.time import INFINITY, MINUS_INFINITY, plain_integer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,6 +62,8 @@ def literal_table(items: Sequence[Any], schema: Mapping[str, str] | None) -> tup
     for t in times:
         if isinstance(t, bool) or not isinstance(t, dt.datetime if stamps else int):
             raise SourceError(sentence("events", "starts and ends are all integers or all datetimes", f"found {t!r}"))
+        if isinstance(t, int) and not MINUS_INFINITY <= t <= INFINITY:
+            raise SourceError(sentence("events", "an instant beyond 64 bits", f"found {t!r}"))
     axis = pa.timestamp("us", tz="UTC") if stamps else pa.int64()
 
     def time_column(values: list[Time]) -> pa.Array:
@@ -85,7 +87,12 @@ def literal_table(items: Sequence[Any], schema: Mapping[str, str] | None) -> tup
         wanted = arrow_type(parse_type(schema[name])) if schema and name in schema else None
         try:
             made = pa.array(values, wanted)
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        except OverflowError as error:
+            hint = f"Give it a type: schema={{{name!r}: 'decimal(38,0)'}}, and decimal.Decimal values."
+            raise SourceError(
+                sentence("events", f"column {name!r} holds an integer beyond 64 bits", "", hint)
+            ) from error
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise SourceError(sentence("events", f"column {name!r} mixes types", str(error).splitlines()[0])) from error
         if pa.types.is_null(made.type):
             raise SourceError(

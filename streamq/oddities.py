@@ -21,8 +21,8 @@ UNITS = (("seconds", 10**9), ("milliseconds", 10**12), ("microseconds", 10**15),
 """What an instant of the years 2001 to 2100 is, counted from 1970, at least; four times as much at most."""
 
 REASONS = (
-    "no start, an end not after it, an unknown kind of row or edge, two edges of a key at one instant, "
-    "an end or a retraction that matches nothing, or a start beyond max_ahead"
+    "no start, a start beyond the time axis, an end not after it, an unknown kind of row or edge, two edges of a key at one "
+    "instant, an end or a retraction that matches nothing, or a start beyond max_ahead"
 )
 """Why a row is no event, of a source of any shape."""
 

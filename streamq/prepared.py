@@ -1,4 +1,4 @@
-"""A query made ready to run as a stream: compiled, its tables as streaming DataFrames, its control folder."""
+"""A query made ready to run as a stream: session, compiled program, tables as streaming DataFrames, control folder."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from streamq.checkpoint import CONTROL_DDL, buckets_kept
+from streamq.checkpoint import CONTROL_DDL, WRITABLE, buckets_kept, identity_of
 from streamq.compiler.plan import Node
 from streamq.errors import CheckpointError, PlanError, sentence
+from streamq.failure import spark_errors
+from streamq.foreign import fit_for_streams
 from streamq.literal import to_spark
 from streamq.policies import Consistency, consistency_of
+from streamq.session import session_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Prepared:
-    """A plan compiled and connected to its streaming tables and its control folder.
+    """A plan compiled and connected to its streaming tables, its control folder if it has one, and a session that can run it.
 
     buckets: None for those of the checkpoint, if it has any.
     """
@@ -35,7 +38,7 @@ class Prepared:
         output: str,
         ctis: bool,
         late_output: bool,
-        control: str,
+        control: str | None,
         buckets: int | None,
         consistency: str | Consistency,
         checkpoint: str | None = None,
@@ -52,18 +55,21 @@ class Prepared:
             raise PlanError(sentence(verb, "buckets is a whole number of at least 1", f"found {buckets!r}"))
         level = consistency_of(consistency, plan.schema.axis, verb)
         self.egress = egress(plan, output, ctis, verb, level)
-        self.spark = _session(tables, verb)
+        self.spark = session_of(tables.values(), verb)
+        fit_for_streams(self.spark, verb)
         self.control = control
+        written = plan
         plan, names = numbered(plan)
         tables = {names[name]: table for name, table in tables.items() if name in names}
         buckets = buckets or (checkpoint and buckets_kept(self.spark, checkpoint)) or _buckets(self.spark)
         options = Options(output, late_output, buckets, level=level, ctis=ctis)
         self.program: Program = compile_stages(rewrite(plan).plan, options)
+        self.identity = identity_of(written, self.program)
         self.tables: dict[str, DataFrame] = {}
         for source in (n for n in nodes(plan) if isinstance(n, Source)):
             table = tables[source.table]
             self.tables[source.table] = (
-                _as_stream(self.spark, control, source, table) if not hasattr(table, "isStreaming") else table
+                _as_stream(self.spark, verb, control, source, table) if not hasattr(table, "isStreaming") else table
             )
             check_streaming(source, self.tables[source.table], verb)
         for static in (n for n in nodes(plan) if isinstance(n, JoinTable)):
@@ -77,9 +83,12 @@ class Prepared:
         from streamq.compiler.lowering import in_utc
         from streamq.compiler.streaming import chain
 
-        self.spark.createDataFrame([], CONTROL_DDL).write.mode("append").parquet(self.control)
+        control = None
+        if self.control is not None:
+            self.spark.createDataFrame([], CONTROL_DDL).write.mode("append").parquet(self.control)
+            control = self.spark.readStream.schema(CONTROL_DDL).parquet(self.control)
         with in_utc(self.spark):
-            return chain(self.program, self.tables, self.spark.readStream.schema(CONTROL_DDL).parquet(self.control))
+            return chain(self.program, self.tables, control, self.identity)
 
 
 def _buckets(spark: SparkSession) -> int:
@@ -89,45 +98,32 @@ def _buckets(spark: SparkSession) -> int:
     return min(BUCKETS, 4 * int(spark.conf.get("spark.sql.shuffle.partitions") or BUCKETS))
 
 
-def _session(tables: Mapping[str, Any], verb: str) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    for table in tables.values():
-        if hasattr(table, "sparkSession"):
-            return table.sparkSession
-    spark = SparkSession.getActiveSession()
-    if spark is None:
-        raise PlanError(
-            sentence(
-                verb,
-                "no active SparkSession",
-                "the query has only literal and Arrow tables",
-                "Start one: sq.session().",
-            )
-        )
-    return spark
-
-
-def _as_stream(spark: SparkSession, control: str, source: Any, table: Any) -> DataFrame:
+def _as_stream(spark: SparkSession, verb: str, control: str | None, source: Any, table: Any) -> DataFrame:
     """A literal table as a streaming DataFrame: written once beside the control folder, read as a file stream.
 
-    Raises CheckpointError where another run has read other rows there.
+    Raises CheckpointError where another run has read other rows there, PlanError where there is no such folder.
     """
     from pyspark.errors import AnalysisException
 
+    if control is None:
+        found = "a checkpoint reads them from a folder that must be there as long as it is"
+        raise PlanError(
+            sentence(verb, f"source {source.shown_name()} has literal rows", found, "Give control='a folder'.")
+        )
     path = f"{control.rstrip('/')}-literal-{source.shown_name()}"
     df = to_spark(spark, table)
-    try:
-        kept = spark.read.parquet(path).toArrow()
-    except AnalysisException:
-        # there is no file yet
-        df.coalesce(1).write.mode("overwrite").parquet(path)
-        kept = None
+    with spark_errors(verb, f"Spark cannot read or write {path}", WRITABLE, CheckpointError):
+        try:
+            kept = spark.read.parquet(path).toArrow()
+        except AnalysisException:
+            # there is no file yet
+            df.coalesce(1).write.mode("overwrite").parquet(path)
+            kept = None
     if kept is not None and repr(kept.to_pylist()) != repr(df.toArrow().to_pylist()):
         found = f"the checkpoint's run has read {kept.num_rows} row(s), now there are {table.num_rows}"
         hint = "Use a new checkpoint, or a DataFrame where rows are added."
         raise CheckpointError(
-            sentence("run", f"the rows of {source.shown_name()} are not those of the checkpoint", found, hint)
+            sentence(verb, f"the rows of {source.shown_name()} are not those of the checkpoint", found, hint)
         )
     return spark.readStream.schema(df.schema).parquet(path)
 

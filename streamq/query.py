@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamq.compiler.plan import Node
-from streamq.errors import PlanError, SessionError, TimeError, sentence
+from streamq.errors import PlanError, TimeError, sentence
+from streamq.failure import spark_errors
 from streamq.literal import to_spark
 from streamq.schema import Schema
-from streamq.time import INFINITY, TIMESTAMP
+from streamq.session import session_of
+from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, plain_integer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,27 +30,13 @@ def is_literal(tables: Mapping[str, Any]) -> bool:
 
 
 def frames(tables: Mapping[str, Any], verb: str) -> dict[str, DataFrame]:
-    """The tables as DataFrames; literal ones become local relations of the active session."""
+    """The tables as DataFrames; literal ones become local relations of the others' session, or of the active one."""
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
-    made: dict[str, DataFrame] = {}
-    for name, table in tables.items():
-        if isinstance(table, pa.Table):
-            spark = SparkSession.getActiveSession()
-            if spark is None:
-                raise SessionError(
-                    sentence(
-                        verb,
-                        "no active SparkSession",
-                        "the query has only literal and Arrow tables",
-                        "Start one: sq.session().",
-                    )
-                )
-            made[name] = to_spark(spark, table)
-        else:
-            made[name] = table
-    return made
+    return {
+        name: to_spark(session_of(tables.values(), verb), table) if isinstance(table, pa.Table) else table
+        for name, table in tables.items()
+    }
 
 
 def until_ticks(until: int | dt.datetime | None, axis: str, verb: str = "until") -> int | None:
@@ -58,7 +46,10 @@ def until_ticks(until: int | dt.datetime | None, axis: str, verb: str = "until")
     if isinstance(until, dt.datetime) and axis == TIMESTAMP:
         moment = until if until.tzinfo else until.replace(tzinfo=dt.UTC)
         return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+    until = plain_integer(until)
     if isinstance(until, int) and not isinstance(until, bool) and axis != TIMESTAMP:
+        if not MINUS_INFINITY < until < INFINITY:
+            raise TimeError(sentence(verb, "an instant beyond the time axis", f"found {until!r}"))
         return until
     axis_name = "a timestamp axis" if axis == TIMESTAMP else "an integer axis"
     raise TimeError(sentence(verb, "an instant that does not fit the time axis", f"found {until!r} on {axis_name}"))
@@ -95,34 +86,26 @@ def batch_frame(
     from streamq.compiler.plan import nodes, numbered
     from streamq.compiler.rewriter import rewrite
 
-    plan, names = numbered(plan)
-    made = {names[name]: df for name, df in frames(tables, verb).items() if name in names}
-    for source in (n for n in nodes(plan) if isinstance(n, Source)):
-        if made[source.table].isStreaming:
-            wrong = f"source {source.shown_name()} is a streaming DataFrame"
-            raise PlanError(sentence(verb, wrong, "", "Run it: q.run(...), or q.to_stream(...)."))
-    rewritten = rewrite(plan).plan if rules is None else rewrite(plan, rules).plan
-    run = Batch(made, until_ticks(until, plan.schema.axis))
-    with in_utc(next(iter(made.values())).sparkSession):
-        return to_user(lower(rewritten, run), plan.schema)
+    with spark_errors(verb, "Spark does not plan the query"):
+        plan, names = numbered(plan)
+        made = {names[name]: df for name, df in frames(tables, verb).items() if name in names}
+        for source in (n for n in nodes(plan) if isinstance(n, Source)):
+            if made[source.table].isStreaming:
+                wrong = f"source {source.shown_name()} is a streaming DataFrame"
+                raise PlanError(sentence(verb, wrong, "", "Run it: q.run(...), or q.to_stream(...)."))
+        rewritten = rewrite(plan).plan if rules is None else rewrite(plan, rules).plan
+        run = Batch(made, until_ticks(until, plan.schema.axis))
+        with in_utc(next(iter(made.values())).sparkSession):
+            return to_user(lower(rewritten, run), plan.schema)
 
 
 def answer(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None, verb: str) -> pa.Table:
     """The answer as Arrow: payload, ``start``, ``end`` as the axis shows them, in order of start, end, payload."""
     if is_literal(tables):
         return in_user_form(local_history(plan, tables, until=until_ticks(until, plan.schema.axis)), plan.schema)
-    return ordered(_collected(batch_frame(plan, tables, until, verb=verb)), plan.schema)
-
-
-def _collected(df: DataFrame) -> pa.Table:
-    from pyspark.errors import PySparkException
-
-    try:
-        return df.toArrow()
-    except PySparkException as error:
-        from streamq.failure import translated
-
-        raise translated(error) from error
+    frame = batch_frame(plan, tables, until, verb=verb)
+    with spark_errors("query"):
+        return ordered(frame.toArrow(), plan.schema)
 
 
 def local_history(plan: Node, tables: Mapping[str, pa.Table], rules: Any = None, until: int | None = None) -> pa.Table:
@@ -187,9 +170,18 @@ def to_pandas(table: pa.Table, schema: Schema) -> pd.DataFrame:
 
 
 def shown(table: pa.Table, n: int) -> str:
-    """The first rows as text, columns aligned to the right; infinity and NULL are ``NULL``."""
+    """The first rows as text, columns aligned to the right; infinity and NULL are ``NULL``.
+
+    Instants and days beyond the years 1 to 9999 have a sign: ``+10000-01-01``.
+    """
+    import pyarrow as pa
+
+    from streamq.runtime.rendering import python_rows
+
     names = table.column_names
-    rows = [[_cell(v) for v in row.values()] for row in table.slice(0, n).to_pylist()]
+    # instants are shown in UTC, without saying so
+    first = [c.cast(pa.timestamp("us")) if pa.types.is_timestamp(c.type) else c for c in table.slice(0, n).columns]
+    rows = [[_cell(v) for v in row.values()] for row in python_rows(pa.table(first, names=names))]
     widths = [max([len(name), *(len(r[i]) for r in rows)]) for i, name in enumerate(names)]
     lines = ["  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)) for line in [names, *rows]]
     if table.num_rows > n:
@@ -201,7 +193,6 @@ def _cell(value: Any) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, dt.datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S") + (
-            f".{value.microsecond:06d}".rstrip("0") if value.microsecond else ""
-        )
+        text = value.replace(tzinfo=None).isoformat(" ")
+        return text.rstrip("0") if "." in text else text
     return str(value)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streamq.errors import PlanError, SessionError, SourceError, sentence
+from streamq.errors import PlanError, SourceError, sentence
+from streamq.failure import spark_errors
+from streamq.session import session_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,20 +39,21 @@ def read_stream(
         trips = sq.points(sq.read_stream("trips"), time="pickup", progress=sq.generate("1 hour"))
     """
     from pyspark.errors import AnalysisException
-    from pyspark.sql import SparkSession
 
     if at_once is not None and (not isinstance(at_once, int) or isinstance(at_once, bool) or at_once < 1):
         raise PlanError(sentence("read_stream", "at_once is a number of bytes, at least 1", f"found {at_once!r}"))
-    spark = SparkSession.getActiveSession()
-    if spark is None:
-        raise SessionError(sentence("read_stream", "no active SparkSession", "", "Start one: sq.session()."))
-    if schema is None:
-        try:
-            schema = spark.read.format(format).options(**options).load(path).schema
-        except AnalysisException as error:
-            hint = "Give schema=..., or a folder with files in it."
-            raise SourceError(sentence("read_stream", "no schema", f"{path}: {error.getCondition()}", hint)) from error
-    reader = spark.readStream.format(format).schema(schema).options(**options)
-    if at_once is not None and not any(name.lower() == "maxfilespertrigger" for name in options):
-        reader = reader.option("maxBytesPerTrigger", at_once)
-    return reader.load(path)
+    spark = session_of((), "read_stream")
+    with spark_errors(
+        "read_stream", f"Spark does not read {path}", "Look at the path, the format, the options.", SourceError
+    ):
+        if schema is None:
+            try:
+                schema = spark.read.format(format).options(**options).load(path).schema
+            except AnalysisException as error:
+                hint = "Give schema=..., or a folder with files in it."
+                found = f"{path}: {error.getCondition()}"
+                raise SourceError(sentence("read_stream", "no schema", found, hint)) from error
+        reader = spark.readStream.format(format).schema(schema).options(**options)
+        if at_once is not None and not any(name.lower() == "maxfilespertrigger" for name in options):
+            reader = reader.option("maxBytesPerTrigger", at_once)
+        return reader.load(path)

@@ -18,6 +18,7 @@ from streamq.compiler.plan import Node
 from streamq.compiler.verbs import Verbs
 from streamq.diagnosis import Why, why
 from streamq.errors import PlanError, sentence
+from streamq.failure import spark_errors, translated
 from streamq.idle import IdleWatch, spoken_for
 from streamq.policies import Consistency
 from streamq.prepared import Prepared, temporary
@@ -49,10 +50,15 @@ class RunVerbs(Verbs):
 
         ``consistency``, ``output`` and ``ctis`` are those of :meth:`run`: "final" rows have payload, start, end; those of a
         "changelog" kind, payload, start, end, new_end; those of an "upsert" op, payload, start, end. ``control`` is a
-        folder, made if need be, into which CTIs from outside can be written; give it one that lives as long as the
-        checkpoint. ``buckets`` must stay what they were for as long as the checkpoint lives; by default they go by
-        ``spark.sql.shuffle.partitions``. What is late or no event is left out, and counted nowhere: ``run`` does that.
-        Raises PlanError where a source is not a streaming DataFrame.
+        folder, made if need be, into which CTIs from outside can be written, as rows ``source string, cti bigint, until
+        bigint``; it must live as long as the checkpoint, which goes on only with it if it began with it, and only without if
+        without. ``buckets`` must stay what they were for as long as the checkpoint lives; by default they go by
+        ``spark.sql.shuffle.partitions``. The query may be started on its checkpoint again, by this program or by another, with
+        a new ``to_stream``; another query fails there in its first micro-batch with rows, with what has changed, as its state
+        says whose it is. (A changelog of a query without any stateful operator has no state: a changed one simply goes on.)
+        What is late or no event is left out, and counted nowhere: ``run`` does that.
+        Raises PlanError where a source is not a streaming DataFrame, or literal without ``control``; SessionError where the
+        session or its workers lack what a stream needs.
 
         ::
 
@@ -61,9 +67,9 @@ class RunVerbs(Verbs):
         """
         from streamq.compiler.egress import user_rows
 
-        control = control or temporary("streamq-control-")
-        prepared = Prepared("to_stream", self.plan, self.tables, output, ctis, False, control, buckets, consistency)
-        return user_rows(prepared.results, prepared.program.plan.schema, prepared.egress)
+        with spark_errors("to_stream", "Spark does not plan the query"):
+            prepared = Prepared("to_stream", self.plan, self.tables, output, ctis, False, control, buckets, consistency)
+            return user_rows(prepared.results, prepared.program.plan.schema, prepared.egress)
 
     def run(
         self,
@@ -139,6 +145,7 @@ class RunVerbs(Verbs):
 class Run:
     """A running query; also a context manager that stops it."""
 
+    @spark_errors("run", "Spark does not start the query", "Look at the sink, its options, and the checkpoint.")
     def __init__(
         self,
         plan: Node,
@@ -160,6 +167,7 @@ class Run:
         self.name = name
         self.checkpoint = checkpoint or temporary("streamq-checkpoint-")
         self._sink, self._late_sink = sink, late_sink
+        self._control = f"{self.checkpoint}/streamq/control"
         self._over = ""
         self._begun = time.time_ns() // 1_000_000
         _refuse_second(self.checkpoint)
@@ -170,15 +178,15 @@ class Run:
             output,
             ctis,
             late_sink is not None,
-            f"{self.checkpoint}/streamq/control",
+            self._control,
             buckets,
             consistency,
             self.checkpoint,
         )
         self._program = self._prepared.program
         self._spark = self._prepared.spark
-        where = self.checkpoint, self._prepared.control
-        claimed = claim(self._spark, *where, plan, self._program, folders(sink, late_sink))
+        written = folders(sink, late_sink)
+        claimed = claim(self._spark, self.checkpoint, self._control, self._prepared.identity, written)
         # of a new checkpoint nothing is kept
         self._kept = Kept({}, {}) if claimed.new else None
         if claimed.ending:
@@ -203,6 +211,7 @@ class Run:
 
     # control
 
+    @spark_errors("finish")
     def finish(self, until: int | dt.datetime | None = None) -> None:
         """The input has ended: process what is there, flush the last windows, stop. Raises what the query failed with.
 
@@ -210,11 +219,11 @@ class Run:
         no longer runs.
         """
         bound = until_ticks(until, self._program.plan.schema.axis)
-        self._drain()
+        self.process_all_available()
         if not self.query.isActive:
             raise _over("finish", self._over or "trigger='available_now' has done all there was")
         self._say(None, INFINITY, bound)
-        self._drain()
+        self.process_all_available()
         self.stop()
         self._ended()
 
@@ -222,6 +231,7 @@ class Run:
         mark_ended(self._spark, self.checkpoint)
         self._over = _FINISHED
 
+    @spark_errors("advance")
     def advance(self, to: int | dt.datetime, source: str | None = None) -> None:
         """A CTI from outside: nothing before ``to`` will come any more (from ``source``, or from any).
 
@@ -234,6 +244,7 @@ class Run:
             raise _over("advance", self._over)
         self._say(*cti_told(self._program, to, source))
 
+    @spark_errors("stop")
     def stop(self) -> None:
         """Stop the query; its checkpoint can be gone on with."""
         if self._idle is not None:
@@ -242,39 +253,24 @@ class Run:
         self._over = self._over or "stop was called on it"
         self._unlog()
 
+    @spark_errors("query")
     def await_termination(self, timeout: int | None = None) -> bool:
         """Wait until the query ends (at most ``timeout`` seconds); whether it has. Raises what it failed with."""
-        from pyspark.errors import PySparkException
+        if timeout is not None:
+            return bool(self.query.awaitTermination(timeout))
+        self.query.awaitTermination()
+        return True
 
-        from streamq.failure import translated
-
-        try:
-            if timeout is not None:
-                return bool(self.query.awaitTermination(timeout))
-            self.query.awaitTermination()
-            return True
-        except PySparkException as error:
-            raise translated(error) from error
-
+    @spark_errors("query")
     def process_all_available(self) -> None:
         """Wait until everything that is in the sources now has been processed. For tests."""
-        self._drain()
-
-    def _drain(self) -> None:
-        from pyspark.errors import PySparkException
-
-        from streamq.failure import translated
-
-        try:
-            self.query.processAllAvailable()
-        except PySparkException as error:
-            raise translated(error) from error
+        self.query.processAllAvailable()
 
     def _say(self, source: str | None, cti: int, until: int | None = None) -> None:
         if not self._program.stages:
             return
         rows = self._spark.createDataFrame([(source, cti, until)], CONTROL_DDL)
-        rows.coalesce(1).write.mode("append").parquet(self._prepared.control)
+        rows.coalesce(1).write.mode("append").parquet(self._control)
 
     # looking
 
@@ -356,8 +352,6 @@ class Run:
 
     def _state(self) -> tuple[str, str]:
         """The state of the run, and what it failed with or why it is over."""
-        from streamq.failure import translated
-
         if self.query.isActive:
             return RUNNING, ""
         error = self.query.exception()
@@ -414,13 +408,7 @@ class Run:
             writer = writer.queryName(self.name)
         if self._trigger:
             writer = writer.trigger(**self._trigger)
-        try:
-            return writer.outputMode("append").option("checkpointLocation", self.checkpoint).start()
-        except Exception as error:
-            # Java exceptions that PySpark does not know come as they are
-            from streamq.failure import not_started
-
-            raise not_started(error) from error
+        return writer.outputMode("append").option("checkpointLocation", self.checkpoint).start()
 
 
 _FINISHED = "its stream has ended"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, NoReturn
 
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
@@ -27,9 +27,11 @@ from streamq.expr import (
     Lit,
     Opaque,
     fold,
-    show,
+    is_opaque,
+    show_to_user,
     to_spark,
 )
+from streamq.hints import for_aggregate
 from streamq.time import TIMESTAMP
 
 POINT, INTERVAL, EDGE, SIGNAL = "point", "interval", "edge", "signal"
@@ -48,11 +50,15 @@ class Field:
 
 @dataclass(frozen=True)
 class Schema:
-    """Payload columns in order, the axis of the lifetimes (``timestamp`` or ``integer``) and the declared shape."""
+    """Payload columns in order, the axis of the lifetimes (``timestamp`` or ``integer``) and the declared shape.
+
+    consumed: columns of the sources that became lifetimes, and what they are now; of use to messages alone.
+    """
 
     fields: tuple[Field, ...]
     axis: str
     shape: str = INTERVAL
+    consumed: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -66,8 +72,12 @@ class Schema:
     def require(self, name: str, verb: str) -> DataType:
         """The type of a column, or UnknownColumn."""
         if name not in self.names:
-            unknown_column(verb, name, self.names)
+            self.unknown(name, verb)
         return self.type_of(name)
+
+    def unknown(self, name: str, verb: str) -> NoReturn:
+        """Raise UnknownColumn for a name that is none of the payload's."""
+        unknown_column(verb, name, self.names, consumed=self.consumed)
 
     def with_fields(self, fields: Iterable[Field]) -> Schema:
         """The same lifetimes over other columns."""
@@ -76,6 +86,10 @@ class Schema:
     def with_shape(self, shape: str) -> Schema:
         """The same columns under another shape."""
         return replace(self, shape=shape)
+
+    def with_consumed(self, *others: Schema) -> Schema:
+        """The same, knowing what the sources of other streams have consumed as well."""
+        return replace(self, consumed={n: now for schema in (*others, self) for n, now in schema.consumed.items()})
 
     @property
     def axis_type(self) -> DataType:
@@ -129,10 +143,19 @@ _SIMPLE: Mapping[str, DataType] = {
 }  # fmt: skip
 
 
-def parse_type(to: str | DataType) -> DataType:
+def parse_type(to: Any) -> DataType:
     """A DataType from its SQL name, without Spark; raises TypeMismatch for one that does not exist."""
     if isinstance(to, DataType):
         return to
+    if not isinstance(to, str):
+        instead = {int: "'bigint'", float: "'double'", str: "'string'", bool: "'boolean'", Decimal: "'decimal(38,18)'"}
+        instead |= {dt.date: "'date'", dt.datetime: "'timestamp'", bytes: "'binary'"}
+        hint = (
+            f"Write {instead[to]}."
+            if isinstance(to, type) and to in instead
+            else "Give the name of a type, as 'double'."
+        )
+        raise TypeMismatch(sentence("cast", "not a type of Spark's", f"found {getattr(to, '__name__', to)!r}", hint))
     text = to.strip().lower()
     if text in _SIMPLE:
         return _SIMPLE[text]
@@ -307,7 +330,7 @@ def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
                     sentence(
                         verb,
                         "an aggregate outside a window's select",
-                        f"found {show(node)}",
+                        f"found {show_to_user(node)}",
                         "Make a window first: s.tumbling_window(...).select(...).",
                     )
                 )
@@ -320,7 +343,9 @@ def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
             if condition is not None and not isinstance(condition, t.BooleanType | t.NullType):
                 raise TypeMismatch(
                     sentence(
-                        verb, "a condition that is not boolean", f"found {condition.simpleString()} in {show(node)}"
+                        verb,
+                        "a condition that is not boolean",
+                        f"found {condition.simpleString()} in {show_to_user(node)}",
                     )
                 )
         common: DataType | None = t.NullType()
@@ -336,7 +361,7 @@ def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
                     sentence(
                         verb,
                         f"cannot compare {known[0].simpleString()} with {known[1].simpleString()}",
-                        f"found {show(node)}",
+                        f"found {show_to_user(node)}",
                         "Cast one side.",
                     )
                 )
@@ -348,7 +373,7 @@ def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
                         sentence(
                             verb,
                             f"{node.name} needs booleans",
-                            f"found {part.simpleString()} in {show(node)}",
+                            f"found {part.simpleString()} in {show_to_user(node)}",
                             "Compare it with something.",
                         )
                     )
@@ -362,7 +387,7 @@ def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
                         sentence(
                             verb,
                             f"cannot compare {known[0].simpleString()} with {part.simpleString()}",
-                            f"found {show(node)}",
+                            f"found {show_to_user(node)}",
                             "Cast one side.",
                         )
                     )
@@ -410,7 +435,10 @@ def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
             if isinstance(part, t.StringType | t.BooleanType | t.BinaryType | t.ArrayType | t.MapType | t.StructType):
                 raise TypeMismatch(
                     sentence(
-                        verb, f"{node.name} needs numbers", f"found {part.simpleString()} in {show(node)}", "Cast it."
+                        verb,
+                        f"{node.name} needs numbers",
+                        f"found {part.simpleString()} in {show_to_user(node)}",
+                        "Cast it.",
                     )
                 )
         if isinstance(a, t.NullType) and isinstance(b, t.NullType):
@@ -444,6 +472,8 @@ def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
             precision = max(left.precision - left.scale, right.precision - right.scale) + scale + 1
         elif node.name == "*":
             precision, scale = left.precision + right.precision + 1, left.scale + right.scale
+        elif node.name == "/":
+            return quotient_type(left, right)
         else:
             return None
         # beyond 38 digits Spark gives up some of the fraction, and it may overflow: ask it
@@ -462,6 +492,14 @@ def as_decimal(kind: DataType, arg: Any = None) -> t.DecimalType | None:
     widths: dict[type[DataType], int] = {t.ByteType: 3, t.ShortType: 5, t.IntegerType: 10, t.LongType: 20}
     digits = widths.get(type(kind))
     return t.DecimalType(digits, 0) if digits else None
+
+
+def quotient_type(left: t.DecimalType, right: t.DecimalType) -> t.DecimalType:
+    """Spark's type of a quotient of decimals: beyond 38 digits it gives up some of the fraction, down to six digits."""
+    whole, scale = left.precision - left.scale + right.scale, max(6, left.scale + right.precision + 1)
+    if whole + scale <= 38:
+        return t.DecimalType(whole + scale, scale)
+    return t.DecimalType(38, max(38 - whole, min(scale, 6)))
 
 
 class _Plain:
@@ -496,15 +534,36 @@ def _ask_spark(expr: Expr, schema: Schema, verb: str) -> DataType:
             sentence(
                 verb,
                 "only Spark knows the type of this expression",
-                f"found {show(expr)}",
+                f"found {show_to_user(expr)}",
                 "Start a session first: sq.session(); or cast it: .cast('double').",
             )
         )
     empty = spark.createDataFrame([], t.StructType([t.StructField(f.name, f.type) for f in schema.fields]))
     try:
-        return empty.select(to_spark(expr, _Plain(schema)).alias("x")).schema["x"].dataType
+        value = to_spark(expr, _Plain(schema))
+        kind = empty.select(value.alias("x")).schema["x"].dataType
+        if is_opaque(expr):
+            # a filter takes no aggregate, window function or generator; it is analysed here, and not run
+            _ = empty.where(value.isNull()).schema
+        return kind
     except AnalysisException as error:
-        raise TypeMismatch(sentence(verb, f"Spark refuses {show(expr)}", str(error).strip().splitlines()[0])) from error
+        shown = show_to_user(expr)
+        read = next((name for name in schema.consumed if re.search(rf"\b{re.escape(name)}\b", shown)), None)
+        if read is not None and (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
+            now = f"The source has read column {read!r}: {schema.consumed[read]}."
+            raise TypeMismatch(sentence(verb, f"no column {read!r}", f"found {shown}", now)) from error
+        hint = for_aggregate(shown)
+        if hint or (error.getCondition() or "").startswith(_OF_OTHER_ROWS):
+            wrong = "a pyspark Column that is no value of one event"
+            raise TypeMismatch(sentence(verb, wrong, f"found {shown}", hint or _OTHER_ROWS)) from error
+        raise TypeMismatch(sentence(verb, f"Spark refuses {shown}", str(error).strip().splitlines()[0])) from error
+
+
+_OF_OTHER_ROWS = ("INVALID_WHERE_CONDITION", "WINDOW_FUNCTION_NOT_ALLOWED", "UNSUPPORTED_GENERATOR", "MISSING_GROUP_BY")
+"""Spark's conditions for what is no value of a row in a filter."""
+_OTHER_ROWS = (
+    "Aggregates and window functions are the windows' of a stream; what makes several rows belongs to the source."
+)
 
 
 def sum_type(kind: DataType) -> DataType:

@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -132,15 +132,16 @@ class Report:
         count = len(self.problems)
         return "streamq doctor: " + ("all is well" if not count else f"{count} problem{'s'[: count > 1]}")
 
-    def raise_problems(self, verb: str = "session") -> None:
-        """One SessionError for all problems, or nothing."""
+    def raise_problems(self, verb: str = "session", advice: str = "") -> None:
+        """One SessionError for all problems, or nothing; ``advice`` is what helps against any of them."""
         match self.problems:
             case ():
                 return
             case (problem,):
-                raise SessionError(problem.message(verb))
+                text = problem.message(verb)
+                raise SessionError(f"{text}{'' if text.endswith('.') else '.'} {advice}" if advice else text)
             case problems:
-                lines = "".join(f"\n  - {p.message()}" for p in problems)
+                lines = "".join(f"\n  - {p.message()}" for p in problems) + (f"\n{advice}" if advice else "")
                 raise SessionError(f"{verb}: {len(problems)} things are not as they must be.{lines}")
 
     def __str__(self) -> str:
@@ -425,10 +426,30 @@ def session(
         builder = builder.config(key, value)
     try:
         with home_without_archive(worker) if local else nullcontext():
-            return builder.getOrCreate()
+            spark = builder.getOrCreate()
     except PySparkException as error:
         hint = "What it printed on stderr says why."
         raise SessionError(sentence("session", "Spark did not start", _excerpt(str(error)), hint)) from error
+    if local:
+        # its workers are the interpreter that has just been looked at
+        mark_fit(spark)
+    return spark
+
+
+_FIT: set[str] = set()
+"""Spark applications of which driver and workers have been looked at, and have what a stream needs."""
+
+
+def mark_fit(spark: SparkSession) -> None:
+    """Note that the application of a session need not be looked at any more."""
+    application = spark.conf.get("spark.app.id", "")
+    if application:
+        _FIT.add(application)
+
+
+def is_fit(spark: SparkSession) -> bool:
+    """True if the driver and the workers of a session's application have been looked at."""
+    return spark.conf.get("spark.app.id", "") in _FIT
 
 
 def active_session() -> SparkSession | None:
@@ -442,6 +463,19 @@ def active_session() -> SparkSession | None:
         return SparkSession.active()
     except PySparkException:
         return None
+
+
+def session_of(tables: Collection[Any], verb: str) -> SparkSession:
+    """The session of the DataFrames among some tables, else the active one; SessionError where there is neither."""
+    for table in tables:
+        if hasattr(table, "sparkSession"):
+            spark: SparkSession = table.sparkSession
+            return spark
+    active = active_session()
+    if active is None:
+        found = "the query has only literal and Arrow tables" if tables else ""
+        raise SessionError(sentence(verb, "no active SparkSession", found, "Start one: sq.session()."))
+    return active
 
 
 def _adopt(active: SparkSession, master: str | None, wanted: Mapping[str, str]) -> SparkSession:

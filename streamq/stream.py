@@ -101,6 +101,8 @@ class Stream(
                 raise AttributeError(name)
             if name in self.plan.schema.names:
                 hint = f"A column is sq.col({name!r}), stream[{name!r}], or in a lambda e.{name}."
+            elif name in self.plan.schema.consumed:
+                self.plan.schema.unknown(name, "stream")
             else:
                 hint = nearest(name, [n for n in dir(type(self)) if not n.startswith("_")])
             raise UnknownVerb(sentence("stream", f"no verb {name!r}", "", hint))
@@ -178,7 +180,11 @@ class Stream(
         return batch_frame(self.plan, self.tables, until)
 
     def to_arrow(self, until: int | dt.datetime | None = None) -> pa.Table:
-        """The answer as an Arrow table, ordered by start, end and payload; without Spark over literal and Arrow tables."""
+        """The answer as an Arrow table, ordered by start, end and payload; without Spark over literal and Arrow tables.
+
+        Every value of Spark's types is in it. Python itself has no years beyond 9999 or before 1: of such instants Arrow's
+        ``to_pylist`` raises an OverflowError, where :meth:`show` and :meth:`to_pandas` go on.
+        """
         from streamq.query import answer
 
         return answer(self.plan, self.tables, until, "to_arrow")
@@ -186,14 +192,15 @@ class Stream(
     def to_pandas(self, until: int | dt.datetime | None = None) -> pd.DataFrame:
         """The answer as a pandas DataFrame, ordered by start, end and payload.
 
-        Literal streams and Arrow tables run in-process, without Spark; others as a batch.
+        Literal streams and Arrow tables run in-process, without Spark; others as a batch. Instants are ``datetime64[us]``, which
+        reaches as far as Spark's timestamps (its least value, -2^63, is pandas' NaT); days are ``datetime64[s]``.
         """
         from streamq.query import answer, to_pandas
 
         return to_pandas(answer(self.plan, self.tables, until, "to_pandas"), self.plan.schema)
 
     def show(self, n: int = 20, until: int | dt.datetime | None = None) -> None:
-        """Print the first ``n`` rows of the answer, as a table."""
+        """Print the first ``n`` rows of the answer, as a table; instants in UTC, years beyond 9999 or before 0 with a sign."""
         from streamq.query import answer, shown
 
         print(shown(answer(self.plan, self.tables, until, "show"), n))

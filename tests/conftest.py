@@ -35,8 +35,9 @@ INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.facto
 
 SPARK_TESTS = Path(__file__).parent / "spark"
 
-# takes half an hour: `make soak SOAK=tests/spark/test_long_runs.py`
-collect_ignore = [] if os.environ.get("STREAMQ_SOAK") else ["spark/test_long_runs.py"]
+# half an hour or more each: `make soak SOAK=tests/spark/test_long_runs.py`
+LONG = ["spark/test_long_runs.py", "mutation/comparisons/test_survivors.py"]
+collect_ignore = [] if os.environ.get("STREAMQ_SOAK") else LONG
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -171,7 +171,7 @@ def test_null_conditions_still_evaluate_the_right_of_and() -> None:
         (f.rand(), "needs Spark"),
         (f.pow("d", 2.0), "pow"),
         (f.to_date("s"), r"to_date\(string\)"),
-        (m / 3, "needs Spark"),
+        (m % 3, "needs Spark"),
         (s.rlike("(?i)a"), r"rlike\(string, string\)"),
         (s.rlike(s), "needs Spark"),
         (d.cast("string"), "a cast of double to string"),

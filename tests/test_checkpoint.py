@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 
 import streamq as sq
-from streamq.checkpoint import STATE_VERSION, changes
-from streamq.compiler.explain import explained
-from streamq.compiler.local import LocalRun
+from streamq.checkpoint import STATE_VERSION, identity_of
 from streamq.compiler.operators import Union
 from streamq.compiler.program import Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
-from streamq.errors import CheckpointError, PlanError
+from streamq.errors import PlanError
 from streamq.runtime.consistency import Level
+from streamq.runtime.identity import changes
 from streamq.sinks import check_arguments, folders
 
 A = sq.events([(1, 2, {"k": "x", "v": 1})], name="a")
@@ -28,8 +27,7 @@ def counted(stream: sq.Stream, size: int = 10) -> sq.Stream:
 
 def identity(query: sq.Stream, version: int = STATE_VERSION, folder: str = "out", **options: Any) -> dict[str, Any]:
     program = compile_stages(rewrite(query.plan).plan, Options(**options))
-    (part,) = explained(query.plan, ("logical",))
-    return {"version": version, "fingerprint": program.fingerprint(), "plan": part.lines, "folders": [folder]}
+    return {**identity_of(query.plan, program), "version": version, "folders": [folder]}
 
 
 @pytest.mark.parametrize(
@@ -63,15 +61,6 @@ def test_a_long_change_is_cut_short() -> None:
         long = long.where(sq.col("v") > i)
     (told,) = changes(identity(A), identity(long))
     assert told == "the query (nothing, now where v > 5; where v > 4; where v > 3; 3 more)"
-
-
-def test_state_is_not_read_in_another_number_of_buckets() -> None:
-    """Also that of a query of the user's own making, whose checkpoint has no identity."""
-    before, now = (LocalRun(compile_stages(counted(A).plan, Options(buckets=n))) for n in (2, 3))
-    before.batch({"a": A.tables["a"]})
-    now.stores = before.stores
-    with pytest.raises(CheckpointError, match=r"the checkpoint's state is in 2, now there are 3. Give buckets=2."):
-        now.batch({"a": A.tables["a"]})
 
 
 def test_one_table_is_read_in_one_way() -> None:

@@ -222,7 +222,8 @@ def test_a_spark_home_without_the_archive(monkeypatch: pytest.MonkeyPatch) -> No
         home = Path(os.environ["SPARK_HOME"])
         assert (home / "bin" / "spark-submit").is_file()
         assert list((home / "jars").glob("spark-core_*.jar"))
-        assert not (home / "python").exists()
+        assert [p.name for p in (home / "python").rglob("*")] == ["lib", "pyspark.zip"]
+        assert [p.name for p in (home / "python" / "lib" / "pyspark.zip").glob("*.py")] == ["sitecustomize.py"]
     assert "SPARK_HOME" not in os.environ
     with home_without_archive("/opt/python"):
         assert "SPARK_HOME" not in os.environ

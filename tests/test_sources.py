@@ -22,10 +22,12 @@ from streamq.errors import (
     PlanError,
     SourceError,
     StreamqError,
+    TimeError,
     TypeMismatch,
     UnknownColumn,
 )
 from streamq.policies import SourcePolicy
+from streamq.rehearsal import Rehearsal
 from streamq.schema import SIGNAL, parse_type
 from streamq.stream import Stream
 from tests.judged import answer
@@ -374,3 +376,62 @@ def test_the_id_of_a_physical_stream_is_a_scalar_column_of_its_payload() -> None
         sq.physical(columns(**kinds | {"kind": "int"}))
     with pytest.raises(PlanError, match="^name: not a name for a source; found 5"):
         sq.physical(columns(**kinds), name=5)
+
+
+LAST = 2**63 - 1
+ENDS = [-LAST - 1, -LAST, LAST - 2, LAST - 1, LAST]
+
+
+def at_the_ends_of_time(instants: list[int], invalid: str) -> dict[str, Stream]:
+    """Each instant as a start of every kind of source, a row a payload ``v``; an edge beside it, and an end and a CTI."""
+    v = list(range(len(instants)))
+    points = pa.table({"at": instants, "v": v})
+    stays = pa.table({"a": instants, "b": pa.nulls(len(v), pa.int64()), "v": v})
+    edges = pa.table({"at": instants, "what": ["start"] * len(v), "v": v})
+    rows = pa.table({"kind": ["insert"] * len(v), "start": instants, "end": stays["b"], "new_end": stays["b"], "v": v})
+    ctis = rows.set_column(0, "kind", pa.array(["cti"] * len(v))).slice(0, 1)
+    return {
+        "points": sq.points(points, time="at", invalid=invalid),
+        "intervals": sq.intervals(stays, start="a", end="b", invalid=invalid),
+        "edges": sq.edges(edges, time="at", edge="what", key="v", invalid=invalid),
+        "physical": sq.physical(pa.concat_tables([ctis, rows]), invalid=invalid),
+    }
+
+
+@pytest.mark.parametrize("kind", ["points", "intervals", "edges", "physical"])
+def test_starts_at_the_ends_of_time(kind: str) -> None:
+    """-2^63 means "nothing yet" inside and 2^63 - 1 "never": no event starts there, and a point ends before "never"."""
+    good = [-LAST, LAST - 2, *([] if kind == "points" else [LAST - 1])]
+    found = answer(at_the_ends_of_time(ENDS, "drop")[kind])
+    assert [(start, end) for start, end, _ in found] == [(t, t + 1 if kind == "points" else None) for t in good]
+    for instant in set(ENDS) - set(good):
+        why = r"a start at -2\^63, before the first instant" if instant < 0 else "a start too late to last a tick"
+        with pytest.raises(InvalidEvent, match=f"{kind}1: a row is no event: {why}"):
+            answer(at_the_ends_of_time([instant], "fail")[kind])
+
+
+@pytest.mark.parametrize("kind", ["points", "intervals", "edges", "physical"])
+def test_starts_at_the_ends_of_time_in_micro_batches(kind: str) -> None:
+    query = at_the_ends_of_time(ENDS, "drop")[kind].shift(0)
+    run = Rehearsal(query)
+    rows = [run.arrive(**{f"{kind}1": 1}) for _ in range(len(ENDS) + (kind == "physical"))] + [run.finish()]
+    assert sorted(pa.concat_tables(rows)["v"].to_pylist()) == [1, 2, *([] if kind == "points" else [3])]
+    assert run.metrics["sources"][f"{kind}1"]["invalid"] == (3 if kind == "points" else 2)
+
+
+def test_instants_and_integers_beyond_64_bits() -> None:
+    for items in (
+        [(2**63, None, {"v": 1})],
+        [(-(2**70), 5, {"v": 1})],
+        [sq.insert(1, 5, v=1), sq.retract(1, 5, 2**63, v=1)],
+    ):
+        with pytest.raises(SourceError, match="events: an instant beyond 64 bits; found"):
+            sq.events(items)
+    with pytest.raises(SourceError, match="events: column 'v' holds an integer beyond 64 bits. Give it a type"):
+        sq.events([(1, 5, {"v": 2**63})])
+    s = sq.events([(1, None, {"v": 1})])
+    for until in (2**63 - 1, 2**70, -(2**63)):
+        with pytest.raises(TimeError, match="until: an instant beyond the time axis; found"):
+            s.chop(5).to_arrow(until=until)
+        with pytest.raises(TimeError, match="landmark_window: an instant beyond the time axis; found"):
+            s.landmark_window(5, start=until)

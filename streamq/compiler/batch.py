@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from streamq.compiler.lowering import instant
 from streamq.compiler.operators import BATCH, Source
-from streamq.compiler.plan import Node, fold
+from streamq.compiler.plan import Node, fold, nodes
 from streamq.runtime.event import LE, RE
 from streamq.schema import Schema, quote
 from streamq.time import INFINITY
@@ -19,10 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class Batch:
-    """What lowering needs beside the plan: the tables by name and the bound on infinite lifetimes, in ticks."""
+    """What lowering needs beside the plan: the tables by name and the bound on infinite lifetimes, in ticks.
+
+    ``sources`` are the plan's, by table; ``made`` what has been lowered so far.
+    """
 
     tables: Mapping[str, DataFrame]
     until: int | None = None
+    sources: dict[str, Source] = field(default_factory=dict)
     made: dict[str, DataFrame] = field(default_factory=dict)
 
     def table(self, source: Source) -> DataFrame:
@@ -32,6 +36,8 @@ class Batch:
 
 def lower(plan: Node, run: Batch) -> DataFrame:
     """The plan's events as ``__le``, ``__re`` (ticks) and payload."""
+
+    run.sources = {n.table: n for n in nodes(plan) if isinstance(n, Source)}
 
     def visit(node: Node, inputs: list[DataFrame]) -> DataFrame:
         run.made[node.digest] = BATCH[type(node)](node, inputs, run)

@@ -19,11 +19,11 @@ from streamq.compiler.operators.to_signal import ToSignal
 from streamq.compiler.operators.top_k import RANK, TopK
 from streamq.compiler.operators.window_aggregate import (
     IN_ORDER,
-    SPLITTABLE,
     TIME_SENSITIVE,
     WindowAggregate,
     aggregate_type,
     filtered,
+    splits,
 )
 from streamq.compiler.operators.windowed_join import WindowedJoin
 from streamq.compiler.plan import Node
@@ -193,7 +193,7 @@ def _over(node: WindowAggregate | TopK, sensitive: bool) -> tuple[str, tuple[int
 def _window_aggregate(node: WindowAggregate) -> Hosting:
     source = node.input.schema
     aggregates = [(name, filtered(a)) for name, a in node.aggregates]
-    slots, made = expand(tuple((n, a) for n, a in aggregates if a.name in SPLITTABLE), source)
+    slots, made = expand(tuple((n, a) for n, a in aggregates if splits(a, source)), source)
     outputs = dict(made)
     columns: dict[str, Expr] = {k: Col(k) for k in node.keys}
     reductions = []
@@ -211,7 +211,7 @@ def _window_aggregate(node: WindowAggregate) -> Hosting:
         specs.append(SlotSpec(slot.name, slot.kind, slot.exact, arrow_type(slot.type), column(slot.arg)))
         fields += slot.fields
     for name, a in aggregates:
-        if a.name in SPLITTABLE:
+        if splits(a, source):
             continue
         numbers = a.name in ("covar", "covar_pop", "corr", "percentile", TIME_SENSITIVE)
         args = [Cast(e, t.DoubleType()) if numbers else e for e in a.args]

@@ -22,7 +22,22 @@ from streamq.expr import Expr
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.columnar import concat, decode, runs, with_column
 from streamq.runtime.egress import split_ctis
-from streamq.runtime.event import BAD, CTI, INSERT, KEEP, KIND, LE, NEW_END, OPENS, RE, RETRACT, WEIGHT
+from streamq.runtime.event import (
+    BAD,
+    CTI,
+    INSERT,
+    KEEP,
+    KIND,
+    LAST_POINT,
+    LE,
+    NEW_END,
+    NO_START,
+    OPENS,
+    RE,
+    RETRACT,
+    WEIGHT,
+    start_reasons,
+)
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.overlap import matched_codes
 from streamq.runtime.progress import Message, decode_messages
@@ -146,7 +161,8 @@ def _merged(relation: str, messages: Sequence[Message]) -> Message | None:
     if not messages:
         return None
     until = next((m.until for m in messages if m.until is not None), None)
-    merged = Message(relation, c=max(m.c for m in messages), w=max(m.w for m in messages), until=until)
+    c, w, reach = (max(values) for values in zip(*((m.c, m.w, m.furthest) for m in messages), strict=True))
+    merged = Message(relation, c=c, w=w, until=until, reach=reach)
     for message in messages:
         merged.invalid |= message.invalid
         merged.looked = both(merged.looked, message.looked)
@@ -334,6 +350,10 @@ def source_rows(source: Source, table: pa.Table, streaming: bool) -> pa.Table:
 
     reason: Any = pa.nulls(rows, pa.string())
 
+    def refuse_starts(last: int = INFINITY - 1) -> None:
+        nonlocal reason
+        reason = pc.coalesce(reason, start_reasons(technical[LE], last))
+
     def refuse(condition: Any, why: str) -> None:
         nonlocal reason
         reason = pc.if_else(pc.and_(pc.is_null(reason), pc.fill_null(condition, False)), why, reason)
@@ -341,10 +361,10 @@ def source_rows(source: Source, table: pa.Table, streaming: bool) -> pa.Table:
     match source:
         case Points(time=time):
             technical: dict[str, Any] = {LE: ticks(time)}
-            refuse(pc.is_null(technical[LE]), "null start")
+            refuse_starts(LAST_POINT)
         case Intervals(start=start, end=end):
             technical = {LE: ticks(start), RE: ticks(end, INFINITY)}
-            refuse(pc.is_null(technical[LE]), "null start")
+            refuse_starts()
             refuse(pc.less_equal(technical[RE], technical[LE]), "end not after start")
         case Edges():
             schema = Schema(source.columns, source.schema.axis)
@@ -358,7 +378,7 @@ def source_rows(source: Source, table: pa.Table, streaming: bool) -> pa.Table:
                 False,
             )
             technical = {LE: ticks(source.time), OPENS: opens}
-            refuse(pc.is_null(technical[LE]), "null start")
+            refuse_starts()
             refuse(pc.invert(pc.or_(opens, closes)), "neither a start nor an end")
         case Physical():
             kind = pc.utf8_lower(_array(table.column(source.kind)))
@@ -370,7 +390,8 @@ def source_rows(source: Source, table: pa.Table, streaming: bool) -> pa.Table:
             }
             known = pc.fill_null(pc.is_in(kind, pa.array([INSERT, RETRACT, CTI])), False)
             refuse(pc.invert(known), "a kind that is not insert, retract or cti")
-            refuse(pc.is_null(technical[LE]), "null start")
+            refuse(pc.is_null(technical[LE]), NO_START)
+            reason = pc.coalesce(reason, pc.if_else(pc.equal(kind, CTI), None, start_reasons(technical[LE])))
             refuse(pc.and_(pc.not_equal(kind, CTI), pc.less_equal(technical[RE], technical[LE])), "end not after start")
             refuse(pc.and_(pc.equal(kind, RETRACT), pc.less(technical[NEW_END], technical[LE])), "new end before start")
         case _:
@@ -388,7 +409,9 @@ def _with_lifetime(reason: Any, technical: Mapping[str, Any], axis: str) -> Any:
     parts = {
         name: technical[column][at].as_py() for name, column in (("start", LE), ("end", RE)) if column in technical
     }
-    shown = ", ".join(f"{n} {'NULL' if v in (None, INFINITY) else show_ticks(v, axis)}" for n, v in parts.items())
+    shown = ", ".join(
+        f"{n} {'NULL' if v is None or (n, v) == ('end', INFINITY) else show_ticks(v, axis)}" for n, v in parts.items()
+    )
     return pc.if_else(pa.array(np.arange(len(reason)) == at), f"{reason[at].as_py()} ({shown})", reason)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from streamq.compiler.plan import Node, nodes
-from streamq.errors import MixedStreams, PlanError, sentence, unknown_column
+from streamq.errors import MixedStreams, PlanError, sentence
 from streamq.expr import Aggregate, Alias, Call, Col, Expr, Lifetime, Lit, WindowBound, as_expr, rewrite, show
 from streamq.expr import nodes as parts
 from streamq.windows import ALIGN
@@ -27,12 +27,29 @@ class Row:
         if not isinstance(name, str):
             raise PlanError(sentence(self._verb, "a column name is a string", f"found {name!r}"))
         if name not in self._plan.schema.names:
-            unknown_column(self._verb, name, self._plan.schema.names)
+            self._plan.schema.unknown(name, self._verb)
         return Col(name, self._plan.digest)
 
     def __iter__(self) -> Iterator[Any]:
         hint = "Aggregates are sq.sum, sq.min, sq.max; Python's own take lists."
         raise PlanError(sentence(self._verb, "an event is not iterable", "", hint))
+
+    def __repr__(self) -> str:
+        return f"an event of {', '.join(self._plan.schema.names)}"
+
+    def _refused(self, *operands: object) -> NoReturn:
+        names = self._plan.schema.names
+        hint = f"Write e.{names[0]}." if names else "Its lifetime is sq.start(), sq.end()."
+        raise PlanError(
+            sentence(self._verb, "a whole event where one of its columns is wanted", f"found {self!r}", hint)
+        )
+
+    # a column was forgotten: lambda e: e > 5
+    __bool__ = __len__ = __contains__ = __neg__ = __abs__ = __invert__ = __float__ = __int__ = __call__ = _refused
+    __add__ = __sub__ = __mul__ = __truediv__ = __mod__ = __pow__ = __and__ = __or__ = _refused
+    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rmod__ = __rpow__ = __rand__ = __ror__ = _refused
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _refused
+    __hash__ = None  # type: ignore[assignment]
 
 
 Given = Any
@@ -49,6 +66,8 @@ def resolve(given: Given, plan: Node, verb: str, of_events: bool = False) -> Exp
     made = given(Row(plan, verb)) if callable(given) and not isinstance(given, Expr) else given
     if isinstance(made, bool | None) and callable(given):
         raise no_expression(made, verb)
+    if isinstance(made, Row):
+        made._refused()
     expr = as_expr(made)
     _check_bounds(expr, plan, verb, of_events)
     ancestors: list[set[str]] = []
@@ -74,7 +93,7 @@ def resolve(given: Given, plan: Node, verb: str, of_events: bool = False) -> Exp
             head, _, rest = found.name.partition(".")
             if rest and head in plan.schema.names:
                 return Call("getitem", (Col(head), Lit(rest)))
-            unknown_column(verb, found.name, plan.schema.names)
+            plan.schema.unknown(found.name, verb)
         return None if found.origin is None else Col(found.name)
 
     return rewrite(expr, check)

@@ -11,19 +11,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from streamq.compiler.lowering import DeltaColumns, as_key, ship_runtime
-from streamq.compiler.operators import (
-    Edges,
-    Intervals,
-    Physical,
-    Points,
-    Select,
-    Source,
-    Where,
-    edges,
-    intervals,
-    physical,
-    points,
-)
+from streamq.compiler.operators import ROWS, Select, Source, Where
 from streamq.compiler.operators.alter_lifetime import AlterLifetime, altered
 from streamq.compiler.operators.join import INNER
 from streamq.compiler.operators.join_table import JoinTable, looked_up
@@ -42,19 +30,14 @@ if TYPE_CHECKING:
 
 LATE_DDL = "source string, reason string, start bigint, `end` bigint, late_by bigint, payload string"
 
-_ROWS: dict[type[Source], Callable[..., DataFrame]] = {
-    Points: points.rows,
-    Intervals: intervals.rows,
-    Edges: edges.rows,
-    Physical: physical.rows,
-}
 
-
-def chain(program: Program, tables: Mapping[str, DataFrame], control: DataFrame) -> DataFrame:
+def chain(
+    program: Program, tables: Mapping[str, DataFrame], control: DataFrame | None, identity: Mapping[str, Any]
+) -> DataFrame:
     """The streaming DataFrame of a program: results, late rows and totals, told apart by ``__channel``.
 
-    ``control`` holds ``source string, cti bigint, until bigint`` rows (section progress of DESIGN, D3). What the stages say
-    of themselves is in Spark's reports, under OBSERVED.
+    ``control`` holds ``source string, cti bigint, until bigint`` rows (section progress of DESIGN, D3); None where nobody can
+    write any. ``identity`` is kept beside the state. What the stages say of themselves is in Spark's reports, under OBSERVED.
     """
     from streamq.runtime.processor import ENVELOPE_DDL, control_packer, make_processor, stage_packer
 
@@ -62,10 +45,11 @@ def chain(program: Program, tables: Mapping[str, DataFrame], control: DataFrame)
     sources = {r.source.table: r.name for r in program.sources if r.source}
     packed = [_packed_source(program, r, tables) for r in program.sources]
     buckets = program.options.buckets
-    packed.append(control.mapInArrow(control_packer(sources, buckets), ENVELOPE_DDL))
+    if control is not None:
+        packed.append(control.mapInArrow(control_packer(sources, buckets), ENVELOPE_DDL))
     df = reduce(lambda a, b: a.unionAll(b), packed)
     for stage in program.stages:
-        processor = make_processor(stage)
+        processor = make_processor(stage, identity)
         df = df.groupBy("__to").transformWithStateInPandas(processor, ENVELOPE_DDL, "append", "none")
         if stage.level + 1 < len(program.stages):
             relations = program.made_at(stage.level + 1)
@@ -98,7 +82,7 @@ def _packed_source(program: Program, relation: Relation, tables: Mapping[str, Da
 
     source = relation.source
     assert source is not None
-    df = _ROWS[type(source)](source, tables[source.table], True)
+    df = ROWS[type(source)](source, tables[source.table], True)
     good = F.col(BAD).isNull() if BAD in df.columns else F.col(LE).isNotNull()
     if KIND in df.columns:
         good = good & ((F.col(KIND) != CTI) | F.lit(False))

@@ -62,7 +62,7 @@ def window_members(node: WindowAggregate | TopK, df: DataFrame, run: Batch) -> t
         case Session(gap=gap):
             return _in_sessions(df, keys, gap), [STARTS, ENDS]
         case Landmark():
-            return _since_landmarks(df, window, run), [STARTS, ENDS]
+            return _since_landmarks(bounded(df, [node.input], run, always=True), window), [STARTS, ENDS]
 
 
 def _reads_window(node: WindowAggregate | TopK) -> bool:
@@ -162,9 +162,8 @@ def _in_sessions(df: DataFrame, keys: list[str], gap: int) -> DataFrame:
     return df.withColumn(ENDS, till(last)).drop("__new")
 
 
-def _since_landmarks(df: DataFrame, window: Landmark, run: Batch) -> DataFrame:
+def _since_landmarks(df: DataFrame, window: Landmark) -> DataFrame:
     hop, at, period = window.hop, window.start, window.period
-    df = bounded(df, run, always=True)
     until = F.col("__until")
     if period is None:
         df = df.where((F.col(RE) > at) & (F.lit(at) < until)).withColumn("__mark", F.lit(at).cast("bigint"))

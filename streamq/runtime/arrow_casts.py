@@ -34,6 +34,8 @@ from streamq.runtime.arrow_types import (
 )
 
 SECOND, DAY = 1_000_000, 86_400_000_000
+_QUOTIENT = Context(prec=200)
+"""More digits than tell a quotient of 38 by 38 digits from what is rounded otherwise."""
 _WIDE = Context(prec=100)
 _BLANK = "".join(map(chr, range(33))) + "\x7f"
 _REAL = re.compile(r"[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?)", re.ASCII)
@@ -172,6 +174,11 @@ def rescaled(value: Decimal, to: DataType) -> Decimal:
     if found and found.adjusted() + 1 + to.scale > to.precision:
         raise Refused
     return found
+
+
+def quotient(left: Decimal, right: Decimal, to: DataType) -> Decimal:
+    """The quotient as Spark has it: rounded half up to 39 digits of fraction, then to a decimal type; Refused beyond that."""
+    return rescaled(_QUOTIENT.divide(left, right).quantize(Decimal(1).scaleb(-39), ROUND_HALF_UP, _QUOTIENT), to)
 
 
 def _from_decimal(to: DataType) -> Callable[[pa.Array, DataType, DataType], Outcome] | None:

@@ -18,7 +18,7 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.errors import NeedsSpark, StreamqError, nearest, sentence
-from streamq.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, fold, show
+from streamq.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, fold, show_to_user
 from streamq.runtime.arrow_casts import can_cast, cast
 from streamq.runtime.arrow_functions import FUNCTIONS
 from streamq.runtime.arrow_types import Fault, Value, arrow_type, constant_array, true
@@ -96,7 +96,7 @@ def _checked(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType]:
     def refuse(node: Expr, what: str, hint: str = "") -> None:
         raise NeedsSpark(
             sentence(
-                verb, f"{what} needs Spark, and this query runs in-process", f"found {show(node)}",
+                verb, f"{what} needs Spark, and this query runs in-process", f"found {show_to_user(node)}",
                 hint or "Give it a DataFrame as its source, or use another function.",
             )
         )  # fmt: skip
@@ -195,7 +195,7 @@ def _located(node: Expr, faults: Sequence[Fault]) -> tuple[Fault, ...]:
     """The faults with a message that shows the expression."""
     if not faults:
         return ()
-    shown = show(node)
+    shown = show_to_user(node)
     return tuple(
         Fault(f.rows, sentence("expression", f.text, f"found {shown}", _HINTS.get(f.text.partition(" ")[0], "")))
         for f in faults

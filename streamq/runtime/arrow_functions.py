@@ -22,12 +22,13 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.runtime import fdlibm
-from streamq.runtime.arrow_casts import DAY, SECOND, can_cast, cast, saturated
+from streamq.runtime.arrow_casts import DAY, SECOND, can_cast, cast, quotient, saturated
 from streamq.runtime.arrow_types import (
     BITS,
     DIVIDED,
     FLOATING,
     INTEGRAL,
+    OUT_OF_RANGE,
     OVERFLOW,
     REMAINDER,
     Outcome,
@@ -367,12 +368,32 @@ def _inexact(operands: Sequence[Value]) -> bool:
     return each(_NUMBER, _NUMBER)(operands) and (not decimals or any(isinstance(o.kind, FLOATING) for o in operands))
 
 
+def _divides(operands: Sequence[Value]) -> bool:
+    """Numbers; decimals beside decimals and integers as well."""
+    return _inexact(operands) or (
+        len(operands) == 2 and not any(isinstance(o.kind, t.NullType) or as_decimal(o.kind) is None for o in operands)
+    )
+
+
 def _divide(operands: Sequence[Value], kind: DataType) -> Outcome:
+    if isinstance(kind, t.DecimalType):
+        return _decimal_quotient(operands, kind)
     left, right = (_as(o, t.DoubleType()) for o in operands)
     a, b, empty = to_numpy(left), to_numpy(right), nulls(left) | nulls(right)
     bad = (b == 0) & ~empty
     with np.errstate(all="ignore"):
         return from_numpy(a / np.where(b == 0, 1.0, b), empty | bad, kind), fault(bad, DIVIDED)
+
+
+def _decimal_quotient(operands: Sequence[Value], kind: DataType) -> Outcome:
+    left, right = (_as(o, as_decimal(o.kind) or kind) for o in operands)
+    empty = nulls(left) | nulls(right)
+    zero = pc.fill_null(pc.equal(right, pa.scalar(0, right.type)), False).to_numpy(zero_copy_only=False) & ~empty
+    divisor = pc.if_else(pa.array(zero), pa.scalar(None, right.type), right)
+    found, faults = rowwise(
+        lambda a, b: quotient(a, b, kind), kind, OUT_OF_RANGE.format(to=kind.simpleString()), left, divisor
+    )
+    return found, [*fault(zero, DIVIDED), *faults]
 
 
 def _remainder(operands: Sequence[Value], kind: DataType) -> Outcome:
@@ -772,7 +793,7 @@ FUNCTIONS: dict[str, Function] = {
     "+": _arithmetic("+"),
     "-": _arithmetic("-"),
     "*": _arithmetic("*"),
-    "/": Function(_inexact, _divide, divisor_first),
+    "/": Function(_divides, _divide, divisor_first),
     "%": Function(_inexact, _remainder, divisor_first),
     "negative": Function(each(_NUMBER), _signed(pc.negate_checked, pc.negate, operator.neg), in_order),
     "positive": Function(each(_NUMBER), lambda o, _: o[0].array, in_order),

@@ -45,7 +45,8 @@ class Clock:
     """Progress before and after a micro-batch: CTI ``c``, watermark ``m``; ``notes`` are what the map side announced.
 
     until: at the end of the stream, the bound on windows of lifetimes without an end, if one was given; promised: behind a
-    source what it has said itself, if c may be ahead of it.
+    source what it has said itself, if c may be ahead of it; reach: the watermark as it would be if no input were blocked and
+    none had ended, which bounds those windows if nobody says more.
     """
 
     c_before: int
@@ -55,6 +56,7 @@ class Clock:
     notes: tuple[Any, ...] = ()
     until: int | None = None
     promised: int = INFINITY
+    reach: int = MINUS_INFINITY
 
 
 @dataclass

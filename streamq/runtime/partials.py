@@ -45,9 +45,9 @@ class SlotSpec:
     arg: str
 
     @property
-    def floating(self) -> bool:
-        """Whether min and max need Spark's order of floats."""
-        return self.kind in ("min", "max") and pa.types.is_floating(self.type)
+    def sortable(self) -> bool:
+        """Whether min and max are of numbers that stand for the values: Arrow sorts floats otherwise, intervals not at all."""
+        return self.kind in ("min", "max") and (pa.types.is_floating(self.type) or pa.types.is_duration(self.type))
 
     @property
     def columns(self) -> list[str]:
@@ -77,7 +77,7 @@ class SlotSpec:
         if not merges:
             return {self.name: values}
         if self.kind in ("min", "max"):
-            return {self.name: sortable(values) if self.floating else values}
+            return {self.name: sortable(values) if self.sortable else values}
         if self.kind == "sum":
             return {self.name: values, f"{self.name}__n": present}
         zeros = pa.array(np.zeros(len(values)))
@@ -99,7 +99,7 @@ class SlotSpec:
             table = with_column(table, f"{self.name}__n", present)
             table = with_column(table, f"{self.name}__mean", pc.fill_null(values.cast(pa.float64()), 0.0))
             return with_column(table, f"{self.name}__m2", pa.array(np.zeros(table.num_rows)))
-        return with_column(table, self.name, sortable(values) if self.floating else values)
+        return with_column(table, self.name, sortable(values) if self.sortable else values)
 
 
 def exact_sums(slots: Sequence[SlotSpec]) -> dict[str, tuple[str, str]]:
@@ -199,7 +199,7 @@ def over_windows(
             none = pc.equal(found.column(f"{slot.name}__n"), 0)
             values = narrowed(found.column(slot.name), slot.type)
             found = with_column(found, slot.name, pc.if_else(none, pa.scalar(None, slot.type), values))
-        elif slot.floating:
+        elif slot.sortable:
             found = with_column(found, slot.name, unsortable(found.column(slot.name), slot.type))
     return found.select([*by, COUNT, *(n for s in slots for n in s.columns)])
 

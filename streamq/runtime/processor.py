@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from streamq.runtime.basket import Baskets
 from streamq.runtime.columnar import concat, decode
+from streamq.runtime.identity import check_state
 from streamq.runtime.progress import Message, decode_messages, encode_messages
 from streamq.runtime.readings import both
 from streamq.runtime.stage import LATE, PROGRESS, SPOKEN, TOTALS, Envelope, Packer, Stage, kept_rows, relation_of
@@ -52,36 +54,58 @@ class MapStateStore:
         self.state.removeKey((key,))
 
 
-def make_processor(stage: Stage) -> Any:
-    """A StatefulProcessor that hosts a stage. Made by a function: its class must not be imported before a session is set up.
+DRIVER_WORKER = "pyspark.sql.streaming.transform_with_state_driver_worker"
+"""The module that runs in the process which asks a stage, as a query starts, what state it has."""
 
-    It holds the stage packed: as a query starts, Spark makes a processor in a new Python only to ask what state it has, which
-    would cost the imports of all that stages need.
+
+def hush_driver_worker() -> None:
+    """Have PySpark's process that asks a stage for its state print no more lines; it has no setting for that.
+
+    What goes wrong there is not printed: it is sent to Spark, or stands on the standard error.
+    """
+    main = sys.modules["__main__"]
+    if getattr(main.__spec__, "name", "") == DRIVER_WORKER:
+        vars(main)["print"] = lambda *_, **__: None
+
+
+def make_processor(stage: Stage, identity: Mapping[str, Any]) -> Any:
+    """A StatefulProcessor that hosts a stage of the query with that identity.
+
+    Made by a function: its class must not be imported before a session is set up. It holds the stage packed: as a query
+    starts, Spark makes a processor in a new Python only to ask what state it has, which would cost the imports of all that
+    stages need.
     """
     from pyspark import cloudpickle
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-    packed = cloudpickle.dumps(hosting(stage))
-
     class StageProcessor(StatefulProcessor):
+        def __init__(self, packed: bytes):
+            self.packed = packed
+            self.run: Any = None
+
+        def __setstate__(self, fields: dict[str, Any]) -> None:
+            hush_driver_worker()
+            vars(self).update(fields)
+
         def init(self, handle: StatefulProcessorHandle) -> None:
             key = StructType([StructField("key", StringType())])
             self.state = handle.getMapState(STATE, key, StructType([StructField("chunk", BinaryType())]))
-            self.run: Any = None
 
         def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
-            self.run = self.run or pickle.loads(packed)
+            self.run = self.run or pickle.loads(self.packed)
             yield from self.run(int(key[0]), rows, self.state)
 
         def close(self) -> None:
             pass
 
-    return StageProcessor()
+    return StageProcessor(cloudpickle.dumps(hosting(stage, identity)))
 
 
-def hosting(stage: Stage) -> Callable[[int, Iterable[pd.DataFrame], Any], Iterator[pd.DataFrame]]:
-    """A stage over one bucket's envelopes as Spark gives them, and over its state."""
+def hosting(
+    stage: Stage, identity: Mapping[str, Any]
+) -> Callable[[int, Iterable[pd.DataFrame], Any], Iterator[pd.DataFrame]]:
+    """A stage over one bucket's envelopes as Spark gives them, and over its state, which must be of that identity."""
 
     def run(bucket: int, rows: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         import pandas as pd
@@ -92,7 +116,9 @@ def hosting(stage: Stage) -> Callable[[int, Iterable[pd.DataFrame], Any], Iterat
             # by position: some versions of PySpark rename columns that begin with an underscore
             for channel, body in zip(frame.iloc[:, -2], frame.iloc[:, -1], strict=True)
         )
-        out = stage.run(bucket, Baskets(MapStateStore(state)), envelopes, int(time.time() * 1000))
+        baskets = Baskets(MapStateStore(state))
+        check_state(baskets, identity)
+        out = stage.run(bucket, baskets, envelopes, int(time.time() * 1000))
         if out:
             buckets, channels, bodies = zip(*out, strict=True)
             yield pd.DataFrame(
@@ -178,7 +204,8 @@ def source_packer(packer: Packer, lanes: Lanes) -> Callable[[Iterable[pa.RecordB
 def _joined(a: Message, b: Message) -> Message:
     invalid = {k: a.invalid.get(k, 0) + b.invalid.get(k, 0) for k in {**a.invalid, **b.invalid}}
     looked = both(a.looked, b.looked)
-    return Message(a.relation, max(a.c, b.c), max(a.w, b.w), None, {**a.notes, **b.notes}, invalid, looked=looked)
+    c, w, reach = max(a.c, b.c), max(a.w, b.w), max(a.reach, b.reach)
+    return Message(a.relation, c, w, None, {**a.notes, **b.notes}, invalid, looked=looked, reach=reach)
 
 
 def control_packer(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from streamq.time import MINUS_INFINITY
+from streamq.time import INFINITY, MINUS_INFINITY
 
 Pace = tuple[int, int, int]
 """c and W as they count, and the CTI that a source has promised itself."""
@@ -20,7 +20,7 @@ NOTES_ONLY = -1
 class Message:
     """What one task (or bucket ``sender``) says of a relation: CTI, greatest LE, and notes for the channels that read it.
 
-    looked: of a source, what its rows were (``runtime.readings``).
+    looked: of a source, what its rows were (``runtime.readings``); reach: how far it has come, where c and W do not say so.
     """
 
     relation: str
@@ -31,6 +31,17 @@ class Message:
     invalid: dict[str, int] = field(default_factory=dict)
     until: int | None = None
     looked: list[int] = field(default_factory=list)
+    reach: int = MINUS_INFINITY
+
+    @property
+    def finite_c(self) -> int:
+        """Its CTI, unless that is the end of the input."""
+        return self.c if self.c != INFINITY else MINUS_INFINITY
+
+    @property
+    def furthest(self) -> int:
+        """Of a source, the greatest start and finite CTI that it speaks of."""
+        return max(self.reach, self.w, self.finite_c)
 
     def to_json(self) -> Any:
         return [
@@ -42,12 +53,13 @@ class Message:
             self.invalid,
             self.until,
             self.looked,
+            self.reach,
         ]
 
     @staticmethod
     def from_json(found: Any) -> Message:
-        relation, c, w, sender, notes, invalid, until, looked = found
-        return Message(relation, c, w, sender, {int(k): v for k, v in notes.items()}, invalid, until, looked)
+        relation, c, w, sender, notes, invalid, until, looked, reach = found
+        return Message(relation, c, w, sender, {int(k): v for k, v in notes.items()}, invalid, until, looked, reach)
 
 
 def encode_messages(messages: Iterable[Message]) -> bytes:
@@ -67,7 +79,8 @@ class RelationClock:
     """
 
     def __init__(self, values: dict[str, Any], relation: str, senders: int | None):
-        self.held = values.setdefault(relation, {"c": MINUS_INFINITY, "w": MINUS_INFINITY, "by": {}, "until": None})
+        unheard = dict.fromkeys(("c", "w", "promise", "reach"), MINUS_INFINITY)
+        self.held = values.setdefault(relation, {**unheard, "by": {}, "until": None})
         self.senders = senders
 
     @property
@@ -77,6 +90,20 @@ class RelationClock:
     @property
     def w(self) -> int:
         return int(self.held["w"])
+
+    @property
+    def promise(self) -> int:
+        """The greatest finite CTI that has arrived."""
+        return int(self.held["promise"])
+
+    @property
+    def reach(self) -> int:
+        """The greatest start and finite CTI that have arrived, at whatever level of consistency (SEMANTICS section 3)."""
+        return int(self.held["reach"])
+
+    def reach_at_least(self, t: int) -> None:
+        """Count an instant as reached."""
+        self.held["reach"] = max(self.reach, t)
 
     @property
     def until(self) -> int | None:
@@ -101,6 +128,9 @@ class RelationClock:
         if message.until is not None:
             self.held["until"] = message.until
         self.held["w"] = max(self.held["w"], message.w)
+        self.held["promise"] = max(self.promise, message.finite_c)
+        # the c and W that a stage speaks of are those of the level of consistency
+        self.reach_at_least(message.furthest if self.senders is None else message.reach)
         if self.senders is None:
             self.held["c"] = max(self.held["c"], message.c)
             return

@@ -15,13 +15,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.errors import CheckpointError, sentence
 from streamq.runtime.basket import Baskets, Scope
 from streamq.runtime.bucket import buckets_of
 from streamq.runtime.carried import Carrier, carry
 from streamq.runtime.columnar import concat, decode, encode, split_by, unit_weights, with_column
 from streamq.runtime.consistency import CLOSED, MIDDLE, OPENED, Level, aligned, backlog, paced
-from streamq.runtime.event import BAD, CTI, KEEP, KIND, LE, NEW_END, OPENS, WEIGHT
+from streamq.runtime.event import BAD, CTI, KEEP, KIND, LAST_POINT, LE, NEW_END, OPENS, WEIGHT, start_reasons
 from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel, Output, Totals, refuse_invalid
 from streamq.runtime.lateness import late_rows, taken
 from streamq.runtime.progress import NOTES_ONLY, Message, Pace, RelationClock, decode_messages, encode_messages
@@ -96,13 +95,7 @@ class Stage:
     follows: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, bucket: int, baskets: Baskets, envelopes: Iterable[Envelope], wall: int = 0) -> list[Envelope]:
-        """One micro-batch of one bucket, at ``wall`` in milliseconds since 1970: every hosted kernel advances once.
-
-        Raises CheckpointError for state that was spread over another number of buckets.
-        """
-        if (kept := baskets.values.setdefault("buckets", self.buckets)) != self.buckets:
-            found, hint = f"the checkpoint's state is in {kept}, now there are {self.buckets}", f"Give buckets={kept}."
-            raise CheckpointError(sentence("query", "the number of buckets has changed", found, hint))
+        """One micro-batch of one bucket, at ``wall`` in milliseconds since 1970: every hosted kernel advances once."""
         out: list[Envelope] = []
         tables: dict[int, list[pa.Table]] = {}
         messages: list[Message] = []
@@ -149,6 +142,9 @@ class Stage:
             said = {r: (known[r].c, known[r].w) for r in self.sources}
             for r, pace in paced(self.consistency, said, self.follows).items():
                 known[r].set_pace(*pace)
+            for r, other in self.follows.items():
+                # another's CTIs are its own, but for the one that ends it
+                known[r].reach_at_least(known[other].promise)
         now = {r: clock.pace for r, clock in known.items()}
         for hosted in self.hosted:
             arrivals = []
@@ -171,15 +167,14 @@ class Stage:
             clock = _clock(hosted, before, now, known, tuple(announced))
             output = hosted.kernel.advance(baskets.scoped(hosted.name), arrivals, clock)
             w = max(carry(now[ch.relation][1], ch.carried) for ch in hosted.channels)
+            spoken = Message(hosted.name, output.c, w, bucket, until=clock.until, reach=clock.reach)
             if hosted.aligns in BEHIND:
                 held, by = baskets.scoped(_held_at(hosted)), hosted.channels[0].hashed
                 output.table = self._aligned(held, output.table, clock.c, w, hosted.aligns, by)
             made.append((hosted, arrivals, output))
             if output.table is not None and output.table.num_rows:
                 out.append((bucket, _relation_number(hosted), encode(unit_weights(output.table))))
-            out.append(
-                (bucket, SPOKEN, encode_messages([Message(hosted.name, output.c, w, bucket, until=clock.until)]))
-            )
+            out.append((bucket, SPOKEN, encode_messages([spoken])))
             for found in (counted, output.totals):
                 for key, n in found.counts.items():
                     totals[key] = totals.get(key, 0) + n
@@ -260,7 +255,8 @@ def _clock(
     w = max(carry(now[r][1], steps) for r, steps in ways)
     until = next((known[r].until for r in hosted.inputs if known[r].until is not None), None)
     promised = min(now[r][2] for r, _ in ways)
-    return Clock(c_before, c, max(c_before, w_before), max(c, w), notes, until, promised)
+    reach = max(carry(known[r].reach, steps) for r, steps in ways)
+    return Clock(c_before, c, max(c_before, w_before), max(c, w), notes, until, promised, reach)
 
 
 def _relation_number(hosted: Hosted) -> int:
@@ -351,7 +347,9 @@ class Packer:
             if not batch.num_rows:
                 continue
             seen = True
-            bad = pc.is_valid(batch.column(BAD)) if BAD in batch.column_names else pc.is_null(batch.column(LE))
+            if BAD not in batch.column_names:
+                batch = with_column(batch, BAD, start_reasons(batch.column(LE), LAST_POINT))
+            bad = pc.is_valid(batch.column(BAD))
             if self.source.ahead is not None:
                 batch, bad = _too_far(batch, bad, time.time_ns() // 1_000 + self.source.ahead)
             if pc.any(bad).as_py():
@@ -367,8 +365,6 @@ class Packer:
 
     def _refused(self, rows: pa.Table, message: Message) -> list[pa.Table]:
         assert self.source is not None
-        if BAD not in rows.column_names:
-            rows = with_column(rows, BAD, pa.array(["null start"] * rows.num_rows))
         if self.source.invalid == "fail":
             first = rows.drop_columns([n for n in rows.column_names if n.startswith("__")]).slice(0, 1)
             # what refuses a row at its source tells its lifetime in the reason, as the axis shows it
@@ -410,9 +406,8 @@ def _too_far(batch: pa.Table, bad: Any, most: int) -> tuple[pa.Table, Any]:
     far = pc.and_(pc.invert(bad), pc.fill_null(pc.greater(batch.column(LE), most), False))
     if not pc.any(far).as_py():
         return batch, bad
-    reason = batch.column(BAD) if BAD in batch.column_names else pa.nulls(batch.num_rows, pa.string())
-    reason = pc.if_else(pc.and_(bad, pc.is_null(reason)), "null start", reason)
-    return with_column(batch, BAD, pc.if_else(far, "a start too far ahead of the clock", reason)), pc.or_(bad, far)
+    reason = pc.if_else(far, "a start too far ahead of the clock", batch.column(BAD))
+    return with_column(batch, BAD, reason), pc.or_(bad, far)
 
 
 def _starts(batch: pa.Table) -> pa.ChunkedArray:

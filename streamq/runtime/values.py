@@ -119,11 +119,13 @@ def bits(array: pa.Array) -> pa.Array:
 
 
 def sortable(values: pa.Array | pa.ChunkedArray, zeros_equal: bool = False) -> pa.Array:
-    """Floats as int64 in Spark's order: -inf < ... < inf < NaN; NULLs stay.
+    """Floats as int64 in Spark's order: -inf < ... < inf < NaN; intervals as their ticks; NULLs stay.
 
     zeros_equal: -0.0 is 0.0, as keys have it; else it comes right before, and :func:`unsortable` gives it back.
     """
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if pa.types.is_duration(array.type):
+        return array.view(pa.int64())
     floats, missing = _floats(array)
     if zeros_equal:
         floats = floats + 0.0
@@ -133,8 +135,10 @@ def sortable(values: pa.Array | pa.ChunkedArray, zeros_equal: bool = False) -> p
 
 
 def unsortable(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    """The floats behind :func:`sortable`."""
+    """The values behind :func:`sortable`, of the type."""
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if pa.types.is_duration(kind):
+        return array.view(kind)
     missing = array.is_null().to_numpy(zero_copy_only=False)
     number = array.fill_null(0).to_numpy(zero_copy_only=False)
     floats = np.where(number < 0, number ^ np.int64(0x7FFFFFFFFFFFFFFF), number).view(np.float64)

@@ -28,19 +28,20 @@ DAY = 86_400_000_000
 class Item:
     """One item that arrives: an event, a retraction, a promise, or an edge; times are ticks, an end of None is infinity.
 
-    ``kind`` is insert, retract, cti, or at a source of edges open or close.
+    ``kind`` is insert, retract, cti, or at a source of edges open or close. A start of None is a NULL: such a row is no
+    event, nor is one that ends where it starts, or before.
     """
 
     kind: str
-    start: int
+    start: int | None
     end: int | None = None
     new_end: int | None = None
     payload: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def sync(self) -> int:
-        """The earliest instant that it changes; infinity for a CTI, which changes none."""
-        if self.kind == CTI:
+        """The earliest instant that it changes; infinity for a CTI and for what is no event: they change none."""
+        if self.kind == CTI or self.start is None or not is_event(self):
             return INFINITY
         return min(closed(self.end), closed(self.new_end)) if self.kind == RETRACT else self.start
 
@@ -60,6 +61,15 @@ def closed(end: int | None) -> int:
     return INFINITY if end is None else end
 
 
+def is_event(item: Item) -> bool:
+    """Whether a row's own columns are those of an item: it has a start, and a lifetime ends after it."""
+    if item.start is None:
+        return False
+    if item.kind not in (INSERT, RETRACT):
+        return True
+    return item.start < closed(item.end) and not (item.kind == RETRACT and closed(item.new_end) < item.start)
+
+
 def bounds(items: Sequence[Item]) -> list[int]:
     """For each item of an arrival sequence the greatest CTI that may come before it.
 
@@ -70,7 +80,7 @@ def bounds(items: Sequence[Item]) -> list[int]:
     found = []
     for item in items:
         bound = item.sync
-        if item.kind in (INSERT, RETRACT):
+        if item.kind in (INSERT, RETRACT) and item.start is not None and is_event(item):
             whose = (item.start, *((n, comparable(v)) for n, v in sorted(item.payload.items())))
             made = item.end if item.kind == INSERT else item.new_end
             if totals[made, whose] < 0:
@@ -86,7 +96,7 @@ def late(items: Sequence[Item]) -> list[Item]:
     """The items of an arrival sequence that break a CTI before them."""
     found, progress = [], -INFINITY
     for item, bound in zip(items, bounds(items), strict=True):
-        if item.kind == CTI:
+        if item.kind == CTI and item.start is not None:
             progress = max(progress, item.start)
         elif bound < progress:
             found.append(item)
@@ -97,7 +107,7 @@ def delay_for(items: Sequence[Item]) -> int:
     """The least delay of generated progress under which no item is late, however the sequence is cut."""
     greatest, delay = -INFINITY, 0
     for item, bound in zip(items, bounds(items), strict=True):
-        if item.kind != CTI:
+        if item.kind != CTI and item.start is not None and is_event(item):
             delay = max(delay, greatest - bound)
             greatest = max(greatest, item.start)
     return delay
@@ -119,6 +129,7 @@ def repeated(source: Source, items: Sequence[Item]) -> int:
     match source:
         case Physical(id=str(id)):
             found = 0
+            items = [i for i in items if is_event(i)]
             for whose in {comparable(i.payload[id]) for i in items if i.kind != CTI}:
                 mine = [i for i in items if i.kind != CTI and comparable(i.payload[id]) == whose]
                 inserts, moves = ([i for i in mine if i.kind == kind] for kind in (INSERT, RETRACT))
@@ -129,8 +140,35 @@ def repeated(source: Source, items: Sequence[Item]) -> int:
                 found += len(moves) - distinct(moves) if min(totals.values()) < 0 else 0
             return found
         case Edges() | Points(ids=(_, *_)) | Intervals(ids=(_, *_)):
+            items = [i for i in items if is_event(i)]
             return len(items) - distinct(items)
     return 0
+
+
+def unmatched(source: Source, items: Sequence[Item]) -> int:
+    """How many rows of an arrival sequence on time are no events: by themselves, or as they speak of what never was."""
+    events = [item for item in items if is_event(item) and item.kind != CTI]
+    count = sum(item.kind != CTI and not is_event(item) for item in items)
+    match source:
+        case Physical(id=id):
+            # an end that nothing ever had
+            names = [(i.payload[id] if id else (i.start, _whole(i)), i) for i in events]
+            ends = {(comparable(n), closed(i.end if i.kind == INSERT else i.new_end)) for n, i in names}
+            count += sum(i.kind == RETRACT and (comparable(n), closed(i.end)) not in ends for n, i in names)
+        case Edges(key=key):
+            chains: dict[Any, set[tuple[int, str]]] = {}
+            for i in events:
+                whose = tuple(comparable(i.payload[name]) for name in key)
+                chains.setdefault(whose, set()).add((closed(i.start), i.kind))
+            for chain in chains.values():
+                for at in {at for at, kind in chain if kind == CLOSE}:
+                    earlier = [time for time, _ in chain if time < at]
+                    count += not earlier or (max(earlier), OPEN) not in chain
+    return count
+
+
+def _whole(item: Item) -> Any:
+    return tuple((n, comparable(v)) for n, v in sorted(item.payload.items()))
 
 
 # rows
@@ -212,6 +250,7 @@ __all__ = [
     "bounds",
     "closed",
     "delay_for",
+    "is_event",
     "late",
     "repeated",
     "row",
@@ -219,4 +258,5 @@ __all__ = [
     "table_of",
     "tick",
     "time_columns",
+    "unmatched",
 ]

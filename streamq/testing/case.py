@@ -14,7 +14,7 @@ from streamq.compiler.operators import Source
 from streamq.compiler.plan import Node, nodes
 from streamq.runtime.event import INSERT, RETRACT
 from streamq.stream import Stream
-from streamq.testing.arrival import Item, closed, table
+from streamq.testing.arrival import Item, closed, is_event, table
 from streamq.testing.oracle import oracle
 from streamq.testing.program import program
 from streamq.testing.timeline import Axis
@@ -42,6 +42,10 @@ class Case:
     def sources(self) -> dict[str, Source]:
         """The plan's sources by name."""
         return {node.table: node for node in nodes(self.plan) if isinstance(node, Source)}
+
+    def arrived(self, name: str) -> list[Item]:
+        """What arrives at a source, in order."""
+        return [item for of, item in self.arrival if of == name]
 
     @property
     def tables(self) -> dict[str, pa.Table]:
@@ -139,13 +143,17 @@ class Case:
 
 
 def lifetime(item: Item) -> tuple[int, int]:
-    """What of the axis an item is drawn on; of a CTI and of an edge an instant."""
+    """What of the axis an item is drawn on; of a CTI, an edge and what is no event an instant."""
+    if item.start is None or not is_event(item):
+        at = next(iter(item.times), 0)
+        return at, at
     return item.start, closed(item.end) if item.kind in (INSERT, RETRACT) else item.start
 
 
 def shown(item: Item, axis: str = INTEGER) -> str:
     """``insert [1, 5) v=3``."""
-    start, end, new = (show_ticks(closed(time), axis) for time in (item.start, item.end, item.new_end))
+    end, new = (show_ticks(closed(time), axis) for time in (item.end, item.new_end))
+    start = "NULL" if item.start is None else show_ticks(item.start, axis)
     spans = item.kind in (INSERT, RETRACT)
     moved = f" -> {new}" if item.kind == RETRACT else ""
     payload = ", ".join(f"{name}={value!r}" for name, value in item.payload.items())

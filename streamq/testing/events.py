@@ -36,18 +36,32 @@ SLIGHT, OUT_OF_ORDER, HIGHLY = 2, 5, 12
 
 @dataclass(frozen=True)
 class _Placed:
-    """How one event lies: from what, how many units and steps after it, and how many units and steps it lasts."""
+    """How one event lies: from what, how many units, ticks and steps after it, and how many units and steps it lasts.
 
-    place: tuple[str, int, int]
+    ``lasts``: units and ticks, None: for ever; ``meets``: which of the instants after its start its end is at, or beside,
+    if at any.
+    """
+
+    place: tuple[str, int, int, int]
     unit: int
-    lasts: int | None
+    lasts: tuple[int, int] | None
     lasts_steps: int
+    meets: tuple[int, int] | None = None
 
-    def lifetime(self, before: tuple[int, int] | None, latest: int, scale: Scale) -> tuple[int, int]:
-        """Start and end; ``before`` is the event before it, ``latest`` the greatest end so far."""
-        where, units, steps = self.place
-        by = units * self.unit + steps * scale.step
+    @property
+    def exact(self) -> bool:
+        """Whether it starts where windows begin or end, or a length of the query away from another instant."""
+        return bool(self.place[2]) or self.place[0] == "edge"
+
+    def lifetime(
+        self, before: tuple[int, int] | None, latest: int, scale: Scale, instants: Sequence[int]
+    ) -> tuple[int, int]:
+        """Start and end; ``before`` is the event before it, ``latest`` the greatest end so far; ``instants`` are all so far."""
+        where, units, exactly, steps = self.place
+        by = units * self.unit + exactly + steps * scale.step
         match where:
+            case "edge":
+                start = exactly + steps * scale.step
             case "end" if before and before[1] < INFINITY:
                 start = before[1] + by
             case "start" | "end" if before:
@@ -58,40 +72,51 @@ class _Placed:
                 start = scale.anchor + by
         if self.lasts is None:
             return start, INFINITY
-        return start, start + max(scale.step, self.lasts * self.unit + self.lasts_steps * scale.step)
+        units, exactly = self.lasts
+        if self.meets is not None and (after := [t for t in instants if t > start]):
+            which, beside = self.meets
+            return start, max(start + scale.step, after[which % len(after)] + beside * scale.step)
+        return start, start + max(scale.step, units * self.unit + exactly + self.lasts_steps * scale.step)
 
 
-def _places(overlap: str, scale: Scale) -> st.SearchStrategy[tuple[str, int, int]]:
-    """Where an event starts: from what, how many units and how many steps after it."""
-    beside = st.sampled_from([0, 0, -1, 1])
+def _places(overlap: str, scale: Scale) -> st.SearchStrategy[tuple[str, int, int, int]]:
+    """Where an event starts: from what, how many units, ticks and steps after it."""
+    beside, zero = st.sampled_from([0, 0, -1, 1]), st.just(0)
     match overlap:
         case "none":
-            return st.tuples(st.just("latest"), st.integers(0, 4), st.just(0))
+            return st.tuples(st.just("latest"), st.integers(0, 4), zero, zero)
         case "low":
-            return st.tuples(st.just("start"), st.integers(2, 12), beside)
+            return st.tuples(st.just("start"), st.integers(2, 12), zero, beside)
         case "medium":
-            return st.tuples(st.just("anchor"), st.integers(-12, 25), beside if scale.units[0] > 1 else st.just(0))
-        case "high":
-            near = st.tuples(st.sampled_from(["start", "end"]), st.just(0), beside)
-            return st.one_of(st.tuples(st.just("anchor"), st.integers(0, 4), beside), near)
+            return st.tuples(st.just("anchor"), st.integers(-12, 25), zero, beside if scale.units[0] > 1 else zero)
+        case "boundary" if scale.lengths:
+            away = st.tuples(st.sampled_from(["start", "end"]), zero, st.sampled_from(scale.lengths), beside)
+            edges = scale.edges(scale.anchor)
+            return st.one_of(away, st.tuples(st.just("edge"), zero, st.sampled_from(edges), beside)) if edges else away
+        case "high" | "boundary":
+            near = st.tuples(st.sampled_from(["start", "end"]), zero, zero, beside)
+            return st.one_of(st.tuples(st.just("anchor"), st.integers(0, 4), zero, beside), near)
         case "back_to_back":
-            return st.tuples(st.just("end"), st.just(0), st.just(0))
+            return st.tuples(st.just("end"), zero, zero, zero)
         case _:
-            return st.tuples(st.just("end"), st.just(0), st.sampled_from([1, -1]))
+            return st.tuples(st.just("end"), zero, zero, st.sampled_from([1, -1]))
 
 
-def _lasting(duration: str) -> st.SearchStrategy[int | None]:
-    """How many units an event lives; 0: a point, None: for ever."""
-    short, long = st.integers(1, 5), st.integers(10, 30)
+def _lasting(duration: str, scale: Scale) -> st.SearchStrategy[tuple[int, int] | None]:
+    """How many units and ticks an event lives; 0: a point, None: for ever."""
+    short, long = (st.tuples(st.integers(*span), st.just(0)) for span in ((1, 5), (10, 30)))
+    point = st.just((0, 0))
+    if scale.lengths:
+        short = st.one_of(short, st.tuples(st.just(0), st.sampled_from(scale.lengths)))
     match duration:
         case "point":
-            return st.just(0)
+            return point
         case "short":
-            return st.one_of(st.just(0), short)
+            return st.one_of(point, short)
         case "long":
-            return st.one_of(st.just(0), short, long)
+            return st.one_of(point, short, long)
         case _:
-            return st.one_of(st.just(0), short, long, st.none())
+            return st.one_of(point, short, long, st.none())
 
 
 @st.composite
@@ -103,27 +128,37 @@ def lifetimes(draw: Draw, intent: Intent, scale: Scale) -> list[tuple[int, int]]
     overlaps, durations = intent.choices("overlap"), intent.choices("duration")
     every = [draw(st.sampled_from(overlaps))] if draw(st.booleans()) else overlaps
     steps = st.sampled_from([0, 0, 0, -1, 1]) if scale.units[0] > scale.step else st.just(0)
+    apart = set(every) <= APART
+    # an end is often where something else begins or ends
+    meets = st.tuples(st.integers(0, 5), st.sampled_from([0, 0, -1, 1]))
+    meeting: st.SearchStrategy[tuple[int, int] | None] = st.one_of(st.none(), st.none(), meets)
     placed = st.builds(
-        lambda place, unit, lasts, by: _Placed(place, unit, lasts, by if lasts else 0),
+        lambda place, unit, lasts, by, meets: _Placed(
+            place, unit, lasts, by if lasts and any(lasts) else 0, meets if lasts and any(lasts) else None
+        ),
         st.one_of(*(_places(overlap, scale) for overlap in every)),
         st.sampled_from(scale.units),
-        st.one_of(*(_lasting(duration) for duration in durations)),
+        st.one_of(*(_lasting(duration, scale) for duration in durations)),
         steps,
+        st.none() if apart else meeting,
     )
     found: list[tuple[int, int]] = []
     latest = -INFINITY
-    apart = set(every) <= APART
+    instants = set(scale.edges(scale.anchor))
     # of events that start anywhere hardly two start together, or where one of another stream does
-    grid = COARSE * scale.units[0] if {"medium", "high"} & set(every) and draw(st.booleans()) else scale.step
+    grid = (
+        COARSE * scale.units[0] if {"medium", "high", "boundary"} & set(every) and draw(st.booleans()) else scale.step
+    )
     recipes = draw(some(placed, intent.events))
     for i, recipe in enumerate(recipes):
-        start, end = recipe.lifetime(found[-1] if found else None, latest, scale)
-        early = (start - scale.anchor) % grid
+        start, end = recipe.lifetime(found[-1] if found else None, latest, scale, sorted(instants))
+        early = 0 if recipe.exact else (start - scale.anchor) % grid
         made = (start - early, end - early if end < INFINITY else end)
         if apart and made[1] == INFINITY and i < len(recipes) - 1:
             # what has no end overlaps all that follows
             made = (made[0], made[0] + scale.units[0])
         found.append(made)
+        instants |= {time for time in made if time < INFINITY}
         latest = max(latest, made[1]) if made[1] < INFINITY else latest
     return found
 
@@ -262,7 +297,7 @@ def physical(
     ``explicit``: with CTIs, all of them kept; ``id``: a column with an id an event, made by ``numbered``; ``causal``:
     whether a retraction may not arrive before what it takes back (None: drawn).
     """
-    lengths, ends = (["shorten"], ["delete"]) if apart(intent) else (["shorten", "extend"], ["delete", "open"])
+    lengths, ends = (["shorten"], ["delete"]) if apart(intent) else (["shorten", "extend", "meet"], ["delete", "open"])
     moves = st.one_of(
         st.tuples(st.sampled_from(lengths), st.integers(0, 12)), st.tuples(st.sampled_from(ends), st.just(0))
     )
@@ -271,13 +306,15 @@ def physical(
     made: list[tuple[int, Item]] = []
     chain = 0
     once = _Once(intent)
-    for start, end in draw(lifetimes(intent, scale)):
+    spans = draw(lifetimes(intent, scale))
+    instants = sorted({time for span in spans for time in span if time < INFINITY} | set(scale.edges(scale.anchor)))
+    for start, end in spans:
         payload, chosen = draw(payloads), draw(moved)
         if not once.is_new(Item(INSERT, start, payload=payload)):
             continue
         for copy in range(draw(_copies(intent))):
             whose = {**payload, id: numbered(chain)} if id else payload
-            items = _chain(start, end, () if copy else chosen, whose, scale)
+            items = _chain(start, end, () if copy else chosen, whose, scale, instants)
             if id:
                 items = _apart(items)
                 items += _again(items, draw(st.integers(0, len(items) - 1))) if draw(_copies(intent)) > 1 else []
@@ -289,9 +326,14 @@ def physical(
 
 
 def _chain(
-    start: int, end: int, moved: Sequence[tuple[str, int]], payload: Mapping[str, Any], scale: Scale
+    start: int,
+    end: int,
+    moved: Sequence[tuple[str, int]],
+    payload: Mapping[str, Any],
+    scale: Scale,
+    instants: Sequence[int],
 ) -> list[Item]:
-    """An insert and the retractions that follow it, each naming the end that the one before made."""
+    """An insert and the retractions that follow it, each naming the end that the one before made; ``instants``: of others."""
     made = [Item(INSERT, start, _opened(end), payload=payload)]
     step, unit = scale.step, scale.units[0]
     for kind, by in moved:
@@ -300,6 +342,8 @@ def _chain(
             to = start + step + (by * unit if end == INFINITY else by * unit % (end - start - step) // step * step)
         elif kind == "extend" and end < INFINITY:
             to = end + step + by * unit
+        elif kind == "meet" and (after := [time for time in instants if time > start]):
+            to = after[by % len(after)]
         elif kind == "open":
             to = INFINITY
         elif kind == "delete":

@@ -13,16 +13,16 @@ from typing import Any
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from streamq.compiler.operators import Edges, Intervals, JoinTable, Physical, Points, Select, Source
+from streamq.compiler.operators import AlterLifetime, Edges, Intervals, JoinTable, Physical, Points, Select, Source
 from streamq.compiler.plan import Node, fold, nodes, numbered
 from streamq.errors import PlanError, UnknownColumn, nearest, sentence
 from streamq.expr import Col, Lit
-from streamq.policies import SourcePolicy
 from streamq.schema import Field
 from streamq.testing import events
-from streamq.testing.arrival import Item, delay_for
+from streamq.testing.arrival import Item
 from streamq.testing.case import Arrival, Case
 from streamq.testing.intent import ANYTHING, Intent
+from streamq.testing.lateness import ON_TIME, manners, modelled, policed, with_invalid
 from streamq.testing.payloads import (
     IDS,
     NESTED,
@@ -54,9 +54,6 @@ KINDS = ("points", "intervals", "edges", "physical", "physical_ids")
 WITH_IDS = ("points_ids", "intervals_ids")
 """Kinds that are drawn where they are asked for."""
 
-NEVER = 1_000_000
-"""How many units progress lags behind where it is not to be lively."""
-
 
 @st.composite
 def arriving(
@@ -68,12 +65,16 @@ def arriving(
     explicit: bool | None = None,
     causal: bool | None = None,
     used: Uses = NO_USES,
+    late: bool = False,
 ) -> tuple[Source, list[Item]]:
-    """What arrives at a source, in order, and the source with a policy under which nothing of it is late.
+    """What arrives at a source, in order, and the source with its policy; nothing of it is late, or no event, but if ``late``.
 
     ``compared``: values that the query compares with; ``explicit``: whether CTIs come as items, where they can (None:
     drawn); ``causal`` as in :func:`streamq.testing.events.physical`; ``used``: what the query does with columns.
     """
+    manner = draw(manners(intent)) if late else ON_TIME
+    if manner != ON_TIME:
+        intent, causal = modelled(intent), True
     id = source.id if isinstance(source, Physical) else source.ids[0] if source.ids else None
     number = _numbering(source, id)
     payloads = draw(palettes([f for f in source.payload if f.name != id], intent, compared, used))
@@ -92,12 +93,11 @@ def arriving(
         case Physical():
             explicit = draw(st.booleans()) if explicit is None else explicit
             items = draw(events.physical(payloads, intent, scale, explicit, id, number, causal))
-            if explicit:
-                return replace(source, policy=SourcePolicy(None)), in_turn(items)
         case _:
             raise PlanError(sentence("testing", f"nothing to generate for a source {type(source).__name__}"))
-    lag = draw(st.sampled_from({"none": [NEVER], "lazy": [5, 1], "eager": [0]}[draw(_liveliness(intent))]))
-    return replace(source, policy=SourcePolicy(delay_for(items) + lag * scale.units[0])), in_turn(items)
+    if late:
+        items = draw(with_invalid(source, items, payloads, intent, scale, number))
+    return draw(policed(source, in_turn(items), intent, scale, manner, bool(explicit)))
 
 
 TWINS = (0, 0, 2, 3)
@@ -108,12 +108,6 @@ def _twin(item: Item, intent: Intent) -> Item:
     """The same item with its values in other bits, but for those that a user gave."""
     values = {name: value if name in intent.payload else twin(value) for name, value in item.payload.items()}
     return replace(item, payload=values)
-
-
-def _liveliness(intent: Intent) -> st.SearchStrategy[str]:
-    # before the end nothing happens where there is no progress: that is the dullest, so it comes least
-    words = intent.choices("ctis")
-    return st.sampled_from([w for w in words if w != "none"] * 3 + [w for w in words if w == "none"])
 
 
 def _numbering(source: Source, id: str | None) -> Callable[[int], Any]:
@@ -128,7 +122,7 @@ def _numbering(source: Source, id: str | None) -> Callable[[int], Any]:
 
 @st.composite
 def interleaved(draw: Draw, streams: Mapping[str, Sequence[Item]]) -> Arrival:
-    """What arrives at several sources, in one order; each keeps its own."""
+    """What arrives at several sources, in one order; each keeps its own. Some fall silent long before others do."""
     left = [[(name, item) for item in items] for name, items in streams.items()]
     arrival: list[tuple[str, Item]] = []
     turns = itertools.cycle(draw(st.lists(st.integers(0, len(left) - 1), max_size=8)) or [0])
@@ -145,7 +139,10 @@ def cuts(n: int) -> st.SearchStrategy[tuple[int, ...]]:
     # all at once there is nothing to be incremental about: that is the dullest, so it comes least
     every, some = st.just(set(range(1, n))), st.sets(st.integers(1, n - 1), min_size=1)
     places = st.sampled_from([st.just(set()), every, some, every, some]).flatmap(lambda kind: kind)
-    return places.map(lambda at: tuple(b - a for a, b in itertools.pairwise([0, *sorted(at), n])))
+    lengths = places.map(lambda at: tuple(b - a for a, b in itertools.pairwise([0, *sorted(at), n])))
+    # now and then a micro-batch brings nothing
+    empty = st.sampled_from([None, None, None, None, 0, 1, 2])
+    return st.builds(lambda cut, at: cut if at is None else (*cut[:at], 0, *cut[at:]), lengths, empty)
 
 
 @st.composite
@@ -172,7 +169,7 @@ def cases_of(
     compared, used = near(plan), uses(plan)
     of = {n: i.completed(intent) for n, i in (intents or {}).items()}
     made = {
-        n.table: draw(arriving(n, of.get(n.table, intent), found, compared, used=used))
+        n.table: draw(arriving(n, of.get(n.table, intent), found, compared, used=used, late=True))
         for n in nodes(plan)
         if isinstance(n, Source)
     }
@@ -188,10 +185,28 @@ def cases_of(
             above = speculative(above)
         return doubled(above) if double else above
 
-    arrival = draw(interleaved({name: items for name, (_, items) in made.items()}))
+    streams = {name: items for name, (_, items) in made.items()}
+    if len(streams) > 1 and draw(st.sampled_from([False] * 9 + [True])):
+        # a source that brings nothing
+        streams[draw(st.sampled_from(sorted(streams)))] = []
+    arrival = draw(interleaved(streams))
     looked_up = {n.table: tables[n.table] for n in nodes(plan) if isinstance(n, JoinTable)}
     case = Case(fold(plan, visit), arrival, draw(cuts(len(arrival))), static=looked_up)
-    return replace(case, until=case.latest + found.reach)
+    return replace(case, until=draw(untils(case, found)))
+
+
+def untils(case: Case, scale: Scale) -> st.SearchStrategy[int]:
+    """Bounds on windows of lifetimes without an end: far beyond them all, or where windows begin or end, or beside that.
+
+    What time has reached is reported whatever the bound is, so it does not lie before the last start, or CTI.
+    """
+    far = case.latest + scale.reach
+    if any(isinstance(node, AlterLifetime) for node in nodes(case.plan)):
+        # what it moves may start later than any event that arrives
+        return st.just(far)
+    come = max((item.start for _, item in case.arrival if item.start is not None), default=0)
+    near = {edge + by for edge in scale.edges(come) for by in (-1, 0, 1)} | {case.latest, case.latest + 1}
+    return st.sampled_from([far, far, far, *sorted(at for at in near if at >= come)])
 
 
 def _check_payload(plan: Node, intent: Intent) -> None:
@@ -306,4 +321,5 @@ __all__ = [
     "interleaved",
     "source_of",
     "sources",
+    "untils",
 ]

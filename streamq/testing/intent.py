@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     """A user's own temporal pattern: ``(random, how many) -> [(start, end or None), ...]`` in ticks."""
 
 DURATIONS: Final = ("point", "short", "long", "infinite")
-OVERLAPS: Final = ("none", "low", "medium", "high", "back_to_back", "off_by_one")
+OVERLAPS: Final = ("none", "low", "medium", "high", "back_to_back", "off_by_one", "boundary")
 DISORDERS: Final = ("in_order", "slight", "out_of_order", "high")
 LIVELINESS: Final = ("none", "lazy", "eager")
+LATE: Final = ("none", "drop", "adjust", "fail")
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,15 @@ class Intent:
     ============== ==================================================================================================
     ``duration``   the longest lifetime: "point" (a tick), "short" (to 5 units), "long" (to 30), "infinite"
     ``overlap``    how an event lies to those before it: "none", "low", "medium", "high" (starts and ends a tick
-                   apart), "back_to_back" (it starts where the one before ends), "off_by_one" (a tick beside that)
+                   apart), "back_to_back" (it starts where the one before ends), "off_by_one" (a tick beside that),
+                   "boundary" (where a window begins or ends, or a length of the query away from the event before, or a
+                   tick beside that)
     ``disorder``   how many places late items arrive: "in_order", "slight" (to 2), "out_of_order" (to 5), "high"
     ``ctis``       how lively progress is: "none" (before the end), "lazy", "eager" (as high as is legal, always)
+    ``late``       whether items are late, and what their source's policy says of them: "none" (all are on time), "drop",
+                   "adjust", "fail" (where one is late, the query must fail)
+    ``invalid``    whether rows that are no events come between: ends that are not after starts, NULL starts, retractions
+                   and ends of edges that match nothing; their source drops and counts them
     ``speculation`` whether sources make retractions: the query's inputs go through :func:`make_speculative`
     ``duplicates`` whether equal events occur, in the data and by :func:`inject_duplicates` above the inputs, and whether
                    rows are delivered again that the source can tell: edges, and what has ids
@@ -59,6 +66,8 @@ class Intent:
     overlap: str | tuple[str, ...] | None = None
     disorder: str | tuple[str, ...] | None = None
     ctis: str | tuple[str, ...] | None = None
+    late: str | tuple[str, ...] | None = None
+    invalid: bool | None = None
     speculation: bool | None = None
     duplicates: bool | None = None
     nulls: bool | None = None
@@ -144,10 +153,11 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "overlap": OVERLAPS,
     "disorder": DISORDERS,
     "ctis": LIVELINESS,
+    "late": LATE,
 }
 """The parts that are words, and the legal ones."""
 
-FLAGS = ("speculation", "duplicates", "nulls", "nan", "infinities", "unicode", "skew")
+FLAGS = ("invalid", "speculation", "duplicates", "nulls", "nan", "infinities", "unicode", "skew")
 """The parts that are a yes or a no."""
 
 EVENTS = ("events", Intent.events)

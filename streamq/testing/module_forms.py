@@ -17,7 +17,7 @@ import pyarrow as pa
 import streamq as sq
 from streamq.compiler.hosting import HOSTED, Hosting
 from streamq.compiler.operators import WindowAggregate
-from streamq.compiler.operators.window_aggregate import SPLITTABLE
+from streamq.compiler.operators.window_aggregate import splits
 from streamq.compiler.plan import nodes
 from streamq.errors import PlanError, sentence
 from streamq.expr import Aggregate, Col, Expr, show
@@ -298,7 +298,7 @@ def aggregate_forms(select: Select) -> list[Module]:
         reference=select.judged,
         parts=False,
     )
-    if not all(a.name in SPLITTABLE for _, a in select.plan.aggregates):
+    if not all(splits(a, select.plan.input.schema) for _, a in select.plan.aggregates):
         return [whole]
     merging, weighing = (_partial(select, merges) for merges in (True, False))
     return [

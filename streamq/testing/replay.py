@@ -206,10 +206,11 @@ HOW: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "slack": (_list_of(lambda v: v is None or _is_instant(v)), "a list of numbers and nulls"),
     "watch": (_flag, "true or false"),
     "blocks": (_list_of(lambda v: v is None or _is_instant(v)), "a list of numbers and nulls"),
+    "remember": (_list_of(lambda v: v is None or _is_instant(v)), "a list of numbers and nulls"),
 }
 """The parts of an Execution: what fits, and how that is called."""
 
-ADDED = {"blocks"}
+ADDED = {"blocks", "remember"}
 """The parts that older files have not."""
 
 
@@ -263,7 +264,7 @@ def _item(part: str, given: Any, sources: Mapping[str, Source]) -> tuple[str, It
     kinds = _kinds(source)
     if kind not in kinds:
         _wrong(part, f"the kind is {kind!r}, which source {name!r} has not; it has: {', '.join(kinds)}")
-    if not _is_instant(start) or not all(time is None or _is_instant(time) for time in (end, new_end)):
+    if not all(time is None or _is_instant(time) for time in (start, end, new_end)):
         _wrong(part, f"times are numbers of ticks, found {[start, end, new_end]!r}")
     item = Item(kind, start, end, new_end, _payload(part, payload))
     own = set(row(source, Item(kind, start)))

@@ -31,22 +31,38 @@ DENSE = 10
 """The greatest unit, in hops of the densest windows: there are not to be millions."""
 
 
+MOST_HOPS = 25 * DENSE
+"""The greatest length that lifetimes have as it is, in hops of the densest windows."""
+
+
 @dataclass(frozen=True)
 class Scale:
     """Where events lie, in ticks: around ``anchor``, some multiple of one of the ``units`` away from it, or a ``step`` beside.
 
-    ``reach`` is how far a result's lifetime can go beyond all instants of the input.
+    ``reach`` is how far a result's lifetime can go beyond all instants of the input. ``lengths`` are those that the query
+    speaks of, as they are, and ``grids`` those of its windows and pieces: (offset, hop, size).
     """
 
     anchor: int = 0
     units: tuple[int, ...] = (1,)
     step: int = 1
     reach: int = 13
+    lengths: tuple[int, ...] = ()
+    grids: tuple[tuple[int, int, int], ...] = ()
+
+    def edges(self, near: int, many: int = 3) -> list[int]:
+        """Where windows and pieces begin and end, from about an instant on."""
+        return sorted({
+            (offset + ((near - offset) // hop + i) * hop + part) // self.step * self.step
+            for offset, hop, size in self.grids
+            for i in range(many)
+            for part in (0, size)
+        })  # fmt: skip
 
     def of(self, unit: int) -> Scale:
         """The same around another unit, in ticks."""
         unit = max(self.step, unit // self.step * self.step)
-        return dataclasses.replace(self, units=(unit,), reach=13 * unit + self.reach)
+        return dataclasses.replace(self, units=(unit,), reach=13 * unit + self.reach, lengths=(), grids=())
 
 
 TICKS = Scale()
@@ -68,7 +84,10 @@ def scale(plan: Node) -> Scale:
     anchors = [n for node in nodes(plan) for n in _instants(node)]
     # units around the finest, the middle and the coarsest length
     chosen = tuple(sorted({ordered[0], middle, ordered[-1]}))
-    return Scale(anchors[0] // step * step if anchors else 0, chosen, step, 13 * chosen[0] + sum(found))
+    anchor = anchors[0] // step * step if anchors else 0
+    exact = sorted({n // step * step for n in found if step <= n <= least * MOST_HOPS})
+    grids = tuple(dict.fromkeys(grid for node in nodes(plan) for grid in _grids(node)))
+    return Scale(anchor, chosen, step, 13 * chosen[0] + sum(found), tuple(exact), grids)
 
 
 def lengths(node: Node) -> Iterator[int]:
@@ -99,6 +118,17 @@ def _repeating(node: Node) -> Iterator[int]:
             yield node.window.hop
         case Chop():
             yield node.period
+
+
+def _grids(node: Node) -> Iterator[tuple[int, int, int]]:
+    """The grids of a node's windows or pieces: offset, hop, size."""
+    match node:
+        case WindowAggregate(window=Hopping() as w) | TopK(window=Hopping() as w) | WindowedJoin(window=Hopping() as w):
+            yield w.offset, w.hop, w.size
+        case WindowAggregate(window=Landmark() as w) | TopK(window=Landmark() as w):
+            yield w.start, w.period or w.hop, w.hop
+        case Chop():
+            yield node.offset, node.period, node.period
 
 
 def expressions(node: Node) -> Iterator[Expr]:

@@ -20,9 +20,11 @@ from hypothesis import strategies as st
 
 from streamq.compiler.operators import JoinTable
 from streamq.compiler.plan import nodes, numbered
-from streamq.errors import NeedsSpark, PlanError, QueryFailed, sentence
+from streamq.errors import LateEvent, NeedsSpark, PlanError, QueryFailed, sentence
+from streamq.policies import FAIL
 from streamq.sources import kind_of
 from streamq.stream import Stream
+from streamq.testing.admission import is_plain
 from streamq.testing.case import Case
 from streamq.testing.draws import BACKEND
 from streamq.testing.execution import (
@@ -33,13 +35,16 @@ from streamq.testing.execution import (
     SPARK,
     STREAM,
     Execution,
+    WrongOutput,
     executed,
     executions,
+    expectation,
     subsets,
 )
 from streamq.testing.generate import cases_of
 from streamq.testing.history import Difference, same_history
 from streamq.testing.intent import ANYTHING, Intent
+from streamq.testing.lateness import ON_TIME
 from streamq.testing.oracle import EVALUATED, TRANSLATED, TooMuch, Untranslated
 from streamq.testing.profiles import Profile, loaded_profile, profile
 from streamq.testing.replay import saved
@@ -149,7 +154,8 @@ def verify(
     # a scenario's own expressions are all translated, which is the harder test; a user's may not be
     search = Search(chosen, report, begun, TRANSLATED if isinstance(query, Scenario) else EVALUATED)
     # a job on Spark takes as long over many rows as over few
-    many = intent.but(events=intent.events * CROWD)
+    words = [word for word in intent.choices("late") if word != FAIL]
+    many = intent.but(events=intent.events * CROWD, late=tuple(words) or ON_TIME)
     if isinstance(query, Scenario):
         cases, crowded = concrete(query, intent), concrete(query, many)
     else:
@@ -232,7 +238,11 @@ def on_spark(backend: str) -> st.SearchStrategy[tuple[Execution, ...]]:
 def _bounded(trial: Trial) -> Trial:
     # all at once, windows of lifetimes without an end go by the greatest endpoint, as show() and to_df() have it
     case, ways = trial
-    return (replace(case, until=None), ways) if ways[0].backend == LITERAL else trial
+    if ways[0].backend == LITERAL:
+        return replace(case, until=None), ways
+    # what is late by a level is told of what the model of late items holds for
+    modelled = all(is_plain(source, case.arrived(name)) for name, source in case.sources.items())
+    return case, ways if modelled else tuple(replace(how, remember=(None,)) for how in ways)
 
 
 def check(
@@ -246,12 +256,31 @@ def check(
     ``expressions`` says how the oracle takes them; those that it has no definition of are evaluated as themselves. Raises
     VerificationFailed where an answer is another one, and where a way fails.
     """
+    answers = Answers(case, expressions)
     try:
-        expected = answer_of(case, expressions)
+        for how in ways:
+            answers.of(how)
     except QueryFailed:
         return False
-    hold(case, ways, expected, spark)
+    hold(case, ways, answers, spark)
     return True
+
+
+class Answers:
+    """The oracle's answers to a case: one for each way to see what arrives, computed once."""
+
+    def __init__(self, case: Case, expressions: str = TRANSLATED):
+        self.case, self.expressions = case, expressions
+        self.tables: dict[str, pa.Table] = {}
+
+    def of(self, how: Execution) -> pa.Table:
+        """What a way of running it is to give. Raises QueryFailed where it fails by Spark's rules."""
+        case = expectation(self.case, how).case
+        # seen otherwise, another arrival has the answer
+        key = "" if case is self.case else repr(case.arrival)
+        if key not in self.tables:
+            self.tables[key] = answer_of(case, self.expressions)
+        return self.tables[key]
 
 
 def answer_of(case: Case, expressions: str = TRANSLATED) -> pa.Table:
@@ -262,13 +291,20 @@ def answer_of(case: Case, expressions: str = TRANSLATED) -> pa.Table:
         return case.answer(EVALUATED)
 
 
-def hold(case: Case, ways: Sequence[Execution], expected: pa.Table, spark: SparkSession | None = None) -> None:
-    """Run a case; raises VerificationFailed where an answer is not the expected one, and where a way fails."""
+def hold(case: Case, ways: Sequence[Execution], answers: Answers, spark: SparkSession | None = None) -> None:
+    """Run a case; raises VerificationFailed where an answer is not the oracle's, and where a way fails that must not."""
     for how in ways:
+        expected, refused = answers.of(how), expectation(case, how).refused
         try:
             found = _run(case, how, spark)
+            if refused:
+                raise WrongOutput('an item is late, which late="fail" has let pass')
         except NeedsSpark:
             raise
+        except LateEvent as error:
+            if refused:
+                continue
+            raise VerificationFailed(case, how, None, error) from error
         except Exception as error:
             raise VerificationFailed(case, how, None, error) from error
         difference = same_history(found, expected)
@@ -374,7 +410,8 @@ class Search:
             raise self.found[known]
         case, ways = trial
         try:
-            expected = answer_of(case, self.expressions)
+            answers = Answers(case, self.expressions)
+            expected, *_ = [answers.of(how) for how in ways]
         except TooMuch:
             # a query can multiply what it is given: another is drawn
             self.huge += 1
@@ -393,7 +430,7 @@ class Search:
             return
         self.number += not self.found
         try:
-            hold(case, ways, expected, spark)
+            hold(case, ways, answers, spark)
         except VerificationFailed as failed:
             if not self.found:
                 self.give_up = time.monotonic() + self.profile.shrinking

@@ -18,10 +18,13 @@ from streamq.compiler.program import Program
 from streamq.runtime.basket import Scope
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Kernel, Output, Uncombined
+from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
+from streamq.runtime.stage import Hosted
 from streamq.testing.history import comparable, plain_values
 from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.windows import Hopping
 
 
 class ProgressViolation(AssertionError):
@@ -30,10 +33,16 @@ class ProgressViolation(AssertionError):
 
 @dataclass(frozen=True)
 class Watched:
-    """A kernel whose micro-batches are held against the CTIs that it was promised and that it has sent."""
+    """A kernel whose micro-batches are held against the CTIs that it was promised and that it has sent.
+
+    ``grid``: where a hopping window is the first to take a source's rows, its CTIs count as rounded down to a window's end
+    (SEMANTICS section 7), for the window and for what judges lateness before it; ``judges``: the kernel is the latter.
+    """
 
     name: str
     kernel: Kernel
+    grid: Hopping | None = None
+    judges: bool = False
     sent: dict[str, int] = field(default_factory=dict)
 
     def combine(self, port: int, table: pa.Table) -> pa.Table:
@@ -46,12 +55,14 @@ class Watched:
         for port, found in itertools.groupby(sorted(arrivals, key=lambda a: a.port), key=lambda a: a.port):
             # what the map side has combined are partial results, no deltas
             tables = [a.table for a in found if a.judge is None and isinstance(self.kernel, Uncombined)]
-            changed = changes_before(clock.c_before, tables)
+            changed = changes_before(self._counts(clock.c_before), tables)
             if changed:
                 self._refuse(f"its input {port} changes before its CTI {clock.c_before}: {changed}")
         output = self.kernel.advance(state, arrivals, clock)
         before = self.sent.get(self.name, MINUS_INFINITY)
-        changed = changes_before(before, [output.table] if output.table is not None else [])
+        changed = changes_before(
+            self._counts(before) if self.judges else before, [output.table] if output.table is not None else []
+        )
         if changed:
             self._refuse(f"it changes before the CTI {before} that it has sent: {changed}")
         if output.c < before:
@@ -60,6 +71,10 @@ class Watched:
             self._refuse("it does not end with its inputs")
         self.sent[self.name] = output.c
         return output
+
+    def _counts(self, c: int) -> int:
+        """A CTI of the source as it counts here."""
+        return c if self.grid is None else self.grid.floor_to_end(c)
 
     def _refuse(self, why: str) -> None:
         raise ProgressViolation(f"{self.name}: {why}")
@@ -89,17 +104,22 @@ def watched(program: Program, kernels: bool = True) -> Program:
     and, if ``kernels``, are watched.
     """
 
-    def watch(name: str, kernel: Kernel) -> Kernel:
+    every = [h for s in program.stages for h in s.hosted]
+    grids = {h.name: h.kernel.round_to for h in every if isinstance(h.kernel, InsertIngressKernel)}
+
+    def watch(hosted: Hosted) -> Kernel:
+        kernel = hosted.kernel
         match kernel:
             case RecomputeKernel():
                 kernel = replace(kernel, compact_at=0)
             case WindowAggregateKernel():
                 kernel = replace(kernel, explode_rows=0)
-        return Watched(name, kernel) if kernels else kernel
+        if not kernels:
+            return kernel
+        grid = next((grids[name] for name in (hosted.name, *hosted.inputs) if grids.get(name)), None)
+        return Watched(hosted.name, kernel, grid, hosted.name in grids)
 
-    stages = [
-        replace(s, hosted=tuple(replace(h, kernel=watch(h.name, h.kernel)) for h in s.hosted)) for s in program.stages
-    ]
+    stages = [replace(s, hosted=tuple(replace(h, kernel=watch(h)) for h in s.hosted)) for s in program.stages]
     return replace(program, stages=stages)
 
 

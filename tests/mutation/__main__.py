@@ -26,12 +26,14 @@ def row(mutant: Mutant) -> str:
 
 def main(names: Sequence[str]) -> None:
     """Rewrite those rows of the page, and leave out those of mutants that are gone."""
-    head, _, table = PAGE.read_text(encoding="utf-8").partition(RULER)
+    head, _, rest = PAGE.read_text(encoding="utf-8").partition(RULER)
+    table, gap, below = rest.partition("\n\n")
     rows = {line.split(" | ")[0].removeprefix("| "): line for line in table.splitlines()}
     for name in names or MUTANTS:
         rows[name] = row(MUTANTS[name])
         print(rows[name], flush=True)
-    PAGE.write_text(head + RULER + "".join(f"{rows[name]}\n" for name in MUTANTS if name in rows), encoding="utf-8")
+    lines = "\n".join(rows[name] for name in MUTANTS if name in rows)
+    PAGE.write_text(head + RULER + lines + gap + below, encoding="utf-8")
 
 
 if __name__ == "__main__":

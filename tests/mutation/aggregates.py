@@ -10,10 +10,11 @@ import pyarrow.compute as pc
 
 from streamq.compiler.operators.partial_aggregate import Slot
 from streamq.runtime import partials
-from streamq.runtime.columnar import group, ints, sortable, with_column
+from streamq.runtime.columnar import group, ints, with_column
 from streamq.runtime.evaluators import reductions
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.partials import COUNT, SlotSpec, exact_sums, merged
+from streamq.runtime.values import sortable
 from tests.mutation.mutant import Mutant, wrapped
 
 NAN_LEAST = -(2**63) + 1
@@ -30,7 +31,9 @@ def retracted_values_stay(kernel: WindowAggregateKernel, table: pa.Table, by: li
 
 
 def greatest_whatever_the_weight(right: Any, slot: SlotSpec, table: pa.Table) -> pa.Table:
-    return table if slot.kind == "max" else right(slot, table)
+    if slot.kind != "max":
+        return right(slot, table)
+    return with_column(right(slot, with_column(table, COUNT, pc.abs(table.column(COUNT)))), COUNT, table.column(COUNT))
 
 
 def nulls_counted(right: Any, slot: SlotSpec, table: pa.Table, merges: bool = True) -> Any:
@@ -40,6 +43,8 @@ def nulls_counted(right: Any, slot: SlotSpec, table: pa.Table, merges: bool = Tr
 
 
 def nan_least(values: Any) -> pa.Array:
+    if not pa.types.is_floating(values.type):
+        return sortable(values)
     floats = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy()
     made = np.where(np.isnan(floats), NAN_LEAST, sortable(values).fill_null(0).to_numpy())
     return pa.array(made, mask=values.is_null().to_numpy())

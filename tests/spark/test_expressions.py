@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.sql import Window
+from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 import streamq as sq
@@ -238,6 +240,13 @@ def operators() -> Iterator[Expr]:
         c("m") + 1,
         c("m") * 3,
         c("m") - Decimal("0.125"),
+        c("m") / 3,
+        c("m") / c("m2"),
+        c("n") / c("m"),
+        c("i") / c("n"),
+        c("m") / c("l"),
+        c("m").cast("decimal(38,10)") / c("l"),
+        c("n").cast("decimal(38,30)") / c("n2"),
         2 - c("n"),
         c("m") == 1,
         c("m") < c("i"),
@@ -565,6 +574,46 @@ def test_fields_are_called_after_the_columns_given(spark: SparkSession) -> None:
     assert made.to_df().toArrow().to_pylist() == [{"s": {"w": 2, "start": 1}, "z": [{"a": 1}], "start": 1, "end": 3}]
 
 
+def test_means_of_decimals_are_sparks(spark: SparkSession) -> None:
+    """In-process and in batch, with the digits that Spark's own has, whatever the digits of the quotient of sum and count."""
+    numbers = [Decimal(v) for v in ("0.1", "0.2", "-0.7", "0.00005", "0.3", "0.99999")]
+    for kind in ("decimal(5,5)", "decimal(11,5)", "decimal(12,6)", "decimal(20,5)", "decimal(38,18)", "decimal(38,38)"):
+        rows = [(i, i + 1, {"v": v}) for i, v in enumerate((*numbers, None))]
+        query = sq.events(rows, schema={"v": kind}).tumbling_window(100).select(x=sq.avg("v"))
+        plain = spark.createDataFrame([(v,) for v in numbers], f"v {kind}").agg(F.avg("v").alias("x")).toArrow()
+        for found in (query.to_arrow(), query.to_df().toArrow()):
+            assert found.select(["x"]).cast(plain.schema) == plain, kind
+            assert found.schema.field("x").type == plain.schema.field("x").type, kind
+
+
+def test_pyspark_columns_that_are_no_value_of_one_event(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(1, 2, [1])], "at long, v long, xs array<int>")
+    source = sq.points(frame, time="at")
+    window = source.tumbling_window(5)
+    hint = r"found spark\[.*sum\(v\).*\]\. Use sq\.sum in a window's select\."
+    for verb in (
+        lambda: window.select(y=F.sum("v")),
+        lambda: window.select(y=F.sum("v") + 1),
+        lambda: source.group_by("v").tumbling_window(5).select(y=F.sum("v")),
+        lambda: window.select(y=sq.sum(F.sum("v"))),
+        lambda: source.where(F.sum("v") > 3),
+        lambda: source.select(y=F.sum("v")),
+        lambda: window.top_k(1, by=F.sum("v")),
+    ):
+        with pytest.raises(TypeMismatch, match=f"a pyspark Column that is no value of one event; {hint}"):
+            verb()
+    with pytest.raises(TypeMismatch, match=r"kurtosis.*In a window's select there are sq\.avg, "):
+        window.select(y=F.kurtosis("v"))
+    for column in (F.row_number().over(Window.orderBy("v")), F.explode("xs")):
+        with pytest.raises(TypeMismatch, match="a pyspark Column that is no value of one event"):
+            source.select(y=column)
+    found = window.select(y=sq.sum(F.col("v") * 2)).to_df().toArrow().to_pylist()
+    assert found == [{"y": 4, "start": 0, "end": 5}]
+    assert source.select(y=F.size("xs")).to_df().toArrow().to_pylist() == [{"y": 1, "start": 1, "end": 2}]
+    with pytest.raises(TypeMismatch, match=r"The source has read column 'at'"):
+        source.where(F.col("at") > 1)
+
+
 def test_every_registered_function_is_compared() -> None:
     tried = {
         n.name
@@ -582,7 +631,6 @@ def test_refused_functions_are_sparks_aggregates_windows_and_generators(spark: S
     scala = spark._jvm.org.apache.spark.sql.catalyst  # type: ignore[union-attr]
     registry = getattr(getattr(scala.analysis, "FunctionRegistry$"), "MODULE$").builtin()
     wrong = []
-    from pyspark.sql import functions as F
 
     for name in F.__all__:
         info = registry.lookupFunction(scala.FunctionIdentifier(name))

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import streamq as sq
 from streamq.errors import InvalidEvent
@@ -232,3 +233,39 @@ def test_rows_delivered_again_as_a_stream(spark: SparkSession, plain: None, tmp_
     }
     assert told == {name: counted["duplicates"] for name, counted in COUNTED.items()}
     assert kept.where("reason = 'two rows of one id and start that differ'").count() == 1
+
+
+def at_the_ends_of_time(df: DataFrame) -> sq.Stream:
+    """Rows (at, v) as starts of every kind of source."""
+    none, never = F.lit(None).cast("bigint"), {"end": F.lit(None).cast("bigint"), "new_end": F.lit(None).cast("bigint")}
+    physical = df.select("v", F.lit("insert").alias("kind"), F.col("at").alias("start")).withColumns(never)
+    made: dict[str, Any] = {
+        "points": sq.points(df, "at", invalid="drop", name="points"),
+        "intervals": sq.intervals(df.withColumn("til", none), "at", "til", invalid="drop", name="intervals"),
+        "edges": sq.edges(
+            df.withColumn("what", F.lit("start")), "at", edge="what", key="v", invalid="drop", name="edges"
+        ),
+        "physical": sq.physical(physical, invalid="drop", name="physical", progress=sq.generate()),
+    }
+    first, *others = (s.select("v", source=sq.lit(name)) for name, s in made.items())
+    return reduce(lambda a, b: a.union(b), others, first)
+
+
+def test_starts_at_the_ends_of_time(spark: SparkSession, plain: None, tmp_path: Path) -> None:
+    """In batch and as streams the same rows are no events as in-process (``tests/test_sources.py``)."""
+    last = 2**63 - 1
+    starts = pa.table({"at": [-last - 1, -last, last - 2, last - 1, last], "v": [0, 1, 2, 3, 4]})
+    want = [
+        (t, t + 1 if name == "points" else None, v, name)
+        for name in ("points", "intervals", "edges", "physical")
+        for t, v in ((-last, 1), (last - 2, 2), (last - 1, 3))
+        if (name, v) != ("points", 3)
+    ]
+    expected = bag(pa.Table.from_pylist([dict(zip(("start", "end", "v", "source"), row, strict=True)) for row in want]))
+    land(tmp_path / "in", [starts])
+    assert rows(at_the_ends_of_time(spark.read.parquet(str(tmp_path / "in"))).to_df()) == expected
+    source = stream(spark, tmp_path / "in", starts.schema)
+    run = ended(at_the_ends_of_time(source), checkpoint=str(tmp_path / "cp"), sink=str(tmp_path / "out"), buckets=2)
+    assert rows(spark.read.parquet(str(tmp_path / "out")), "batch") == expected
+    invalid = {name: run.metrics["sources"][name]["invalid"] for name in ("points", "intervals", "edges", "physical")}
+    assert invalid == {"points": 3, "intervals": 2, "edges": 2, "physical": 2}

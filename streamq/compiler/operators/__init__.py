@@ -74,6 +74,14 @@ BATCH: dict[type[Node], Callable[..., Any]] = {
 }
 """The batch lowering of every operator: ``(node, input DataFrames, Batch) -> DataFrame``."""
 
+ROWS: dict[type[Source], Callable[..., Any]] = {
+    Points: points.rows,
+    Intervals: intervals.rows,
+    Edges: edges.rows,
+    Physical: physical.rows,
+}
+"""The raw rows of every source as items: ``(node, DataFrame, whether it is a stream) -> DataFrame``."""
+
 LOGICAL: tuple[type[Node], ...] = (
     Points, Intervals, Edges, Physical, Where, Select, Union, AlterLifetime, Join, WindowedJoin, Except, Clip, ToSignal,
     Chop, DistinctIds, JoinTable, WindowAggregate, TopK,
@@ -81,7 +89,7 @@ LOGICAL: tuple[type[Node], ...] = (
 """The operators a user's query consists of; the others come from rewriting."""
 
 __all__ = [
-    "BATCH", "LOGICAL", "AlterLifetime", "Chop", "Clip", "DistinctIds", "Edges", "Except", "Intervals", "Join", "JoinTable",
-    "MergePartials", "PartialAggregate", "Physical", "Points", "Select", "Source", "ToSignal", "TopK", "Union", "Where",
-    "WindowAggregate", "WindowedJoin",
+    "BATCH", "LOGICAL", "ROWS", "AlterLifetime", "Chop", "Clip", "DistinctIds", "Edges", "Except", "Intervals", "Join",
+    "JoinTable", "MergePartials", "PartialAggregate", "Physical", "Points", "Select", "Source", "ToSignal", "TopK", "Union",
+    "Where", "WindowAggregate", "WindowedJoin",
 ]  # fmt: skip

@@ -59,7 +59,7 @@ def batch(node: Chop, inputs: list[DataFrame], run: Batch) -> DataFrame:
     le, re = lifetime(node.input.schema)
     df = inputs[0].select(le, re, *(quote(n) for n in node.schema.names))
     bound = node.input.traits.infinite or run.until is not None
-    df = bounded(df, run) if bound else df
+    df = bounded(df, [node.input], run) if bound else df
     df = in_windows(node.input, df, cells, run)
     start, end = window_lifetime(cells)
     df = df.withColumns({"__from": F.greatest(F.col(LE), start), "__to": F.least(F.col(RE), end)}).drop(INDEX)

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streamq.compiler.lowering import orderable, spark_expression
-from streamq.compiler.operators.source import Source, axis_of, checked, keep_good, source_schema, ticks_of
+from streamq.compiler.operators.source import (
+    AS_KIND,
+    AS_START,
+    Source,
+    axis_of,
+    checked,
+    keep_good,
+    no_start,
+    source_schema,
+    ticks_of,
+)
 from streamq.compiler.plan import Traits, node
 from streamq.errors import TypeMismatch, sentence
 from streamq.expr import Expr, Lit
@@ -46,8 +56,8 @@ class Edges(Source):
     insert_only = False
 
     @property
-    def consumed(self) -> tuple[str, ...]:
-        return (self.time, self.edge)
+    def consumed(self) -> dict[str, str]:
+        return {self.time: AS_START, self.edge: AS_KIND}
 
     def _schema(self) -> Schema:
         raw = Schema(self.columns, "integer")
@@ -83,7 +93,7 @@ def rows(node: Edges, df: DataFrame, streaming: bool) -> DataFrame:
     le = spark_expression(ticks_of(node.time, raw.type_of(node.time)))
     edge = F.col(quote(node.edge))
     opens, closes = edge.eqNullSafe(spark_expression(node.open)), edge.eqNullSafe(spark_expression(node.close))
-    reason = F.when(le.isNull(), F.lit("null start")).when(~opens & ~closes, F.lit("neither a start nor an end"))
+    reason = no_start(le).when(~opens & ~closes, F.lit("neither a start nor an end"))
     le, reason = checked(le, reason, node, streaming)
     return df.select(le.alias(LE), opens.alias(OPENS), *(F.col(quote(f.name)) for f in node.payload), reason.alias(BAD))
 

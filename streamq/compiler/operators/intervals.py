@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 from streamq.compiler.lowering import spark_expression
 from streamq.compiler.operators.source import (
+    AS_END,
+    AS_START,
     Identified,
     axis_of,
     checked,
     keep_good,
+    no_start,
     once,
     source_schema,
     ticks_of,
@@ -48,8 +51,8 @@ class Intervals(Identified):
     title = "intervals"
 
     @property
-    def consumed(self) -> tuple[str, ...]:
-        return (self.start, self.end)
+    def consumed(self) -> dict[str, str]:
+        return {self.start: AS_START, self.end: AS_END}
 
     def _schema(self) -> Schema:
         if self.start == self.end:
@@ -77,7 +80,7 @@ def rows(node: Intervals, df: DataFrame, streaming: bool) -> DataFrame:
     raw = Schema(node.columns, node.schema.axis)
     le = spark_expression(ticks_of(node.start, raw.type_of(node.start)))
     re = F.coalesce(spark_expression(ticks_of(node.end, raw.type_of(node.end))), F.lit(INFINITY))
-    reason = F.when(le.isNull(), F.lit("null start")).when(re <= le, F.lit("end not after start"))
+    reason = no_start(le).when(re <= le, F.lit("end not after start"))
     le, reason = checked(le, reason, node, streaming, re)
     return df.select(le.alias(LE), re.alias(RE), *(F.col(quote(f.name)) for f in node.payload), reason.alias(BAD))
 

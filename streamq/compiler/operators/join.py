@@ -12,7 +12,7 @@ from streamq.compiler.lowering import lifetime, spark_expression
 from streamq.compiler.plan import Node, node
 from streamq.compiler.resolve import Row, no_expression
 from streamq.compiler.verbs import Verbs, not_a_stream
-from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch, sentence
+from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch, sentence, unknown_column
 from streamq.expr import Col, Expr, as_expr, reads_lifetime, rewrite, show
 from streamq.runtime.event import LE, RE
 from streamq.schema import INTERVAL, POINT, Field, Schema, infer, key_types, quote, wider
@@ -84,7 +84,7 @@ class Join(Node):
         """The columns of a pair: what ``where`` is over, and the result of an inner or left join."""
         ours = [Field(to, self.left.schema.type_of(n)) for n, to in self.left_names]
         theirs = [Field(to, self.right.schema.type_of(n)) for n, to in self.right_names]
-        return self.left.schema.with_fields([*ours, *theirs])
+        return self.left.schema.with_fields([*ours, *theirs]).with_consumed(self.right.schema)
 
     def detail(self) -> str:
         keys = ", ".join(a if a == b else f"{a} = {b}" for a, b in self.on)
@@ -361,6 +361,7 @@ def over_pair(
     else:
         given = as_expr(where)
     known = {*ours.values(), *theirs.values()}
+    consumed = left.schema.with_consumed(right.schema).consumed
 
     def place(found: Expr) -> Expr | None:
         if not isinstance(found, Col):
@@ -372,9 +373,7 @@ def over_pair(
         if found.origin == right.digest:
             return Col(theirs[found.name])
         if found.name not in known:
-            from streamq.errors import unknown_column
-
-            unknown_column(verb, found.name, sorted(known))
+            unknown_column(verb, found.name, sorted(known), consumed=consumed)
         return Col(found.name)
 
     made = rewrite(given, place)

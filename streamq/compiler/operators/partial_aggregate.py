@@ -101,7 +101,10 @@ def show_slots(slots: tuple[Slot, ...]) -> str:
 
 
 def restated(aggregate: Aggregate, schema: Schema) -> Expr:
-    """An aggregate as an expression over simpler ones: a mean by sum and count, a deviation by its variance; or itself."""
+    """An aggregate as an expression over simpler ones: a mean by sum and count, a deviation by its variance; or itself.
+
+    It is one that splits.
+    """
     aggregate = filtered(aggregate)
     match aggregate:
         case Aggregate(name="avg", args=(arg,)):

@@ -5,11 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamq.compiler.lowering import orderable, spark_expression
-from streamq.compiler.operators.source import Source, axis_of, checked, keep_good, source_schema, ticks_of
+from streamq.compiler.operators.source import (
+    AS_END,
+    AS_KIND,
+    AS_START,
+    Source,
+    axis_of,
+    checked,
+    keep_good,
+    no_start,
+    source_schema,
+    ticks_of,
+)
 from streamq.compiler.plan import Traits, node
 from streamq.errors import TypeMismatch, sentence
 from streamq.policies import SourcePolicy
-from streamq.runtime.event import BAD, CTI, INSERT, KIND, LE, NEW_END, RE, RETRACT
+from streamq.runtime.event import BAD, CTI, INSERT, KIND, LE, NEW_END, NO_START, RE, RETRACT
 from streamq.schema import INTERVAL, Field, Schema, quote
 from streamq.time import INFINITY
 
@@ -49,8 +60,8 @@ class Physical(Source):
         return ("without id" if self.id is None else "with id",)
 
     @property
-    def consumed(self) -> tuple[str, ...]:
-        return (self.kind, self.start, self.end, self.new_end)
+    def consumed(self) -> dict[str, str]:
+        return {self.kind: AS_KIND, self.start: AS_START, self.end: AS_END, self.new_end: AS_END}
 
     def _schema(self) -> Schema:
         from pyspark.sql.types import StringType
@@ -92,14 +103,13 @@ def rows(node: Physical, df: DataFrame, streaming: bool) -> DataFrame:
     re = F.coalesce(spark_expression(ticks_of(node.end, raw.type_of(node.end))), F.lit(INFINITY))
     new = F.coalesce(spark_expression(ticks_of(node.new_end, raw.type_of(node.new_end))), F.lit(INFINITY))
     is_row = kind.isin(INSERT, RETRACT)
-    reason = (
-        F.when(
-            ~F.coalesce(kind.isin(INSERT, RETRACT, CTI), F.lit(False)),
-            F.lit("a kind that is not insert, retract or cti"),
-        )
-        .when(le.isNull(), F.lit("null start"))
-        .when(is_row & (re <= le), F.lit("end not after start"))
-        .when((kind == RETRACT) & (new < le), F.lit("new end before start"))
+    is_known = F.coalesce(kind.isin(INSERT, RETRACT, CTI), F.lit(False))
+    reason = F.coalesce(
+        F.when(~is_known, F.lit("a kind that is not insert, retract or cti")),
+        F.when(le.isNull(), F.lit(NO_START)),
+        F.when(is_row, no_start(le)),
+        F.when(is_row & (re <= le), F.lit("end not after start")),
+        F.when((kind == RETRACT) & (new < le), F.lit("new end before start")),
     )
     le, reason = checked(le, reason, node, streaming, re)
     columns = (F.col(quote(f.name)) for f in node.payload)

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 
 from streamq.compiler.lowering import spark_expression
 from streamq.compiler.operators.source import (
+    AS_START,
     Identified,
     axis_of,
     checked,
     keep_good,
+    no_start,
     once,
     source_schema,
     ticks_of,
 )
 from streamq.compiler.plan import Traits, node
 from streamq.policies import ADDED, SourcePolicy
-from streamq.runtime.event import BAD, LE, RE
+from streamq.runtime.event import BAD, LAST_POINT, LE, RE
 from streamq.schema import POINT, Field, Schema, quote
 
 if TYPE_CHECKING:
@@ -45,8 +47,8 @@ class Points(Identified):
     title = "points"
 
     @property
-    def consumed(self) -> tuple[str, ...]:
-        return (self.time,)
+    def consumed(self) -> dict[str, str]:
+        return {self.time: AS_START}
 
     def _schema(self) -> Schema:
         return source_schema(self, axis_of(self.columns, (self.time,), "points"), POINT, "points")
@@ -66,7 +68,7 @@ def rows(node: Points, df: DataFrame, streaming: bool) -> DataFrame:
     payload = [F.col(quote(f.name)) for f in node.payload]
     if streaming:
         return df.select(le.alias(LE), *payload)
-    le, reason = checked(le, F.when(le.isNull(), F.lit("null start")), node, streaming)
+    le, reason = checked(le, no_start(le, LAST_POINT), node, streaming)
     return df.select(le.alias(LE), *payload, reason.alias(BAD))
 
 

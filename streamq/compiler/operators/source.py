@@ -11,12 +11,17 @@ from streamq.compiler.plan import Node
 from streamq.errors import TypeMismatch, sentence, unknown_column
 from streamq.expr import Call, Cast, Col, Expr, Lit
 from streamq.policies import SourcePolicy
-from streamq.runtime.event import BAD, LE, RE
+from streamq.runtime.event import BAD, LE, NO_START, RE, TOO_EARLY, TOO_LATE
 from streamq.schema import Field, Schema, check_names, quote
-from streamq.time import INFINITY, INTEGER, TIMESTAMP
+from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+
+AS_START, AS_END = "it is sq.start() now", "it is sq.end() now"
+AS_KIND = "it says what a row is, and is no part of an event"
+"""What has become of the columns that sources consume."""
 
 
 class Source(Node):
@@ -29,8 +34,8 @@ class Source(Node):
     insert_only = True
 
     @property
-    def consumed(self) -> tuple[str, ...]:
-        """The columns that give lifetimes and kinds; they are no payload."""
+    def consumed(self) -> dict[str, str]:
+        """The columns that give lifetimes and kinds, and what each is in expressions; they are no payload."""
         raise NotImplementedError
 
     @property
@@ -104,7 +109,7 @@ def source_schema(node: Source, axis: str, shape: str, verb: str) -> Schema:
     from streamq.compiler.operators.window_aggregate import check_key
 
     check_names([f.name for f in node.payload], verb)
-    made = Schema(node.payload, axis, shape)
+    made = Schema(node.payload, axis, shape, node.consumed)
     for name in node.ids:
         check_key(made.require(name, verb), name, verb, "match")
     return made
@@ -113,6 +118,14 @@ def source_schema(node: Source, axis: str, shape: str, verb: str) -> Schema:
 def ticks_of(name: str, kind: t.DataType) -> Expr:
     """A time column as ticks: microseconds since the epoch in UTC, whatever the session's time zone."""
     return instant_ticks(Col(name), kind)
+
+
+def no_start(le: Column, last: int = INFINITY - 1) -> Column:
+    """Why an instant is no event's start, to be continued by ``when``; ``last`` is the last that there may be."""
+    from pyspark.sql import functions as F
+
+    early = F.when(le.isNull(), F.lit(NO_START)).when(le == MINUS_INFINITY, F.lit(TOO_EARLY))
+    return early.when(le > last, F.lit(TOO_LATE))
 
 
 def checked(
@@ -124,7 +137,7 @@ def checked(
     if node.policy.invalid_in(streaming) != "fail":
         return le, reason
     axis = node.schema.axis
-    end = [] if re is None else [F.lit(", end "), _shown(re, axis)]
+    end = [] if re is None else [F.lit(", end "), _shown(F.when(re != INFINITY, re), axis)]
     reason = F.when(reason.isNotNull(), F.concat(reason, F.lit(" (start "), _shown(le, axis), *end, F.lit(")")))
     if not streaming:
         message = F.concat(F.lit(f"[streamq] source {node.shown_name()}: a row is no event: "), reason)
@@ -152,7 +165,7 @@ def once(node: Identified, df: DataFrame) -> DataFrame:
 def _shown(ticks: Column, axis: str) -> Column:
     from pyspark.sql import functions as F
 
-    return F.coalesce(F.when(ticks != INFINITY, instant(ticks, axis).cast("string")), F.lit("NULL"))
+    return F.coalesce(instant(ticks, axis).cast("string"), F.lit("NULL"))
 
 
 def keep_good(df: DataFrame) -> DataFrame:

@@ -47,7 +47,8 @@ class Union(Node):
                         "Bring them into line with select.",
                     )
                 )
-        return first if all(i.schema.shape == first.shape for i in self.inputs) else first.with_shape(INTERVAL)
+        shape = first.shape if all(i.schema.shape == first.shape for i in self.inputs) else INTERVAL
+        return first.with_shape(shape).with_consumed(*(i.schema for i in self.inputs[1:]))
 
 
 def _columns(schema: Schema) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
@@ -109,8 +110,9 @@ class WindowAggregate(Node):
 OTHERS = {"count_distinct": "count_distinct", "covar": "covar_samp", "covar_pop": "covar_pop", "corr": "corr"}
 """Further ones that Spark has under some name."""
 
-SPLITTABLE = frozenset(AGGREGATES)
-"""Aggregates that are made of partial results."""
+EXACT_MEAN = 11
+"""The most digits of a decimal whose mean is that of its sum and count: beyond, Spark's quotient of those has fewer digits
+than the mean, or so few more that it could be rounded twice."""
 
 IN_ORDER = frozenset(("first", "last", "collect"))
 """Aggregates that take members in the order of (LE, payload, RE)."""
@@ -124,8 +126,16 @@ COPYING = frozenset(("collect", TIME_SENSITIVE))
 
 def is_grid(node: WindowAggregate) -> bool:
     """Whether it is made of partial results of basic windows."""
-    plain = all(a.name in SPLITTABLE for _, a in node.aggregates)
-    return isinstance(node.window, Hopping) and node.stamp == ALIGN and plain
+    plain = isinstance(node.window, Hopping) and node.stamp == ALIGN
+    return plain and all(splits(a, node.input.schema) for _, a in node.aggregates)
+
+
+def splits(aggregate: Aggregate, schema: Schema) -> bool:
+    """Whether an aggregate over a stream is made of partial results."""
+    if aggregate.name != "avg":
+        return aggregate.name in AGGREGATES
+    kind = infer(aggregate.args[0], schema, "avg")
+    return not isinstance(kind, t.DecimalType) or kind.precision <= EXACT_MEAN
 
 
 def filtered(aggregate: Aggregate) -> Aggregate:
@@ -289,24 +299,29 @@ def window_lifetime(window: Hopping) -> tuple[Column, Column]:
     return start.alias(LE), end.alias(RE)
 
 
-def bounded(df: DataFrame, run: Batch, over: DataFrame | None = None, always: bool = False) -> DataFrame:
+def bounded(
+    df: DataFrame, inputs: Sequence[Node], run: Batch, over: DataFrame | None = None, always: bool = False
+) -> DataFrame:
     """The input with ``__until``, before which windows and pieces must start (SEMANTICS section 3, infinite lifetimes).
 
     The caller's bound, or else, if any lifetime (of ``over``, else of the input) is infinite, the greatest finite endpoint of
-    all groups; else there is none. ``always``: one tick after the greatest finite endpoint, whatever there is.
+    all groups, or how far ``inputs`` have come, if that is further; else there is none. ``always``: one tick after that,
+    whatever there is.
     """
     from pyspark.sql import functions as F
+
+    from streamq.compiler.reach import REACH, reach
 
     if run.until is not None:
         return df.withColumn("__until", F.lit(run.until))
     endpoint = F.when(F.col(RE) == INFINITY, F.col(LE)).otherwise(F.col(RE))
-    found = (over if over is not None else df).agg(F.max(endpoint).alias("__end"), F.max(F.col(RE)).alias("__greatest"))
-    until = (
-        F.col("__end") + 1
-        if always
-        else F.when(F.col("__greatest") == INFINITY, F.col("__end")).otherwise(F.lit(INFINITY))
-    )
-    return df.crossJoin(F.broadcast(found.select(until.alias("__until"))))
+    events = over if over is not None else df
+    ends, come = events.agg(F.max(endpoint).alias("__end"), F.max(RE).alias("__greatest")), reach(inputs, run)
+    last = F.col("__end")
+    if come is not None:
+        ends, last = ends.crossJoin(F.broadcast(come)), F.greatest("__end", REACH)
+    until = last + 1 if always else F.when(F.col("__greatest") == INFINITY, last).otherwise(F.lit(INFINITY))
+    return df.crossJoin(F.broadcast(ends.select(until.alias("__until"))))
 
 
 def _last(window: Hopping) -> Column:
@@ -325,7 +340,7 @@ def members(node: Node, df: DataFrame, window: Hopping, run: Batch) -> DataFrame
     if not node.traits.infinite and run.until is None:
         df = df.withColumns({LO: low, HI: high})
         return df if window.hop <= window.size else df.where(F.col(LO) <= F.col(HI))
-    df = df if "__until" in df.columns else bounded(df, run).withColumn("__bound", F.lit(True))
+    df = df if "__until" in df.columns else bounded(df, [node], run).withColumn("__bound", F.lit(True))
     df = df.withColumns({LO: low, HI: F.least(high, _last(window))}).where(F.col(LO) <= F.col(HI))
     return df.drop("__until", "__bound") if "__bound" in df.columns else df
 
@@ -357,7 +372,7 @@ def batch(node: WindowAggregate, inputs: list[DataFrame], run: Batch) -> DataFra
     from streamq.compiler.window_members import ENDS, STARTS, stamped, window_members
 
     if isinstance(node.window, Snapshot):
-        if all(a.name in SPLITTABLE for _, a in node.aggregates):
+        if all(splits(a, node.input.schema) for _, a in node.aggregates):
             return stamped(snapshots(node, inputs[0]), node)
         if not any(a.name in COPYING for _, a in node.aggregates):
             return evaluated(node, inputs[0])

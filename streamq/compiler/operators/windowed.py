@@ -460,7 +460,7 @@ class Windowed(Generic[S]):
         outputs: list[tuple[str, Expr]] = []
 
         def stands_for(aggregate: Aggregate, own: str = "") -> Expr:
-            return Col(found.setdefault(aggregate.digest, (own or f"__a{len(found)}", aggregate))[0])
+            return Col(found.setdefault(aggregate.digest, (own or f"__{aggregate.name}{len(found)}", aggregate))[0])
 
         def reduced(part: Expr) -> Expr | None:
             return stands_for(part) if isinstance(part, Aggregate) else None

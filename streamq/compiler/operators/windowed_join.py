@@ -54,7 +54,7 @@ class WindowedJoin(Node):
         check_pairs(self.on, left, right, "windowed_join")
         fields = [Field(to, left.type_of(n)) for n, to in self.left_names]
         fields += [Field(to, right.type_of(n)) for n, to in self.right_names]
-        made = left.with_fields(fields).with_shape(INTERVAL)
+        made = left.with_fields(fields).with_shape(INTERVAL).with_consumed(right)
         if self.where is not None:
             kind = infer(self.where, made, "windowed_join")
             if not isinstance(kind, t.BooleanType | t.NullType):
@@ -87,7 +87,7 @@ def batch(node: WindowedJoin, inputs: list[DataFrame], run: Batch) -> DataFrame:
     both = left.select(LE, RE).unionAll(right.select(LE, RE))
     copies = []
     for df in (left, right):
-        df = bounded(df, run, over=both) if bound else df.withColumn("__until", F.lit(INFINITY))
+        df = bounded(df, node.children, run, over=both) if bound else df.withColumn("__until", F.lit(INFINITY))
         copies.append(windows_of(df, node.window).drop(LE, RE, "__until"))
     ours, theirs = copies[0], copies[1].withColumnRenamed(INDEX, "__i2")
     on = [F.col(INDEX) == F.col("__i2"), *(F.col(a) == F.col(b) for a, b in key_pairs(node))]

@@ -7,17 +7,20 @@ from dataclasses import replace
 
 from streamq.compiler.operators import Select, WindowAggregate
 from streamq.compiler.operators.partial_aggregate import restated
+from streamq.compiler.operators.window_aggregate import splits
 from streamq.compiler.plan import Node
 from streamq.expr import Aggregate, Col, Expr, rewrite
 
 
 def restate(node: WindowAggregate, names: Collection[str]) -> Node | None:
-    """The aggregates called ``names`` as expressions over simpler ones, each computed once; None without any."""
-    if not any(a.name in names for _, a in node.aggregates):
+    """The aggregates called ``names`` as expressions over simpler ones, each computed once; None without any that splits."""
+    source = node.input.schema
+    again = {name for name, a in node.aggregates if a.name in names and splits(a, source)}
+    if not again:
         return None
     made: dict[str, tuple[str, Aggregate]] = {}
     for name, a in node.aggregates:
-        if a.name not in names:
+        if name not in again:
             made.setdefault(a.digest, (name, a))
     taken = {name for name, _ in node.aggregates}
 
@@ -30,7 +33,6 @@ def restate(node: WindowAggregate, names: Collection[str]) -> Node | None:
             taken.add(f"__{found.name}{number}")
         return Col(made[found.digest][0])
 
-    source = node.input.schema
-    outputs = [(n, rewrite(restated(a, source) if a.name in names else a, part)) for n, a in node.aggregates]
+    outputs = [(n, rewrite(restated(a, source) if n in again else a, part)) for n, a in node.aggregates]
     below = replace(node, aggregates=tuple(made.values()))
     return Select(below, (*((k, Col(k)) for k in node.keys), *outputs))

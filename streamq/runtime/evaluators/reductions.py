@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import types as t
 
+from streamq.errors import StreamqError, sentence
+from streamq.runtime.arrow_casts import quotient
+from streamq.runtime.arrow_types import Refused
 from streamq.runtime.columnar import codes, runs
 from streamq.runtime.evaluator import Mask
 from streamq.runtime.overlap import covered
@@ -26,7 +31,8 @@ ADDING = frozenset(("covar", "covar_pop", "corr", "time_weighted_avg"))
 class Reduction:
     """A result column over columns ``args`` of all rows of a group.
 
-    kind: count_distinct, covar, covar_pop, corr, first, last, percentile, collect, time_weighted_avg, window_start, window_end.
+    kind: avg (of decimals), count_distinct, covar, covar_pop, corr, first, last, percentile, collect, time_weighted_avg,
+    window_start, window_end.
     ``where`` is a column of booleans that filters rows; ``type`` the result's.
     """
 
@@ -126,6 +132,23 @@ def _count_distinct(found: Spanned, one: Reduction) -> pa.Array:
     return pa.array(np.cumsum(change)[: found.n])
 
 
+def _mean(found: Spanned, one: Reduction) -> pa.Array:
+    """The exact mean of decimals, rounded half up to the digits of the result."""
+    values = found.rows.column(one.args[0])
+    slot = SlotSpec("p", "sum", True, pa.decimal128(38, values.type.scale), "v")
+    table = pa.table({COUNT: np.ones(len(values), np.int64), "v": values})
+    partials = pa.table({COUNT: table.column(COUNT), **slot.of_events(table)})
+    merged = over_windows(partials, found.first, found.last, (), [slot]).sort_by(INDEX)
+    assert one.type is not None
+    to = t.DecimalType(one.type.precision, one.type.scale)
+    sums = zip(merged.column("p").to_pylist(), merged.column("p__n").to_pylist(), strict=True)
+    try:
+        means = [None if total is None else quotient(total, Decimal(n), to) for total, n in sums]
+    except Refused as error:
+        raise StreamqError(sentence("avg", f"overflow of {to.simpleString()}", "", "Cast to fewer digits.")) from error
+    return pa.array(means, one.type)
+
+
 def _percentile(found: Spanned, one: Reduction) -> pa.Array:
     """Spark's interpolation between the two values around the place that is asked for."""
     values, there = _floats(found.rows.column(one.args[0]))
@@ -217,6 +240,7 @@ def _time_weighted(found: Grouped, one: Reduction) -> pa.Array:
 _OVER_RANGES: dict[str, Callable[[Spanned, Reduction], pa.Array]] = {
     "first": _edge,
     "last": _edge,
+    "avg": _mean,
     "count_distinct": _count_distinct,
     "percentile": _percentile,
     "covar": _paired,

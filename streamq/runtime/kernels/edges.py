@@ -68,7 +68,7 @@ class EdgesKernel(Uncombined):
         left_out(edges.filter(pa.array(tie)), judge, TIE, totals)
         edges, old, number = edges.filter(pa.array(~tie)), old[~tie], number[~tie]
         chains = _Chains.of(edges, number)
-        _count_late(edges, ~old, chains, judge, totals)
+        self._count_late(edges, ~old, chains, judge, totals)
         touched = np.isin(number, number[~old])
         before = self._lifetimes(edges.filter(pa.array(old & touched)), number[old & touched], -1)
         after = self._lifetimes(edges.filter(pa.array(touched)), number[touched], 1)
@@ -104,6 +104,23 @@ class EdgesKernel(Uncombined):
         made = edges.take(pa.array(rows)).drop_columns([OPENS, GHOST, SINCE])
         made = with_column(with_column(made, LE, chains.since[starts]), RE, chains.until[starts])
         return with_column(made, WEIGHT, np.full(len(starts), weight, np.int64))
+
+    def _count_late(self, edges: pa.Table, fresh: Mask, chains: _Chains, judge: Judge, totals: Totals) -> None:
+        """Count the late edges of this micro-batch: those that change something from c on are adjusted, the others dropped."""
+        late = fresh & (chains.since > chains.time)
+        if not late.any():
+            return
+        # an end needs an event that goes on
+        goes_on = chains.after_start & (~fresh | (chains.since < chains.since.max()))[chains.before]
+        acts = chains.chained & (chains.until > chains.since) & (chains.opens | goes_on)
+        if self.from_end:
+            # where another edge ends the event at the same instant, what this one brings is its payload
+            acts |= ~chains.opens & chains.closes
+        for mask, reason in ((late & ~acts, "dropped"), (late & acts, "adjusted")):
+            totals.add(judge.source, reason, int(mask.sum()))
+            if mask.any():
+                rows, c = edges.filter(pa.array(mask)), int(chains.since[mask].max())
+                totals.rows.append(late_rows(judge.source, reason, rows, c))
 
     def _keep(self, state: Scope, edges: pa.Table, chains: _Chains, judge: Judge, clock: Clock, totals: Totals) -> None:
         """Keep what can still matter; an end that no start can reach any more is no event."""
@@ -196,6 +213,14 @@ class _Chains:
         return np.where(self.closed_by < 0, INFINITY, self.since[self.closed_by])
 
     @property
+    def closes(self) -> Mask:
+        """The edges that end an event."""
+        of = self.closed_by[self.opens & self.chained & (self.until > self.since)]
+        closes = np.zeros(len(self.number), bool)
+        closes[of[of >= 0]] = True
+        return closes
+
+    @property
     def after_start(self) -> Mask:
         """The edges of chains that follow a start."""
         return (self.before >= 0) & self.opens[self.before]
@@ -210,18 +235,3 @@ class _Chains:
         at = np.flatnonzero(of)
         found[at[np.append(self.number[at][1:] != self.number[at][:-1], True)[: len(at)]]] = True
         return found
-
-
-def _count_late(edges: pa.Table, fresh: Mask, chains: _Chains, judge: Judge, totals: Totals) -> None:
-    """Count the late edges of this micro-batch: those that change something from c on are adjusted, the others dropped."""
-    late = fresh & (chains.since > chains.time)
-    if not late.any():
-        return
-    # an end needs an event that goes on
-    goes_on = chains.after_start & (~fresh | (chains.since < chains.since.max()))[chains.before]
-    acts = chains.chained & (chains.until > chains.since) & (chains.opens | goes_on)
-    for mask, reason in ((late & ~acts, "dropped"), (late & acts, "adjusted")):
-        totals.add(judge.source, reason, int(mask.sum()))
-        if mask.any():
-            rows, c = edges.filter(pa.array(mask)), int(chains.since[mask].max())
-            totals.rows.append(late_rows(judge.source, reason, rows, c))

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from streamq.runtime.basket import COMPACT_AT, Scope
 from streamq.runtime.columnar import concat, group, ints, net, with_column
+from streamq.runtime.endpoints import Endpoints
 from streamq.runtime.evaluator import Evaluator, Mask
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined
@@ -31,8 +32,8 @@ class RecomputeKernel(Uncombined):
     """inputs: the columns of each port's events beside their lifetime; result: those of the rows handed on.
 
     final: rows once they are final, else as soon as the watermark speaks for them; bound: whether windows (or pieces) are
-    reported only up to the greatest finite endpoint at the end of the stream, "endless" if some lifetime has no end, "always",
-    or "" (SEMANTICS section 3); pointwise: ports whose ends play no part; compact_at: chunks beyond which state is compacted.
+    reported only up to the last endpoint at the end of the stream (``runtime.endpoints``), "endless" if some lifetime has no
+    end, "always", or ""; pointwise: ports whose ends play no part; compact_at: chunks beyond which state is compacted.
     """
 
     evaluator: Evaluator
@@ -111,24 +112,16 @@ class RecomputeKernel(Uncombined):
         """Windows of lifetimes without an end are made up to here: what holds the watermark, at the end what bounds them all."""
         if not self.bound:
             return INFINITY
-        ends: list[list[int]] = state.values.setdefault("ends", [])
-        for *_, note in clock.notes:
-            ends += note or []
-        found: dict[tuple[int, int], int] = {}
-        for end, endless, w in ends:
-            found[end, endless] = found.get((end, endless), 0) + w
-        alive = sorted(k for k, w in found.items() if w)
-        old = [k for k in alive if k[0] < clock.c and not k[1]]
-        kept = [k for k in alive if k not in set(old[:-1])]
-        state.values["ends"] = [[*k, found[k]] for k in kept]
+        endpoints = Endpoints(state.values)
+        endpoints.add([tuple(e) for *_, note in clock.notes for e in note or ()], clock.reach)
         if clock.c != INFINITY:
             return clock.m + 1 if clock.m > MINUS_INFINITY else clock.m
         if clock.until is not None:
             return clock.until
-        if self.bound == ENDLESS and not any(endless and found[end, endless] > 0 for end, endless in kept):
-            return INFINITY
-        last = max((end for end, endless in kept if found[end, endless] > 0), default=MINUS_INFINITY + 1)
-        return last if self.bound == ENDLESS else last + 1
+        last = endpoints.last(clock.reach)
+        if self.bound == ALWAYS:
+            return last + 1
+        return last if endpoints.endless else INFINITY
 
     # keeping and forgetting
 

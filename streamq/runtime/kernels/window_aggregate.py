@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import codes, concat, group, ints, net, runs, unit_weights, with_column
+from streamq.runtime.endpoints import Endpoint, Endpoints
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, refuse_late
 from streamq.runtime.lifetimes import grid_index, grid_lifetimes
@@ -362,37 +363,19 @@ class WindowAggregateKernel:
                 state.drop("reported", bin)
 
     def _bound(self, state: Scope, clock: Clock) -> int:
-        """The last window to report once the input is finished: the greatest finite endpoint's, if a lifetime never ends."""
+        """The last window to report once the input is finished: the last endpoint's, if a lifetime never ends."""
         given = INFINITY if clock.until is None else self.window.last_starting_before(clock.until)
         if not self.infinite:
             return given
-        ends: dict[str, int] = state.values.setdefault("ends", {})
-        for judge, c, promised, note in clock.notes:
-            first = self.window.first_ending_after(c) if judge is not None else MINUS_INFINITY
-            broken = self.window.first_ending_after(promised)
-            for low, last, endless, weight in note or ():
-                if low < first:
-                    over = not endless and last < self._first_left(c)
-                    if over or (judge.late == "drop" and low < broken):
-                        continue
-                    last = max(last, self.window.last_starting_before(self.window.floor_to_end(c)))
-                key = f"{last},{endless}"
-                ends[key] = max(ends.get(key, 0), 1) if self.merges else ends.get(key, 0) + weight
-        for key in [k for k, w in ends.items() if not w]:
-            del ends[key]
-        settled = self.window.last_starting_before(clock.c) if clock.c != INFINITY else MINUS_INFINITY
-        for endless in (0, 1):
-            old = sorted(
-                int(k.split(",")[0])
-                for k, w in ends.items()
-                if w > 0 and k.endswith(f",{endless}") and int(k.split(",")[0]) < settled
-            )
-            if self.merges or not endless:
-                for last in old[:-1]:
-                    del ends[f"{last},{endless}"]
-        if clock.until is not None or not any(k.endswith(",1") and w > 0 for k, w in ends.items()):
-            return given
-        return max(int(k.split(",")[0]) for k, w in ends.items() if w > 0)
+        endpoints, reach = Endpoints(state.values), self.window.last_starting_before(clock.reach)
+        taken: list[Endpoint] = []
+        for judge, _, promised, note in clock.notes:
+            # of what the source drops as late nothing counts
+            drops = judge is not None and judge.late == "drop"
+            first = self.window.first_ending_after(promised) if drops else MINUS_INFINITY
+            taken += [(last, endless, weight) for low, last, endless, weight in note or () if low >= first]
+        endpoints.add(taken, reach)
+        return endpoints.last(reach) if clock.until is None and endpoints.endless else given
 
     # results
 

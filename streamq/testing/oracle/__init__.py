@@ -43,6 +43,7 @@ from streamq.compiler.plan import Node, fold
 from streamq.errors import PlanError, sentence
 from streamq.testing.oracle.evaluated import Evaluated
 from streamq.testing.oracle.expressions import FUNCTIONS, Untranslated, listed, own_keys, payload, sql
+from streamq.testing.oracle.reach import reach
 from streamq.testing.oracle.run import Run, TooMuch, database
 from streamq.testing.oracle.sources import edges, intervals, physical, points
 from streamq.testing.oracle.spans import (
@@ -70,15 +71,21 @@ TRANSLATED, EVALUATED = "translated", "evaluated"
 
 
 def oracle(
-    plan: Node, tables: Mapping[str, pa.Table | pd.DataFrame], until: int | None = None, expressions: str = TRANSLATED
+    plan: Node,
+    tables: Mapping[str, pa.Table | pd.DataFrame],
+    until: int | None = None,
+    expressions: str = TRANSLATED,
+    ctis: Mapping[str, int] | None = None,
 ) -> pa.Table:
     """The canonical history of a plan's answer: ``start`` and ``end`` in ticks, then the payload, in no order.
 
     ``tables`` are the rows of the sources by source name; time columns are of their declared type or int64 ticks. In a
     pandas table NaN is NULL, as pandas has it. With ``until`` only windows are reported that start before it (SEMANTICS
-    section 3). ``expressions``: ``translated`` to SQL, a definition of their own too; or ``evaluated`` as themselves, by
-    functions that SQL calls, so that a query may use any function, and only what operators do is judged (section 6.2 of
-    the paper on the test framework). What cannot be evaluated in-process then takes the active SparkSession.
+    section 3); without it ``ctis``, the greatest finite CTI that each source was promised by others than its rows, may say
+    that its input has come further than those. ``expressions``: ``translated`` to SQL, a definition of their own too; or
+    ``evaluated`` as themselves, by functions that SQL calls, so that a query may use any function, and only what operators do
+    is judged (section 6.2 of the paper on the test framework). What cannot be evaluated in-process then takes the active
+    SparkSession.
 
     Raises InvalidEvent for rows that are no events where the source says ``fail``; QueryFailed where evaluation fails
     by Spark's rules; PlanError for an expression that is not translated, naming the function; NeedsSpark for one that
@@ -96,17 +103,22 @@ def oracle(
         raise PlanError(sentence("oracle", f"no way of expressions called {expressions!r}", there))
     connection = database().cursor()
     evaluated = Evaluated(connection, SparkSession.getActiveSession) if expressions == EVALUATED else None
-    run = Run(connection, tables, until, evaluated)
+    run = Run(connection, tables, until, evaluated, ctis or {})
+    come: dict[str, int | None] = {}
 
     def visit(node: Node, inputs: list[str]) -> str:
         if type(node) not in ORACLE:
             there = ", ".join(n.__name__ for n in ORACLE)
             raise PlanError(sentence("oracle", f"no definition of {type(node).__name__}", f"there are: {there}"))
+        run.reach = max((t for i in inputs if (t := come[i]) is not None), default=None)
         query = ORACLE[type(node)](node, inputs, run)
         typed = [f"CAST(c{i} AS {sql_type(f.type)}) AS c{i}" for i, f in enumerate(node.schema.fields)]
-        table = run.table(f"SELECT {listed('le', 're', *typed)} FROM ({query})")
+        history = run.table(f"SELECT {listed('le', 're', *typed)} FROM ({query})")
         own = own_keys(node.schema)
-        return run.table(f"SELECT {listed('*', *own)} FROM {table}") if own else table
+        if own:
+            history = run.table(f"SELECT {listed('*', *own)} FROM {history}")
+        come[history] = reach(node, plan, run)
+        return history
 
     try:
         made = run.arrow(f"SELECT {listed('le', 're', *payload(plan.schema))} FROM {fold(plan, visit)}")

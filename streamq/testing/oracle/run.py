@@ -42,13 +42,17 @@ def database() -> duckdb.DuckDBPyConnection:
 class Run:
     """One evaluation: the connection, the rows of the sources, the bound on infinite lifetimes, the tables made.
 
-    ``evaluated`` are the expressions that became functions; None where expressions are translated.
+    ``ctis`` are what sources were promised beside their rows; ``reach``: how far the input of the operator that is being
+    defined has come (``streamq.testing.oracle.reach``), None if nothing has arrived. ``evaluated`` are the expressions that
+    became functions; None where expressions are translated.
     """
 
     connection: duckdb.DuckDBPyConnection
     tables: Mapping[str, pa.Table | pd.DataFrame]
     until: int | None = None
     evaluated: Evaluated | None = None
+    ctis: Mapping[str, int] = field(default_factory=dict)
+    reach: int | None = None
     made: list[str] = field(default_factory=list)
 
     def _name(self) -> str:

@@ -8,15 +8,24 @@ from streamq.compiler.operators import Edges, Intervals, Physical, Points, Sourc
 from streamq.errors import InvalidEvent, sentence
 from streamq.testing.oracle.expressions import keys, listed, own_keys, payload, same
 from streamq.testing.oracle.run import Run
-from streamq.time import INFINITY
+from streamq.time import INFINITY, MINUS_INFINITY
 
 
-def _column(node: Source, name: str) -> str:
+def column(node: Source, name: str) -> str:
+    """A column of a source's rows (:meth:`Run.source`) by its name."""
     return f"x{[f.name for f in node.columns].index(name)}"
 
 
 def _payload_of(node: Source) -> list[str]:
-    return [f"{_column(node, f.name)} AS c{i}" for i, f in enumerate(node.payload)]
+    return [f"{column(node, f.name)} AS c{i}" for i, f in enumerate(node.payload)]
+
+
+def _no_start(time: str, last: int = INFINITY - 1) -> str:
+    """Branches of CASE that say why an instant is no start: -2^63 is none, 2^63 - 1 the end of time."""
+    return (
+        f"WHEN {time} IS NULL THEN 'null start' WHEN {time} = {MINUS_INFINITY} THEN 'a start before time begins' "
+        f"WHEN {time} > {last} THEN 'a start where time ends'"
+    )
 
 
 def _events(node: Source, run: Run, query: str) -> str:
@@ -56,20 +65,20 @@ def _once(node: Points | Intervals, run: Run, rows: str) -> str:
 
 def points(node: Points, inputs: Sequence[str], run: Run) -> str:
     """``[t, t + 1)``."""
-    time = _column(node, node.time)
+    time = column(node, node.time)
     rows = _events(node, run, f"""
-        SELECT {listed(f"{time} AS le", f"{time} + 1 AS re", *_payload_of(node))},
-            CASE WHEN {time} IS NULL THEN 'null start' END AS bad
+        SELECT {listed(f"{time} AS le", f"CASE WHEN {time} < {INFINITY} THEN {time} + 1 END AS re", *_payload_of(node))},
+            CASE {_no_start(time, INFINITY - 2)} END AS bad
         FROM {run.source(node)}""")  # fmt: skip
     return f"SELECT {listed('le', 're', *payload(node.schema))} FROM {_once(node, run, rows)}"
 
 
 def intervals(node: Intervals, inputs: Sequence[str], run: Run) -> str:
     """``[start, end)`` with ``start < end``; a NULL end is infinity."""
-    start, end = _column(node, node.start), f"coalesce({_column(node, node.end)}, {INFINITY})"
+    start, end = column(node, node.start), f"coalesce({column(node, node.end)}, {INFINITY})"
     rows = _events(node, run, f"""
         SELECT {listed(f"{start} AS le", f"{end} AS re", *_payload_of(node))},
-            CASE WHEN {start} IS NULL THEN 'null start' WHEN NOT {start} < {end} THEN 'end before start' END AS bad
+            CASE {_no_start(start)} WHEN NOT {start} < {end} THEN 'end before start' END AS bad
         FROM {run.source(node)}""")  # fmt: skip
     return f"SELECT {listed('le', 're', *payload(node.schema))} FROM {_once(node, run, rows)}"
 
@@ -81,11 +90,11 @@ def edges(node: Edges, inputs: Sequence[str], run: Run) -> str:
     before its starts. Equal edges are one, delivered several times; of several starts, or ends, of one key and instant
     that differ only the least by payload is one.
     """
-    time, edge = _column(node, node.time), _column(node, node.edge)
+    time, edge = column(node, node.time), column(node, node.edge)
     opens, closes = run.sql(node.open, node.schema), run.sql(node.close, node.schema)
     given = _events(node, run, f"""
         SELECT {listed("n", f"{time} AS le", f"{edge} IS NOT DISTINCT FROM {opens} AS opens", *_payload_of(node))},
-            CASE WHEN {time} IS NULL THEN 'null start'
+            CASE {_no_start(time)}
                 WHEN {edge} IS DISTINCT FROM {opens} AND {edge} IS DISTINCT FROM {closes}
                 THEN 'neither a start nor an end' END AS bad
         FROM {run.source(node)}""")  # fmt: skip
@@ -129,12 +138,12 @@ def physical(node: Physical, inputs: Sequence[str], run: Run) -> str:
     than none is an error of the source; under ``invalid="drop"`` those retractions that arrived last go, with what
     follows from them. Empty lifetimes and CTIs are gone.
     """
-    kind, start = f"lower({_column(node, node.kind)})", _column(node, node.start)
-    end, new_end = (f"coalesce({_column(node, name)}, {INFINITY})" for name in (node.end, node.new_end))
+    kind, start = f"lower({column(node, node.kind)})", column(node, node.start)
+    end, new_end = (f"coalesce({column(node, name)}, {INFINITY})" for name in (node.end, node.new_end))
     rows = _events(node, run, f"""
         SELECT n, {kind} = 'insert' AS inserts, {listed(f"{start} AS le", f"{end} AS re", f"{new_end} AS new_re")}, CASE
             WHEN {kind} IS NULL OR {kind} NOT IN ('insert', 'retract') THEN 'neither insert, retract nor cti'
-            WHEN {start} IS NULL THEN 'null start'
+            {_no_start(start)}
             WHEN NOT {start} < {end} THEN 'end before start'
             WHEN {kind} = 'retract' AND {new_end} < {start} THEN 'new end before start' END AS bad
             {"".join(f", {column}" for column in _payload_of(node))}

@@ -157,14 +157,17 @@ def hopping_windows(window: Hopping, events: str, run: Run) -> str:
 
 
 def bound(events: str, run: Run, always: bool = False) -> int:
-    """Before what windows and pieces must start: the caller's bound, else the last finite endpoint if a lifetime has no end."""
+    """Before what windows and pieces must start: the caller's bound; else, if a lifetime has no end, or ``always``, the greater
+    of the last finite endpoint and how far the input has come (``always``: one tick later).
+    """
     if run.until is not None:
         return run.until
     infinite = run.value(f"SELECT count(*) FROM {events} WHERE re = {INFINITY}")
     finite = run.value(f"SELECT max(CASE WHEN re < {INFINITY} THEN re ELSE le END) FROM {events}")
+    last = max((t for t in (finite, run.reach) if t is not None), default=0)
     if always:
-        return (finite or 0) + 1
-    return finite if infinite else INFINITY
+        return last + 1
+    return last if infinite else INFINITY
 
 
 def except_(node: Except, inputs: Sequence[str], run: Run) -> str:

@@ -281,7 +281,8 @@ def _decimal_mean(v: str, kind: t.DecimalType) -> str:
     # the exact quotient with four more digits, rounded half up, computed in units of the last digit and written out
     precision, scale = min(38, kind.precision + 4), min(38, kind.scale + 4)
     units = f"CAST(replace(CAST(sum({v}) AS VARCHAR), '.', '') AS HUGEINT)"
-    rounded = f"((2 * {10 ** (scale - kind.scale)} * abs({units}) + count({v})) // (2 * nullif(count({v}), 0)))"
+    n, finer = f"nullif(count({v}), 0)", 10 ** (scale - kind.scale)
+    rounded = f"(abs({units}) // {n} * {finer} + (2 * {finer} * (abs({units}) % {n}) + {n}) // (2 * {n}))"
     one = f"{10**scale}::HUGEINT"
     digits = f"{rounded} // {one} || '.' || lpad(CAST({rounded} % {one} AS VARCHAR), {scale}, '0')"
     return f"CAST(CASE WHEN {units} < 0 THEN '-' ELSE '' END || {digits} AS DECIMAL({precision}, {scale}))"

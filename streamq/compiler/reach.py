@@ -1,0 +1,111 @@
+"""How far a stream has come, in batch: the greatest start and CTI among its sources' rows, moved as its operators move progress.
+
+What is taken back counts, and what filters drop: a stream over the same rows reports windows of lifetimes without an end as
+time comes so far (SEMANTICS section 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from streamq.compiler.batch import Batch
+from streamq.compiler.hosting import carried_by
+from streamq.compiler.lowering import spark_expression
+from streamq.compiler.operators import ROWS, Select, Source, Union
+from streamq.compiler.operators.alter_lifetime import AlterLifetime, moved
+from streamq.compiler.operators.source import keep_good
+from streamq.compiler.plan import Node, fold, nodes
+from streamq.runtime.carried import Carried
+from streamq.runtime.event import CTI, KIND, LE, OPENS
+from streamq.time import INFINITY, MINUS_INFINITY
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+REACH = "__reach"
+
+
+def reach(inputs: Sequence[Node], run: Batch) -> DataFrame | None:
+    """One row, ``__reach``: how far the furthest of some streams has come, NULL if nothing has arrived.
+
+    None where that adds nothing to their events' starts: nothing is taken back, dropped or moved on the way from the sources.
+    """
+    if all(_is_plain(n) for i in inputs for n in nodes(i)):
+        return None
+    return _furthest([fold(i, lambda node, below: _reach(node, below, run)) for i in inputs])
+
+
+def _is_plain(node: Node) -> bool:
+    if isinstance(node, Source):
+        return node.insert_only and node.policy.follow is None
+    return isinstance(node, Select | Union)
+
+
+def _reach(node: Node, below: list[DataFrame], run: Batch) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    match node:
+        case Source():
+            return _of_source(node, run)
+        case AlterLifetime():
+            (of,) = below
+            carrier = carried_by(node)
+            if isinstance(carrier, Carried):
+                there = F.col(REACH).isNotNull()
+                return of.select(F.when(there, _on_axis(moved(F.col(REACH), carrier.by))).alias(REACH))
+            # a function of starts alone
+            assert node.start.expr is not None
+            start = spark_expression(node.start.expr, node.input.schema)
+            return of.withColumn(LE, F.col(REACH)).select(_on_axis(start).alias(REACH))
+    return _furthest(below)
+
+
+def _on_axis(instant: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.greatest(F.lit(MINUS_INFINITY + 1), F.least(F.lit(INFINITY - 1), instant))
+
+
+def _furthest(reaches: Sequence[DataFrame]) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    if len(reaches) == 1:
+        return reaches[0]
+    return reduce(lambda a, b: a.unionAll(b), reaches).agg(F.max(REACH).alias(REACH))
+
+
+def _of_source(node: Source, run: Batch) -> DataFrame:
+    """The greatest start of a source's events, and the CTIs that it, or the source that it follows, makes in a stream."""
+    from pyspark.sql import functions as F
+
+    other = node
+    while other.policy.follow is not None:
+        other = run.sources[other.policy.follow]
+    own = _progress(node, run)
+    promise = own if other is node else _progress(other, run)
+    made = own.select(F.greatest("__start", "__cti").alias(REACH))
+    return made if other is node else _furthest([made, promise.select(F.col("__cti").alias(REACH))])
+
+
+def _progress(node: Source, run: Batch) -> DataFrame:
+    """One row: ``__start``, the greatest start, and ``__cti``, the greatest CTI, made of it or a row."""
+    from pyspark.sql import functions as F
+
+    df = keep_good(ROWS[type(node)](node, run.table(node), False))
+    le, policy = F.col(LE), node.policy
+    starts, ctis = le, F.lit(None).cast("bigint")
+    if KIND in df.columns:
+        is_cti = F.col(KIND) == CTI
+        starts, ctis = F.when(~is_cti, le), F.when(is_cti, le)
+    elif OPENS in df.columns:
+        starts = F.when(F.col(OPENS), le)
+    made = df.agg(F.max(starts).alias("__start"), F.max(ctis).alias("__cti"))
+    if policy.delay is None:
+        return made
+    late = moved(F.col("__start"), -policy.delay)
+    return made.withColumn("__cti", F.when(F.col("__start").isNotNull(), late - F.pmod(late, F.lit(policy.every))))
+
+
+__all__ = ["REACH", "reach"]

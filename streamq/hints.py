@@ -1,0 +1,82 @@
+"""What to write instead of what Python, pandas or PySpark would have on an expression: the hints of the errors it raises."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+from streamq.errors import nearest
+
+_OF_OTHER_NAMES = {
+    "strip": "trim", "lstrip": "ltrim", "rstrip": "rtrim", "capitalize": "initcap", "title": "initcap", "casefold": "lower",
+    "find": "instr", "index": "instr", "zfill": "lpad", "rjust": "lpad", "ljust": "rpad", "join": "concat_ws",
+    "format": "format_string", "removeprefix": "regexp_replace", "removesuffix": "regexp_replace", "sub": "regexp_replace",
+    "len": "length", "splitlines": "split", "match": "rlike", "strftime": "date_format", "isoformat": "date_format",
+    "timestamp": "unix_seconds", "date": "to_date", "microsecond": "date_part", "total_seconds": "date_part",
+    "substr": "substring", "fillna": "coalesce", "fill_null": "coalesce", "clip": "greatest", "append": "array_append",
+    "keys": "map_keys", "values": "map_values", "items": "map_entries", "std": "stddev", "nunique": "count_distinct",
+    "n_unique": "count_distinct", "quantile": "percentile", "withField": "struct",
+    "dropFields": "struct", "tz_convert": "from_utc_timestamp",
+}  # fmt: skip
+"""Methods of strings, dates, pandas and PySpark, and the function that does it."""
+
+_TIME = "A stream's rows are ordered by time alone: sq.first and sq.last in a window's select go by it."
+_EARLIER = "Other events are seen through a window, a join or a scan."
+_BITS = "Make the Column with PySpark and pass that."
+_WRITE = {
+    "str": "String functions are sq.functions.upper, sq.functions.trim, ...: there is no accessor.",
+    "dt": "Functions of dates and times are sq.functions.year, sq.functions.hour, ...: there is no accessor.",
+    "list": "Functions of arrays are sq.functions.array_contains, sq.functions.size, ...: there is no accessor.",
+    **dict.fromkeys(("getItem", "getField", "get_item", "get_field"), "Write expression[key]."),
+    **dict.fromkeys(("isna", "isnull", "is_none"), "Write .is_null()."),
+    **dict.fromkeys(("notna", "notnull"), "Write .is_not_null()."),
+    **dict.fromkeys(("is_in", "in_"), "Write .isin(...)."),
+    **dict.fromkeys(("when", "otherwise"), "Begin with sq.when(condition, value)."),
+    **dict.fromkeys(("apply", "map", "transform", "pipe"), "Make the function a module: @sq.udf."),
+    **dict.fromkeys(("over", "rolling", "expanding", "resample"), "Windows are a stream's, as s.tumbling_window(...)."),
+    **dict.fromkeys(("shift", "diff", "cumsum", "pct_change", "lag", "lead", "rank"), _EARLIER),
+    **dict.fromkeys(("asc", "desc", "asc_nulls_first", "asc_nulls_last", "desc_nulls_first", "desc_nulls_last"), _TIME),
+    **dict.fromkeys(("bitwiseAND", "bitwiseOR", "bitwiseXOR"), _BITS),
+    **dict.fromkeys(("sort_values", "sort", "sort_index"), _TIME),
+}
+"""What no one function does."""
+
+
+def for_method(name: str, argument: str, methods: list[str]) -> str:
+    """What to write instead of ``expression.name``; ``argument`` is how the expression is named in code."""
+    from streamq import functions
+
+    if name in _WRITE:
+        return _WRITE[name]
+    wanted = _OF_OTHER_NAMES.get(name, name)
+    if wanted in functions.OURS:
+        return f"Use sq.{functions.OURS[wanted]}({argument}) in a window's select."
+    known = dir(functions)
+    for function in (wanted, wanted.lower(), re.sub(r"(?<=[a-z])(?=[A-Z])", "_", wanted).lower()):
+        if function in known:
+            return f"Write sq.functions.{function}({argument}{', ...' if _takes_more(function) else ''})."
+    return nearest(name, [*methods, *known]) or f"A field of a struct is expression[{name!r}]."
+
+
+def _takes_more(function: str) -> bool:
+    """Whether a function is to be given more than one argument."""
+    from streamq import functions
+
+    parameters = inspect.signature(getattr(functions, function)).parameters.values()
+    return sum(p.default is p.empty for p in parameters) > 1
+
+
+def for_aggregate(text: str) -> str:
+    """What to write instead of a pyspark Column that aggregates, from its text; nothing if it shows no aggregate."""
+    from streamq import functions
+
+    called = next((n for n in re.findall(r"\b([a-z_]+)\(", text) if n in functions.AGGREGATES), None)
+    if called is None:
+        return ""
+    return f"Use sq.{functions.OURS[called]} in a window's select." if called in functions.OURS else _aggregates()
+
+
+def _aggregates() -> str:
+    from streamq import functions
+
+    return f"In a window's select there are {', '.join(f'sq.{n}' for n in sorted(set(functions.OURS.values())))}."

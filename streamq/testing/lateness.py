@@ -1,0 +1,159 @@
+"""Late items and rows that are no events, drawn: policies under which what arrives is late by a tick, or just is not.
+
+What becomes of them is the business of ``streamq.testing.admission``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import strategies as st
+
+from streamq.compiler.operators import Edges, Intervals, Physical, Points, Source
+from streamq.policies import ADJUST, DROP, FAIL, SourcePolicy
+from streamq.runtime.event import CTI, INSERT, RETRACT
+from streamq.testing.arrival import CLOSE, Item, delay_for, is_event, unmatched
+from streamq.testing.events import Payloads
+from streamq.testing.intent import Intent
+from streamq.testing.scale import Scale
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+ON_TIME = "none"
+"""Nothing is late."""
+
+NEVER = 1_000_000
+"""How many units progress lags behind where it is not to be lively."""
+
+BESIDE = (0, 1, 0, -1, 2)
+"""How many steps beyond an instant of an item progress is when it arrives: at it the item is on time, one beyond late."""
+
+
+def manners(intent: Intent) -> st.SearchStrategy[str]:
+    """What of a source is late, and its policy: mostly nothing is, for what is late is mostly gone."""
+    words = intent.choices("late")
+    often = {ON_TIME: 5, ADJUST: 3, DROP: 1, FAIL: 1}
+    return st.sampled_from([word for word in words for _ in range(often[word])])
+
+
+def modelled(intent: Intent) -> Intent:
+    """The intent, where items are to be late: out of order, and nothing is delivered again."""
+    disorder = tuple(word for word in intent.choices("disorder") if word != "in_order")
+    return intent.but(disorder=disorder or intent.disorder, duplicates=False)
+
+
+@st.composite
+def policed(
+    draw: Draw, source: Source, items: list[Item], intent: Intent, scale: Scale, manner: str, explicit: bool
+) -> tuple[Source, list[Item]]:
+    """A source with its policy and what arrives at it, late as ``manner`` says; ``explicit``: its CTIs are its progress."""
+    # what is on time no policy changes
+    late = draw(st.sampled_from([DROP, DROP, DROP, ADJUST, FAIL])) if manner == ON_TIME else manner
+    invalid = DROP if unmatched(source, items) else None
+    if explicit:
+        items = items if manner == ON_TIME else draw(_broken(items, scale))
+        return replace(source, policy=SourcePolicy(None, late, invalid)), items
+    every = draw(st.sampled_from([1, 1, 1, 2, 3, *scale.units]))
+    if manner == ON_TIME:
+        lag = draw(st.sampled_from({"none": [NEVER], "lazy": [5, 1], "eager": [0]}[draw(liveliness(intent))]))
+        delay = delay_for(items) + lag * scale.units[0]
+    else:
+        delay = draw(_short(items, scale))
+    return replace(source, policy=SourcePolicy(delay, late, invalid, every)), items
+
+
+def liveliness(intent: Intent) -> st.SearchStrategy[str]:
+    """How lively progress is: before the end nothing happens where there is none, so that comes least."""
+    words = intent.choices("ctis")
+    return st.sampled_from([w for w in words if w != "none"] * 3 + [w for w in words if w == "none"])
+
+
+@st.composite
+def _short(draw: Draw, items: Sequence[Item], scale: Scale) -> int:
+    """A delay that some item overruns: when it arrives, progress is at one of its instants, or a step or two beside it."""
+    greatest: int | None = None
+    behind: set[int] = set()
+    for item in items:
+        if item.kind == CTI or item.start is None or not is_event(item):
+            continue
+        if greatest is not None:
+            behind |= {greatest - time for time in (item.sync, *item.times) if greatest >= time}
+        if item.kind != CLOSE:
+            greatest = item.start if greatest is None else max(greatest, item.start)
+    if not behind:
+        return 0
+    return max(0, draw(st.sampled_from(sorted(behind))) - draw(st.sampled_from(BESIDE)) * scale.step)
+
+
+@st.composite
+def _broken(draw: Draw, items: list[Item], scale: Scale) -> list[Item]:
+    """With one CTI more, or two, that items which follow break: at one of their instants, or a step or two beside it."""
+    places = [i for i, item in enumerate(items) if item.kind != CTI and is_event(item)]
+    if not places:
+        return items
+    chosen = draw(st.lists(st.sampled_from(places), min_size=1, max_size=2, unique=True))
+    ctis = []
+    for i in chosen:
+        time = draw(st.sampled_from([items[i].sync, *items[i].times]))
+        before = draw(st.integers(0, min(i, 2)))
+        ctis.append((i - before, Item(CTI, time + draw(st.sampled_from(BESIDE)) * scale.step)))
+    for place, cti in sorted(ctis, key=lambda pair: pair[0], reverse=True):
+        items = [*items[:place], cti, *items[place:]]
+    return items
+
+
+# rows that are no events
+
+
+@st.composite
+def with_invalid(
+    draw: Draw, source: Source, items: Sequence[Item], payloads: Payloads, intent: Intent, scale: Scale, number: Any
+) -> list[Item]:
+    """Now and then a row or two between them that are no events; ``number`` makes an id."""
+    rarely = {True: [True], False: [False], None: [False] * 4 + [True]}[intent.invalid]
+    if not draw(st.sampled_from(rarely)):
+        return list(items)
+    items = list(items)
+    id = source.id if isinstance(source, Physical) else source.ids[0] if source.ids else None
+    for n in range(draw(st.integers(1, 2))):
+        payload = draw(payloads)
+        if id is not None:
+            payload = {**payload, id: number(1_000 + n)}
+        item = draw(_invalid(source, items, payload, scale))
+        if n == 0 or item.kind != CLOSE:
+            place = draw(st.integers(0, len(items)))
+            items = [*items[:place], item, *items[place:]]
+    return items
+
+
+@st.composite
+def _invalid(draw: Draw, source: Source, items: Sequence[Item], payload: Any, scale: Scale) -> Item:
+    starts = sorted({item.start for item in items if item.start is not None}) or [scale.anchor]
+    start, short = draw(st.sampled_from(starts)), draw(st.sampled_from([0, 0, 1])) * scale.step
+    last = max((time for item in items for time in item.times), default=scale.anchor)
+    match source:
+        case Points():
+            return Item(INSERT, None, payload=payload)
+        case Intervals():
+            return draw(st.sampled_from([
+                Item(INSERT, start, start - short, payload=payload),
+                Item(INSERT, None, start, payload=payload),
+            ]))  # fmt: skip
+        case Edges():
+            return draw(st.sampled_from([
+                Item(CLOSE, starts[0] - short, payload=payload),
+                Item(CLOSE, None, payload=payload),
+            ]))  # fmt: skip
+    end = last + 3 * scale.step
+    return draw(st.sampled_from([
+        Item(INSERT, start, start - short, payload=payload),
+        Item(INSERT, None, start, payload=payload),
+        # the end that it names nothing has, and a tick beside what could
+        Item(RETRACT, start, end, end - 2 * scale.step, payload),
+        Item(RETRACT, start, end, start - scale.step, payload),
+    ]))  # fmt: skip
+
+
+__all__ = ["NEVER", "ON_TIME", "liveliness", "manners", "modelled", "policed", "with_invalid"]

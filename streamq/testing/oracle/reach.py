@@ -1,0 +1,100 @@
+"""How far a stream has come: the greatest start and finite CTI that arrived, moved as operators move progress (SEMANTICS 6)."""
+
+from __future__ import annotations
+
+from streamq.compiler.operators import AlterLifetime, Edges, Intervals, Physical, Points, Source
+from streamq.compiler.plan import Node, nodes
+from streamq.errors import QueryFailed
+from streamq.runtime.event import CTI
+from streamq.testing.oracle.expressions import listed, payload
+from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.sources import column
+from streamq.time import INFINITY, MINUS_INFINITY
+
+
+def reach(node: Node, plan: Node, run: Run) -> int | None:
+    """How far the output of an operator has come, whose inputs have come as far as ``run.reach``; None: nothing has arrived.
+
+    What is taken back later counts, and what filters drop: time has come so far. All operators but those that move starts
+    hand on how far the furthest of their inputs has come.
+    """
+    match node:
+        case Source():
+            return _latest([_start(node, run), _promise(node, run), _followed(node, plan, run)])
+        case AlterLifetime() if run.reach is not None:
+            return _moved(node, run.reach, run)
+    return run.reach
+
+
+def _latest(instants: list[int | None]) -> int | None:
+    return max((t for t in instants if t is not None), default=None)
+
+
+def _start(node: Source, run: Run) -> int | None:
+    """The greatest start of a source's rows; of edges, ends are none."""
+    rows = run.source(node)
+    match node:
+        case Points() | Intervals():
+            time = node.time if isinstance(node, Points) else node.start
+            bad = "false" if isinstance(node, Points) else f"{column(node, node.end)} <= {column(node, time)}"
+            starts = f"SELECT {column(node, time)} AS t FROM {rows} WHERE ({bad}) IS DISTINCT FROM true"
+        case Edges():
+            opens = run.sql(node.open, node.schema)
+            starts = f"""
+                SELECT {column(node, node.time)} AS t FROM {rows}
+                WHERE {column(node, node.edge)} IS NOT DISTINCT FROM {opens}"""
+        case Physical():
+            kind, start, end, new_end = (column(node, n) for n in (node.kind, node.start, node.end, node.new_end))
+            starts = f"""
+                SELECT {start} AS t FROM {rows}
+                WHERE lower({kind}) IN ('insert', 'retract') AND ({end} <= {start}) IS DISTINCT FROM true
+                AND (lower({kind}) = 'retract' AND {new_end} < {start}) IS DISTINCT FROM true"""
+        case _:
+            return None
+    found = run.value(f"SELECT max(t) FROM ({starts})")
+    return None if found is None else int(found)
+
+
+def _promise(node: Source, run: Run) -> int | None:
+    """The greatest finite CTI of a source: of its rows, made from them, or promised by others."""
+    own = None
+    latest = _start(node, run)
+    if node.policy.delay is not None and latest is not None:
+        own = (latest - node.policy.delay) // node.policy.every * node.policy.every
+    elif isinstance(node, Physical) and node.policy.delay is None:
+        kind, start = column(node, node.kind), column(node, node.start)
+        own = run.value(f"SELECT max({start}) FROM {run.source(node)} WHERE lower({kind}) = '{CTI}'")
+    return _latest([own, run.ctis.get(node.table)])
+
+
+def _followed(node: Source, plan: Node, run: Run) -> int | None:
+    """The greatest finite CTI of the source that makes its progress; of a chain the last."""
+    sources = {n.table: n for n in nodes(plan) if isinstance(n, Source)}
+    other = node
+    while other.policy.follow is not None:
+        other = sources[other.policy.follow]
+    return None if other is node else _promise(other, run)
+
+
+def _moved(node: AlterLifetime, t: int, run: Run) -> int | None:
+    """An instant moved as CTIs are; None where an expression has no value there."""
+    start, length = node.start, node.length
+    if start.expr is None:
+        t += start.by + (min(0, length.by) if length.kind == "same" else 0)
+    elif start.within is not None:
+        t -= start.within
+    else:
+        schema = node.input.schema
+        nothing = [f"NULL AS {c}" for c in payload(schema)]
+        instant = f"(SELECT {listed(f'CAST({t} AS BIGINT) AS le', f'CAST({t} + 1 AS BIGINT) AS re', *nothing)})"
+        try:
+            moved = run.value(f"SELECT * FROM {run.table(f'SELECT {run.sql(start.expr, schema)} AS t FROM {instant}')}")
+        except QueryFailed:
+            return None
+        if moved is None:
+            return None
+        t = int(moved)
+    return max(MINUS_INFINITY + 1, min(INFINITY - 1, t))
+
+
+__all__ = ["reach"]

@@ -1,0 +1,84 @@
+"""What is run against a fault, in a process that has it: queries by ``verify``, then the nearest tests."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from tests.mutation.comparisons.faults import ROOT
+
+TESTS = ("tests/runtime", "tests/compiler/operators", "tests/laws", "tests/replays")
+"""What stands nearest to the targets, behind the file that mirrors one."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How a fault shows: in the case of that number (0: before any), or in a test; ``how`` says it in a line."""
+
+    number: int
+    how: str
+
+
+def queries() -> dict[str, Any]:
+    """The queries that faults are tried with: those of the mutants, and every operator with its arguments open."""
+    from tests.laws.test_operators import OPERATORS
+    from tests.mutation.queries import QUERIES
+
+    return {f"query {name}": q for name, q in QUERIES.items()} | {
+        f"operator {name}": q for name, q in OPERATORS.items()
+    }
+
+
+def tried(query: str, examples: int) -> Failure | None:
+    """The first case that fails, in-process, as ``verify`` tries them by default."""
+    from streamq import testing as t
+    from tests.mutation.mutant import IN_PROCESS, broken
+
+    try:
+        t.verify(queries()[query], profile=replace(IN_PROCESS, examples=examples))
+    except t.VerificationFailed as failed:
+        return Failure(failed.number, broken(failed.first))
+    return None
+
+
+def tested(file: str) -> Failure | None:
+    """The first failure of the nearest tests that need no Spark and no seconds."""
+    below = file.removeprefix("streamq/")
+    folder, _, name = below.rpartition("/")
+    mirror = f"tests/{folder}/test_{name}"
+    first = [mirror] if (ROOT / mirror).exists() else []
+    noted = _FirstFailure()
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not spark and not slow", f"--rootdir={ROOT}"]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        status = pytest.main([*options, *(str(ROOT / path) for path in (*first, *TESTS))], plugins=[noted])
+    return None if status == pytest.ExitCode.OK else Failure(0, noted.name or f"pytest: {status!r}")
+
+
+class _FirstFailure:
+    """Notes the test that fails first."""
+
+    name = ""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and not self.name:
+            self.name = report.nodeid
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed and not self.name:
+            self.name = f"{report.nodeid} cannot be imported"
+
+
+@contextlib.contextmanager
+def seconds_of() -> Iterator[Callable[[], float]]:
+    """The seconds of CPU that this process has used since."""
+    begun = time.process_time()
+    yield lambda: time.process_time() - begun
+
+
+__all__ = ["Failure", "queries", "seconds_of", "tested", "tried"]

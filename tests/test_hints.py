@@ -1,0 +1,172 @@
+"""What Python, pandas and PySpark would have on an expression: an error at the user's line that says what to write instead."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import streamq as sq
+from streamq import functions
+from streamq.errors import PlanError, StreamqError, TypeMismatch, UnknownColumn
+from streamq.expr import Lit, as_expr
+from streamq.hints import _OF_OTHER_NAMES, for_method
+
+EVENTS = sq.events([(1, 5, {"v": 3, "x": 1.5, "txt": "abc", "xs": [1, 2], "ok": True})])
+
+
+@pytest.mark.parametrize(
+    ("function", "hint"),
+    [
+        (lambda e: e.txt.upper(), 'Write sq.functions.upper("txt").'),
+        (lambda e: e.txt.strip(), 'Write sq.functions.trim("txt").'),
+        (lambda e: e.txt.split(","), 'Write sq.functions.split("txt", ...).'),
+        (lambda e: e.x.isNaN(), 'Write sq.functions.isnan("x").'),
+        (lambda e: (e.x + 1).isNaN(), "Write sq.functions.isnan(...)."),
+        (lambda e: e.txt.year, 'Write sq.functions.year("txt").'),
+        (lambda e: e.x.fillna(0), 'Write sq.functions.coalesce("x").'),
+        (lambda e: e.v.sum(), 'Use sq.sum("v") in a window\'s select.'),
+        (lambda e: e.v.mean(), 'Use sq.avg("v") in a window\'s select.'),
+        (lambda e: e.v.std(), 'Use sq.stddev("v") in a window\'s select.'),
+        (lambda e: e.txt.str.upper(), "there is no accessor"),
+        (lambda e: e.xs.getItem(0), "Write expression[key]."),
+        (lambda e: e.v.isna(), "Write .is_null()."),
+        (lambda e: e.v.over(1), "Windows are a stream's"),
+        (lambda e: e.v.desc(), "sq.first and sq.last"),
+        (lambda e: e.txt.startwith("a"), "Did you mean 'startswith'?"),
+        (lambda e: e.txt.qqqq, "A field of a struct is expression['qqqq']."),
+        (lambda e: len(e.txt), 'Write sq.functions.length("txt"), or sq.functions.size("txt") of an array or map.'),
+        (lambda e: e.txt[0:3], 'Write sq.functions.substring("txt", from, length)'),
+        (lambda e: "a" in e.txt, "Write .contains(...)"),
+        (lambda e: e.txt in ["a", "b"], ".isin(...) for in"),
+        (lambda e: 1 if e.ok else 2, "sq.when(...) for if"),
+        (lambda e: e.ok and e.v > 1, "Use & | ~ instead of and, or, not"),
+        (lambda e: max(e.v, 2), "greatest and least for max and min"),
+        (lambda e: sum(e.xs), "Aggregates are sq.sum"),
+        (lambda e: str(e.v), "Write .cast('string')"),
+        (lambda e: "v" + str(e.v) + "!", "Write .cast('string')"),
+        (lambda e: f"{e.v}!", "Write sq.functions.concat(...)"),
+        (lambda e: f"{e.x:.2f}", "sq.functions.format_string(...)"),
+        (lambda e: float(e.v), "Write .cast('double')"),
+        (lambda e: math.sqrt(e.v), "as sq.functions.sqrt"),
+        (lambda e: int(e.x), "Write .cast('bigint')"),
+        (lambda e: math.trunc(e.x), "Write .cast('bigint')"),
+        (lambda e: math.floor(e.x), 'Write sq.functions.floor("x").'),
+        (lambda e: math.ceil(e.x), 'Write sq.functions.ceil("x").'),
+        (lambda e: complex(e.x), "Write .cast('double')"),
+        (lambda e: range(e.v), "It has a value an event"),
+        (lambda e: round(e.x, 1), 'Write sq.functions.round("x", 1)'),
+        (lambda e: e.v // 2, "Write sq.functions.floor(x / y)."),
+        (lambda e: 2 // e.v, "Write sq.functions.floor(x / y)."),
+        (lambda e: divmod(e.v, 2), "and x % y"),
+        (lambda e: operator.matmul(e.v, 2), "Products of numbers are x * y."),
+        (lambda e: e.ok ^ True, "Of booleans write x != y"),
+        (lambda e: e.v << 2, "Write sq.functions.shiftleft(x, n)."),
+        (lambda e: 2 >> e.v, "Write sq.functions.shiftright(x, n)."),
+        (lambda e: np.sqrt(e.x), 'Write sq.functions.sqrt("x").'),
+        (lambda e: np.array([1, 2]) * e.x, "arrays are made by sq.functions.array(...)"),
+        (lambda e: [e.v, e.x], "arrays are made by sq.functions.array(...)"),
+        (lambda e: e.v == len, "@sq.udf"),
+        (lambda e: e.v.cast(int), "Write 'bigint'."),
+        (lambda e: e.v.cast(None), "Give the name of a type"),
+        (lambda e: e, "a whole event where one of its columns is wanted; found an event of v, x, txt, xs, ok. Write e.v."),
+        (lambda e: e > 5, "Write e.v."),
+        (lambda e: len(e), "Write e.v."),
+        (lambda e: e.V, "Did you mean 'v'?"),
+    ],
+)  # fmt: skip
+def test_what_is_written_in_another_language(function: Callable[[Any], Any], hint: str) -> None:
+    with pytest.raises(PlanError) as error:
+        EVENTS.select(y=function)
+    assert hint in str(error.value)
+
+
+def test_what_is_the_same_in_spark_works() -> None:
+    found = EVENTS.select(
+        a=lambda e: abs(-e.v), b=lambda e: +e.v, c=lambda e: np.int64(2) * e.v, d=lambda e: np.float64(2) - e.x,
+        e=lambda e: e.v < np.int8(4),
+    )  # fmt: skip
+    assert found.to_arrow().to_pylist() == [{"a": 3, "b": 3, "c": 6, "d": 0.5, "e": True, "start": 1, "end": 5}]
+    assert repr(EVENTS["x"] ** 2) == "pow(x, 2)"
+    assert repr(2 ** EVENTS["x"]) == "pow(2, x)"
+    assert not hasattr(EVENTS["x"], "upper")
+    assert f"{EVENTS['x']!r}" == str(EVENTS["x"]) == "x"
+
+
+def test_scalars_of_numpy_and_pandas_are_what_they_say() -> None:
+    moment = dt.datetime(2020, 1, 1)
+    for given in (np.datetime64("2020-01-01", "ns"), np.datetime64("2020-01-01", "s"), pd.Timestamp(moment)):
+        assert isinstance(literal := as_expr(given), Lit)
+        assert literal.value == moment
+    for nothing in (np.datetime64("NaT"), pd.NaT):
+        assert isinstance(literal := as_expr(nothing), Lit)
+        assert literal.value is None
+    with pytest.raises(TypeMismatch, match="Give a Python one"):
+        as_expr(np.longdouble(1))
+
+
+def test_hints_name_what_exists() -> None:
+    known = dir(functions)
+    for name, function in _OF_OTHER_NAMES.items():
+        assert function in functions.OURS or function in known, name
+        assert for_method(name, '"v"', [])
+
+
+POINTS = sq.points(pa.table({"at": [1, 2], "v": [1, 2]}), time="at")
+STAYS = sq.intervals(pa.table({"from": [1, 2], "to": [3, 4], "w": [1, 2]}), start="from", end="to")
+TASKS = sq.edges(pa.table({"at": [1], "what": ["start"], "k": [1]}), time="at", edge="what", key="k")
+CHANGES = pa.table({"type": ["insert"], "a": [1], "b": [2], "c": [3], "v": [1]})
+PHYSICAL = sq.physical(CHANGES, kind="type", start="a", end="b", new_end="c")
+
+
+@pytest.mark.parametrize(
+    ("verb", "hint"),
+    [
+        (lambda: POINTS.where(sq.col("at") > 1), "it is sq.start() now"),
+        (lambda: POINTS.where(lambda e: e.at > 1), "it is sq.start() now"),
+        (lambda: POINTS.select("at"), "it is sq.start() now"),
+        (lambda: POINTS.at, "it is sq.start() now"),
+        (lambda: POINTS["at"], "it is sq.start() now"),
+        (lambda: POINTS.drop("at"), "it is sq.start() now"),
+        (lambda: POINTS.group_by("at"), "it is sq.start() now"),
+        (lambda: POINTS.to_signal("at"), "it is sq.start() now"),
+        (lambda: POINTS.tumbling_window(5).select(x=sq.max("at")), "it is sq.start() now"),
+        (lambda: POINTS.tumbling_window(5).select(n=sq.count()).where(sq.col("at") > 1), "it is sq.start() now"),
+        (lambda: POINTS.join(STAYS).where(sq.col("to") > 1), "it is sq.end() now"),
+        (lambda: POINTS.join(STAYS, where=sq.col("to") > 1), "it is sq.end() now"),
+        (
+            lambda: POINTS.select(w=sq.col("v")).union(STAYS.to_points().select("w")).where(sq.col("from") > 1),
+            "it is sq.start() now",
+        ),
+        (lambda: STAYS.where(sq.col("to") > 1), "it is sq.end() now"),
+        (lambda: TASKS.where(sq.col("what") == "start"), "it says what a row is, and is no part of an event"),
+        (lambda: PHYSICAL.where(sq.col("type") == "insert"), "it says what a row is, and is no part of an event"),
+        (lambda: PHYSICAL.where(sq.col("c") == 1), "it is sq.end() now"),
+    ],
+)
+def test_columns_that_the_source_has_read(verb: Callable[[], Any], hint: str) -> None:
+    with pytest.raises(UnknownColumn, match=r"no column .*; there are: ") as error:
+        verb()
+    assert f"The source has read it: {hint}." in str(error.value)
+
+
+def test_errors_of_results_show_no_names_of_our_own() -> None:
+    window = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 5})]).tumbling_window(5)
+    for column, shown in (
+        (sq.sum("v") / (sq.count() - 2), "sum(...) / (count(...) - 2)"),
+        (sq.functions.sha(sq.max("v").cast("string")), "max(...)"),
+        ((sq.avg("v") * 2).cast("tinyint") + sq.lit(127).cast("tinyint"), "sum(...) / cast(count(...) as double)"),
+        (sq.max("v") == "a", "max(...) == 'a'"),
+        (sq.sum("v", where=sq.col("v") < 2) / (sq.sum("v") - 6), "sum(...) / (sum(...) - 6)"),
+    ):
+        with pytest.raises(StreamqError, match="found") as error:
+            window.select(x=column).to_arrow()
+        assert "__" not in str(error.value), error.value
+        assert shown in str(error.value)
