@@ -82,17 +82,25 @@ def _short(draw: Draw, items: Sequence[Item], scale: Scale) -> int:
     greatest: int | None = None
     behind: set[int] = set()
     windows: set[int] = set()
+    ends: set[int] = set()
     for item in items:
         if item.kind == CTI or item.start is None or not is_event(item):
             continue
         if greatest is not None:
             behind |= {greatest - time for time in (item.sync, *item.times) if greatest >= time}
+            if item.end is not None and item.start < greatest:
+                # what is left from there on is nothing, or a tick
+                ends |= {
+                    greatest - item.end + by * scale.step for by in (0, 1) if greatest + by * scale.step >= item.end
+                }
             windows |= {greatest - end for end in scale.edges(item.start) if item.start < end <= greatest}
         if item.kind != CLOSE:
             greatest = item.start if greatest is None else max(greatest, item.start)
     if not behind:
         return 0
-    candidates = draw(st.sampled_from([some for some in (behind, windows) if some]))
+    candidates = draw(st.sampled_from([some for some in (behind, windows, ends) if some]))
+    if candidates is ends:
+        return draw(st.sampled_from(sorted(ends)))
     return max(0, draw(st.sampled_from(sorted(candidates))) - draw(st.sampled_from(BESIDE)) * scale.step)
 
 

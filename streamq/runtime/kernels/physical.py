@@ -304,10 +304,6 @@ class PhysicalKernel(Uncombined):
         if late:
             sync, move = np.array([min(old, new)]), moves.slice(number, 1)
             if not adjusts(batch.judge, move, sync, np.array([True]), batch.promised)[0]:
-                if old < c:
-                    # it had ended: how it goes on is dropped, and what belongs to that goes with it
-                    pieces.append((i, row[OWN_LE], row[OWN_RE]))
-                    row[OWN_RE] = DROPPED
                 return "dropped"
         end = max(new, c) if late else new
         if min(old, row[OWN_RE]) < c >= row[OWN_RE]:
