@@ -173,7 +173,7 @@ def test_connect() -> None:
         from streamq.errors import StreamqError
         query = sq.events([(1, 5, {"k": "a"})], name="s").tumbling_window(4).select(n=sq.count())
         with tempfile.TemporaryDirectory() as folder:
-            with query.run(sink=f"{folder}/out", checkpoint=f"{folder}/checkpoint") as run:
+            with query.run(sink=f"{folder}/out", checkpoint=f"{folder}/checkpoint", buckets=1) as run:
                 run.finish()
             print(sorted(tuple(row) for row in spark.read.parquet(f"{folder}/out").collect()))
             for wrong in ({"checkpoint": "/proc/none"}, {"sink": {"format": "none"}, "checkpoint": f"{folder}/other"}):
