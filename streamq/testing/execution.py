@@ -190,12 +190,15 @@ def _key(case: Case, name: str, reason: str) -> str:
     return f"{case.sources[name].shown_name()}|{reason}"
 
 
-def executed(case: Case, how: Execution) -> pa.Table:
-    """The history that a case's query gives in-process. Raises WrongOutput, ProgressViolation, and what the query raises."""
+def executed(case: Case, how: Execution, expected: Expectation | None = None) -> pa.Table:
+    """The history that a case's query gives in-process. Raises WrongOutput, ProgressViolation, and what the query raises.
+
+    ``expected`` is its :func:`expectation`, where that has been computed.
+    """
     if how.backend == LITERAL:
         found = local_history(case.plan, case.tables, how.chosen, case.until)
         return as_history(found.drop_columns([WEIGHT]))
-    return _summed(played(case, how), how.output)
+    return _summed(played(case, how, expected), how.output)
 
 
 def unfinished(case: Case, output: str) -> pa.Table:
@@ -215,8 +218,10 @@ def _summed(out: Sequence[pa.Table], output: str) -> pa.Table:
     return as_history(table.drop_columns([WEIGHT]))
 
 
-def played(case: Case, how: Execution) -> list[pa.Table]:
-    """The deltas of each micro-batch, and of the end of the stream."""
+def played(case: Case, how: Execution, expected: Expectation | None = None) -> list[pa.Table]:
+    """The deltas of each micro-batch, and of the end of the stream; ``expected`` as in :func:`executed`."""
+    if expected is None:
+        expected = expectation(case, how)
     plan = rewrite(case.plan, how.chosen).plan
     made = [compile_stages(plan, Options(output=how.output, buckets=how.buckets, level=level)) for level in how.levels]
     if how.watch or how.slack:
@@ -231,11 +236,11 @@ def played(case: Case, how: Execution) -> list[pa.Table]:
             run = replace(run.restart(), program=next(programs))
     out.append(run.finish(case.until))
     if how.output == CHANGELOG and how.blocks != (0,):
-        _check_blocked(case, how, promised, out)
+        _check_blocked(case, how, promised, out, expected)
     counted: Counter[str] = Counter()
     for totals in run.totals.values():
         counted.update(totals)
-    _check_counts(case, counted, expectation(case, how))
+    _check_counts(case, counted, expected)
     return out
 
 
@@ -243,7 +248,9 @@ BLOCKED = (Source, Where, Select, Union, Join, JoinTable)
 """Operators whose rows start where rows of their inputs start."""
 
 
-def _check_blocked(case: Case, how: Execution, promised: Sequence[Any], out: Sequence[pa.Table]) -> None:
+def _check_blocked(
+    case: Case, how: Execution, promised: Sequence[Any], out: Sequence[pa.Table], expected: Expectation
+) -> None:
     """Raises WrongOutput where an item is let go before the level lets it, or later, as far as rows of the answer say so."""
     plan = nodes(case.plan)
     if not all(isinstance(node, BLOCKED) for node in plan):
@@ -258,7 +265,6 @@ def _check_blocked(case: Case, how: Execution, promised: Sequence[Any], out: Seq
         and not first.ids
         and not isinstance(plan[-1], Where | Union | Join | JoinTable)
     )
-    expected = expectation(case, how)
     whole = whole and expected.case is case
     seen = given = 0
     for n, limit, table in zip(case.cut, limits(case, promised, blocks), out, strict=False):

@@ -37,6 +37,7 @@ from streamq.testing.execution import (
     STREAM,
     WRITTEN,
     Execution,
+    Expectation,
     WrongOutput,
     executed,
     executions,
@@ -290,10 +291,17 @@ class Answers:
     def __init__(self, case: Case, expressions: str = TRANSLATED):
         self.case, self.expressions = case, expressions
         self.tables: dict[str, pa.Table] = {}
+        self.expectations: dict[Execution, Expectation] = {}
+
+    def expectation(self, how: Execution) -> Expectation:
+        """What a way of running it is held against."""
+        if how not in self.expectations:
+            self.expectations[how] = expectation(self.case, how)
+        return self.expectations[how]
 
     def of(self, how: Execution) -> pa.Table:
         """What a way of running it is to give. Raises QueryFailed where it fails by Spark's rules."""
-        expected = expectation(self.case, how)
+        expected = self.expectation(how)
         # seen otherwise, another arrival has the answer; how far it has come bounds windows only where nothing else does
         ctis = expected.ctis if self.case.until is None else {}
         key = repr((ctis, () if expected.case is self.case else expected.case.arrival))
@@ -313,10 +321,10 @@ def answer_of(case: Case, expressions: str = TRANSLATED, ctis: Mapping[str, int]
 def hold(case: Case, ways: Sequence[Execution], answers: Answers, spark: SparkSession | None = None) -> None:
     """Run a case; raises VerificationFailed where an answer is not the oracle's, and where a way fails that must not."""
     for how in ways:
-        refused = expectation(case, how).refused
+        refused = answers.expectation(how).refused
         try:
             how, expected = _ended(case, how, answers)
-            found = _run(case, how, spark)
+            found = _run(case, how, answers.expectation(how), spark)
             if refused:
                 raise WrongOutput('an item is late, which late="fail" has let pass')
         except NeedsSpark:
@@ -346,9 +354,9 @@ def _ended(case: Case, how: Execution, answers: Answers) -> tuple[Execution, pa.
         return how, answers.of(how)
 
 
-def _run(case: Case, how: Execution, spark: SparkSession | None) -> pa.Table:
+def _run(case: Case, how: Execution, expected: Expectation, spark: SparkSession | None) -> pa.Table:
     if how.backend in (LITERAL, STREAM):
-        return executed(case, how)
+        return executed(case, how, expected)
     from streamq.testing.on_spark import executed_on_spark
 
     return executed_on_spark(case, how, spark or _session({}))

@@ -161,3 +161,18 @@ def test_a_window_that_reads_ends_is_final_once_its_members_are_settled() -> Non
         out.append([(r["__le"], r["n"], r["mean"]) for r in live.batch({"e": table}).to_pylist()])
     assert out == [[], [], [(0, 1, 13.0)], [], [(10, 2, 17.0), (20, 1, 21.0)]]
     assert sorted((r["__le"], r["n"]) for r in live.finish().to_pylist()) == [(30, 2), (40, 1)]
+
+
+def test_groups_by_a_key_that_arrow_cannot_sort() -> None:
+    node = Points("s", table_fields(LISTS), "t", SourcePolicy(5))
+    plan = rewrite(Stream(node, {}).group_by("k").tumbling_window(2).select(n=sq.count()).plan).plan
+    live = LocalRun(compile_stages(plan, Options(output=FINAL, buckets=2)))
+    live.batch({"s": LISTS})
+    assert sorted(map(str, deltas(live.finish(), "k", "n"))) == [
+        "(1, 0, ['a'], 2)",
+        "(1, 0, ['b', 'a'], 1)",
+        "(1, 2, None, 1)",
+    ]
+
+
+LISTS = pa.table({"t": [0, 1, 0, 2], "k": [["a"], ["b", "a"], ["a"], None]})
