@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from streamq.compiler.operators import Edges, Intervals, Physical, Points, Source
 from streamq.policies import ADJUST, DROP, FAIL, SourcePolicy
 from streamq.runtime.event import CTI, INSERT, RETRACT
-from streamq.testing.arrival import CLOSE, Item, delay_for, is_event, unmatched
+from streamq.testing.arrival import CLOSE, Item, closed, delay_for, is_event, unmatched
 from streamq.testing.events import Payloads
 from streamq.testing.intent import Intent
 from streamq.testing.scale import Scale
@@ -77,11 +77,12 @@ def liveliness(intent: Intent) -> st.SearchStrategy[str]:
 def _short(draw: Draw, items: Sequence[Item], scale: Scale) -> int:
     """A delay that some item overruns: when it arrives, progress is at one of its instants, or a step or two beside it.
 
-    Or where a window ends that it starts in: in front of windows lateness goes by those.
+    Or where a window ends that it starts in, or that it goes on behind: in front of windows lateness goes by those.
     """
     greatest: int | None = None
     behind: set[int] = set()
     windows: set[int] = set()
+    crossed: set[int] = set()
     ends: set[int] = set()
     for item in items:
         if item.kind == CTI or item.start is None or not is_event(item):
@@ -93,14 +94,17 @@ def _short(draw: Draw, items: Sequence[Item], scale: Scale) -> int:
                 ends |= {
                     greatest - item.end + by * scale.step for by in (0, 1) if greatest + by * scale.step >= item.end
                 }
-            windows |= {greatest - end for end in scale.edges(item.start) if item.start < end <= greatest}
+            passed = [end for end in scale.edges(item.start) if item.start < end <= greatest]
+            windows |= {greatest - end for end in passed}
+            # what is left of it lies in the window that begins there
+            crossed |= {greatest - end for end in passed if item.kind == INSERT and end < closed(item.end)}
         if item.kind != CLOSE:
             greatest = item.start if greatest is None else max(greatest, item.start)
     if not behind:
         return 0
-    candidates = draw(st.sampled_from([some for some in (behind, windows, ends) if some]))
-    if candidates is ends:
-        return draw(st.sampled_from(sorted(ends)))
+    candidates = draw(st.sampled_from([some for some in (behind, windows, crossed, ends) if some]))
+    if candidates is ends or candidates is crossed:
+        return draw(st.sampled_from(sorted(candidates)))
     return max(0, draw(st.sampled_from(sorted(candidates))) - draw(st.sampled_from(BESIDE)) * scale.step)
 
 
