@@ -323,7 +323,8 @@ class WindowAggregateKernel:
 
     def _packed(self, table: pa.Table) -> pa.Table:
         """As it is stored: in order, so that it compresses; without the first window where the last one tells it."""
-        table = table.sort_by([(HI, "ascending"), *((k, "ascending") for k in self.keys)])
+        flat = [k for k in self.keys if not pa.types.is_nested(table.schema.field(k).type)]
+        table = table.sort_by([(HI, "ascending"), *((k, "ascending") for k in flat)])
         return table.drop_columns([LO]) if self._low_is_known else table
 
     @property
