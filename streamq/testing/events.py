@@ -334,10 +334,10 @@ def physical(
         last = items[-1]
         if last.kind == RETRACT and last.new_end == start and draw(st.booleans()):
             # a correction: another payload takes the place of the one that is deleted
-            corrected = {**draw(payloads), id: numbered(chain)} if id else draw(payloads)
-            insert = Item(INSERT, start, last.end, payload=corrected)
-            if once.is_new(insert):
-                made.append((chain, insert))
+            corrected = draw(payloads)
+            if once.is_new(Item(INSERT, start, payload=corrected)):
+                whose = {**corrected, id: numbered(chain)} if id else corrected
+                made.append((chain, Item(INSERT, start, last.end, payload=whose)))
                 chain += 1
     causal = draw(st.booleans()) if causal is None else causal
     items = draw(arranged(made, intent, causal))
