@@ -303,7 +303,7 @@ def physical(
     numbered: Callable[[int], Any] = lambda n: n,
     causal: bool | None = None,
 ) -> list[Item]:
-    """Inserts, chains of retractions that shorten, extend, open or delete, and CTIs.
+    """Inserts, chains of retractions that shorten, extend, open or delete, corrections of deleted events, and CTIs.
 
     ``explicit``: with CTIs, all of them kept; ``id``: a column with an id an event, made by ``numbered``; ``causal``:
     whether a retraction may not arrive before what it takes back (None: drawn).
@@ -331,6 +331,14 @@ def physical(
                 items += _again(items, draw(st.integers(0, len(items) - 1))) if draw(_copies(intent)) > 1 else []
             made += [(chain, item) for item in items]
             chain += 1
+        last = items[-1]
+        if last.kind == RETRACT and last.new_end == start and draw(st.booleans()):
+            # a correction: another payload takes the place of the one that is deleted
+            corrected = draw(payloads)
+            if once.is_new(Item(INSERT, start, payload=corrected)):
+                whose = {**corrected, id: numbered(chain)} if id else corrected
+                made.append((chain, Item(INSERT, start, last.end, payload=whose)))
+                chain += 1
     causal = draw(st.booleans()) if causal is None else causal
     items = draw(arranged(made, intent, causal))
     return draw(_promised(items, intent, scale)) if explicit else items

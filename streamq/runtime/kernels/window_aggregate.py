@@ -22,7 +22,6 @@ from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, refuse_late
 from streamq.runtime.lifetimes import grid_index, grid_lifetimes
 from streamq.runtime.partials import COUNT, EXPLODE_ROWS, INDEX, SlotSpec, merged, netted, over_windows
-from streamq.runtime.values import ranks
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
 
@@ -324,8 +323,8 @@ class WindowAggregateKernel:
 
     def _packed(self, table: pa.Table) -> pa.Table:
         """As it is stored: in order, so that it compresses; without the first window where the last one tells it."""
-        order = np.lexsort([*reversed(ranks(table, self.keys)), ints(table, HI)])
-        table = table.take(pa.array(order))
+        flat = [k for k in self.keys if not pa.types.is_nested(table.schema.field(k).type)]
+        table = table.sort_by([(HI, "ascending"), *((k, "ascending") for k in flat)])
         return table.drop_columns([LO]) if self._low_is_known else table
 
     @property
