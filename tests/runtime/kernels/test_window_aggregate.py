@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import streamq as sq
 import streamq.runtime.partials as partials
+from streamq import testing as t
 from streamq.compiler.local import LocalRun
 from streamq.compiler.operators import Edges, Intervals, Points
 from streamq.compiler.program import CHANGELOG, FINAL, Options
@@ -161,3 +162,11 @@ def test_a_window_that_reads_ends_is_final_once_its_members_are_settled() -> Non
         out.append([(r["__le"], r["n"], r["mean"]) for r in live.batch({"e": table}).to_pylist()])
     assert out == [[], [], [(0, 1, 13.0)], [], [(10, 2, 17.0), (20, 1, 21.0)]]
     assert sorted((r["__le"], r["n"]) for r in live.finish().to_pylist()) == [(30, 2), (40, 1)]
+
+
+@pytest.mark.parametrize("key", ["array<decimal(38,18)>", "struct<x:int,y:array<string>>", "double"])
+def test_keys_of_any_type_are_held(key: str) -> None:
+    """Partial results are stored in an order that every type of key has."""
+    events = t.stream(shape="points", columns=f"k {key}, v int", axis="integer")
+    query = events.group_by("k").hopping_window(4, 2).select(n=sq.count())
+    t.verify(query, profile=t.Profile(examples=2, batch=0, streams=0))
