@@ -396,8 +396,6 @@ def aggregated(draw: Draw, plan: Node, label: str = "a", reads_end: bool = True)
     groupable = matched(schema, known)
     keys = tuple(draw(st.lists(st.sampled_from(groupable), unique=True, max_size=2))) if groupable else ()
     window, clip, stamp = draw(windows(schema, known))
-    # of two events equal but for their ends it is open which is the first row
-    reads_end = reads_end and not isinstance(window, Rows)
     whole = known >= set(schema.names)
     if groupable and whole and "rank" not in schema.names and draw(st.sampled_from([False] * 5 + [True])):
         by, broken = Col(draw(st.sampled_from(groupable))), len(groupable) == len(schema.names)
