@@ -502,7 +502,7 @@ def as_expr(value: Any) -> Expr:
     if isinstance(value, np.generic):
         return Lit(plain_value(value))
     wrong = "not a value a column can be compared or combined with"
-    raise TypeMismatch(sentence("expression", wrong, f"found {value!r}", _hint_for(value)))
+    raise TypeMismatch(sentence("expression", wrong, f"found {value!r}", hint_for(value)))
 
 
 def plain_value(value: Any) -> Any:
@@ -520,15 +520,15 @@ def plain_value(value: Any) -> Any:
     return plain
 
 
-def _hint_for(value: Any) -> str:
-    """What to write instead of something that is no expression."""
+def hint_for(value: Any, otherwise: str = "") -> str:
+    """What to write instead of something that is no expression, and no name of a column."""
     if isinstance(value, list | tuple | set | frozenset | dict | np.ndarray):
         return (
             "Membership is .isin(...); arrays are made by sq.functions.array(...), structs by sq.functions.struct(...)."
         )
     if callable(value):
         return "Call it on the columns; a function of your own becomes a module by @sq.udf."
-    return "t.ANY stands in scenarios only: begin with t.stream(...)." if type(value).__name__ == "_Any" else ""
+    return "t.ANY stands in scenarios only: begin with t.stream(...)." if type(value).__name__ == "_Any" else otherwise
 
 
 def col(name: str) -> Col:

@@ -30,6 +30,8 @@ COARSE = 4
 """Units from one start to the next, where starts are to meet."""
 APART = {"none", "back_to_back", "off_by_one"}
 """Overlaps that are none, or by a tick."""
+LONGEST = {"point": 0, "short": 5, "long": 30, "infinite": 1_000_000}
+"""How many units the events of a duration live at most, but for those that never end."""
 SLIGHT, OUT_OF_ORDER, HIGHLY = 2, 5, 12
 """How many places an item comes late at most."""
 
@@ -54,9 +56,12 @@ class _Placed:
         return bool(self.place[2]) or self.place[0] == "edge"
 
     def lifetime(
-        self, before: tuple[int, int] | None, latest: int, scale: Scale, instants: Sequence[int]
+        self, before: tuple[int, int] | None, latest: int, scale: Scale, instants: Sequence[int], longest: int
     ) -> tuple[int, int]:
-        """Start and end; ``before`` is the event before it, ``latest`` the greatest end so far; ``instants`` are all so far."""
+        """Start and end; ``before`` is the event before it, ``latest`` the greatest end so far; ``instants`` are all so far.
+
+        ``longest``: how many units an event lives at most that ends at, or beside, another instant.
+        """
         where, units, exactly, steps = self.place
         by = units * self.unit + exactly + steps * scale.step
         match where:
@@ -73,9 +78,12 @@ class _Placed:
         if self.lasts is None:
             return start, INFINITY
         units, exactly = self.lasts
-        if self.meets is not None and (after := [t for t in instants if t > start]):
+        if self.meets is not None:
             which, beside = self.meets
-            return start, max(start + scale.step, after[which % len(after)] + beside * scale.step)
+            last = start + longest * self.unit
+            after = [end for t in instants if start < (end := t + beside * scale.step) <= last]
+            if after:
+                return start, max(start + scale.step, after[which % len(after)])
         return start, start + max(scale.step, units * self.unit + exactly + self.lasts_steps * scale.step)
 
 
@@ -104,7 +112,9 @@ def _places(overlap: str, scale: Scale) -> st.SearchStrategy[tuple[str, int, int
 
 def _lasting(duration: str, scale: Scale) -> st.SearchStrategy[tuple[int, int] | None]:
     """How many units and ticks an event lives; 0: a point, None: for ever."""
-    short, long = (st.tuples(st.integers(*span), st.just(0)) for span in ((1, 5), (10, 30)))
+    short, long = (
+        st.tuples(st.integers(least, LONGEST[word]), st.just(0)) for least, word in ((1, "short"), (10, "long"))
+    )
     point = st.just((0, 0))
     if scale.lengths:
         short = st.one_of(short, st.tuples(st.just(0), st.sampled_from(scale.lengths)))
@@ -144,6 +154,7 @@ def lifetimes(draw: Draw, intent: Intent, scale: Scale) -> list[tuple[int, int]]
     )
     found: list[tuple[int, int]] = []
     latest = -INFINITY
+    longest = max(LONGEST[duration] for duration in durations)
     instants = set(scale.edges(scale.anchor))
     # of events that start anywhere hardly two start together, or where one of another stream does
     grid = (
@@ -151,7 +162,7 @@ def lifetimes(draw: Draw, intent: Intent, scale: Scale) -> list[tuple[int, int]]
     )
     recipes = draw(some(placed, intent.events))
     for i, recipe in enumerate(recipes):
-        start, end = recipe.lifetime(found[-1] if found else None, latest, scale, sorted(instants))
+        start, end = recipe.lifetime(found[-1] if found else None, latest, scale, sorted(instants), longest)
         early = 0 if recipe.exact else (start - scale.anchor) % grid
         made = (start - early, end - early if end < INFINITY else end)
         if apart and made[1] == INFINITY and i < len(recipes) - 1:
@@ -292,7 +303,7 @@ def physical(
     numbered: Callable[[int], Any] = lambda n: n,
     causal: bool | None = None,
 ) -> list[Item]:
-    """Inserts, chains of retractions that shorten, extend, open or delete, and CTIs.
+    """Inserts, chains of retractions that shorten, extend, open or delete, corrections of deleted events, and CTIs.
 
     ``explicit``: with CTIs, all of them kept; ``id``: a column with an id an event, made by ``numbered``; ``causal``:
     whether a retraction may not arrive before what it takes back (None: drawn).
@@ -320,6 +331,14 @@ def physical(
                 items += _again(items, draw(st.integers(0, len(items) - 1))) if draw(_copies(intent)) > 1 else []
             made += [(chain, item) for item in items]
             chain += 1
+        last = items[-1]
+        if last.kind == RETRACT and last.new_end == start and draw(st.booleans()):
+            # a correction: another payload takes the place of the one that is deleted
+            corrected = draw(payloads)
+            if once.is_new(Item(INSERT, start, payload=corrected)):
+                whose = {**corrected, id: numbered(chain)} if id else corrected
+                made.append((chain, Item(INSERT, start, last.end, payload=whose)))
+                chain += 1
     causal = draw(st.booleans()) if causal is None else causal
     items = draw(arranged(made, intent, causal))
     return draw(_promised(items, intent, scale)) if explicit else items

@@ -8,8 +8,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ from streamq.testing.admission import ADJUSTED, DROPPED, DUPLICATES, INVALID, ad
 from streamq.testing.arrival import bounds, is_event, repeated, unmatched
 from streamq.testing.case import Case
 from streamq.testing.history import keys
-from streamq.testing.watch import watched
+from streamq.testing.watch import ProgressViolation, changes_before, watched
 from streamq.time import INFINITY, MINUS_INFINITY
 
 LITERAL, STREAM, BATCH, SPARK = "literal", "stream", "batch", "spark stream"
@@ -54,9 +55,10 @@ class Execution:
 
     ``rules`` are names of rewrite rules (None: all); ``restart``: from the state, after every micro-batch; ``slack``: how
     far the promises that sources make after each micro-batch stay behind what is true of the future, cyclically (None
-    within it: none; empty: only what the sources' own policies say); ``watch``: whether kernels are watched; ``blocks``: how
-    long a changelog's input is blocked, in ticks (None: until it is final), another from restart to restart; ``remember``:
-    for how long history is remembered, in ticks (None: for ever), likewise.
+    within it: none; empty: only what the sources' own policies say); ``watch``: whether kernels are watched; ``ctis``: whether
+    a changelog comes with its CTIs, which are then held against what follows; ``blocks``: how long a changelog's input is
+    blocked, in ticks (None: until it is final), another from restart to restart; ``remember``: for how long history is
+    remembered, in ticks (None: for ever), likewise.
 
     On Spark: ``started`` is one of STARTS; ``zone`` is the time zone of a session with Spark's own settings ("": a session as
     streamq makes it); ``silent``: a source that has no more rows brings no more files either.
@@ -74,6 +76,7 @@ class Execution:
     started: str = RUN
     zone: str = ""
     silent: bool = False
+    ctis: bool = False
 
     @property
     def whole(self) -> bool:
@@ -100,6 +103,7 @@ class Execution:
         said += [f"promises {self.slack} behind"] * bool(self.slack) + ["watched"] * self.watch
         said += [f"input blocked for {self.blocks}"] * (self.blocks != (0,))
         said += [f"history remembered for {self.remember}"] * (self.remember != (None,))
+        said += ["with its CTIs"] * self.ctis
         said += [f"started by {self.started}"] * (self.started != RUN) + ["silent at the end"] * self.silent
         said += [f"a session of Spark's own in {self.zone}"] * bool(self.zone)
         return ", ".join(said)
@@ -135,11 +139,13 @@ def executions(output: str) -> st.SearchStrategy[Execution]:
     remember = st.sampled_from([False, False, False, False, True]).flatmap(
         lambda weak: most if weak else st.just((None,))
     )
+    # what reads a changelog back goes by the CTIs that come with it
+    ctis = st.sampled_from([False, False, True]) if output == CHANGELOG else st.just(False)
     return st.builds(
-        lambda rules, host, restart, slack, blocks, remember: Execution(
-            STREAM, output, rules, host[0], restart, slack, host[1], blocks, remember
+        lambda rules, host, restart, slack, blocks, remember, ctis: Execution(
+            STREAM, output, rules, host[0], restart, slack, host[1], blocks, remember, ctis=ctis
         ),
-        *(subsets(), st.sampled_from(hosts), st.booleans(), slack, blocks, remember),
+        *(subsets(), st.sampled_from(hosts), st.booleans(), slack, blocks, remember, ctis),
     )
 
 
@@ -218,7 +224,8 @@ def _summed(out: Sequence[pa.Table], output: str) -> pa.Table:
 def played(case: Case, how: Execution) -> list[pa.Table]:
     """The deltas of each micro-batch, and of the end of the stream."""
     plan = rewrite(case.plan, how.chosen).plan
-    made = [compile_stages(plan, Options(output=how.output, buckets=how.buckets, level=level)) for level in how.levels]
+    options = [Options(how.output, ctis=how.ctis, buckets=how.buckets, level=level) for level in how.levels]
+    made = [compile_stages(plan, one) for one in options]
     if how.watch or how.slack:
         made = [watched(program, how.watch) for program in made]
     programs = itertools.cycle(made)
@@ -226,17 +233,28 @@ def played(case: Case, how: Execution) -> list[pa.Table]:
     out = []
     promised = promises(case, how.slack) if how.slack else [[]] * len(case.cut)
     for batch, ctis in zip(case.batches, promised, strict=True):
-        out.append(run.batch(batch, ctis))
+        out.append(_told(run, partial(run.batch, batch, ctis)))
         if how.restart:
             run = replace(run.restart(), program=next(programs))
-    out.append(run.finish(case.until))
-    if how.output == CHANGELOG and how.blocks != (0,):
+    out.append(_told(run, partial(run.finish, case.until)))
+    if how.ctis and run.cti != INFINITY:
+        raise ProgressViolation(f"the result does not end with its inputs: its CTI is {run.cti}")
+    if how.output == CHANGELOG and how.blocks != (0,) and not how.ctis:
         _check_blocked(case, how, promised, out)
     counted: Counter[str] = Counter()
     for totals in run.totals.values():
         counted.update(totals)
     _check_counts(case, counted, expectation(case, how))
     return out
+
+
+def _told(run: LocalRun, step: Callable[[], pa.Table]) -> pa.Table:
+    """A step's deltas; raises ProgressViolation where they change what lies before the CTI that came with earlier ones."""
+    before = run.cti
+    deltas = step()
+    if changed := changes_before(before, [deltas]):
+        raise ProgressViolation(f"the result changes before its CTI {before}: {changed}")
+    return deltas
 
 
 BLOCKED = (Source, Where, Select, Union, Join, JoinTable)

@@ -17,7 +17,7 @@ from streamq.compiler.operators import AlterLifetime, Edges, Intervals, JoinTabl
 from streamq.compiler.plan import Node, fold, nodes, numbered
 from streamq.errors import PlanError, UnknownColumn, nearest, sentence
 from streamq.expr import Col, Lit
-from streamq.schema import Field
+from streamq.schema import Field, Schema
 from streamq.testing import events
 from streamq.testing.arrival import Item
 from streamq.testing.case import Arrival, Case
@@ -38,7 +38,7 @@ from streamq.testing.payloads import (
     uses,
     value_types,
 )
-from streamq.testing.queries import queries, static
+from streamq.testing.queries import matched, queries, static
 from streamq.testing.scale import TICKS, Scale, scale
 from streamq.testing.speculative import doubled, speculative
 from streamq.time import INTEGER, TIMESTAMP, ticks
@@ -299,6 +299,9 @@ def cases(
     key = draw(key_types())[0]
     value = draw(value_types())[0] if values is None else TYPES[draw(st.sampled_from(values))]
     axis = draw(st.sampled_from(axes))
+    if "edges" in kinds and not matched(Schema((Field("k", key),), axis), ["k"]):
+        # edges go by their key
+        kinds = [kind for kind in kinds if kind != "edges"] or ["intervals"]
     found = [
         draw(sources(name, draw(st.sampled_from(kinds)), key, value, axis, causal, intent))
         for name in "ab"[: draw(st.integers(1, most_sources))]

@@ -300,7 +300,7 @@ def _rows(table: pa.Table, made: Callable[[Any], Any] | None = None) -> list[Row
 
 
 def plain_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """A column as Python values, also where instants in it are beyond what a datetime has: those are microseconds."""
+    """A column as Python values; instants and days beyond those that Python has are numbers: microseconds, days."""
     if not _has_instants(column.type):
         return column.to_pylist()
     try:
@@ -331,7 +331,7 @@ def _python_value(scalar: Any) -> Any:
 def _has_instants(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
-    if pa.types.is_timestamp(kind):
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return True
     return pa.types.is_nested(kind) and any(_has_instants(kind.field(i).type) for i in range(kind.num_fields))
 

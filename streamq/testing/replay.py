@@ -210,10 +210,11 @@ HOW: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "started": (lambda value: value in STARTS, f"one of {', '.join(STARTS)}"),
     "zone": (lambda value: isinstance(value, str), "a text"),
     "silent": (_flag, "true or false"),
+    "ctis": (_flag, "true or false"),
 }
 """The parts of an Execution: what fits, and how that is called."""
 
-ADDED = {"blocks", "remember", "started", "zone", "silent"}
+ADDED = {"blocks", "remember", "started", "zone", "silent", "ctis"}
 """The parts that older files have not."""
 
 

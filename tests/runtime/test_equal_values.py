@@ -165,7 +165,7 @@ def test_a_payload_of_any_type_is_taken_back(kind: str) -> None:
     holds(s.tumbling_window(4).select(n=sq.count("k")))
 
 
-@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("kind", [kind for kind in ALL if kind != "map"])
 def test_edges_by_a_key_of_any_type(kind: str) -> None:
     of, values = ALL[kind]
     values = values[:1] + values[-2:]
@@ -203,10 +203,14 @@ def test_extremes_add_up_and_are_taken_back(kind: str) -> None:
     """What overflows on the way is no error, what does in the end is one that names it."""
     of, least, most = EXTREMES[kind]
     values = [least, most, most, least, None]
-    sums = {"total": sq.sum("k"), "spread": sq.stddev_pop("k"), "median": sq.median("k"), "all": sq.collect("k")}
+    rest = {"spread": sq.stddev_pop("k"), "median": sq.median("k"), "all": sq.collect("k")}
+    # four of the widest overflow on the way: whether Spark and the oracle then have an answer depends on their order
+    sums = rest if kind in ("bigint", "decimal(38,2)") else {"total": sq.sum("k"), **rest}
     for s in (stream(of, values), moving(of, values)):
         holds(s.tumbling_window(4).select(**sums))
         holds(s.snapshot_window().select(**sums))
+        total = run(s.tumbling_window(100).select(total=sq.sum("k")), FINAL).column("total").to_pylist()
+        assert total == [4 * (least + most)]
     few = moving(of, [least, least]).tumbling_window(2).select(total=sq.sum("k"))
     if kind not in ("bigint", "decimal(38,2)"):
         holds(few)

@@ -20,7 +20,7 @@ from streamq.testing import events
 from streamq.testing.arrival import Item, bounds, delay_for, late, repeated
 from streamq.testing.case import Case
 from streamq.testing.generate import TYPES, Arriving, cases, cuts, sources
-from streamq.testing.history import assert_same_history, comparable, fold_physical
+from streamq.testing.history import assert_same_history, comparable, fold_physical, keys
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.payloads import rows as payloads
 from streamq.testing.queries import grids
@@ -148,7 +148,9 @@ def test_the_history_of_repeated_rows_is_that_of_the_rows(arriving: Arriving) ->
 def test_cuts_are_partitions(drawn: tuple[int, tuple[int, ...]]) -> None:
     n, cut = drawn
     assert sum(cut) == n
-    assert all(length > 0 for length in cut)
+    # now and then one brings nothing
+    assert all(length >= 0 for length in cut)
+    assert sum(length == 0 for length in cut) <= 1
 
 
 @pytest.mark.slow
@@ -169,7 +171,7 @@ def test_batches_are_the_tables_in_pieces(case: Case) -> None:
         for name in case.sources:
             whole = case.tables[name]
             pieces = [batch[name] for batch in batches] or [whole]
-            assert [row for piece in pieces for row in map(str, piece.to_pylist())] == list(map(str, whole.to_pylist()))
+            assert [row for piece in pieces for row in keys(piece)] == keys(whole)
     assert repr(case).startswith("Case of\n  q0 = ")
     assert case.drawn().count("micro-batch") == len(case.cut)
 

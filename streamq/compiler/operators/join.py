@@ -13,7 +13,7 @@ from streamq.compiler.plan import Node, node
 from streamq.compiler.resolve import Row, no_expression
 from streamq.compiler.verbs import Verbs, not_a_stream
 from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch, sentence, unknown_column
-from streamq.expr import Col, Expr, as_expr, reads_lifetime, rewrite, show
+from streamq.expr import Col, Expr, as_expr, hint_for, reads_lifetime, rewrite, show
 from streamq.runtime.event import LE, RE
 from streamq.schema import INTERVAL, POINT, Field, Schema, infer, key_types, quote, wider
 
@@ -265,7 +265,7 @@ def pairs(on: On, verb: str) -> Pairs:
                     verb,
                     "a key is a column name or a pair of them",
                     f"found {part!r}",
-                    'Write on="k" or on=[("a", "b")].',
+                    hint_for(part, 'Write on="k" or on=[("a", "b")].'),
                 )
             )
     return tuple(made)

@@ -322,9 +322,9 @@ class WindowAggregateKernel:
         return min((self.window.end(max(low, first)) for low, high in spans if high >= first), default=None)
 
     def _packed(self, table: pa.Table) -> pa.Table:
-        """As it is stored: ordered so that it compresses; without the first window where the last one tells it."""
-        number, _ = codes(table, self.keys)
-        table = table.take(pa.array(np.lexsort((number, ints(table, HI)))))
+        """As it is stored: in order, so that it compresses; without the first window where the last one tells it."""
+        flat = [k for k in self.keys if not pa.types.is_nested(table.schema.field(k).type)]
+        table = table.sort_by([(HI, "ascending"), *((k, "ascending") for k in flat)])
         return table.drop_columns([LO]) if self._low_is_known else table
 
     @property

@@ -39,10 +39,8 @@ def _start(node: Source, run: Run) -> int | None:
             bad = "false" if isinstance(node, Points) else f"{column(node, node.end)} <= {column(node, time)}"
             starts = f"SELECT {column(node, time)} AS t FROM {rows} WHERE ({bad}) IS DISTINCT FROM true"
         case Edges():
-            opens = run.sql(node.open, node.schema)
-            starts = f"""
-                SELECT {column(node, node.time)} AS t FROM {rows}
-                WHERE {column(node, node.edge)} IS NOT DISTINCT FROM {opens}"""
+            opens, timed = run.sql(node.open, node.schema), f"SELECT *, {column(node, node.time)} AS le FROM {rows}"
+            starts = f"SELECT le AS t FROM ({timed}) WHERE {column(node, node.edge)} IS NOT DISTINCT FROM {opens}"
         case Physical():
             kind, start, end, new_end = (column(node, n) for n in (node.kind, node.start, node.end, node.new_end))
             starts = f"""
