@@ -100,6 +100,10 @@ def _some(kind: t.DataType) -> Expr:
             return Lit(dt.date(1970, 1, 1))
         case t.TimestampType():
             return Lit(dt.datetime(1970, 1, 1, tzinfo=dt.UTC))
+        case t.TimestampNTZType():
+            return Lit(dt.datetime(1970, 1, 1), kind)
+        case t.DayTimeIntervalType():
+            return Lit(dt.timedelta(0), kind)
     return Cast(Lit(0), kind)
 
 

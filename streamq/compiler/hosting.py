@@ -241,6 +241,9 @@ def _window_aggregate(node: WindowAggregate) -> Hosting:
         columns[name] = Col(name)
     sensitive = any(a.name == TIME_SENSITIVE for _, a in aggregates)
     bound, pointwise, settled, moves = _over(node, sensitive)
+    if isinstance(window, Rows) and any(reads_end(e) for e in columns.values()):
+        # of equal rows the first to end comes first
+        pointwise = ()
     return Hosting(
         WindowEvaluator(window, node.keys, node.clip, node.stamp, sensitive, tuple(specs), tuple(reductions), order),
         (Taken(tuple(columns.items()), node.keys),),

@@ -57,7 +57,7 @@ def window_members(node: WindowAggregate | TopK, df: DataFrame, run: Batch) -> t
             return _counted(df, keys, n, LE if by == "start" else RE), [STARTS, ENDS]
         case Rows(n=n, step=step, order_by=order_by):
             rest = [n for n in source.names if n not in order_by]
-            order = Over.partitionBy(*keys).orderBy(LE, *(quote(n) for n in (*order_by, *rest)))
+            order = Over.partitionBy(*keys).orderBy(LE, *(quote(n) for n in (*order_by, *rest)), RE)
             return _in_rows(df, keys, n, step, order), [NUMBER, STARTS, ENDS]
         case Session(gap=gap):
             return _in_sessions(df, keys, gap), [STARTS, ENDS]

@@ -361,17 +361,14 @@ class _InsertOnly(_Model):
 class _Event:
     """An event of a physical stream: its end as the source sees it, and the pieces of it that the query sees.
 
-    The last piece is the one that a retraction moves; ``most``: the greatest finite end that it ever had (its start: none);
-    ``gone``: what is still said of it is dropped; ``forgotten``: c has passed its end (with ids: all of them).
+    The last piece is the one that a retraction moves; ``gone``: what is still said of it is dropped.
     """
 
     start: int
     end: int
     payload: Mapping[str, Any]
     pieces: list[tuple[int, int]]
-    most: int
     gone: bool = False
-    forgotten: bool = False
 
 
 class _Physical(_Model):
@@ -381,7 +378,6 @@ class _Physical(_Model):
         super().__init__(source)
         self.live: dict[Any, _Event] = {}
         self.waiting: list[tuple[Item, bool]] = []
-        self.c = MINUS_INFINITY
 
     def name(self, item: Item) -> Any:
         """What a retraction and its event agree in, but for the end."""
@@ -398,7 +394,7 @@ class _Physical(_Model):
 
     def _insert(self, item: Item, at: Reach) -> None:
         start, end = _start(item), closed(item.end)
-        event = _Event(start, end, item.payload, [(start, end)], start if end == INFINITY else end)
+        event = _Event(start, end, item.payload, [(start, end)])
         self.live[self.name(item)] = event
         if start >= at.c:
             return
@@ -417,15 +413,14 @@ class _Physical(_Model):
             self._wait(item, at)
             return
         event.end = new_end
-        event.most = max(event.most, new_end if new_end < INFINITY else event.most)
         late = item.sync < at.c
         self.admitted.late += late
         if event.gone:
             self._count(DROPPED)
             return
         if late and not self._acts(item.sync, at):
-            # of an event that is forgotten nobody can tell where it had ended: how it goes on is dropped with all that follows
-            event.gone = event.forgotten
+            # past its end it goes on as an event of its own from c on: that is dropped, with all that follows
+            event.gone = end < at.c <= new_end
             self._count(DROPPED)
             return
         start, own_end = event.pieces[-1]
@@ -456,10 +451,6 @@ class _Physical(_Model):
             self._count(DROPPED)
 
     def _pass(self, at: Reach) -> None:
-        assert isinstance(self.source, Physical)
-        for event in self.live.values() if at.c > self.c else ():
-            event.forgotten |= (max(event.end, event.most) if self.source.id else event.end) < at.c
-        self.c = at.c
         over = [(item, late) for item, late in self.waiting if closed(item.end) < at.c or at.c == INFINITY]
         self.waiting = [pair for pair in self.waiting if pair not in over]
         for item, late in over:
@@ -473,9 +464,7 @@ class _Physical(_Model):
     def _begin(self, item: Item, at: Reach) -> None:
         """Of an event that has ended before c, what a retraction adds from c on."""
         start, end = _start(item), closed(item.new_end)
-        self.live[self.name(item)] = _Event(
-            start, end, item.payload, [(at.c, max(at.c, end))], start if end == INFINITY else end
-        )
+        self.live[self.name(item)] = _Event(start, end, item.payload, [(at.c, max(at.c, end))])
         self._count(ADJUSTED if end > at.c else DROPPED)
 
     def end(self) -> Admitted:

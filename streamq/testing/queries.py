@@ -7,7 +7,7 @@ those are grouped by, ordered by, compared and joined. Needs ``hypothesis``.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -44,7 +44,6 @@ from streamq.expr import (
     Col,
     Expr,
     Lit,
-    as_expr,
     columns,
     conjunction,
     duration,
@@ -239,6 +238,20 @@ def numbers(draw: Draw, schema: Schema, name: str, reads_end: bool) -> Expr:
     return draw(st.sampled_from(found))
 
 
+LIFETIMES: Mapping[str, tuple[Expr, ...]] = {
+    **dict.fromkeys(("min", "max", "count", "first", "last", "collect"), (end(), end(), duration(), start())),
+    "count_distinct": (end(), duration()),
+    **dict.fromkeys(("sum", "avg"), (duration(),)),
+}
+"""What aggregates of each name read of their members' lifetimes."""
+
+
+def lifetime_parts(reads_end: bool = True) -> st.SearchStrategy[Expr]:
+    """What a column may say of a lifetime."""
+    parts: list[Expr] = [start(), end(), duration()] if reads_end else [start()]
+    return st.sampled_from(parts)
+
+
 @st.composite
 def spans(draw: Draw, plan: Node, reads_end: bool = True, most: int = 2) -> Node:
     """Up to ``most`` (two) operators over one stream that keep names and types."""
@@ -283,9 +296,13 @@ def _altered(draw: Draw, plan: Node, known: frozenset[str], reads_end: bool) -> 
     numbers = [n for n in sorted(known) if _is(plan.schema.type_of(n), t.IntegerType, t.LongType)]
     starts = [Start(), Start(by=draw(by)), Start(GIVEN, 0, ticks - ticks % 4), Start(GIVEN, 0, ticks + 3)]
     lengths = [Length(), Length(SAME, draw(by)), Length(FIXED, 1), Length(FIXED, draw(st.integers(1, 9)))]
+    for name in sorted(known):
+        # the promise is kept to the tick by every event that has a value
+        within = draw(st.integers(0, 6))
+        starts.append(Start(GIVEN, 0, ticks - when(Col(name).is_not_null(), within).otherwise(0), within))
     for name in numbers:
         size = Cast(Call("coalesce", (Call("abs", (Col(name) % 8,)), Lit(0))), t.LongType())
-        starts.append(Start(GIVEN, 0, ticks - size, 8))
+        starts.append(Start(GIVEN, 0, ticks - size, 7))
         lengths.append(Length(GIVEN, 0, Cast(Col(name), t.LongType())))
     if reads_end:
         starts.append(Start(RE))
@@ -368,6 +385,9 @@ AGGREGATES = (
 )
 """What windows are asked for."""
 
+OFTEN = ("count(*)", "sum", "min", "max", "avg")
+"""What windows are asked for most, alone and beside each other: basic windows have parts of all of them."""
+
 
 @st.composite
 def aggregated(draw: Draw, plan: Node, label: str = "a", reads_end: bool = True) -> Node:
@@ -376,8 +396,6 @@ def aggregated(draw: Draw, plan: Node, label: str = "a", reads_end: bool = True)
     groupable = matched(schema, known)
     keys = tuple(draw(st.lists(st.sampled_from(groupable), unique=True, max_size=2))) if groupable else ()
     window, clip, stamp = draw(windows(schema, known))
-    # of two events equal but for their ends it is open which is the first row
-    reads_end = reads_end and not isinstance(window, Rows)
     whole = known >= set(schema.names)
     sortable = [name for name in groupable if not isinstance(schema.type_of(name), t.ArrayType | t.StructType)]
     if sortable and whole and "rank" not in schema.names and draw(st.sampled_from([False] * 5 + [True])):
@@ -385,14 +403,19 @@ def aggregated(draw: Draw, plan: Node, label: str = "a", reads_end: bool = True)
         ties = draw(st.sampled_from(["keep", "break"] if broken else ["keep"]))
         return TopK(plan, keys, window, draw(st.integers(1, 3)), by, draw(st.booleans()), ties, clip, stamp)
     names = draw(st.lists(st.sampled_from(_askable(schema, known)), min_size=1, max_size=3))
+    bounds = [Aggregate("window_start", ()), Aggregate("window_end", ())]
+    # where a result lives on its window its lifetime has them
+    bound = draw(st.sampled_from([None] * 4 + bounds)) if stamp == POINT_AT_END else None
     drawn = [draw(aggregate(schema, known, name, reads_end)) for name in names]
+    drawn += [] if bound is None else [bound]
     # equal ones are one
     made = {f"{label}{i}": one for i, one in enumerate({a.digest: a for a in drawn}.values())}
     return WindowAggregate(plan, keys, window, tuple(made.items()), clip, stamp)
 
 
 def _askable(schema: Schema, known: frozenset[str]) -> Sequence[str]:
-    return AGGREGATES if known >= set(schema.names) else [a for a in AGGREGATES if a not in IN_ORDER]
+    names = [*OFTEN * 4, *AGGREGATES]
+    return names if known >= set(schema.names) else [a for a in names if a not in IN_ORDER]
 
 
 @cache
@@ -427,6 +450,8 @@ def aggregate(
     among = [n for n in among if name in ("count(*)", "covar", "covar_pop", "corr") or _takes(name, schema.type_of(n))]
     filters = st.sampled_from([False, False, True])
     where = draw(predicates(schema, known, reads_end)) if draw(filters) else None
+    if reads_end and name in LIFETIMES and draw(st.sampled_from([False] * 3 + [True] * 2)):
+        return Aggregate(name, (draw(st.sampled_from(LIFETIMES[name])),), where)
     if name == "count(*)" or not among:
         return Aggregate("count", (), where)
     column = draw(st.sampled_from(among))
@@ -448,7 +473,7 @@ def finished(draw: Draw, plan: Node, label: str = "b", reads_end: bool = True) -
     name = draw(st.sampled_from(plan.schema.names))
     kept: list[tuple[str, Expr]] = [(n, Col(n)) for n in plan.schema.names]
     over = draw(numbers(plan.schema, name, reads_end)) / 4 if _plain_number(plan.schema.type_of(name)) else Col(name)
-    return Select(plan, (*kept, (label, draw(st.sampled_from([over, as_expr(start()), duration()])))))
+    return Select(plan, (*kept, (label, draw(st.one_of(st.just(over), lifetime_parts(reads_end))))))
 
 
 @st.composite
@@ -483,6 +508,6 @@ def looked_up(draw: Draw, plan: Node) -> Node:
 
 __all__ = [
     "AGGREGATES", "STATIC", "aggregate", "aggregated", "evaluable", "exact", "finished", "grids", "looked_up", "matched",
-    "numbers", "paired",
+    "lifetime_parts", "numbers", "paired",
     "predicates", "queries", "spans", "static", "table_for", "windows",
 ]  # fmt: skip

@@ -20,18 +20,19 @@ from streamq.compiler.operators import JoinTable, ToSignal
 from streamq.compiler.operators.windowed import Grouped, Windowed
 from streamq.compiler.plan import Node, nodes
 from streamq.errors import NeedsSpark, PlanError, TimeError, UnknownVerb, nearest, sentence
-from streamq.expr import Col, Expr, duration, start
+from streamq.expr import Col, Expr, duration, end, start, when, window_end, window_start
 from streamq.schema import Field, Schema
 from streamq.stream import Stream
 from streamq.testing.case import Case
 from streamq.testing.generate import KINDS, WITH_IDS, Draw, cases_of, source_of
 from streamq.testing.intent import ANYTHING, Intent
-from streamq.testing.payloads import key_types, value_types
+from streamq.testing.payloads import EPOCH, key_types, value_types
 from streamq.testing.queries import (
     aggregate,
     aggregated,
     evaluable,
     exact,
+    lifetime_parts,
     looked_up,
     matched,
     numbers,
@@ -43,7 +44,7 @@ from streamq.testing.queries import (
 )
 from streamq.testing.table import fields_of
 from streamq.time import INTEGER, TIMESTAMP
-from streamq.windows import ALIGN, CLIPS, POINT_AT_END, Rows
+from streamq.windows import ALIGN, CLIPS, POINT_AT_END
 
 
 class _Any:
@@ -249,9 +250,20 @@ class _Building:
         return method(*bound.args, **bound.kwargs)
 
     def _complete(self, verb: str, bound: inspect.BoundArguments, target: Any) -> None:
-        """What nobody would write out: names that meet in a join are told apart."""
-        if verb in ("join", "windowed_join") and "suffixes" not in bound.arguments:
-            bound.arguments["suffixes"] = ("", "_r")
+        """What goes with what is left out, and what nobody would write out: names that meet in a join are told apart."""
+        arguments = bound.arguments
+        if verb in ("join", "windowed_join") and "suffixes" not in arguments:
+            arguments["suffixes"] = ("", "_r")
+        if verb == "alter_lifetime" and arguments.get("start") is ANY and arguments.get("within", ANY) is ANY:
+            arguments["start"], arguments["within"] = self.draw(_starts(target.plan))
+        if verb == "landmark_window" and arguments.get("period") is ANY:
+            alone = self.draw(st.sampled_from([False, False, True]))
+            if alone:
+                arguments["period"] = None
+                # of landmarks without a period there must be one
+                arguments["start"] = arguments.get("start") or ANY
+            elif arguments.get("start") is ANY and self.draw(st.booleans()):
+                arguments["start"] = None
 
     def _source(self, node: Scenario) -> Stream:
         kwargs = dict(node.kwargs)
@@ -321,9 +333,12 @@ class _Building:
             return self.made(stream())
         if named:
             if isinstance(target, Windowed):
-                # of two events equal but for their ends it is open which is the first row
-                return draw(aggregate(schema, known, reads_end=not isinstance(target.window, Rows)))
-            return draw(numbers(schema, draw(st.sampled_from(schema.names)), True))
+                bound = draw(st.sampled_from([None] * 10 + [window_start(), window_end()]))
+                if bound is not None:
+                    return bound
+                return draw(aggregate(schema, known))
+            column = numbers(schema, draw(st.sampled_from(schema.names)), True)
+            return draw(st.one_of(column, column, lifetime_parts()))
         if (verb, name) in _INTEGERS or name in _INTEGERS:
             low, high = _INTEGERS.get((verb, name)) or _INTEGERS[name]
             many = draw(st.integers(low, high))
@@ -348,9 +363,9 @@ class _Building:
             case "set_duration" | "alter_lifetime", "duration":
                 lengths = [1, 3, 5] if schema.axis == INTEGER else [dt.timedelta(microseconds=n) for n in (1, 3, 5)]
                 return draw(st.sampled_from([*lengths, duration() * 2]))
-            case "alter_lifetime", "start":
-                by = 3 if schema.axis == INTEGER else dt.timedelta(microseconds=3)
-                return draw(st.sampled_from([None, start(), start() + by]))
+            case "landmark_window", "start":
+                at = draw(st.integers(-5, 9))
+                return at if schema.axis == INTEGER else EPOCH + dt.timedelta(microseconds=at)
         raise PlanError(sentence("scenario", f"nothing to fill {name!r} of {verb} with", "", "Give it a value."))
 
 
@@ -390,6 +405,30 @@ def _axes(root: Scenario | Stream) -> list[str]:
                 return [node.kwargs["axis"]]
             left += [node.target, *node.args, *node.kwargs.values()]
     return [INTEGER, TIMESTAMP]
+
+
+@st.composite
+def _starts(draw: Draw, plan: Node) -> tuple[Expr | None, Any]:
+    """A start for alter_lifetime and what ``within`` promises: it reads the start, the end, or the payload."""
+
+    def span(ticks: int) -> Any:
+        return ticks if plan.schema.axis == INTEGER else dt.timedelta(microseconds=ticks)
+
+    name = draw(st.sampled_from(sorted(exact(plan)) or list(plan.schema.names)))
+    match draw(st.sampled_from(["as it is", "start", "later", "earlier", "end", "payload", "payload"])):
+        case "start":
+            return start(), None
+        case "later":
+            return start() + span(3), None
+        case "earlier":
+            return start() - span(2), None
+        case "end":
+            return end(), None
+        case "payload":
+            # the promise is kept to the tick by every event that has a value
+            within = draw(st.integers(0, 6))
+            return start() - when(Col(name).is_not_null(), span(within)).otherwise(span(0)), span(within)
+    return None, None
 
 
 @st.composite

@@ -66,6 +66,8 @@ OPERATORS: dict[str, t.Scenario] = {
     "rows_window": windowed(GROUPED.rows_window(ANY, ANY, order_by=ANY, clip_input=ANY, stamp=ANY)),
     "session_window": windowed(GROUPED.session_window(ANY, clip_input=ANY, stamp=ANY)),
     "landmark_window": windowed(GROUPED.landmark_window(ANY, period=ANY, clip_input=ANY, stamp=ANY)),
+    "bounds of windows": windowed(GROUPED.hopping_window(ANY, ANY, ANY, stamp=ANY)).where(ANY).with_columns(more=ANY),
+    "landmark_window of one start": windowed(GROUPED.landmark_window(ANY, start=ANY, stamp=ANY)),
     "time_weighted_avg": GROUPED.tumbling_window(ANY).select(x=sq.time_weighted_avg("v")),
     "top_k": t.stream().hopping_window(ANY, ANY).top_k(ANY, by="k", desc=ANY, ties=ANY),
     "group_by, apply": GROUPED.apply(lambda g: g.join(g.shift(ANY), suffixes=("", "_s")).count_window(2).select(n=ANY)),

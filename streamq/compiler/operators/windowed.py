@@ -178,8 +178,8 @@ class _Windows(ABC, Generic[S]):
     ) -> Windowed[S]:
         """Windows of ``n`` events in the order of (start, ``order_by``), every ``step`` events.
 
-        From the first start to the last start + 1 tick; ties go by the rest of the payload
-        (which of two events that are equal but for their ends comes first is open).
+        From the first start to the last start + 1 tick; ties go by the rest of the payload,
+        then by the ends.
         Results are points at the window's end unless ``stamp="align"``.
 
         ::

@@ -159,8 +159,11 @@ class _Rows:
     order_by: tuple[str, ...]
 
     def _ordered(self, g: Ints, table: pa.Table) -> tuple[Ints, Ints]:
-        """Events in the order of group, LE, order_by; and each place's number in its group."""
-        order = np.lexsort((*reversed(ranks(table, self.order_by)), ints(table, LE), g))
+        """Events in the order of group, LE, order_by; and each place's number in its group.
+
+        Of equal ones the first to end comes first: an end that may still move is after all that are settled.
+        """
+        order = np.lexsort((ints(table, RE), *reversed(ranks(table, self.order_by)), ints(table, LE), g))
         first, _ = _bounds(g[order], g[order])
         return order, np.arange(len(order)) - first
 

@@ -1,9 +1,11 @@
 """Physical rows into deltas: retractions are matched with the lifetimes they name, late ones translated.
 
 State: every live event until it is settled, as the source sees it (start, end) and as it was passed on; retractions whose
-insert has not come yet. With ids, an event alive or deleted until all finite ends that it ever had are settled, and the
-retractions applied to it: whatever comes again on time is known then, and what comes later is late. Cost: inserts are
-columnar; a retraction costs a look-up among the rows that share its start, or its id.
+insert has not come yet. A late retraction of an end that c has passed adds an event of its own, which starts at c; where
+that is dropped all that follows is dropped with it, whether or not the event is still in state. With ids, an event alive or
+deleted until all finite ends that it ever had are settled, and the retractions applied to it: whatever comes again on time
+is known then, and what comes later is late. Cost: inserts are columnar; a retraction costs a look-up among the rows that
+share its start, or its id.
 """
 
 from __future__ import annotations
@@ -304,6 +306,10 @@ class PhysicalKernel(Uncombined):
         if late:
             sync, move = np.array([min(old, new)]), moves.slice(number, 1)
             if not adjusts(batch.judge, move, sync, np.array([True]), batch.promised)[0]:
+                if old < c <= new:
+                    # what was dropped is an event of its own: what is passed on stays, what follows goes with that
+                    pieces.append((i, row[OWN_LE], row[OWN_RE]))
+                    row[OWN_RE] = DROPPED
                 return "dropped"
         end = max(new, c) if late else new
         if min(old, row[OWN_RE]) < c >= row[OWN_RE]:
@@ -423,8 +429,11 @@ class PhysicalKernel(Uncombined):
         live = state.read_all(LIVE)
         if live is None:
             return
-        end = ints(live, RE) if self.id is None else np.maximum(ints(live, RE), ints(live, MOST))
-        kept = live.filter(pa.array((end >= clock.c) & (clock.c != INFINITY)))
+        end = np.maximum(ints(live, RE), ints(live, RE if self.id is None else MOST))
+        own_end = ints(live, OWN_RE)
+        # how a dropped event goes on can come on time for its source, though late by the level
+        over = np.where(own_end == DROPPED, min(clock.c, clock.promised), clock.c)
+        kept = live.filter(pa.array((np.maximum(end, own_end) >= over) & (clock.c != INFINITY)))
         if kept.num_rows == live.num_rows:
             return
         state.replace(LIVE, "0", kept)

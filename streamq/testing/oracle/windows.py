@@ -47,7 +47,7 @@ def members(node: WindowAggregate | TopK, events: str, groups: Sequence[str], ru
         case Rows(n=n, step=step, order_by=order_by):
             names = node.input.schema.names
             whole = [*order_by, *(n for n in names if n not in order_by)]
-            order = listed("le", *(f"{_order(node.input.schema)[names.index(c)]} NULLS FIRST" for c in whole))
+            order = listed("le", *(f"{_order(node.input.schema)[names.index(c)]} NULLS FIRST" for c in whole), "re")
             rows = run.table(f"SELECT *, row_number() OVER ({by} ORDER BY {order}) - 1 AS place FROM {events}")
             last = f"lead(le, {n - 1}) OVER ({by} ORDER BY place) + 1 AS w_re"
             windows = run.table(f"""

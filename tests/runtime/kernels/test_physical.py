@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,13 +19,15 @@ from streamq.runtime.consistency import MIDDLE, Level
 
 
 def run(
-    late: str, *batches: list[Any], level: Level = MIDDLE, invalid: str | None = None
+    late: str, *batches: list[Any], level: Level = MIDDLE, invalid: str | None = None, named: bool = False
 ) -> tuple[LocalRun, list[list[tuple[Any, ...]]]]:
     live: LocalRun | None = None
     out = []
     for items in batches:
         # a pad of every kind gives all micro-batches the same columns; the retraction of nothing is never matched
         s = sq.events([*items, sq.retract(999, 1000, 999, v=0)], late=late, invalid=invalid, name="p")
+        if named:
+            s = s._derive(replace(s.plan, id="v"))
         if live is None:
             live = LocalRun(compile_stages(numbered(s.plan)[0], Options(output=CHANGELOG, buckets=1, level=level)))
         table = s.tables["p"]
@@ -104,21 +107,14 @@ def test_what_is_left_of_nothing_can_be_extended() -> None:
     assert out[1:] == [[], []]
 
 
-def test_an_end_that_was_passed_on_stays_where_it_is_settled() -> None:
-    """Behind dropped retractions one that is on time moves an end that c has passed: what it adds is an event of its own."""
-    lost = [[sq.retract(1, 40, 5, v=1)], [sq.retract(1, 5, 60, v=1), sq.cti(45)]]
-    live, out = run("drop", [sq.insert(1, 40, v=1), sq.cti(10)], *lost, [sq.retract(1, 60, 50, v=1)])
-    assert out[1:] == [[], [], [(1, 1, 45, 50)]]
-    assert live.totals[(0, 0)] == {"p|dropped": 2}
-
-
-def test_what_follows_dropped_retractions_is_matched_with_them() -> None:
-    """Also where the event ended for its source, and is forgotten: nothing of it is an error."""
-    start, gone = (
-        [sq.insert(1, 40, v=1), sq.cti(10)],
-        [[sq.retract(1, 40, 5, v=1), sq.cti(11)], [sq.retract(1, 5, 60, v=1)]],
-    )
-    live, out = run("drop", start, *gone, [sq.retract(1, 60, 50, v=1)], [sq.cti(70)], invalid="fail")
+@pytest.mark.parametrize("between", [[], [sq.cti(11)], [sq.cti(45)]])
+@pytest.mark.parametrize("named", [False, True])
+def test_what_follows_a_dropped_retraction_goes_with_it(between: list[Any], named: bool) -> None:
+    """Where it says how an event goes on past an end that c has passed, whether c has moved since or not; nothing is an error."""
+    start = [sq.insert(1, 40, v=1), sq.cti(10)]
+    lost = [sq.retract(1, 40, 5, v=1), *between], [sq.retract(1, 5, 60, v=1)]
+    more = [sq.retract(1, 60, 50, v=1)], [sq.cti(70)]
+    live, out = run("drop", start, *lost, *more, invalid="fail", named=named)
     assert out[1:] == [[], [], [], []] and live.totals[(0, 0)] == {"p|dropped": 3}
 
 

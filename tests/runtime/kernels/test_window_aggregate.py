@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import streamq as sq
 import streamq.runtime.partials as partials
+from streamq import testing as t
 from streamq.compiler.local import LocalRun
 from streamq.compiler.operators import Edges, Intervals, Points
 from streamq.compiler.program import CHANGELOG, FINAL, Options
@@ -176,3 +177,11 @@ def test_groups_by_a_key_that_arrow_cannot_sort() -> None:
 
 
 LISTS = pa.table({"t": [0, 1, 0, 2], "k": [["a"], ["b", "a"], ["a"], None]})
+
+
+@pytest.mark.parametrize("key", ["array<decimal(38,18)>", "struct<x:int,y:array<string>>", "double"])
+def test_keys_of_any_type_are_held(key: str) -> None:
+    """Partial results are stored in an order that every type of key has."""
+    events = t.stream(shape="points", columns=f"k {key}, v int", axis="integer")
+    query = events.group_by("k").hopping_window(4, 2).select(n=sq.count())
+    t.verify(query, profile=t.Profile(examples=2, batch=0, streams=0))
