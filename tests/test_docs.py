@@ -91,7 +91,7 @@ def test_the_language_page_is_what_the_docstrings_say() -> None:
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_docstrings_show_what_happens(path: Path) -> None:
     module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
-    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.NORMALIZE_WHITESPACE)
     failures: list[str] = []
     for test in doctest.DocTestFinder().find(module):
         runner.run(test, out=failures.append)

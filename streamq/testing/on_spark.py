@@ -59,13 +59,18 @@ def frame(spark: SparkSession, table: pa.Table) -> DataFrame:
 def session_in(spark: SparkSession, zone: str) -> Iterator[SparkSession]:
     """A session of the same Spark with Spark's own settings where streamq has others, in a time zone; itself if that is "".
 
-    On Spark Connect, too, it is itself: a client's settings are those of its server.
+    What else is set in the one, as whether Spark compiles, is set in the other. On Spark Connect, too, it is itself: a
+    client's settings are those of its server.
     """
     if not zone or master_of(spark).startswith("sc://"):
         yield spark
         return
     other = spark.newSession()
-    for key in REQUIRED | TUNED:
+    streamqs = REQUIRED | TUNED
+    for key, value in spark.conf.getAll.items():
+        if key not in streamqs and other.conf.get(key, None) != value and other.conf.isModifiable(key):
+            other.conf.set(key, value)
+    for key in streamqs:
         other.conf.unset(key)
     other.conf.set("spark.sql.session.timeZone", zone)
     try:

@@ -109,7 +109,7 @@ QUERIES = {
     ),
 }
 SOAK = bool(os.environ.get("STREAMQ_SOAK"))
-KILLS = 3
+KILLS = 3 if SOAK else 2
 FILES = 6
 
 

@@ -155,7 +155,9 @@ def test_connect() -> None:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
         from streamq.session import session
+        from tests.conftest import INTERPRETED
         server = session(master="local[1]", config={
+            **INTERPRETED,
             "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
             "spark.connect.grpc.binding.port": port,
         })

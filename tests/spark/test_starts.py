@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from streamq import testing as t
-from streamq.session import active_session
+from streamq.session import REQUIRED, active_session
 from streamq.testing.arrival import Item
 from streamq.testing.execution import (
     BATCH,
@@ -24,7 +24,9 @@ from streamq.testing.execution import (
     Execution,
     unfinished,
 )
+from streamq.testing.on_spark import session_in
 from streamq.testing.verify import check
+from tests.conftest import INTERPRETED
 
 SOAK = bool(os.environ.get("STREAMQ_SOAK"))
 HOUR = 3_600_000_000
@@ -60,6 +62,14 @@ SOME = [
 @pytest.mark.parametrize("how", WAYS if SOAK else SOME, ids=str)
 def test_every_way_to_start_gives_the_answer(how: Execution, spark: SparkSession, plain: None) -> None:
     assert check(CASE, [how], spark)
+    assert active_session() is spark
+
+
+def test_a_session_of_sparks_own_has_all_settings_but_those_of_streamq(spark: SparkSession, plain: None) -> None:
+    with session_in(spark, "Asia/Tokyo") as other:
+        assert {key: other.conf.get(key) for key in INTERPRETED} == INTERPRETED
+        assert other.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
+        assert all(other.conf.get(key, None) != value for key, value in REQUIRED.items())
     assert active_session() is spark
 
 

@@ -10,7 +10,7 @@ from streamq import testing as t
 TRIPS = sq.events([(1, 5, {"zone": "a", "fare": 3.0})], name="trips")
 
 
-def test_by_default_every_backend_runs(spark: SparkSession) -> None:
+def test_by_default_every_backend_runs(spark: SparkSession, plain: None) -> None:
     query = TRIPS.where(sq.col("fare") > 1).group_by("zone").session_window(5).select(n=sq.count(), most=sq.max("fare"))
     # a changelog has a column of that name itself
     report = t.verify(query.rename(zone="kind"), examples=5, profile="default")
@@ -19,7 +19,7 @@ def test_by_default_every_backend_runs(spark: SparkSession) -> None:
     assert report.executions["batch"] == default.batch and report.executions["spark stream"] == default.streams
 
 
-def test_what_only_spark_evaluates_is_verified_on_spark(spark: SparkSession) -> None:
+def test_what_only_spark_evaluates_is_verified_on_spark(spark: SparkSession, plain: None) -> None:
     query = TRIPS.select("fare", sound=sq.functions.soundex("zone")).union(TRIPS.select("fare", sound="zone"))
     report = t.verify(query, profile=t.Profile(examples=5, batch=2, streams=0))
     assert report.executions["batch"] == 2 and "soundex" in report.left_out["in-process"]
