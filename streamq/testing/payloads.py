@@ -387,7 +387,7 @@ def palettes(
             nan = [v for v in values[few:] if v != v and (not added or draw(st.booleans()))]
             values = [*values[:few], *nan, *(others[:1] or [draw(st.sampled_from(values[few:]))])]
         values = _distinct([*values, *others])
-        if intent.nulls is not False and (few is None or draw(st.booleans())):
+        if intent.nulls is not False and (few is None or draw(st.sampled_from([True, True, False]))):
             values = [*values[:2], None, *values[2:]]
         chosen[f.name] = _skewed(values, intent)
     return _with(_payloads(chosen), once)

@@ -200,7 +200,9 @@ def _comparisons(draw: Draw, schema: Schema, among: frozenset[str], reads_end: b
     )
     found: list[Expr] = [start() >= instant, start() < instant]
     if reads_end:
-        found += [end().is_null(), end() > instant, duration() > 3]
+        found += [end().is_null(), end() > instant, end() <= instant, duration() > 3]
+    if draw(st.sampled_from([True, False, False])):
+        return draw(st.sampled_from(found))
     for name in sorted(among):
         column, kind = Col(name), schema.type_of(name)
         found += [column.is_null(), column.is_not_null()]

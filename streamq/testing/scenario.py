@@ -353,7 +353,8 @@ class _Building:
                 return static(table_for(schema.type_of("k")))
             case _, "on" | "order_by" | "key":
                 taken = matched(schema, columns)
-                return draw(st.lists(st.sampled_from(taken), max_size=1)) if taken else []
+                most = draw(st.sampled_from([1, 1, 1, 2]))
+                return draw(st.lists(st.sampled_from(taken), max_size=most, unique=True)) if taken else []
             case _, "id" | "keys" | "k" | "by":
                 return draw(st.sampled_from(matched(schema, columns) or columns))
             case _, "columns" | "names":
