@@ -44,7 +44,7 @@ QUERY = (
 TIMES = [(0, 4, "a"), (9, 12, "b"), (7, 30, "a"), (25, 26, "b"), (22, 24, "a"), (41, 47, "a")]
 ARRIVAL = [("a", Item("insert", s * HOUR, e * HOUR, payload={"k": k})) for s, e, k in TIMES]
 ARRIVAL.insert(2, ("b", Item("insert", 8 * HOUR, 8 * HOUR + 1, payload={"k": "a"})))
-CASE = t.Case(QUERY.plan, tuple(ARRIVAL), (2, 2, 2, 1))
+CASE = t.Case(QUERY.plan, tuple(ARRIVAL), (2, 2, 2, 1) if SOAK else (4, 3))
 WAYS = [
     Execution(SPARK, output, buckets=2, restart=restart, started=started, zone=zone, silent=silent)
     for output, restart, started, zone, silent in itertools.product(
