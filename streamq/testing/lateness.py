@@ -92,9 +92,8 @@ def _short(draw: Draw, items: Sequence[Item], scale: Scale) -> int:
             behind |= {greatest - time for time in (item.sync, *item.times) if greatest >= time}
             if item.end is not None and item.start < greatest:
                 # what is left from there on is nothing, or a tick
-                ends |= {
-                    greatest - item.end + by * scale.step for by in (0, 1) if greatest + by * scale.step >= item.end
-                }
+                left = [by * scale.step for by in (0, 1) if item.start < item.end - by * scale.step]
+                ends |= {greatest - item.end + by for by in left if greatest + by >= item.end}
             passed = [end for end in scale.edges(item.start) if item.start < end <= greatest]
             windows |= {greatest - end for end in passed}
             # what is left of it lies in the window that begins there
@@ -103,7 +102,7 @@ def _short(draw: Draw, items: Sequence[Item], scale: Scale) -> int:
             greatest = item.start if greatest is None else max(greatest, item.start)
     if not behind:
         return 0
-    candidates = draw(st.sampled_from([some for some in (behind, windows, crossed, ends) if some]))
+    candidates = draw(st.sampled_from([some for some in (behind, behind, windows, crossed, ends, ends) if some]))
     if candidates is ends or candidates is crossed:
         return draw(st.sampled_from(sorted(candidates)))
     return max(0, draw(st.sampled_from(sorted(candidates))) - draw(st.sampled_from(BESIDE)) * scale.step)

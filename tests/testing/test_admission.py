@@ -167,6 +167,10 @@ def met(case: Case) -> Iterator[str]:
             c = (greatest - source.policy.delay) // source.policy.every * source.policy.every
 
 
+INDEPENDENT = 300
+"""Of a search of Hypothesis about a third of the examples are independent; ``verify`` draws each afresh, a hundred of them."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "often"),
@@ -183,7 +187,7 @@ def test_boundaries_are_met_often(shape: str, often: dict[str, int]) -> None:
     cases = 0
     counts: Counter[str] = Counter()
 
-    @settings(max_examples=100, database=None)
+    @settings(max_examples=INDEPENDENT, database=None)
     @given(t.concrete(t.stream(shape=shape, columns="k int").snapshot_window().select(n=sq.count())), st.none())
     def draw(case: Case, _: None) -> None:
         nonlocal cases
@@ -202,7 +206,7 @@ def test_windows_are_met_at_their_edges() -> None:
     """Where lengths are such that no part of one is a part of another."""
     counts: Counter[str] = Counter()
 
-    @settings(max_examples=100, database=None)
+    @settings(max_examples=INDEPENDENT, database=None)
     @given(t.concrete(t.stream(shape="intervals", axis="integer").hopping_window(1_003, 331, 17).select(n=sq.count())))
     def draw(case: Case) -> None:
         ends = {(name, (time - 17 - part) % 331) for _, item in case.arrival for name, time, part in instants(item)}
