@@ -152,13 +152,14 @@ def _source(node: Source, table: str) -> str:
         given += [f"{n}={shown}" for n, (mark, usual) in marks.items() if (shown := argument(mark)) != string(usual)]
         given += [] if node.payload_from == "start" else [f"payload={string(node.payload_from)}"]
     given += [] if node.table.startswith("#") else [f"name={string(node.table)}"]
-    if policy != SourcePolicy(policy.delay, policy.late, policy.invalid):
+    if policy != SourcePolicy(policy.delay, policy.late, policy.invalid, policy.every):
         raise Unwritable(type(node).__name__)
     if policy.delay is None:
         given += [] if isinstance(node, Physical) else ["progress=sq.explicit()"]
-    elif policy.delay or isinstance(node, Physical):
-        delay = duration(policy.delay, axis) if policy.delay else ""
-        given.append(f"progress=sq.generate({delay})")
+    elif policy.delay or policy.every > 1 or isinstance(node, Physical):
+        delay = [duration(policy.delay, axis)] if policy.delay else []
+        steps = [f"every={duration(policy.every, axis)}"] if policy.every > 1 else []
+        given.append(f"progress=sq.generate({', '.join([*delay, *steps])})")
     given += [] if policy.late == DROP else [f"late={string(policy.late)}"]
     given += [] if policy.invalid is None else [f"invalid={string(policy.invalid)}"]
     return call(head, given)

