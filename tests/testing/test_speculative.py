@@ -50,7 +50,7 @@ def retracts(case: t.Case) -> bool:
 @pytest.mark.parametrize(
     ("intent", "wanted"),
     [
-        (t.Intent(speculation=True, disorder="high"), retracts),
+        (t.Intent(speculation=True, disorder="high", late="none"), retracts),
         (t.Intent(speculation=True), lambda case: any(isinstance(n, TopK) for n in nodes(case.plan))),
         (t.Intent(duplicates=True), lambda case: isinstance(case.plan, Union)),
         (t.Intent(speculation=False, duplicates=False), lambda case: isinstance(case.plan, Source)),
