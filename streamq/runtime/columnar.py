@@ -211,24 +211,25 @@ def net(table: pa.Table) -> pa.Table:
     same, _ = together([(equal, len(first)), *finest])
     rows = pa.table({"equal": equal, "same": same, "at": np.arange(len(same)), WEIGHT: table.column(WEIGHT)})
     rows = group(rows, ["equal", "same"], {"at": ("at", "min"), WEIGHT: (WEIGHT, "sum")})
-    weight = _settled(ints(rows, "equal"), ints(rows, WEIGHT))
+    weight = _uncancelled(ints(rows, "equal"), ints(rows, WEIGHT))
     kept = weight != 0
     return with_column(table.take(rows.column("at").filter(pa.array(kept))), WEIGHT, weight[kept])
 
 
-def _settled(number: Ints, weight: Ints) -> Ints:
+def _uncancelled(number: Ints, weight: Ints) -> Ints:
     """What is left of weights where, among those of one number, each negative one takes away from positive ones."""
+    left = np.zeros(len(weight), np.int64)
+    if not len(weight):
+        return left
     order = np.argsort(number, kind="stable")
     heads = np.flatnonzero(np.diff(number[order], prepend=-1))
-    left = np.zeros(len(weight), np.int64)
+    sizes = np.diff(np.append(heads, len(order)))
     for sign in (1, -1):
         mine, others = np.maximum(sign * weight[order], 0), np.maximum(-sign * weight[order], 0)
-        if not len(heads):
-            break
-        taken = np.repeat(np.add.reduceat(others, heads), np.diff(np.append(heads, len(order))))
+        cancelled = np.repeat(np.add.reduceat(others, heads), sizes)
         before = np.cumsum(mine) - mine
-        before = before - np.repeat(before[heads], np.diff(np.append(heads, len(order))))
-        left[order] += sign * np.clip(before + mine - taken, 0, mine)
+        before = before - np.repeat(before[heads], sizes)
+        left[order] += sign * np.clip(before + mine - cancelled, 0, mine)
     return left
 
 

@@ -113,7 +113,7 @@ def limits(case: Case, promises: Promises, blocks: Sequence[int | None]) -> list
     """
     batches = list(_batches(case))
     reaches = _reaches(case, batches, [*promises, *([()] * len(batches))], [None])[1:]
-    sources, least, found = case.sources, MINUS_INFINITY, []
+    sources, least, instants = case.sources, MINUS_INFINITY, []
     for reach, block in zip(reaches, itertools.cycle(blocks), strict=False):
         speak = [name for name in sources if _leader(sources, name) == name]
         w = min(max(reach[name].promised, reach[name].w) for name in speak)
@@ -121,9 +121,9 @@ def limits(case: Case, promises: Promises, blocks: Sequence[int | None]) -> list
         if block and w > MINUS_INFINITY:
             least = max(least, w - block + 1)
         elif block == 0:
-            least = max(least, *(one.w + 1 for one in reach.values() if one.w > MINUS_INFINITY), least)
-        found.append(INFINITY if block == 0 else least)
-    return found
+            least = max([least, *(one.w + 1 for one in reach.values() if one.w > MINUS_INFINITY)])
+        instants.append(INFINITY if block == 0 else least)
+    return instants
 
 
 def legal(case: Case, seen: Mapping[str, Admitted]) -> Case:
@@ -209,6 +209,10 @@ def _reaches(
                 own[name] = max([own[name], *(_start(item) for item in items if item.kind == CTI)])
             own[name] = max([own[name], *(c for of, c in told if of in (None, name))])
         promised = {name: own[_leader(sources, name)] for name in sources}
+        if not batch and not told:
+            # nobody is called in a micro-batch that brings nothing, so no level makes itself felt
+            reaches.append(reaches[-1])
+            continue
         speak = [name for name in sources if _leader(sources, name) == name]
         least = min(max(own[name], w[name]) for name in speak)
         for name in sources:

@@ -134,7 +134,7 @@ def executions(output: str) -> st.SearchStrategy[Execution]:
     # of final rows the level says nothing but what is remembered
     some = st.lists(st.sampled_from([0, 1, 1, 2, 3, 4, 20, None]), min_size=1, max_size=3).map(tuple)
     blocks = st.one_of(st.just((0,)), some) if output == CHANGELOG else st.just((0,))
-    most = st.tuples(st.sampled_from([0, 1, 2, 5, 12]))
+    most = st.lists(st.sampled_from([0, 1, 2, 5, 12, None]), min_size=1, max_size=2).map(tuple)
     # what lies behind is late: where nothing is, more is there to be right about
     remember = st.sampled_from([False, False, False, False, True]).flatmap(
         lambda weak: most if weak else st.just((None,))

@@ -405,14 +405,18 @@ def aggregated(draw: Draw, plan: Node, label: str = "a", reads_end: bool = True)
         ties = draw(st.sampled_from(["keep", "break"] if broken else ["keep"]))
         return TopK(plan, keys, window, draw(st.integers(1, 3)), by, draw(st.booleans()), ties, clip, stamp)
     names = draw(st.lists(st.sampled_from(_askable(schema, known)), min_size=1, max_size=3))
-    bounds = [Aggregate("window_start", ()), Aggregate("window_end", ())]
-    # where a result lives on its window its lifetime has them
-    bound = draw(st.sampled_from([None] * 4 + bounds)) if stamp == POINT_AT_END else None
     drawn = [draw(aggregate(schema, known, name, reads_end)) for name in names]
-    drawn += [] if bound is None else [bound]
     # equal ones are one
-    made = {f"{label}{i}": one for i, one in enumerate({a.digest: a for a in drawn}.values())}
-    return WindowAggregate(plan, keys, window, tuple(made.items()), clip, stamp)
+    aggregates = {f"{label}{i}": one for i, one in enumerate({a.digest: a for a in drawn}.values())}
+    # where a result lives on its window its lifetime has the bounds
+    bound = draw(st.sampled_from([None] * 4 + ["window_start", "window_end"])) if stamp == POINT_AT_END else None
+    if bound is None:
+        return WindowAggregate(plan, keys, window, tuple(aggregates.items()), clip, stamp)
+    # as the verb has it: the bound is an aggregate with a name of its own, below a select
+    own = f"__{bound}{len(aggregates)}"
+    below = WindowAggregate(plan, keys, window, (*aggregates.items(), (own, Aggregate(bound, ()))), clip, stamp)
+    outputs = [(name, Col(name)) for name in (*keys, *aggregates)]
+    return Select(below, (*outputs, (f"{label}{len(aggregates)}", Col(own))))
 
 
 def _askable(schema: Schema, known: frozenset[str]) -> Sequence[str]:
