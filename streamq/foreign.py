@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from streamq.failure import is_sparks, reason
 from streamq.session import (
+    CHANGELOG,
     DRIVER_NEEDS,
     REQUIRED,
     WORKER_NEEDS,
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 HDFS_BACKED = "HDFSBackedStateStoreProvider"
 """Spark's default state store, which cannot hold what a stage keeps; any other that is set may be able to."""
-
-CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 
 
 def fit_for_streams(spark: SparkSession, verb: str) -> None:

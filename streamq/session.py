@@ -41,6 +41,8 @@ REQUIRED = {
 }
 """What streamq cannot do without; set on any session, also one that was there before."""
 
+CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+
 TUNED = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # A combiner emits one row a group and batch. Over 1,000 groups, batches of 100k rows instead of Spark's 10k send a
@@ -48,7 +50,7 @@ TUNED = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.session.timeZone": "UTC",
     # a micro-batch commits what has changed, not new files of all state; a checkpoint may go on with or without
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    CHANGELOG: "true",
 }
 EMBEDDED = {
     "spark.ui.enabled": "false",

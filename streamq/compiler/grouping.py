@@ -27,7 +27,7 @@ from streamq.compiler.operators.where import Where
 from streamq.compiler.operators.window_aggregate import WindowAggregate
 from streamq.compiler.operators.windowed_join import WindowedJoin
 from streamq.compiler.plan import Node, fold, nodes
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.expr import Call, Case, Cast, Col, Expr, Lit
 
 
@@ -81,15 +81,18 @@ def _columns(group: Group, matched: bool, taken: Collection[str]) -> Columns:
     if not matched:
         return tuple((f"__g{depth}_{i}", Col(k)) for i, k in enumerate(group.keys))
     values = [
-        (f"__g{depth}_{i}", Call("coalesce", (Col(k), _some(t))))
-        for i, (k, t) in enumerate(zip(group.keys, kinds, strict=True))
+        (f"__g{depth}_{i}", Call("coalesce", (Col(k), _some(kind, k))))
+        for i, (k, kind) in enumerate(zip(group.keys, kinds, strict=True))
     ]
     return (*values, *((f"__g{depth}_{i}n", Col(k).is_null()) for i, k in enumerate(group.keys)))
 
 
-def _some(kind: t.DataType) -> Expr:
-    """Any value of a type."""
+def _some(kind: t.DataType, name: str) -> Expr:
+    """Any value of the type of a key; raises TypeMismatch for a list or a struct, of which there is no literal."""
     match kind:
+        case t.ArrayType() | t.StructType():
+            wrong, hint = f"no joins in groups by column {name!r}", "Group by its parts, or by a text of it."
+            raise TypeMismatch(sentence("apply", wrong, f"found {kind.simpleString()}", hint))
         case t.StringType():
             return Lit("")
         case t.BooleanType():

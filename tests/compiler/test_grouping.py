@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
-from streamq.errors import PlanError
+from streamq.errors import PlanError, TypeMismatch
 from tests.judged import Row, answer
 
 NAN = float("nan")
@@ -199,3 +199,11 @@ def test_errors() -> None:
         grouped.apply(lambda g: S.left_anti_join(g))
     with pytest.raises(PlanError, match="apply: the sub-plan gave no stream; found a window without a select"):
         grouped.apply(lambda g: g.tumbling_window(5))
+
+
+def test_no_joins_in_groups_by_lists() -> None:
+    s = sq.events([(1, 5, {"k": ["a"], "v": 1})])
+    with pytest.raises(
+        TypeMismatch, match=r"apply: no joins in groups by column 'k'; found array<string>\. Group by its"
+    ):
+        s.group_by("k").apply(lambda g: g.join(g.shift(1), suffixes=("", "_s")))

@@ -70,10 +70,7 @@ OPERATORS: dict[str, t.Scenario] = {
     "landmark_window of one start": windowed(GROUPED.landmark_window(ANY, start=ANY, stamp=ANY)),
     "time_weighted_avg": GROUPED.tumbling_window(ANY).select(x=sq.time_weighted_avg("v")),
     "top_k": t.stream().hopping_window(ANY, ANY).top_k(ANY, by="k", desc=ANY, ties=ANY),
-    # keys of lists and structs need Spark there
-    "group_by, apply": t.stream(columns="k string, v int")
-    .group_by("k")
-    .apply(lambda g: g.join(g.shift(ANY), suffixes=("", "_s")).count_window(2).select(n=ANY)),
+    "group_by, apply": GROUPED.apply(lambda g: g.join(g.shift(ANY), suffixes=("", "_s")).count_window(2).select(n=ANY)),
     "used twice": ONE.join(ONE.shift(ANY), on=ANY).snapshot_window().select(n=ANY),
     "any operator": t.operator(),
     "any pair": t.operator(ONE, TWO),
