@@ -25,8 +25,8 @@ STATE_VERSION = 7
 CONTROL_DDL = "source string, cti bigint, until bigint"
 """CTIs from outside, in the control folder; a NULL source is every source."""
 
-
 WRITABLE = "A checkpoint is a folder that all of Spark can write into."
+"""What to do about one that is not."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,8 @@ def claim(
     kept = _lines(spark, path)
     if not kept:
         if _exists(spark, f"{checkpoint}/metadata"):
-            wrong, hint = (
-                "the checkpoint is that of a writeStream",
-                "Use a new checkpoint, or to_stream() and a writeStream.",
-            )
+            hint = "Use a new checkpoint, or to_stream() and a writeStream."
+            wrong = "the checkpoint is that of a writeStream"
             raise CheckpointError(sentence("run", wrong, f"found {checkpoint}", hint))
         # what was cut off while it was marked has done nothing yet
         _refuse_sinks(spark, sinks)

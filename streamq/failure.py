@@ -76,7 +76,7 @@ def reason(error: BaseException) -> str:
         return str(raised[-1])[:500]
     lines = [line for line in text.splitlines() if line.strip()]
     # Py4J says first what was called
-    said = next((line[2:] for line in lines if line.startswith(": ")), lines[0] if lines else type(error).__name__)
-    said = _STREAM.sub("", said)
-    causes = [] if _NAMED.search(said) else _CAUSE.findall(text)
-    return str(causes[-1] if causes else said)[:500]
+    message = next((line[2:] for line in lines if line.startswith(": ")), lines[0] if lines else type(error).__name__)
+    message = _STREAM.sub("", message)
+    causes = [] if _NAMED.search(message) else _CAUSE.findall(text)
+    return str(causes[-1] if causes else message)[:500]

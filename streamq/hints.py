@@ -51,11 +51,11 @@ def for_method(name: str, argument: str, methods: list[str]) -> str:
     wanted = _OF_OTHER_NAMES.get(name, name)
     if wanted in functions.OURS:
         return f"Use sq.{functions.OURS[wanted]}({argument}) in a window's select."
-    known = dir(functions)
+    functions_there = dir(functions)
     for function in (wanted, wanted.lower(), re.sub(r"(?<=[a-z])(?=[A-Z])", "_", wanted).lower()):
-        if function in known:
+        if function in functions_there:
             return f"Write sq.functions.{function}({argument}{', ...' if _takes_more(function) else ''})."
-    return nearest(name, [*methods, *known]) or f"A field of a struct is expression[{name!r}]."
+    return nearest(name, [*methods, *functions_there]) or f"A field of a struct is expression[{name!r}]."
 
 
 def _takes_more(function: str) -> bool:

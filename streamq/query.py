@@ -134,15 +134,15 @@ def _warn_of_units(plan: Node, tables: Mapping[str, Any]) -> None:
 
     if plan.schema.axis != TIMESTAMP:
         return
-    found = []
+    readings = []
     for source in nodes(plan):
         if isinstance(source, Source) and isinstance(tables[source.table], pa.Table):
             time = next(name for name, now in source.consumed.items() if now == AS_START)
             greatest = pc.max(tables[source.table].column(time))
             if greatest.is_valid:
                 w = greatest.cast(pa.timestamp("us", getattr(greatest.type, "tz", None))).cast(pa.int64()).as_py()
-                found.append(SourceReading(source.shown_name(), None, w=w, rows=tables[source.table].num_rows))
-    warn_of_units(found, TIMESTAMP, stacklevel=4)
+                readings.append(SourceReading(source.shown_name(), None, w=w, rows=tables[source.table].num_rows))
+    warn_of_units(readings, TIMESTAMP, stacklevel=4)
 
 
 def local_history(plan: Node, tables: Mapping[str, pa.Table], rules: Any = None, until: int | None = None) -> pa.Table:

@@ -85,8 +85,8 @@ def _of_source(node: Source, run: Batch) -> DataFrame:
         other = run.sources[other.policy.follow]
     own = _progress(node, run)
     promise = own if other is node else _progress(other, run)
-    made = own.select(F.greatest("__start", "__cti").alias(REACH))
-    return made if other is node else _furthest([made, promise.select(F.col("__cti").alias(REACH))])
+    furthest = own.select(F.greatest("__start", "__cti").alias(REACH))
+    return furthest if other is node else _furthest([furthest, promise.select(F.col("__cti").alias(REACH))])
 
 
 def _progress(node: Source, run: Batch) -> DataFrame:
@@ -101,11 +101,11 @@ def _progress(node: Source, run: Batch) -> DataFrame:
         starts, ctis = F.when(~is_cti, le), F.when(is_cti, le)
     elif OPENS in df.columns:
         starts = F.when(F.col(OPENS), le)
-    made = df.agg(F.max(starts).alias("__start"), F.max(ctis).alias("__cti"))
+    latest = df.agg(F.max(starts).alias("__start"), F.max(ctis).alias("__cti"))
     if policy.delay is None:
-        return made
+        return latest
     late = moved(F.col("__start"), -policy.delay)
-    return made.withColumn("__cti", F.when(F.col("__start").isNotNull(), late - F.pmod(late, F.lit(policy.every))))
+    return latest.withColumn("__cti", F.when(F.col("__start").isNotNull(), late - F.pmod(late, F.lit(policy.every))))
 
 
 __all__ = ["REACH", "reach"]

@@ -238,10 +238,10 @@ def played(case: Case, how: Execution, expected: Expectation | None = None) -> l
     out = []
     promised = promises(case, how.slack) if how.slack else [[]] * len(case.cut)
     for batch, ctis in zip(case.batches, promised, strict=True):
-        out.append(_told(run, partial(run.batch, batch, ctis)))
+        out.append(_checked(run, partial(run.batch, batch, ctis)))
         if how.restart:
             run = replace(run.restart(), program=next(programs))
-    out.append(_told(run, partial(run.finish, case.until)))
+    out.append(_checked(run, partial(run.finish, case.until)))
     if how.ctis and run.cti != INFINITY:
         raise ProgressViolation(f"the result does not end with its inputs: its CTI is {run.cti}")
     if how.output == CHANGELOG and how.blocks != (0,) and not how.ctis:
@@ -253,7 +253,7 @@ def played(case: Case, how: Execution, expected: Expectation | None = None) -> l
     return out
 
 
-def _told(run: LocalRun, step: Callable[[], pa.Table]) -> pa.Table:
+def _checked(run: LocalRun, step: Callable[[], pa.Table]) -> pa.Table:
     """A step's deltas; raises ProgressViolation where they change what lies before the CTI that came with earlier ones."""
     before = run.cti
     deltas = step()

@@ -109,10 +109,10 @@ def source_schema(node: Source, axis: str, shape: str, verb: str) -> Schema:
     from streamq.compiler.operators.window_aggregate import check_key
 
     check_names([f.name for f in node.payload], verb)
-    made = Schema(node.payload, axis, shape, node.consumed)
+    schema = Schema(node.payload, axis, shape, node.consumed)
     for name in node.ids:
-        check_key(made.require(name, verb), name, verb, "match")
-    return made
+        check_key(schema.require(name, verb), name, verb, "match")
+    return schema
 
 
 def ticks_of(name: str, kind: t.DataType) -> Expr:
