@@ -52,13 +52,14 @@ Promises = Sequence[Sequence[tuple[str | None, int]]]
 class Admitted:
     """What is left of one source: its ``events`` as intervals, how many items were counted as what, how many were late.
 
-    ``come``: how far it came by its rows; ``refused``: whether ``late="fail"`` raises; ``filtered``: whether rows may be
+    ``contradicted``: whether rows of one id and start differed; ``come``: how far it came by its rows; ``refused``: whether ``late="fail"`` raises; ``filtered``: whether rows may be
     filtered before they are judged, so that of the late ones only those that pass are counted.
     """
 
     events: list[Item] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     late: int = 0
+    contradicted: bool = False
     come: int = MINUS_INFINITY
     refused: bool = False
     filtered: bool = False
@@ -74,7 +75,7 @@ class Reach:
 
 
 def admitted(case: Case, promises: Promises = (), remember: Sequence[int | None] = (None,)) -> dict[str, Admitted]:
-    """What policies admit of a case as it is cut, by source: of those of which items are late.
+    """What policies admit of a case as it is cut, by source: of those of which items are late, or contradict each other.
 
     ``promises`` come after each micro-batch; ``remember``: for how long history is remembered, cyclically a micro-batch
     (None: for ever).
@@ -97,7 +98,7 @@ def admitted(case: Case, promises: Promises = (), remember: Sequence[int | None]
         for items, at in parts:
             model.take(items, at)
         one = model.end()
-        if one.late:
+        if one.late or one.contradicted:
             result[name] = one
             rows = [item for item in case.arrived(name) if is_event(item)]
             one.come = max(_start(item) for item in rows if _brings_start(item) or item.kind == CTI)
@@ -336,16 +337,23 @@ class _Model:
 
 
 class _InsertOnly(_Model):
-    """Points and intervals; with ids what is delivered again counts once."""
+    """Points and intervals; with ids what is delivered again counts once, and what differs from the first does not."""
 
     def __init__(self, source: Source):
         super().__init__(source)
+        self.standing: dict[Any, Any] = {}
         self.seen: set[Any] = set()
 
     def _take(self, items: Sequence[Item], at: Reach) -> None:
+        # of those that come at once the one that ends first stands
+        for item in sorted(items, key=lambda item: closed(item.end)) if self.source.ids else ():
+            self.standing.setdefault(self._name(item), self._whole(item))
         for item in items:
-            start, end = _start(item), closed(item.end)
-            whole = (start, end, _payload(item))
+            start, end, whole = _start(item), closed(item.end), self._whole(item)
+            if self.source.ids and self.standing[self._name(item)] != whole:
+                self.admitted.contradicted = True
+                self._count(INVALID)
+                continue
             if self.source.ids and whole in self.seen:
                 self._count(DUPLICATES)
                 continue
@@ -359,6 +367,13 @@ class _InsertOnly(_Model):
                 self.admitted.events.append(replace(item, start=at.c))
             else:
                 self._count(DROPPED)
+
+    def _name(self, item: Item) -> Any:
+        return (item.start, *(comparable(item.payload[name]) for name in self.source.ids))
+
+    @staticmethod
+    def _whole(item: Item) -> Any:
+        return (item.start, closed(item.end), _payload(item))
 
 
 @dataclass
@@ -431,10 +446,9 @@ class _Physical(_Model):
         if late:
             new_end = max(new_end, at.c)
         if own_end <= at.c and min(end, own_end) < at.c:
-            # what ended before c is settled: only what is added from c on is seen
-            if new_end > at.c:
-                event.pieces.append((at.c, new_end))
-            elif late:
+            # what ended before c is settled: only what is added from c on is seen, and that is what later ones move
+            event.pieces.append((at.c, new_end))
+            if late and new_end == at.c:
                 self._count(DROPPED)
                 return
         else:

@@ -145,11 +145,21 @@ def repeated(source: Source, items: Sequence[Item]) -> int:
     return 0
 
 
+def contradictions(source: Source, items: Sequence[Item]) -> int:
+    """How many different rows have an id and a start that another has, where events have ids and are never corrected."""
+    if not source.ids:
+        return 0
+    rows = {(i.start, i.end, _whole(i)) for i in items if i.kind == INSERT and is_event(i)}
+    return len(rows) - len({(start, *(v for n, v in whole if n in source.ids)) for start, _, whole in rows})
+
+
 def unmatched(source: Source, items: Sequence[Item]) -> int:
     """How many rows of an arrival sequence on time are no events: by themselves, or as they speak of what never was."""
     events = [item for item in items if is_event(item) and item.kind != CTI]
     count = sum(item.kind != CTI and not is_event(item) for item in items)
     match source:
+        case Intervals(ids=(_, *_)):
+            count += contradictions(source, events)
         case Physical(id=id):
             # an end that nothing ever had
             names = [(i.payload[id] if id else (i.start, _whole(i)), i) for i in events]
@@ -249,6 +259,7 @@ __all__ = [
     "Item",
     "bounds",
     "closed",
+    "contradictions",
     "delay_for",
     "is_event",
     "late",

@@ -333,8 +333,10 @@ def physical(
             chain += 1
         last = items[-1]
         if last.kind == RETRACT and last.new_end == start and draw(st.booleans()):
-            # a correction: another payload takes the place of the one that is deleted
+            # a correction: another payload takes the place of the one that is deleted, or the same but for a column
             corrected = draw(payloads)
+            if id is None and draw(st.booleans()):
+                corrected = {**payload, **_one_of(corrected, draw(st.integers(0, len(corrected) - 1)))}
             if once.is_new(Item(INSERT, start, payload=corrected)):
                 whose = {**corrected, id: numbered(chain)} if id else corrected
                 made.append((chain, Item(INSERT, start, last.end, payload=whose)))
@@ -373,6 +375,11 @@ def _chain(
         if end == start:
             break
     return made
+
+
+def _one_of(payload: Mapping[str, Any], which: int) -> dict[str, Any]:
+    """One column of a payload."""
+    return dict([list(payload.items())[which]])
 
 
 def _apart(items: list[Item]) -> list[Item]:

@@ -96,7 +96,7 @@ def arriving(
         case _:
             raise PlanError(sentence("testing", f"nothing to generate for a source {type(source).__name__}"))
     if late:
-        items = draw(with_invalid(source, items, payloads, intent, scale, number))
+        items = draw(with_invalid(source, items, payloads, intent, scale, number, manner))
     return draw(policed(source, in_turn(items), intent, scale, manner, bool(explicit)))
 
 

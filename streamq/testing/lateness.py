@@ -130,14 +130,26 @@ def _broken(draw: Draw, items: list[Item], scale: Scale) -> list[Item]:
 
 @st.composite
 def with_invalid(
-    draw: Draw, source: Source, items: Sequence[Item], payloads: Payloads, intent: Intent, scale: Scale, number: Any
+    draw: Draw,
+    source: Source,
+    items: Sequence[Item],
+    payloads: Payloads,
+    intent: Intent,
+    scale: Scale,
+    number: Any,
+    manner: str = ON_TIME,
 ) -> list[Item]:
-    """Now and then a row or two between them that are no events; ``number`` makes an id."""
+    """Now and then a row or two between them that are no events; ``number`` makes an id.
+
+    Where nothing is late as ``manner`` says, such a row may have the id and start of an event, and another end.
+    """
     rarely = {True: [True], False: [False], None: [False] * 4 + [True]}[intent.invalid]
     if not draw(st.sampled_from(rarely)):
         return list(items)
     items = list(items)
     id = source.id if isinstance(source, Physical) else source.ids[0] if source.ids else None
+    if isinstance(source, Intervals) and id is not None and items and manner == ON_TIME and draw(st.booleans()):
+        return draw(_with_contrary(items, scale))
     for n in range(draw(st.integers(1, 2))):
         payload = draw(payloads)
         if id is not None:
@@ -149,6 +161,20 @@ def with_invalid(
             # an event that happens to have its start and payload may be what it names
             items = more if is_plain(source, more) or not is_plain(source, items) else items
     return items
+
+
+@st.composite
+def _with_contrary(draw: Draw, items: list[Item], scale: Scale) -> list[Item]:
+    """With another end of one of them, some way behind it: where both come at once the lesser stands, else what came first."""
+    i = draw(st.integers(0, len(items) - 1))
+    start, end = items[i].start, items[i].end
+    assert start is not None
+    by = draw(st.sampled_from([1, -1, 3, -3])) * scale.step
+    other = start + scale.step if end is None else max(start + scale.step, end + by)
+    if other == end:
+        other += scale.step
+    place = draw(st.integers(i + 1, len(items)))
+    return [*items[:place], replace(items[i], end=other), *items[place:]]
 
 
 @st.composite

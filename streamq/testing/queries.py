@@ -34,7 +34,7 @@ from streamq.compiler.operators import (
     WindowedJoin,
 )
 from streamq.compiler.operators.alter_lifetime import FIXED, GIVEN, RE, SAME, Length, Start
-from streamq.compiler.operators.window_aggregate import IN_ORDER, check_key
+from streamq.compiler.operators.window_aggregate import IN_ORDER, TIME_SENSITIVE, check_key
 from streamq.compiler.plan import Node, fold
 from streamq.errors import NeedsSpark, PlanError, TypeMismatch
 from streamq.expr import (
@@ -420,7 +420,7 @@ def aggregated(draw: Draw, plan: Node, label: str = "a", reads_end: bool = True)
 
 
 def _askable(schema: Schema, known: frozenset[str]) -> Sequence[str]:
-    names = [*OFTEN * 4, *AGGREGATES]
+    names = [*OFTEN * 2, *AGGREGATES, *[TIME_SENSITIVE] * 2]
     return names if known >= set(schema.names) else [a for a in names if a not in IN_ORDER]
 
 

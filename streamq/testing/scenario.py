@@ -20,7 +20,7 @@ from streamq.compiler.operators import JoinTable, ToSignal
 from streamq.compiler.operators.windowed import Grouped, Windowed
 from streamq.compiler.plan import Node, nodes
 from streamq.errors import NeedsSpark, PlanError, TimeError, UnknownVerb, nearest, sentence
-from streamq.expr import Col, Expr, duration, end, start, when, window_end, window_start
+from streamq.expr import Call, Col, Expr, duration, end, start, when, window_end, window_start
 from streamq.schema import Field, Schema
 from streamq.stream import Stream
 from streamq.testing.case import Case
@@ -363,7 +363,9 @@ class _Building:
                 return draw(_conditions(schema, columns))
             case "set_duration" | "alter_lifetime", "duration":
                 lengths = [1, 3, 5] if schema.axis == INTEGER else [dt.timedelta(microseconds=n) for n in (1, 3, 5)]
-                return draw(st.sampled_from([*lengths, duration() * 2]))
+                # left out it stays as it is
+                as_it_is = [None] * 2 * (verb == "alter_lifetime")
+                return draw(st.sampled_from([*lengths, duration() * 2, *as_it_is]))
             case "landmark_window", "start":
                 at = draw(st.integers(-5, 9))
                 return at if schema.axis == INTEGER else EPOCH + dt.timedelta(microseconds=at)
@@ -416,9 +418,16 @@ def _starts(draw: Draw, plan: Node) -> tuple[Expr | None, Any]:
         return ticks if plan.schema.axis == INTEGER else dt.timedelta(microseconds=ticks)
 
     name = draw(st.sampled_from(sorted(exact(plan)) or list(plan.schema.names)))
-    match draw(st.sampled_from(["as it is", "start", "later", "earlier", "end", "payload", "payload"])):
+    match draw(st.sampled_from(["as it is", "start", "later", "earlier", "grid", "grid", "end", "payload", "payload"])):
         case "start":
             return start(), None
+        case "grid":
+            # a step function: what lies between its steps starts at one of them
+            many = draw(st.integers(2, 5))
+            if plan.schema.axis == INTEGER:
+                return start() - start() % many, None
+            at = Call("unix_micros", (start(),))
+            return Call("timestamp_micros", (at - at % many,)), None
         case "later":
             return start() + span(3), None
         case "earlier":

@@ -24,6 +24,7 @@ from streamq.errors import LateEvent, NeedsSpark, PlanError, QueryFailed, kind_o
 from streamq.policies import FAIL
 from streamq.stream import Stream
 from streamq.testing.admission import is_plain
+from streamq.testing.arrival import contradictions
 from streamq.testing.case import Case
 from streamq.testing.draws import BACKEND
 from streamq.testing.execution import (
@@ -49,7 +50,7 @@ from streamq.testing.generate import cases_of
 from streamq.testing.history import Difference, same_history
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.lateness import ON_TIME
-from streamq.testing.oracle import EVALUATED, TRANSLATED, TooMuch, Untranslated
+from streamq.testing.oracle import EVALUATED, TRANSLATED, FalseClaim, TooMuch, Untranslated
 from streamq.testing.profiles import Profile, loaded_profile, profile
 from streamq.testing.replay import saved
 from streamq.testing.scenario import Scenario, concrete
@@ -260,7 +261,10 @@ def _bounded(trial: Trial) -> Trial:
     if ways[0].backend == LITERAL:
         return replace(case, until=None), ways
     # what is late by a level is told of what the model of late items holds for
-    modelled = all(is_plain(source, case.arrived(name)) for name, source in case.sources.items())
+    modelled = all(
+        is_plain(source, items := case.arrived(name)) and not contradictions(source, items)
+        for name, source in case.sources.items()
+    )
     return case, ways if modelled else tuple(replace(how, remember=(None,)) for how in ways)
 
 
@@ -300,13 +304,19 @@ class Answers:
         return self.expectations[how]
 
     def of(self, how: Execution) -> pa.Table:
-        """What a way of running it is to give. Raises QueryFailed where it fails by Spark's rules."""
+        """What a way of running it is to give.
+
+        Raises QueryFailed where it fails by Spark's rules, VerificationFailed where the plan says of its rows what is not so.
+        """
         expected = self.expectation(how)
         # seen otherwise, another arrival has the answer; how far it has come bounds windows only where nothing else does
         ctis = expected.ctis if self.case.until is None else {}
         key = repr((ctis, () if expected.case is self.case else expected.case.arrival))
         if key not in self.tables:
-            self.tables[key] = answer_of(expected.case, self.expressions, ctis)
+            try:
+                self.tables[key] = answer_of(expected.case, self.expressions, ctis)
+            except FalseClaim as error:
+                raise VerificationFailed(self.case, how, None, error) from error
         return self.tables[key]
 
 
@@ -460,6 +470,10 @@ class Search:
             if self.huge > MOST_HUGE:
                 raise
             return
+        except VerificationFailed as failed:
+            self.number += not self.found
+            self._note(known, failed)
+            raise
         except QueryFailed as error:
             if not self.found:
                 self.number += 1
@@ -474,15 +488,18 @@ class Search:
         try:
             hold(case, ways, answers, spark)
         except VerificationFailed as failed:
-            if not self.found:
-                self.give_up = time.monotonic() + self.profile.shrinking
-            self.found[known] = failed
+            self._note(known, failed)
             raise
         if self.found:
             return
         self.report.cases += 1
         self.report.empty += not expected.num_rows
         self.report.executions.update(how.backend for how in ways)
+
+    def _note(self, known: str, failed: VerificationFailed) -> None:
+        if not self.found:
+            self.give_up = time.monotonic() + self.profile.shrinking
+        self.found[known] = failed
 
 
 def _profile(given_as: str | Profile | None) -> Profile:

@@ -15,12 +15,12 @@ ANY = t.ANY
 
 
 def heard(scenario: t.Scenario) -> t.Scenario:
-    """A stateless operator below one that believes what it makes of the CTI."""
-    return scenario.snapshot_window().select(n=sq.count())
+    """A stateless operator below one that believes what it makes of the CTI, and shows something of the payload."""
+    return scenario.snapshot_window().select(n=sq.count(), shown=ANY)
 
 
 def windowed(scenario: t.Scenario) -> t.Scenario:
-    return scenario.select(one=ANY, two=ANY)
+    return scenario.select(one=ANY, two=ANY, three=ANY)
 
 
 GROUPED = t.stream().group_by("k")
@@ -68,7 +68,11 @@ OPERATORS: dict[str, t.Scenario] = {
     "landmark_window": windowed(GROUPED.landmark_window(ANY, period=ANY, clip_input=ANY, stamp=ANY)),
     "bounds of windows": windowed(GROUPED.hopping_window(ANY, ANY, ANY, stamp=ANY)).where(ANY).with_columns(more=ANY),
     "landmark_window of one start": windowed(GROUPED.landmark_window(ANY, start=ANY, stamp=ANY)),
-    "time_weighted_avg": GROUPED.tumbling_window(ANY).select(x=sq.time_weighted_avg("v")),
+    "where above windows": windowed(GROUPED.hopping_window(ANY, ANY)).where(ANY),
+    "where above landmarks": windowed(GROUPED.landmark_window(ANY, period=ANY, start=ANY)).where(ANY),
+    "time_weighted_avg": GROUPED.tumbling_window(ANY, clip_input=ANY, stamp=ANY).select(
+        x=sq.time_weighted_avg("v"), n=ANY
+    ),
     "top_k": t.stream().hopping_window(ANY, ANY).top_k(ANY, by="k", desc=ANY, ties=ANY),
     "group_by, apply": GROUPED.apply(lambda g: g.join(g.shift(ANY), suffixes=("", "_s")).count_window(2).select(n=ANY)),
     "used twice": ONE.join(ONE.shift(ANY), on=ANY).snapshot_window().select(n=ANY),

@@ -313,11 +313,11 @@ class PhysicalKernel(Uncombined):
                 return "dropped"
         end = max(new, c) if late else new
         if min(old, row[OWN_RE]) < c >= row[OWN_RE]:
-            # what is settled stays as it is; what the retraction adds from c on is an event of its own
-            if end <= c:
-                return "dropped" if late else "on time"
+            # what is settled stays as it is; what the retraction adds from c on, maybe nothing, is an event of its own
             pieces.append((i, row[OWN_LE], row[OWN_RE]))
             row[OWN_LE], row[OWN_RE] = c, end
+            if late and end == c:
+                return "dropped"
         else:
             row[OWN_RE] = max(end, row[OWN_LE])
         return "adjusted" if late else "on time"

@@ -41,6 +41,7 @@ from streamq.compiler.operators import (
 )
 from streamq.compiler.plan import Node, fold
 from streamq.errors import PlanError, sentence
+from streamq.schema import POINT
 from streamq.testing.oracle.evaluated import Evaluated
 from streamq.testing.oracle.expressions import FUNCTIONS, Untranslated, listed, own_keys, payload, sql
 from streamq.testing.oracle.reach import reach
@@ -62,6 +63,7 @@ from streamq.testing.oracle.spans import (
 )
 from streamq.testing.oracle.values import arrow_type, handed_out, literal, sql_type
 from streamq.testing.oracle.windows import top_k, window_aggregate
+from streamq.time import INFINITY
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,6 +119,7 @@ def oracle(
         own = own_keys(node.schema)
         if own:
             history = run.table(f"SELECT {listed('*', *own)} FROM {history}")
+        _hold_claims(node, history, run)
         come[history] = reach(node, plan, run)
         return history
 
@@ -129,6 +132,21 @@ def oracle(
     kinds = [t.LongType(), t.LongType(), *(f.type for f in plan.schema.fields)]
     columns = [handed_out(column, kind) for column, kind in zip(made.columns, kinds, strict=True)]
     return pa.table(columns, names=["start", "end", *plan.schema.names])
+
+
+class FalseClaim(AssertionError):
+    """A plan says of an operator's rows what is not so: that they are points, or that none lives for ever."""
+
+
+def _hold_claims(node: Node, history: str, run: Run) -> None:
+    """How a stream is computed is chosen by its shape and its traits, so they must be true."""
+    claims = {"points": "re <> le + 1"} if node.schema.shape == POINT else {}
+    if not node.traits.infinite:
+        claims["lifetimes that end"] = f"re = {INFINITY}"
+    for claim, denial in claims.items():
+        found = run.value(f"SELECT (le, re) FROM {history} WHERE {denial}")
+        if found is not None:
+            raise FalseClaim(f"{node.title} says that it gives {claim}, and gives {found}")
 
 
 ORACLE: dict[type[Node], Callable[..., str]] = {
@@ -158,6 +176,7 @@ __all__ = [
     "FUNCTIONS",
     "ORACLE",
     "TRANSLATED",
+    "FalseClaim",
     "TooMuch",
     "Untranslated",
     "Run",
