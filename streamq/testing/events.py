@@ -308,7 +308,7 @@ def physical(
     ``explicit``: with CTIs, all of them kept; ``id``: a column with an id an event, made by ``numbered``; ``causal``:
     whether a retraction may not arrive before what it takes back (None: drawn).
     """
-    lengths, ends = (["shorten"], ["delete"]) if apart(intent) else (["shorten", "extend", "meet"], ["delete", "open"])
+    lengths, ends = (["shorten"], ["delete"]) if apart(intent) else (["shorten", "extend", "meet"], ["delete", "delete", "open"])
     moves = st.one_of(
         st.tuples(st.sampled_from(lengths), st.integers(0, 12)), st.tuples(st.sampled_from(ends), st.just(0))
     )

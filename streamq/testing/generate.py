@@ -19,7 +19,7 @@ from streamq.errors import PlanError, UnknownColumn, nearest, sentence
 from streamq.expr import Col, Lit
 from streamq.schema import Field, Schema
 from streamq.testing import events
-from streamq.testing.arrival import Item
+from streamq.testing.arrival import Item, delay_for
 from streamq.testing.case import Arrival, Case
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.lateness import ON_TIME, manners, modelled, policed, with_invalid
@@ -132,13 +132,17 @@ def interleaved(draw: Draw, streams: Mapping[str, Sequence[Item]]) -> Arrival:
     return tuple(arrival)
 
 
-def cuts(n: int) -> st.SearchStrategy[tuple[int, ...]]:
-    """Lengths of the micro-batches that a sequence of ``n`` rows is cut into."""
+def cuts(n: int, finely: bool = False) -> st.SearchStrategy[tuple[int, ...]]:
+    """Lengths of the micro-batches that a sequence of ``n`` rows is cut into; ``finely``: mostly one row each.
+
+    An item is late by what came in earlier micro-batches.
+    """
     if n < 2:
         return st.just((n,) if n else ())
     # all at once there is nothing to be incremental about: that is the dullest, so it comes least
     every, some = st.just(set(range(1, n))), st.sets(st.integers(1, n - 1), min_size=1)
-    places = st.sampled_from([st.just(set()), every, some, every, some]).flatmap(lambda kind: kind)
+    kinds = [every, every, every, some] if finely else [st.just(set()), every, some, every, some]
+    places = st.sampled_from(kinds).flatmap(lambda kind: kind)
     lengths = places.map(lambda at: tuple(b - a for a, b in itertools.pairwise([0, *sorted(at), n])))
     # now and then a micro-batch brings nothing
     empty = st.sampled_from([None, None, None, None, 0, 1, 2])
@@ -191,7 +195,9 @@ def cases_of(
         streams[draw(st.sampled_from(sorted(streams)))] = []
     arrival = draw(interleaved(streams))
     looked_up = {n.table: tables[n.table] for n in nodes(plan) if isinstance(n, JoinTable)}
-    case = Case(fold(plan, visit), arrival, draw(cuts(len(arrival))), static=looked_up)
+    delays = [(source.policy.delay, items) for source, items in made.values()]
+    finely = any(delay is not None and delay < delay_for(items) for delay, items in delays)
+    case = Case(fold(plan, visit), arrival, draw(cuts(len(arrival), finely)), static=looked_up)
     return replace(case, until=draw(untils(case, found)))
 
 

@@ -43,8 +43,8 @@ def manners(intent: Intent) -> st.SearchStrategy[str]:
 
 
 def modelled(intent: Intent) -> Intent:
-    """The intent, where items are to be late: out of order, and nothing is delivered again."""
-    disorder = tuple(word for word in intent.choices("disorder") if word != "in_order")
+    """The intent, where items are to be late: far out of order, and nothing is delivered again."""
+    disorder = tuple(word for word in intent.choices("disorder") if word not in ("in_order", "slight"))
     return intent.but(disorder=disorder or intent.disorder, duplicates=False)
 
 
@@ -59,11 +59,14 @@ def policed(
     if explicit:
         items = items if manner == ON_TIME else draw(_broken(items, scale))
         return replace(source, policy=SourcePolicy(None, late, invalid)), items
-    every = draw(st.sampled_from([1, 1, 1, 2, 3, *scale.units]))
+    # where something is to be late to the tick, progress mostly counts ticks
+    every = draw(st.sampled_from([1] * (3 if manner == ON_TIME else 12) + [2, 3, *scale.units]))
     if manner == ON_TIME:
         lag = draw(st.sampled_from({"none": [NEVER], "lazy": [5, 1], "eager": [0]}[draw(liveliness(intent))]))
         delay = delay_for(items) + lag * scale.units[0]
     else:
+        if not isinstance(source, Physical) and not delay_for(items):
+            items = draw(_one_behind(items))
         delay = draw(_short(items, scale))
     return replace(source, policy=SourcePolicy(delay, late, invalid, every)), items
 
@@ -72,6 +75,19 @@ def liveliness(intent: Intent) -> st.SearchStrategy[str]:
     """How lively progress is: before the end nothing happens where there is none, so that comes least."""
     words = intent.choices("ctis")
     return st.sampled_from([w for w in words if w != "none"] * 3 + [w for w in words if w == "none"])
+
+
+@st.composite
+def _one_behind(draw: Draw, items: list[Item]) -> list[Item]:
+    """Items that came in order, one of them behind another that starts later, if they do not all start together."""
+    starts = [(i, item.start) for i, item in enumerate(items) if item.start is not None and is_event(item)]
+    greatest = max((start for _, start in starts), default=0)
+    earlier = [i for i, start in starts if start < greatest]
+    if not earlier:
+        return items
+    i = draw(st.sampled_from(earlier))
+    place = draw(st.integers(max(j for j, start in starts if start == greatest), len(items) - 1))
+    return [*items[:i], *items[i + 1 : place + 1], items[i], *items[place + 1 :]]
 
 
 @st.composite
@@ -102,7 +118,9 @@ def _short(draw: Draw, items: Sequence[Item], scale: Scale) -> int:
             greatest = item.start if greatest is None else max(greatest, item.start)
     if not behind:
         return 0
-    candidates = draw(st.sampled_from([some for some in (behind, behind, windows, crossed, ends, ends) if some]))
+    # in front of windows hardly anything is late but by their ends
+    often = (behind, behind, ends, ends) if not windows else (behind, ends, windows, windows, crossed, crossed, crossed)
+    candidates = draw(st.sampled_from([some for some in often if some]))
     if candidates is ends or candidates is crossed:
         return draw(st.sampled_from(sorted(candidates)))
     return max(0, draw(st.sampled_from(sorted(candidates))) - draw(st.sampled_from(BESIDE)) * scale.step)

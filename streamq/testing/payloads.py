@@ -388,7 +388,9 @@ def palettes(
             values = [*values[:few], *nan, *(others[:1] or [draw(st.sampled_from(values[few:]))])]
         values = _distinct([*values, *others])
         if intent.nulls is not False and (few is None or draw(st.sampled_from([True, True, False]))):
-            values = [*values[:2], None, *values[2:]]
+            # now and then every other one, so that of some windows and groups nothing else is left
+            many = draw(st.sampled_from([1, 1, 1, len(values)]))
+            values = [*values[:2], *[None] * many, *values[2:]]
         chosen[f.name] = _skewed(values, intent)
     return _with(_payloads(chosen), once)
 

@@ -269,7 +269,7 @@ class _Building:
         kwargs = dict(node.kwargs)
         shape, ddl, _ = (kwargs.pop(n) for n in ("shape", "columns", "axis"))
         name = node.args[0] if node.args else "abcdefgh"[len(self.intents)]
-        kind = shape or self.draw(st.sampled_from(KINDS))
+        kind = shape or self.draw(st.sampled_from([*KINDS, "intervals"]))
         key, value = self.types
         fields = fields_of(ddl) if ddl else (Field("k", key), Field("v", value))
         plan: Node = self.draw(source_of(name, "points" if kind == "signal" else kind, fields, self.axis))
