@@ -77,7 +77,7 @@ class Intent:
     skew: bool | None = None
     pattern: Pattern | None = None
     payload: Mapping[str, Sequence[Any] | st.SearchStrategy[Any]] = field(default_factory=dict)
-    events: int = 10
+    events: int = 15
     unit: Duration | None = None
 
     def __post_init__(self) -> None:

@@ -18,7 +18,7 @@ class Profile:
     (None: they are not).
     """
 
-    examples: int = 100
+    examples: int = 200
     batch: int = 4
     streams: int = 1
     seed: int | None = 0
@@ -65,7 +65,7 @@ def load_profile(chosen: str | Profile | None, **changes: object) -> Profile:
     >>> t.load_profile("default", examples=50)
     Profile(examples=50, batch=4, streams=1, seed=0, seconds=None, shrinking=15.0, failures=None)
     >>> t.load_profile(None).examples
-    100
+    200
     """
     if chosen is None:
         _loaded.clear()
