@@ -52,13 +52,16 @@ Promises = Sequence[Sequence[tuple[str | None, int]]]
 class Admitted:
     """What is left of one source: its ``events`` as intervals, how many items were counted as what, how many were late.
 
-    ``contradicted``: whether rows of one id and start differed; ``come``: how far it came by its rows; ``refused``: whether ``late="fail"`` raises; ``filtered``: whether rows may be
-    filtered before they are judged, so that of the late ones only those that pass are counted.
+    ``known``: how many of its duplicates must be known as such, for there would still be something left of them;
+    ``contradicted``: whether rows of one id and start differed; ``come``: how far it came by its rows; ``refused``:
+    whether ``late="fail"`` raises; ``filtered``: whether rows may be filtered before they are judged, so that of the late
+    ones only those that pass are counted.
     """
 
     events: list[Item] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     late: int = 0
+    known: int = 0
     contradicted: bool = False
     come: int = MINUS_INFINITY
     refused: bool = False
@@ -345,9 +348,11 @@ class _InsertOnly(_Model):
         self.seen: set[Any] = set()
 
     def _take(self, items: Sequence[Item], at: Reach) -> None:
-        # of those that come at once the one that ends first stands
-        for item in sorted(items, key=lambda item: closed(item.end)) if self.source.ids else ():
-            self.standing.setdefault(self._name(item), self._whole(item))
+        by_name: dict[Any, list[Item]] = {}
+        for item in items if self.source.ids else ():
+            by_name.setdefault(self._name(item), []).append(item)
+        for name, some in by_name.items():
+            self.standing.setdefault(name, self._whole(_least(some)))
         for item in items:
             start, end, whole = _start(item), closed(item.end), self._whole(item)
             if self.source.ids and self.standing[self._name(item)] != whole:
@@ -356,6 +361,7 @@ class _InsertOnly(_Model):
                 continue
             if self.source.ids and whole in self.seen:
                 self._count(DUPLICATES)
+                self.admitted.known += end > at.c
                 continue
             self.seen.add(whole)
             if start >= at.c:
@@ -374,6 +380,13 @@ class _InsertOnly(_Model):
     @staticmethod
     def _whole(item: Item) -> Any:
         return (item.start, closed(item.end), _payload(item))
+
+
+def _least(rows: Sequence[Item]) -> Item:
+    """Of rows of one id and start that come at once the one that stands: the least by its end, then its payload."""
+    first, *_ = rows
+    differ = [n for n in first.payload if any(comparable(r.payload[n]) != comparable(first.payload[n]) for r in rows)]
+    return min(rows, key=lambda row: (closed(row.end), *(row.payload[n] for n in differ)))
 
 
 @dataclass

@@ -158,7 +158,7 @@ def unmatched(source: Source, items: Sequence[Item]) -> int:
     events = [item for item in items if is_event(item) and item.kind != CTI]
     count = sum(item.kind != CTI and not is_event(item) for item in items)
     match source:
-        case Intervals(ids=(_, *_)):
+        case Points() | Intervals():
             count += contradictions(source, events)
         case Physical(id=id):
             # an end that nothing ever had

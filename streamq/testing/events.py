@@ -308,7 +308,9 @@ def physical(
     ``explicit``: with CTIs, all of them kept; ``id``: a column with an id an event, made by ``numbered``; ``causal``:
     whether a retraction may not arrive before what it takes back (None: drawn).
     """
-    lengths, ends = (["shorten"], ["delete"]) if apart(intent) else (["shorten", "extend", "meet"], ["delete", "delete", "open"])
+    lengths, ends = (
+        (["shorten"], ["delete"]) if apart(intent) else (["shorten", "extend", "meet"], ["delete", "delete", "open"])
+    )
     moves = st.one_of(
         st.tuples(st.sampled_from(lengths), st.integers(0, 12)), st.tuples(st.sampled_from(ends), st.just(0))
     )
@@ -325,7 +327,9 @@ def physical(
             continue
         for copy in range(draw(_copies(intent))):
             whose = {**payload, id: numbered(chain)} if id else payload
-            items = _chain(start, end, () if copy else chosen, whose, scale, instants)
+            # a copy mostly stays; else both move at once, each its own way
+            of_copy = draw(moved) if copy and draw(st.booleans()) else ()
+            items = _chain(start, end, of_copy if copy else chosen, whose, scale, instants)
             if id:
                 items = _apart(items)
                 items += _again(items, draw(st.integers(0, len(items) - 1))) if draw(_copies(intent)) > 1 else []

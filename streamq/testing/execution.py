@@ -153,13 +153,15 @@ def executions(output: str) -> st.SearchStrategy[Execution]:
 class Expectation:
     """What a run of a case is to give: the answer of ``case``, in which nothing is late, and what is counted meanwhile.
 
-    ``ctis``: how far sources come beside what the rows of ``case`` say; ``filtered``: sources of whose late items only those
+    ``ctis``: how far sources come beside what the rows of ``case`` say; ``known``: how many of what is delivered again, and
+    late, must be known all the same; ``filtered``: sources of whose late items only those
     are counted that pass a filter; ``refused``: a late item fails it.
     """
 
     case: Case
     counts: Counter[str]
     ctis: Mapping[str, int] = field(default_factory=dict)
+    known: Mapping[str, int] = field(default_factory=dict)
     filtered: frozenset[str] = frozenset()
     refused: bool = False
 
@@ -180,7 +182,8 @@ def expectation(case: Case, how: Execution) -> Expectation:
     counts = Counter({key: n for key, n in counts.items() if key.rpartition("|")[0] not in shown})
     counts |= {_key(case, name, reason): n for name, one in seen.items() for reason, n in one.counts.items()}
     filtered = frozenset(name for name, one in seen.items() if one.filtered)
-    return Expectation(legal(case, seen), counts, ctis, filtered, any(one.refused for one in seen.values()))
+    known = {name: one.known for name, one in seen.items()}
+    return Expectation(legal(case, seen), counts, ctis, known, filtered, any(one.refused for one in seen.values()))
 
 
 def _greatest(ctis: Iterable[tuple[str | None, int]]) -> dict[str, int]:
@@ -309,7 +312,7 @@ def _check_counts(case: Case, counted: Counter[str], expected: Expectation) -> N
             # what comes again so late that nothing of it were left may be known still, or be late
             again, lost = _key(case, name, DUPLICATES), _key(case, name, DROPPED)
             many = wanted.get(again, 0) + wanted.get(lost, 0)
-            if counted[again] + counted[lost] == many:
+            if counted[again] + counted[lost] == many and counted[again] >= expected.known.get(name, 0):
                 wanted |= {again: counted[again], lost: counted[lost]}
     wanted = {key: n for key, n in wanted.items() if n}
     if +counted != Counter(wanted):

@@ -74,7 +74,7 @@ def arriving(
     """
     manner = draw(manners(intent)) if late else ON_TIME
     if manner != ON_TIME:
-        intent, causal = modelled(intent), True
+        intent, causal = modelled(intent, source, manner), True
     id = source.id if isinstance(source, Physical) else source.ids[0] if source.ids else None
     number = _numbering(source, id)
     payloads = draw(palettes([f for f in source.payload if f.name != id], intent, compared, used))

@@ -31,6 +31,9 @@ NEVER = 1_000_000
 FRESH = 100
 """The first number of ids that no event has."""
 
+SMALL = 100
+"""Numbers below have others beside them in any type."""
+
 BESIDE = (0, 1, 0, -1, 2)
 """How many steps beyond an instant of an item progress is when it arrives: at it the item is on time, one beyond late."""
 
@@ -42,10 +45,11 @@ def manners(intent: Intent) -> st.SearchStrategy[str]:
     return st.sampled_from([word for word in words for _ in range(often[word])])
 
 
-def modelled(intent: Intent) -> Intent:
-    """The intent, where items are to be late: far out of order, and nothing is delivered again."""
+def modelled(intent: Intent, source: Source, manner: str) -> Intent:
+    """The intent, where items are to be late: far out of order; and delivered again is only what is known for a while."""
     disorder = tuple(word for word in intent.choices("disorder") if word not in ("in_order", "slight"))
-    return intent.but(disorder=disorder or intent.disorder, duplicates=False)
+    again = manner != FAIL and source.insert_only and bool(source.ids)
+    return intent.but(disorder=disorder or intent.disorder, duplicates=intent.duplicates if again else False)
 
 
 @st.composite
@@ -159,15 +163,21 @@ def with_invalid(
 ) -> list[Item]:
     """Now and then a row or two between them that are no events; ``number`` makes an id.
 
-    Where nothing is late as ``manner`` says, such a row may have the id and start of an event, and another end.
+    Where nothing is late as ``manner`` says, such a row may have the id and start of an event, and differ from it.
     """
     rarely = {True: [True], False: [False], None: [False] * 4 + [True]}[intent.invalid]
     if not draw(st.sampled_from(rarely)):
         return list(items)
     items = list(items)
     id = source.id if isinstance(source, Physical) else source.ids[0] if source.ids else None
-    if isinstance(source, Intervals) and id is not None and items and manner == ON_TIME and draw(st.booleans()):
-        return draw(_with_contrary(items, scale))
+    if (
+        isinstance(source, Points | Intervals)
+        and id is not None
+        and items
+        and manner == ON_TIME
+        and draw(st.booleans())
+    ):
+        return draw(_with_contrary(source, items, scale))
     for n in range(draw(st.integers(1, 2))):
         payload = draw(payloads)
         if id is not None:
@@ -182,17 +192,35 @@ def with_invalid(
 
 
 @st.composite
-def _with_contrary(draw: Draw, items: list[Item], scale: Scale) -> list[Item]:
-    """With another end of one of them, some way behind it: where both come at once the lesser stands, else what came first."""
+def _with_contrary(draw: Draw, source: Points | Intervals, items: list[Item], scale: Scale) -> list[Item]:
+    """With one of them once more, some way behind it, with another end or another value in one column.
+
+    Where both come at once the lesser stands, else what came first.
+    """
     i = draw(st.integers(0, len(items) - 1))
-    start, end = items[i].start, items[i].end
+    start, end, payload = items[i].start, items[i].end, items[i].payload
     assert start is not None
-    by = draw(st.sampled_from([1, -1, 3, -3])) * scale.step
-    other = start + scale.step if end is None else max(start + scale.step, end + by)
-    if other == end:
-        other += scale.step
+    other = {n: w for n, v in payload.items() if n not in source.ids and (w := _beside(v)) is not None}
     place = draw(st.integers(i + 1, len(items)))
-    return [*items[:place], replace(items[i], end=other), *items[place:]]
+    if other and (isinstance(source, Points) or draw(st.booleans())):
+        name = draw(st.sampled_from(sorted(other)))
+        made = replace(items[i], payload={**payload, name: other[name]})
+    elif isinstance(source, Points):
+        return items
+    else:
+        by = draw(st.sampled_from([1, -1, 3, -3])) * scale.step
+        moved = start + scale.step if end is None else max(start + scale.step, end + by)
+        made = replace(items[i], end=moved + scale.step if moved == end else moved)
+    return [*items[:place], made, *items[place:]]
+
+
+def _beside(value: Any) -> Any:
+    """Another value of its type; None for one that may have none, or none that Python orders as Spark does."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < SMALL:
+        return value - 1
+    if isinstance(value, float) and abs(value) < SMALL:
+        return value - 0.25
+    return f"{value}a" if isinstance(value, str) and value.isascii() else None
 
 
 @st.composite

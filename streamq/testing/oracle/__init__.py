@@ -142,7 +142,8 @@ def _hold_claims(node: Node, history: str, run: Run) -> None:
     """How a stream is computed is chosen by its shape and its traits, so they must be true."""
     claims = {"points": "re <> le + 1"} if node.schema.shape == POINT else {}
     if not node.traits.infinite:
-        claims["lifetimes that end"] = f"re = {INFINITY}"
+        # what ends beyond the axis saturates
+        claims["lifetimes that end"] = f"re = {INFINITY} AND le < {INFINITY // 2}"
     for claim, denial in claims.items():
         found = run.value(f"SELECT (le, re) FROM {history} WHERE {denial}")
         if found is not None:
