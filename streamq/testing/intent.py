@@ -40,7 +40,8 @@ class Intent:
     ``late``       whether items are late, and what their source's policy says of them: "none" (all are on time), "drop",
                    "adjust", "fail" (where one is late, the query must fail)
     ``invalid``    whether rows that are no events come between: ends that are not after starts, NULL starts, retractions
-                   and ends of edges that match nothing; their source drops and counts them
+                   and ends of edges that match nothing, rows of one id and start that differ; their source drops and
+                   counts them
     ``speculation`` whether sources make retractions: the query's inputs go through :func:`make_speculative`
     ``duplicates`` whether equal events occur, in the data and by :func:`inject_duplicates` above the inputs, and whether
                    rows are delivered again that the source can tell: edges, and what has ids

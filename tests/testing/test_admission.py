@@ -122,6 +122,21 @@ def test_a_late_retraction_of_an_ended_event_adds_what_lies_beyond_c() -> None:
     assert left(case_of(PHYSICAL, gone, None, "drop")) == ([], {"dropped": 2})
 
 
+def test_of_rows_that_contradict_each_other_the_first_stands() -> None:
+    named = sq.intervals(t.table("start bigint, end bigint, v bigint", []), start="start", end="end", id="v", name="s")
+    items = [insert(1, 5), insert(1, 3), insert(1, 5), insert(2, 3)]
+    case = case_of(named, items, delay=10)
+    assert left(case) == ([(1, 5), (2, 3)], {"invalid": 1, "duplicates": 1})
+    assert left(replace(case, cut=(4,))) == ([(1, 3), (2, 3)], {"invalid": 2}), "at once the lesser stands"
+
+
+def test_what_is_delivered_again_is_known_while_it_lives() -> None:
+    named = sq.intervals(t.table("start bigint, end bigint, v bigint", []), start="start", end="end", id="v", name="s")
+    items = [insert(1, 20), insert(2, 10), insert(10, 11), insert(5, 6), insert(1, 20), insert(2, 10)]
+    one = admitted(case_of(named, items))["s"]
+    assert one.counts == {"dropped": 1, "duplicates": 2} and one.known == 1
+
+
 def test_late_edges_act_from_c_on() -> None:
     items = [edge(OPEN, 1), edge(OPEN, 10), edge(CLOSE, 5)]
     assert left(case_of(EDGES, items)) == ([(1, 10), (10, None)], {"dropped": 1})
@@ -168,7 +183,7 @@ def met(case: Case) -> Iterator[str]:
 
 
 INDEPENDENT = 300
-"""Of a search of Hypothesis about a third of the examples are independent; ``verify`` draws each afresh, a hundred of them."""
+"""Of a search of Hypothesis about a third of the examples are independent; ``verify`` draws each afresh, 200 of them."""
 
 
 @pytest.mark.slow

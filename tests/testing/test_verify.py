@@ -83,6 +83,20 @@ def test_a_wrong_answer_is_shown_by_the_smallest_case(tmp_path: Path) -> None:
     assert executed(failed.case, failed.how).num_rows
 
 
+def test_what_a_plan_says_of_its_rows_must_be_so() -> None:
+    """A union of points and intervals that takes itself for one of points, and intervals for such as end."""
+    points = sq.points(t.table("at bigint, k string", []), time="at", name="points")
+    spans = sq.intervals(t.table("start bigint, end bigint, k string", []), start="start", end="end", name="spans")
+    both = points.union(spans)
+    for part, instead, wrong in (
+        ("_schema", lambda node: points.schema, r"union says that it gives points, and gives \(\d+, \d+\)"),
+        ("_traits", lambda node: points.plan.traits, "union says that it gives lifetimes that end, and gives"),
+    ):
+        with mock.patch.object(type(both.plan), part, instead), pytest.raises(t.VerificationFailed, match=wrong):
+            t.verify(points.union(spans), profile=FAST)
+    t.verify(both, profile=FAST)
+
+
 @pytest.mark.slow
 def test_what_a_query_raises_is_told_with_the_case() -> None:
     def broken(*_: object) -> object:

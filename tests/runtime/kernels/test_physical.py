@@ -96,6 +96,15 @@ def test_a_late_retraction_of_what_is_settled() -> None:
         run("fail", start, [sq.retract(1, 5, 50, v=1)])
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_a_late_retraction_that_adds_nothing_counts_alike_whether_its_event_is_known_or_not(known: bool) -> None:
+    """With ids an event is known while an end that it had may still move: it had 30, or ended for good before c."""
+    history = [sq.retract(1, 5, 30, v=1), sq.retract(1, 30, 5, v=1)] if known else []
+    start = [sq.insert(1, 5, v=1), *history, sq.cti(20)]
+    live, out = run("adjust", start, [sq.retract(1, 5, 20, v=1)], [sq.retract(1, 20, 1, v=1)], named=True)
+    assert out[1:] == [[], []] and live.totals[(0, 0)] == {"p|dropped": 1, "p|adjusted": 1}
+
+
 def test_what_is_left_of_nothing_can_be_extended() -> None:
     """An insert that ended before c adds nothing from there on; a retraction of it does."""
     start = [sq.insert(30, 40, v=1), sq.cti(20)]
