@@ -361,7 +361,7 @@ class _InsertOnly(_Model):
                 continue
             if self.source.ids and whole in self.seen:
                 self._count(DUPLICATES)
-                self.admitted.known += end > at.c
+                self.admitted.known += end >= at.c
                 continue
             self.seen.add(whole)
             if start >= at.c:

@@ -41,7 +41,7 @@ BESIDE = (0, 1, 0, -1, 2)
 def manners(intent: Intent) -> st.SearchStrategy[str]:
     """What of a source is late, and its policy: mostly nothing is, for what is late is mostly gone."""
     words = intent.choices("late")
-    often = {ON_TIME: 5, ADJUST: 3, DROP: 1, FAIL: 1}
+    often = {ON_TIME: 5, ADJUST: 3, DROP: 2, FAIL: 1}
     return st.sampled_from([word for word in words for _ in range(often[word])])
 
 
@@ -98,18 +98,23 @@ def _one_behind(draw: Draw, items: list[Item]) -> list[Item]:
 def _short(draw: Draw, items: Sequence[Item], scale: Scale) -> int:
     """A delay that some item overruns: when it arrives, progress is at one of its instants, or a step or two beside it.
 
-    Or where a window ends that it starts in, or that it goes on behind: in front of windows lateness goes by those.
+    Or at an instant of an item that came before it, and lies behind it. Or where a window ends that it starts in, or that it
+    goes on behind: in front of windows lateness goes by those.
     """
     greatest: int | None = None
     behind: set[int] = set()
     windows: set[int] = set()
     crossed: set[int] = set()
     ends: set[int] = set()
+    beyond: set[int] = set()
+    instants: set[int] = set()
     for item in items:
         if item.kind == CTI or item.start is None or not is_event(item):
             continue
         if greatest is not None:
             behind |= {greatest - time for time in (item.sync, *item.times) if greatest >= time}
+            # where others begin or end that came before it, and lie behind it
+            beyond |= {greatest - time for time in instants if item.sync < time <= greatest}
             if item.end is not None and item.start < greatest:
                 # what is left from there on is nothing, or a tick
                 left = [by * scale.step for by in (0, 1) if item.start < item.end - by * scale.step]
@@ -118,12 +123,13 @@ def _short(draw: Draw, items: Sequence[Item], scale: Scale) -> int:
             windows |= {greatest - end for end in passed}
             # what is left of it lies in the window that begins there
             crossed |= {greatest - end for end in passed if item.kind == INSERT and end < closed(item.end)}
+        instants.update(item.times)
         if item.kind != CLOSE:
             greatest = item.start if greatest is None else max(greatest, item.start)
     if not behind:
         return 0
     # in front of windows hardly anything is late but by their ends
-    often = (behind, behind, ends, ends) if not windows else (behind, ends, windows, windows, crossed, crossed, crossed)
+    often = [behind, beyond, ends] * 2 if not windows else [behind, beyond, ends, *[windows] * 2, *[crossed] * 3]
     candidates = draw(st.sampled_from([some for some in often if some]))
     if candidates is ends or candidates is crossed:
         return draw(st.sampled_from(sorted(candidates)))

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
+from streamq import testing as t
 from streamq.compiler.local import LocalRun
 from streamq.compiler.program import Options
 from streamq.compiler.rewriter import rewrite
@@ -98,6 +99,15 @@ def test_what_is_adjusted_is_what_is_left_of_it(size: int, hop: int) -> None:
         found.append(made)
     assert found[0] == found[1]
     assert {reason for _, counted in found[0] for reason in counted} == {"s|dropped", "s|adjusted"}
+
+
+@pytest.mark.parametrize("late_output", [False, True])
+def test_rows_that_are_no_events_go_to_the_late_output_if_there_is_one(late_output: bool) -> None:
+    spans = sq.intervals(t.table("start bigint, end bigint", []), start="start", end="end", name="s", invalid="drop")
+    run = LocalRun(compile_stages(spans.plan, Options(buckets=1, late_output=late_output)))
+    run.batch({"s": t.table("start bigint, end bigint", [(5, 5), (1, 2), (None, 3)])})
+    assert sum(table.num_rows for table in run.late) == (2 if late_output else 0)
+    assert run.totals[(0, 0)] == {"s|invalid": 2}
 
 
 def test_a_late_row_is_shown_on_its_axis() -> None:

@@ -96,6 +96,14 @@ def test_a_late_retraction_of_what_is_settled() -> None:
         run("fail", start, [sq.retract(1, 5, 50, v=1)])
 
 
+def test_a_chain_waits_for_its_first_link() -> None:
+    """Of what waits each may lead on from another: that c has passed the end of one is no error while the other may move."""
+    moves = [sq.retract(1, 40, 5, v=1), sq.retract(1, 5, 60, v=1)]
+    live, out = run("adjust", [sq.insert(1, 50, v=1)], moves, [sq.cti(10)], [sq.retract(1, 50, 40, v=1)])
+    assert out[1:] == [[], [], [(1, -1, 1, 50), (1, 1, 1, 10), (1, 1, 10, 60)]]
+    assert live.totals[(0, 0)] == {"p|adjusted": 2}
+
+
 @pytest.mark.parametrize("known", [False, True])
 def test_a_late_retraction_that_adds_nothing_counts_alike_whether_its_event_is_known_or_not(known: bool) -> None:
     """With ids an event is known while an end that it had may still move: it had 30, or ended for good before c."""
