@@ -235,6 +235,38 @@ def test_rows_delivered_again_as_a_stream(spark: SparkSession, plain: None, tmp_
     assert kept.where("reason = 'two rows of one id and start that differ'").count() == 1
 
 
+# an event's first end, its retractions (of an end, to another), what is left of it
+MOVED: list[tuple[int | None, list[tuple[int, int]], int | None]] = [
+    (None, [(20, 15)], None),
+    (5, [(6, 2)], 5),
+    (5, [(5, 7), (9, 11), (11, 12)], 7),
+    (5, [(5, 3), (5, 8), (8, 9)], 3),
+    (5, [(7, 9), (9, 7), (6, 1)], 5),
+    (9, [(8, 4), (10, 8), (9, 10)], 4),
+]
+
+
+def test_retractions_that_match_nothing_in_batch(spark: SparkSession, plain: None, tmp_path: Path) -> None:
+    """They go with what follows from them and the others stay, with ids and without; by default they are errors."""
+    rows: list[tuple[Any, ...]] = [
+        ("insert", 1, end, None, k) for k, (end, _, _) in enumerate(MOVED) if end is not None
+    ]
+    rows += [("retract", 1, *move, k) for k, (_, moves, _) in enumerate(MOVED) for move in moves]
+    made = [dict(zip(("kind", "start", "end", "new_end", "k"), row, strict=True), tags=[None, row[-1]]) for row in rows]
+    times = [(name, pa.int64()) for name in ("start", "end", "new_end")]
+    schema = pa.schema([("kind", pa.string()), *times, ("k", pa.int64()), ("tags", pa.list_(pa.decimal128(38, 18)))])
+    table = pa.Table.from_pylist(made, schema)
+    land(tmp_path / "in", [table])
+    df = spark.read.parquet(str(tmp_path / "in"))
+    for id in ("k", None):
+        found = sq.physical(df, id=id, invalid="drop").to_df().toArrow()
+        assert bag(found) == bag(sq.physical(table, id=id, invalid="drop").to_arrow())
+        ends = {row["k"]: (row["start"], row["end"]) for row in found.to_pylist()}
+        assert ends == {k: (1, end) for k, (_, _, end) in enumerate(MOVED) if end is not None}
+        with pytest.raises(InvalidEvent, match="a row is no event: a retraction that matches nothing"):
+            sq.physical(df, id=id).to_pandas()
+
+
 def at_the_ends_of_time(df: DataFrame) -> sq.Stream:
     """Rows (at, v) as starts of every kind of source."""
     none, never = F.lit(None).cast("bigint"), {"end": F.lit(None).cast("bigint"), "new_end": F.lit(None).cast("bigint")}

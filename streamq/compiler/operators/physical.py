@@ -19,13 +19,13 @@ from streamq.compiler.operators.source import (
 )
 from streamq.compiler.plan import Traits, node
 from streamq.errors import TypeMismatch, sentence
-from streamq.policies import SourcePolicy
+from streamq.policies import DROP, SourcePolicy
 from streamq.runtime.event import BAD, CTI, INSERT, KIND, LE, NEW_END, NO_START, RE, RETRACT
 from streamq.schema import INTERVAL, Field, Schema, quote
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, GroupedData
 
     from streamq.compiler.batch import Batch
 
@@ -123,24 +123,22 @@ def batch(node: Physical, inputs: list[DataFrame], run: Batch) -> DataFrame:
     df = keep_good(rows(node, run.table(node), False)).where(F.col(KIND) != CTI)
     if node.id is not None:
         return _by_id(node, df)
-    deltas = F.when(F.col(KIND) == INSERT, F.array(F.struct(F.col(RE).alias("re"), F.lit(1).alias("w")))).otherwise(
-        F.array(
-            F.struct(F.col(RE).alias("re"), F.lit(-1).alias("w")),
-            F.struct(F.col(NEW_END).alias("re"), F.lit(1).alias("w")),
-        )
-    )
-    names = [f.name for f in node.payload]
-    df = df.select(LE, F.explode(deltas).alias("__d"), *(quote(name) for name in names))
-    df = df.select(LE, F.col("__d.re").alias(RE), F.col("__d.w").alias("__w"), *(quote(name) for name in names))
+    moved = F.array(_delta(RE, -1, to=F.col(NEW_END)), _delta(NEW_END, 1))
+    deltas = F.when(F.col(KIND) == INSERT, F.array(_delta(RE, 1, inserts=1))).otherwise(moved)
+    payload = [quote(f.name) for f in node.payload]
+    df = df.select(LE, *payload, F.inline(deltas))
     # an end moved back to the start is a deletion: the empty lifetime is no event
-    df = (
-        df.where(F.col(RE) > F.col(LE)).groupBy(LE, RE, *(quote(name) for name in names)).agg(F.sum("__w").alias("__w"))
+    df = df.where(F.col(RE) > F.col(LE))
+    df = df.groupBy(LE, *payload, RE).agg(
+        F.sum("__w").alias("__w"), F.sum("__inserts").alias("__inserts"), F.collect_list("__to").alias("__to")
     )
+    if node.policy.invalid_in(False) == DROP:
+        df = _without_unmatched(df.groupBy(LE, *payload))
     reason = F.when(F.col("__w") < 0, F.lit("a retraction that matches nothing"))
-    le, reason = checked(F.col(LE), reason, node, False, F.col(RE))
-    df = keep_good(df.withColumn(LE, le).withColumn(BAD, reason)).where(F.col("__w") > 0)
+    weight, reason = checked(F.col(LE), reason, node, False, F.col(RE), F.col("__w"))
+    df = keep_good(df.withColumn("__w", weight).withColumn(BAD, reason)).where(F.col("__w") > 0)
     copies = F.explode(F.sequence(F.lit(1), F.col("__w").cast("int")))
-    return df.select(LE, RE, *(quote(name) for name in names), copies.alias("__copy")).drop("__copy")
+    return df.select(LE, RE, *payload, copies.alias("__copy")).drop("__copy")
 
 
 def _by_id(node: Physical, df: DataFrame) -> DataFrame:
@@ -168,27 +166,89 @@ def _by_id(node: Physical, df: DataFrame) -> DataFrame:
     )
     df = keep_good(df.withColumn(LE, le).withColumn(BAD, reason))
 
-    def delta(end: str, every: int, once: Column) -> Column:
-        return F.struct(F.col(end).alias("re"), F.lit(every).alias("w"), once.alias("once"))
-
-    moved = F.array(delta(RE, -1, -F.col("__once")), delta(NEW_END, 1, F.col("__once")))
+    once = F.col("__once")
+    moved = F.array(_delta(RE, -1, -once, to=F.col(NEW_END)), _delta(NEW_END, 1, once))
     given = F.when(inserts, F.struct(LE, *(quote(f.name) for f in rest)))
-    deltas = F.when(inserts, F.array(delta(RE, 1, F.lit(1)))).otherwise(moved)
-    df = df.select(id, F.col(LE).alias("__at"), given.alias("__given"), F.explode(deltas).alias("__d"))
-    df = df.groupBy(id, F.col("__d.re").alias(RE)).agg(
-        F.sum("__d.w").alias("__every"),
-        F.sum("__d.once").alias("__once"),
+    deltas = F.when(inserts, F.array(_delta(RE, 1, inserts=1))).otherwise(moved)
+    df = df.select(id, F.col(LE).alias("__at"), given.alias("__given"), F.inline(deltas))
+    df = df.groupBy(id, RE).agg(
+        F.sum("__w").alias("__every"),
+        F.sum("__once").alias("__once"),
+        F.sum("__inserts").alias("__inserts"),
+        F.collect_set("__to").alias("__to"),
         F.min("__at").alias("__at"),
         F.first("__given", ignorenulls=True).alias("__given"),
     )
     whose = Window.partitionBy(id)
     weight = F.when(F.min("__every").over(whose) < 0, F.col("__once")).otherwise(F.col("__every"))
     given = F.first("__given", ignorenulls=True).over(whose)
-    df = df.select(id, "__at", RE, weight.alias("__w"), given.alias("__given"))
+    df = df.select(id, "__at", RE, weight.alias("__w"), "__inserts", "__to", given.alias("__given"))
+    if node.policy.invalid_in(False) == DROP:
+        df = _without_unmatched(df.groupBy(id), "__at", "__given")
     reason = F.when(F.col("__w") < 0, F.lit("a retraction that matches nothing"))
     start = F.coalesce(F.col("__given")[LE], F.col("__at"))
-    le, reason = checked(start, reason, node, False, F.col(RE))
-    df = keep_good(df.withColumn(LE, le).withColumn(BAD, reason))
-    df = df.where((F.col("__w") > 0) & (F.col(RE) > F.col(LE)) & F.col("__given").isNotNull())
+    # one condition: of several Spark might drop a row by another before the weight is read
+    events = F.when(F.col("__given").isNotNull() & (F.col(RE) > start), F.col("__w")).otherwise(0)
+    weight, reason = checked(start, reason, node, False, F.col(RE), events)
+    df = keep_good(df.withColumn(LE, start).withColumn("__w", weight).withColumn(BAD, reason)).where(F.col("__w") > 0)
     taken = {f.name: F.col("__given")[f.name] for f in rest} | {node.id: F.col(id)}
     return df.select(LE, RE, *(taken[f.name].alias(f.name) for f in node.payload))
+
+
+def _delta(end: str, weight: int, once: Column | None = None, inserts: int = 0, to: Column | None = None) -> Column:
+    """How a row changes the number of events with an end: ``once`` if what is repeated counts once.
+
+    ``inserts`` says how many of them it inserts, ``to`` which end it gives to one that it takes.
+    """
+    from pyspark.sql import functions as F
+
+    once = F.lit(weight) if once is None else once
+    to = F.lit(None).cast("bigint") if to is None else to
+    fields = {RE: F.col(end), "__w": F.lit(weight), "__once": once, "__inserts": F.lit(inserts), "__to": to}
+    return F.struct(*(column.alias(name) for name, column in fields.items()))
+
+
+def _without_unmatched(events: GroupedData, *carried: str) -> DataFrame:
+    """The ends of each event with ``__w`` as if the retractions that match nothing, and what follows from them, had not come.
+
+    There are such retractions where an end is left more often than it is reached. The others are then followed from the inserts
+    on. A bag does not say which came first: of several that leave one end, those with the least new end match.
+    """
+    from pyspark.sql import functions as F
+
+    ends = F.collect_list(F.struct(RE, "__w", "__inserts", "__to"))
+    df = events.agg(ends.alias("__ends"), F.min("__w").alias("__least"), *(F.first(n).alias(n) for n in carried))
+    totals = F.transform("__ends", lambda e: F.struct(e[RE].alias(RE), e["__w"].alias("__w")))
+    weights = F.when(F.col("__least") < 0, _followed(F.col("__ends"))).otherwise(totals)
+    return df.select("*", F.inline(weights)).drop("__ends", "__least")
+
+
+def _followed(ends: Column) -> Column:
+    """How many events have each end once retractions have moved those that they find: in rounds, for one may wait for another."""
+    from pyspark.sql import functions as F
+
+    def leaving(end: Column) -> Column:
+        return F.transform(end["__to"], lambda to: F.struct(end[RE].alias("re"), to.alias("to")))
+
+    def move(state: Column, to: Column) -> Column:
+        counts, left = state["counts"], state["left"]
+        moved = F.transform_values(
+            counts, lambda end, n: n + F.when(end == to["to"], 1).otherwise(0) - F.when(end == to["re"], 1).otherwise(0)
+        )
+        finds = counts[to["re"]] > 0
+        return F.struct(
+            F.when(finds, moved).otherwise(counts).alias("counts"),
+            F.when(finds, left).otherwise(F.array_append(left, to)).alias("left"),
+            state["before"].alias("before"),
+        )
+
+    def one_round(state: Column, _: Column) -> Column:
+        many, none = F.size(state["left"]), F.filter(state["left"], lambda _: F.lit(False))
+        start = F.struct(state["counts"], none.alias("left"), many.alias("before"))
+        return F.when(many < state["before"], F.aggregate(state["left"], start, move)).otherwise(state)
+
+    moves = F.array_sort(F.flatten(F.transform(ends, leaving)))
+    inserted = F.map_from_entries(F.transform(ends, lambda e: F.struct(e[RE], e["__inserts"])))
+    start = F.struct(inserted.alias("counts"), moves.alias("left"), (F.size(moves) + 1).alias("before"))
+    counts = F.aggregate(moves, start, one_round)["counts"]
+    return F.transform(F.map_entries(counts), lambda e: F.struct(e["key"].alias(RE), e["value"].alias("__w")))

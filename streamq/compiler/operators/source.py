@@ -129,20 +129,25 @@ def no_start(le: Column, last: int = INFINITY - 1) -> Column:
 
 
 def checked(
-    le: Column, reason: Column, node: Source, streaming: bool, re: Column | None = None
+    le: Column, reason: Column, node: Source, streaming: bool, re: Column | None = None, read: Column | None = None
 ) -> tuple[Column, Column]:
-    """A source's LE and ``__bad``: under ``invalid="fail"`` the reason says the lifetime, and in batch reading LE raises it."""
+    """A source's LE and ``__bad``: under ``invalid="fail"`` the reason says the lifetime, and in batch reading LE raises it.
+
+    ``read``: a bigint column that takes the place of LE. Where rows are filtered by it, LE would be read too late.
+    """
     from pyspark.sql import functions as F
 
+    read = le if read is None else read
     if node.policy.invalid_in(streaming) != "fail":
-        return le, reason
+        return read, reason
     axis = node.schema.axis
     end = [] if re is None else [F.lit(", end "), _shown(F.when(re != INFINITY, re), axis)]
     reason = F.when(reason.isNotNull(), F.concat(reason, F.lit(" (start "), _shown(le, axis), *end, F.lit(")")))
     if not streaming:
         message = F.concat(F.lit(f"[streamq] source {node.shown_name()}: a row is no event: "), reason)
-        return F.when(reason.isNull(), le).otherwise(F.raise_error(message).cast("bigint")), F.lit(None).cast("string")
-    return le, reason
+        raised = F.raise_error(message).cast("bigint")
+        return F.when(reason.isNull(), read).otherwise(raised), F.lit(None).cast("string")
+    return read, reason
 
 
 def once(node: Identified, df: DataFrame) -> DataFrame:
