@@ -155,7 +155,8 @@ class Expectation:
 
     ``ctis``: how far sources come beside what the rows of ``case`` say; ``known``: how many of what is delivered again, and
     late, must be known all the same; ``filtered``: sources of whose late items only those
-    are counted that pass a filter; ``refused``: a late item fails it.
+    are counted that pass a filter; ``refused``: a late item fails it, ``spared``: or a filter
+    has left it out before.
     """
 
     case: Case
@@ -164,6 +165,7 @@ class Expectation:
     known: Mapping[str, int] = field(default_factory=dict)
     filtered: frozenset[str] = frozenset()
     refused: bool = False
+    spared: bool = False
 
 
 def expectation(case: Case, how: Execution) -> Expectation:
@@ -183,7 +185,9 @@ def expectation(case: Case, how: Execution) -> Expectation:
     counts |= {_key(case, name, reason): n for name, one in seen.items() for reason, n in one.counts.items()}
     filtered = frozenset(name for name, one in seen.items() if one.filtered)
     known = {name: one.known for name, one in seen.items()}
-    return Expectation(legal(case, seen), counts, ctis, known, filtered, any(one.refused for one in seen.values()))
+    refused = [one for one in seen.values() if one.refused]
+    spared = all(one.filtered for one in refused)
+    return Expectation(legal(case, seen), counts, ctis, known, filtered, bool(refused), spared)
 
 
 def _greatest(ctis: Iterable[tuple[str | None, int]]) -> dict[str, int]:
