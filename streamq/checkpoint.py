@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.errors import CheckpointError, sentence
 from streamq.failure import spark_errors
-from streamq.runtime.identity import parts_of, refuse_other
+from streamq.runtime.identity import changes, parts_of, refuse_other
 from streamq.sinks import one_name
 from streamq.time import INFINITY
 
@@ -48,7 +48,7 @@ def identity_of(plan: Node, program: Program) -> dict[str, Any]:
 def claim(
     spark: SparkSession, checkpoint: str, control: str, identity: Mapping[str, Any], sinks: Sequence[str] = ()
 ) -> Claim:
-    """Mark a new checkpoint as this query's; one that was there must be, and its stream must not have ended.
+    """Mark a new checkpoint, or one that no query has begun on, as this query's; another must be, and its stream not have ended.
 
     ``sinks`` are the folders the query writes into, which must not be another checkpoint's. Raises CheckpointError, and
     leaves the checkpoint as it is.
@@ -65,8 +65,14 @@ def claim(
         _refuse_sinks(spark, sinks)
         _write(spark, path, json.dumps(mine))
         return Claim(new=True)
-    refuse_other(json.loads(kept[0]), mine, "run")
     told = spark.read.schema(CONTROL_DDL).parquet(control).where(f"cti = {INFINITY}").limit(1).collect()
+    before = json.loads(kept[0])
+    if not told and changes(before, mine) and not _exists(spark, f"{checkpoint}/offsets/*"):
+        # a start that failed has read nothing: its query, or its sink, was mended
+        _refuse_sinks(spark, sinks)
+        _write(spark, path, json.dumps(mine))
+        return Claim(new=True)
+    refuse_other(before, mine, "run")
     if told and _lines(spark, _ended(checkpoint)):
         hint = "Use a new checkpoint, and a new sink."
         raise CheckpointError(sentence("run", "the checkpoint's stream has ended", "finish was called on it", hint))

@@ -267,6 +267,9 @@ def physical(
     A changelog that ``run(output="changelog", ctis=True)`` wrote, read back; one without CTIs needs ``sq.generate``::
 
         corrected = sq.physical(spark.readStream.schema(changes.schema).parquet("changes"))
+
+    Where there was a late sink as well, Spark reads a column ``batch`` too, the number of the micro-batch: drop it, for a
+    retraction agrees with its insert in all columns.
     """
     fields, table = taken_in(df, "physical")
     axis = axis_of(fields, (start, end, new_end), "physical")
