@@ -48,7 +48,7 @@ def identity_of(plan: Node, program: Program) -> dict[str, Any]:
 def claim(
     spark: SparkSession, checkpoint: str, control: str, identity: Mapping[str, Any], sinks: Sequence[str] = ()
 ) -> Claim:
-    """Mark a new checkpoint, or one that no query has begun on, as this query's; another must be, and its stream not have ended.
+    """Mark a checkpoint on which no query has begun as this query's; one that is in use must be its own, and not have ended.
 
     ``sinks`` are the folders the query writes into, which must not be another checkpoint's. Raises CheckpointError, and
     leaves the checkpoint as it is.
@@ -65,18 +65,18 @@ def claim(
         _refuse_sinks(spark, sinks)
         _write(spark, path, json.dumps(mine))
         return Claim(new=True)
-    told = spark.read.schema(CONTROL_DDL).parquet(control).where(f"cti = {INFINITY}").limit(1).collect()
     before = json.loads(kept[0])
-    if not told and changes(before, mine) and not _exists(spark, f"{checkpoint}/offsets/*"):
+    if changes(before, mine) and not _exists(spark, f"{checkpoint}/offsets/*") and not _told_to_end(spark, control):
         # a start that failed has read nothing: its query, or its sink, was mended
         _refuse_sinks(spark, sinks)
         _write(spark, path, json.dumps(mine))
         return Claim(new=True)
     refuse_other(before, mine, "run")
-    if told and _lines(spark, _ended(checkpoint)):
+    ending = _told_to_end(spark, control)
+    if ending and _lines(spark, _ended(checkpoint)):
         hint = "Use a new checkpoint, and a new sink."
         raise CheckpointError(sentence("run", "the checkpoint's stream has ended", "finish was called on it", hint))
-    return Claim(new=False, ending=bool(told))
+    return Claim(new=False, ending=ending)
 
 
 def buckets_kept(spark: SparkSession, checkpoint: str) -> int | None:
@@ -84,6 +84,12 @@ def buckets_kept(spark: SparkSession, checkpoint: str) -> int | None:
     kept = _lines(spark, _identity(checkpoint))
     found = json.loads(kept[0]) if kept else {}
     return int(parts_of(found)["buckets"]) if found.get("version") == STATE_VERSION else None
+
+
+def _told_to_end(spark: SparkSession, control: str) -> bool:
+    """Whether the control folder has the CTI that ends the stream."""
+    ends = spark.read.schema(CONTROL_DDL).parquet(control).where(f"cti = {INFINITY}")
+    return bool(ends.limit(1).collect())
 
 
 def mark_ended(spark: SparkSession, checkpoint: str) -> None:

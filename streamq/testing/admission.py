@@ -52,7 +52,7 @@ Promises = Sequence[Sequence[tuple[str | None, int]]]
 class Admitted:
     """What is left of one source: its ``events`` as intervals, how many items were counted as what, how many were late.
 
-    ``known``: how many of its duplicates must be known as such, for there would still be something left of them;
+    ``sure_duplicates``: how many duplicates must count as such, because the event has not ended before c;
     ``contradicted``: whether rows of one id and start differed; ``come``: how far it came by its rows; ``refused``:
     whether ``late="fail"`` raises; ``filtered``: whether rows may be filtered before they are judged, so that of the late
     ones only those that pass are counted.
@@ -61,7 +61,7 @@ class Admitted:
     events: list[Item] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     late: int = 0
-    known: int = 0
+    sure_duplicates: int = 0
     contradicted: bool = False
     come: int = MINUS_INFINITY
     refused: bool = False
@@ -361,7 +361,7 @@ class _InsertOnly(_Model):
                 continue
             if self.source.ids and whole in self.seen:
                 self._count(DUPLICATES)
-                self.admitted.known += end >= at.c
+                self.admitted.sure_duplicates += end >= at.c
                 continue
             self.seen.add(whole)
             if start >= at.c:

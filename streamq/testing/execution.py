@@ -153,16 +153,15 @@ def executions(output: str) -> st.SearchStrategy[Execution]:
 class Expectation:
     """What a run of a case is to give: the answer of ``case``, in which nothing is late, and what is counted meanwhile.
 
-    ``ctis``: how far sources come beside what the rows of ``case`` say; ``known``: how many of what is delivered again, and
-    late, must be known all the same; ``filtered``: sources of whose late items only those
-    are counted that pass a filter; ``refused``: a late item fails it, ``spared``: or a filter
-    has left it out before.
+    ``ctis``: how far sources come beside what the rows of ``case`` say; ``sure_duplicates``: by source, how many rows must
+    count as duplicates even if they are late; ``filtered``: sources of whose late items only those are counted that pass a
+    filter; ``refused``: a late item fails the run; ``spared``: unless a filter drops that item before it is judged.
     """
 
     case: Case
     counts: Counter[str]
     ctis: Mapping[str, int] = field(default_factory=dict)
-    known: Mapping[str, int] = field(default_factory=dict)
+    sure_duplicates: Mapping[str, int] = field(default_factory=dict)
     filtered: frozenset[str] = frozenset()
     refused: bool = False
     spared: bool = False
@@ -184,10 +183,10 @@ def expectation(case: Case, how: Execution) -> Expectation:
     counts = Counter({key: n for key, n in counts.items() if key.rpartition("|")[0] not in shown})
     counts |= {_key(case, name, reason): n for name, one in seen.items() for reason, n in one.counts.items()}
     filtered = frozenset(name for name, one in seen.items() if one.filtered)
-    known = {name: one.known for name, one in seen.items()}
+    sure_duplicates = {name: one.sure_duplicates for name, one in seen.items()}
     refused = [one for one in seen.values() if one.refused]
     spared = all(one.filtered for one in refused)
-    return Expectation(legal(case, seen), counts, ctis, known, filtered, bool(refused), spared)
+    return Expectation(legal(case, seen), counts, ctis, sure_duplicates, filtered, bool(refused), spared)
 
 
 def _greatest(ctis: Iterable[tuple[str | None, int]]) -> dict[str, int]:
@@ -316,7 +315,7 @@ def _check_counts(case: Case, counted: Counter[str], expected: Expectation) -> N
             # what comes again so late that nothing of it were left may be known still, or be late
             again, lost = _key(case, name, DUPLICATES), _key(case, name, DROPPED)
             many = wanted.get(again, 0) + wanted.get(lost, 0)
-            if counted[again] + counted[lost] == many and counted[again] >= expected.known.get(name, 0):
+            if counted[again] + counted[lost] == many and counted[again] >= expected.sure_duplicates.get(name, 0):
                 wanted |= {again: counted[again], lost: counted[lost]}
     wanted = {key: n for key, n in wanted.items() if n}
     if +counted != Counter(wanted):

@@ -46,7 +46,7 @@ def manners(intent: Intent) -> st.SearchStrategy[str]:
 
 
 def modelled(intent: Intent, source: Source, manner: str) -> Intent:
-    """The intent, where items are to be late: far out of order; and delivered again is only what is known for a while."""
+    """The intent for late items: far out of order; only sources that recognise duplicates by id deliver rows again."""
     disorder = tuple(word for word in intent.choices("disorder") if word not in ("in_order", "slight"))
     again = manner != FAIL and source.insert_only and bool(source.ids)
     return intent.but(disorder=disorder or intent.disorder, duplicates=intent.duplicates if again else False)
@@ -183,7 +183,7 @@ def with_invalid(
         and manner == ON_TIME
         and draw(st.booleans())
     ):
-        return draw(_with_contrary(source, items, scale))
+        return draw(_with_contrary(source, items, intent, scale))
     for n in range(draw(st.integers(1, 2))):
         payload = draw(payloads)
         if id is not None:
@@ -198,26 +198,29 @@ def with_invalid(
 
 
 @st.composite
-def _with_contrary(draw: Draw, source: Points | Intervals, items: list[Item], scale: Scale) -> list[Item]:
-    """With one of them once more, some way behind it, with another end or another value in one column.
+def _with_contrary(
+    draw: Draw, source: Points | Intervals, items: list[Item], intent: Intent, scale: Scale
+) -> list[Item]:
+    """Insert a copy of one item behind it, with another end or another value in one column.
 
-    Where both come at once the lesser stands, else what came first.
+    The source keeps the lesser if both come in one micro-batch, else the first. Columns whose values a user gives stay.
     """
     i = draw(st.integers(0, len(items) - 1))
     start, end, payload = items[i].start, items[i].end, items[i].payload
     assert start is not None
-    other = {n: w for n, v in payload.items() if n not in source.ids and (w := _beside(v)) is not None}
+    free = [name for name in payload if name not in source.ids and name not in intent.payload]
+    neighbours = {name: value for name in free if (value := _beside(payload[name])) is not None}
     place = draw(st.integers(i + 1, len(items)))
-    if other and (isinstance(source, Points) or draw(st.booleans())):
-        name = draw(st.sampled_from(sorted(other)))
-        made = replace(items[i], payload={**payload, name: other[name]})
+    if neighbours and (isinstance(source, Points) or draw(st.booleans())):
+        name = draw(st.sampled_from(sorted(neighbours)))
+        contrary = replace(items[i], payload={**payload, name: neighbours[name]})
     elif isinstance(source, Points):
         return items
     else:
         by = draw(st.sampled_from([1, -1, 3, -3])) * scale.step
         moved = start + scale.step if end is None else max(start + scale.step, end + by)
-        made = replace(items[i], end=moved + scale.step if moved == end else moved)
-    return [*items[:place], made, *items[place:]]
+        contrary = replace(items[i], end=moved + scale.step if moved == end else moved)
+    return [*items[:place], contrary, *items[place:]]
 
 
 def _beside(value: Any) -> Any:

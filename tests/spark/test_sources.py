@@ -252,16 +252,18 @@ def test_retractions_that_match_nothing_in_batch(spark: SparkSession, plain: Non
         ("insert", 1, end, None, k) for k, (end, _, _) in enumerate(MOVED) if end is not None
     ]
     rows += [("retract", 1, *move, k) for k, (_, moves, _) in enumerate(MOVED) for move in moves]
-    made = [dict(zip(("kind", "start", "end", "new_end", "k"), row, strict=True), tags=[None, row[-1]]) for row in rows]
+    items = [
+        dict(zip(("kind", "start", "end", "new_end", "k"), row, strict=True), tags=[None, row[-1]]) for row in rows
+    ]
     times = [(name, pa.int64()) for name in ("start", "end", "new_end")]
     schema = pa.schema([("kind", pa.string()), *times, ("k", pa.int64()), ("tags", pa.list_(pa.decimal128(38, 18)))])
-    table = pa.Table.from_pylist(made, schema)
+    table = pa.Table.from_pylist(items, schema)
     land(tmp_path / "in", [table])
     df = spark.read.parquet(str(tmp_path / "in"))
     for id in ("k", None):
-        found = sq.physical(df, id=id, invalid="drop").to_df().toArrow()
-        assert bag(found) == bag(sq.physical(table, id=id, invalid="drop").to_arrow())
-        ends = {row["k"]: (row["start"], row["end"]) for row in found.to_pylist()}
+        on_spark = sq.physical(df, id=id, invalid="drop").to_df().toArrow()
+        assert bag(on_spark) == bag(sq.physical(table, id=id, invalid="drop").to_arrow())
+        ends = {row["k"]: (row["start"], row["end"]) for row in on_spark.to_pylist()}
         assert ends == {k: (1, end) for k, (_, _, end) in enumerate(MOVED) if end is not None}
         with pytest.raises(InvalidEvent, match="a row is no event: a retraction that matches nothing"):
             sq.physical(df, id=id).to_pandas()

@@ -134,9 +134,9 @@ def test_what_is_delivered_again_is_known_while_it_lives() -> None:
     named = sq.intervals(t.table("start bigint, end bigint, v bigint", []), start="start", end="end", id="v", name="s")
     again = [insert(1, 20), insert(2, 10), insert(1, 9)]
     one = admitted(case_of(named, [*again, insert(10, 11), insert(5, 6), *again]))["s"]
-    assert one.counts == {"invalid": 2, "dropped": 1, "duplicates": 2} and one.known == 2
+    assert one.counts == {"invalid": 2, "dropped": 1, "duplicates": 2} and one.sure_duplicates == 2
     one = admitted(case_of(named, [insert(3, 9), insert(10, 11), insert(5, 6), insert(3, 9)]))["s"]
-    assert one.counts == {"dropped": 1, "duplicates": 1} and one.known == 0
+    assert one.counts == {"dropped": 1, "duplicates": 1} and one.sure_duplicates == 0
 
 
 def test_late_edges_act_from_c_on() -> None:

@@ -145,9 +145,9 @@ def _hold_claims(node: Node, history: str, run: Run) -> None:
         # what ends beyond the axis saturates
         claims["lifetimes that end"] = f"re = {INFINITY} AND le < {INFINITY // 2}"
     for claim, denial in claims.items():
-        found = run.value(f"SELECT (le, re) FROM {history} WHERE {denial}")
-        if found is not None:
-            raise FalseClaim(f"{node.title} says that it gives {claim}, and gives {found}")
+        violation = run.value(f"SELECT (le, re) FROM {history} WHERE {denial}")
+        if violation is not None:
+            raise FalseClaim(f"{node.title} says that it gives {claim}, and gives {violation}")
 
 
 ORACLE: dict[type[Node], Callable[..., str]] = {
