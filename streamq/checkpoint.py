@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 from streamq.errors import CheckpointError, sentence
 from streamq.failure import spark_errors
 from streamq.runtime.identity import changes, parts_of, refuse_other
+from streamq.schema import MICRO_BATCH
 from streamq.sinks import one_name
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrameReader, Row, SparkSession
 
     from streamq.compiler.plan import Node
     from streamq.compiler.program import Program
 
-STATE_VERSION = 7
-"""Changes when the layout of the state, or of the identity beside it, does."""
+STATE_VERSION = 8
+"""Changes when the layout of the state, of the identity beside it or of the folders of a sink does."""
 
 CONTROL_DDL = "source string, cti bigint, until bigint"
 """CTIs from outside, in the control folder; a NULL source is every source."""
@@ -55,8 +56,8 @@ def claim(
     """
     path = _identity(checkpoint)
     mine = {**identity, "folders": [one_name(sink) for sink in sinks]}
-    kept = _lines(spark, path)
-    if not kept:
+    kept = _text(spark, path)
+    if kept is None:
         if _exists(spark, f"{checkpoint}/metadata"):
             hint = "Use a new checkpoint, or to_stream() and a writeStream."
             wrong = "the checkpoint is that of a writeStream"
@@ -65,7 +66,7 @@ def claim(
         _refuse_sinks(spark, sinks)
         _write(spark, path, json.dumps(mine))
         return Claim(new=True)
-    before = json.loads(kept[0])
+    before = json.loads(kept)
     if changes(before, mine) and not _exists(spark, f"{checkpoint}/offsets/*") and not _told_to_end(spark, control):
         # a start that failed has read nothing: its query, or its sink, was mended
         _refuse_sinks(spark, sinks)
@@ -73,7 +74,7 @@ def claim(
         return Claim(new=True)
     refuse_other(before, mine, "run")
     ending = _told_to_end(spark, control)
-    if ending and _lines(spark, _ended(checkpoint)):
+    if ending and _text(spark, _ended(checkpoint)) is not None:
         hint = "Use a new checkpoint, and a new sink."
         raise CheckpointError(sentence("run", "the checkpoint's stream has ended", "finish was called on it", hint))
     return Claim(new=False, ending=ending)
@@ -81,8 +82,8 @@ def claim(
 
 def buckets_kept(spark: SparkSession, checkpoint: str) -> int | None:
     """How many buckets each stage of a checkpoint's state has; None where it is new, or of another version."""
-    kept = _lines(spark, _identity(checkpoint))
-    found = json.loads(kept[0]) if kept else {}
+    kept = _text(spark, _identity(checkpoint))
+    found = json.loads(kept) if kept is not None else {}
     return int(parts_of(found)["buckets"]) if found.get("version") == STATE_VERSION else None
 
 
@@ -108,11 +109,11 @@ def _ended(checkpoint: str) -> str:
 def _refuse_sinks(spark: SparkSession, sinks: Sequence[str]) -> None:
     """Raise CheckpointError for a folder that is not empty.
 
-    Micro-batches of another checkpoint are numbered: Spark leaves out those that are there, and a folder ``batch=N`` would be
-    written over. Files of others, the input's perhaps, would be hidden: Spark reads what the sink's log has.
+    Micro-batches of another checkpoint are numbered: Spark leaves out those that are there, and a folder ``streamq_batch=N``
+    would be written over. Files of others, the input's perhaps, would be hidden: Spark reads what the sink's log has.
     """
     for sink in sinks:
-        for path in (f"{sink}/{trace}" for trace in ("_spark_metadata", "batch=*")):
+        for path in (f"{sink}/{trace}" for trace in ("_spark_metadata", f"{MICRO_BATCH}=*")):
             if _exists(spark, path):
                 wrong, hint = "the sink has micro-batches of another checkpoint", "the checkpoint that it belongs to"
                 raise CheckpointError(sentence("run", wrong, f"found {path}", f"Use a new sink, or {hint}."))
@@ -122,30 +123,32 @@ def _refuse_sinks(spark: SparkSession, sinks: Sequence[str]) -> None:
 
 
 def _exists(spark: SparkSession, path: str) -> bool:
-    """Whether there is such a folder; Spark reads nothing of one whose name begins with an underscore."""
-    from pyspark.errors import AnalysisException
-
+    """Whether there is such a folder; of one whose name begins with an underscore Spark reads no rows."""
     with spark_errors("run", f"Spark cannot read {path}", "Use a sink that all of Spark can write into."):
-        try:
-            spark.read.format("binaryFile").load(path).select("path").limit(1).collect()
-        except AnalysisException as error:
-            if error.getCondition() == "PATH_NOT_FOUND":
-                return False
-            raise
-    return True
+        return _first(spark.read.format("binaryFile"), path, "path") is not None
 
 
-def _lines(spark: SparkSession, path: str) -> list[str]:
-    """The lines of a text in a checkpoint; none where there is no such file."""
+def _text(spark: SparkSession, path: str) -> str | None:
+    """The line that a checkpoint's file consists of; None where there is no such file."""
+    with spark_errors("run", f"Spark cannot read {path}", WRITABLE, CheckpointError):
+        rows = _first(spark.read.format("text"), path, "value")
+    return str(rows[0][0]) if rows else None
+
+
+def _first(reader: DataFrameReader, path: str, column: str) -> list[Row] | None:
+    """The first row of what is there, if it has any; None where there is no such path.
+
+    The path is given twice: of a single one that is not there Spark first looks for a sink's log, and logs a warning with
+    a trace of Java's.
+    """
     from pyspark.errors import AnalysisException
 
-    with spark_errors("run", f"Spark cannot read {path}", WRITABLE, CheckpointError):
-        try:
-            return [line for (line,) in spark.read.text(path).collect()]
-        except AnalysisException as error:
-            if error.getCondition() == "PATH_NOT_FOUND":
-                return []
-            raise
+    try:
+        return reader.load([path, path]).select(column).limit(1).collect()
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            return None
+        raise
 
 
 def _write(spark: SparkSession, path: str, text: str) -> None:
@@ -171,7 +174,7 @@ def kept(spark: SparkSession, checkpoint: str, program: Program) -> Kept:
 
     totals: dict[str, int] = {}
     told: list[dict[str, int]] = []
-    if not _lines(spark, f"{checkpoint}/commits"):
+    if not _exists(spark, f"{checkpoint}/commits/*"):
         return Kept({}, {})
     reader = spark.read.format("statestore").option("stateVarName", STATE)
     for stage in program.stages:

@@ -25,7 +25,10 @@ What is merely odd is a StreamqWarning.
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 
@@ -95,6 +98,33 @@ class RewriteError(StreamqError):
 
 class SessionError(StreamqError):
     """The machine or the session is not set up as streamq needs it."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of code that warnings point at; ``registry`` is where Python notes which of its warnings it has shown."""
+
+    file: str
+    number: int
+    module: str
+    registry: dict[Any, Any]
+
+
+def users_line() -> Line:
+    """The line, up the stack, from which streamq was called; the outermost one where streamq has called itself."""
+    # a context manager that decorates one of streamq's functions stands between it and its caller
+    passed = (__name__.partition(".")[0], "contextlib")
+    frame = sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in passed:
+        frame = frame.f_back
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    return Line(frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__", ""), registry)
+
+
+def warn(text: str, line: Line | None = None) -> None:
+    """Warn at a line; by default at the user's."""
+    at = line or users_line()
+    warnings.warn_explicit(text, StreamqWarning, at.file, at.number, at.module, at.registry)
 
 
 def sentence(verb: str, wrong: str, found: str = "", hint: str = "") -> str:

@@ -6,6 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from streamq.errors import sentence, warn
 from streamq.failure import is_sparks, reason
 from streamq.session import (
     CHANGELOG,
@@ -16,6 +17,7 @@ from streamq.session import (
     Interpreter,
     Report,
     check_interpreter,
+    cores,
     is_fit,
     is_local,
     mark_fit,
@@ -54,6 +56,22 @@ def fit_for_streams(spark: SparkSession, verb: str) -> None:
     findings = [*check_interpreter("driver", driver, DRIVER_NEEDS), *check_workers(spark, driver)]
     Report(tuple(findings)).raise_problems(verb, advice)
     mark_fit(spark)
+
+
+PARTITIONS = "spark.sql.shuffle.partitions"
+MANY = 8
+"""Tasks a core beyond which a micro-batch takes seconds even if it has next to no rows."""
+
+
+def warn_of_tasks(spark: SparkSession, verb: str) -> None:
+    """Warn where every stage of every micro-batch has many more tasks than this machine has cores."""
+    master = master_of(spark)
+    tasks, at_once = int(spark.conf.get(PARTITIONS, None) or 0), cores(master)
+    if is_local(master) and tasks > MANY * at_once:
+        wrong = f"each stage of each micro-batch has {tasks} tasks"
+        found = f"{PARTITIONS} is {tasks}, and {at_once} run at once"
+        hint = f'Before the first run on a checkpoint: spark.conf.set("{PARTITIONS}", {at_once}).'
+        warn(sentence(verb, wrong, found, hint))
 
 
 def check_workers(spark: SparkSession, driver: Interpreter) -> list[Finding]:

@@ -5,11 +5,10 @@ Each is told from the readings of a source (``streamq.monitoring``), by a bound 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from streamq.errors import StreamqWarning
+from streamq.errors import Line, warn
 from streamq.monitoring import SourceReading, shown
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_duration
 
@@ -83,11 +82,11 @@ def _unit(source: SourceReading, axis: str) -> Iterator[Warned]:
     )
 
 
-def warn_of_units(sources: Sequence[SourceReading], axis: str, stacklevel: int) -> None:
-    """Warn, at the line so many calls up, of sources whose instants look like seconds, ms or ns read as microseconds."""
+def warn_of_units(sources: Sequence[SourceReading], axis: str, line: Line | None = None) -> None:
+    """Warn, at a line or else at the user's, of sources whose instants look like seconds, ms or ns read as microseconds."""
     for source in sources:
         for odd in _unit(source, axis) if _unit_of(source.w) else ():
-            warnings.warn(odd.text, StreamqWarning, stacklevel=stacklevel + 1)
+            warn(odd.text, line)
 
 
 def _units_differ(sources: Sequence[SourceReading], axis: str) -> Iterator[Warned]:

@@ -13,7 +13,7 @@ from streamq.checkpoint import CONTROL_DDL, WRITABLE, buckets_kept, identity_of
 from streamq.compiler.plan import Node
 from streamq.errors import CheckpointError, PlanError, sentence
 from streamq.failure import spark_errors
-from streamq.foreign import fit_for_streams
+from streamq.foreign import fit_for_streams, warn_of_tasks
 from streamq.literal import to_spark
 from streamq.policies import Consistency, consistency_of
 from streamq.session import session_of
@@ -57,6 +57,7 @@ class Prepared:
         self.egress = egress(plan, output, ctis, verb, level)
         self.spark = session_of(tables.values(), verb)
         fit_for_streams(self.spark, verb)
+        warn_of_tasks(self.spark, verb)
         self.control = control
         written = plan
         plan, names = numbered(plan)

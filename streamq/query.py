@@ -117,7 +117,7 @@ def answer(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | Non
         rows = ordered(frame.toArrow(), plan.schema)
     if plan.schema.axis == TIMESTAMP and rows.num_rows:
         w = pc.max(rows.column("start")).cast(pa.int64()).as_py()
-        warn_of_units([SourceReading("the result", None, w=w, rows=rows.num_rows)], TIMESTAMP, stacklevel=3)
+        warn_of_units([SourceReading("the result", None, w=w, rows=rows.num_rows)], TIMESTAMP)
     return rows
 
 
@@ -142,7 +142,7 @@ def _warn_of_units(plan: Node, tables: Mapping[str, Any]) -> None:
             if greatest.is_valid:
                 w = greatest.cast(pa.timestamp("us", getattr(greatest.type, "tz", None))).cast(pa.int64()).as_py()
                 readings.append(SourceReading(source.shown_name(), None, w=w, rows=tables[source.table].num_rows))
-    warn_of_units(readings, TIMESTAMP, stacklevel=4)
+    warn_of_units(readings, TIMESTAMP)
 
 
 def local_history(plan: Node, tables: Mapping[str, pa.Table], rules: Any = None, until: int | None = None) -> pa.Table:

@@ -17,7 +17,7 @@ from streamq.checkpoint import CONTROL_DDL, Kept, claim, kept, mark_ended
 from streamq.compiler.plan import Node
 from streamq.compiler.verbs import Verbs
 from streamq.diagnosis import Why, why
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError, sentence, users_line
 from streamq.failure import spark_errors, translated
 from streamq.idle import IdleWatch, spoken_for
 from streamq.oddities import warn_of_units
@@ -110,8 +110,8 @@ class RunVerbs(Verbs):
         windows are flushed, and the checkpoint cannot be gone on with (the memory sink needs ``run.finish()`` instead); without
         it the next run on the checkpoint goes on. late_sink: a path for rows that were dropped, adjusted, duplicates or no
         events (source, reason, start and end in ticks, late_by in ticks behind the CTI, NULL for what is not late, payload as
-        JSON); results and late rows then stand in folders ``batch=N``, each written once, which Spark reads as a column
-        ``batch``.
+        JSON); results and late rows then stand in folders ``streamq_batch=N``, each written once: Spark reads a column
+        of that name, which every source of streamq leaves out.
 
         buckets: into how many parts groups are spread; each is a task's work, and costs some milliseconds a micro-batch. By
         default those of the checkpoint; of a new one four times ``spark.sql.shuffle.partitions``, 32 at most.
@@ -166,6 +166,7 @@ class Run:
         check_arguments(sink, late_sink, checkpoint, trigger, finish, name)
         self._trigger = spark_trigger(trigger)
         self.name = name
+        self._line = users_line()
         self.checkpoint = checkpoint or temporary("streamq-checkpoint-")
         self._sink, self._late_sink = sink, late_sink
         self._control = f"{self.checkpoint}/streamq/control"
@@ -345,7 +346,7 @@ class Run:
                 readings = monitoring.sources(self._program, self._seen).values()
                 if not self._warned and any(reading.rows for reading in readings):
                     self._warned = True
-                    warn_of_units(list(readings), self._program.plan.schema.axis, stacklevel=3)
+                    warn_of_units(list(readings), self._program.plan.schema.axis, self._line)
             return self._seen
 
     def _silent(self) -> dict[str, int] | None:

@@ -39,6 +39,9 @@ POINT, INTERVAL, EDGE, SIGNAL = "point", "interval", "edge", "signal"
 RESERVED = ("start", "end")
 """Names a payload column may not have: they are the lifetime's, in results."""
 
+MICRO_BATCH = "streamq_batch"
+"""Names the folders that a run with a late sink writes its micro-batches into, so Spark reads it as a column; no payload."""
+
 
 @dataclass(frozen=True)
 class Field:
@@ -116,6 +119,10 @@ def check_names(names: Iterable[Any], verb: str) -> None:
                     f"Rename it, or read the lifetime as sq.{name.lower()}().",
                 )
             )
+        if name.lower() == MICRO_BATCH:
+            wrong = f"a payload column called {name!r}"
+            hint = "Rename it: folders of micro-batches are called that where a late sink is written."
+            raise PlanError(sentence(verb, wrong, "", hint))
         if re.fullmatch(r"__index_level_\d+__", name):
             # it is not left out: an index may hold the time, and nothing goes unsaid
             hint = "pyarrow.Table.from_pandas(df, preserve_index=False) leaves it out; df.rename_axis('name') makes it a column."

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import PlanError, TimeError, sentence
-from streamq.schema import Schema
+from streamq.schema import MICRO_BATCH, Schema
 from streamq.time import TIMESTAMP, Duration, ticks
 
 if TYPE_CHECKING:
@@ -173,14 +173,14 @@ def split(schema: Schema, out: Egress, sink: Sink, late_sink: str) -> Callable[[
         if callable(sink):
             _read(sink)(rows, number)
         elif isinstance(sink, str) and sink not in NAMED:
-            rows.write.mode("overwrite").parquet(f"{sink}/batch={number}")
+            rows.write.mode("overwrite").parquet(f"{sink}/{MICRO_BATCH}={number}")
         elif isinstance(sink, Mapping):
             options = {k: v for k, v in sink.items() if k not in ("format", "path")}
             rows.write.mode("overwrite").format(sink.get("format", "parquet")).options(**options).save(
-                f"{sink['path']}/batch={number}"
+                f"{sink['path']}/{MICRO_BATCH}={number}"
             )
         else:
             _thrown_away(rows)
-        late_rows(batch).write.mode("overwrite").parquet(f"{late_sink}/batch={number}")
+        late_rows(batch).write.mode("overwrite").parquet(f"{late_sink}/{MICRO_BATCH}={number}")
 
     return _once(write)

@@ -15,7 +15,7 @@ from streamq.compiler.operators.window_aggregate import check_key
 from streamq.errors import AmbiguousColumn, PlanError, SourceError, TypeMismatch, column_names, kind_of, sentence
 from streamq.literal import Item, declared, literal_table, table_fields
 from streamq.policies import Progress, source_policy
-from streamq.schema import Field, Schema, check_names, quote
+from streamq.schema import MICRO_BATCH, Field, Schema, check_names, quote
 from streamq.stream import Stream
 
 if TYPE_CHECKING:
@@ -334,13 +334,14 @@ def source_name(name: str | None) -> str:
 def taken_in(given: Any, verb: str) -> tuple[tuple[Field, ...], Any]:
     """The columns of a DataFrame or an Arrow table, and itself, an Arrow table in the types that queries are computed in.
 
-    Raises SourceError for what is neither, AmbiguousColumn for a column that is there twice.
+    The number of the micro-batch, which stands beside the rows of a run that had a late sink, is left out of both. Raises SourceError for what is neither, AmbiguousColumn for a column that is there twice.
     """
     import pyarrow as pa
 
     if isinstance(given, pa.Table):
-        check_once(given.column_names, verb, "table")
-        held = declared(given, verb)
+        names = given.column_names
+        check_once(names, verb, "table")
+        held = declared(given.drop_columns(MICRO_BATCH) if MICRO_BATCH in names else given, verb)
         return table_fields(held), held
     if not all(hasattr(given, a) for a in ("schema", "select", "isStreaming")):
         kind = kind_of(given)
@@ -351,8 +352,10 @@ def taken_in(given: Any, verb: str) -> tuple[tuple[Field, ...], Any]:
         else:
             hint = "Give a Spark DataFrame or a pyarrow Table; for events written down use sq.events."
         raise SourceError(sentence(verb, "not a DataFrame", f"found {kind}", hint))
-    check_once([f.name for f in given.schema.fields], verb, "DataFrame")
-    return tuple(Field(f.name, f.dataType) for f in given.schema.fields), given
+    names = [f.name for f in given.schema.fields]
+    check_once(names, verb, "DataFrame")
+    held = given.drop(MICRO_BATCH) if MICRO_BATCH in names else given
+    return tuple(Field(f.name, f.dataType) for f in held.schema.fields), held
 
 
 def check_once(names: Sequence[str], verb: str, where: str) -> None:

@@ -452,6 +452,14 @@ def test_the_index_of_a_filtered_frame() -> None:
     assert sq.points(pa.Table.from_pandas(late), time="__index_level_0__").columns == ["at", "v"]
 
 
+def test_the_number_of_a_micro_batch_is_no_payload() -> None:
+    """A folder that a run has written beside a late sink tells it as a column."""
+    items = pa.table({"kind": ["insert", "retract"], "start": [1, 1], "end": [9, 9], "new_end": [None, 4], "v": [7, 7]})
+    assert answer(sq.physical(items.append_column("streamq_batch", pa.array([0, 1])))) == [(1, 4, 7)]
+    with pytest.raises(PlanError, match="select: a payload column called 'streamq_batch'"):
+        sq.points(pa.table({"at": [1], "v": [2]}), time="at").select(streamq_batch="v")
+
+
 KEYS = {
     "array": pa.array([[1.5, float("nan")], [0.0], [], None] * 2),
     "struct": pa.array([{"a": 1, "b": "x"}, {"a": 1, "b": None}, {"a": 2, "b": ""}, None] * 2),

@@ -23,6 +23,8 @@ CHUNK_BYTES = 1 << 20
 class Store(Protocol):
     """Where chunks live: a dict in-process, Spark's MapState on a cluster."""
 
+    def __contains__(self, key: str) -> bool: ...
+
     def get(self, key: str) -> bytes | None: ...
 
     def put(self, key: str, value: bytes) -> None: ...
@@ -35,6 +37,9 @@ class DictStore:
 
     def __init__(self, held: dict[str, bytes] | None = None):
         self.held = {} if held is None else held
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.held
 
     def get(self, key: str) -> bytes | None:
         return self.held.get(key)
@@ -53,7 +58,8 @@ class Baskets:
 
     def __init__(self, store: Store):
         self.store = store
-        found = store.get(self.MANIFEST)
+        # Spark logs a warning where a value is asked for that is not there
+        found = store.get(self.MANIFEST) if self.MANIFEST in store else None
         manifest = json.loads(found) if found else {"values": {}, "bins": {}}
         self.values: dict[str, Any] = manifest["values"]
         # of each bin: how many chunks, their rows, their bytes

@@ -40,6 +40,9 @@ class MapStateStore:
     def __init__(self, state: Any):
         self.state = state
 
+    def __contains__(self, key: str) -> bool:
+        return bool(self.state.containsKey((key,)))
+
     def get(self, key: str) -> bytes | None:
         """The chunk, or None."""
         found = self.state.getValue((key,))

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamq.errors import SourceError, sentence
+from streamq.schema import MICRO_BATCH
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BATCH = "batch"
-"""The column for the number of the micro-batch that wrote a row."""
-
 
 def read_folder(path: Path, batches: bool, verb: str) -> tuple[pa.Table, str | None]:
-    """The rows of a folder of Parquet, and the column of their ``batches`` if Spark's log or folders ``batch=N`` tell.
+    """The rows of a folder of Parquet, and the column of their ``batches`` if Spark's log or folders ``streamq_batch=N`` tell.
 
     Raises SourceError where there is none, or nothing in it that a sink has written.
     """
@@ -31,7 +29,7 @@ def read_folder(path: Path, batches: bool, verb: str) -> tuple[pa.Table, str | N
     written = _committed(path)
     if written is None:
         # what several sinks have written is not one stream
-        inner = _folders_with(path, "_spark_metadata", f"{BATCH}=*")
+        inner = _folders_with(path, "_spark_metadata", f"{MICRO_BATCH}=*")
         if inner:
             raise _no_sink("a folder with the folder of a sink in it", path, inner, verb)
         try:
@@ -42,15 +40,15 @@ def read_folder(path: Path, batches: bool, verb: str) -> tuple[pa.Table, str | N
             raise _no_sink("not all files in it are Parquet", path, inner, verb) from error
         if not dataset.files:
             raise _no_sink("a folder without Parquet files", path, [], verb)
-        return table, BATCH if any(path.glob(f"{BATCH}=*")) else None
+        return table, MICRO_BATCH if any(path.glob(f"{MICRO_BATCH}=*")) else None
     files, numbers = written
     tables = [ds.dataset(path / name, format="parquet").to_table() for name in files]
     if not tables:
         return pa.table({}), None
     table = pa.concat_tables(tables)
-    if not batches or numbers is None or BATCH in table.column_names:
+    if not batches or numbers is None or MICRO_BATCH in table.column_names:
         return table, None
-    return table.append_column(BATCH, pa.array(np.repeat(numbers, [t.num_rows for t in tables]))), BATCH
+    return table.append_column(MICRO_BATCH, pa.array(np.repeat(numbers, [t.num_rows for t in tables]))), MICRO_BATCH
 
 
 def _no_sink(wrong: str, path: Path, inner: Sequence[Path], verb: str) -> SourceError:

@@ -91,6 +91,10 @@ def test_a_changelog_is_read_back(spark: SparkSession, tmp_path: Path) -> None:
     again = sq.physical(written, name="again", progress=sq.explicit(), late="fail")
     ended(again, checkpoint=str(tmp_path / "again-cp"), sink=str(tmp_path / "again"), buckets=1)
     assert_same_history(spark.read.parquet(str(tmp_path / "again")).toArrow(), expected)
+    # beside a late sink every micro-batch has a folder of its own
+    ended(live, checkpoint=str(tmp_path / "beside"), **log | {"sink": f"{out}s", "late_sink": str(tmp_path / "late")})
+    assert "streamq_batch" in spark.read.parquet(f"{out}s").columns
+    assert_same_history(sq.physical(spark.read.parquet(f"{out}s")).to_df().toArrow(), expected)
     told = r"changed: output \('changelog', now 'final'\), ctis \(True, now False\)"
     with pytest.raises(CheckpointError, match=told):
         live.run(**where)
@@ -198,7 +202,7 @@ def test_an_end_that_failed_is_made_up_for(spark: SparkSession, tmp_path: Path) 
         windows.run(**how)
     late = {"late_sink": str(tmp_path / "late"), "sink": str(tmp_path / "out")}
     ended(windows, checkpoint=str(tmp_path / "cp2"), **late, buckets=2)
-    with pytest.raises(CheckpointError, match="the sink has micro-batches of another checkpoint; found .*out/batch="):
+    with pytest.raises(CheckpointError, match="the sink has micro-batches of another checkpoint; found .*out/streamq_batch="):
         windows.run(checkpoint=str(tmp_path / "cp3"), **late)
     with pytest.raises(CheckpointError, match=r"changed: the folders written into \(.*out and .*late, now .*else and "):
         windows.run(checkpoint=str(tmp_path / "cp2"), **late | {"sink": str(tmp_path / "else")})

@@ -119,7 +119,7 @@ def test_a_plain_session_runs_streams(tmp_path: Path) -> None:
     """What a stream cannot do without is set; what its user has set and works, or nobody needs, stays. Stages say nothing."""
     pq.write_table(pa.table({"t": range(20)}), tmp_path / "rows.parquet")
     code = """
-        import os, sys
+        import os, sys, warnings
         os.environ["PYSPARK_PYTHON"] = sys.executable
         from pyspark.sql import SparkSession
         from tests.conftest import INTERPRETED, NO_ORIGINS
@@ -139,10 +139,19 @@ def test_a_plain_session_runs_streams(tmp_path: Path) -> None:
         for sink in "ab":
             print(sorted(tuple(r) for r in spark.read.parquet(f"{folder}/{sink}").collect()))
         print(spark.conf.get("spark.sql.session.timeZone"), spark.conf.get(changelog))
+        spark.conf.set("spark.sql.shuffle.partitions", 200)
+        with warnings.catch_warnings(record=True) as caught:
+            query.to_stream()
+        print(*(f"{os.path.basename(w.filename)}: {w.message}" for w in caught))
     """
     done = ended(code, str(tmp_path))
     windows = [(4, start, start + 4) for start in range(0, 16, 4)]
-    assert done.stdout.splitlines() == [str(windows), str(windows), "Asia/Tokyo false"]
+    told = "<string>: to_stream: each stage of each micro-batch has 200 tasks; spark.sql.shuffle.partitions is 200, and 2 run at once."
+    assert done.stdout.splitlines() == [
+        str(windows), str(windows), "Asia/Tokyo false",
+        f'{told} Before the first run on a checkpoint: spark.conf.set("spark.sql.shuffle.partitions", 2).',
+    ]  # fmt: skip
+    assert "doesn't contain key" not in done.stderr and "FileNotFoundException" not in done.stderr
     chatter = [line for line in done.stderr.splitlines() if "Python worker" in line]
     assert all("Starting Streaming" in line for line in chatter), "the first line is PySpark's before it reads ours"
 

@@ -223,7 +223,7 @@ def test_rows_delivered_again_as_a_stream(spark: SparkSession, plain: None, tmp_
         late_sink=str(tmp_path / "late"),
         buckets=2,
     )
-    assert rows(spark.read.parquet(str(tmp_path / "out")), "batch") == lives()
+    assert rows(spark.read.parquet(str(tmp_path / "out")), "streamq_batch") == lives()
     reasons = ("dropped", "adjusted", "invalid", "duplicates")
     found = {name: {r: n for r in reasons if (n := run.metrics["sources"][name][r])} for name in COUNTED}
     assert found == COUNTED
@@ -300,7 +300,7 @@ def test_starts_at_the_ends_of_time(spark: SparkSession, plain: None, tmp_path: 
     assert rows(at_the_ends_of_time(spark.read.parquet(str(tmp_path / "in"))).to_df()) == expected
     source = stream(spark, tmp_path / "in", starts.schema)
     run = ended(at_the_ends_of_time(source), checkpoint=str(tmp_path / "cp"), sink=str(tmp_path / "out"), buckets=2)
-    assert rows(spark.read.parquet(str(tmp_path / "out")), "batch") == expected
+    assert rows(spark.read.parquet(str(tmp_path / "out")), "streamq_batch") == expected
     invalid = {name: run.metrics["sources"][name]["invalid"] for name in ("points", "intervals", "edges", "physical")}
     assert invalid == {"points": 3, "intervals": 2, "edges": 2, "physical": 2}
 
@@ -323,4 +323,4 @@ def test_keys_that_are_arrays_and_structs(spark: SparkSession, plain: None, tmp_
     land(tmp_path / "in", [edges])
     assert rows(of(spark.read.parquet(str(tmp_path / "in"))).to_df()) == expected
     ended(of(stream(spark, tmp_path / "in", edges.schema)), checkpoint=str(tmp_path / "cp"), sink=str(tmp_path / "out"))
-    assert rows(spark.read.parquet(str(tmp_path / "out")), "batch") == expected
+    assert rows(spark.read.parquet(str(tmp_path / "out")), "streamq_batch") == expected

@@ -21,8 +21,8 @@ MADE, PROMISED, GONE = (
 
 def test_folders_of_micro_batches_tell_the_order(tmp_path: Path) -> None:
     for number, table in ((2, PROMISED), (10, GONE), (1, MADE)):
-        (tmp_path / f"batch={number}").mkdir()
-        pq.write_table(table, tmp_path / f"batch={number}" / "part-0.parquet")
+        (tmp_path / f"streamq_batch={number}").mkdir()
+        pq.write_table(table, tmp_path / f"streamq_batch={number}" / "part-0.parquet")
     assert broken(tmp_path, order="chain") == [("cti", find(tmp_path, "retract"))]
     assert "of micro-batch 10" in str(find_breaches(str(tmp_path)))
 
