@@ -174,17 +174,30 @@ def in_user_form(deltas: pa.Table, schema: Schema) -> pa.Table:
 
 
 def ordered(table: pa.Table, schema: Schema) -> pa.Table:
-    """Rows by start, end, then payload, as far as the columns have an order."""
+    """Rows by start, end, then payload, arrays, structs and maps included; NULL is last."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    simple = [n for n in schema.names if not pa.types.is_nested(table.schema.field(n).type)]
-    return table.sort_by([(n, "ascending") for n in ("start", "end", *simple)]) if table.num_rows else table
+    from streamq.runtime.values import ORDER, numbered
+
+    def key(name: str) -> pa.Array | pa.ChunkedArray:
+        column = table.column(name)
+        if not pa.types.is_nested(column.type):
+            return column
+        return pa.array(numbered(column, ORDER)[0], mask=column.is_null().to_numpy())
+
+    if not table.num_rows:
+        return table
+    keys = {str(i): key(name) for i, name in enumerate(("start", "end", *schema.names))}
+    return table.take(pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys]))
 
 
 def to_pandas(table: pa.Table, schema: Schema) -> pd.DataFrame:
-    """Arrow as pandas; integers with NULLs keep their type, as nullable integers."""
+    """Arrow as pandas; integers with NULLs keep their type, as nullable integers; arrays are lists, structs dicts."""
     import pandas as pd
     import pyarrow as pa
+
+    from streamq.runtime.rendering import python_values
 
     nullable = {
         pa.int8(): pd.Int8Dtype(),
@@ -193,17 +206,14 @@ def to_pandas(table: pa.Table, schema: Schema) -> pd.DataFrame:
         pa.int64(): pd.Int64Dtype(),
         pa.bool_(): pd.BooleanDtype(),
     }
-
-    def dtype(kind: pa.DataType) -> Any:
-        return nullable.get(kind)
-
-    holes = {f.name for f in table.schema if table.column(f.name).null_count}
-    whole = table.to_pandas(date_as_object=False)
-    for name in holes:
-        kind = dtype(table.schema.field(name).type)
-        if kind is not None:
-            whole[name] = pd.Series(table.column(name).to_pylist(), dtype=kind, index=whole.index)
-    return whole
+    frame = table.to_pandas(date_as_object=False)
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_nested(column.type):
+            # Arrow's own form of a list of whole numbers with a NULL is an array of floats
+            frame[name] = pd.Series(python_values(column), dtype=object, index=frame.index)
+        elif column.null_count and column.type in nullable:
+            frame[name] = pd.Series(column.to_pylist(), dtype=nullable[column.type], index=frame.index)
+    return frame
 
 
 def shown(table: pa.Table, n: int) -> str:

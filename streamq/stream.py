@@ -194,7 +194,8 @@ class Stream(
         """The answer as a pandas DataFrame, ordered by start, end and payload.
 
         Literal streams and Arrow tables run in-process, without Spark; others as a batch. Instants are ``datetime64[us]``, which
-        reaches as far as Spark's timestamps (its least value, -2^63, is pandas' NaT); days ``datetime64[ms]``.
+        reaches as far as Spark's timestamps (its least value, -2^63, is pandas' NaT); days ``datetime64[ms]``. Arrays are lists,
+        structs dicts, maps lists of pairs, of Python's values; what Python has no value for, an instant of the year 10000, is text.
         """
         from streamq.query import answer, to_pandas
 

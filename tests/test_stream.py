@@ -107,6 +107,23 @@ def test_instants_beyond_the_years_that_python_has(capsys: pytest.CaptureFixture
     assert frame["start"].astype("int64").tolist() == [-far, far]
 
 
+def test_answers_in_order_of_nested_payloads() -> None:
+    """Arrays, structs and maps as Spark orders them, NULL last; in pandas their whole numbers stay whole beside a NULL."""
+    lists, structs = [[2**60 + 1, None], [1], None, []], [{"x": 1}, {"x": None}, None, {"x": 2}]
+    maps = pa.array([[("a", 2)], [("a", 1)], None, []], pa.map_(pa.string(), pa.int64()))
+    table = pa.table({"at": [7] * 4, "a": lists, "b": structs, "c": maps})
+
+    def order(name: str) -> list[object]:
+        s = sq.points(table, time="at").select(name)
+        given = s.to_pandas()[name].tolist()
+        assert given == s.to_arrow().column(name).to_pylist()
+        return given
+
+    assert order("a") == [[], [1], [2**60 + 1, None], None]
+    assert order("b") == [{"x": None}, {"x": 1}, {"x": 2}, None]
+    assert order("c") == [[], [("a", 1)], [("a", 2)], None]
+
+
 def test_instants_are_shown_with_four_digits_of_year_and_no_zero_fraction(capsys: pytest.CaptureFixture[str]) -> None:
     sq.events([(dt.datetime(1, 1, 1), dt.datetime(999, 12, 31, 1, 2, 3, 40), {"v": dt.datetime(2020, 1, 1)})]).show()
     assert capsys.readouterr().out.split("\n")[1].split("  ") == [
