@@ -133,7 +133,11 @@ class Expr:
         raise self._refused("a truth value of a column expression", hint)
 
     def __iter__(self) -> Iterator[Any]:
-        raise self._refused("not iterable", "Aggregates are sq.sum, sq.min, sq.max; Python's own take lists.")
+        raise self._refused(
+            "not iterable",
+            "Python's own sum, min and max take lists, and so does a pyspark Column on the left of this: aggregates are "
+            "sq.sum, sq.min, sq.max, and a Column goes on the right.",
+        )
 
     def __contains__(self, part: object) -> bool:
         raise self._refused(

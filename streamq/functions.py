@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from streamq.errors import PlanError, nearest, sentence
-from streamq.hints import for_aggregate
+from streamq.errors import PlanError, sentence
+from streamq.hints import for_aggregate, for_function
 
 if TYPE_CHECKING:
     from streamq.expr import Call
@@ -115,9 +115,8 @@ def _builder(name: str) -> Builder:
     if name in _ELSEWHERE:
         raise UnknownFunction(sentence(verb, "not a function of an event's values", "", _ELSEWHERE[name]))
     if name not in _names():
-        raise UnknownFunction(
-            sentence("functions", f"no function {name!r}", "looked in pyspark.sql.functions", nearest(name, _names()))
-        )
+        hint = for_function(name, _names())
+        raise UnknownFunction(sentence("functions", f"no function {name!r}", "looked in pyspark.sql.functions", hint))
     function = getattr(F, name)
     signature = inspect.signature(function)
 

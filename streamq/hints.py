@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Sequence
 
 from streamq.errors import nearest
 
@@ -56,6 +57,43 @@ def for_method(name: str, argument: str, methods: list[str]) -> str:
         if function in functions_there:
             return f"Write sq.functions.{function}({argument}{', ...' if _takes_more(function) else ''})."
     return nearest(name, [*methods, *functions_there]) or f"A field of a struct is expression[{name!r}]."
+
+
+def for_function(name: str, functions: Sequence[str]) -> str:
+    """What to write instead of ``sq.functions.name``, of the functions there are."""
+    wanted = _OF_OTHER_NAMES.get(name)
+    return f"Did you mean {wanted!r}?" if wanted in functions else nearest(name, functions)
+
+
+_ROWS = "Rows are events without an order of their own: to_arrow() and to_pandas() give all of them, show(n) the first n by time."
+_VERBS = {
+    **dict.fromkeys(("head", "take", "limit", "collect", "tail", "sample", "iterrows", "toPandas", "to_list"), _ROWS),
+    **dict.fromkeys(("sort", "orderBy", "order_by", "sort_values"), _ROWS),
+    **dict.fromkeys(("withColumn", "assign"), "Write with_columns(name=expression)."),
+    **dict.fromkeys(
+        ("dropDuplicates", "drop_duplicates", "distinct"), "Rows delivered again are told by id= of the source."
+    ),
+    **dict.fromkeys(
+        ("writeStream", "write", "start"), "Write run(sink=..., checkpoint=...), or to_stream().writeStream."
+    ),
+    **dict.fromkeys(
+        ("window", "rolling", "resample"), "Windows are tumbling_window, hopping_window, session_window, ..."
+    ),
+}
+"""Methods of DataFrames that a stream does not have, and what to write."""
+
+
+def for_verb(name: str, verbs: Sequence[str]) -> str:
+    """What to write instead of ``stream.name``, of the verbs there are."""
+    from streamq import functions
+
+    if name in _VERBS:
+        return _VERBS[name]
+    aggregate = "count" if name == "agg" else functions.OURS.get(_OF_OTHER_NAMES.get(name, name))
+    if aggregate is not None:
+        call = "count()" if aggregate == "count" else f"{aggregate}(...)"
+        return f"Aggregates are a window's: tumbling_window(...).select(x=sq.{call})."
+    return nearest(name, verbs)
 
 
 def _takes_more(function: str) -> bool:

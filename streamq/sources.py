@@ -334,7 +334,8 @@ def source_name(name: str | None) -> str:
 def taken_in(given: Any, verb: str) -> tuple[tuple[Field, ...], Any]:
     """The columns of a DataFrame or an Arrow table, and itself, an Arrow table in the types that queries are computed in.
 
-    The number of the micro-batch, which stands beside the rows of a run that had a late sink, is left out of both. Raises SourceError for what is neither, AmbiguousColumn for a column that is there twice.
+    The number of the micro-batch, which stands beside the rows of a run that had a late sink, is left out of both. Raises
+    SourceError for what is neither, AmbiguousColumn for a column that is there twice.
     """
     import pyarrow as pa
 

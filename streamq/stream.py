@@ -22,8 +22,9 @@ from streamq.compiler.operators.windowed_join import WindowedJoinVerbs
 from streamq.compiler.plan import Node
 from streamq.compiler.resolve import Row
 from streamq.compiler.verbs import Verbs
-from streamq.errors import PlanError, UnknownVerb, nearest, sentence
+from streamq.errors import PlanError, UnknownVerb, sentence
 from streamq.expr import Expr
+from streamq.hints import for_verb
 from streamq.policies import Consistency, consistency_of
 from streamq.running import RunVerbs
 from streamq.schema import Schema
@@ -104,7 +105,7 @@ class Stream(
             elif name in self.plan.schema.consumed:
                 self.plan.schema.unknown(name, "stream")
             else:
-                hint = nearest(name, [n for n in dir(type(self)) if not n.startswith("_")])
+                hint = for_verb(name, [n for n in dir(type(self)) if not n.startswith("_")])
             raise UnknownVerb(sentence("stream", f"no verb {name!r}", "", hint))
 
     def pipe(self, function: Callable[Concatenate[Self, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -195,7 +196,7 @@ class Stream(
 
         Literal streams and Arrow tables run in-process, without Spark; others as a batch. Instants are ``datetime64[us]``, which
         reaches as far as Spark's timestamps (its least value, -2^63, is pandas' NaT); days ``datetime64[ms]``. Arrays are lists,
-        structs dicts, maps lists of pairs, of Python's values; what Python has no value for, an instant of the year 10000, is text.
+        structs dicts, maps lists of pairs, of Python's values; an instant that Python has no value for is text.
         """
         from streamq.query import answer, to_pandas
 

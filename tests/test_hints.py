@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import math
 import operator
+import re
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +17,7 @@ import pytest
 
 import streamq as sq
 from streamq import functions
-from streamq.errors import PlanError, StreamqError, TypeMismatch, UnknownColumn
+from streamq.errors import PlanError, StreamqError, StreamqWarning, TypeMismatch, UnknownColumn, UnknownVerb
 from streamq.expr import Lit, as_expr
 from streamq.hints import _OF_OTHER_NAMES, for_method
 
@@ -49,7 +51,7 @@ EVENTS = sq.events([(1, 5, {"v": 3, "x": 1.5, "txt": "abc", "xs": [1, 2], "ok": 
         (lambda e: 1 if e.ok else 2, "sq.when(...) for if"),
         (lambda e: e.ok and e.v > 1, "Use & | ~ instead of and, or, not"),
         (lambda e: max(e.v, 2), "greatest and least for max and min"),
-        (lambda e: sum(e.xs), "Aggregates are sq.sum"),
+        (lambda e: sum(e.xs), "aggregates are sq.sum"),
         (lambda e: str(e.v), "Write .cast('string')"),
         (lambda e: "v" + str(e.v) + "!", "Write .cast('string')"),
         (lambda e: f"{e.v}!", "Write sq.functions.concat(...)"),
@@ -86,6 +88,47 @@ def test_what_is_written_in_another_language(function: Callable[[Any], Any], hin
     with pytest.raises(PlanError) as error:
         EVENTS.select(y=function)
     assert hint in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("verb", "hint"),
+    [
+        ("count", "select(x=sq.count())"),
+        ("mean", "select(x=sq.avg(...))"),
+        ("nunique", "select(x=sq.count_distinct(...))"),
+        ("agg", "select(x=sq.count())"),
+        ("head", "show(n) the first n by time"),
+        ("orderBy", "show(n) the first n by time"),
+        ("withColumn", "Write with_columns(name=expression)."),
+        ("writeStream", "Write run(sink=..., checkpoint=...)"),
+        ("distinct", "id= of the source"),
+        ("groupBy", "Did you mean 'group_by'?"),
+    ],
+)
+def test_what_a_data_frame_would_have(verb: str, hint: str) -> None:
+    with pytest.raises(UnknownVerb, match=re.escape(hint)):
+        getattr(EVENTS, verb)
+
+
+def test_a_text_that_is_the_name_of_a_column() -> None:
+    """It is a text after a keyword, and warned of at the user's line; any other text is not."""
+    window = EVENTS.tumbling_window(3)
+    for made in (lambda: EVENTS.select(y="v"), lambda: EVENTS.with_columns(y="v"), lambda: window.select(y="v")):
+        with pytest.warns(StreamqWarning, match=r"y='v' is a text.* Write y=sq.col\('v'\) for the column") as caught:
+            assert made().columns[-1] == "y"
+        assert [w.filename for w in caught] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        EVENTS.select(y="w", z=sq.lit("v"), v=sq.col("v"))
+
+
+def test_an_array_of_nothing_is_told_to_have_a_type() -> None:
+    with pytest.raises(
+        TypeMismatch, match=r"found array<void>. Say its type where the stream is made: sq.events\(..., schema="
+    ):
+        sq.events([(1, 5, {"k": []})]).group_by("k")
+    with pytest.raises(functions.UnknownFunction, match="Did you mean 'length'?"):
+        _ = functions.len
 
 
 def test_what_is_the_same_in_spark_works() -> None:

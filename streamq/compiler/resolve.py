@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from streamq.compiler.plan import Node, nodes
-from streamq.errors import MixedStreams, PlanError, sentence
+from streamq.errors import MixedStreams, PlanError, sentence, warn
 from streamq.expr import Aggregate, Alias, Call, Col, Expr, Lifetime, Lit, WindowBound, as_expr, rewrite, show
 from streamq.expr import nodes as parts
+from streamq.schema import Schema
 from streamq.windows import ALIGN
 
 
@@ -146,8 +147,13 @@ def column_or_expr(given: Given) -> Given:
     return Col(given) if isinstance(given, str) else given
 
 
-def named(positional: Iterable[Given], keywords: Mapping[str, Given], verb: str) -> Iterator[tuple[str, Given]]:
-    """Names and expressions of a ``select``: strings and columns by their own name, aliases, then keywords."""
+def named(
+    positional: Iterable[Given], keywords: Mapping[str, Given], schema: Schema, verb: str
+) -> Iterator[tuple[str, Given]]:
+    """Names and expressions of a ``select``: strings and columns by their own name, aliases, then keywords.
+
+    Warns of a keyword's text that is the name of a column.
+    """
     for given in positional:
         found = column_or_expr(given)
         match found:
@@ -165,4 +171,8 @@ def named(positional: Iterable[Given], keywords: Mapping[str, Given], verb: str)
                         verb, "neither a column nor a named expression", f"found {given!r}", "Write name=expression."
                     )
                 )
-    yield from keywords.items()
+    for name, given in keywords.items():
+        if isinstance(given, str) and given in schema.names:
+            hint = f"Write {name}=sq.col({given!r}) for the column, {name}=sq.lit({given!r}) for the text."
+            warn(sentence(verb, f"{name}={given!r} is a text", "there is a column of that name", hint))
+        yield name, given

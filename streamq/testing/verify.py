@@ -67,7 +67,8 @@ class VerificationFailed(AssertionError):
 
     ``case`` is the smallest found, ``how`` the way it was run, ``difference`` what tells the histories apart or None if
     it failed with ``error``; ``saved`` is the file it was written to, if any. ``first`` is the failure that was found
-    first, of which the search went on to smaller ones (itself, if none was smaller), ``number`` the number of that trial.
+    first, of which the search went on to smaller ones (itself, if none was smaller), ``number`` the number of that trial;
+    ``shrinking`` is after how many seconds it stopped, None if it came to an end.
     """
 
     def __init__(self, case: Case, how: Execution, difference: Difference | None, error: Exception | None = None):
@@ -75,6 +76,7 @@ class VerificationFailed(AssertionError):
         self.case, self.how, self.difference, self.error = case, how, difference, error
         self.saved: Path | None = None
         self.first, self.number = self, 0
+        self.shrinking: float | None = None
 
     @property
     def says(self) -> str:
@@ -86,6 +88,9 @@ class VerificationFailed(AssertionError):
         again = (
             [] if self.saved is None else [f"saved; again by: t.replay({str(self.saved)!r}), or pytest {self.saved}"]
         )
+        if self.shrinking:
+            more = "with more, profile=t.Profile(shrinking=...), it may be smaller"
+            again.append(f"the smallest case found in {self.shrinking:g} s: {more}")
         return "\n\n".join([self.says, self.case.drawn(), self.case.program(), *again])
 
 
@@ -446,7 +451,9 @@ class Search:
         try:
             search()
         except _TimeIsOver:
-            raise min(self.found.values(), key=lambda failed: failed.case.size) from None
+            smallest = min(self.found.values(), key=lambda failed: failed.case.size)
+            smallest.shrinking = self.profile.shrinking
+            raise smallest from None
         except Exception as failed:
             # what Hypothesis notes about an example is in the message
             failed.__notes__ = []

@@ -202,7 +202,9 @@ def test_an_end_that_failed_is_made_up_for(spark: SparkSession, tmp_path: Path) 
         windows.run(**how)
     late = {"late_sink": str(tmp_path / "late"), "sink": str(tmp_path / "out")}
     ended(windows, checkpoint=str(tmp_path / "cp2"), **late, buckets=2)
-    with pytest.raises(CheckpointError, match="the sink has micro-batches of another checkpoint; found .*out/streamq_batch="):
+    with pytest.raises(
+        CheckpointError, match="the sink has micro-batches of another checkpoint; found .*out/streamq_batch="
+    ):
         windows.run(checkpoint=str(tmp_path / "cp3"), **late)
     with pytest.raises(CheckpointError, match=r"changed: the folders written into \(.*out and .*late, now .*else and "):
         windows.run(checkpoint=str(tmp_path / "cp2"), **late | {"sink": str(tmp_path / "else")})

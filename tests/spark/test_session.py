@@ -146,7 +146,8 @@ def test_a_plain_session_runs_streams(tmp_path: Path) -> None:
     """
     done = ended(code, str(tmp_path))
     windows = [(4, start, start + 4) for start in range(0, 16, 4)]
-    told = "<string>: to_stream: each stage of each micro-batch has 200 tasks; spark.sql.shuffle.partitions is 200, and 2 run at once."
+    told = "<string>: to_stream: each stage of each micro-batch has 200 tasks; spark.sql.shuffle.partitions is 200, "
+    told += "and 2 run at once."
     assert done.stdout.splitlines() == [
         str(windows), str(windows), "Asia/Tokyo false",
         f'{told} Before the first run on a checkpoint: spark.conf.set("spark.sql.shuffle.partitions", 2).',

@@ -58,6 +58,15 @@ def lost(kernel: object, state: object, arrivals: object, clock: object) -> obje
 RIGHT = SettleKernel.advance
 
 
+def test_a_case_that_may_not_be_the_smallest_says_so() -> None:
+    with mock.patch.object(SettleKernel, "advance", lost):
+        for seconds, told in ((1e-9, True), (0.0, False)):
+            profile = t.Profile(examples=100, batch=0, streams=0, shrinking=seconds, failures=None)
+            with pytest.raises(t.VerificationFailed) as caught:
+                t.verify(EDGES, profile=profile)
+            assert ("the smallest case found in 1e-09 s: with more" in str(caught.value)) == told
+
+
 @pytest.mark.slow
 def test_a_wrong_answer_is_shown_by_the_smallest_case(tmp_path: Path) -> None:
     """An operator is made wrong for once: that what is wrong is told is what this is about."""

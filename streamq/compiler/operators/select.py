@@ -90,7 +90,7 @@ class SelectVerbs(Verbs):
         zone  twice  start  end
            a      6      1    5
         """
-        made = list(named(columns, named_columns, "select"))
+        made = list(named(columns, named_columns, self.plan.schema, "select"))
         check_names([name for name, _ in made], "select")
         resolved = ((name, resolve(e, self.plan, "select", of_events=True)) for name, e in made)
         return self._derive(Select(self.plan, tuple(resolved)))
@@ -103,7 +103,8 @@ class SelectVerbs(Verbs):
         fare   open  start  end
            3  False      1    5
         """
-        made = {name: resolve(e, self.plan, "with_columns", of_events=True) for name, e in named_columns.items()}
+        given = named((), named_columns, self.plan.schema, "with_columns")
+        made = {name: resolve(e, self.plan, "with_columns", of_events=True) for name, e in given}
         kept = {name: Col(name) for name in self.plan.schema.names}
         check_names(kept | made, "with_columns")
         return self._derive(Select(self.plan, tuple((kept | made).items())))

@@ -460,7 +460,7 @@ class Windowed(Generic[S]):
             6   6.0      4    8
         """
         source = self.stream.plan
-        made = list(named(given_columns, named_columns, "select"))
+        made = list(named(given_columns, named_columns, source.schema, "select"))
         made = [(name, e) for name, e in made if not (name in self.keys and isinstance(e, Col) and e.name == name)]
         check_names([*self.keys, *(name for name, _ in made)], "select")
         found: dict[str, tuple[str, Aggregate]] = {}
