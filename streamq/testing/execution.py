@@ -26,11 +26,12 @@ from streamq.compiler.rules import RULES, Rule
 from streamq.compiler.stages import compile_stages
 from streamq.query import local_history
 from streamq.runtime.consistency import Level
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.egress import changelog_rows
+from streamq.runtime.event import INSERT, LE, RE, RETRACT, WEIGHT
 from streamq.testing.admission import ADJUSTED, DROPPED, DUPLICATES, INVALID, admitted, legal, limits
 from streamq.testing.arrival import bounds, is_event, repeated, unmatched
 from streamq.testing.case import Case
-from streamq.testing.history import keys
+from streamq.testing.history import history, keys
 from streamq.testing.watch import ProgressViolation, changes_before, watched
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -223,11 +224,22 @@ def unfinished(case: Case, output: str) -> pa.Table:
 def _summed(out: Sequence[pa.Table], output: str) -> pa.Table:
     """The history that outputs of micro-batches add up to; raises WrongOutput where they add up to none."""
     if output == CHANGELOG:
-        return net(out)
+        return net([_read_back(deltas) for deltas in out])
     table = pa.concat_tables(out)
     if pc.any(pc.not_equal(table.column(WEIGHT), 1)).as_py():
         raise WrongOutput("a final row is taken back")
     return as_history(table.drop_columns([WEIGHT]))
+
+
+def _read_back(deltas: pa.Table) -> pa.Table:
+    """Deltas as the rows of their changelog tell them."""
+    payload = [name for name in deltas.column_names if name not in (LE, RE, WEIGHT)]
+    # a changelog has names of its own
+    numbers = {name: f"p{number}" for number, name in enumerate(payload)}
+    rows = changelog_rows(deltas.rename_columns([numbers.get(name, name) for name in deltas.column_names]))
+    names = {number: name for name, number in numbers.items()}
+    found = from_changelog(rows)
+    return found.rename_columns([names.get(name, name) for name in found.column_names])
 
 
 def played(case: Case, how: Execution, expected: Expectation | None = None) -> list[pa.Table]:
@@ -347,6 +359,24 @@ def promises(case: Case, slack: Sequence[int | None]) -> list[list[tuple[str | N
     return made
 
 
+def from_changelog(rows: pa.Table) -> pa.Table:
+    """The deltas that the rows of a changelog tell of, CTIs aside."""
+    kind, events = rows.column("kind"), rows.drop_columns(["kind", "new_end"])
+    taken = pc.equal(kind, RETRACT)
+    moved = events.set_column(events.column_names.index("end"), "end", rows.column("new_end")).filter(taken)
+    inserted = [
+        events.filter(pc.equal(kind, INSERT)),
+        moved.filter(pc.not_equal(moved["end"], moved["start"]).fill_null(True)),
+    ]
+    return pa.concat_tables([_weighed(pa.concat_tables(inserted), 1), _weighed(events.filter(taken), -1)])
+
+
+def _weighed(rows: pa.Table, weight: int) -> pa.Table:
+    found = history(rows)
+    names = [{"start": LE, "end": RE}.get(name, name) for name in found.column_names]
+    return found.rename_columns(names).append_column(WEIGHT, pa.array([weight] * found.num_rows, pa.int64()))
+
+
 def net(tables: Sequence[pa.Table]) -> pa.Table:
     """Deltas summed into a history; WrongOutput where after some micro-batch a weight is below zero."""
     table = pa.concat_tables(tables)
@@ -377,6 +407,6 @@ def as_history(table: pa.Table) -> pa.Table:
 
 __all__ = [
     "BATCH", "CHANGELOG", "CONTROLLED", "FINAL", "LITERAL", "RUN", "SPARK", "STARTS", "STREAM", "WRITTEN", "Execution",
-    "Expectation", "WrongOutput", "as_history", "executed", "executions", "expectation", "net", "played", "promises",
-    "repetitions", "subsets", "unfinished",
+    "Expectation", "WrongOutput", "as_history", "executed", "executions", "expectation", "from_changelog", "net", "played",
+    "promises", "repetitions", "subsets", "unfinished",
 ]  # fmt: skip

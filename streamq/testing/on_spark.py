@@ -15,11 +15,10 @@ import pyarrow as pa
 from streamq.checkpoint import CONTROL_DDL
 from streamq.compiler.egress import ADDED
 from streamq.query import batch_frame, until_ticks
-from streamq.runtime.event import INSERT, LE, RE, RETRACT, WEIGHT
 from streamq.session import REQUIRED, TUNED, master_of
 from streamq.stream import Stream
 from streamq.testing.case import Case
-from streamq.testing.execution import BATCH, CONTROLLED, FINAL, RUN, Execution, net
+from streamq.testing.execution import BATCH, CONTROLLED, FINAL, RUN, Execution, from_changelog, net
 from streamq.testing.history import history
 from streamq.time import INFINITY
 
@@ -115,7 +114,7 @@ def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path) -> 
     arrive(batches[instalment:], instalment)
     start(query, how, folder, [case.instant])
     out = spark.read.parquet(str(folder / "out")).toArrow()
-    found = history(out) if how.output == FINAL else from_changelog(out)
+    found = history(out) if how.output == FINAL else net([from_changelog(out)])
     return found.rename_columns(
         [name.removesuffix(long) if name in own.values() else name for name in found.column_names]
     )
@@ -149,24 +148,4 @@ def _write(query: Stream, how: Execution, folder: Path, last: Sequence[int | dt.
         start()
 
 
-def from_changelog(changes: pa.Table) -> pa.Table:
-    """The history that a changelog's rows add up to; raises WrongOutput where one takes back what was never there."""
-    import pyarrow.compute as pc
-
-    kind, payload = changes.column("kind"), changes.drop_columns(["kind", "new_end"])
-    taken = pc.equal(kind, RETRACT)
-    moved = payload.set_column(payload.column_names.index("end"), "end", changes.column("new_end")).filter(taken)
-    given = [
-        payload.filter(pc.equal(kind, INSERT)),
-        moved.filter(pc.not_equal(moved["end"], moved["start"]).fill_null(True)),
-    ]
-    return net([_weighed(pa.concat_tables(given), 1), _weighed(payload.filter(taken), -1)])
-
-
-def _weighed(rows: pa.Table, weight: int) -> pa.Table:
-    found = history(rows)
-    names = [{"start": LE, "end": RE}.get(name, name) for name in found.column_names]
-    return found.rename_columns(names).append_column(WEIGHT, pa.array([weight] * found.num_rows, pa.int64()))
-
-
-__all__ = ["executed_on_spark", "frame", "from_changelog", "land", "stream"]
+__all__ = ["executed_on_spark", "frame", "land", "stream"]

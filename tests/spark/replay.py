@@ -20,7 +20,7 @@ from streamq.compiler.operators import Physical, Source
 from streamq.compiler.plan import Node, fold, nodes
 from streamq.policies import SourcePolicy
 from streamq.running import Run
-from streamq.testing.on_spark import from_changelog
+from streamq.testing.execution import from_changelog, net
 from streamq.time import INFINITY
 
 
@@ -103,6 +103,6 @@ def bag(table: pa.Table) -> list[tuple[Any, ...]]:
 
 def folded(df: DataFrame) -> list[tuple[Any, ...]]:
     """A changelog's rows folded into its history, an end of infinity as NULL."""
-    table = from_changelog(df.toArrow())
+    table = net([from_changelog(df.toArrow())])
     end = pc.if_else(pc.equal(table["end"], INFINITY), None, table["end"])
     return bag(table.set_column(table.column_names.index("end"), "end", end))

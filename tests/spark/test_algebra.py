@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
+from streamq.testing.execution import from_changelog, net
 from streamq.testing.history import assert_same_history
-from streamq.testing.on_spark import from_changelog
 from streamq.testing.oracle import oracle
 from tests.algebra import QUERIES, SCHEMA, SIZES, intervals
 from tests.spark.replay import ended, land, stream
@@ -73,7 +73,7 @@ def test_a_stream_is_the_oracles_history(spark: SparkSession, tmp_path: Path, na
         out = str(tmp_path / output)
         ended(query, checkpoint=f"{out}-cp", sink=out, output=output, buckets=2)
         found = spark.read.parquet(out).toArrow()
-        assert_same_history(found if output == "final" else from_changelog(found), expected)
+        assert_same_history(found if output == "final" else net([from_changelog(found)]), expected)
 
 
 SPRING = dt.datetime(2024, 3, 9, 20, tzinfo=dt.UTC)
