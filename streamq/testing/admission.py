@@ -91,7 +91,8 @@ def admitted(case: Case, promises: Promises = (), remember: Sequence[int | None]
             continue
         grid = _grid(case.plan, source)
         parts = []
-        for batch, reach in zip(batches, reaches, strict=False):
+        # the last of its reaches is past all micro-batches
+        for batch, reach in zip([*batches, []], reaches, strict=True):
             c, promised = reach[name].c, reach[name].promised
             if grid is not None:
                 c, promised = _window_end(grid, c), _window_end(grid, promised)
@@ -541,9 +542,11 @@ class _Edges(_Model):
             chain.append(edge)
             chain.sort(key=lambda e: (e.time, e.opens))
         for chain, edge in late:
+            lifetimes = _lifetimes(chain)
             changes = self._events(chain) != self._events([e for e in chain if e is not edge])
-            # the payload that it brings to an event may be equal to what was there
-            changes |= self._brings_payload and any(edge is by for *_, by in _lifetimes(chain)) and not edge.opens
+            # an event that it opens, or the payload that it brings to one, may be equal to what was there
+            changes |= any(edge is opened for _, _, opened, _ in lifetimes)
+            changes |= self._brings_payload and any(edge is by for *_, by in lifetimes) and not edge.opens
             self._count(ADJUSTED if changes and not edge.gone else DROPPED)
 
     def _pass(self, at: Reach) -> None:

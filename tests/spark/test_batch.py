@@ -98,3 +98,13 @@ def test_a_chain_of_altered_lifetimes_is_planned_in_linear_time(spark: SparkSess
 
     found = chained(sq.intervals(frame(spark, table), start="start", end="end")).to_df().toArrow()
     t.assert_same_history(found, chained(sq.intervals(table, start="start", end="end")).to_arrow())
+
+
+def test_points_that_meet_are_one_row_of_except(spark: SparkSession) -> None:
+    """And are no points any more: what comes after it reads their ends."""
+    tables = {"l": t.table("t bigint, v int", [(1, 7), (2, 7), (2, 7)]), "r": t.table("t bigint, v int", [(5, 7)])}
+    left, right = (sq.points(frame(spark, table), "t", name=name) for name, table in tables.items())
+    query = left.except_(right).snapshot_window().select(n=sq.count())
+    expected = oracle(query.plan, tables)
+    assert [(row["start"], row["end"], row["n"]) for row in expected.to_pylist()] == [(1, 2, 1), (2, 3, 2)]
+    assert_same_history(query.to_df().toArrow(), expected)

@@ -9,7 +9,7 @@ from streamq.compiler.plan import Node, node
 from streamq.compiler.verbs import Verbs, not_a_stream
 from streamq.errors import PlanError, sentence
 from streamq.runtime.event import LE, RE
-from streamq.schema import INTERVAL, POINT, Schema, quote
+from streamq.schema import INTERVAL, Schema, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,7 +48,8 @@ class Except(Node):
             )
         for name in left.names:
             check_key(left.type_of(name), name, "except_", "match")
-        return left.with_shape(POINT if left.shape == POINT else INTERVAL)
+        # of points that meet, too, one row a unit
+        return left.with_shape(INTERVAL)
 
 
 def batch(node: Except, inputs: list[DataFrame], run: Batch) -> DataFrame:

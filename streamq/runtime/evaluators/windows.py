@@ -139,8 +139,7 @@ class _Count:
         mine = self._instants(table)
         group, at = _distinct(g, np.minimum(mine, c - 2))
         _, last = _bounds(group, g)
-        least = at[np.maximum(last - (self.n - 1), _bounds(group, g)[0])] if len(at) else mine
-        return (mine >= least) | (mine >= c - 2)
+        return mine >= (at[np.maximum(last - (self.n - 1), _bounds(group, g)[0])] if len(at) else mine)
 
     def aligned_progress(self, g: Ints, table: pa.Table, c: int) -> int:
         mine = self._instants(table)

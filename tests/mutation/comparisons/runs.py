@@ -39,8 +39,8 @@ class Settings:
 
     few: int = 10
     nearest: int = 6
-    examples: int = 100
-    thorough: int = 3
+    examples: int = 200
+    thorough: int = 4
     tests: bool = True
 
 
