@@ -339,7 +339,7 @@ def test_until_bounds_the_windows() -> None:
     plan = window(intervals(), Hopping(4, 2), n=count())
     assert answer(plan, [(3, None)], until=5) == [(0, 4, 1), (2, 6, 1), (4, 8, 1)]
     assert answer(plan, [(5, 7)], until=3) == [(2, 6, 1)], "an event after until in a window that starts before it"
-    with pytest.raises(PlanError, match="too many windows"):
+    with pytest.raises(TooMuch, match="too many windows"):
         answer(plan, [(3, None)], until=INFINITY)
 
 

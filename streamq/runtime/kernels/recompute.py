@@ -94,9 +94,8 @@ class RecomputeKernel(Uncombined):
         return Output(delta if delta is not None and delta.num_rows else None, cti, totals, state.values["due"])
 
     def _open(self, rows: pa.Table, c: int) -> Mask:
-        """Rows that may change; one that was given as final does not, even if its floats would now add up in another order."""
-        found = ints(rows, RE) >= c
-        return found & ~self.evaluator.final(rows, c) if self.final else found
+        """Rows that may change; one that is final has been told and does not, even if its floats now added up in another order."""
+        return (ints(rows, RE) >= c) & ~self.evaluator.final(rows, c)
 
     def _due(self, rows: pa.Table) -> int | None:
         """The least progress that tells one of these rows: it is its start or end, or a tick after."""

@@ -27,7 +27,7 @@ MEMORY = "2GB"
 
 
 class TooMuch(PlanError):
-    """An answer that does not fit into memory."""
+    """An answer that does not fit into memory, or would take for ever."""
 
 
 @cache

@@ -18,10 +18,10 @@ from streamq.compiler.operators import (
     Where,
     WindowedJoin,
 )
-from streamq.errors import PlanError, sentence
+from streamq.errors import sentence
 from streamq.schema import Schema
 from streamq.testing.oracle.expressions import keys, listed, own_keys, payload, same
-from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.run import Run, TooMuch
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
 
@@ -146,7 +146,7 @@ def hopping_windows(window: Hopping, events: str, run: Run) -> str:
     last = f"least(re, {until})"
     if (run.value(f"SELECT max({last}::HUGEINT - le) FROM {events}") or 0) > MOST_WINDOWS * hop:
         hint = "Lifetimes of the query's own lengths do: leave the pattern out, or make it shorter."
-        raise PlanError(sentence("oracle", "too many windows", f"a lifetime is longer than {MOST_WINDOWS} hops", hint))
+        raise TooMuch(sentence("oracle", "too many windows", f"a lifetime is longer than {MOST_WINDOWS} hops", hint))
     low, high = f"(le::HUGEINT - {offset} - {size}) // {hop} - 2", f"({last}::HUGEINT - {offset}) // {hop} + 2"
     start = f"{offset} + i * {hop}::HUGEINT"
     return run.table(f"""
