@@ -15,8 +15,8 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.plan import numbered
 from streamq.compiler.program import CHANGELOG, FINAL, Options
 from streamq.compiler.stages import compile_stages
-from streamq.runtime.evaluators.joins import Settling
 from streamq.runtime.columnar import with_column
+from streamq.runtime.evaluators.joins import Settling
 from streamq.runtime.event import LE, RE
 from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.stream import Stream
