@@ -608,7 +608,7 @@ def _lifetimes(chain: Sequence[_Edge]) -> list[tuple[int, int, _Edge, _Edge | No
     for i, edge in enumerate(acting):
         if not edge.opens:
             continue
-        by = min(acting[i + 1 :], key=lambda e: e.since, default=None)
+        by = min(acting[i + 1 :], key=lambda e: (e.since, e.opens), default=None)
         end = INFINITY if by is None else by.since
         if edge.since < end:
             lifetimes.append((edge.since, end, edge, by))

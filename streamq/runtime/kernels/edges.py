@@ -198,7 +198,8 @@ class _Chains:
         follows = np.flatnonzero(number[at[1:]] == number[at[:-1]])
         before = np.full(len(number), -1)
         before[at[follows + 1]] = at[follows]
-        order = np.argsort(since[at], kind="stable")
+        # of what acts at one instant an end comes first: an event that it ends has its payload
+        order = np.lexsort((opens[at], since[at]))
         rank = np.empty(len(at), np.int64)
         rank[order] = np.arange(len(at))
         # the least rank from here on: any of a later key is greater than those of this one
