@@ -457,7 +457,7 @@ def test_the_number_of_a_micro_batch_is_no_payload() -> None:
     items = pa.table({"kind": ["insert", "retract"], "start": [1, 1], "end": [9, 9], "new_end": [None, 4], "v": [7, 7]})
     assert answer(sq.physical(items.append_column("streamq_batch", pa.array([0, 1])))) == [(1, 4, 7)]
     with pytest.raises(PlanError, match="select: a payload column called 'streamq_batch'"):
-        sq.points(pa.table({"at": [1], "v": [2]}), time="at").select(streamq_batch="v")
+        sq.points(pa.table({"at": [1], "v": [2]}), time="at").select(streamq_batch=sq.col("v"))
 
 
 KEYS = {

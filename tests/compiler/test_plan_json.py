@@ -303,7 +303,7 @@ def test_what_is_damaged_is_refused(change: Callable[[dict[str, Any]], Any], mes
 
 def test_names_that_do_not_fit_the_inputs_are_refused() -> None:
     s = sq.intervals(intervals(1), "from", "to", name="s").select("k")
-    document = plan_to_json(s.join(s.select(j="k")).plan)
+    document = plan_to_json(s.join(s.select(j=sq.lit("k"))).plan)
     document["nodes"][-1]["left_names"] = [["nobody", "k"]]
     with pytest.raises(PlanError, match="from_json: a Join that cannot be; found "):
         plan_from_json(document)

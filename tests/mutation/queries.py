@@ -17,11 +17,6 @@ def events(**given_as: Any) -> t.Scenario:
     return t.stream(columns="k string, v double", axis="integer", **given_as)
 
 
-def numbers(kind: str) -> t.Scenario:
-    """A stream of numbers of another type than those of ``events``."""
-    return t.stream(columns=f"w {kind}", axis="integer")
-
-
 def totals(windows: t.Scenario) -> t.Scenario:
     return windows.select(n=sq.count(), total=sq.sum("v"), most=sq.max("v"))
 
@@ -63,10 +58,6 @@ QUERIES: dict[str, t.Scenario] = {
     .snapshot_window()
     .select(sessions=sq.count(), events=sq.sum("n")),
     "filtered sum": events(shape="points").group_by("k").tumbling_window(4).select(v=sq.sum("v")).where(col("v") > 1),
-    "hopping over a union": totals(events().union(events()).group_by("k").hopping_window(4, 2)),
-    "snapshot of shortened lifetimes": totals(events().extend(-2).group_by("k").snapshot_window()),
-    "join of keys of two types": events().join(numbers("bigint"), on=[("v", "w")]),
-    "join of keys of two types, the other way": numbers("bigint").join(events(), on=[("w", "v")]),
     "union": events().union(events()).select("k", twice=col("v") * 2),
     "filtered": events()
     .with_columns(v=col("v") * 2)

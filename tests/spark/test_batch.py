@@ -74,7 +74,7 @@ def test_windows_at_the_ends_of_the_axis_are_cut_there(spark: SparkSession) -> N
         s.session_window(10),
         s.landmark_window(4, start=3, period=10, stamp="align"),
     )
-    others = (s.shift(-9), s.extend(9), s.windowed_join(s.select(j="k"), size=7, hop=3))
+    others = (s.shift(-9), s.extend(9), s.windowed_join(s.select(j=sq.lit("k")), size=7, hop=3))
     query = (
         s.chop(10, offset=4)
         .select(n=sq.col("k"))

@@ -94,7 +94,7 @@ class RecomputeKernel(Uncombined):
         return Output(delta if delta is not None and delta.num_rows else None, cti, totals, state.values["due"])
 
     def _open(self, rows: pa.Table, c: int) -> Mask:
-        """Rows that may change: not those that are final and have been told, even if their floats now added up in another order."""
+        """Rows that may change: none that is final and has been told, even if its floats now added up in another order."""
         return (ints(rows, RE) >= c) & ~self.evaluator.final(rows, c)
 
     def _due(self, rows: pa.Table) -> int | None:

@@ -76,10 +76,10 @@ def test_decimals_and_no_payload_at_all() -> None:
     assert answer(bare.except_(sq.events([(4, 5, {})]))) == [(1, 4), (2, 3), (5, 9)]
 
 
-def test_points_stay_points() -> None:
-    points = bag((1, 9), (4, 5)).to_points()
-    assert points.except_(bag((1, 9))).schema.shape == "point"
-    assert left_over(points, bag((1, 3))) == [(4, 5)]
+def test_points_that_meet_are_one_row() -> None:
+    points = bag((1, 9), (4, 5), (5, 6)).to_points()
+    assert points.except_(bag((1, 9))).schema.shape == "interval"
+    assert left_over(points, bag((1, 3))) == [(4, 6)]
 
 
 def test_the_answer_does_not_depend_on_the_order_of_arrival() -> None:

@@ -248,7 +248,7 @@ def test_a_bound_is_known_as_long_as_the_lifetime_is_a_windows() -> None:
     s = spans((1, 4), (3, 8))
     top = s.tumbling_window(5).top_k(1, by="e")
     assert answer(top.select("e", a=sq.window_start())) == [(0, 5, "e1", 0), (5, 10, "e1", 5)]
-    pairs = s.windowed_join(s.select(f="e"), size=5)
+    pairs = s.windowed_join(s.select(f=sq.lit("e")), size=5)
     assert [r[2] for r in answer(pairs.where(sq.col("e") == "e0").select(a=sq.window_start()))] == [0, 0]
     counted = s.tumbling_window(5).select(n=sq.count())
     moved = (

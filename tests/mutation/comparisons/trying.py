@@ -26,12 +26,29 @@ class Failure:
 
 
 def queries() -> dict[str, Any]:
-    """The queries that faults are tried with: those of the mutants, and every operator with its arguments open."""
+    """The queries that faults are tried with: those of the mutants, some pairs, every operator with its arguments open."""
     from tests.laws.test_operators import OPERATORS
     from tests.mutation.queries import QUERIES
 
-    return {f"query {name}": q for name, q in QUERIES.items()} | {
+    return {f"query {name}": q for name, q in {**QUERIES, **_pairs()}.items()} | {
         f"operator {name}": q for name, q in OPERATORS.items()
+    }
+
+
+def _pairs() -> dict[str, Any]:
+    """Queries whose operators feed one another, or whose inputs differ, where one operator alone does not tell."""
+    from streamq import testing as t
+    from tests.mutation.queries import events, totals
+
+    def numbers(kind: str) -> t.Scenario:
+        """A stream of numbers of another type than those of ``events``."""
+        return t.stream(columns=f"w {kind}", axis="integer")
+
+    return {
+        "hopping over a union": totals(events().union(events()).group_by("k").hopping_window(4, 2)),
+        "snapshot of shortened lifetimes": totals(events().extend(-2).group_by("k").snapshot_window()),
+        "join of keys of two types": events().join(numbers("bigint"), on=[("v", "w")]),
+        "join of keys of two types, the other way": numbers("bigint").join(events(), on=[("w", "v")]),
     }
 
 
