@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import random
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 
 # what streamq imports is loaded once, by the process that starts the others; streamq itself by each of them
@@ -20,7 +20,7 @@ import pyarrow.compute  # noqa: F401
 import pyspark.sql.functions  # noqa: F401
 import pytest  # noqa: F401
 
-from tests.mutation.comparisons.equivalent import Equivalents
+from tests.mutation.comparisons.equivalent import Equivalents, key
 from tests.mutation.comparisons.faults import ROOT, Fault, faults_of
 from tests.mutation.comparisons.runs import SURVIVES, TESTS, Notes, Settings, Trials, Verdict
 from tests.mutation.comparisons.trying import queries
@@ -39,12 +39,15 @@ def targets() -> list[str]:
 
 
 def chosen(paths: Sequence[str], sample: int | None, seed: int) -> list[Fault]:
-    """The faults of the targets below the paths, or so many of them, drawn by the seed."""
+    """The faults of the targets below the paths, or so many of them, drawn by the seed.
+
+    A fault is drawn by what it is: one elsewhere, that comes or goes with a change of the code, moves none of the others.
+    """
     files = [f for f in targets() if not paths or any(f.startswith(path) for path in paths)]
     faults = [fault for file in files for fault in faults_of(file)]
-    if sample is None or sample >= len(faults):
+    if sample is None:
         return faults
-    return random.Random(seed).sample(faults, sample)
+    return sorted(faults, key=lambda fault: sha256(f"{seed} {key(fault)}".encode()).digest())[:sample]
 
 
 def main(arguments: Sequence[str]) -> int:
