@@ -25,7 +25,7 @@ class Equivalents:
 
     @staticmethod
     def read(path: Path = PAGE) -> Equivalents:
-        """The entries of a file: tables ``[[equivalent]]`` of file, function, before, after (one line, or some, or none), reason."""
+        """The entries of a file: tables ``[[equivalent]]`` of file, function, before, after (a line, some, or none), reason."""
         reasons = {}
         for entry in tomllib.loads(path.read_text(encoding="utf-8")).get("equivalent", []):
             after = entry.get("after", ANY)
