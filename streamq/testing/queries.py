@@ -387,6 +387,9 @@ AGGREGATES = (
 )
 """What windows are asked for."""
 
+PAIRED = ("covar", "covar_pop", "corr")
+"""Aggregates of two columns, of which each is drawn from whole numbers: sums of products of others round apart."""
+
 OFTEN = ("count(*)", "sum", "min", "max", "avg")
 """What windows are asked for most, alone and beside each other: basic windows have parts of all of them."""
 
@@ -451,18 +454,17 @@ def aggregate(
     among = numeric
     if name in ("count", "min", "max", "count_distinct", *IN_ORDER):
         among = [n for n in schema.names if name != "count_distinct" or n in known]
-    elif name in ("covar", "covar_pop", "corr"):
-        among = whole_numbers
-    among = [n for n in among if name in ("count(*)", "covar", "covar_pop", "corr") or _takes(name, schema.type_of(n))]
+    among = [n for n in among if name in ("count(*)", *PAIRED) or _takes(name, schema.type_of(n))]
     filters = st.sampled_from([False, False, True])
     where = draw(predicates(schema, known, reads_end)) if draw(filters) else None
     if reads_end and name in LIFETIMES and draw(st.sampled_from([False] * 3 + [True] * 2)):
         return Aggregate(name, (draw(st.sampled_from(LIFETIMES[name])),), where)
-    if name == "count(*)" or not among:
+    if name in PAIRED and (exactly := [*map(Col, whole_numbers), *([duration()] if reads_end else [])]):
+        pairs = st.tuples(st.sampled_from(exactly), st.sampled_from(exactly))
+        return Aggregate(name, draw(pairs), where)
+    if name in ("count(*)", *PAIRED) or not among:
         return Aggregate("count", (), where)
     column = draw(st.sampled_from(among))
-    if name in ("covar", "covar_pop", "corr"):
-        return Aggregate(name, (Col(column), Col(draw(st.sampled_from(whole_numbers)))), where)
     options: tuple[float, ...] = ()
     if name == "percentile":
         options = (draw(st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0])),)
