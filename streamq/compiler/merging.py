@@ -203,8 +203,8 @@ def _running(
     sums = dict(also)
     steps: dict[str, str] = {}
     for part in parts:
-        columns, made = ([prefix + field for field in part.fields] for prefix in (source, target))
-        first, second = part.algebra.running(columns, made, so_far)
+        columns, targets = ([prefix + field for field in part.fields] for prefix in (source, target))
+        first, second = part.algebra.running(columns, targets, so_far)
         sums |= first
         steps |= second
     frame = frame.selectExpr("*", *_named(sums))

@@ -35,8 +35,8 @@ class Algebra:
         """What a row must know of its ``group`` (an OVER clause) before, and the merged columns over that."""
         raise NotImplementedError
 
-    def running(self, columns: Sequence[str], made: Sequence[str], frame: Frame) -> tuple[Sql, Sql]:
-        """The columns called ``made``, over the rows so far; the second ones are computed over the first."""
+    def running(self, columns: Sequence[str], targets: Sequence[str], frame: Frame) -> tuple[Sql, Sql]:
+        """The columns ``targets`` of what merges over the rows so far; the second expressions are computed over the first."""
         raise NotImplementedError
 
     def entered_less_left(self, column: str, so_far: str) -> str:
@@ -53,8 +53,8 @@ class _Single(Algebra):
         (column,) = columns
         return {}, {column: f"{self.how}({column})"}
 
-    def running(self, columns: Sequence[str], made: Sequence[str], frame: Frame) -> tuple[Sql, Sql]:
-        (column,), (target,) = columns, made
+    def running(self, columns: Sequence[str], targets: Sequence[str], frame: Frame) -> tuple[Sql, Sql]:
+        (column,), (target,) = columns, targets
         return {target: f"{self.how}({column}) {frame.span}"}, {}
 
 
@@ -128,7 +128,7 @@ class Moment(Algebra):
         }
         return first, merged
 
-    def running(self, columns: Sequence[str], made: Sequence[str], frame: Frame) -> tuple[Sql, Sql]:
+    def running(self, columns: Sequence[str], targets: Sequence[str], frame: Frame) -> tuple[Sql, Sql]:
         n, mean, deviations = columns
         seen, total = f"seen{n}", f"total{n}"
         sums = {
@@ -142,9 +142,9 @@ class Moment(Algebra):
             here = f"CASE WHEN {n} > 0 THEN {n} * {mean} END"
             counts, totals = f"({seen} + coalesce({n}, 0))", f"coalesce({total} + {here}, {here}, {total})"
         steps = {
-            made[0]: counts,
-            made[1]: f"{totals} / nullif({counts}, 0)",
-            made[2]: f"sum(CASE WHEN {n} > 0 THEN {grown} END) {frame.span}",
+            targets[0]: counts,
+            targets[1]: f"{totals} / nullif({counts}, 0)",
+            targets[2]: f"sum(CASE WHEN {n} > 0 THEN {grown} END) {frame.span}",
         }
         return sums, steps
 

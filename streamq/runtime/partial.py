@@ -203,10 +203,10 @@ class PartialSum(Partial):
         """Exact sums change their sign with the weight."""
         if not self.exact:
             return super().of_weighted(table)
-        made = self.of_events(table)
-        opposite = negated(made[self.name])
-        values = pc.if_else(pc.less(table.column(COUNT), 0), opposite, made[self.name].cast(opposite.type))
-        return {**made, self.name: values}
+        columns = self.of_events(table)
+        opposite = negated(columns[self.name])
+        values = pc.if_else(pc.less(table.column(COUNT), 0), opposite, columns[self.name].cast(opposite.type))
+        return {**columns, self.name: values}
 
     def from_weighted(self, table: pa.Table) -> pa.Table:
         """Values times their weights."""
@@ -214,8 +214,8 @@ class PartialSum(Partial):
             return table
         values = _alive(table, self.name)
         weight = table.column(COUNT)
-        made = with_column(table, self.name, pc.multiply(values, weight.cast(pa.float64())))
-        return with_column(made, self.many, pc.if_else(pc.is_valid(values), weight, 0))
+        table = with_column(table, self.name, pc.multiply(values, weight.cast(pa.float64())))
+        return with_column(table, self.many, pc.if_else(pc.is_valid(values), weight, 0))
 
     @property
     def grouped(self) -> dict[str, str]:
@@ -333,7 +333,7 @@ class _Deviations(Partial):
     def merged(self, table: pa.Table, number: Ints, at: Ints) -> Values:
         """From the means' and the values' distances to one of them."""
         n = ints(table, self.part("n")).astype(np.float64)
-        made: dict[str, Any] = {}
+        parts: dict[str, Any] = {}
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             total = _totals(number, n)
             away = {}
@@ -344,12 +344,12 @@ class _Deviations(Partial):
                 near[number[n > 0]] = np.where(np.isfinite(mean), mean, 0.0)[n > 0]
                 apart = _totals(number, n * (mean - near[number])) / np.maximum(total, 1)
                 common = near + np.where(total > 0, apart, 0.0)
-                made[name], away[name] = common[at], mean - common[number]
+                parts[name], away[name] = common[at], mean - common[number]
             for name, (a, b) in self.products.items():
                 further = np.where(n > 0, n * away[a] * away[b], 0.0)
-                made[name] = _totals(number, table.column(self.part(name)).to_numpy() + further)[at]
-        made["n"] = total[at].astype(np.int64)
-        return {self.part(of): values for of, values in made.items()}
+                parts[name] = _totals(number, table.column(self.part(name)).to_numpy() + further)[at]
+        parts["n"] = total[at].astype(np.int64)
+        return {self.part(of): values for of, values in parts.items()}
 
 
 def _totals(number: Ints, values: Floats) -> Floats:
@@ -386,8 +386,8 @@ class PartialMoments(_Deviations):
         from pyspark.sql import functions as F
 
         n = F.count(value)
-        made = {"n": n, "mean": F.avg(value), "m2": F.var_pop(value) * n}
-        return [column.alias(self.part(of)) for of, column in made.items()]
+        parts = {"n": n, "mean": F.avg(value), "m2": F.var_pop(value) * n}
+        return [column.alias(self.part(of)) for of, column in parts.items()]
 
     @property
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:

@@ -127,11 +127,11 @@ def expand(aggregates: tuple[tuple[str, Aggregate], ...], schema: Schema) -> Exp
     partials: dict[tuple[type[Partial], str], Partial] = {}
     counted: dict[str, PartialSum] = {}
 
-    def partial(kind: type[P], arg: Expr, of: t.DataType) -> P:
+    def partial_of(kind: type[P], arg: Expr, of: t.DataType) -> P:
         column, _ = arguments.setdefault(arg.digest, (f"__arg{len(arguments)}", arg))
-        made = partials.setdefault((kind, column), kind(f"__{kind.title}{len(partials)}", column, of))
-        assert isinstance(made, kind)
-        return made
+        partial = partials.setdefault((kind, column), kind(f"__{kind.title}{len(partials)}", column, of))
+        assert isinstance(partial, kind)
+        return partial
 
     def part(found: Expr) -> Expr | None:
         if not isinstance(found, Aggregate):
@@ -146,15 +146,15 @@ def expand(aggregates: tuple[tuple[str, Aggregate], ...], schema: Schema) -> Exp
         kind = infer(arg, schema, aggregate.name)
         if aggregate.name == "count":
             beside = counted.get(arg.digest)
-            return Col(beside.many if beside else partial(PartialCount, arg, t.LongType()).name)
+            return Col(beside.many if beside else partial_of(PartialCount, arg, t.LongType()).name)
         if aggregate.name in ("min", "max"):
-            return Col(partial(PartialMin if aggregate.name == "min" else PartialMax, arg, kind).name)
+            return Col(partial_of(PartialMin if aggregate.name == "min" else PartialMax, arg, kind).name)
         if aggregate.name == "sum":
             wide = sum_type(kind)
-            total = counted[arg.digest] = partial(PartialSum, arg if kind == wide else Cast(arg, wide), wide)
+            total = counted[arg.digest] = partial_of(PartialSum, arg if kind == wide else Cast(arg, wide), wide)
             return Col(total.name)
         double = arg if isinstance(kind, t.DoubleType) else Cast(arg, t.DoubleType())
-        moments = partial(PartialMoments, double, t.DoubleType())
+        moments = partial_of(PartialMoments, double, t.DoubleType())
         n, deviations = Col(moments.part("n")), Col(moments.part("m2"))
         sample = aggregate.name == "var"
         variance = Call("/", (deviations, Cast(n - 1 if sample else n, t.DoubleType())))
