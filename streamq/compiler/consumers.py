@@ -34,8 +34,8 @@ def consumers(plan: Node) -> dict[str, list[tuple[object, ...]]]:
                 return [(d, (*read, node)) for d, read in flat]
             case Select(columns=columns):
                 return [(d, (*read, *(e for _, e in columns))) for d, read in flat]
-            case PartialAggregate(slots=slots):
-                return [(d, (*read, *(s.arg for s in slots if s.arg is not None))) for d, read in flat]
+            case PartialAggregate(arguments=arguments):
+                return [(d, (*read, *(expr for _, expr in arguments))) for d, read in flat]
             case MergePartials(input=part):
                 for d, read in flat:
                     found.setdefault(d, []).append((*read, part.window))

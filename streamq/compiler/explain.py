@@ -189,11 +189,10 @@ def _cti(node: Node) -> str:
 
 
 def _strategy(node: MergePartials) -> tuple[str, str]:
-    from streamq.compiler.merging import PartialSlot, choose_strategy
+    from streamq.compiler.merging import choose_strategy
 
     part = node.input
-    slots = [PartialSlot("__n", "count", True), *(PartialSlot(s.name, s.kind, s.exact) for s in part.slots)]
-    return choose_strategy(POINT if part.input.schema.shape == POINT else INTERVAL, part.window.n, slots)
+    return choose_strategy(POINT if part.input.schema.shape == POINT else INTERVAL, part.window.n, part.partials)
 
 
 # rules

@@ -14,7 +14,7 @@ from streamq.compiler.operators.clip import Clip
 from streamq.compiler.operators.distinct_ids import DistinctIds
 from streamq.compiler.operators.except_ import Except
 from streamq.compiler.operators.join import INNER, LEFT, Join
-from streamq.compiler.operators.partial_aggregate import expand
+from streamq.compiler.operators.partial_aggregate import expand, partial_fields
 from streamq.compiler.operators.to_signal import ToSignal
 from streamq.compiler.operators.top_k import RANK, TopK
 from streamq.compiler.operators.window_aggregate import (
@@ -41,7 +41,6 @@ from streamq.runtime.event import LE
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.inner_join import InnerJoinKernel
 from streamq.runtime.kernels.recompute import ALWAYS, ENDLESS
-from streamq.runtime.partials import SlotSpec
 from streamq.schema import Field, Schema, key_types
 from streamq.windows import POINT_AT_END, Count, Hopping, Landmark, Rows, Snapshot, Window
 
@@ -203,23 +202,19 @@ def _over(node: WindowAggregate | TopK, sensitive: bool) -> tuple[str, tuple[int
 def _window_aggregate(node: WindowAggregate) -> Hosting:
     source = node.input.schema
     aggregates = [(name, filtered(a)) for name, a in node.aggregates]
-    slots, made = expand(tuple((n, a) for n, a in aggregates if splits(a, source)), source)
-    outputs = dict(made)
-    columns: dict[str, Expr] = {k: Col(k) for k in node.keys}
+    split = expand(tuple((n, a) for n, a in aggregates if splits(a, source)), source)
+    outputs = dict(split.outputs)
+    columns: dict[str, Expr] = {k: Col(k) for k in node.keys} | dict(split.arguments)
     reductions = []
     fields = [Field(k, source.type_of(k)) for k in node.keys] + [Field("__n", t.LongType())]
-    shared: dict[str, str] = {}
+    fields += partial_fields(split.partials)
+    shared = {expr.digest: name for name, expr in split.arguments}
 
     def column(expr: Expr) -> str:
         name = shared.setdefault(expr.digest, f"__arg{len(shared)}")
         columns[name] = expr
         return name
 
-    specs = []
-    for slot in slots:
-        assert slot.arg is not None
-        specs.append(SlotSpec(slot.name, slot.kind, slot.exact, arrow_type(slot.type), column(slot.arg)))
-        fields += slot.fields
     for name, a in aggregates:
         if splits(a, source):
             continue
@@ -245,7 +240,7 @@ def _window_aggregate(node: WindowAggregate) -> Hosting:
         # of equal rows the first to end comes first
         pointwise = ()
     return Hosting(
-        WindowEvaluator(window, node.keys, node.clip, node.stamp, sensitive, tuple(specs), tuple(reductions), order),
+        WindowEvaluator(window, node.keys, node.clip, node.stamp, sensitive, split.partials, tuple(reductions), order),
         (Taken(tuple(columns.items()), node.keys),),
         node.schema.with_fields(fields),
         (*((k, Col(k)) for k in node.keys), *((n, outputs[n]) for n, _ in aggregates)),

@@ -15,39 +15,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import DecimalType, LongType
+from pyspark.sql.types import DecimalType
+
+from streamq.runtime.merging_sql import Algebra, Frame, Total
+from streamq.runtime.partial import Partial
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-__all__ = ["STRATEGIES", "PartialSlot", "choose_strategy", "merge_partials"]
+__all__ = ["STRATEGIES", "choose_strategy", "merge_partials"]
 
 STRATEGIES = ("direct", "difference", "blocks", "explode", "dyadic")
 
 
-@dataclass(frozen=True)
-class PartialSlot:
-    """One partial aggregate: the columns it has, and whether subtracting a part gives exactly the rest.
-
-    ========== ============================================================== ===============================
-    kind       columns                                                        exact
-    ========== ============================================================== ===============================
-    count      ``name`` bigint                                                yes
-    sum        ``name`` (NULL without a value), ``name__n`` bigint            bigint and decimal, not double
-    min, max   ``name`` (NULL without a value)                                no
-    moments    ``name__n`` bigint, ``name__mean``, ``name__m2`` double        no
-    ========== ============================================================== ===============================
-
-    ``moments`` of no value: n is 0, mean and m2 are read as anything and written as NULL.
-    """
-
-    name: str
-    kind: str
-    exact: bool
-
-
-def choose_strategy(shape: str, n: int, slots: Sequence[PartialSlot]) -> tuple[str, str]:
+def choose_strategy(shape: str, n: int, partials: Sequence[Partial]) -> tuple[str, str]:
     """How to merge, and why, from static facts only.
 
     ``shape`` is ``"point"`` (lifetimes of one tick, declared) or any other, ``n`` the greatest number of windows a
@@ -55,7 +37,7 @@ def choose_strategy(shape: str, n: int, slots: Sequence[PartialSlot]) -> tuple[s
     partials.
     The bounds are where the forms were measured to cost the same, at 1 and at 60 events a key and hop.
     """
-    exact = all(slot.exact for slot in slots)
+    exact = all(partial.exact for partial in partials)
     if shape != "point":
         return ("difference", "exact aggregates: added and taken off") if exact else ("dyadic", "ranges of any length")
     if n == 1:
@@ -73,25 +55,24 @@ _FEW, _SOME = 3, 8
 
 
 def merge_partials(
-    partials: DataFrame,
+    df: DataFrame,
     keys: Sequence[str],
-    slots: Sequence[PartialSlot],
+    partials: Sequence[Partial],
     n: int,
     strategy: str,
     until: Column | int | None = None,
     divides: bool = True,
 ) -> DataFrame:
-    """One row a window with a member: the keys, ``__i`` bigint (its index), and the slots' columns, types unchanged.
+    """One row a window with a member: the keys, ``__i`` bigint (its index), ``__n`` and the partials' columns, types unchanged.
 
-    ``partials`` has the keys, ``__lo`` and ``__hi`` bigint (first and last window of the range, inclusive;
-    ``2**63 - 1``: never ends), ``__n`` bigint (events in it, > 0) and the columns of the slots (:class:`PartialSlot`).
-    More than one partial of a range is allowed. A slot ``PartialSlot("__n", "count", True)`` hands ``__n`` on.
+    ``df`` has the keys, ``__lo`` and ``__hi`` bigint (first and last window of the range, inclusive; ``2**63 - 1``: never
+    ends), ``__n`` bigint (events in it, > 0) and the columns of the partials. More than one row of a range is allowed.
 
     ``n`` is size / hop, rounded up; ``divides``: hop divides size (all forms are right either way). ``until`` is the
     greatest index to report: a literal, a scalar subquery, an expression of the keys. Ranges that never end need it.
 
-    ``difference`` takes exact slots, any ranges; ``blocks`` any slots, ranges of declared points; ``explode`` and
-    ``dyadic`` any slots, any ranges. All but ``explode`` hash by the keys: the partials of a key go to one task.
+    ``difference`` takes exact partials, any ranges; ``blocks`` any partials, ranges of declared points; ``explode`` and
+    ``dyadic`` any partials, any ranges. All but ``explode`` hash by the keys: the rows of a key go to one task.
 
     Raises ``ValueError`` if the strategy does not fit. Under ANSI mode an integer or decimal sum that overflows, or a
     range without end and without ``until``, fails the job.
@@ -99,53 +80,53 @@ def merge_partials(
     if strategy not in STRATEGIES or strategy == "direct":
         known = ", ".join(STRATEGIES[1:])
         raise ValueError(f"merge_partials: no strategy {strategy!r} for partials; there are {known}")
-    if strategy == "difference" and not all(slot.exact for slot in slots):
-        inexact = ", ".join(slot.name for slot in slots if not slot.exact)
+    if strategy == "difference" and not all(partial.exact for partial in partials):
+        inexact = ", ".join(partial.name for partial in partials if not partial.exact)
         raise ValueError(f"merge_partials: difference needs exact aggregates; {inexact} cannot be subtracted")
-    layout = _Layout.of(partials, keys, slots)
+    layout = _Layout.of(df, keys, partials)
     last = F.lit(until) if isinstance(until, int) else until
     if last is not None:
-        partials = partials.where(F.col("__lo") <= last)
+        df = df.where(F.col("__lo") <= last)
         if strategy != "blocks":  # which knows a point by the length of its range
-            partials = partials.withColumn("__hi", F.least(F.col("__hi"), last))
-    merged = layout.leave(_FORMS[strategy](layout.enter(partials), layout, n))
+            df = df.withColumn("__hi", F.least(F.col("__hi"), last))
+    merged = layout.leave(_FORMS[strategy](layout.enter(df), layout, n))
     return merged if last is None else merged.where(F.col("__i") <= last)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Columns: keys, slots and their fields get names of our own, so that nothing the user calls a column can be in the way.
+# Columns: keys, partials and their fields get names of our own, so that nothing the user calls a column can be in the way.
 # Expressions are SQL text over those names: Column by Column, building a plan took longer than running a small one.
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A field, or three for moments, with one algebra: ``total``, ``sum``, ``min``, ``max`` or ``moments``."""
+    """Fields that merge together, by an algebra."""
 
-    algebra: str
+    algebra: Algebra
     fields: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """The names outside and inside, and the type each has to have again at the end."""
+    """The names outside and inside, and the type each has to have again; nulls: fields that are NULL where a count is 0."""
 
     keys: Mapping[str, str]
     fields: Mapping[str, tuple[str, DataType]]
     parts: tuple[_Part, ...]
+    nulls: Mapping[str, str]
 
     @classmethod
-    def of(cls, partials: DataFrame, keys: Sequence[str], slots: Sequence[PartialSlot]) -> _Layout:
-        types = {field.name: field.dataType for field in partials.schema.fields}
-        fields: dict[str, tuple[str, DataType]] = {}
-        parts = [_Part("total", ("__n",))]
-        for number, slot in enumerate(slots):
-            if slot.name == "__n":  # is merged anyway
-                fields["__n"] = ("__n", types["__n"])
-                continue
-            names = {f"__{number}{suffix}": slot.name + suffix for suffix in _SUFFIXES[slot.kind]}
-            fields |= {inside: (outside, types[outside]) for inside, outside in names.items()}
-            parts += [_Part(algebra, tuple(list(names)[at])) for algebra, at in _ALGEBRAS[slot.kind]]
-        return cls({f"__k{number}": key for number, key in enumerate(keys)}, fields, tuple(parts))
+    def of(cls, df: DataFrame, keys: Sequence[str], partials: Sequence[Partial]) -> _Layout:
+        types = {field.name: field.dataType for field in df.schema.fields}
+        fields = {"__n": ("__n", types["__n"])}
+        parts = [_Part(Total(), ("__n",))]
+        nulls: dict[str, str] = {}
+        for number, partial in enumerate(partials):
+            inside = {name: f"__{number}_{at}" for at, name in enumerate(partial.columns)}
+            fields |= {field: (name, types[name]) for name, field in inside.items()}
+            parts += [_Part(algebra, tuple(inside[n] for n in columns)) for algebra, columns in partial.algebras]
+            nulls |= {inside[column]: inside[count] for column, count in partial.null_over_none.items()}
+        return cls({f"__k{number}": key for number, key in enumerate(keys)}, fields, tuple(parts), nulls)
 
     @property
     def columns(self) -> list[str]:
@@ -168,16 +149,6 @@ class _Layout:
         return f"CAST({value} AS {type_.simpleString()})" if isinstance(type_, DecimalType) else value
 
 
-_SUFFIXES = {"count": [""], "sum": ["", "__n"], "min": [""], "max": [""], "moments": ["__n", "__mean", "__m2"]}
-_ALGEBRAS = {
-    "count": [("total", slice(0, 1))],
-    "sum": [("sum", slice(0, 1)), ("total", slice(1, 2))],
-    "min": [("min", slice(0, 1))],
-    "max": [("max", slice(0, 1))],
-    "moments": [("moments", slice(0, 3))],
-}
-
-
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
@@ -193,56 +164,24 @@ def _over(by: Sequence[str], order: str = "", rows: str = "") -> str:
     return f"OVER ({partition} {ordered} {frame})"
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# The algebra, three times: two values, all values of a group, all values so far. A total is 0 over nothing, the others
-# are NULL. Moments are never taken from sums of squares: M2 only ever grows, by terms that cannot be negative.
-
-
 def _pair(parts: Sequence[_Part], left: str, right: str) -> dict[str, str]:
     """The fields with prefix ``left`` merged with those with prefix ``right``."""
     merged: dict[str, str] = {}
     for part in parts:
         a, b = ([prefix + field for field in part.fields] for prefix in (left, right))
-        match part.algebra:
-            case "total":
-                values = [f"coalesce({a[0]}, 0) + coalesce({b[0]}, 0)"]
-            case "sum":
-                values = [f"coalesce({a[0]} + {b[0]}, {a[0]}, {b[0]})"]
-            case "min":
-                values = [f"least({a[0]}, {b[0]})"]
-            case "max":
-                values = [f"greatest({a[0]}, {b[0]})"]
-            case _:
-                n = f"({a[0]} + {b[0]})"
-                both = f"{a[0]} > 0 AND {b[0]} > 0"
-                which = f"CASE WHEN {both} THEN {{}} WHEN {b[0]} > 0 THEN {{}} WHEN {a[0]} > 0 THEN {{}} END"
-                mean = f"{a[1]} + ({b[1]} - {a[1]}) * {b[0]} / {n}"
-                m2 = f"{a[2]} + {b[2]} + ({b[1]} - {a[1]}) * ({b[1]} - {a[1]}) * {a[0]} * {b[0]} / {n}"
-                values = [
-                    f"coalesce({a[0]}, 0) + coalesce({b[0]}, 0)",
-                    which.format(mean, b[1], a[1]),
-                    which.format(m2, b[2], a[2]),
-                ]
-        merged |= zip(part.fields, values, strict=True)
+        merged |= zip(part.fields, part.algebra.pair(a, b), strict=True)
     return merged
 
 
 def _gather(frame: DataFrame, by: Sequence[str], parts: Sequence[_Part]) -> DataFrame:
     """One row a group of ``by``. Moments first learn the group's mean: the group is then sorted, but shuffled once."""
-    means: dict[str, str] = {}
+    first: dict[str, str] = {}
     merged: dict[str, str] = {}
     for part in parts:
-        match part.algebra:
-            case "moments":
-                n, mean, m2 = part.fields
-                some, group = f"CASE WHEN {n} > 0 THEN", _over(by)
-                means["mean" + n] = f"sum({some} {n} * {mean} END) {group} / nullif(sum({n}) {group}, 0)"
-                apart = f"({mean} - mean{n})"
-                merged[n], merged[mean] = f"sum({n})", f"max(mean{n})"
-                merged[m2] = f"sum({some} {m2} + {n} * {apart} * {apart} END)"
-            case algebra:
-                merged[part.fields[0]] = f"{'sum' if algebra == 'total' else algebra}({part.fields[0]})"
-    frame = frame.selectExpr("*", *_named(means)) if means else frame
+        beforehand, columns = part.algebra.gathered(part.fields, _over(by))
+        first |= beforehand
+        merged |= columns
+    frame = frame.selectExpr("*", *_named(first)) if first else frame
     return frame.groupBy(*by).agg(*map(F.expr, _named(merged)))
 
 
@@ -260,33 +199,14 @@ def _running(
 
     ``rows`` is ``"1 PRECEDING"`` or ``"CURRENT ROW"``: the last row of the frame.
     """
-    before, span = _over(by, order, "1 PRECEDING"), _over(by, order, rows)
+    so_far = Frame(_over(by, order, "1 PRECEDING"), _over(by, order, rows), rows == "CURRENT ROW")
     sums = dict(also)
     steps: dict[str, str] = {}
     for part in parts:
-        match part.algebra:
-            case "moments":
-                n, mean, m2 = (source + field for field in part.fields)
-                seen, total = f"seen{n}", f"total{n}"
-                sums |= {
-                    seen: f"coalesce(sum({n}) {before}, 0)",
-                    total: f"sum(CASE WHEN {n} > 0 THEN {n} * {mean} END) {before}",
-                }
-                apart = f"({mean} - {total} / nullif({seen}, 0))"
-                grown = f"{m2} + coalesce({apart} * {apart} * {seen} * {n} / ({seen} + {n}), 0)"
-                so_far = (seen, total)
-                if rows == "CURRENT ROW":
-                    here = f"CASE WHEN {n} > 0 THEN {n} * {mean} END"
-                    so_far = (f"({seen} + coalesce({n}, 0))", f"coalesce({total} + {here}, {here}, {total})")
-                counts, totals = so_far
-                steps |= {
-                    target + part.fields[0]: counts,
-                    target + part.fields[1]: f"{totals} / nullif({counts}, 0)",
-                    target + part.fields[2]: f"sum(CASE WHEN {n} > 0 THEN {grown} END) {span}",
-                }
-            case algebra:
-                (field,) = part.fields
-                sums[target + field] = f"{'sum' if algebra == 'total' else algebra}({source}{field}) {span}"
+        columns, targets = ([prefix + field for field in part.fields] for prefix in (source, target))
+        first, second = part.algebra.running(columns, targets, so_far)
+        sums |= first
+        steps |= second
     frame = frame.selectExpr("*", *_named(sums))
     return frame.selectExpr("*", *_named(steps)) if steps else frame
 
@@ -301,27 +221,11 @@ def _difference(partials: DataFrame, layout: _Layout, _n: int) -> DataFrame:
     # Generators keep the partitioning, unpivot (an Expand) would forget it.
     ends = partials.selectExpr(*keys, *columns, "stack(2, true, __lo, false, __hi + 1) AS (__enters, __i)")
     so_far = _over(keys, "__i", "CURRENT ROW")
-    running = {field: _signed_sum(field, so_far) for field in columns}
-    sums = [field for part in layout.parts if part.algebra == "sum" for field in part.fields]
-    running |= {field: _wide_sum(field, so_far) for field in sums if isinstance(layout.fields[field][1], LongType)}
+    running = {part.fields[0]: part.algebra.entered_less_left(part.fields[0], so_far) for part in layout.parts}
     ends = ends.selectExpr(*keys, "__i", *_named({**running, "__next": f"lead(__i) {_over(keys, '__i')}"}))
-    # Taken off again, a sum of nothing is 0: the count of its values tells that it is NULL.
-    known = {field: f"CASE WHEN {field}__n > 0 THEN {field} END" if field in sums else field for field in columns}
+    nulls = layout.nulls
+    known = {field: f"CASE WHEN {nulls[field]} > 0 THEN {field} END" if field in nulls else field for field in columns}
     return _spread(ends.selectExpr(*keys, "__i", "__next", *_named(known)), [*keys, *columns])
-
-
-def _signed_sum(value: str, so_far: str) -> str:
-    return f"coalesce(sum(CASE WHEN __enters THEN {value} ELSE -({value}) END) {so_far}, 0)"
-
-
-def _wide_sum(field: str, so_far: str) -> str:
-    """A running sum of bigints that overflows only if its value does, not half-way through the rows of one index."""
-    high = _signed_sum(f"shiftright({field}, 32)", so_far)
-    low = _signed_sum(f"({field} & {_LOW}L)", so_far)
-    return f"({high} + shiftright({low}, 32)) * {_LOW + 1}L + ({low} & {_LOW}L)"
-
-
-_LOW = 2**32 - 1
 
 
 def _blocks(partials: DataFrame, layout: _Layout, n: int) -> DataFrame:

@@ -21,7 +21,6 @@ from pyspark.sql.types import DataType, StructType
 
 from streamq import functions
 from streamq.compiler.operators.alter_lifetime import Length, Start
-from streamq.compiler.operators.partial_aggregate import Slot
 from streamq.compiler.plan import NODES, Node, nodes, written_fields
 from streamq.errors import PlanError, StreamqError, nearest, sentence
 from streamq.expr import (
@@ -42,6 +41,7 @@ from streamq.expr import (
 )
 from streamq.expr import nodes as parts
 from streamq.policies import SourcePolicy
+from streamq.runtime.partial import PARTIALS
 from streamq.schema import Field
 from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot
 
@@ -54,7 +54,8 @@ EXPRESSIONS: Mapping[str, type[Expr]] = {
 """The expressions that can be written: all but a pyspark Column."""
 
 VALUES: Mapping[str, type[Any]] = {
-    c.__name__: c for c in (Field, SourcePolicy, Hopping, Snapshot, Count, Rows, Session, Landmark, Start, Length, Slot)
+    c.__name__: c
+    for c in (Field, SourcePolicy, Hopping, Snapshot, Count, Rows, Session, Landmark, Start, Length, *PARTIALS)
 }
 """The other classes a node's fields may hold."""
 

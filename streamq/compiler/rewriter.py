@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from streamq.compiler.operators import MergePartials, PartialAggregate, Select, Source, Union, Where, WindowAggregate
-from streamq.compiler.operators.partial_aggregate import show_slots
+from streamq.compiler.operators.partial_aggregate import show_partials
 from streamq.compiler.operators.window_aggregate import show_keys
 from streamq.compiler.plan import Node, nodes
 from streamq.compiler.rules import RULES, Rule
@@ -223,8 +223,8 @@ def _briefly(node: Node) -> str:
     match node:
         case WindowAggregate(keys=keys, aggregates=aggregates):
             return f"{node.title}{show_keys(keys)}: {', '.join(show(a) for _, a in aggregates) or 'keys'}"
-        case PartialAggregate(keys=keys, slots=slots):
-            return f"{node.title}{show_keys(keys)}: {show_slots(slots)}"
+        case PartialAggregate(keys=keys, arguments=arguments, partials=partials):
+            return f"{node.title}{show_keys(keys)}: {show_partials(arguments, partials)}"
         case MergePartials(input=part):
             return f"{node.title}{show_keys(part.keys)}"
     return f"{node.title} {node.detail()}".rstrip()

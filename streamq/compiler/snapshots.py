@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from streamq.compiler.lowering import as_key, lifetime, ship_runtime, spark_expression
-from streamq.compiler.merging import PartialSlot, merge_partials
-from streamq.compiler.operators.partial_aggregate import Slot, expand, partial_columns
+from streamq.compiler.merging import merge_partials
+from streamq.compiler.operators.partial_aggregate import Expansion, expand, partial_columns, partial_fields
 from streamq.compiler.operators.window_aggregate import COUNT, INDEX, WindowAggregate
 from streamq.compiler.window_members import ENDS, NUMBER, STARTS, numbered, same_keys, snapshot_windows
 from streamq.expr import Col
@@ -34,15 +34,15 @@ BUCKETS = 4
 def snapshots(node: WindowAggregate, df: DataFrame) -> DataFrame:
     """One row a window with members: the keys, the aggregates, ``__wle`` and ``__wre``."""
     source = node.input.schema
-    slots, outputs = expand(node.aggregates, source)
+    split = expand(node.aggregates, source)
     keys = [quote(k) for k in node.keys]
     df = df.select(*lifetime(source), *(quote(n) for n in source.names))
-    swept = all(s.exact for s in slots)
-    made = _swept(node, df, slots, keys) if swept else _merged(node, df, slots, keys)
+    exact = all(partial.exact for partial in split.partials)
+    made = _swept(node, df, split, keys) if exact else _merged(node, df, split, keys)
     fields = [Field(k, source.type_of(k)) for k in node.keys]
-    fields += [f for s in slots for f in s.fields]
+    fields += partial_fields(split.partials)
     inner = node.schema.with_fields(fields)
-    return made.select(*keys, STARTS, ENDS, *(spark_expression(e, inner).alias(name) for name, e in outputs))
+    return made.select(*keys, STARTS, ENDS, *(spark_expression(e, inner).alias(name) for name, e in split.outputs))
 
 
 def evaluated(node: WindowAggregate, df: DataFrame) -> DataFrame:
@@ -67,22 +67,13 @@ def evaluated(node: WindowAggregate, df: DataFrame) -> DataFrame:
     return made.select(LE, RE, *(spark_expression(e, hosting.schema).alias(name) for name, e in hosting.outputs))
 
 
-def _swept(node: WindowAggregate, df: DataFrame, slots: tuple[Slot, ...], keys: list[str]) -> DataFrame:
+def _swept(node: WindowAggregate, df: DataFrame, split: Expansion, keys: list[str]) -> DataFrame:
     """What starts is added, what ends is taken off: a running sum over the endpoints of a group, O(n log n)."""
     source = node.input.schema
-    values: list[Column] = []
-    names: list[str] = []
-    for slot in slots:
-        assert slot.arg is not None
-        arg = spark_expression(slot.arg, source)
-        there = F.when(arg.isNotNull(), 1).otherwise(0).cast("bigint")
-        if slot.kind == "sum":
-            values += [F.coalesce(arg, F.lit(0).cast(slot.type)), there]
-            names += [slot.name, f"{slot.name}__n"]
-        else:
-            values.append(there)
-            names.append(slot.name)
-    df = df.select(LE, RE, *keys, *(v.alias(n) for v, n in zip(values, names, strict=True)))
+    values = {name: spark_expression(expr, source) for name, expr in split.arguments}
+    columns = [column for partial in split.partials for column in partial.swept(values[partial.arg])]
+    names = [name for partial in split.partials for name in partial.columns]
+    df = df.select(LE, RE, *keys, *columns)
 
     def change(at: str, sign: int) -> Column:
         signed = [(F.col(n) if sign > 0 else -F.col(n)).alias(n) for n in names]
@@ -100,20 +91,19 @@ def _swept(node: WindowAggregate, df: DataFrame, slots: tuple[Slot, ...], keys: 
     )
     made = made.where(F.col(STARTS) < F.col(ENDS))
     made = made.where(F.col(COUNT) > 0)
-    for slot in slots:
-        if slot.kind == "sum":
-            value = F.when(F.col(f"{slot.name}__n") > 0, F.col(slot.name).cast(slot.type))
-            made = made.withColumn(slot.name, value)
+    for partial in split.partials:
+        for name, kind in partial.fields:
+            if (count := partial.null_over_none.get(name)) is not None:
+                made = made.withColumn(name, F.when(F.col(count) > 0, F.col(name).cast(kind)))
     return made
 
 
-def _merged(node: WindowAggregate, df: DataFrame, slots: tuple[Slot, ...], keys: list[str]) -> DataFrame:
+def _merged(node: WindowAggregate, df: DataFrame, split: Expansion, keys: list[str]) -> DataFrame:
     """Partial results of events with the same range of windows, merged over dyadic nodes: no member is copied a window."""
     windows = snapshot_windows(df, keys)
     events = numbered(df, windows, keys)
-    made = [F.count(F.lit(1)).alias(COUNT), *(c for s in slots for c in partial_columns(s, node.input.schema))]
+    made = [F.count(F.lit(1)).alias(COUNT), *partial_columns(split.arguments, split.partials, node.input.schema)]
     partials = events.groupBy(*keys, "__lo", "__hi").agg(*made)
-    described = [PartialSlot("__n", "count", True), *(PartialSlot(s.name, s.kind, s.exact) for s in slots)]
-    merged = merge_partials(partials, list(node.keys), described, 1, "dyadic")
+    merged = merge_partials(partials, list(node.keys), split.partials, 1, "dyadic")
     found, on = same_keys(merged, windows, keys, [NUMBER, STARTS, ENDS])
     return merged.join(found, on & (F.col(INDEX) == F.col(NUMBER)))

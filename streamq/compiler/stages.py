@@ -23,7 +23,7 @@ from streamq.compiler.operators import (
 )
 from streamq.compiler.operators.alter_lifetime import AlterLifetime, Start
 from streamq.compiler.operators.join_table import JoinTable
-from streamq.compiler.operators.partial_aggregate import Slot, expand, show_slots
+from streamq.compiler.operators.partial_aggregate import Expansion, expand, partial_fields, show_partials
 from streamq.compiler.operators.window_aggregate import is_grid, show_keys, show_window
 from streamq.compiler.plan import Node, Traits, fold, nodes, stated, states
 from streamq.compiler.ports import Input, Port, feed_result, host, with_ctis
@@ -42,7 +42,7 @@ from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.kernels.relay import RelayKernel
 from streamq.runtime.kernels.settle import SettleKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
-from streamq.runtime.partials import SlotSpec
+from streamq.runtime.partial import Partial
 from streamq.runtime.stage import IN, OUT
 from streamq.schema import POINT, Field, Schema, infer
 from streamq.windows import Hopping
@@ -101,11 +101,12 @@ class _Compiler:
             case PartialAggregate():
                 return inputs[0]
             case MergePartials(input=part):
-                return [self._window(node, part.input, part.keys, part.window, part.slots, inputs[0], True)]
+                split = Expansion(part.arguments, part.partials, ())
+                return [self._window(node, part.input, part.keys, part.window, split, inputs[0], True)]
             case WindowAggregate(window=Hopping() as grid) if is_grid(node):
-                slots, outputs = expand(node.aggregates, node.input.schema)
-                merged = self._window(node, node.input, node.keys, grid, slots, inputs[0], False)
-                columns = (*((k, Col(k)) for k in node.keys), *outputs)
+                split = expand(node.aggregates, node.input.schema)
+                merged = self._window(node, node.input, node.keys, grid, split, inputs[0], False)
+                columns = (*((k, Col(k)) for k in node.keys), *split.outputs)
                 return [merged.then(Select(_Given.of(merged.schema), columns))]
         if type(node) in HOSTED:
             return [self._hosted(node, inputs)]
@@ -261,7 +262,7 @@ class _Compiler:
         source: Node,
         keys: tuple[str, ...],
         window: Hopping,
-        slots: tuple[Slot, ...],
+        split: Expansion,
         paths: list[Path],
         ahead: bool,
     ) -> Path:
@@ -273,17 +274,12 @@ class _Compiler:
         # a speculative window below hands on rows that are taken back when they are corrected
         steps = [step for p in paths for step in p.steps if not isinstance(step, AlterLifetime)]
         reads = any(p.moves for p in paths) and (
-            any(step.reads_open_end for step in steps) or any(s.arg is not None and reads_end(s.arg) for s in slots)
+            any(step.reads_open_end for step in steps) or any(reads_end(expr) for _, expr in split.arguments)
         )
-        # an argument that several aggregates read crosses into Python once
-        arguments = {_slot_argument(s).digest: _slot_argument(s) for s in slots}
-        shipped = {digest: f"__arg{i}" for i, digest in enumerate(arguments)}
         kernel = WindowAggregateKernel(
             keys,
             window,
-            tuple(
-                SlotSpec(s.name, s.kind, s.exact, arrow_type(s.type), shipped[_slot_argument(s).digest]) for s in slots
-            ),
+            split.partials,
             points,
             merges=not retracts and ahead,
             ahead=ahead,
@@ -292,7 +288,7 @@ class _Compiler:
             final=final,
         )
         columns: list[tuple[str, Expr]] = [(k, Col(k)) for k in keys]
-        columns += [(shipped[e.digest], e) for e in arguments.values()]
+        columns += split.arguments
         lifetimes = (LE,) if points else (LE, RE)
         if retracts:
             lifetimes = (*lifetimes, WEIGHT)
@@ -300,7 +296,7 @@ class _Compiler:
         name = f"window:{node.digest}"
         bound = "windows not final" if not reads else "windows not final, and members not settled"
         lines = (
-            f"hopping {show_window(window, node.schema.axis)}{show_keys(keys)}: {show_slots(slots)}",
+            f"hopping {show_window(window, node.schema.axis)}{show_keys(keys)}: {show_partials(split.arguments, split.partials)}",
             ("partial results" if kernel.merges else "values with weights")
             + (", combined before the shuffle" if ahead else ""),
             f"basket: {bound}" + ("" if final else "; rows reported and not final"),
@@ -314,7 +310,9 @@ class _Compiler:
         schema = (
             node.schema
             if ahead
-            else node.schema.with_fields([*(f for f in node.schema.fields if f.name in keys), *_slot_fields(slots)])
+            else node.schema.with_fields(
+                [*(f for f in node.schema.fields if f.name in keys), *_partial_fields(split.partials)]
+            )
         )
         self.program.relations[name] = Relation(name, level + 1, schema)
         return Path(name, level + 1, schema, retracts=not final)
@@ -350,13 +348,8 @@ class _Given(Node):
         return made
 
 
-def _slot_argument(slot: Slot) -> Expr:
-    assert slot.arg is not None
-    return slot.arg
-
-
-def _slot_fields(slots: tuple[Slot, ...]) -> list[Field]:
-    return [Field("__n", t.LongType()), *(f for s in slots for f in s.fields)]
+def _partial_fields(partials: tuple[Partial, ...]) -> list[Field]:
+    return [Field("__n", t.LongType()), *partial_fields(partials)]
 
 
 def compile_stages(plan: Node, options: Options) -> Program:

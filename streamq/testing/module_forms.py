@@ -310,12 +310,12 @@ def aggregate_forms(select: Select) -> list[Module]:
 
 def _partial(select: Select, merges: bool) -> Module:
     """Partial results by range of windows: merged for good, or as values with weights, of which some can be taken back."""
-    keys, slots = list(select.plan.keys), select.evaluator.slots
-    kernel = WindowAggregateKernel(select.plan.keys, select.window, slots, False, merges, ahead=True)
+    keys, partials = list(select.plan.keys), select.evaluator.partials
+    kernel = WindowAggregateKernel(select.plan.keys, select.window, partials, False, merges, ahead=True)
     by = [*keys, LO, HI]
 
     def merge(a: pa.Table, b: pa.Table) -> pa.Table:
-        return (merged if merges else netted)(concat([a, b]), by, slots)
+        return (merged if merges else netted)(concat([a, b]), by, partials)
 
     def add(state: pa.Table, table: pa.Table) -> pa.Table:
         return merge(state, kernel.combine(0, table))
@@ -325,9 +325,9 @@ def _partial(select: Select, merges: bool) -> Module:
 
     def result(state: pa.Table) -> dict[str, Any]:
         rest = state
-        for slot in slots if not merges else ():
-            rest = slot.weighted(rest)
-        found = over_windows(rest.drop_columns([LO, HI]), ints(state, LO), ints(state, HI), keys, slots)
+        for partial in partials if not merges else ():
+            rest = partial.from_weighted(rest)
+        found = over_windows(rest.drop_columns([LO, HI]), ints(state, LO), ints(state, HI), keys, partials)
         start, end = grid_lifetimes(select.window, ints(found, INDEX))
         return select.results(with_column(with_column(found, LE, start), RE, end))
 

@@ -80,7 +80,8 @@ def every_plan() -> list[Node]:
     """Plans that hold every class there is, before and after rewriting."""
     s, z = (sq.intervals(intervals(seed), "from", "to") for seed in (1, 2))
     made = [query(s, z, SIZES).plan for query in QUERIES.values()]
-    made.append(s.hopping_window(5, 2).select(total=sq.sum("v")).plan)
+    aggregates = (sq.sum("v"), sq.count("k"), sq.min("v"), sq.max("v"), sq.var("v"))
+    made.append(s.hopping_window(5, 2).select(**{a.name: a for a in aggregates}).plan)
     made += [rewrite(plan).plan for plan in made]
     points = sq.points(SIZES, "size", name="p", progress=sq.explicit(), late="adjust", invalid="drop")
     physical = sq.events([sq.insert(1, k="a"), sq.cti(4)], invalid="drop")

@@ -8,39 +8,37 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.compiler.operators.partial_aggregate import Slot
-from streamq.runtime import partials
+from streamq.runtime import partial
 from streamq.runtime.columnar import group, ints, with_column
 from streamq.runtime.evaluators import reductions
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
-from streamq.runtime.partials import COUNT, SlotSpec, exact_sums, merged
+from streamq.runtime.partial import COUNT, Partial, PartialCount, PartialMax, PartialMoments, PartialSum
+from streamq.runtime.partials import grouped, merged
 from streamq.runtime.values import sortable
 from tests.mutation.mutant import Mutant, wrapped
 
 NAN_LEAST = -(2**63) + 1
 
 
-def floats_are_exact(slot: Slot) -> bool:
-    return slot.kind in ("count", "sum")
+def floats_are_exact(_: PartialSum) -> bool:
+    return True
 
 
 def retracted_values_stay(kernel: WindowAggregateKernel, table: pa.Table, by: list[str]) -> pa.Table:
     if kernel.merges:
-        return merged(table, by, kernel.slots)
-    return group(table, [*by, *(s.name for s in kernel.slots if not s.exact)], exact_sums(kernel.slots))
+        return merged(table, by, kernel.partials)
+    values = [one.name for one in kernel.partials if not one.exact]
+    return group(table, [*by, *values], grouped([one for one in kernel.partials if one.exact]))
 
 
-def greatest_whatever_the_weight(right: Any, slot: SlotSpec, table: pa.Table) -> pa.Table:
-    if slot.kind != "max":
-        return right(slot, table)
-    whole = right(slot, with_column(table, COUNT, np.ones(table.num_rows, np.int64)))
+def greatest_whatever_the_weight(right: Any, one: PartialMax, table: pa.Table) -> pa.Table:
+    whole = right(one, with_column(table, COUNT, np.ones(table.num_rows, np.int64)))
     return with_column(whole, COUNT, table.column(COUNT))
 
 
-def nulls_counted(right: Any, slot: SlotSpec, table: pa.Table, merges: bool = True) -> Any:
-    made = right(slot, table, merges)
-    counted = slot.name if slot.kind == "count" else f"{slot.name}__n"
-    return {name: table.column(COUNT) if name == counted else values for name, values in made.items()}
+def nulls_counted(right: Any, one: Partial, table: pa.Table) -> Any:
+    counted = one.many if isinstance(one, PartialSum) else one.name
+    return {name: table.column(COUNT) if name == counted else values for name, values in right(one, table).items()}
 
 
 def nan_least(values: Any) -> pa.Array:
@@ -53,10 +51,10 @@ def nan_from_least(right: Any, values: Any, kind: Any) -> pa.Array:
     return pc.if_else(pc.equal(values, NAN_LEAST), pa.scalar(float("nan"), kind), right(values, kind))
 
 
-def means_of_means(right: Any, slot: SlotSpec, table: pa.Table, number: Any, at: Any) -> Any:
-    n = f"{slot.name}__n"
+def means_of_means(right: Any, one: PartialMoments, table: pa.Table, number: Any, at: Any) -> Any:
+    n = one.part("n")
     once = with_column(table, n, np.minimum(ints(table, n), 1))
-    return {**right(slot, once, number, at), n: right(slot, table, number, at)[n]}
+    return {**right(one, once, number, at), n: right(one, table, number, at)[n]}
 
 
 def each_stretch_counted(of: Any, low: Any, high: Any) -> Any:
@@ -68,7 +66,7 @@ MUTANTS = (
         "float subtracted",
         "a retracted float is subtracted from a running sum",
         "hopping",
-        ((Slot, "exact", property(floats_are_exact)),),
+        ((PartialSum, "exact", property(floats_are_exact)),),
     ),
     Mutant(
         "greatest value not given up",
@@ -76,26 +74,26 @@ MUTANTS = (
         "hopping",
         (
             (WindowAggregateKernel, "_merge", retracted_values_stay),
-            wrapped(SlotSpec, "weighted", greatest_whatever_the_weight),
+            wrapped(PartialMax, "from_weighted", greatest_whatever_the_weight),
         ),
     ),
     Mutant(
         "NULLs counted",
         "count(v), and the count that a mean divides by, count NULLs as well",
         "tumbling",
-        (wrapped(SlotSpec, "of_events", nulls_counted),),
+        (wrapped(PartialCount, "of_events", nulls_counted), wrapped(PartialSum, "of_events", nulls_counted)),
     ),
     Mutant(
         "NaN the least",
         "NaN is the least of all floats, not the greatest",
         "tumbling",
-        ((partials, "sortable", nan_least), wrapped(partials, "unsortable", nan_from_least)),
+        ((partial, "sortable", nan_least), wrapped(partial, "unsortable", nan_from_least)),
     ),
     Mutant(
         "means of means",
         "the means of partial results are merged without their counts",
         "spread",
-        (wrapped(partials, "_merged_moments", means_of_means),),
+        (wrapped(PartialMoments, "merged", means_of_means),),
     ),
     Mutant(
         "distinct values counted twice",

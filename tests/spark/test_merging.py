@@ -15,24 +15,26 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import DecimalType, DoubleType, LongType, StringType
 
-from streamq.compiler.merging import PartialSlot, choose_strategy, merge_partials
+from streamq.compiler.merging import choose_strategy, merge_partials
+from streamq.runtime.partial import Partial, PartialCount, PartialMax, PartialMin, PartialMoments, PartialSum
 
 FOREVER = 2**63 - 1
 EXACT = (
-    PartialSlot("events", "count", True),
-    PartialSlot("whole sum", "sum", True),
-    PartialSlot("price.sum", "sum", True),
+    PartialCount("events", "", LongType()),
+    PartialSum("whole sum", "", LongType()),
+    PartialSum("price.sum", "", DecimalType(20, 2)),
 )
-SLOTS = (
+PARTIALS = (
     *EXACT,
-    PartialSlot("v", "sum", False),
-    PartialSlot("low", "min", False),
-    PartialSlot("high", "max", False),
-    PartialSlot("name", "max", False),
-    PartialSlot("spread", "moments", False),
+    PartialSum("v", "", DoubleType()),
+    PartialMin("low", "", DoubleType()),
+    PartialMax("high", "", DoubleType()),
+    PartialMax("name", "", StringType()),
+    PartialMoments("spread", "", DoubleType()),
 )
-PARTIALS_SCHEMA = (
+PARTIALS_DDL = (
     "`case` bigint, `the key` string, __lo bigint, __hi bigint, __n bigint, events bigint, "
     "`whole sum` bigint, `whole sum__n` bigint, `price.sum` decimal(20,2), `price.sum__n` bigint, "
     "v double, v__n bigint, low double, high double, name string, "
@@ -155,12 +157,12 @@ def cases(shape: str, size: int, hop: int, endless: bool = False) -> tuple[Case,
 GRIDS = [(3, 7), (10, 10), (20, 10), (25, 10), (64, 1)]
 
 
-def check(rows: list[Any], expected: dict[tuple[Any, ...], dict[str, Any]], slots: Sequence[PartialSlot]) -> None:
+def check(rows: list[Any], expected: dict[tuple[Any, ...], dict[str, Any]], partials: Sequence[Partial]) -> None:
     answer = {(row["case"], row["the key"], row["__i"]): row.asDict() for row in rows}
     assert len(answer) == len(rows)
     assert answer.keys() == expected.keys()
     for window, row in answer.items():
-        for name in [name for name in row if name not in (*KEYS, "__i")]:
+        for name in [name for name in row if name not in (*KEYS, "__i", "__n")]:
             assert same(row[name], expected[window][name], name), (window, name, row[name], expected[window][name])
 
 
@@ -177,45 +179,45 @@ def same(got: Any, wanted: Any, name: str) -> bool:
 
 
 def table(spark: SparkSession, made: Sequence[Case]) -> DataFrame:
-    return spark.createDataFrame([row for case in made for row in case.partials()], PARTIALS_SCHEMA)
+    return spark.createDataFrame([row for case in made for row in case.partials()], PARTIALS_DDL)
 
 
 def renumbered(made: Sequence[Case], by: int) -> list[Case]:
     return [Case(case.number + by, case.n, case.divides, case.events) for case in made]
 
 
-@pytest.mark.parametrize(("strategy", "slots"), [("difference", EXACT), ("explode", SLOTS), ("dyadic", SLOTS)])
+@pytest.mark.parametrize(("strategy", "partials"), [("difference", EXACT), ("explode", PARTIALS), ("dyadic", PARTIALS)])
 @pytest.mark.parametrize("until", [None, 17])
-def test_any_ranges(spark: SparkSession, strategy: str, slots: Sequence[PartialSlot], until: int | None) -> None:
+def test_any_ranges(spark: SparkSession, strategy: str, partials: Sequence[Partial], until: int | None) -> None:
     made: list[Case] = []
     for size, hop in GRIDS:  # the forms for any ranges do not read n: all grids are one job
         for shape in ("points", "intervals"):
             made += renumbered(cases(shape, size, hop, endless=until is not None), len(made))
-    merged = merge_partials(table(spark, made), KEYS, slots, 1, strategy, until)
+    merged = merge_partials(table(spark, made), KEYS, partials, 1, strategy, until)
     expected = {window: row for case in made for window, row in case.windows(until).items()}
-    check(merged.collect(), expected, slots)
+    check(merged.collect(), expected, partials)
 
 
 @pytest.mark.parametrize(("size", "hop", "until"), [(3, 7, None), (64, 1, 17), (25, 10, None)])
 def test_blocks(spark: SparkSession, size: int, hop: int, until: int | None) -> None:
     made = cases("points", size, hop)
-    merged = merge_partials(table(spark, made), KEYS, SLOTS, made[0].n, "blocks", until, made[0].divides)
+    merged = merge_partials(table(spark, made), KEYS, PARTIALS, made[0].n, "blocks", until, made[0].divides)
     expected = {window: row for case in made for window, row in case.windows(until).items()}
-    check(merged.collect(), expected, SLOTS)
+    check(merged.collect(), expected, PARTIALS)
 
 
 @pytest.mark.parametrize("strategy", ["difference", "blocks", "explode", "dyadic"])
 def test_columns_keep_their_types_and_no_keys_are_keys(spark: SparkSession, strategy: str) -> None:
     made = cases("points", 20, 10)[:1]
-    partials = table(spark, made).where("`the key` = 'a'")
-    slots = EXACT if strategy == "difference" else SLOTS
-    merged = merge_partials(partials, [], slots, made[0].n, strategy)
-    kept = {field.name: field.dataType for field in partials.schema.fields}
-    assert merged.columns[0] == "__i"
+    df = table(spark, made).where("`the key` = 'a'")
+    partials = EXACT if strategy == "difference" else PARTIALS
+    merged = merge_partials(df, [], partials, made[0].n, strategy)
+    kept = {field.name: field.dataType for field in df.schema.fields}
+    assert merged.columns[:2] == ["__i", "__n"]
     assert all(field.dataType == kept[field.name] for field in merged.schema.fields if field.name != "__i")
     wanted = {index: row for (_, key, index), row in made[0].windows(None).items() if key == "a"}
     for row in merged.collect():
-        assert all(same(row[name], wanted[row["__i"]][name], name) for name in merged.columns[1:])
+        assert all(same(row[name], wanted[row["__i"]][name], name) for name in merged.columns[2:])
         del wanted[row["__i"]]
     assert not wanted
 
@@ -226,42 +228,42 @@ def sums(spark: SparkSession, rows: Sequence[tuple[int, int, int]]) -> DataFrame
 
 
 def test_difference_overflows_only_where_a_window_does(spark: SparkSession) -> None:
-    big, slot = 2**62 + 2**61, [PartialSlot("s", "sum", True)]
+    big, total = 2**62 + 2**61, [PartialSum("s", "", LongType())]
     rows = [(0, 0, big), (0, 1, big), (0, 1, -big), (1, 2, big), (2, 3, -big), (3, 3, -(2**61)), (4, 4, -(2**63))]
-    merged = merge_partials(sums(spark, rows), [], slot, 2, "difference").collect()
+    merged = merge_partials(sums(spark, rows), [], total, 2, "difference").collect()
     assert {row["__i"]: row["s"] for row in merged} == {0: big, 1: big, 2: 0, 3: -(2**63), 4: -(2**63)}
     with pytest.raises(Exception, match="ARITHMETIC_OVERFLOW"):
-        merge_partials(sums(spark, [(0, 1, big), (1, 2, big)]), [], slot, 2, "difference").collect()
+        merge_partials(sums(spark, [(0, 1, big), (1, 2, big)]), [], total, 2, "difference").collect()
 
 
 def test_ranges_that_never_end_need_until(spark: SparkSession) -> None:
     endless = sums(spark, [(0, FOREVER, 1)])
     with pytest.raises(Exception, match="ARITHMETIC_OVERFLOW"):
-        merge_partials(endless, [], [PartialSlot("s", "sum", True)], 1, "difference").collect()
+        merge_partials(endless, [], [PartialSum("s", "", LongType())], 1, "difference").collect()
     limit = endless.agg(F.lit(3).alias("limit")).scalar()
-    merged = merge_partials(endless, [], [PartialSlot("s", "sum", True)], 1, "difference", limit).collect()
+    merged = merge_partials(endless, [], [PartialSum("s", "", LongType())], 1, "difference", limit).collect()
     assert sorted(row["__i"] for row in merged) == [0, 1, 2, 3]
 
 
 def test_a_strategy_that_does_not_fit_is_an_error(spark: SparkSession) -> None:
-    partials = sums(spark, [(0, 1, 1)])
+    df = sums(spark, [(0, 1, 1)])
     with pytest.raises(ValueError, match="s cannot be subtracted"):
-        merge_partials(partials, [], [PartialSlot("s", "sum", False)], 2, "difference")
+        merge_partials(df, [], [PartialSum("s", "", DoubleType())], 2, "difference")
     with pytest.raises(ValueError, match="no strategy 'direct' for partials"):
-        merge_partials(partials, [], [PartialSlot("s", "sum", True)], 2, "direct")
+        merge_partials(df, [], [PartialSum("s", "", LongType())], 2, "direct")
 
 
 @pytest.mark.parametrize(
-    ("shape", "n", "slots", "strategy"),
+    ("shape", "n", "partials", "strategy"),
     [
-        ("point", 1, SLOTS, "direct"),
-        ("point", 3, SLOTS, "direct"),
-        ("point", 8, SLOTS, "explode"),
-        ("point", 9, SLOTS, "blocks"),
+        ("point", 1, PARTIALS, "direct"),
+        ("point", 3, PARTIALS, "direct"),
+        ("point", 8, PARTIALS, "explode"),
+        ("point", 9, PARTIALS, "blocks"),
         ("point", 9, EXACT, "difference"),
         ("interval", 1, EXACT, "difference"),
-        ("interval", 1, SLOTS, "dyadic"),
+        ("interval", 1, PARTIALS, "dyadic"),
     ],
 )
-def test_choice_reads_only_what_is_static(shape: str, n: int, slots: Sequence[PartialSlot], strategy: str) -> None:
-    assert choose_strategy(shape, n, slots)[0] == strategy
+def test_choice_reads_only_what_is_static(shape: str, n: int, partials: Sequence[Partial], strategy: str) -> None:
+    assert choose_strategy(shape, n, partials)[0] == strategy

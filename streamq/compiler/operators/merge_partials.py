@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamq.compiler.operators.partial_aggregate import PartialAggregate, partial_columns, show_slots
+from streamq.compiler.operators.partial_aggregate import PartialAggregate, partial_columns, show_partials
 from streamq.compiler.operators.window_aggregate import (
     COUNT,
     INDEX,
@@ -48,20 +48,20 @@ class MergePartials(Node):
 
     def detail(self) -> str:
         part = self.input
-        return f"{show_window(part.window, self.schema.axis)}{show_keys(part.keys)}: {show_slots(part.slots)}"
+        shown = show_partials(part.arguments, part.partials)
+        return f"{show_window(part.window, self.schema.axis)}{show_keys(part.keys)}: {shown}"
 
 
 def batch(node: MergePartials, inputs: list[DataFrame], run: Batch) -> DataFrame:
     """The strategy that costs least, as DataFrame operations."""
-    from streamq.compiler.merging import PartialSlot, choose_strategy, merge_partials
+    from streamq.compiler.merging import choose_strategy, merge_partials
 
     part = node.input
-    slots = [PartialSlot("__n", "count", True), *(PartialSlot(s.name, s.kind, s.exact) for s in part.slots)]
     shape = POINT if part.input.schema.shape == POINT else INTERVAL
-    strategy, _ = choose_strategy(shape, part.window.n, slots)
+    strategy, _ = choose_strategy(shape, part.window.n, part.partials)
     if strategy == "direct":
         return _direct(node, run)
-    df = merge_partials(inputs[0], list(part.keys), slots, part.window.n, strategy, divides=part.window.divides)
+    df = merge_partials(inputs[0], list(part.keys), part.partials, part.window.n, strategy, divides=part.window.divides)
     return df.select(*window_lifetime(part.window), *(quote(f.name) for f in node.schema.fields))
 
 
@@ -72,6 +72,6 @@ def _direct(node: MergePartials, run: Batch) -> DataFrame:
     part = node.input
     source = part.input.schema
     df = in_windows(part.input, run.made[part.input.digest], part.window, run)
-    made = [F.count(F.lit(1)).alias(COUNT), *(c for s in part.slots for c in partial_columns(s, source))]
+    made = [F.count(F.lit(1)).alias(COUNT), *partial_columns(part.arguments, part.partials, source)]
     df = df.groupBy(*(quote(k) for k in part.keys), INDEX).agg(*made)
     return df.select(*window_lifetime(part.window), *(quote(f.name) for f in node.schema.fields))

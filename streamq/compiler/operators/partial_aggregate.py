@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql import types as t
 
@@ -22,7 +23,8 @@ from streamq.compiler.plan import Node, Traits, node
 from streamq.expr import Aggregate, Call, Case, Cast, Col, Expr, Lit, rewrite, show
 from streamq.expr import aggregates as aggregates_in
 from streamq.runtime.event import LE, RE
-from streamq.schema import INTERVAL, POINT, Field, Schema, avg_type, infer, is_exact, quote, sum_type
+from streamq.runtime.partial import Partial, PartialCount, PartialMax, PartialMin, PartialMoments, PartialSum
+from streamq.schema import INTERVAL, POINT, Field, Schema, avg_type, infer, quote, sum_type
 from streamq.windows import Hopping
 
 if TYPE_CHECKING:
@@ -30,39 +32,14 @@ if TYPE_CHECKING:
 
     from streamq.compiler.batch import Batch
 
-
-@dataclass(frozen=True)
-class Slot:
-    """One partial result: ``count`` (of non-NULL ``arg``), ``sum``, ``min``, ``max`` or ``moments`` (n, mean, M2)."""
-
-    name: str
-    kind: str
-    arg: Expr | None
-    type: t.DataType
-
-    @property
-    def exact(self) -> bool:
-        """Whether it may be subtracted back out of a running sum."""
-        return self.kind == "count" or (self.kind == "sum" and is_exact(self.type))
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """The columns that hold it."""
-        if self.kind == "sum":
-            return Field(self.name, self.type), Field(f"{self.name}__n", t.LongType())
-        if self.kind == "moments":
-            double = t.DoubleType()
-            return (
-                Field(f"{self.name}__n", t.LongType()),
-                Field(f"{self.name}__mean", double),
-                Field(f"{self.name}__m2", double),
-            )
-        return (Field(self.name, self.type),)
+P = TypeVar("P", bound=Partial)
 
 
 @node
 class PartialAggregate(Node):
-    """Events of ``input`` grouped by keys and range of windows (DataCell's basic window, DESIGN D6) into ``slots``.
+    """Events of ``input`` grouped by keys and range of windows (DataCell's basic window, DESIGN D6) into partial results.
+
+    ``arguments`` are what those are made of: columns by name, of which several may share one.
 
     CTI: c
     Final: none by itself: the merge that reads it says when
@@ -73,7 +50,8 @@ class PartialAggregate(Node):
     input: Node
     keys: tuple[str, ...]
     window: Hopping
-    slots: tuple[Slot, ...]
+    arguments: tuple[tuple[str, Expr], ...]
+    partials: tuple[Partial, ...]
 
     title = "partial"
 
@@ -83,21 +61,26 @@ class PartialAggregate(Node):
             check_key(source.require(key, "group_by"), key)
         fields = [Field(k, source.type_of(k)) for k in self.keys]
         fields += [Field(name, t.LongType()) for name in (LO, HI, COUNT)]
-        for slot in self.slots:
-            fields += slot.fields
+        fields += partial_fields(self.partials)
         return source.with_fields(fields).with_shape(INTERVAL)
 
     def _traits(self) -> Traits:
         return self.input.traits
 
     def detail(self) -> str:
-        return f"{show_window(self.window, self.schema.axis)}{show_keys(self.keys)}: {show_slots(self.slots)}"
+        shown = show_partials(self.arguments, self.partials)
+        return f"{show_window(self.window, self.schema.axis)}{show_keys(self.keys)}: {shown}"
 
 
-def show_slots(slots: tuple[Slot, ...]) -> str:
+def partial_fields(partials: Iterable[Partial]) -> list[Field]:
+    """The columns of partial results."""
+    return [Field(name, kind) for partial in partials for name, kind in partial.fields]
+
+
+def show_partials(arguments: Iterable[tuple[str, Expr]], partials: Iterable[Partial]) -> str:
     """``count(*), sum(fare)``: what is computed once a basic window."""
-    shown = [f"{s.kind}({show(s.arg)})" for s in slots if s.arg is not None]
-    return ", ".join(["count(*)", *shown])
+    shown = {name: show(expr) for name, expr in arguments}
+    return ", ".join(["count(*)", *(f"{partial.title}({shown[partial.arg]})" for partial in partials)])
 
 
 def restated(aggregate: Aggregate, schema: Schema) -> Expr:
@@ -124,20 +107,31 @@ def restated(aggregate: Aggregate, schema: Schema) -> Expr:
     return aggregate
 
 
-def expand(
-    aggregates: tuple[tuple[str, Aggregate], ...], schema: Schema
-) -> tuple[tuple[Slot, ...], tuple[tuple[str, Expr], ...]]:
+@dataclass(frozen=True)
+class Expansion:
+    """Aggregates as ``outputs`` over partial results, those, and the ``arguments`` that they are made of."""
+
+    arguments: tuple[tuple[str, Expr], ...]
+    partials: tuple[Partial, ...]
+    outputs: tuple[tuple[str, Expr], ...]
+
+
+def expand(aggregates: tuple[tuple[str, Aggregate], ...], schema: Schema) -> Expansion:
     """What to compute per basic window, and the aggregates as expressions over it (DataCell's expanding replication).
 
     avg becomes sum and count, variances and deviations become (n, mean, M2); equal parts are computed once, and a count
     of the values of a sum is the one that stands beside it.
     """
     aggregates = tuple((name, filtered(a)) for name, a in aggregates)
-    slots: dict[tuple[str, str], Slot] = {}
-    counted: dict[str, Slot] = {}
+    arguments: dict[str, tuple[str, Expr]] = {}
+    partials: dict[tuple[type[Partial], str], Partial] = {}
+    counted: dict[str, PartialSum] = {}
 
-    def slot(kind: str, arg: Expr, of: t.DataType) -> Slot:
-        return slots.setdefault((kind, arg.digest), Slot(f"__{kind}{len(slots)}", kind, arg, of))
+    def partial_of(kind: type[P], arg: Expr, of: t.DataType) -> P:
+        column, _ = arguments.setdefault(arg.digest, (f"__arg{len(arguments)}", arg))
+        partial = partials.setdefault((kind, column), kind(f"__{kind.title}{len(partials)}", column, of))
+        assert isinstance(partial, kind)
+        return partial
 
     def part(found: Expr) -> Expr | None:
         if not isinstance(found, Aggregate):
@@ -152,23 +146,24 @@ def expand(
         kind = infer(arg, schema, aggregate.name)
         if aggregate.name == "count":
             beside = counted.get(arg.digest)
-            return Col(f"{beside.name}__n" if beside else slot("count", arg, t.LongType()).name)
+            return Col(beside.many if beside else partial_of(PartialCount, arg, t.LongType()).name)
         if aggregate.name in ("min", "max"):
-            return Col(slot(aggregate.name, arg, kind).name)
+            return Col(partial_of(PartialMin if aggregate.name == "min" else PartialMax, arg, kind).name)
         if aggregate.name == "sum":
             wide = sum_type(kind)
-            found = counted[arg.digest] = slot("sum", arg if kind == wide else Cast(arg, wide), wide)
-            return Col(found.name)
-        found = slot("moments", arg if isinstance(kind, t.DoubleType) else Cast(arg, t.DoubleType()), t.DoubleType())
-        n, m2 = Col(f"{found.name}__n"), Col(f"{found.name}__m2")
+            total = counted[arg.digest] = partial_of(PartialSum, arg if kind == wide else Cast(arg, wide), wide)
+            return Col(total.name)
+        double = arg if isinstance(kind, t.DoubleType) else Cast(arg, t.DoubleType())
+        moments = partial_of(PartialMoments, double, t.DoubleType())
+        n, deviations = Col(moments.part("n")), Col(moments.part("m2"))
         sample = aggregate.name == "var"
-        variance = Call("/", (m2, Cast(n - 1 if sample else n, t.DoubleType())))
+        variance = Call("/", (deviations, Cast(n - 1 if sample else n, t.DoubleType())))
         return Case((n > (1 if sample else 0), variance, Lit(None)))
 
     for found in (f for _, a in aggregates for f in aggregates_in(restated(a, schema)) if f.name == "sum"):
         one(found)
     outputs = tuple((name, rewrite(a, part)) for name, a in aggregates)
-    return tuple(slots.values()), outputs
+    return Expansion(tuple(arguments.values()), tuple(partials.values()), outputs)
 
 
 def batch(node: PartialAggregate, inputs: list[DataFrame], run: Batch) -> DataFrame:
@@ -178,8 +173,7 @@ def batch(node: PartialAggregate, inputs: list[DataFrame], run: Batch) -> DataFr
     source, window = node.input.schema, node.window
     df = members(node.input, inputs[0], window, run)
     made = [F.count(F.lit(1)).alias(COUNT)]
-    for slot in node.slots:
-        made += partial_columns(slot, source)
+    made += partial_columns(node.arguments, node.partials, source)
     single = source.shape == POINT and window.divides
     ranges = [F.col(HI)] if single else [F.col(LO), F.col(HI)]
     df = df.groupBy(*(F.col(quote(k)) for k in node.keys), *ranges).agg(*made)
@@ -188,23 +182,13 @@ def batch(node: PartialAggregate, inputs: list[DataFrame], run: Batch) -> DataFr
     return df.select(*(quote(f.name) for f in node.schema.fields))
 
 
-def partial_columns(slot: Slot, schema: Schema) -> list[Column]:
-    """A slot's columns as Spark aggregates."""
-    from pyspark.sql import functions as F
-
-    assert slot.arg is not None
-    arg = spark_expression(slot.arg, schema)
-    if slot.kind == "sum":
-        # the sum of a partial must have the type of the whole, or the sum of sums would widen again
-        return [F.sum(arg).cast(slot.type).alias(slot.name), F.count(arg).alias(f"{slot.name}__n")]
-    if slot.kind == "moments":
-        n = F.count(arg)
-        return [
-            n.alias(f"{slot.name}__n"),
-            F.avg(arg).alias(f"{slot.name}__mean"),
-            (F.var_pop(arg) * n).alias(f"{slot.name}__m2"),
-        ]
-    return [getattr(F, slot.kind)(arg).alias(slot.name)]
+def partial_columns(arguments: Iterable[tuple[str, Expr]], partials: Iterable[Partial], schema: Schema) -> list[Column]:
+    """The columns of partial results as Spark aggregates."""
+    values = {name: spark_expression(expr, schema) for name, expr in arguments}
+    return [column for partial in partials for column in partial.on_spark(values[partial.arg])]
 
 
-__all__ = ["LE", "RE", "PartialAggregate", "Slot", "batch", "expand", "partial_columns", "restated", "show_slots"]
+__all__ = [
+    "LE", "RE", "Expansion", "PartialAggregate", "batch", "expand", "partial_columns", "partial_fields", "restated",
+    "show_partials",
+]  # fmt: skip

@@ -86,6 +86,6 @@ def _expressions(node: Node) -> list[Expr]:
             return [e for _, e in made]
         case WindowAggregate(aggregates=aggregates):
             return [a for _, a in aggregates]
-        case PartialAggregate(slots=slots):
-            return [s.arg for s in slots if s.arg is not None]
+        case PartialAggregate(arguments=arguments):
+            return [expr for _, expr in arguments]
     return []

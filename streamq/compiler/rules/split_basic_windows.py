@@ -19,7 +19,7 @@ def split_basic_windows(node: Node) -> Node | None:
     """
     match node:
         case WindowAggregate(source, keys, Hopping() as window, aggregates) if is_grid(node):
-            slots, outputs = expand(aggregates, source.schema)
-            merged = MergePartials(PartialAggregate(source, keys, window, slots))
-            return Select(merged, (*((k, Col(k)) for k in keys), *outputs))
+            split = expand(aggregates, source.schema)
+            merged = MergePartials(PartialAggregate(source, keys, window, split.arguments, split.partials))
+            return Select(merged, (*((k, Col(k)) for k in keys), *split.outputs))
     return None

@@ -18,7 +18,8 @@ from streamq.runtime.arrow_types import Refused
 from streamq.runtime.columnar import codes, runs
 from streamq.runtime.evaluator import Mask
 from streamq.runtime.overlap import covered
-from streamq.runtime.partials import COUNT, INDEX, SlotSpec, over_windows
+from streamq.runtime.partial import COUNT, PartialComoments, PartialMax, PartialMin, PartialSum
+from streamq.runtime.partials import INDEX, over_windows
 from streamq.runtime.values import Ints, ranks
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -111,10 +112,10 @@ def _floats(column: Any) -> tuple[Floats, np.ndarray[Any, np.dtype[np.bool_]]]:
 def _edge(found: Spanned, one: Reduction) -> pa.Array:
     """The first or last place among the rows that count, merged over the ranges."""
     assert found.place is not None
-    kind = "min" if one.kind == "first" else "max"
+    kind = PartialMin if one.kind == "first" else PartialMax
     at = pa.array(found.place, mask=~_passed(found, one))
     table = pa.table({COUNT: np.ones(len(found.place), np.int64), "at": at})
-    best = over_windows(table, found.first, found.last, (), [SlotSpec("at", kind, False, pa.int64(), "at")])
+    best = over_windows(table, found.first, found.last, (), [kind("at", "at", t.LongType())])
     best = best.sort_by(INDEX).column("at").combine_chunks()
     row = np.zeros(int(found.place.max(initial=0)) + 1, np.int64)
     row[found.place] = np.arange(len(found.place))
@@ -135,15 +136,15 @@ def _count_distinct(found: Spanned, one: Reduction) -> pa.Array:
 def _mean(found: Spanned, one: Reduction) -> pa.Array:
     """The exact mean of decimals, rounded half up to the digits of the result."""
     values = found.rows.column(one.args[0])
-    slot = SlotSpec("p", "sum", True, pa.decimal128(38, values.type.scale), "v")
+    total = PartialSum("p", "v", t.DecimalType(38, values.type.scale))
     table = pa.table({COUNT: np.ones(len(values), np.int64), "v": values})
-    partials = pa.table({COUNT: table.column(COUNT), **slot.of_events(table)})
-    merged = over_windows(partials, found.first, found.last, (), [slot]).sort_by(INDEX)
+    partials = pa.table({COUNT: table.column(COUNT), **total.of_events(table)})
+    merged = over_windows(partials, found.first, found.last, (), [total]).sort_by(INDEX)
     assert one.type is not None
     to = t.DecimalType(one.type.precision, one.type.scale)
     sums = zip(merged.column("p").to_pylist(), merged.column("p__n").to_pylist(), strict=True)
     try:
-        means = [None if total is None else quotient(total, Decimal(n), to) for total, n in sums]
+        means = [None if whole is None else quotient(whole, Decimal(n), to) for whole, n in sums]
     except Refused as error:
         raise StreamqError(sentence("avg", f"overflow of {to.simpleString()}", "", "Cast to fewer digits.")) from error
     return pa.array(means, one.type)
@@ -197,8 +198,8 @@ def _paired(found: Spanned, one: Reduction) -> pa.Array:
     none = np.zeros(len(x))
     parts = {"n": there.astype(np.int64), "x": x, "y": y, "xx": none, "yy": none, "xy": none}
     table = pa.table({COUNT: np.ones(len(x), np.int64), **{f"p__{name}": values for name, values in parts.items()}})
-    slot = SlotSpec("p", "comoments", False, pa.float64(), "")
-    merged = over_windows(table, found.first, found.last, (), [slot]).sort_by(INDEX)
+    comoments = PartialComoments("p", "", t.DoubleType())
+    merged = over_windows(table, found.first, found.last, (), [comoments]).sort_by(INDEX)
     n, xx, yy, both = (merged.column(f"p__{name}").to_numpy().astype(np.float64) for name in ("n", "xx", "yy", "xy"))
     least = 1 if one.kind == "covar_pop" else 2
     with np.errstate(all="ignore"):

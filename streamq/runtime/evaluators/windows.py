@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.types import LongType
 
 from streamq.runtime.columnar import ints, runs, with_column
 from streamq.runtime.evaluator import Mask
@@ -20,7 +21,8 @@ from streamq.runtime.evaluators.reductions import ADDING, Floats, Reduction, Spa
 from streamq.runtime.event import LE, RE
 from streamq.runtime.lifetimes import grid_index, grid_lifetimes, saturating
 from streamq.runtime.overlap import grouped_codes
-from streamq.runtime.partials import COUNT, INDEX, SlotSpec, over_windows
+from streamq.runtime.partial import COUNT, Partial, PartialMin
+from streamq.runtime.partials import INDEX, over_windows
 from streamq.runtime.values import Ints, ranks
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import POINT_AT_END, Count, Hopping, Landmark, Rows, Session, Snapshot, Window
@@ -441,7 +443,7 @@ class WindowEvaluator(_OverWindows):
     order: the payload, by which first, last and collected values go.
     """
 
-    slots: tuple[SlotSpec, ...] = ()
+    partials: tuple[Partial, ...] = ()
     reductions: tuple[Reduction, ...] = ()
     order: tuple[str, ...] = ()
 
@@ -452,14 +454,15 @@ class WindowEvaluator(_OverWindows):
         events = table.take(pa.array(found.event))
         events = with_column(events, COUNT, np.ones(len(found.event), np.int64))
         columns: dict[str, Any] = {OWNER: found.owner, COUNT: events.column(COUNT), HEAD: found.event}
-        for slot in self.slots:
-            columns |= slot.of_events(events)
-        slots = (*self.slots, SlotSpec(HEAD, "min", False, pa.int64(), HEAD))
-        windows = over_windows(pa.table(columns), found.low, found.high, (OWNER,), slots)
+        for partial in self.partials:
+            columns |= partial.of_events(events)
+        partials = (*self.partials, PartialMin(HEAD, HEAD, LongType()))
+        windows = over_windows(pa.table(columns), found.low, found.high, (OWNER,), partials)
         windows = windows.sort_by([(OWNER, "ascending"), (INDEX, "ascending")])
         start, end = found.where(ints(windows, OWNER), ints(windows, INDEX))
         made = {k: table.column(k).take(windows.column(HEAD)) for k in self.keys}
-        made |= {name: windows.column(name) for name in (COUNT, *(n for s in self.slots for n in s.columns))}
+        names = [COUNT, *(name for partial in self.partials for name in partial.columns)]
+        made |= {name: windows.column(name) for name in names}
         if self.reductions:
             made |= reduced(self._spanned(table, found, windows, start, end), self.reductions)
         kept = self._reported(end)
@@ -467,7 +470,7 @@ class WindowEvaluator(_OverWindows):
 
     def _in_order(self, table: pa.Table) -> pa.Table:
         """Events in an order of their own where floats are added up: a window's sum is the same whoever came first."""
-        added = [s.arg for s in self.slots if not s.exact and s.kind in ("sum", "moments")]
+        added = [partial.arg for partial in self.partials if partial.adds_floats]
         added += [a for r in self.reductions if r.kind in ADDING for a in r.args]
         if not added:
             return table

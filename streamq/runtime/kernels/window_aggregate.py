@@ -21,7 +21,8 @@ from streamq.runtime.endpoints import Endpoint, Endpoints
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, refuse_late
 from streamq.runtime.lifetimes import grid_index, grid_lifetimes
-from streamq.runtime.partials import COUNT, EXPLODE_ROWS, INDEX, SlotSpec, merged, netted, over_windows
+from streamq.runtime.partial import COUNT, Partial
+from streamq.runtime.partials import EXPLODE_ROWS, INDEX, merged, netted, over_windows
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
 
@@ -36,14 +37,14 @@ class WindowAggregateKernel:
     """Parameters only.
 
     points: declared points, no ``__re``; merges: input is insert-only, so partial results may be merged for good;
-    ahead: combine on the map side; infinite: lifetimes may never end; reads_end: a slot's argument reads an end that may
+    ahead: combine on the map side; infinite: lifetimes may never end; reads_end: an argument reads an end that may
     still move, so a window waits for its members to settle; final: report windows once they are final, else at the watermark;
     explode_rows: copies of partials beyond which ranges are cut into dyadic nodes.
     """
 
     keys: tuple[str, ...]
     window: Hopping
-    slots: tuple[SlotSpec, ...]
+    partials: tuple[Partial, ...]
     points: bool
     merges: bool
     ahead: bool
@@ -146,8 +147,8 @@ class WindowAggregateKernel:
             columns |= {LE: table.column(LE), RE: table.column(RE)}
         columns[COUNT] = pa.array(np.ones(len(le), np.int64) if weight is None else weight)
         weighed = with_column(table, COUNT, columns[COUNT])
-        for slot in self.slots:
-            columns |= slot.of_events(weighed, self.merges)
+        for partial in self.partials:
+            columns |= partial.of_events(weighed) if self.merges else partial.of_weighted(weighed)
         made = pa.table(columns)
         if self.window.hop > self.window.size:
             made = made.filter(pc.less_equal(made.column(LO), made.column(HI)))
@@ -196,12 +197,12 @@ class WindowAggregateKernel:
 
     def _merge(self, table: pa.Table, by: list[str]) -> pa.Table:
         """Rows of equal ``by`` as one; where input may be taken back, also of equal values, and none where nothing is left."""
-        return (merged if self.merges else netted)(table, by, self.slots)
+        return (merged if self.merges else netted)(table, by, self.partials)
 
     # windows
 
     def _windows(self, partials: pa.Table, first: int, last: int) -> pa.Table | None:
-        """Results of the windows ``first..last`` that have members: keys, ``__i``, ``__n``, slots."""
+        """Results of the windows ``first..last`` that have members: keys, ``__i``, ``__n``, partials."""
         low, high = np.maximum(ints(partials, LO), first), np.minimum(ints(partials, HI), last)
         inside = low <= high
         if not inside.any():
@@ -210,12 +211,12 @@ class WindowAggregateKernel:
             pa.array(inside)
         )
         if not self.merges:
-            for slot in self.slots:
-                rest = slot.weighted(rest)
+            for partial in self.partials:
+                rest = partial.from_weighted(rest)
         low, high = low[inside], high[inside]
         if (high == INFINITY).any():
             raise RuntimeError("window: a lifetime without an end reached the end of the stream without a bound")
-        return over_windows(rest, low, high, self.keys, self.slots, self.explode_rows)
+        return over_windows(rest, low, high, self.keys, self.partials, self.explode_rows)
 
     def _rows(self, partials: pa.Table, first: int, last: int) -> list[pa.Table]:
         found = self._windows(partials, first, last) if first <= last else None
@@ -251,7 +252,7 @@ class WindowAggregateKernel:
         return [made] if (made := net(both)).num_rows else []
 
     def _reported_columns(self) -> list[str]:
-        return [*self.keys, INDEX, COUNT, *(n for s in self.slots for n in s.columns), WEIGHT]
+        return [*self.keys, INDEX, COUNT, *(name for partial in self.partials for name in partial.columns), WEIGHT]
 
     # windows whose members' ends are read wait for those members
 

@@ -14,16 +14,18 @@ SCHEMA = Schema((Field("v", t.IntegerType()), Field("d", t.DecimalType(8, 2))), 
 
 def test_equal_parts_are_computed_once() -> None:
     wanted = {"n": sq.count(), "m": sq.avg("v"), "s": sq.var("v"), "p": sq.stddev_pop("v"), "top": sq.max("v")}
-    slots, outputs = expand(tuple(wanted.items()), SCHEMA)
-    assert [(s.kind, show(s.arg), s.exact) for s in slots if s.arg is not None] == [
+    split = expand(tuple(wanted.items()), SCHEMA)
+    arguments = {name: show(expr) for name, expr in split.arguments}
+    assert [(partial.title, arguments[partial.arg], partial.exact) for partial in split.partials] == [
         ("sum", "cast(v as double)", False),
         ("moments", "cast(v as double)", False),
         ("max", "v", False),
     ]
-    assert [name for name, _ in outputs] == list(wanted)
+    assert [name for name, _ in split.outputs] == list(wanted)
 
 
 def test_what_may_be_subtracted() -> None:
-    slots, _ = expand((("a", sq.sum("v")), ("b", sq.sum("d")), ("c", sq.count("v"))), SCHEMA)
-    assert all(s.exact for s in slots)
-    assert [s.type.simpleString() for s in slots if s.kind == "sum"] == ["bigint", "decimal(18,2)"]
+    partials = expand((("a", sq.sum("v")), ("b", sq.sum("d")), ("c", sq.count("v"))), SCHEMA).partials
+    assert all(partial.exact for partial in partials)
+    sums = [partial for partial in partials if partial.title == "sum"]
+    assert [partial.type.simpleString() for partial in sums] == ["bigint", "decimal(18,2)"]

@@ -1,8 +1,7 @@
 from streamq.compiler.operators import MergePartials, PartialAggregate, Select, Union, Where, WindowAggregate
-from streamq.compiler.operators.partial_aggregate import Slot
 from streamq.compiler.rules.prune_columns import prune_columns, why_not
 from streamq.expr import Aggregate, Col, Opaque
-from streamq.schema import Field
+from streamq.runtime.partial import PartialMax
 from tests.compiler.rules.law import HOPPING, MORE, PAYLOAD, TRIPS, holds
 
 K, V, W = Col("k"), Col("v"), Col("w")
@@ -26,9 +25,9 @@ def test_filters_between_read_too() -> None:
 
 
 def test_a_partial_aggregate_is_a_window() -> None:
-    slots = (Slot("__max0", "max", V, Field("v", PAYLOAD[1].type).type),)
-    made = prune_columns(PartialAggregate(TRIPS, ("k",), HOPPING, slots))
-    assert made == PartialAggregate(Select(TRIPS, (("k", K), ("v", V))), ("k",), HOPPING, slots)
+    split = (("__arg0", V),), (PartialMax("__max0", "__arg0", PAYLOAD[1].type),)
+    made = prune_columns(PartialAggregate(TRIPS, ("k",), HOPPING, *split))
+    assert made == PartialAggregate(Select(TRIPS, (("k", K), ("v", V))), ("k",), HOPPING, *split)
     assert MergePartials(made).schema.names == ("k", "__n", "__max0")  # type: ignore[arg-type]
 
 

@@ -32,10 +32,10 @@ def test_equal_parts_are_computed_once() -> None:
     """A mean takes the sum and the count that stand beside it; all deviations of a column share its moments."""
     names = ("count", "sum", "avg", "var", "stddev", "stddev_pop")
     _, partial = split(WindowAggregate(TRIPS, ("k",), HOPPING, tuple((n, Aggregate(n, (W,))) for n in names)))
-    assert [(s.kind, s.name) for s in partial.slots] == [("sum", "__sum0"), ("moments", "__moments1")]
+    assert [(one.title, one.name) for one in partial.partials] == [("sum", "__sum0"), ("moments", "__moments1")]
 
 
-def test_a_count_of_its_own_is_a_slot() -> None:
+def test_a_count_of_its_own_is_a_partial_result() -> None:
     made, partial = split(WindowAggregate(TRIPS, (), HOPPING, (("n", Aggregate("count", (V,))),)))
-    assert [(s.kind, s.exact) for s in partial.slots] == [("count", True)]
+    assert [(one.title, one.exact) for one in partial.partials] == [("count", True)]
     assert made.detail() == "n = __count0"

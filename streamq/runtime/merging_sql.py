@@ -1,0 +1,152 @@
+"""How the columns of partial results merge, as SQL: two of them, all of a group, all so far.
+
+A total is 0 over nothing, the others are NULL. Moments are never taken from sums of squares: the deviations' sum only ever
+grows, by terms that cannot be negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+Sql = Mapping[str, str]
+"""Expressions by the column that they make."""
+
+_LOW = 2**32 - 1
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The rows so far, of a window in SQL's sense: ``before`` is without the current one, ``span`` with the row it ends at."""
+
+    before: str
+    span: str
+    with_current: bool
+
+
+class Algebra:
+    """One column, or some that merge together."""
+
+    def pair(self, left: Sequence[str], right: Sequence[str]) -> list[str]:
+        """The columns ``left`` merged with ``right``, in their order."""
+        raise NotImplementedError
+
+    def gathered(self, columns: Sequence[str], group: str) -> tuple[Sql, Sql]:
+        """What a row must know of its ``group`` (an OVER clause) before, and the merged columns over that."""
+        raise NotImplementedError
+
+    def running(self, columns: Sequence[str], targets: Sequence[str], frame: Frame) -> tuple[Sql, Sql]:
+        """The columns ``targets`` of what merges over the rows so far; the second expressions are computed over the first."""
+        raise NotImplementedError
+
+    def entered_less_left(self, column: str, so_far: str) -> str:
+        """A running sum of what has entered (``__enters``) and not left."""
+        raise NotImplementedError
+
+
+class _Single(Algebra):
+    """One column, which Spark has an aggregate for."""
+
+    how: str
+
+    def gathered(self, columns: Sequence[str], group: str) -> tuple[Sql, Sql]:
+        (column,) = columns
+        return {}, {column: f"{self.how}({column})"}
+
+    def running(self, columns: Sequence[str], targets: Sequence[str], frame: Frame) -> tuple[Sql, Sql]:
+        (column,), (target,) = columns, targets
+        return {target: f"{self.how}({column}) {frame.span}"}, {}
+
+
+@dataclass(frozen=True)
+class Total(_Single):
+    """A count."""
+
+    how = "sum"
+
+    def pair(self, left: Sequence[str], right: Sequence[str]) -> list[str]:
+        return [f"coalesce({left[0]}, 0) + coalesce({right[0]}, 0)"]
+
+    def entered_less_left(self, column: str, so_far: str) -> str:
+        return _signed(column, so_far)
+
+
+@dataclass(frozen=True)
+class Added(_Single):
+    """A sum; ``wide``: of bigints, which are to overflow only if the result does, not half-way through the rows of an instant."""
+
+    wide: bool
+    how = "sum"
+
+    def pair(self, left: Sequence[str], right: Sequence[str]) -> list[str]:
+        a, b = left[0], right[0]
+        return [f"coalesce({a} + {b}, {a}, {b})"]
+
+    def entered_less_left(self, column: str, so_far: str) -> str:
+        if not self.wide:
+            return _signed(column, so_far)
+        high, low = _signed(f"shiftright({column}, 32)", so_far), _signed(f"({column} & {_LOW}L)", so_far)
+        return f"({high} + shiftright({low}, 32)) * {_LOW + 1}L + ({low} & {_LOW}L)"
+
+
+def _signed(value: str, so_far: str) -> str:
+    return f"coalesce(sum(CASE WHEN __enters THEN {value} ELSE -({value}) END) {so_far}, 0)"
+
+
+@dataclass(frozen=True)
+class Extreme(_Single):
+    """A least or greatest value: ``how`` is min or max."""
+
+    how: str
+
+    def pair(self, left: Sequence[str], right: Sequence[str]) -> list[str]:
+        return [f"{'least' if self.how == 'min' else 'greatest'}({left[0]}, {right[0]})"]
+
+
+@dataclass(frozen=True)
+class Moment(Algebra):
+    """A number of values, their mean, and the sum of their squared deviations from it."""
+
+    def pair(self, left: Sequence[str], right: Sequence[str]) -> list[str]:
+        (n1, mean1, dev1), (n2, mean2, dev2) = left, right
+        n = f"({n1} + {n2})"
+        which = f"CASE WHEN {n1} > 0 AND {n2} > 0 THEN {{}} WHEN {n2} > 0 THEN {{}} WHEN {n1} > 0 THEN {{}} END"
+        mean = f"{mean1} + ({mean2} - {mean1}) * {n2} / {n}"
+        deviations = f"{dev1} + {dev2} + ({mean2} - {mean1}) * ({mean2} - {mean1}) * {n1} * {n2} / {n}"
+        both = f"coalesce({n1}, 0) + coalesce({n2}, 0)"
+        return [both, which.format(mean, mean2, mean1), which.format(deviations, dev2, dev1)]
+
+    def gathered(self, columns: Sequence[str], group: str) -> tuple[Sql, Sql]:
+        n, mean, deviations = columns
+        some, common = f"CASE WHEN {n} > 0 THEN", f"mean{n}"
+        apart = f"({mean} - {common})"
+        first = {common: f"sum({some} {n} * {mean} END) {group} / nullif(sum({n}) {group}, 0)"}
+        merged = {
+            n: f"sum({n})",
+            mean: f"max({common})",
+            deviations: f"sum({some} {deviations} + {n} * {apart} * {apart} END)",
+        }
+        return first, merged
+
+    def running(self, columns: Sequence[str], targets: Sequence[str], frame: Frame) -> tuple[Sql, Sql]:
+        n, mean, deviations = columns
+        seen, total = f"seen{n}", f"total{n}"
+        sums = {
+            seen: f"coalesce(sum({n}) {frame.before}, 0)",
+            total: f"sum(CASE WHEN {n} > 0 THEN {n} * {mean} END) {frame.before}",
+        }
+        apart = f"({mean} - {total} / nullif({seen}, 0))"
+        grown = f"{deviations} + coalesce({apart} * {apart} * {seen} * {n} / ({seen} + {n}), 0)"
+        counts, totals = seen, total
+        if frame.with_current:
+            here = f"CASE WHEN {n} > 0 THEN {n} * {mean} END"
+            counts, totals = f"({seen} + coalesce({n}, 0))", f"coalesce({total} + {here}, {here}, {total})"
+        steps = {
+            targets[0]: counts,
+            targets[1]: f"{totals} / nullif({counts}, 0)",
+            targets[2]: f"sum(CASE WHEN {n} > 0 THEN {grown} END) {frame.span}",
+        }
+        return sums, steps
+
+
+__all__ = ["Added", "Algebra", "Extreme", "Frame", "Moment", "Total"]

@@ -1,0 +1,411 @@
+"""Partial results of aggregates: what one event gives, how results merge, and what merged ones are worth.
+
+Each kind is a class that says all of it, in Arrow for windows over streams and in Spark for batches; none is asked for its
+name. A result merges with others of its kind (Arasu and Widom, *Resource Sharing in Continuous Sliding-Window Aggregates*);
+an exact one may also be taken back out of a running sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import DataType, DecimalType, DoubleType, LongType
+
+from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.columnar import ints, narrowed, negated, with_column
+from streamq.runtime.merging_sql import Added, Algebra, Extreme, Moment, Total
+from streamq.runtime.values import Ints, sortable, unsortable
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+COUNT = "__n"
+"""How many events lie behind a row."""
+
+Values = Mapping[str, Any]
+"""Columns by name."""
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Partial:
+    """A partial result called ``name``, made of the values of the column ``arg``; ``type`` is Spark's of what it is worth."""
+
+    name: str
+    arg: str
+    type: DataType
+
+    title: ClassVar[str]
+    """What explain calls it: ``sum`` of ``sum(fare)``."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether it may be taken back out of a running sum: what is left is what was there without it."""
+        return False
+
+    @property
+    def adds_floats(self) -> bool:
+        """Whether it depends on the order of events, in its last digits."""
+        return False
+
+    @property
+    def fields(self) -> tuple[tuple[str, DataType], ...]:
+        """The columns that hold it, and Spark's types of them."""
+        return ((self.name, self.type),)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns that hold it."""
+        return [name for name, _ in self.fields]
+
+    @property
+    def null_over_none(self) -> Mapping[str, str]:
+        """Columns that are NULL where another one, a count, is 0: taken back out again, what is left of a sum is 0."""
+        return {}
+
+    # in Arrow
+
+    def of_events(self, table: pa.Table) -> Values:
+        """The partial results of single events."""
+        raise NotImplementedError
+
+    def of_weighted(self, table: pa.Table) -> Values:
+        """What is kept of events that may be taken back, with weights ``__n``: exact results, of others the values."""
+        return {self.name: table.column(self.arg)}
+
+    def from_weighted(self, table: pa.Table) -> pa.Table:
+        """Partial results that merge, of what :meth:`of_weighted` has kept."""
+        raise NotImplementedError
+
+    @property
+    def grouped(self) -> dict[str, str]:
+        """How each of its columns merges, as an aggregate of Arrow; those that are not here :meth:`merged` merges."""
+        raise NotImplementedError
+
+    def merged(self, table: pa.Table, number: Ints, at: Ints) -> Values:
+        """Its other columns, merged over rows of equal ``number``, of the numbers ``at``."""
+        return {}
+
+    def finished(self, table: pa.Table) -> pa.Table:
+        """Merged results as values: NULL where there was none."""
+        return table
+
+    # in Spark
+
+    def on_spark(self, value: Column) -> list[Column]:
+        """Its columns as Spark's aggregates of a column."""
+        raise NotImplementedError
+
+    @property
+    def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
+        """How its columns merge, as SQL: an algebra, and those of its columns that it merges."""
+        raise NotImplementedError
+
+    def swept(self, value: Column) -> list[Column]:
+        """Of an exact one: its columns for one event, to be added where it starts and taken off where it ends."""
+        raise NotImplementedError
+
+
+def _present(table: pa.Table, name: str) -> pa.Array:
+    return pc.cast(table.column(name).is_valid(), pa.int64())
+
+
+def _alive(table: pa.Table, name: str) -> Any:
+    """The values of a column whose weight is above 0, the others NULL."""
+    nothing = pa.scalar(None, table.schema.field(name).type)
+    return pc.if_else(pc.greater(table.column(COUNT), 0), table.column(name), nothing)
+
+
+@dataclass(frozen=True)
+class PartialCount(Partial):
+    """How many values are not NULL."""
+
+    title = "count"
+
+    @property
+    def exact(self) -> bool:
+        return True
+
+    def of_events(self, table: pa.Table) -> Values:
+        """1 or 0, times the weight."""
+        return {self.name: pc.multiply(_present(table, self.arg), table.column(COUNT))}
+
+    of_weighted = of_events
+
+    def from_weighted(self, table: pa.Table) -> pa.Table:
+        """They merge as they are."""
+        return table
+
+    @property
+    def grouped(self) -> dict[str, str]:
+        return {self.name: "sum"}
+
+    def on_spark(self, value: Column) -> list[Column]:
+        """``count(value)``."""
+        from pyspark.sql import functions as F
+
+        return [F.count(value).alias(self.name)]
+
+    @property
+    def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
+        return ((Total(), (self.name,)),)
+
+    def swept(self, value: Column) -> list[Column]:
+        """1 or 0."""
+        from pyspark.sql import functions as F
+
+        return [F.when(value.isNotNull(), 1).otherwise(0).cast("bigint").alias(self.name)]
+
+
+@dataclass(frozen=True)
+class PartialSum(Partial):
+    """The sum of the values, and beside it how many there are: over none it is NULL."""
+
+    title = "sum"
+
+    @property
+    def exact(self) -> bool:
+        return isinstance(self.type, LongType | DecimalType)
+
+    @property
+    def adds_floats(self) -> bool:
+        return not self.exact
+
+    @property
+    def many(self) -> str:
+        """The column that says how many values there are."""
+        return f"{self.name}__n"
+
+    @property
+    def fields(self) -> tuple[tuple[str, DataType], ...]:
+        return (self.name, self.type), (self.many, LongType())
+
+    @property
+    def null_over_none(self) -> Mapping[str, str]:
+        return {self.name: self.many}
+
+    def of_events(self, table: pa.Table) -> Values:
+        """The value, and 1 or 0, times the weight."""
+        if self.exact:
+            return {
+                self.name: table.column(self.arg).cast(arrow_type(self.type)),
+                self.many: pc.multiply(_present(table, self.arg), table.column(COUNT)),
+            }
+        return {self.name: table.column(self.arg), self.many: _present(table, self.arg)}
+
+    def of_weighted(self, table: pa.Table) -> Values:
+        """Exact sums change their sign with the weight."""
+        if not self.exact:
+            return super().of_weighted(table)
+        columns = self.of_events(table)
+        opposite = negated(columns[self.name])
+        values = pc.if_else(pc.less(table.column(COUNT), 0), opposite, columns[self.name].cast(opposite.type))
+        return {**columns, self.name: values}
+
+    def from_weighted(self, table: pa.Table) -> pa.Table:
+        """Values times their weights."""
+        if self.exact:
+            return table
+        values = _alive(table, self.name)
+        weight = table.column(COUNT)
+        table = with_column(table, self.name, pc.multiply(values, weight.cast(pa.float64())))
+        return with_column(table, self.many, pc.if_else(pc.is_valid(values), weight, 0))
+
+    @property
+    def grouped(self) -> dict[str, str]:
+        return {self.name: "sum", self.many: "sum"}
+
+    def finished(self, table: pa.Table) -> pa.Table:
+        """NULL over no values; as narrow as its type."""
+        kind = arrow_type(self.type)
+        values = narrowed(table.column(self.name), kind)
+        none = pc.equal(table.column(self.many), 0)
+        return with_column(table, self.name, pc.if_else(none, pa.scalar(None, kind), values))
+
+    def on_spark(self, value: Column) -> list[Column]:
+        """``sum(value)``, ``count(value)``."""
+        from pyspark.sql import functions as F
+
+        # the sum of a partial must have the type of the whole, or the sum of sums would widen again
+        return [F.sum(value).cast(self.type).alias(self.name), F.count(value).alias(self.many)]
+
+    @property
+    def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
+        return (Added(isinstance(self.type, LongType)), (self.name,)), (Total(), (self.many,))
+
+    def swept(self, value: Column) -> list[Column]:
+        """The value or 0, and 1 or 0."""
+        from pyspark.sql import functions as F
+
+        some = F.coalesce(value, F.lit(0).cast(self.type)).alias(self.name)
+        return [some, F.when(value.isNotNull(), 1).otherwise(0).cast("bigint").alias(self.many)]
+
+
+@dataclass(frozen=True)
+class _Extreme(Partial):
+    """The least or greatest value: of floats and intervals by numbers that stand for them, as Arrow orders those otherwise."""
+
+    how: ClassVar[str]
+
+    @property
+    def stands_in(self) -> bool:
+        """Whether numbers stand for the values while they merge."""
+        kind = arrow_type(self.type)
+        return pa.types.is_floating(kind) or pa.types.is_duration(kind)
+
+    def of_events(self, table: pa.Table) -> Values:
+        """The value, or its number."""
+        values = table.column(self.arg)
+        return {self.name: sortable(values) if self.stands_in else values}
+
+    def from_weighted(self, table: pa.Table) -> pa.Table:
+        """Values that are there, whatever their weight."""
+        values = _alive(table, self.name)
+        return with_column(table, self.name, sortable(values) if self.stands_in else values)
+
+    @property
+    def grouped(self) -> dict[str, str]:
+        return {self.name: self.how}
+
+    def finished(self, table: pa.Table) -> pa.Table:
+        """The values behind their numbers."""
+        if not self.stands_in:
+            return table
+        return with_column(table, self.name, unsortable(table.column(self.name), arrow_type(self.type)))
+
+    def on_spark(self, value: Column) -> list[Column]:
+        """Spark's aggregate of the same name."""
+        from pyspark.sql import functions as F
+
+        return [getattr(F, self.how)(value).alias(self.name)]
+
+    @property
+    def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
+        return ((Extreme(self.how), (self.name,)),)
+
+
+class PartialMin(_Extreme):
+    """The least value."""
+
+    title = how = "min"
+
+
+class PartialMax(_Extreme):
+    """The greatest value."""
+
+    title = how = "max"
+
+
+@dataclass(frozen=True)
+class _Deviations(Partial):
+    """How many values, their means, and sums of products of the deviations from them.
+
+    Merged pairwise (Chan, Golub, LeVeque, *Updating Formulae and a Pairwise Algorithm for Computing Sample Variances*): products
+    of deviations from the common mean are added, nothing is ever subtracted from a sum of squares.
+    """
+
+    means: ClassVar[tuple[str, ...]]
+    products: ClassVar[Mapping[str, tuple[str, str]]]
+
+    @property
+    def adds_floats(self) -> bool:
+        return True
+
+    def part(self, of: str) -> str:
+        """The column of its number of values (n), of a mean or of a product."""
+        return f"{self.name}__{of}"
+
+    @property
+    def fields(self) -> tuple[tuple[str, DataType], ...]:
+        double = DoubleType()
+        return (self.part("n"), LongType()), *((self.part(of), double) for of in (*self.means, *self.products))
+
+    @property
+    def grouped(self) -> dict[str, str]:
+        return {}
+
+    def merged(self, table: pa.Table, number: Ints, at: Ints) -> Values:
+        """From the means' and the values' distances to one of them."""
+        n = ints(table, self.part("n")).astype(np.float64)
+        parts: dict[str, Any] = {}
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            total = _totals(number, n)
+            away = {}
+            for name in self.means:
+                mean = table.column(self.part(name)).to_numpy()
+                # by their distance from one of them, so that equal means have no spread, not even by rounding
+                near = np.zeros(len(total))
+                near[number[n > 0]] = np.where(np.isfinite(mean), mean, 0.0)[n > 0]
+                apart = _totals(number, n * (mean - near[number])) / np.maximum(total, 1)
+                common = near + np.where(total > 0, apart, 0.0)
+                parts[name], away[name] = common[at], mean - common[number]
+            for name, (a, b) in self.products.items():
+                further = np.where(n > 0, n * away[a] * away[b], 0.0)
+                parts[name] = _totals(number, table.column(self.part(name)).to_numpy() + further)[at]
+        parts["n"] = total[at].astype(np.int64)
+        return {self.part(of): values for of, values in parts.items()}
+
+
+def _totals(number: Ints, values: Floats) -> Floats:
+    # of nothing at all, bincount makes integers
+    return np.bincount(number, values).astype(np.float64)
+
+
+class PartialMoments(_Deviations):
+    """Number, mean and sum of squared deviations (``n``, ``mean``, ``m2``) of doubles."""
+
+    title = "moments"
+    means = ("mean",)
+    products: ClassVar[Mapping[str, tuple[str, str]]] = {"m2": ("mean", "mean")}
+
+    def of_events(self, table: pa.Table) -> Values:
+        """The value itself, without deviation."""
+        return self._single(table.column(self.arg), _present(table, self.arg))
+
+    def from_weighted(self, table: pa.Table) -> pa.Table:
+        """The values, as often as they are there."""
+        values = _alive(table, self.name)
+        many = pc.if_else(pc.is_valid(values), table.column(COUNT), 0)
+        table = table.drop_columns([self.name])
+        for name, column in self._single(values.cast(pa.float64()), many).items():
+            table = with_column(table, name, column)
+        return table
+
+    def _single(self, values: Any, many: Any) -> Values:
+        zeros = pa.array(np.zeros(len(values)))
+        return {self.part("n"): many, self.part("mean"): pc.fill_null(values, 0.0), self.part("m2"): zeros}
+
+    def on_spark(self, value: Column) -> list[Column]:
+        """From Spark's mean and variance."""
+        from pyspark.sql import functions as F
+
+        n = F.count(value)
+        parts = {"n": n, "mean": F.avg(value), "m2": F.var_pop(value) * n}
+        return [column.alias(self.part(of)) for of, column in parts.items()]
+
+    @property
+    def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
+        return ((Moment(), tuple(self.columns)),)
+
+
+class PartialComoments(_Deviations):
+    """Number, means and products of deviations of two columns of doubles, which its rows give as such."""
+
+    title = "comoments"
+    means = ("x", "y")
+    products: ClassVar[Mapping[str, tuple[str, str]]] = {"xx": ("x", "x"), "yy": ("y", "y"), "xy": ("x", "y")}
+
+
+PARTIALS: tuple[type[Partial], ...] = (PartialCount, PartialSum, PartialMin, PartialMax, PartialMoments)
+"""Those that a plan can hold: what :class:`PartialComoments` is made of stands nowhere else."""
+
+__all__ = [
+    "COUNT", "PARTIALS", "Partial", "PartialComoments", "PartialCount", "PartialMax", "PartialMin", "PartialMoments",
+    "PartialSum",
+]  # fmt: skip
