@@ -26,7 +26,7 @@ from tests.mutation.comparisons.runs import SURVIVES, TESTS, Notes, Settings, Tr
 from tests.mutation.comparisons.trying import queries
 
 RUNTIME = (
-    "bins", "carried", "columnar", "consistency", "egress", "lateness", "lifetimes", "overlap", "pairs", "partials",
+    "bins", "carried", "columnar", "consistency", "egress", "lateness", "lifetimes", "overlap", "pairs", "partial", "partials",
     "progress", "repetitions", "stage", "values",
 )  # fmt: skip
 
