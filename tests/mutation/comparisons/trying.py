@@ -16,6 +16,9 @@ from tests.mutation.comparisons.faults import ROOT
 TESTS = ("tests/runtime", "tests/compiler/operators", "tests/laws", "tests/replays")
 """What stands nearest to the targets, behind the file that mirrors one."""
 
+PROMPT = ("tests/laws/test_liveliness.py", "-k", "ctis_are_as_high or waits_for_nothing")
+"""The laws of how high CTIs are: ``verify`` asks whether they hold, not whether they are prompt."""
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -65,16 +68,21 @@ def tried(query: str, examples: int) -> Failure | None:
 
 
 def tested(file: str) -> Failure | None:
-    """The first failure of the nearest tests that need no Spark and no seconds."""
+    """The first failure of the nearest tests that need no Spark and no seconds, or of the laws of promptness."""
     below = file.removeprefix("streamq/")
     folder, _, name = below.rpartition("/")
     mirror = f"tests/{folder}/test_{name}"
     first = [mirror] if (ROOT / mirror).exists() else []
-    noted = _FirstFailure()
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not spark and not slow", f"--rootdir={ROOT}"]
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        status = pytest.main([*options, *(str(ROOT / path) for path in (*first, *TESTS))], plugins=[noted])
-    return None if status == pytest.ExitCode.OK else Failure(0, noted.name or f"pytest: {status!r}")
+    near = [str(ROOT / path) for path in (*first, *TESTS)]
+    law, *some = PROMPT
+    for arguments in (["-m", "not spark and not slow", *near], [str(ROOT / law), *some]):
+        noted = _FirstFailure()
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            options = ["-x", "-q", "-p", "no:cacheprovider", f"--rootdir={ROOT}", *arguments]
+            status = pytest.main(options, plugins=[noted])
+        if status != pytest.ExitCode.OK:
+            return Failure(0, noted.name or f"pytest: {status!r}")
+    return None
 
 
 class _FirstFailure:
