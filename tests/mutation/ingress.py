@@ -14,7 +14,7 @@ from streamq.runtime.kernels import edges
 from streamq.runtime.kernels.edges import EdgesKernel
 from streamq.runtime.kernels.physical import PhysicalKernel
 from streamq.runtime.stage import Packer
-from tests.mutation.mutant import REFUSED, Mutant, wrapped
+from tests.mutation.mutant import MISCOUNTED, Mutant, wrapped
 
 
 def early_retraction_lost(kernel: PhysicalKernel, *given: Any) -> None:
@@ -68,7 +68,7 @@ MUTANTS = (
         "generated CTIs are one tick too high",
         "intervals",
         (wrapped(Packer, "_tell", a_tick_too_eager),),
-        REFUSED,
+        MISCOUNTED,
     ),
     Mutant(
         "duplicates dropped",
@@ -81,13 +81,13 @@ MUTANTS = (
         "an edge that is delivered again is one more of its key and instant",
         "edges",
         ((edges, "repetitions", nothing_repeats),),
-        REFUSED,
+        MISCOUNTED,
     ),
     Mutant(
         "open start forgotten",
         "a start edge is forgotten once the CTI has passed it, though no end has come",
         "edges",
         (wrapped(EdgesKernel, "_keep", open_start_forgotten),),
-        REFUSED,
+        MISCOUNTED,
     ),
 )
