@@ -63,6 +63,12 @@ def test_what_is_unchanged_is_not_handed_on_again() -> None:
     assert fed(live, c=9) == [(5, INFINITY, 7, 1), (5, INFINITY, 9, 1)]
 
 
+def test_a_window_is_reported_once_the_watermark_is_at_its_end() -> None:
+    live = run(lambda s: s.tumbling_window(10).select(n=sq.count_distinct("k")))
+    assert fed(live, (3, 4, 7), (9, 10, 7)) == []
+    assert fed(live, (10, 11, 8)) == [(0, 10, 1, 1)]
+
+
 def test_final_rows_are_given_once() -> None:
     live = run(signal, FINAL)
     assert fed(live, (1, 2, 7), (5, 6, 7)) == []
