@@ -26,7 +26,7 @@ format: $(STAMP)
 	$(PY) -m ruff check --fix .
 
 types: $(STAMP)
-	$(PY) -m mypy streamq
+	$(PY) -m mypy streamq benchmarks
 
 fast: $(STAMP)
 	$(PY) -m pytest -q -m "not spark and not slow" -n auto --dist worksteal

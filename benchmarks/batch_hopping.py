@@ -19,14 +19,20 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType, LongType
 
 import streamq as sq
-from streamq.compiler.merging import PartialSlot, choose_strategy
+from streamq.compiler.merging import choose_strategy
+from streamq.runtime.partial import PartialCount, PartialMax, PartialSum
 
 KEYS = 1_000
 HOP = 60_000_000
 CENTURY = 100 * 365 * 24 * 3_600_000_000
-SLOTS = (PartialSlot("events", "count", True), PartialSlot("total", "sum", False), PartialSlot("top", "max", False))
+PARTIALS = (
+    PartialCount("events", "", LongType()),
+    PartialSum("total", "", DoubleType()),
+    PartialMax("top", "", DoubleType()),
+)
 
 
 Query = Callable[[DataFrame], DataFrame]
@@ -129,7 +135,7 @@ def measure(spark: SparkSession, folder: Path, rows: int, repeat: int, cells: li
         seconds(mine, few)
         seconds(theirs, few)
         pairs = [(seconds(mine, df), seconds(theirs, plain)) for _ in range(repeat)]
-        strategy, _ = choose_strategy("point", cell.n, SLOTS)
+        strategy, _ = choose_strategy("point", cell.n, PARTIALS)
         yield Result(cell, count, strategy, *(list(runs) for runs in zip(*pairs, strict=True)))
 
 

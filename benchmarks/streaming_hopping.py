@@ -82,8 +82,8 @@ def live_bytes(spark: SparkSession, checkpoint: str, variable: str | None) -> in
     reader = spark.read.format("statestore").option("path", checkpoint)
     state = (reader.option("stateVarName", variable) if variable else reader).load()
     names = [n for n in state.columns if n != "partition_id"]
-    found = state.select(F.sum(sum((row_bytes(state.schema[n].dataType, F.col(n)) for n in names), F.lit(0))))
-    return int(found.first()[0] or 0)
+    total = state.select(F.sum(sum((row_bytes(state.schema[n].dataType, F.col(n)) for n in names), F.lit(0))))
+    return int(total.collect()[0][0] or 0)
 
 
 def row_bytes(kind: t.DataType, value: Column) -> Column:
