@@ -18,11 +18,12 @@ from pyspark.sql.types import DataType, DecimalType, DoubleType, LongType
 
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.columnar import ints, narrowed, negated, with_column
-from streamq.runtime.merging_sql import Added, Algebra, Extreme, Moment, Total
 from streamq.runtime.values import Ints, sortable, unsortable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+
+    from streamq.runtime.merging_sql import Algebra
 
 COUNT = "__n"
 """How many events lie behind a row."""
@@ -35,7 +36,10 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True)
 class Partial:
-    """A partial result called ``name``, made of the values of the column ``arg``; ``type`` is Spark's of what it is worth."""
+    """A partial result called ``name``, made of the values of the column ``arg``; ``type`` is Spark's of what it is worth.
+
+    It travels to executors with every stage: what only a batch asks for is imported where it is asked for.
+    """
 
     name: str
     arg: str
@@ -122,7 +126,6 @@ def _alive(table: pa.Table, name: str) -> Any:
     return pc.if_else(pc.greater(table.column(COUNT), 0), table.column(name), nothing)
 
 
-@dataclass(frozen=True)
 class PartialCount(Partial):
     """How many values are not NULL."""
 
@@ -154,6 +157,8 @@ class PartialCount(Partial):
 
     @property
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
+        from streamq.runtime.merging_sql import Total
+
         return ((Total(), (self.name,)),)
 
     def swept(self, value: Column) -> list[Column]:
@@ -163,7 +168,6 @@ class PartialCount(Partial):
         return [F.when(value.isNotNull(), 1).otherwise(0).cast("bigint").alias(self.name)]
 
 
-@dataclass(frozen=True)
 class PartialSum(Partial):
     """The sum of the values, and beside it how many there are: over none it is NULL."""
 
@@ -237,6 +241,8 @@ class PartialSum(Partial):
 
     @property
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
+        from streamq.runtime.merging_sql import Added, Total
+
         return (Added(isinstance(self.type, LongType)), (self.name,)), (Total(), (self.many,))
 
     def swept(self, value: Column) -> list[Column]:
@@ -247,7 +253,6 @@ class PartialSum(Partial):
         return [some, F.when(value.isNotNull(), 1).otherwise(0).cast("bigint").alias(self.many)]
 
 
-@dataclass(frozen=True)
 class _Extreme(Partial):
     """The least or greatest value: of floats and intervals by numbers that stand for them, as Arrow orders those otherwise."""
 
@@ -287,6 +292,8 @@ class _Extreme(Partial):
 
     @property
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
+        from streamq.runtime.merging_sql import Extreme
+
         return ((Extreme(self.how), (self.name,)),)
 
 
@@ -302,7 +309,6 @@ class PartialMax(_Extreme):
     title = how = "max"
 
 
-@dataclass(frozen=True)
 class _Deviations(Partial):
     """How many values, their means, and sums of products of the deviations from them.
 
@@ -391,6 +397,8 @@ class PartialMoments(_Deviations):
 
     @property
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
+        from streamq.runtime.merging_sql import Moment
+
         return ((Moment(), tuple(self.columns)),)
 
 
