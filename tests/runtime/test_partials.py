@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import streamq as sq
@@ -49,3 +50,12 @@ def test_sums_of_decimals_can_be_taken_back() -> None:
     items = [sq.insert(0, 3, v=first), sq.insert(1, 2, v=second), sq.retract(0, 3, 1, v=first)]
     query = sq.events(items, schema={"v": "decimal(10,2)"}).tumbling_window(1).select(total=sq.sum("v"))
     assert answer(query) == [(0, 1, first), (1, 2, second)]
+
+
+def test_the_mean_of_long_decimals() -> None:
+    """Of the exact sum, with four more digits, rounded half up; NULL over no values."""
+    values = pa.array([Decimal("1.00"), Decimal("2.01"), Decimal("2.01"), None], pa.decimal128(20, 2))
+    points = sq.points(pa.table({"at": [1, 2, 3, 12], "v": values}), time="at")
+    means = points.tumbling_window(10).select(mean=sq.avg("v")).to_arrow().column("mean")
+    assert means.type == pa.decimal128(24, 6)
+    assert means.to_pylist() == [Decimal("1.673333"), None]

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
+from streamq import testing as t
 from streamq.compiler.local import LocalRun
 from streamq.compiler.plan import numbered
 from streamq.compiler.program import CHANGELOG, Options
@@ -315,3 +316,18 @@ def test_what_follows_a_late_event_is_matched_with_it_whatever_comes_again() -> 
 def test_without_ids_equal_inserts_are_so_many_events() -> None:
     live, out = run("drop", [sq.insert(1, 5, v=1), sq.insert(1, 5, v=1)], [sq.insert(1, 5, v=1)])
     assert [n for rows in out for *_, n in rows] == [5, 5, 5] and live.totals == {}
+
+
+def test_after_a_dropped_retraction_that_adds_nothing_a_later_one_still_acts() -> None:
+    """The first is late by the source's own word, at 11; the second by the level alone, which adjusts it."""
+    rows = [
+        ("insert", 0, 50, None, 1), ("retract", 0, 50, 10, 1), ("insert", 40, 41, None, 2), ("cti", 11, None, None, None),
+        ("retract", 0, 10, 19, 1), ("retract", 0, 19, 30, 1),
+    ]  # fmt: skip
+    table = t.table("kind string, start bigint, end bigint, new_end bigint, id int", rows)
+    query = sq.physical(table, id="id", name="s", progress=sq.explicit(), late="drop")
+    run = LocalRun(compile_stages(numbered(query.plan)[0], Options(output=CHANGELOG, buckets=1, level=Level(0, 20))))
+    run.batch({"s": table.slice(0, 4)})
+    assert run.batch({"s": table.slice(4, 1)}).num_rows == 0
+    assert [(r["__le"], r["__re"]) for r in run.batch({"s": table.slice(5)}).to_pylist()] == [(20, 30)]
+    assert run.totals[0, 0] == {"s|dropped": 1, "s|adjusted": 1}
