@@ -56,8 +56,8 @@ def claim(
     """
     path = _identity(checkpoint)
     mine = {**identity, "folders": [one_name(sink) for sink in sinks]}
-    kept = _text(spark, path)
-    if kept is None:
+    marked = _text(spark, path)
+    if marked is None:
         if _exists(spark, f"{checkpoint}/metadata"):
             hint = "Use a new checkpoint, or to_stream() and a writeStream."
             wrong = "the checkpoint is that of a writeStream"
@@ -66,7 +66,7 @@ def claim(
         _refuse_sinks(spark, sinks)
         _write(spark, path, json.dumps(mine))
         return Claim(new=True)
-    before = json.loads(kept)
+    before = json.loads(marked)
     if changes(before, mine) and not _exists(spark, f"{checkpoint}/offsets/*") and not _told_to_end(spark, control):
         # a start that failed has read nothing: its query, or its sink, was mended
         _refuse_sinks(spark, sinks)
@@ -82,9 +82,9 @@ def claim(
 
 def buckets_kept(spark: SparkSession, checkpoint: str) -> int | None:
     """How many buckets each stage of a checkpoint's state has; None where it is new, or of another version."""
-    kept = _text(spark, _identity(checkpoint))
-    found = json.loads(kept) if kept is not None else {}
-    return int(parts_of(found)["buckets"]) if found.get("version") == STATE_VERSION else None
+    marked = _text(spark, _identity(checkpoint))
+    identity = {} if marked is None else json.loads(marked)
+    return int(parts_of(identity)["buckets"]) if identity.get("version") == STATE_VERSION else None
 
 
 def _told_to_end(spark: SparkSession, control: str) -> bool:
@@ -125,18 +125,18 @@ def _refuse_sinks(spark: SparkSession, sinks: Sequence[str]) -> None:
 def _exists(spark: SparkSession, path: str) -> bool:
     """Whether there is such a folder; of one whose name begins with an underscore Spark reads no rows."""
     with spark_errors("run", f"Spark cannot read {path}", "Use a sink that all of Spark can write into."):
-        return _first(spark.read.format("binaryFile"), path, "path") is not None
+        return _first_row(spark.read.format("binaryFile"), path, "path") is not None
 
 
 def _text(spark: SparkSession, path: str) -> str | None:
     """The line that a checkpoint's file consists of; None where there is no such file."""
     with spark_errors("run", f"Spark cannot read {path}", WRITABLE, CheckpointError):
-        rows = _first(spark.read.format("text"), path, "value")
+        rows = _first_row(spark.read.format("text"), path, "value")
     return str(rows[0][0]) if rows else None
 
 
-def _first(reader: DataFrameReader, path: str, column: str) -> list[Row] | None:
-    """The first row of what is there, if it has any; None where there is no such path.
+def _first_row(reader: DataFrameReader, path: str, column: str) -> list[Row] | None:
+    """The first row of what is there: no row where that is empty, None where there is no such path.
 
     The path is given twice: of a single one that is not there Spark first looks for a sink's log, and logs a warning with
     a trace of Java's.

@@ -260,11 +260,6 @@ def is_numeric(kind: DataType) -> bool:
     return isinstance(kind, t.NumericType)
 
 
-def is_exact(kind: DataType) -> bool:
-    """Whether sums of the type can be taken back out of a running sum: integral and decimal."""
-    return isinstance(kind, (*_INTEGRAL, t.DecimalType))
-
-
 def wider(a: DataType, b: DataType) -> DataType | None:
     """The common type of two operands, where it is plain; None where Spark must be asked."""
     if a == b:

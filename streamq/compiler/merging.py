@@ -224,8 +224,8 @@ def _difference(partials: DataFrame, layout: _Layout, _n: int) -> DataFrame:
     running = {part.fields[0]: part.algebra.entered_less_left(part.fields[0], so_far) for part in layout.parts}
     ends = ends.selectExpr(*keys, "__i", *_named({**running, "__next": f"lead(__i) {_over(keys, '__i')}"}))
     nulls = layout.nulls
-    known = {field: f"CASE WHEN {nulls[field]} > 0 THEN {field} END" if field in nulls else field for field in columns}
-    return _spread(ends.selectExpr(*keys, "__i", "__next", *_named(known)), [*keys, *columns])
+    sums = {field: f"CASE WHEN {nulls[field]} > 0 THEN {field} END" if field in nulls else field for field in columns}
+    return _spread(ends.selectExpr(*keys, "__i", "__next", *_named(sums)), [*keys, *columns])
 
 
 def _blocks(partials: DataFrame, layout: _Layout, n: int) -> DataFrame:

@@ -102,8 +102,8 @@ def _merged(node: WindowAggregate, df: DataFrame, split: Expansion, keys: list[s
     """Partial results of events with the same range of windows, merged over dyadic nodes: no member is copied a window."""
     windows = snapshot_windows(df, keys)
     events = numbered(df, windows, keys)
-    made = [F.count(F.lit(1)).alias(COUNT), *partial_columns(split.arguments, split.partials, node.input.schema)]
-    partials = events.groupBy(*keys, "__lo", "__hi").agg(*made)
+    columns = [F.count(F.lit(1)).alias(COUNT), *partial_columns(split.arguments, split.partials, node.input.schema)]
+    partials = events.groupBy(*keys, "__lo", "__hi").agg(*columns)
     merged = merge_partials(partials, list(node.keys), split.partials, 1, "dyadic")
     found, on = same_keys(merged, windows, keys, [NUMBER, STARTS, ENDS])
     return merged.join(found, on & (F.col(INDEX) == F.col(NUMBER)))

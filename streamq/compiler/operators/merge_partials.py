@@ -72,6 +72,6 @@ def _direct(node: MergePartials, run: Batch) -> DataFrame:
     part = node.input
     source = part.input.schema
     df = in_windows(part.input, run.made[part.input.digest], part.window, run)
-    made = [F.count(F.lit(1)).alias(COUNT), *partial_columns(part.arguments, part.partials, source)]
-    df = df.groupBy(*(quote(k) for k in part.keys), INDEX).agg(*made)
+    columns = [F.count(F.lit(1)).alias(COUNT), *partial_columns(part.arguments, part.partials, source)]
+    df = df.groupBy(*(quote(k) for k in part.keys), INDEX).agg(*columns)
     return df.select(*window_lifetime(part.window), *(quote(f.name) for f in node.schema.fields))

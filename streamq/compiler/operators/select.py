@@ -104,10 +104,10 @@ class SelectVerbs(Verbs):
            3  False      1    5
         """
         given = named((), named_columns, self.plan.schema, "with_columns")
-        made = {name: resolve(e, self.plan, "with_columns", of_events=True) for name, e in given}
-        kept = {name: Col(name) for name in self.plan.schema.names}
-        check_names(kept | made, "with_columns")
-        return self._derive(Select(self.plan, tuple((kept | made).items())))
+        outputs: dict[str, Expr] = {name: Col(name) for name in self.plan.schema.names}
+        outputs |= {name: resolve(e, self.plan, "with_columns", of_events=True) for name, e in given}
+        check_names(outputs, "with_columns")
+        return self._derive(Select(self.plan, tuple(outputs.items())))
 
     def drop(self, *names: str) -> Self:
         """Leave out columns; raises UnknownColumn for one that is not there.
