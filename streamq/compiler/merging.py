@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType
 
-from streamq.runtime.merging_sql import Algebra, Frame, Total
+from streamq.runtime.merging_sql import Algebra, Frame, Subtractable, Total
 from streamq.runtime.partial import Partial
 
 if TYPE_CHECKING:
@@ -221,7 +221,11 @@ def _difference(partials: DataFrame, layout: _Layout, _n: int) -> DataFrame:
     # Generators keep the partitioning, unpivot (an Expand) would forget it.
     ends = partials.selectExpr(*keys, *columns, "stack(2, true, __lo, false, __hi + 1) AS (__enters, __i)")
     so_far = _over(keys, "__i", "CURRENT ROW")
-    running = {part.fields[0]: part.algebra.entered_less_left(part.fields[0], so_far) for part in layout.parts}
+    running = {
+        part.fields[0]: part.algebra.entered_less_left(part.fields[0], so_far)
+        for part in layout.parts
+        if isinstance(part.algebra, Subtractable)
+    }
     ends = ends.selectExpr(*keys, "__i", *_named({**running, "__next": f"lead(__i) {_over(keys, '__i')}"}))
     nulls = layout.nulls
     sums = {field: f"CASE WHEN {nulls[field]} > 0 THEN {field} END" if field in nulls else field for field in columns}

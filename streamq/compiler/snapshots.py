@@ -22,6 +22,7 @@ from streamq.expr import Col
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.evaluator import evaluation
 from streamq.runtime.event import LE, RE
+from streamq.runtime.partial import Summed
 from streamq.schema import Field, infer, quote
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ def _swept(node: WindowAggregate, df: DataFrame, split: Expansion, keys: list[st
     """What starts is added, what ends is taken off: a running sum over the endpoints of a group, O(n log n)."""
     source = node.input.schema
     values = {name: spark_expression(expr, source) for name, expr in split.arguments}
-    columns = [column for partial in split.partials for column in partial.swept(values[partial.arg])]
+    summed = [partial for partial in split.partials if isinstance(partial, Summed)]
+    columns = [column for partial in summed for column in partial.swept(values[partial.arg])]
     names = [name for partial in split.partials for name in partial.columns]
     df = df.select(LE, RE, *keys, *columns)
 

@@ -6,6 +6,7 @@ grows, by terms that cannot be negative.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,24 +25,20 @@ class Frame:
     with_current: bool
 
 
-class Algebra:
+class Algebra(ABC):
     """One column, or some that merge together."""
 
+    @abstractmethod
     def pair(self, left: Sequence[str], right: Sequence[str]) -> list[str]:
         """The columns ``left`` merged with ``right``, in their order."""
-        raise NotImplementedError
 
+    @abstractmethod
     def gathered(self, columns: Sequence[str], group: str) -> tuple[Sql, Sql]:
         """What a row must know of its ``group`` (an OVER clause) before, and the merged columns over that."""
-        raise NotImplementedError
 
+    @abstractmethod
     def running(self, columns: Sequence[str], targets: Sequence[str], frame: Frame) -> tuple[Sql, Sql]:
         """The columns ``targets`` of what merges over the rows so far; the second expressions are computed over the first."""
-        raise NotImplementedError
-
-    def entered_less_left(self, column: str, so_far: str) -> str:
-        """A running sum of what has entered (``__enters``) and not left."""
-        raise NotImplementedError
 
 
 class _Single(Algebra):
@@ -58,25 +55,29 @@ class _Single(Algebra):
         return {target: f"{self.how}({column}) {frame.span}"}, {}
 
 
-@dataclass(frozen=True)
-class Total(_Single):
-    """A count."""
+class Subtractable(_Single):
+    """A column whose parts may be taken off again."""
 
     how = "sum"
 
-    def pair(self, left: Sequence[str], right: Sequence[str]) -> list[str]:
-        return [f"coalesce({left[0]}, 0) + coalesce({right[0]}, 0)"]
-
     def entered_less_left(self, column: str, so_far: str) -> str:
+        """A running sum of what has entered (``__enters``) and not left."""
         return _signed(column, so_far)
 
 
 @dataclass(frozen=True)
-class Added(_Single):
+class Total(Subtractable):
+    """A count."""
+
+    def pair(self, left: Sequence[str], right: Sequence[str]) -> list[str]:
+        return [f"coalesce({left[0]}, 0) + coalesce({right[0]}, 0)"]
+
+
+@dataclass(frozen=True)
+class Added(Subtractable):
     """A sum; ``wide``: of bigints, which are to overflow only if the result does, not half-way through the rows of an instant."""
 
     wide: bool
-    how = "sum"
 
     def pair(self, left: Sequence[str], right: Sequence[str]) -> list[str]:
         a, b = left[0], right[0]
@@ -84,7 +85,7 @@ class Added(_Single):
 
     def entered_less_left(self, column: str, so_far: str) -> str:
         if not self.wide:
-            return _signed(column, so_far)
+            return super().entered_less_left(column, so_far)
         high, low = _signed(f"shiftright({column}, 32)", so_far), _signed(f"({column} & {_LOW}L)", so_far)
         return f"({high} + shiftright({low}, 32)) * {_LOW + 1}L + ({low} & {_LOW}L)"
 
@@ -149,4 +150,4 @@ class Moment(Algebra):
         return sums, steps
 
 
-__all__ = ["Added", "Algebra", "Extreme", "Frame", "Moment", "Total"]
+__all__ = ["Added", "Algebra", "Extreme", "Frame", "Moment", "Subtractable", "Total"]

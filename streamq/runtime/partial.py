@@ -7,6 +7,7 @@ an exact one may also be taken back out of a running sum.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -35,13 +36,42 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @dataclass(frozen=True)
-class Partial:
-    """A partial result called ``name``, made of the values of the column ``arg``; ``type`` is Spark's of what it is worth.
+class Merging(ABC):
+    """What merges, in columns that its ``name`` heads."""
+
+    name: str
+
+    @property
+    @abstractmethod
+    def fields(self) -> tuple[tuple[str, DataType], ...]:
+        """The columns that hold it, and Spark's types of them."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns that hold it."""
+        return [name for name, _ in self.fields]
+
+    @property
+    @abstractmethod
+    def grouped(self) -> dict[str, str]:
+        """How each of its columns merges, as an aggregate of Arrow; those that are not here :meth:`merged` merges."""
+
+    def merged(self, table: pa.Table, number: Ints, at: Ints) -> Values:
+        """Its other columns, merged over rows of equal ``number``, of the numbers ``at``."""
+        return {}
+
+    def finished(self, table: pa.Table) -> pa.Table:
+        """Merged results as values: NULL where there was none."""
+        return table
+
+
+@dataclass(frozen=True)
+class Partial(Merging):
+    """A partial result of the values in the column ``arg``; ``type`` is Spark's of what it is worth.
 
     It travels to executors with every stage: what only a batch asks for is imported where it is asked for.
     """
 
-    name: str
     arg: str
     type: DataType
 
@@ -60,13 +90,7 @@ class Partial:
 
     @property
     def fields(self) -> tuple[tuple[str, DataType], ...]:
-        """The columns that hold it, and Spark's types of them."""
         return ((self.name, self.type),)
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of the columns that hold it."""
-        return [name for name, _ in self.fields]
 
     @property
     def null_over_none(self) -> Mapping[str, str]:
@@ -75,45 +99,36 @@ class Partial:
 
     # in Arrow
 
+    @abstractmethod
     def of_events(self, table: pa.Table) -> Values:
         """The partial results of single events."""
-        raise NotImplementedError
 
     def of_weighted(self, table: pa.Table) -> Values:
         """What is kept of events that may be taken back, with weights ``__n``: exact results, of others the values."""
         return {self.name: table.column(self.arg)}
 
+    @abstractmethod
     def from_weighted(self, table: pa.Table) -> pa.Table:
         """Partial results that merge, of what :meth:`of_weighted` has kept."""
-        raise NotImplementedError
-
-    @property
-    def grouped(self) -> dict[str, str]:
-        """How each of its columns merges, as an aggregate of Arrow; those that are not here :meth:`merged` merges."""
-        raise NotImplementedError
-
-    def merged(self, table: pa.Table, number: Ints, at: Ints) -> Values:
-        """Its other columns, merged over rows of equal ``number``, of the numbers ``at``."""
-        return {}
-
-    def finished(self, table: pa.Table) -> pa.Table:
-        """Merged results as values: NULL where there was none."""
-        return table
 
     # in Spark
 
+    @abstractmethod
     def on_spark(self, value: Column) -> list[Column]:
         """Its columns as Spark's aggregates of a column."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
         """How its columns merge, as SQL: an algebra, and those of its columns that it merges."""
-        raise NotImplementedError
 
+
+class Summed(Partial):
+    """What is added up, and, where it is exact, may be taken off again."""
+
+    @abstractmethod
     def swept(self, value: Column) -> list[Column]:
-        """Of an exact one: its columns for one event, to be added where it starts and taken off where it ends."""
-        raise NotImplementedError
+        """Its columns for one event, to be added where it starts and taken off where it ends."""
 
 
 def _present(table: pa.Table, name: str) -> pa.Array:
@@ -126,7 +141,13 @@ def _alive(table: pa.Table, name: str) -> Any:
     return pc.if_else(pc.greater(table.column(COUNT), 0), table.column(name), nothing)
 
 
-class PartialCount(Partial):
+def _one_if_there(value: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.when(value.isNotNull(), 1).otherwise(0).cast("bigint")
+
+
+class PartialCount(Summed):
     """How many values are not NULL."""
 
     title = "count"
@@ -163,12 +184,10 @@ class PartialCount(Partial):
 
     def swept(self, value: Column) -> list[Column]:
         """1 or 0."""
-        from pyspark.sql import functions as F
-
-        return [F.when(value.isNotNull(), 1).otherwise(0).cast("bigint").alias(self.name)]
+        return [_one_if_there(value).alias(self.name)]
 
 
-class PartialSum(Partial):
+class PartialSum(Summed):
     """The sum of the values, and beside it how many there are: over none it is NULL."""
 
     title = "sum"
@@ -249,8 +268,7 @@ class PartialSum(Partial):
         """The value or 0, and 1 or 0."""
         from pyspark.sql import functions as F
 
-        some = F.coalesce(value, F.lit(0).cast(self.type)).alias(self.name)
-        return [some, F.when(value.isNotNull(), 1).otherwise(0).cast("bigint").alias(self.many)]
+        return [F.coalesce(value, F.lit(0).cast(self.type)).alias(self.name), _one_if_there(value).alias(self.many)]
 
 
 class _Extreme(Partial):
@@ -309,7 +327,7 @@ class PartialMax(_Extreme):
     title = how = "max"
 
 
-class _Deviations(Partial):
+class _Deviations(Merging):
     """How many values, their means, and sums of products of the deviations from them.
 
     Merged pairwise (Chan, Golub, LeVeque, *Updating Formulae and a Pairwise Algorithm for Computing Sample Variances*): products
@@ -318,10 +336,6 @@ class _Deviations(Partial):
 
     means: ClassVar[tuple[str, ...]]
     products: ClassVar[Mapping[str, tuple[str, str]]]
-
-    @property
-    def adds_floats(self) -> bool:
-        return True
 
     def part(self, of: str) -> str:
         """The column of its number of values (n), of a mean or of a product."""
@@ -363,12 +377,16 @@ def _totals(number: Ints, values: Floats) -> Floats:
     return np.bincount(number, values).astype(np.float64)
 
 
-class PartialMoments(_Deviations):
+class PartialMoments(_Deviations, Partial):
     """Number, mean and sum of squared deviations (``n``, ``mean``, ``m2``) of doubles."""
 
     title = "moments"
     means = ("mean",)
     products: ClassVar[Mapping[str, tuple[str, str]]] = {"m2": ("mean", "mean")}
+
+    @property
+    def adds_floats(self) -> bool:
+        return True
 
     def of_events(self, table: pa.Table) -> Values:
         """The value itself, without deviation."""
@@ -414,6 +432,6 @@ PARTIALS: tuple[type[Partial], ...] = (PartialCount, PartialSum, PartialMin, Par
 """Those that a plan can hold: what :class:`PartialComoments` is made of stands nowhere else."""
 
 __all__ = [
-    "COUNT", "PARTIALS", "Partial", "PartialComoments", "PartialCount", "PartialMax", "PartialMin", "PartialMoments",
-    "PartialSum",
+    "COUNT", "PARTIALS", "Merging", "Partial", "PartialComoments", "PartialCount", "PartialMax", "PartialMin", "PartialMoments",
+    "PartialSum", "Summed",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.columnar import codes, concat, group, ints, runs, with_column
-from streamq.runtime.partial import COUNT, Partial
+from streamq.runtime.partial import COUNT, Merging, Partial
 from streamq.runtime.values import Ints
 
 INDEX = "__i"
@@ -24,7 +24,7 @@ EXPLODE_ROWS = 500_000
 """Copies of partials beyond which ranges are cut into dyadic nodes instead of being copied into every window."""
 
 
-def merged(table: pa.Table, by: Sequence[str], partials: Sequence[Partial]) -> pa.Table:
+def merged(table: pa.Table, by: Sequence[str], partials: Sequence[Merging]) -> pa.Table:
     """Partial results of equal ``by`` as one, the same columns."""
     sums = grouped(partials)
     others = [partial for partial in partials if len(partial.grouped) < len(partial.columns)]
@@ -40,7 +40,7 @@ def merged(table: pa.Table, by: Sequence[str], partials: Sequence[Partial]) -> p
     return pa.table(columns)
 
 
-def grouped(partials: Iterable[Partial]) -> dict[str, tuple[str, str]]:
+def grouped(partials: Iterable[Merging]) -> dict[str, tuple[str, str]]:
     """The number of events and what Arrow's aggregates merge, as a group by takes it."""
     columns = {COUNT: "sum"}
     for partial in partials:
@@ -64,7 +64,7 @@ def over_windows(
     low: Ints,
     high: Ints,
     by: Sequence[str],
-    partials: Sequence[Partial],
+    partials: Sequence[Merging],
     explode_rows: int = EXPLODE_ROWS,
 ) -> pa.Table:
     """Partial results over ranges ``low..high`` of windows (none empty), merged a window: ``by``, ``__i``, ``__n``, the partials.
@@ -84,7 +84,7 @@ def over_windows(
     return found.select([*by, COUNT, *(name for partial in partials for name in partial.columns)])
 
 
-def _dyadic(table: pa.Table, low: Ints, high: Ints, by: Sequence[str], partials: Sequence[Partial]) -> pa.Table:
+def _dyadic(table: pa.Table, low: Ints, high: Ints, by: Sequence[str], partials: Sequence[Merging]) -> pa.Table:
     """Ranges cut into nodes of 2^level windows, merged node by node from the top down to single windows."""
     base = int(low.min())
     a, b = low - base, high - base + 1

@@ -198,7 +198,7 @@ def _paired(found: Spanned, one: Reduction) -> pa.Array:
     none = np.zeros(len(x))
     parts = {"n": there.astype(np.int64), "x": x, "y": y, "xx": none, "yy": none, "xy": none}
     table = pa.table({COUNT: np.ones(len(x), np.int64), **{f"p__{name}": values for name, values in parts.items()}})
-    comoments = PartialComoments("p", "", t.DoubleType())
+    comoments = PartialComoments("p")
     merged = over_windows(table, found.first, found.last, (), [comoments]).sort_by(INDEX)
     n, xx, yy, both = (merged.column(f"p__{name}").to_numpy().astype(np.float64) for name in ("n", "xx", "yy", "xy"))
     least = 1 if one.kind == "covar_pop" else 2
