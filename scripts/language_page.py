@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import streamq as sq
 from streamq import aggregates, policies, reading, sources
-from streamq.compiler.operators import LOGICAL, MergePartials, PartialAggregate, WindowAggregate
-from streamq.compiler.operators.windowed import Grouped, Windowed, WindowVerbs
-from streamq.compiler.plan import STATED, Node, stated_of
-from streamq.running import Run, RunVerbs
+from streamq.operators import LOGICAL, MergePartials, PartialAggregate, WindowAggregate
+from streamq.operators.windowed import Grouped, Windowed, WindowVerbs
+from streamq.plan.node import STATED, Node, stated_of
+from streamq.run.running import Run, RunVerbs
 from streamq.stream import Stream
 
 PAGE = Path(__file__).parents[1] / "docs" / "language.md"
@@ -82,7 +82,7 @@ def sections() -> dict[str, list[Entry]]:
     }
 
 
-OPERATORS = "streamq.compiler.operators."
+OPERATORS = "streamq.operators."
 
 
 def public(module: Any) -> list[tuple[str, Callable[..., Any]]]:

@@ -23,11 +23,11 @@ from streamq.aggregates import (
     var_pop,
 )
 from streamq.errors import StreamqError
-from streamq.expr import col, duration, end, lit, start, when, window_end, window_start
 from streamq.literal import cti, insert, retract
+from streamq.plan.expr import col, duration, end, lit, start, when, window_end, window_start
 from streamq.policies import explicit, follow, generate, level, weak
 from streamq.reading import read_stream
-from streamq.session import doctor, session
+from streamq.run.session import doctor, session
 from streamq.sources import changes, edges, events, intervals, physical, points, signal
 from streamq.stream import Stream
 from streamq.written import from_json

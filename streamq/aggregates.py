@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamq.compiler.resolve import column_or_expr
 from streamq.errors import PlanError, sentence
-from streamq.expr import Aggregate, Expr, as_expr
+from streamq.plan.expr import Aggregate, Expr, as_expr
+from streamq.plan.resolve import column_or_expr
 
 
 def _of(name: str, *columns: Any, where: Any = None, options: tuple[float | int | str, ...] = ()) -> Aggregate:

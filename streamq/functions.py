@@ -13,10 +13,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import PlanError, sentence
-from streamq.hints import for_aggregate, for_function
+from streamq.plan.hints import for_aggregate, for_function
 
 if TYPE_CHECKING:
-    from streamq.expr import Call
+    from streamq.plan.expr import Call
 
 Builder = Callable[..., "Call"]
 
@@ -121,7 +121,7 @@ def _builder(name: str) -> Builder:
     signature = inspect.signature(function)
 
     def build(*args: Any, **kwargs: Any) -> Call:
-        from streamq.expr import Call
+        from streamq.plan.expr import Call
 
         try:
             bound = signature.bind(*args, **kwargs)
@@ -138,7 +138,7 @@ def _builder(name: str) -> Builder:
 
 def _named(given: Any) -> Any:
     """An argument that keeps its name whatever a rule writes in its place."""
-    from streamq.expr import Alias, Col, Lifetime, show
+    from streamq.plan.expr import Alias, Col, Lifetime, show
 
     match given:
         case Col(name=name):
@@ -172,7 +172,7 @@ def _argument(verb: str, name: str, kind: str, value: Any) -> Any:
     """One argument: an expression, or a plain value that a plan can hold as JSON."""
     from pyspark.sql.types import DataType
 
-    from streamq.expr import Col, Expr, Lit, as_expr, plain_value
+    from streamq.plan.expr import Col, Expr, Lit, as_expr, plain_value
 
     if isinstance(value, DataType):
         return value.json()

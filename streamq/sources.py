@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
 
-from streamq.compiler.operators import Edges, Intervals, Physical, Points, Source
-from streamq.compiler.operators.edges import edge_literal
-from streamq.compiler.operators.source import axis_of
-from streamq.compiler.operators.window_aggregate import check_key
 from streamq.errors import AmbiguousColumn, PlanError, SourceError, TypeMismatch, column_names, kind_of, sentence
 from streamq.literal import Item, declared, literal_table, table_fields
+from streamq.operators import Edges, Intervals, Physical, Points, Source
+from streamq.operators.edges import edge_literal
+from streamq.operators.source import axis_of
+from streamq.operators.window_aggregate import check_key
+from streamq.plan.schema import MICRO_BATCH, Field, Schema, check_names, quote
 from streamq.policies import Progress, source_policy
-from streamq.schema import MICRO_BATCH, Field, Schema, check_names, quote
 from streamq.stream import Stream
 
 if TYPE_CHECKING:

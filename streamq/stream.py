@@ -6,28 +6,28 @@ import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from streamq.compiler.operators.alter_lifetime import AlterLifetimeVerbs
-from streamq.compiler.operators.chop import ChopVerbs
-from streamq.compiler.operators.clip import ClipVerbs
-from streamq.compiler.operators.distinct_ids import DistinctIdsVerbs
-from streamq.compiler.operators.except_ import ExceptVerbs
-from streamq.compiler.operators.join import JoinVerbs
-from streamq.compiler.operators.join_table import JoinTableVerbs
-from streamq.compiler.operators.select import SelectVerbs
-from streamq.compiler.operators.to_signal import ToSignalVerbs
-from streamq.compiler.operators.union import UnionVerbs
-from streamq.compiler.operators.where import WhereVerbs
-from streamq.compiler.operators.windowed import WindowVerbs
-from streamq.compiler.operators.windowed_join import WindowedJoinVerbs
-from streamq.compiler.plan import Node
-from streamq.compiler.resolve import Row
-from streamq.compiler.verbs import Verbs
 from streamq.errors import PlanError, UnknownVerb, sentence
-from streamq.expr import Expr
-from streamq.hints import for_verb
+from streamq.operators.alter_lifetime import AlterLifetimeVerbs
+from streamq.operators.chop import ChopVerbs
+from streamq.operators.clip import ClipVerbs
+from streamq.operators.distinct_ids import DistinctIdsVerbs
+from streamq.operators.except_ import ExceptVerbs
+from streamq.operators.join import JoinVerbs
+from streamq.operators.join_table import JoinTableVerbs
+from streamq.operators.select import SelectVerbs
+from streamq.operators.to_signal import ToSignalVerbs
+from streamq.operators.union import UnionVerbs
+from streamq.operators.where import WhereVerbs
+from streamq.operators.windowed import WindowVerbs
+from streamq.operators.windowed_join import WindowedJoinVerbs
+from streamq.plan.expr import Expr
+from streamq.plan.hints import for_verb
+from streamq.plan.node import Node
+from streamq.plan.resolve import Row
+from streamq.plan.schema import Schema
+from streamq.plan.verbs import Verbs
 from streamq.policies import Consistency, consistency_of
-from streamq.running import RunVerbs
-from streamq.schema import Schema
+from streamq.run.running import RunVerbs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,8 +164,8 @@ class Stream(
         v  start  end
         3      2    6
         """
-        from streamq.compiler.plan import numbered
         from streamq.compiler.plan_json import plan_to_json, to_text
+        from streamq.plan.node import numbered
 
         return to_text(plan_to_json(numbered(self.plan)[0]))
 
@@ -177,7 +177,7 @@ class Stream(
         that is further (the greatest start or CTI among their rows, those that filters drop or retractions take back
         included); else all are. Pure DataFrame operations; nothing runs until you act on it.
         """
-        from streamq.query import batch_frame
+        from streamq.run.query import batch_frame
 
         return batch_frame(self.plan, self.tables, until)
 
@@ -187,7 +187,7 @@ class Stream(
         Every value of Spark's types is in it. Python itself has no years beyond 9999 or before 1: of such instants Arrow's
         ``to_pylist`` raises an OverflowError, where :meth:`show` and :meth:`to_pandas` go on.
         """
-        from streamq.query import answer
+        from streamq.run.query import answer
 
         return answer(self.plan, self.tables, until, "to_arrow")
 
@@ -198,13 +198,13 @@ class Stream(
         reaches as far as Spark's timestamps (its least value, -2^63, is pandas' NaT); days ``datetime64[ms]``. Arrays are lists,
         structs dicts, maps lists of pairs, of Python's values; an instant that Python has no value for is text.
         """
-        from streamq.query import answer, to_pandas
+        from streamq.run.query import answer, to_pandas
 
         return to_pandas(answer(self.plan, self.tables, until, "to_pandas"), self.plan.schema)
 
     def show(self, n: int = 20, until: int | dt.datetime | None = None) -> None:
         """Print the first ``n`` rows of the answer, as a table; instants in UTC, years beyond 9999 or before 0 with a sign."""
-        from streamq.query import answer, shown
+        from streamq.run.query import answer, shown
 
         if not isinstance(n, int) or isinstance(n, bool) or n < 0:
             raise PlanError(sentence("show", "n is a number of rows", f"found {n!r}"))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from streamq.compiler.operators import JoinTable, Source
-from streamq.compiler.plan import Node, fold, nodes, renamed
 from streamq.compiler.plan_json import from_text, plan_from_json
 from streamq.errors import PlanError, TypeMismatch, nearest, sentence, unknown_column
-from streamq.schema import INTERVAL, Field
+from streamq.operators import JoinTable, Source
+from streamq.plan.node import Node, fold, nodes, renamed
+from streamq.plan.schema import INTERVAL, Field
 from streamq.sources import source_name, static_table, taken_in
 from streamq.stream import Stream
 

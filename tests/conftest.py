@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from streamq.session import session
+from streamq.run.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 import streamq as sq
-from streamq.checkpoint import STATE_VERSION, identity_of
-from streamq.compiler.operators import Union
 from streamq.compiler.program import Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError
+from streamq.operators import Union
+from streamq.run.checkpoint import STATE_VERSION, identity_of
+from streamq.run.sinks import check_arguments, folders
 from streamq.runtime.consistency import Level
 from streamq.runtime.identity import changes
-from streamq.sinks import check_arguments, folders
 
 A = sq.events([(1, 2, {"k": "x", "v": 1})], name="a")
 SLOWER = sq.events([(1, 2, {"k": "x", "v": 1})], name="a", progress=sq.generate(5), late="adjust", invalid="fail")

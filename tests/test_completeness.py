@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, find, settings
 
-from streamq.compiler.operators import BATCH, LOGICAL
-from streamq.compiler.plan import NODES, Node, nodes
 from streamq.compiler.program import Options
 from streamq.compiler.rules import RULES
 from streamq.compiler.stages import compile_stages
+from streamq.operators import BATCH, LOGICAL
+from streamq.plan.node import NODES, Node, nodes
 from streamq.testing.case import Case
 from streamq.testing.generate import cases
 from streamq.testing.oracle import ORACLE
@@ -46,7 +46,7 @@ def test_every_logical_operator_is_drawn_by_the_generator_and_streams() -> None:
 
 def test_every_room_rule_and_kernel_has_a_test_of_its_name() -> None:
     tests = {p.stem for p in (ROOT / "tests").rglob("test_*.py")}
-    for folder in ("compiler/operators", "compiler/rules", "runtime/kernels"):
+    for folder in ("operators", "compiler/rules", "runtime/kernels"):
         for path in sorted((ROOT / "streamq" / folder).glob("*.py")):
             public = path.stem != "__init__" and "def " in path.read_text()
             assert not public or f"test_{path.stem}" in tests, f"{folder}/{path.stem} has no test"

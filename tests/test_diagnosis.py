@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
-from streamq import monitoring
-from streamq.diagnosis import why
-from streamq.rehearsal import Rehearsal
-from streamq.waiting import FAILED, STOPPED, Wait
+from streamq.run import monitoring
+from streamq.run.diagnosis import why
+from streamq.run.rehearsal import Rehearsal
+from streamq.run.waiting import FAILED, STOPPED, Wait
 
 NOON = dt.datetime(2024, 5, 1, 12)
 

@@ -11,7 +11,7 @@ import pytest
 
 from streamq import functions as f
 from streamq.errors import PlanError, TypeMismatch
-from streamq.expr import (
+from streamq.plan.expr import (
     Aggregate,
     Call,
     Col,

@@ -7,7 +7,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from streamq.errors import CheckpointError, InvalidEvent, LateEvent, QueryFailed
-from streamq.failure import spark_errors, translated
+from streamq.run.failure import spark_errors, translated
 
 SINK = """[STREAM_FAILED] Query [id = 1] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in \
 the user provided function in foreach batch sink. Reason: An exception was raised by the Python Proxy. Return Message: \

@@ -11,7 +11,7 @@ from pyspark.sql import types as t
 
 from streamq import functions as f
 from streamq.errors import PlanError
-from streamq.expr import Call, Expr, col, columns, lit, show
+from streamq.plan.expr import Call, Expr, col, columns, lit, show
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ import pytest
 import streamq as sq
 from streamq import functions
 from streamq.errors import PlanError, StreamqError, StreamqWarning, TypeMismatch, UnknownColumn, UnknownVerb
-from streamq.expr import Lit, as_expr
-from streamq.hints import _OF_OTHER_NAMES, for_method
+from streamq.plan.expr import Lit, as_expr
+from streamq.plan.hints import _OF_OTHER_NAMES, for_method
 
 EVENTS = sq.events([(1, 5, {"v": 3, "x": 1.5, "txt": "abc", "xs": [1, 2], "ok": True})])
 

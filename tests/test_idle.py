@@ -8,9 +8,9 @@ import pytest
 
 import streamq as sq
 from streamq.errors import PlanError
-from streamq.idle import spoken_for
-from streamq.monitoring import SourceReading
-from streamq.rehearsal import Rehearsal
+from streamq.run.idle import spoken_for
+from streamq.run.monitoring import SourceReading
+from streamq.run.rehearsal import Rehearsal
 from streamq.time import MINUS_INFINITY
 
 SECOND = 1_000_000

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
-from streamq import monitoring
 from streamq.errors import PlanError
-from streamq.monitoring import Report, Seen
-from streamq.rehearsal import Rehearsal
+from streamq.run import monitoring
+from streamq.run.monitoring import Report, Seen
+from streamq.run.rehearsal import Rehearsal
 
 NOON = dt.datetime(2024, 5, 1, 12)
 LATER = dt.datetime(2024, 5, 1, 13, tzinfo=dt.UTC)

@@ -11,8 +11,8 @@ import pytest
 
 import streamq as sq
 from streamq.errors import StreamqWarning
-from streamq.monitoring import SourceReading
-from streamq.oddities import oddities
+from streamq.run.monitoring import SourceReading
+from streamq.run.oddities import oddities
 from streamq.time import INTEGER, MINUS_INFINITY, TIMESTAMP
 
 MAY = int(dt.datetime(2024, 5, 1, tzinfo=dt.UTC).timestamp()) * 1_000_000

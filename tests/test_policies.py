@@ -10,10 +10,10 @@ import pytest
 
 import streamq as sq
 from streamq.compiler.local import LocalRun
-from streamq.compiler.plan import numbered
 from streamq.compiler.program import CHANGELOG, FINAL, Options
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError, TimeError
+from streamq.plan.node import numbered
 from streamq.runtime.event import LE, RE
 
 EMPTY = pa.table({"at": pa.array([], pa.int64()), "k": pa.array([], pa.string())})
@@ -126,8 +126,8 @@ def test_errors(given: dict[str, Any], error: type[Exception], message: str) -> 
 
 
 def _sources(plan: Any) -> list[Any]:
-    from streamq.compiler.operators import Source
-    from streamq.compiler.plan import nodes
+    from streamq.operators import Source
+    from streamq.plan.node import nodes
 
     return [n for n in nodes(plan) if isinstance(n, Source)]
 

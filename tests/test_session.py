@@ -15,7 +15,7 @@ import pytest
 
 import streamq as sq
 from streamq.errors import SessionError
-from streamq.session import (
+from streamq.run.session import (
     CONNECT_NEEDS,
     DRIVER_NEEDS,
     Finding,
@@ -33,7 +33,7 @@ from streamq.session import (
     session,
     this_interpreter,
 )
-from streamq.spark_home import WORKER_SITE, home_without_archive
+from streamq.run.spark_home import WORKER_SITE, home_without_archive
 
 ROOT = Path(__file__).parent.parent
 GOOD = {"pandas": "2.3.3", "pyarrow": "21.0.0", "google.protobuf": "6.33.0", "pyspark": "4.1.0"}
@@ -328,7 +328,7 @@ def test_master_of_the_environment() -> None:
 def test_importing_the_module_does_not_import_spark() -> None:
     code = (
         "import sys, types; sys.modules['streamq'] = p = types.ModuleType('streamq'); p.__path__ = [sys.argv[1]]\n"
-        + ("import streamq.session; print([m for m in ('pyspark', 'pandas', 'pyarrow') if m in sys.modules])")
+        + ("import streamq.run.session; print([m for m in ('pyspark', 'pandas', 'pyarrow') if m in sys.modules])")
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(ROOT / "streamq")], capture_output=True, text=True, check=True, cwd=ROOT

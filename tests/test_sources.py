@@ -26,9 +26,9 @@ from streamq.errors import (
     TypeMismatch,
     UnknownColumn,
 )
+from streamq.plan.schema import SIGNAL, parse_type
 from streamq.policies import SourcePolicy
-from streamq.rehearsal import Rehearsal
-from streamq.schema import SIGNAL, parse_type
+from streamq.run.rehearsal import Rehearsal
 from streamq.stream import Stream
 from tests.judged import answer
 

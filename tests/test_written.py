@@ -11,8 +11,8 @@ from hypothesis import given
 
 import streamq as sq
 from streamq import col
-from streamq.compiler.plan import numbered
 from streamq.errors import PlanError, SourceError, StreamqError, TypeMismatch, UnknownColumn
+from streamq.plan.node import numbered
 from streamq.stream import Stream
 from streamq.testing.generate import Case, cases
 from tests.algebra import QUERIES, SIZES, intervals

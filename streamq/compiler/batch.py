@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from streamq.compiler.lowering import instant
-from streamq.compiler.operators import BATCH, Source
-from streamq.compiler.plan import Node, fold, nodes
+from streamq.operators import BATCH, Source
+from streamq.plan.lowering import instant
+from streamq.plan.node import Node, fold, nodes
+from streamq.plan.schema import Schema, quote
 from streamq.runtime.event import LE, RE
-from streamq.schema import Schema, quote
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:

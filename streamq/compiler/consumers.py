@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from streamq.compiler.hosting import HOSTED
-from streamq.compiler.operators import MergePartials, PartialAggregate, Select, Source, Where, WindowAggregate
-from streamq.compiler.operators.alter_lifetime import AlterLifetime
-from streamq.compiler.operators.join_table import JoinTable
-from streamq.compiler.plan import Node, fold, nodes
-from streamq.expr import Expr, reads_lifetime
+from streamq.operators import MergePartials, PartialAggregate, Select, Source, Where, WindowAggregate
+from streamq.operators.alter_lifetime import AlterLifetime
+from streamq.operators.join_table import JoinTable
+from streamq.plan.expr import Expr, reads_lifetime
+from streamq.plan.node import Node, fold, nodes
 
 
 def readers(plan: Node) -> dict[str, int]:

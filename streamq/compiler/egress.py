@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from streamq.compiler.lowering import instant, ship_runtime
-from streamq.compiler.operators import Select, Where, WindowAggregate
-from streamq.compiler.plan import Node
 from streamq.compiler.program import CHANGELOG, FINAL, OUTPUTS, UPSERT
 from streamq.errors import PlanError, sentence
-from streamq.expr import Col
+from streamq.operators import Select, Where, WindowAggregate
+from streamq.plan.expr import Col
+from streamq.plan.lowering import instant, ship_runtime
+from streamq.plan.node import Node
+from streamq.plan.schema import Schema, quote
 from streamq.runtime.consistency import MIDDLE, Level
 from streamq.runtime.egress import CHANGELOG_ADDS, UPSERT_ADDS, changelog_rows, folding, upsert_rows
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.stage import LATE
-from streamq.schema import Schema, quote
 from streamq.time import INFINITY
 from streamq.windows import ALIGN, Landmark, Rows
 

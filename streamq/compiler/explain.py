@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from streamq.compiler.operators import MergePartials, Select, Source, Union, Where
-from streamq.compiler.plan import Node, nodes, numbered
 from streamq.compiler.program import FINAL, Options
 from streamq.compiler.rewriter import Firing, Rewritten, clipped, rewrite
 from streamq.compiler.rules import Rule
 from streamq.errors import PlanError, sentence
-from streamq.expr import reads_end
-from streamq.schema import INTERVAL, POINT
+from streamq.operators import MergePartials, Select, Source, Union, Where
+from streamq.plan.expr import reads_end
+from streamq.plan.node import Node, nodes, numbered
+from streamq.plan.schema import INTERVAL, POINT
 from streamq.time import show_duration
 
 RUN = Options()

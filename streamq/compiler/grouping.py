@@ -12,23 +12,23 @@ from dataclasses import replace
 
 from pyspark.sql import types as t
 
-from streamq.compiler.operators.alter_lifetime import AlterLifetime
-from streamq.compiler.operators.chop import Chop
-from streamq.compiler.operators.clip import Clip
-from streamq.compiler.operators.distinct_ids import DistinctIds
-from streamq.compiler.operators.except_ import Except
-from streamq.compiler.operators.join import INNER, Join
-from streamq.compiler.operators.join_table import JoinTable
-from streamq.compiler.operators.select import Select
-from streamq.compiler.operators.to_signal import ToSignal
-from streamq.compiler.operators.top_k import TopK
-from streamq.compiler.operators.union import Union
-from streamq.compiler.operators.where import Where
-from streamq.compiler.operators.window_aggregate import WindowAggregate
-from streamq.compiler.operators.windowed_join import WindowedJoin
-from streamq.compiler.plan import Node, fold, nodes
 from streamq.errors import PlanError, TypeMismatch, sentence
-from streamq.expr import Call, Case, Cast, Col, Expr, Lit
+from streamq.operators.alter_lifetime import AlterLifetime
+from streamq.operators.chop import Chop
+from streamq.operators.clip import Clip
+from streamq.operators.distinct_ids import DistinctIds
+from streamq.operators.except_ import Except
+from streamq.operators.join import INNER, Join
+from streamq.operators.join_table import JoinTable
+from streamq.operators.select import Select
+from streamq.operators.to_signal import ToSignal
+from streamq.operators.top_k import TopK
+from streamq.operators.union import Union
+from streamq.operators.where import Where
+from streamq.operators.window_aggregate import WindowAggregate
+from streamq.operators.windowed_join import WindowedJoin
+from streamq.plan.expr import Call, Case, Cast, Col, Expr, Lit
+from streamq.plan.node import Node, fold, nodes
 
 
 class Group(Node):

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from streamq.compiler.operators.alter_lifetime import SAME, AlterLifetime
-from streamq.compiler.operators.chop import Chop
-from streamq.compiler.operators.clip import Clip
-from streamq.compiler.operators.distinct_ids import DistinctIds
-from streamq.compiler.operators.except_ import Except
-from streamq.compiler.operators.join import INNER, LEFT, Join
-from streamq.compiler.operators.partial_aggregate import expand, partial_fields
-from streamq.compiler.operators.to_signal import ToSignal
-from streamq.compiler.operators.top_k import RANK, TopK
-from streamq.compiler.operators.window_aggregate import (
+from streamq.operators.alter_lifetime import SAME, AlterLifetime
+from streamq.operators.chop import Chop
+from streamq.operators.clip import Clip
+from streamq.operators.distinct_ids import DistinctIds
+from streamq.operators.except_ import Except
+from streamq.operators.join import INNER, LEFT, Join
+from streamq.operators.partial_aggregate import expand, partial_fields
+from streamq.operators.to_signal import ToSignal
+from streamq.operators.top_k import RANK, TopK
+from streamq.operators.window_aggregate import (
     IN_ORDER,
     TIME_SENSITIVE,
     WindowAggregate,
@@ -25,9 +25,10 @@ from streamq.compiler.operators.window_aggregate import (
     filtered,
     splits,
 )
-from streamq.compiler.operators.windowed_join import WindowedJoin
-from streamq.compiler.plan import Node
-from streamq.expr import Case, Cast, Col, Expr, Lit, reads_end
+from streamq.operators.windowed_join import WindowedJoin
+from streamq.plan.expr import Case, Cast, Col, Expr, Lit, reads_end
+from streamq.plan.node import Node
+from streamq.plan.schema import Field, Schema, key_types
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.carried import Carried, Carrier
 from streamq.runtime.carried_by_expr import CarriedByExpr
@@ -41,7 +42,6 @@ from streamq.runtime.event import LE
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.inner_join import InnerJoinKernel
 from streamq.runtime.kernels.recompute import ALWAYS, ENDLESS
-from streamq.schema import Field, Schema, key_types
 from streamq.windows import POINT_AT_END, Count, Hopping, Landmark, Rows, Snapshot, Window
 
 

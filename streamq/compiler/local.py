@@ -11,14 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.compiler.operators import Edges, Intervals, Physical, Points, Select, Source, Where
-from streamq.compiler.operators.alter_lifetime import BREACH, AlterLifetime
-from streamq.compiler.operators.alter_lifetime import RE as AT_END
-from streamq.compiler.operators.join import INNER
-from streamq.compiler.operators.join_table import JoinTable
 from streamq.compiler.program import Feed, Program, Relation
 from streamq.errors import NeedsSpark, TimeError, sentence
-from streamq.expr import Expr
+from streamq.operators import Edges, Intervals, Physical, Points, Select, Source, Where
+from streamq.operators.alter_lifetime import BREACH, AlterLifetime
+from streamq.operators.alter_lifetime import RE as AT_END
+from streamq.operators.join import INNER
+from streamq.operators.join_table import JoinTable
+from streamq.plan.expr import Expr
+from streamq.plan.schema import Schema, key_types
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.columnar import concat, decode, runs, with_column
 from streamq.runtime.egress import split_ctis
@@ -43,7 +44,6 @@ from streamq.runtime.overlap import matched_codes
 from streamq.runtime.progress import Message, decode_messages
 from streamq.runtime.readings import both, together
 from streamq.runtime.stage import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, kept_rows, relation_of
-from streamq.schema import Schema, key_types
 from streamq.time import INFINITY, MINUS_INFINITY, show_ticks
 
 
@@ -416,6 +416,6 @@ def _with_lifetime(reason: Any, technical: Mapping[str, Any], axis: str) -> Any:
 
 
 def _same(column: str, value: Expr) -> Expr:
-    from streamq.expr import Call, Col
+    from streamq.plan.expr import Call, Col
 
     return Call("<=>", (Col(column), value))

@@ -20,10 +20,9 @@ from zoneinfo import ZoneInfo
 from pyspark.sql.types import DataType, StructType
 
 from streamq import functions
-from streamq.compiler.operators.alter_lifetime import Length, Start
-from streamq.compiler.plan import NODES, Node, nodes, written_fields
 from streamq.errors import PlanError, StreamqError, nearest, sentence
-from streamq.expr import (
+from streamq.operators.alter_lifetime import Length, Start
+from streamq.plan.expr import (
     ARITHMETIC,
     COMPARISON,
     LOGIC,
@@ -39,10 +38,11 @@ from streamq.expr import (
     Opaque,
     WindowBound,
 )
-from streamq.expr import nodes as parts
+from streamq.plan.expr import nodes as parts
+from streamq.plan.node import NODES, Node, nodes, written_fields
+from streamq.plan.schema import Field
 from streamq.policies import SourcePolicy
 from streamq.runtime.partial import PARTIALS
-from streamq.schema import Field
 from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot
 
 VERSION = 1
@@ -162,7 +162,7 @@ def _read_zone(zone: Any) -> dt.tzinfo:
 def plan_to_json(plan: Node) -> dict[str, Any]:
     """The plan as a document of plain lists and dictionaries; equal plans give equal documents.
 
-    Unnamed sources keep the names they have in the plan: see :func:`streamq.compiler.plan.numbered`. Raises PlanError for
+    Unnamed sources keep the names they have in the plan: see :func:`streamq.plan.node.numbered`. Raises PlanError for
     what cannot be written: a pyspark Column, and a value :func:`encoded` does not take.
     """
     made = nodes(plan)

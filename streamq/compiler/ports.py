@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from streamq.compiler.program import Feed, Path, Program, Relation
 from streamq.errors import PlanError, sentence
-from streamq.expr import Col, Expr
+from streamq.plan.expr import Col, Expr
+from streamq.plan.schema import Schema
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Judge, Kernel
 from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.stage import Channel, Hosted, Stage
-from streamq.schema import Schema
 
 
 @dataclass

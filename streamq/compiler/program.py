@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from streamq.compiler.hosting import carried_by
-from streamq.compiler.operators import Source, Where
-from streamq.compiler.operators.alter_lifetime import FIXED, AlterLifetime
-from streamq.compiler.operators.alter_lifetime import RE as AT_END
-from streamq.compiler.operators.join_table import JoinTable
-from streamq.compiler.plan import Node
-from streamq.expr import Expr
+from streamq.operators import Source, Where
+from streamq.operators.alter_lifetime import FIXED, AlterLifetime
+from streamq.operators.alter_lifetime import RE as AT_END
+from streamq.operators.join_table import JoinTable
+from streamq.plan.expr import Expr
+from streamq.plan.node import Node
+from streamq.plan.schema import POINT, Schema
 from streamq.runtime.carried import Carrier
 from streamq.runtime.consistency import MIDDLE, Level
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.stage import Channel, Lane, Packer, SourceInfo, Stage
-from streamq.schema import POINT, Schema
 
 FINAL, CHANGELOG, UPSERT = "final", "changelog", "upsert"
 OUTPUTS = (FINAL, CHANGELOG, UPSERT)

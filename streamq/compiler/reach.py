@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from streamq.compiler.batch import Batch
 from streamq.compiler.hosting import carried_by
-from streamq.compiler.lowering import spark_expression
-from streamq.compiler.operators import ROWS, Select, Source, Union
-from streamq.compiler.operators.alter_lifetime import AlterLifetime, moved
-from streamq.compiler.operators.source import keep_good
-from streamq.compiler.plan import Node, fold, nodes
+from streamq.operators import ROWS, Select, Source, Union
+from streamq.operators.alter_lifetime import AlterLifetime, moved
+from streamq.operators.source import keep_good
+from streamq.plan.lowering import spark_expression
+from streamq.plan.node import Node, fold, nodes
 from streamq.runtime.carried import Carried
 from streamq.runtime.event import CTI, KIND, LE, OPENS
 from streamq.time import INFINITY, MINUS_INFINITY

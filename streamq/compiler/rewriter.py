@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from streamq.compiler.operators import MergePartials, PartialAggregate, Select, Source, Union, Where, WindowAggregate
-from streamq.compiler.operators.partial_aggregate import show_partials
-from streamq.compiler.operators.window_aggregate import show_keys
-from streamq.compiler.plan import Node, nodes
 from streamq.compiler.rules import RULES, Rule
 from streamq.errors import NeedsSpark, RewriteError, StreamqError, sentence
-from streamq.expr import show
+from streamq.operators import MergePartials, PartialAggregate, Select, Source, Union, Where, WindowAggregate
+from streamq.operators.partial_aggregate import show_partials
+from streamq.operators.window_aggregate import show_keys
+from streamq.plan.expr import show
+from streamq.plan.node import Node, nodes
 
 SHARED = "the window is read elsewhere too, and would be computed twice"
 

@@ -13,17 +13,17 @@ from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from streamq.compiler.lowering import as_key, lifetime, ship_runtime, spark_expression
 from streamq.compiler.merging import merge_partials
-from streamq.compiler.operators.partial_aggregate import Expansion, expand, partial_columns, partial_fields
-from streamq.compiler.operators.window_aggregate import COUNT, INDEX, WindowAggregate
 from streamq.compiler.window_members import ENDS, NUMBER, STARTS, numbered, same_keys, snapshot_windows
-from streamq.expr import Col
+from streamq.operators.partial_aggregate import Expansion, expand, partial_columns, partial_fields
+from streamq.operators.window_aggregate import COUNT, INDEX, WindowAggregate
+from streamq.plan.expr import Col
+from streamq.plan.lowering import as_key, lifetime, ship_runtime, spark_expression
+from streamq.plan.schema import Field, infer, quote
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.evaluator import evaluation
 from streamq.runtime.event import LE, RE
 from streamq.runtime.partial import Summed
-from streamq.schema import Field, infer, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

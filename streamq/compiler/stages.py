@@ -10,7 +10,10 @@ from pyspark.sql import types as t
 
 from streamq.compiler.consumers import consumers, readers, reads
 from streamq.compiler.hosting import AS_INPUTS, HOSTED, reads_ends
-from streamq.compiler.operators import (
+from streamq.compiler.ports import Input, Port, feed_result, host, with_ctis
+from streamq.compiler.program import FINAL, Options, Path, Program, Relation
+from streamq.errors import PlanError, sentence
+from streamq.operators import (
     Edges,
     MergePartials,
     PartialAggregate,
@@ -21,15 +24,13 @@ from streamq.compiler.operators import (
     Where,
     WindowAggregate,
 )
-from streamq.compiler.operators.alter_lifetime import AlterLifetime, Start
-from streamq.compiler.operators.join_table import JoinTable
-from streamq.compiler.operators.partial_aggregate import Expansion, expand, partial_fields, show_partials
-from streamq.compiler.operators.window_aggregate import is_grid, show_keys, show_window
-from streamq.compiler.plan import Node, Traits, fold, nodes, stated, states
-from streamq.compiler.ports import Input, Port, feed_result, host, with_ctis
-from streamq.compiler.program import FINAL, Options, Path, Program, Relation
-from streamq.errors import PlanError, sentence
-from streamq.expr import Col, Expr, reads_end
+from streamq.operators.alter_lifetime import AlterLifetime, Start
+from streamq.operators.join_table import JoinTable
+from streamq.operators.partial_aggregate import Expansion, expand, partial_fields, show_partials
+from streamq.operators.window_aggregate import is_grid, show_keys, show_window
+from streamq.plan.expr import Col, Expr, reads_end
+from streamq.plan.node import Node, Traits, fold, nodes, stated, states
+from streamq.plan.schema import POINT, Field, Schema, infer
 from streamq.policies import SourcePolicy
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.consistency import CLOSED, OPENED
@@ -44,7 +45,6 @@ from streamq.runtime.kernels.settle import SettleKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.partial import Partial
 from streamq.runtime.stage import IN, OUT
-from streamq.schema import POINT, Field, Schema, infer
 from streamq.windows import Hopping
 
 

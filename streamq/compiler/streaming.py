@@ -10,18 +10,18 @@ from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from streamq.compiler.lowering import DeltaColumns, as_key, ship_runtime
-from streamq.compiler.operators import ROWS, Select, Source, Where
-from streamq.compiler.operators.alter_lifetime import AlterLifetime, altered
-from streamq.compiler.operators.join import INNER
-from streamq.compiler.operators.join_table import JoinTable, looked_up
 from streamq.compiler.program import Feed, Program, Relation
 from streamq.errors import PlanError, sentence
-from streamq.expr import Expr, is_opaque, to_spark
+from streamq.operators import ROWS, Select, Source, Where
+from streamq.operators.alter_lifetime import AlterLifetime, altered
+from streamq.operators.join import INNER
+from streamq.operators.join_table import JoinTable, looked_up
+from streamq.plan.expr import Expr, is_opaque, to_spark
+from streamq.plan.lowering import DeltaColumns, as_key, ship_runtime
+from streamq.plan.schema import Schema, infer, quote
 from streamq.runtime.event import BAD, CTI, KEEP, KIND, LE, OPENS, RE, WEIGHT
 from streamq.runtime.readings import OBSERVED, how, names
 from streamq.runtime.stage import LATE, READINGS, TOTALS
-from streamq.schema import Schema, infer, quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

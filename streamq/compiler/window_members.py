@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
-from streamq.compiler.lowering import floor_div, lifetime
-from streamq.compiler.operators.alter_lifetime import moved
-from streamq.compiler.operators.window_aggregate import (
+from streamq.operators.alter_lifetime import moved
+from streamq.operators.window_aggregate import (
     INDEX,
     TIME_SENSITIVE,
     WindowAggregate,
@@ -19,8 +18,9 @@ from streamq.compiler.operators.window_aggregate import (
     in_windows,
     window_lifetime,
 )
+from streamq.plan.lowering import floor_div, lifetime
+from streamq.plan.schema import quote
 from streamq.runtime.event import LE, RE
-from streamq.schema import quote
 from streamq.time import INFINITY
 from streamq.windows import POINT_AT_END, Count, Hopping, Landmark, Rows, Session, Snapshot
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
 
     from streamq.compiler.batch import Batch
-    from streamq.compiler.operators.top_k import TopK
+    from streamq.operators.top_k import TopK
 
 NUMBER, STARTS, ENDS = "__window", "__wle", "__wre"
 """A window's number in its group, its start and its end."""

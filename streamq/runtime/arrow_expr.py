@@ -18,11 +18,11 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.errors import NeedsSpark, StreamqError, nearest, sentence
-from streamq.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, fold, show_to_user
+from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, fold, show_to_user
+from streamq.plan.schema import Schema, literal_type, types
 from streamq.runtime.arrow_casts import can_cast, cast
 from streamq.runtime.arrow_functions import FUNCTIONS
 from streamq.runtime.arrow_types import Fault, Value, arrow_type, constant_array, true
-from streamq.schema import Schema, literal_type, types
 
 if TYPE_CHECKING:
     from streamq.runtime.arrow_types import Mask

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
+from streamq.plan.schema import as_decimal, wider
 from streamq.runtime import fdlibm
 from streamq.runtime.arrow_casts import DAY, SECOND, can_cast, cast, quotient, saturated
 from streamq.runtime.arrow_types import (
@@ -43,7 +44,6 @@ from streamq.runtime.arrow_types import (
     true,
     valid,
 )
-from streamq.schema import as_decimal, wider
 
 if TYPE_CHECKING:
     from streamq.runtime.arrow_types import Mask

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from streamq.expr import Expr
+from streamq.plan.expr import Expr
+from streamq.plan.schema import Schema
 from streamq.runtime.arrow_expr import attempt
-from streamq.schema import Schema
 from streamq.time import MINUS_INFINITY
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from streamq.compiler.operators import (
+from streamq.operators import (
     AlterLifetime,
     Edges,
     Intervals,
@@ -28,11 +28,11 @@ from streamq.compiler.operators import (
     WindowAggregate,
     WindowedJoin,
 )
-from streamq.compiler.operators.alter_lifetime import Start
-from streamq.compiler.plan import Node, fold, nodes
+from streamq.operators.alter_lifetime import Start
+from streamq.plan.node import Node, fold, nodes
+from streamq.plan.schema import Field
 from streamq.policies import ADJUST, FAIL, SourcePolicy
 from streamq.runtime.event import CTI, INSERT, RETRACT
-from streamq.schema import Field
 from streamq.testing.arrival import OPEN, Item, closed, is_event, time_columns
 from streamq.testing.case import Case
 from streamq.testing.history import comparable

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from streamq.compiler.operators import Edges, Intervals, Physical, Points, Source
 from streamq.errors import PlanError, sentence
-from streamq.expr import Expr, Lit
+from streamq.operators import Edges, Intervals, Physical, Points, Source
+from streamq.plan.expr import Expr, Lit
+from streamq.plan.schema import Field
 from streamq.runtime.event import CTI, INSERT, RETRACT
-from streamq.schema import Field
 from streamq.testing.history import comparable
 from streamq.testing.oracle import arrow_type
 from streamq.time import INFINITY

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamq.compiler.operators import Source
-from streamq.compiler.plan import Node, nodes
+from streamq.operators import Source
+from streamq.plan.node import Node, nodes
 from streamq.runtime.event import INSERT, RETRACT
 from streamq.stream import Stream
 from streamq.testing.arrival import Item, closed, is_event, table

@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 from hypothesis import strategies as st
 
 from streamq.compiler.local import LocalRun
-from streamq.compiler.operators import Join, JoinTable, Select, Source, Union, Where
-from streamq.compiler.plan import nodes
 from streamq.compiler.program import CHANGELOG, FINAL, Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES, Rule
 from streamq.compiler.stages import compile_stages
-from streamq.query import local_history
+from streamq.operators import Join, JoinTable, Select, Source, Union, Where
+from streamq.plan.node import nodes
+from streamq.run.query import local_history
 from streamq.runtime.consistency import Level
 from streamq.runtime.egress import changelog_rows
 from streamq.runtime.event import INSERT, LE, RE, RETRACT, WEIGHT

@@ -13,11 +13,11 @@ from typing import Any
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from streamq.compiler.operators import AlterLifetime, Edges, Intervals, JoinTable, Physical, Points, Select, Source
-from streamq.compiler.plan import Node, fold, nodes, numbered
 from streamq.errors import PlanError, UnknownColumn, nearest, sentence
-from streamq.expr import Col, Lit
-from streamq.schema import Field, Schema
+from streamq.operators import AlterLifetime, Edges, Intervals, JoinTable, Physical, Points, Select, Source
+from streamq.plan.expr import Col, Lit
+from streamq.plan.node import Node, fold, nodes, numbered
+from streamq.plan.schema import Field, Schema
 from streamq.testing import events
 from streamq.testing.arrival import Item, delay_for
 from streamq.testing.case import Arrival, Case

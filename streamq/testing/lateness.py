@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from streamq.compiler.operators import Edges, Intervals, Physical, Points, Source
+from streamq.operators import Edges, Intervals, Physical, Points, Source
 from streamq.policies import ADJUST, DROP, FAIL, SourcePolicy
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.admission import is_plain

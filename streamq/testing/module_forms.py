@@ -16,12 +16,13 @@ import pyarrow as pa
 
 import streamq as sq
 from streamq.compiler.hosting import HOSTED, Hosting
-from streamq.compiler.operators import WindowAggregate
-from streamq.compiler.operators.window_aggregate import splits
-from streamq.compiler.plan import nodes
 from streamq.errors import PlanError, sentence
-from streamq.expr import Aggregate, Col, Expr, show
-from streamq.expr import nodes as parts
+from streamq.operators import WindowAggregate
+from streamq.operators.window_aggregate import splits
+from streamq.plan.expr import Aggregate, Col, Expr, show
+from streamq.plan.expr import nodes as parts
+from streamq.plan.node import nodes
+from streamq.plan.schema import Schema
 from streamq.runtime.arrow_expr import evaluate
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.columnar import concat, ints, with_column
@@ -30,7 +31,6 @@ from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernels.window_aggregate import HI, LO, WindowAggregateKernel
 from streamq.runtime.lifetimes import grid_lifetimes
 from streamq.runtime.partials import INDEX, merged, netted, over_windows
-from streamq.schema import Schema
 from streamq.testing.oracle import oracle
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from streamq.checkpoint import CONTROL_DDL
 from streamq.compiler.egress import ADDED
-from streamq.query import batch_frame, until_ticks
-from streamq.session import REQUIRED, TUNED, master_of
+from streamq.run.checkpoint import CONTROL_DDL
+from streamq.run.query import batch_frame, until_ticks
+from streamq.run.session import REQUIRED, TUNED, master_of
 from streamq.stream import Stream
 from streamq.testing.case import Case
 from streamq.testing.execution import BATCH, CONTROLLED, FINAL, RUN, Execution, from_changelog, net

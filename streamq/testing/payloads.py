@@ -16,13 +16,13 @@ from typing import Any
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from streamq.compiler.operators import Source, WindowAggregate
-from streamq.compiler.plan import Node, nodes
 from streamq.errors import PlanError, sentence
-from streamq.expr import COMPARISON, Aggregate, Alias, Call, Case, Col, Expr, Lit, columns, is_opaque
-from streamq.expr import nodes as parts_of
+from streamq.operators import Source, WindowAggregate
+from streamq.plan.expr import COMPARISON, Aggregate, Alias, Call, Case, Col, Expr, Lit, columns, is_opaque
+from streamq.plan.expr import nodes as parts_of
+from streamq.plan.node import Node, nodes
+from streamq.plan.schema import Field
 from streamq.runtime.arrow_types import BITS
-from streamq.schema import Field
 from streamq.testing.intent import Intent
 from streamq.testing.scale import expressions, literals
 from streamq.testing.table import fields_of

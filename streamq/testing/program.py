@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import streamq as sq
-from streamq.compiler.operators import Intervals, JoinTable, Source
-from streamq.compiler.plan import Node, fold, nodes, numbered
 from streamq.compiler.plan_json import plan_to_json, to_text
 from streamq.errors import PlanError, sentence
+from streamq.operators import Intervals, JoinTable, Source
+from streamq.plan.node import Node, fold, nodes, numbered
+from streamq.plan.schema import Field
 from streamq.runtime.arrow_types import arrow_type
-from streamq.schema import Field
 from streamq.stream import Stream
 from streamq.testing.history import plain_values
 from streamq.testing.program_text import WIDTH, call, is_name, listed, string, value

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import types as t
 
 from streamq.errors import TypeMismatch
-from streamq.expr import (
+from streamq.plan.expr import (
     Aggregate,
     Alias,
     Call,
@@ -25,7 +25,7 @@ from streamq.expr import (
     Lit,
     fold,
 )
-from streamq.schema import parse_type
+from streamq.plan.schema import parse_type
 from streamq.time import INTEGER, show_duration
 
 WIDTH = 100

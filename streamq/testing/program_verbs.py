@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from streamq.compiler.operators import (
+from streamq.operators import (
     AlterLifetime,
     Chop,
     Clip,
@@ -25,10 +25,10 @@ from streamq.compiler.operators import (
     WindowAggregate,
     WindowedJoin,
 )
-from streamq.compiler.operators.alter_lifetime import FIXED, GIVEN, RE, SAME, Length, Start
-from streamq.compiler.operators.join import INNER
-from streamq.compiler.plan import Node
-from streamq.expr import Alias, Call, Col, Expr, Lit, columns, rewrite
+from streamq.operators.alter_lifetime import FIXED, GIVEN, RE, SAME, Length, Start
+from streamq.operators.join import INNER
+from streamq.plan.expr import Alias, Call, Col, Expr, Lit, columns, rewrite
+from streamq.plan.node import Node
 from streamq.policies import DROP, SourcePolicy
 from streamq.testing.program_text import (
     Unwritable,

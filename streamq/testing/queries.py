@@ -15,7 +15,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from streamq.compiler.operators import (
+from streamq.errors import NeedsSpark, PlanError, TypeMismatch
+from streamq.operators import (
     AlterLifetime,
     Chop,
     Clip,
@@ -33,11 +34,9 @@ from streamq.compiler.operators import (
     WindowAggregate,
     WindowedJoin,
 )
-from streamq.compiler.operators.alter_lifetime import FIXED, GIVEN, RE, SAME, Length, Start
-from streamq.compiler.operators.window_aggregate import IN_ORDER, TIME_SENSITIVE, check_key
-from streamq.compiler.plan import Node, fold
-from streamq.errors import NeedsSpark, PlanError, TypeMismatch
-from streamq.expr import (
+from streamq.operators.alter_lifetime import FIXED, GIVEN, RE, SAME, Length, Start
+from streamq.operators.window_aggregate import IN_ORDER, TIME_SENSITIVE, check_key
+from streamq.plan.expr import (
     Aggregate,
     Call,
     Cast,
@@ -51,10 +50,11 @@ from streamq.expr import (
     start,
     when,
 )
-from streamq.expr import fold as fold_expr
-from streamq.query import local_history
+from streamq.plan.expr import fold as fold_expr
+from streamq.plan.node import Node, fold
+from streamq.plan.schema import Field, Schema, infer
+from streamq.run.query import local_history
 from streamq.runtime.arrow_expr import check
-from streamq.schema import Field, Schema, infer
 from streamq.testing.intent import ANYTHING
 from streamq.testing.oracle import arrow_type
 from streamq.testing.payloads import odd, pool, twin

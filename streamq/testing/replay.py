@@ -12,11 +12,11 @@ from typing import Any, NoReturn
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 
-from streamq.compiler.operators import Edges, JoinTable, Physical, Source
-from streamq.compiler.plan import Node, nodes
 from streamq.compiler.plan_json import decoded, encoded, plan_from_json, plan_to_json
 from streamq.compiler.rules import RULES
 from streamq.errors import PlanError, SourceError, StreamqError, nearest, sentence
+from streamq.operators import Edges, JoinTable, Physical, Source
+from streamq.plan.node import Node, nodes
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.arrival import CLOSE, OPEN, Item, row, table_of
 from streamq.testing.case import Arrival, Case

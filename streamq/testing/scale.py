@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from streamq.compiler.operators import (
+from streamq.operators import (
     AlterLifetime,
     Chop,
     DistinctIds,
@@ -17,9 +17,9 @@ from streamq.compiler.operators import (
     WindowAggregate,
     WindowedJoin,
 )
-from streamq.compiler.plan import Node, nodes
-from streamq.expr import Expr, Lit
-from streamq.expr import fold as fold_expr
+from streamq.plan.expr import Expr, Lit
+from streamq.plan.expr import fold as fold_expr
+from streamq.plan.node import Node, nodes
 from streamq.testing.arrival import tick
 from streamq.time import INFINITY, TIMESTAMP
 from streamq.windows import Hopping, Landmark, Session

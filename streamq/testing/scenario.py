@@ -16,12 +16,12 @@ from typing import Any, Final, NoReturn
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from streamq.compiler.operators import JoinTable, ToSignal
-from streamq.compiler.operators.windowed import Grouped, Windowed
-from streamq.compiler.plan import Node, nodes
 from streamq.errors import NeedsSpark, PlanError, TimeError, UnknownVerb, nearest, sentence
-from streamq.expr import Call, Col, Expr, duration, end, start, when, window_end, window_start
-from streamq.schema import Field, Schema
+from streamq.operators import JoinTable, ToSignal
+from streamq.operators.windowed import Grouped, Windowed
+from streamq.plan.expr import Call, Col, Expr, duration, end, start, when, window_end, window_start
+from streamq.plan.node import Node, nodes
+from streamq.plan.schema import Field, Schema
 from streamq.stream import Stream
 from streamq.testing.case import Case
 from streamq.testing.generate import KINDS, WITH_IDS, Draw, cases_of, source_of

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamq.errors import SourceError, sentence
-from streamq.schema import MICRO_BATCH
+from streamq.plan.schema import MICRO_BATCH
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,11 +10,11 @@ from typing import Any
 
 from pyspark.sql import types as t
 
-from streamq.compiler.operators import Select, TopK, Union
-from streamq.compiler.operators.top_k import RANK
-from streamq.compiler.plan import Node
 from streamq.errors import PlanError, sentence
-from streamq.expr import Col, Lit
+from streamq.operators import Select, TopK, Union
+from streamq.operators.top_k import RANK
+from streamq.plan.expr import Col, Lit
+from streamq.plan.node import Node
 from streamq.stream import Stream
 from streamq.windows import ALIGN, Snapshot
 

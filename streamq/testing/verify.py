@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 
-from streamq.compiler.operators import JoinTable
-from streamq.compiler.plan import nodes, numbered
 from streamq.errors import LateEvent, NeedsSpark, PlanError, QueryFailed, kind_of, sentence
+from streamq.operators import JoinTable
+from streamq.plan.node import nodes, numbered
 from streamq.policies import FAIL
 from streamq.stream import Stream
 from streamq.testing.admission import is_plain
@@ -532,7 +532,7 @@ def _session(tables: Mapping[str, Any]) -> SparkSession:
     found = SparkSession.getActiveSession()
     if found is not None:
         return found
-    from streamq.session import session
+    from streamq.run.session import session
 
     return session("streamq testing")
 

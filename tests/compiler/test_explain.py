@@ -17,12 +17,12 @@ from pyspark.sql import types as t
 
 import streamq as sq
 from streamq.compiler.explain import explain
-from streamq.compiler.operators import Edges, Intervals, Points, Union
-from streamq.compiler.plan import Node
 from streamq.errors import PlanError
-from streamq.expr import Lit, Opaque
+from streamq.operators import Edges, Intervals, Points, Union
+from streamq.plan.expr import Lit, Opaque
+from streamq.plan.node import Node
+from streamq.plan.schema import Field
 from streamq.policies import SourcePolicy
-from streamq.schema import Field
 from streamq.stream import Stream
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "explain"

@@ -8,8 +8,8 @@ import pytest
 
 import streamq as sq
 from streamq import time_weighted_avg
-from streamq.compiler.operators.join import KINDS
-from streamq.compiler.plan import NODES, STATED, Node, stated, states
+from streamq.operators.join import KINDS
+from streamq.plan.node import NODES, STATED, Node, stated, states
 
 WINDOWS = ("hopping", "snapshot", "count", "rows", "session", "landmark")
 

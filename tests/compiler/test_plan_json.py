@@ -18,9 +18,6 @@ from pyspark.sql import types as t
 import streamq as sq
 from streamq import col
 from streamq import functions as f
-from streamq.compiler.operators import BATCH, LOGICAL, Intervals, Select, Where
-from streamq.compiler.operators.alter_lifetime import GIVEN, AlterLifetime, Start
-from streamq.compiler.plan import Node, nodes, numbered
 from streamq.compiler.plan_json import (
     EXPRESSIONS,
     VALUES,
@@ -33,9 +30,12 @@ from streamq.compiler.plan_json import (
 )
 from streamq.compiler.rewriter import rewrite
 from streamq.errors import PlanError, StreamqError
-from streamq.expr import Alias, Call, Cast, Col, Expr, Lit, Opaque
+from streamq.operators import BATCH, LOGICAL, Intervals, Select, Where
+from streamq.operators.alter_lifetime import GIVEN, AlterLifetime, Start
+from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit, Opaque
+from streamq.plan.node import Node, nodes, numbered
+from streamq.plan.schema import Field
 from streamq.policies import SourcePolicy
-from streamq.schema import Field
 from streamq.testing.generate import Case, cases
 from tests.algebra import QUERIES, SIZES, intervals
 

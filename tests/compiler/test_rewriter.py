@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamq.compiler.operators import (
+from streamq.compiler.rewriter import rewrite
+from streamq.compiler.rules import RULES, Rule
+from streamq.errors import RewriteError
+from streamq.operators import (
     MergePartials,
     PartialAggregate,
     Select,
@@ -19,12 +22,9 @@ from streamq.compiler.operators import (
     Where,
     WindowAggregate,
 )
-from streamq.compiler.plan import Node, nodes
-from streamq.compiler.rewriter import rewrite
-from streamq.compiler.rules import RULES, Rule
-from streamq.errors import RewriteError
-from streamq.expr import Aggregate, Call, Col, Expr, Lit
-from streamq.query import local_history
+from streamq.plan.expr import Aggregate, Call, Col, Expr, Lit
+from streamq.plan.node import Node, nodes
+from streamq.run.query import local_history
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.testing.history import assert_same_history
 from tests.compiler.rules.law import HOPPING, MORE, STAYS, TABLES, TRIPS, drawn

@@ -12,11 +12,11 @@ import pytest
 import streamq as sq
 from streamq import testing as t
 from streamq.compiler.local import LocalRun
-from streamq.compiler.operators import LOGICAL, Source
-from streamq.compiler.plan import nodes, numbered
 from streamq.compiler.program import CHANGELOG, FINAL, Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
+from streamq.operators import LOGICAL, Source
+from streamq.plan.node import nodes, numbered
 
 Rule = Callable[[int], int]
 COLUMNS = "kind string, start bigint, end bigint, new_end bigint, k string, v int"

@@ -17,13 +17,13 @@ from pyspark.sql import types as t
 
 import streamq as sq
 from streamq.compiler.local import LocalRun
-from streamq.compiler.operators import Source
-from streamq.compiler.plan import nodes, numbered
 from streamq.compiler.program import CHANGELOG, Options
 from streamq.compiler.stages import compile_stages
 from streamq.errors import InvalidEvent
+from streamq.operators import Source
+from streamq.plan.node import nodes, numbered
+from streamq.plan.schema import Field
 from streamq.runtime.egress import changelog_rows
-from streamq.schema import Field
 from streamq.testing import events
 from streamq.testing.generate import cuts
 from streamq.testing.history import comparable, fold_physical

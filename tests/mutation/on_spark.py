@@ -7,8 +7,8 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from streamq.compiler import egress, merging
-from streamq.compiler.operators import window_aggregate
-from streamq.schema import Schema
+from streamq.operators import window_aggregate
+from streamq.plan.schema import Schema
 from streamq.time import INFINITY
 from tests.mutation.mutant import Mutant, wrapped
 

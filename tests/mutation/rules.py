@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from streamq.compiler.operators import Select, Union, Where, WindowAggregate
 from streamq.compiler.rules import RULES, prune_columns, push_where_below_window
-from streamq.expr import columns
+from streamq.operators import Select, Union, Where, WindowAggregate
+from streamq.plan.expr import columns
 from streamq.testing import execution
 from streamq.windows import Hopping
 from tests.mutation.mutant import FAILS, Mutant, wrapped

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import streamq as sq
+from streamq.plan.schema import Schema
 from streamq.runtime.carried import Carried, carry
 from streamq.runtime.carried_by_expr import CarriedByExpr
-from streamq.schema import Schema
 from streamq.time import INFINITY, INTEGER, MINUS_INFINITY
 
 AXIS = Schema((), INTEGER)

@@ -57,8 +57,8 @@ def through(query: sq.Stream, level: Level, times: Sequence[int] = ARRIVAL) -> l
 
 
 def _sources(query: sq.Stream) -> list[Any]:
-    from streamq.compiler.operators import Source
-    from streamq.compiler.plan import nodes
+    from streamq.operators import Source
+    from streamq.plan.node import nodes
 
     return [n for n in nodes(query.plan) if isinstance(n, Source)]
 

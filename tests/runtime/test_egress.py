@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 import streamq as sq
 from streamq.compiler.egress import egress
 from streamq.compiler.local import LocalRun
-from streamq.compiler.operators import Where
-from streamq.compiler.operators.alter_lifetime import AlterLifetime, Length, Start
-from streamq.compiler.plan import Node, numbered
 from streamq.compiler.program import CHANGELOG, UPSERT, Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError, QueryFailed
+from streamq.operators import Where
+from streamq.operators.alter_lifetime import AlterLifetime, Length, Start
+from streamq.plan.node import Node, numbered
 from streamq.runtime.consistency import MIDDLE, Level
 from streamq.runtime.egress import changelog_rows, folding, split_ctis, upsert_rows
 from streamq.runtime.event import LE, RE, WEIGHT

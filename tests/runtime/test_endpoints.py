@@ -9,11 +9,11 @@ import pytest
 import streamq as sq
 from streamq import testing as t
 from streamq.compiler.local import LocalRun
-from streamq.compiler.plan import numbered
 from streamq.compiler.program import CHANGELOG, FINAL, Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
-from streamq.query import local_history
+from streamq.plan.node import numbered
+from streamq.run.query import local_history
 from streamq.runtime.consistency import Level
 from streamq.runtime.endpoints import Endpoints
 from streamq.runtime.event import WEIGHT

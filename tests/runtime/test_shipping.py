@@ -11,7 +11,8 @@ from pyspark import cloudpickle
 
 from streamq.compiler.hosting import HOSTED
 from streamq.compiler.streaming import ship_runtime
-from streamq.expr import Col
+from streamq.plan.expr import Col
+from streamq.plan.schema import Schema
 from streamq.runtime.arrow_expr import evaluate
 from streamq.runtime.carried import Carried
 from streamq.runtime.carried_by_expr import CarriedByExpr
@@ -21,7 +22,6 @@ from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.kernels import inner_join, recompute, relay, settle, window_aggregate
 from streamq.runtime.processor import DRIVER_WORKER, make_processor
 from streamq.runtime.stage import Channel, Packer, Stage
-from streamq.schema import Schema
 
 READ = """
 import pickle, sys

@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
-from streamq.compiler.operators import Physical, Source
-from streamq.compiler.plan import Node, fold, nodes
+from streamq.operators import Physical, Source
+from streamq.plan.node import Node, fold, nodes
 from streamq.policies import SourcePolicy
-from streamq.running import Run
+from streamq.run.running import Run
 from streamq.testing.execution import from_changelog, net
 from streamq.time import INFINITY
 

@@ -23,11 +23,11 @@ from pyspark.sql import types as t
 import streamq as sq
 from streamq import functions as f
 from streamq.errors import NeedsSpark, TypeMismatch
-from streamq.expr import Call, Expr, Lit, col, lit, nodes, show, substitute, to_spark, when
-from streamq.expr import columns as columns_of
+from streamq.plan.expr import Call, Expr, Lit, col, lit, nodes, show, substitute, to_spark, when
+from streamq.plan.expr import columns as columns_of
+from streamq.plan.schema import Field, Schema, infer
 from streamq.runtime.arrow_casts import can_cast
 from streamq.runtime.arrow_expr import FUNCTIONS, arrow_type, attempt, check
-from streamq.schema import Field, Schema, infer
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

@@ -25,9 +25,9 @@ from pyspark.sql.streaming import DataStreamWriter
 import streamq as sq
 from streamq import testing as t
 from streamq.compiler.hosting import HOSTED
-from streamq.compiler.plan import nodes
 from streamq.errors import CheckpointError
-from streamq.expr import Expr
+from streamq.plan.expr import Expr
+from streamq.plan.node import nodes
 
 ROOT = Path(__file__).parents[2]
 

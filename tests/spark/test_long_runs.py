@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import streamq as sq
-from streamq import monitoring
 from streamq import testing as t
+from streamq.run import monitoring
 from streamq.testing.on_spark import stream
 from tests.spark.replay import land
 

@@ -14,7 +14,7 @@ import pyspark
 import pytest
 
 from streamq.errors import SessionError
-from streamq.session import REQUIRED, active_session, doctor, master_of, session
+from streamq.run.session import REQUIRED, active_session, doctor, master_of, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -164,7 +164,7 @@ def test_connect() -> None:
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
-        from streamq.session import session
+        from streamq.run.session import session
         from tests.conftest import INTERPRETED
         server = session(master="local[1]", config={
             **INTERPRETED,
@@ -173,7 +173,7 @@ def test_connect() -> None:
         })
         client = '''
         import sys
-        from streamq.session import active_session, doctor, master_of, session
+        from streamq.run.session import active_session, doctor, master_of, session
         url = sys.argv[1]
         spark = session(master=url, config={"spark.sql.shuffle.partitions": 3})
         print(type(spark).__module__, spark.conf.get("spark.sql.shuffle.partitions"))

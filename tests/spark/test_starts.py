@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from streamq import testing as t
-from streamq.session import REQUIRED, active_session
+from streamq.run.session import REQUIRED, active_session
 from streamq.testing.arrival import Item
 from streamq.testing.execution import (
     BATCH,

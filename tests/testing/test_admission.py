@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import streamq as sq
 from streamq import testing as t
-from streamq.compiler.operators import Source
-from streamq.compiler.plan import Node, fold
+from streamq.operators import Source
+from streamq.plan.node import Node, fold
 from streamq.policies import SourcePolicy
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.admission import Admitted, admitted, legal

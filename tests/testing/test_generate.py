@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, Phase, assume, find, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from streamq.compiler.operators import Physical, Union, WindowAggregate
-from streamq.compiler.plan import Node, nodes
+from streamq.operators import Physical, Union, WindowAggregate
+from streamq.plan.node import Node, nodes
+from streamq.plan.schema import Field
 from streamq.runtime.event import CTI, INSERT, RETRACT
-from streamq.schema import Field
 from streamq.testing import events
 from streamq.testing.arrival import Item, bounds, delay_for, late, repeated
 from streamq.testing.case import Case

@@ -15,8 +15,8 @@ from pyspark.sql.types import DoubleType, StringType
 import streamq as sq
 from streamq import testing as t
 from streamq.errors import PlanError
+from streamq.plan.schema import Field
 from streamq.runtime.event import CTI, RETRACT
-from streamq.schema import Field
 from streamq.testing import Intent, events
 from streamq.testing.arrival import Item
 from streamq.testing.payloads import rows

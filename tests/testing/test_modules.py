@@ -14,7 +14,7 @@ from pyspark.sql.types import LongType
 
 import streamq as sq
 from streamq.errors import NeedsSpark, PlanError, TypeMismatch
-from streamq.expr import Aggregate, Col
+from streamq.plan.expr import Aggregate, Col
 from streamq.testing.module_forms import aggregate_forms, selected
 from streamq.testing.modules import GROUPS, LAWS, LawBroken, check_module
 

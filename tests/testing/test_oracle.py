@@ -15,7 +15,8 @@ import pytest
 from pyspark.sql import types as t
 
 import streamq as sq
-from streamq.compiler.operators import (
+from streamq.errors import InvalidEvent, PlanError, QueryFailed
+from streamq.operators import (
     LOGICAL,
     Edges,
     Intervals,
@@ -27,11 +28,10 @@ from streamq.compiler.operators import (
     Where,
     WindowAggregate,
 )
-from streamq.compiler.plan import Node
-from streamq.errors import InvalidEvent, PlanError, QueryFailed
-from streamq.expr import Aggregate, Call, Col, Expr, Lit, as_expr, col, duration, end, lit, start, when
+from streamq.plan.expr import Aggregate, Call, Col, Expr, Lit, as_expr, col, duration, end, lit, start, when
+from streamq.plan.node import Node
+from streamq.plan.schema import Field, Schema
 from streamq.policies import SourcePolicy
-from streamq.schema import Field, Schema
 from streamq.testing.arrival import table_of
 from streamq.testing.history import assert_same_history, fold_physical, history, same_history
 from streamq.testing.oracle import ORACLE, TooMuch, oracle, sql

@@ -16,12 +16,12 @@ from pyspark.sql import types as t
 import streamq as sq
 from streamq import col, lit, when
 from streamq import functions as f
-from streamq.compiler.operators import LOGICAL, AlterLifetime, JoinTable, Select, Where, WindowAggregate
-from streamq.compiler.operators.alter_lifetime import FIXED, GIVEN, SAME, Length, Start
-from streamq.compiler.plan import Node, nodes, numbered, renamed
 from streamq.errors import PlanError
-from streamq.expr import Call, Expr, Lit, Opaque
-from streamq.schema import Field, Schema
+from streamq.operators import LOGICAL, AlterLifetime, JoinTable, Select, Where, WindowAggregate
+from streamq.operators.alter_lifetime import FIXED, GIVEN, SAME, Length, Start
+from streamq.plan.expr import Call, Expr, Lit, Opaque
+from streamq.plan.node import Node, nodes, numbered, renamed
+from streamq.plan.schema import Field, Schema
 from streamq.testing.generate import Case, cases
 from streamq.testing.history import keys
 from streamq.testing.program import TESTING, program

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 
 import streamq as sq
 from streamq import testing as t
-from streamq.compiler.operators import Clip, Join, Points, Source, ToSignal, Where, WindowAggregate
-from streamq.compiler.plan import nodes
 from streamq.errors import PlanError, TimeError, UnknownVerb
+from streamq.operators import Clip, Join, Points, Source, ToSignal, Where, WindowAggregate
+from streamq.plan.node import nodes
 from streamq.testing.arrival import is_event
 
 ANY = t.ANY

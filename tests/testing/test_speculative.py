@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, Phase, find, settings
 
 import streamq as sq
 from streamq import testing as t
-from streamq.compiler.operators import Source, TopK, Union
-from streamq.compiler.plan import nodes
+from streamq.operators import Source, TopK, Union
+from streamq.plan.node import nodes
 from streamq.runtime.event import WEIGHT
 from streamq.testing.execution import CHANGELOG, Execution, played
 from tests.judged import answer

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from streamq.compiler.plan import Node
 from streamq.compiler.rules import (
     drop_identity_select,
     expand_avg,
@@ -20,6 +19,7 @@ from streamq.compiler.rules import (
     push_where_below_window,
     split_basic_windows,
 )
+from streamq.plan.node import Node
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from streamq.compiler.operators import Select
-from streamq.compiler.plan import Node
-from streamq.expr import Col
+from streamq.operators import Select
+from streamq.plan.expr import Col
+from streamq.plan.node import Node
 
 
 def drop_identity_select(node: Node) -> Node | None:

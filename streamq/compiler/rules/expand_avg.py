@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from streamq.compiler.operators import WindowAggregate
-from streamq.compiler.plan import Node
 from streamq.compiler.rules.restating import restate
+from streamq.operators import WindowAggregate
+from streamq.plan.node import Node
 
 
 def expand_avg(node: Node) -> Node | None:

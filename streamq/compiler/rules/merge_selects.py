@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from streamq.compiler.operators import Select
-from streamq.compiler.plan import Node
 from streamq.compiler.rules.substitution import facts, fits, inlined, is_plain, uses
-from streamq.expr import Col, show
+from streamq.operators import Select
+from streamq.plan.expr import Col, show
+from streamq.plan.node import Node
 
 
 def merge_selects(node: Node) -> Node | None:

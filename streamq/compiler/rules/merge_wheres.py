@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from streamq.compiler.operators import Where
-from streamq.compiler.plan import Node
 from streamq.compiler.rules.substitution import LARGEST, facts
 from streamq.compiler.rules.totality import can_fail
-from streamq.expr import conjunction, conjuncts, show
+from streamq.operators import Where
+from streamq.plan.expr import conjunction, conjuncts, show
+from streamq.plan.node import Node
 
 
 def merge_wheres(node: Node) -> Node | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streamq.compiler.operators import WindowAggregate
-from streamq.compiler.plan import Node
 from streamq.compiler.rules.prune_columns import columns_read, filters_below, over
+from streamq.operators import WindowAggregate
+from streamq.plan.node import Node
 
 
 def prune_aggregates(node: Node) -> Node | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streamq.compiler.operators import PartialAggregate, Select, Source, Union, Where, WindowAggregate
-from streamq.compiler.operators.window_aggregate import IN_ORDER
-from streamq.compiler.plan import Node
 from streamq.compiler.rules.substitution import facts
-from streamq.expr import Col, Expr, show
+from streamq.operators import PartialAggregate, Select, Source, Union, Where, WindowAggregate
+from streamq.operators.window_aggregate import IN_ORDER
+from streamq.plan.expr import Col, Expr, show
+from streamq.plan.node import Node
 from streamq.windows import Rows
 
 

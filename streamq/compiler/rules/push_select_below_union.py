@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from streamq.compiler.operators import Select, Union
-from streamq.compiler.plan import Node
 from streamq.compiler.rules.substitution import facts
-from streamq.expr import show
+from streamq.operators import Select, Union
+from streamq.plan.expr import show
+from streamq.plan.node import Node
 
 
 def push_select_below_union(node: Node) -> Node | None:

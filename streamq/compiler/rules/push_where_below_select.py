@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from streamq.compiler.operators import Select, Source, Where
-from streamq.compiler.plan import Node
 from streamq.compiler.rules.substitution import facts, fits, inlined, is_cheap, is_plain
 from streamq.compiler.rules.totality import can_fail
-from streamq.expr import Col, Expr, conjunction, conjuncts, show
+from streamq.operators import Select, Source, Where
+from streamq.plan.expr import Col, Expr, conjunction, conjuncts, show
+from streamq.plan.node import Node
 
 
 def push_where_below_select(node: Node) -> Node | None:

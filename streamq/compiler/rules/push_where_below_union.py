@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from streamq.compiler.operators import Union, Where
-from streamq.compiler.plan import Node
 from streamq.compiler.rules.substitution import facts
-from streamq.expr import show
+from streamq.operators import Union, Where
+from streamq.plan.expr import show
+from streamq.plan.node import Node
 
 
 def push_where_below_union(node: Node) -> Node | None:

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from pyspark.sql import types as t
 
-from streamq.compiler.operators import Where, WindowAggregate
-from streamq.compiler.plan import Node
 from streamq.compiler.rules.substitution import facts
 from streamq.compiler.rules.totality import can_fail
-from streamq.expr import Expr, columns, conjunction, conjuncts, reads_lifetime, show
+from streamq.operators import Where, WindowAggregate
+from streamq.plan.expr import Expr, columns, conjunction, conjuncts, reads_lifetime, show
+from streamq.plan.node import Node
 from streamq.windows import Landmark
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from streamq.compiler.operators import Select, WindowAggregate
-from streamq.compiler.operators.partial_aggregate import restated
-from streamq.compiler.operators.window_aggregate import splits
-from streamq.compiler.plan import Node
-from streamq.expr import Aggregate, Col, Expr, rewrite
+from streamq.operators import Select, WindowAggregate
+from streamq.operators.partial_aggregate import restated
+from streamq.operators.window_aggregate import splits
+from streamq.plan.expr import Aggregate, Col, Expr, rewrite
+from streamq.plan.node import Node
 
 
 def restate(node: WindowAggregate, names: Collection[str]) -> Node | None:

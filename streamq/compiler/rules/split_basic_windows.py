@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from streamq.compiler.operators import MergePartials, PartialAggregate, Select, WindowAggregate
-from streamq.compiler.operators.partial_aggregate import expand
-from streamq.compiler.operators.window_aggregate import is_grid
-from streamq.compiler.plan import Node
-from streamq.expr import Col
+from streamq.operators import MergePartials, PartialAggregate, Select, WindowAggregate
+from streamq.operators.partial_aggregate import expand
+from streamq.operators.window_aggregate import is_grid
+from streamq.plan.expr import Col
+from streamq.plan.node import Node
 from streamq.windows import Hopping
 
 

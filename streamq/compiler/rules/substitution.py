@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from streamq.expr import (
+from streamq.plan.expr import (
     ARITHMETIC,
     COMPARISON,
     LOGIC,
@@ -20,7 +20,7 @@ from streamq.expr import (
     Opaque,
     substitute,
 )
-from streamq.schema import literal_type
+from streamq.plan.schema import literal_type
 
 LARGEST = 128
 """Nodes of the largest expression that rules put together: what is larger stays in two operators."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.expr import COMPARISON, LOGIC, Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, nodes
-from streamq.schema import Schema, types
+from streamq.plan.expr import COMPARISON, LOGIC, Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, nodes
+from streamq.plan.schema import Schema, types
 
 _TOTAL = frozenset(
     {*COMPARISON, *LOGIC, "isin", "isnull", "isnotnull", "isnan", "equal_null", "coalesce", "ifnull", "nvl", "nullif"}

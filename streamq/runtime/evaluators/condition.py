@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.expr import Expr
+from streamq.plan.expr import Expr
+from streamq.plan.schema import Schema
 from streamq.runtime.arrow_expr import evaluate
 from streamq.runtime.evaluator import Mask
-from streamq.schema import Schema
 
 
 @dataclass(frozen=True)

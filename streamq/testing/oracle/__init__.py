@@ -19,7 +19,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
-from streamq.compiler.operators import (
+from streamq.errors import PlanError, sentence
+from streamq.operators import (
     AlterLifetime,
     Chop,
     Clip,
@@ -39,9 +40,8 @@ from streamq.compiler.operators import (
     WindowAggregate,
     WindowedJoin,
 )
-from streamq.compiler.plan import Node, fold
-from streamq.errors import PlanError, sentence
-from streamq.schema import POINT
+from streamq.plan.node import Node, fold
+from streamq.plan.schema import POINT
 from streamq.testing.oracle.evaluated import Evaluated
 from streamq.testing.oracle.expressions import FUNCTIONS, Untranslated, listed, own_keys, payload, sql
 from streamq.testing.oracle.reach import reach

@@ -17,11 +17,11 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import types as t
 
-from streamq.compiler.lowering import in_utc
 from streamq.errors import NeedsSpark, QueryFailed, sentence
-from streamq.expr import Alias, Col, Expr, Lifetime, Lit, columns, is_opaque, nodes, show, to_spark
+from streamq.plan.expr import Alias, Col, Expr, Lifetime, Lit, columns, is_opaque, nodes, show, to_spark
+from streamq.plan.lowering import in_utc
+from streamq.plan.schema import Schema, infer, quote
 from streamq.runtime.arrow_expr import check, evaluate
-from streamq.schema import Schema, infer, quote
 from streamq.testing.oracle.expressions import lifetime, listed, sql
 from streamq.testing.oracle.values import handed_out, sql_type, taken_in
 
@@ -137,7 +137,7 @@ def _operands(expr: Expr, schema: Schema) -> list[_Operand]:
 
 
 class _ByName:
-    """Operands as columns of a DataFrame, for :func:`streamq.expr.to_spark`."""
+    """Operands as columns of a DataFrame, for :func:`streamq.plan.expr.to_spark`."""
 
     def column(self, name: str) -> Column:
         from pyspark.sql import functions as F

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pyspark.sql import types as t
 
 from streamq.errors import NeedsSpark, PlanError, sentence
-from streamq.expr import ARITHMETIC, COMPARISON, Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, show
-from streamq.expr import fold as fold_expr
-from streamq.schema import Schema, infer, wider
+from streamq.plan.expr import ARITHMETIC, COMPARISON, Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, show
+from streamq.plan.expr import fold as fold_expr
+from streamq.plan.schema import Schema, infer, wider
 from streamq.testing.oracle.values import literal, quoted, sql_type
 from streamq.time import INFINITY, TIMESTAMP
 

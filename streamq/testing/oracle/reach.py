@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from streamq.compiler.operators import AlterLifetime, Edges, Intervals, Physical, Points, Source
-from streamq.compiler.plan import Node, nodes
 from streamq.errors import QueryFailed
+from streamq.operators import AlterLifetime, Edges, Intervals, Physical, Points, Source
+from streamq.plan.node import Node, nodes
 from streamq.runtime.event import CTI
 from streamq.testing.oracle.expressions import listed, payload
 from streamq.testing.oracle.run import Run

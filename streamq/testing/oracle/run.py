@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from streamq.compiler.operators import Edges, Intervals, JoinTable, Physical, Points, Source
 from streamq.errors import PlanError, QueryFailed, SourceError, StreamqError, sentence
-from streamq.expr import Expr
-from streamq.schema import Schema
+from streamq.operators import Edges, Intervals, JoinTable, Physical, Points, Source
+from streamq.plan.expr import Expr
+from streamq.plan.schema import Schema
 from streamq.testing.oracle.evaluated import Evaluated
 from streamq.testing.oracle.expressions import sql
 from streamq.testing.oracle.values import taken_in, ticks

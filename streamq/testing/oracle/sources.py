@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streamq.compiler.operators import Edges, Intervals, Physical, Points, Source
 from streamq.errors import InvalidEvent, sentence
+from streamq.operators import Edges, Intervals, Physical, Points, Source
 from streamq.testing.oracle.expressions import keys, listed, own_keys, payload, same
 from streamq.testing.oracle.run import Run
 from streamq.time import INFINITY, MINUS_INFINITY

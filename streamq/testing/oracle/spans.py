@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streamq.compiler.operators import (
+from streamq.errors import sentence
+from streamq.operators import (
     AlterLifetime,
     Chop,
     Clip,
@@ -18,8 +19,7 @@ from streamq.compiler.operators import (
     Where,
     WindowedJoin,
 )
-from streamq.errors import sentence
-from streamq.schema import Schema
+from streamq.plan.schema import Schema
 from streamq.testing.oracle.expressions import keys, listed, own_keys, payload, same
 from streamq.testing.oracle.run import Run, TooMuch
 from streamq.time import INFINITY, MINUS_INFINITY

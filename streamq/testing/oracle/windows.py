@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from pyspark.sql import types as t
 
-from streamq.compiler.operators import TopK, WindowAggregate
 from streamq.errors import PlanError, sentence
-from streamq.expr import Aggregate, Expr, show
-from streamq.schema import Schema, infer, sum_type
+from streamq.operators import TopK, WindowAggregate
+from streamq.plan.expr import Aggregate, Expr, show
+from streamq.plan.schema import Schema, infer, sum_type
 from streamq.testing.oracle.expressions import floating, has_own_key, key, keys, listed, payload, same
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.spans import bound, hopping_windows

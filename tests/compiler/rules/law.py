@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from streamq.compiler.operators import Intervals, Points
-from streamq.compiler.plan import Node
-from streamq.query import local_history
+from streamq.operators import Intervals, Points
+from streamq.plan.node import Node
+from streamq.plan.schema import Field
+from streamq.run.query import local_history
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.schema import Field
 from streamq.testing.history import assert_same_history
 from streamq.testing.oracle import EVALUATED, Untranslated, oracle
 from streamq.windows import Hopping

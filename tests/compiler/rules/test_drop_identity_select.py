@@ -1,6 +1,6 @@
-from streamq.compiler.operators import Select
 from streamq.compiler.rules.drop_identity_select import drop_identity_select
-from streamq.expr import Col
+from streamq.operators import Select
+from streamq.plan.expr import Col
 from tests.compiler.rules.law import TRIPS, holds
 
 K, V, W = Col("k"), Col("v"), Col("w")

@@ -1,6 +1,6 @@
-from streamq.compiler.operators import Select, WindowAggregate
 from streamq.compiler.rules.expand_avg import expand_avg
-from streamq.expr import Aggregate, Col, when
+from streamq.operators import Select, WindowAggregate
+from streamq.plan.expr import Aggregate, Col, when
 from tests.compiler.rules.law import HOPPING, TRIPS, holds
 
 V, W = Col("v"), Col("w")

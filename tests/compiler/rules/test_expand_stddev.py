@@ -1,6 +1,6 @@
-from streamq.compiler.operators import Select, WindowAggregate
 from streamq.compiler.rules.expand_stddev import expand_stddev
-from streamq.expr import Aggregate, Call, Col
+from streamq.operators import Select, WindowAggregate
+from streamq.plan.expr import Aggregate, Call, Col
 from tests.compiler.rules.law import HOPPING, TRIPS, holds
 
 W = Col("w")

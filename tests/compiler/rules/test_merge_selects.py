@@ -2,9 +2,9 @@ from decimal import Decimal
 
 from pyspark.sql import types as t
 
-from streamq.compiler.operators import Select
 from streamq.compiler.rules.merge_selects import merge_selects, why_not
-from streamq.expr import Call, Col, Lit, Opaque, start
+from streamq.operators import Select
+from streamq.plan.expr import Call, Col, Lit, Opaque, start
 from tests.compiler.rules.law import TRIPS, holds
 
 K, V, W = Col("k"), Col("v"), Col("w")

@@ -1,8 +1,8 @@
 from pyspark.sql import types as t
 
-from streamq.compiler.operators import Where
 from streamq.compiler.rules.merge_wheres import merge_wheres, why_not
-from streamq.expr import Call, Cast, Col, Opaque, conjunction, end
+from streamq.operators import Where
+from streamq.plan.expr import Call, Cast, Col, Opaque, conjunction, end
 from tests.compiler.rules.law import STAYS, TRIPS, holds
 
 V, W = Col("v"), Col("w")

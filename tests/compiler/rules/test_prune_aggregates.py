@@ -1,6 +1,6 @@
-from streamq.compiler.operators import Select, Where, WindowAggregate
 from streamq.compiler.rules.prune_aggregates import prune_aggregates
-from streamq.expr import Aggregate, Col
+from streamq.operators import Select, Where, WindowAggregate
+from streamq.plan.expr import Aggregate, Col
 from streamq.windows import Hopping
 from tests.compiler.rules.law import HOPPING, TRIPS, holds
 

@@ -1,6 +1,6 @@
-from streamq.compiler.operators import MergePartials, PartialAggregate, Select, Union, Where, WindowAggregate
 from streamq.compiler.rules.prune_columns import prune_columns, why_not
-from streamq.expr import Aggregate, Col, Opaque
+from streamq.operators import MergePartials, PartialAggregate, Select, Union, Where, WindowAggregate
+from streamq.plan.expr import Aggregate, Col, Opaque
 from streamq.runtime.partial import PartialMax
 from tests.compiler.rules.law import HOPPING, MORE, PAYLOAD, TRIPS, holds
 

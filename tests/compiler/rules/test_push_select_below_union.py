@@ -1,6 +1,6 @@
-from streamq.compiler.operators import Select, Union
 from streamq.compiler.rules.push_select_below_union import push_select_below_union, why_not
-from streamq.expr import Call, Col, start
+from streamq.operators import Select, Union
+from streamq.plan.expr import Call, Col, start
 from tests.compiler.rules.law import MORE, STAYS, TRIPS, holds
 
 

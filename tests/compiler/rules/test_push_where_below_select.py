@@ -1,6 +1,6 @@
-from streamq.compiler.operators import Select, Where
 from streamq.compiler.rules.push_where_below_select import push_where_below_select, why_not
-from streamq.expr import Call, Col, Opaque, end
+from streamq.operators import Select, Where
+from streamq.plan.expr import Call, Col, Opaque, end
 from tests.compiler.rules.law import STAYS, TRIPS, holds
 
 K, V, W = Col("k"), Col("v"), Col("w")

@@ -1,6 +1,6 @@
-from streamq.compiler.operators import Union, Where
 from streamq.compiler.rules.push_where_below_union import push_where_below_union, why_not
-from streamq.expr import Call, Col, duration
+from streamq.operators import Union, Where
+from streamq.plan.expr import Call, Col, duration
 from tests.compiler.rules.law import MORE, STAYS, TRIPS, holds
 
 

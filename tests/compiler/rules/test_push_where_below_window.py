@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from streamq.compiler.operators import Where, WindowAggregate
-from streamq.compiler.plan import Node
 from streamq.compiler.rules.push_where_below_window import push_where_below_window, why_not
-from streamq.expr import Aggregate, Call, Col, Expr, start
+from streamq.operators import Where, WindowAggregate
+from streamq.plan.expr import Aggregate, Call, Col, Expr, start
+from streamq.plan.node import Node
 from tests.compiler.rules.law import HOPPING, STAYS, TRIPS, holds
 
 K = Col("k")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import streamq as sq
-from streamq.compiler.operators import Select, WindowAggregate
 from streamq.compiler.rules.restating import restate
+from streamq.operators import Select, WindowAggregate
 from streamq.windows import Hopping
 
 

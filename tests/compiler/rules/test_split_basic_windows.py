@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from streamq.compiler.operators import MergePartials, PartialAggregate, Select, WindowAggregate
-from streamq.compiler.plan import Node
 from streamq.compiler.rules.split_basic_windows import split_basic_windows
-from streamq.expr import Aggregate, Col
+from streamq.operators import MergePartials, PartialAggregate, Select, WindowAggregate
+from streamq.plan.expr import Aggregate, Col
+from streamq.plan.node import Node
 from tests.compiler.rules.law import HOPPING, STAYS, TRIPS, holds
 
 V, W = Col("v"), Col("w")

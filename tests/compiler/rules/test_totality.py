@@ -7,8 +7,8 @@ from pyspark.sql import types as t
 
 import streamq as sq
 from streamq.compiler.rules.totality import can_fail
-from streamq.expr import Expr
-from streamq.schema import Field, Schema
+from streamq.plan.expr import Expr
+from streamq.plan.schema import Field, Schema
 
 SCHEMA = Schema((Field("i", t.LongType()), Field("d", t.DoubleType()), Field("s", t.StringType())), "integer")
 i, d, s = sq.col("i"), sq.col("d"), sq.col("s")

@@ -13,7 +13,7 @@ import pytest
 
 from tests.mutation.comparisons.faults import ROOT
 
-TESTS = ("tests/runtime", "tests/compiler/operators", "tests/laws", "tests/replays")
+TESTS = ("tests/runtime", "tests/operators", "tests/laws", "tests/replays")
 """What stands nearest to the targets, behind the file that mirrors one."""
 
 PROMPT = ("tests/laws/test_liveliness.py", "-k", "ctis_are_as_high or waits_for_nothing")

@@ -8,10 +8,10 @@ import pyarrow as pa
 
 import streamq as sq
 from streamq.compiler.local import LocalRun
-from streamq.compiler.plan import numbered
 from streamq.compiler.program import CHANGELOG, Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
+from streamq.plan.node import numbered
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.kernel import Arrival, Clock
 from streamq.runtime.kernels.ctis import OPEN, ROWS, CtisKernel

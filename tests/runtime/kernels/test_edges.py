@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 
 from streamq.compiler.local import LocalRun
-from streamq.compiler.operators import Edges, ToSignal
 from streamq.compiler.program import CHANGELOG, FINAL, Options
 from streamq.compiler.stages import compile_stages
 from streamq.errors import LateEvent
-from streamq.expr import Lit
 from streamq.literal import table_fields
+from streamq.operators import Edges, ToSignal
+from streamq.plan.expr import Lit
 from streamq.policies import SourcePolicy
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.consistency import MIDDLE, Level

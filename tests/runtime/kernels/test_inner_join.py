@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 
 import streamq as sq
-from streamq.compiler.plan import numbered
 from streamq.compiler.program import CHANGELOG, Options
 from streamq.compiler.stages import compile_stages
+from streamq.plan.node import numbered
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.bins import ENDLESS, reach
 from streamq.runtime.kernel import Arrival, Clock

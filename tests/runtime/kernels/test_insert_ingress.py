@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from streamq.compiler.local import LocalRun
-from streamq.compiler.operators import Intervals, Points
 from streamq.compiler.program import CHANGELOG, FINAL, Options
 from streamq.compiler.stages import compile_stages
 from streamq.errors import InvalidEvent, LateEvent
 from streamq.literal import table_fields
+from streamq.operators import Intervals, Points
 from streamq.policies import SourcePolicy
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.consistency import Level

@@ -11,10 +11,10 @@ import pytest
 import streamq as sq
 from streamq import testing as t
 from streamq.compiler.local import LocalRun
-from streamq.compiler.plan import numbered
 from streamq.compiler.program import CHANGELOG, Options
 from streamq.compiler.stages import compile_stages
 from streamq.errors import InvalidEvent, LateEvent
+from streamq.plan.node import numbered
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.consistency import MIDDLE, Level
 

@@ -12,9 +12,9 @@ import pytest
 
 import streamq as sq
 from streamq.compiler.local import LocalRun
-from streamq.compiler.plan import numbered
 from streamq.compiler.program import CHANGELOG, FINAL, Options
 from streamq.compiler.stages import compile_stages
+from streamq.plan.node import numbered
 from streamq.runtime.columnar import with_column
 from streamq.runtime.evaluators.joins import Settling
 from streamq.runtime.event import LE, RE

@@ -9,9 +9,9 @@ import pytest
 
 import streamq as sq
 from streamq.compiler.local import LocalRun
-from streamq.compiler.plan import numbered
 from streamq.compiler.program import CHANGELOG, FINAL, Options
 from streamq.compiler.stages import compile_stages
+from streamq.plan.node import numbered
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.kernel import Arrival, Clock
 from streamq.runtime.kernels.settle import SettleKernel

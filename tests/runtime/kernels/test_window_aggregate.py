@@ -13,13 +13,13 @@ import streamq as sq
 import streamq.runtime.partials as partials
 from streamq import testing as t
 from streamq.compiler.local import LocalRun
-from streamq.compiler.operators import Edges, Intervals, Points
 from streamq.compiler.program import CHANGELOG, FINAL, Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.errors import LateEvent
-from streamq.expr import Lit
 from streamq.literal import table_fields
+from streamq.operators import Edges, Intervals, Points
+from streamq.plan.expr import Lit
 from streamq.policies import SourcePolicy
 from streamq.stream import Stream
 

@@ -1,0 +1,95 @@
+"""Clip: an event ends at the first start, strictly after its own, of a matching event of another stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from streamq.errors import PlanError, sentence
+from streamq.operators.join import On, check_pairs, pairs
+from streamq.plan.lowering import lifetime
+from streamq.plan.node import Node, node
+from streamq.plan.schema import Schema, key_types, quote
+from streamq.plan.verbs import Verbs, not_a_stream
+from streamq.runtime.event import LE, RE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamq.compiler.batch import Batch
+
+
+@node
+class Clip(Node):
+    """``on`` are pairs of columns that must be equal (NULL equals nothing); none: any event of ``by`` clips.
+
+    CTI: c, the least over the inputs
+    Final: settled rows
+    State: events not settled, starts inside them; where ends never move, events not settled once they are clipped
+    Cost: a search in the sorted starts for each event kept
+    """
+
+    input: Node
+    by: Node
+    on: tuple[tuple[str, str], ...]
+
+    title = "clip"
+    progress = "c, the least over the inputs"
+
+    def _schema(self) -> Schema:
+        ours, theirs = self.input.schema, self.by.schema
+        if ours.axis != theirs.axis:
+            raise PlanError(sentence("clip", "streams on different time axes", f"found {ours.axis} and {theirs.axis}"))
+        check_pairs(self.on, ours, theirs, "clip")
+        return ours
+
+    def detail(self) -> str:
+        return "on " + (", ".join(a if a == b else f"{a} = {b}" for a, b in self.on) or "no key")
+
+
+def batch(node: Clip, inputs: list[DataFrame], run: Batch) -> DataFrame:
+    """Both streams by key, latest start first: the least start of ``by`` seen so far that is later."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    ours, theirs, keys = [], [], [f"__k{i}" for i in range(len(node.on))]
+    kinds = key_types(node.input.schema, node.by.schema, node.on)
+    for key, (a, b), common in zip(keys, node.on, kinds, strict=True):
+        ours.append(F.col(quote(a)).cast(common).alias(key))
+        theirs.append(F.col(quote(b)).cast(common).alias(key))
+    payload = F.struct(F.lit(True).alias("there"), *(F.col(quote(n)) for n in node.schema.names)).alias("__row")
+    left = inputs[0].select(*lifetime(node.input.schema), *ours, payload)
+    kind = left.schema["__row"].dataType
+    by = inputs[1].select(F.col(LE), F.col(LE).alias(RE), *theirs, F.lit(None).cast(kind).alias("__row"))
+    for key in keys:
+        by = by.where(F.col(key).isNotNull())
+    later = Window.partitionBy(*keys).orderBy(F.col(LE).desc()).rangeBetween(Window.unboundedPreceding, -1)
+    first = F.min(F.when(F.col("__row").isNull(), F.col(LE))).over(later)
+    df = left.unionAll(by).withColumn("__first", first).where(F.col("__row").isNotNull())
+    return df.select(
+        LE, F.least(F.col(RE), F.col("__first")).alias(RE), *(F.col("__row")[n].alias(n) for n in node.schema.names)
+    )
+
+
+class ClipVerbs(Verbs):
+    """``clip``."""
+
+    def clip(self, by: Self, on: On = ()) -> Self:
+        """End each event at the first start of a matching event of ``by`` that lies strictly after its own start.
+
+        ``on`` as in :meth:`join`; none: any event of ``by``. (SEMANTICS section 2.)
+
+        ::
+
+            events  a [1,9)   by  [1,..) [4,..)   result  a [1,4)
+
+        >>> import streamq as sq
+        >>> open_tabs = sq.events([(1, None, {"user": "a"}), (2, None, {"user": "b"})])
+        >>> logouts = sq.events([(7, 8, {"user": "a"})])
+        >>> open_tabs.clip(logouts, on="user").show()
+        user  start   end
+           a      1     7
+           b      2  NULL
+        """
+        if not isinstance(by, Verbs):
+            not_a_stream("clip", by)
+        return self._derive(Clip(self.plan, by.plan, pairs(on, "clip")), by)

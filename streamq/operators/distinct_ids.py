@@ -1,0 +1,96 @@
+"""DistinctIds: drops an event if one of equal id came shortly before it; its retractions go with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+from streamq.errors import PlanError, TimeError, column_names, sentence
+from streamq.plan.lowering import lifetime
+from streamq.plan.node import Node, node
+from streamq.plan.schema import Schema, quote
+from streamq.plan.verbs import Verbs
+from streamq.runtime.event import LE, RE
+from streamq.time import MINUS_INFINITY, Duration, show_duration, ticks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamq.compiler.batch import Batch
+
+
+@node
+class DistinctIds(Node):
+    """An event goes if one of equal ``ids`` (NULLs equal), kept or not, has LE in ``[LE - within, LE)``,
+
+    or the same LE and a smaller (RE, payload); of events equal in all of these one stays.
+
+    CTI: c; where ends may still move, the least start of an event whose end is open
+    Final: settled rows
+    State: events not settled, and those within reach of one or of c
+    Cost: a sort of the events kept by id and start
+    """
+
+    input: Node
+    ids: tuple[str, ...]
+    within: int
+
+    title = "distinct_ids"
+    progress = "c"
+
+    def _schema(self) -> Schema:
+        from streamq.operators.window_aggregate import check_key
+
+        for name in self.input.schema.names:
+            check_key(self.input.schema.type_of(name), name, "distinct_ids", "order")
+        for name in self.ids:
+            self.input.schema.require(name, "distinct_ids")
+        return self.input.schema
+
+    def detail(self) -> str:
+        return f"{', '.join(self.ids)} within {show_duration(self.within, self.schema.axis)}"
+
+
+def batch(node: DistinctIds, inputs: list[DataFrame], run: Batch) -> DataFrame:
+    """Two windows by id: the last start before the own one, and the place among equal starts."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    names = [quote(n) for n in node.schema.names]
+    ids = [quote(i) for i in node.ids]
+    df = inputs[0].select(*lifetime(node.input.schema), *names)
+    before = F.max(LE).over(Window.partitionBy(*ids).orderBy(LE).rangeBetween(Window.unboundedPreceding, -1))
+    place = F.row_number().over(Window.partitionBy(*ids, LE).orderBy(RE, *names))
+    near = before >= F.coalesce(F.try_subtract(F.col(LE), F.lit(node.within)), F.lit(MINUS_INFINITY))
+    df = df.withColumns({"__near": near, "__place": place})
+    return df.where((F.col("__place") == 1) & ~F.coalesce(F.col("__near"), F.lit(False))).select(LE, RE, *names)
+
+
+class DistinctIdsVerbs(Verbs):
+    """``distinct_ids``."""
+
+    def distinct_ids(self, within: Duration, *, id: str | Sequence[str]) -> Self:
+        """Drop repetitions: an event goes if one of equal ``id``, itself kept or not, started in ``[start - within, start)``.
+
+        Of events that start at one instant the one with the least (end, payload) stays. Raises TimeError for a negative
+        ``within``. (SEMANTICS section 2.)
+
+        ::
+
+            events  7 at 1  7 at 3  7 at 9   within 5
+            result  7 at 1          7 at 9
+
+        >>> import streamq as sq
+        >>> s = sq.events([(1, 2, {"id": 7}), (3, 4, {"id": 7}), (9, 10, {"id": 7})])
+        >>> s.distinct_ids(within=5, id="id").show()
+        id  start  end
+         7      1    2
+         7      9   10
+        """
+        ids = column_names(id, "distinct_ids", "the id")
+        if not ids:
+            raise PlanError(sentence("distinct_ids", "no id", "", 'Name the column: id="trip_id".'))
+        reach = ticks(within, self.plan.schema.axis, "distinct_ids")
+        if reach < 0:
+            raise TimeError(sentence("distinct_ids", "within must not be negative", f"found {within!r}"))
+        return self._derive(DistinctIds(self.plan, ids, reach))

@@ -1,0 +1,136 @@
+"""Edges: start and end rows of a key; a start opens ``[t, inf)``, the key's next edge after it closes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streamq.errors import TypeMismatch, sentence
+from streamq.operators.source import (
+    AS_KIND,
+    AS_START,
+    Source,
+    axis_of,
+    checked,
+    keep_good,
+    no_start,
+    source_schema,
+    ticks_of,
+)
+from streamq.plan.expr import Expr, Lit
+from streamq.plan.lowering import orderable, spark_expression
+from streamq.plan.node import Traits, node
+from streamq.plan.schema import EDGE, Field, Schema, comparable, quote, types
+from streamq.policies import SourcePolicy
+from streamq.runtime.event import BAD, LE, OPENS, RE
+from streamq.time import INFINITY
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamq.compiler.batch import Batch
+
+
+@node
+class Edges(Source):
+    """The edges of ``table``: column ``edge`` holds ``open`` or ``close``; equal ``key`` columns make one chain.
+
+    ``payload_from`` says whose other columns the event carries once closed: the start row's or the end row's.
+
+    CTI: c, made from the data (greatest start seen - delay) or told from outside
+    Final: closed events that are settled
+    State: a key's open start, or its last edge if late ones may be adjusted, and edges at or after c
+    Cost: a sort of the keys that a micro-batch touches
+    """
+
+    table: str
+    columns: tuple[Field, ...]
+    time: str
+    edge: str
+    key: tuple[str, ...]
+    open: Expr
+    close: Expr
+    payload_from: str = "start"
+    policy: SourcePolicy = SourcePolicy()
+
+    title = "edges"
+    insert_only = False
+
+    @property
+    def consumed(self) -> dict[str, str]:
+        return {self.time: AS_START, self.edge: AS_KIND}
+
+    def _schema(self) -> Schema:
+        from streamq.operators.window_aggregate import check_key
+
+        raw = Schema(self.columns, "integer")
+        raw.require(self.edge, "edges")
+        for name in self.key:
+            check_key(raw.require(name, "edges"), name, "edges", "match")
+        for name, value in (("open", self.open), ("close", self.close)):
+            kind, marked = types(value, raw, "edges")[value.digest], raw.type_of(self.edge)
+            if kind is not None and not comparable(kind, marked):
+                raise TypeMismatch(
+                    sentence(
+                        "edges",
+                        f"{name} is no value of column {self.edge!r}",
+                        f"found {value!r} for a column of {marked.simpleString()}",
+                        "Say what the column holds: open=..., close=...",
+                    )
+                )
+        return source_schema(self, axis_of(self.columns, (self.time,), "edges"), EDGE, "edges")
+
+    def _traits(self) -> Traits:
+        return Traits(retracts=True, moves_ends=True, infinite=True)
+
+    def detail(self) -> str:
+        marks = f"edge={self.edge} ({self.open!r}/{self.close!r})"
+        keys = ", ".join(self.key)
+        return f"{self.shown_name()}, time={self.time}, {marks}, key=[{keys}], payload={self.payload_from}"
+
+
+def rows(node: Edges, df: DataFrame, streaming: bool) -> DataFrame:
+    """``__le`` (the instant of the edge), ``__opens``, payload and ``__bad`` of every row."""
+    from pyspark.sql import functions as F
+
+    raw = Schema(node.columns, node.schema.axis)
+    le = spark_expression(ticks_of(node.time, raw.type_of(node.time)))
+    edge = F.col(quote(node.edge))
+    opens, closes = edge.eqNullSafe(spark_expression(node.open)), edge.eqNullSafe(spark_expression(node.close))
+    reason = no_start(le).when(~opens & ~closes, F.lit("neither a start nor an end"))
+    le, reason = checked(le, reason, node, streaming)
+    return df.select(le.alias(LE), opens.alias(OPENS), *(F.col(quote(f.name)) for f in node.payload), reason.alias(BAD))
+
+
+def batch(node: Edges, inputs: list[DataFrame], run: Batch) -> DataFrame:
+    """Per key in time order, ends before starts: a start lives until the next edge; an end needs an open start before it."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    df = keep_good(rows(node, run.table(node), False))
+    rest = [f.name for f in node.payload if f.name not in node.key]
+    # ties between starts of one instant are errors of the source; the payload makes which one stays deterministic
+    compared = [orderable(F.col(quote(f.name)), f.type) for f in node.payload if f.name in rest]
+    chain = Window.partitionBy(*(quote(k) for k in node.key)).orderBy(LE, OPENS, *compared)
+    # what is delivered again stands beside what it repeats
+    row = F.struct(F.col(LE), F.col(OPENS), *(c.alias(f"_{i}") for i, c in enumerate(compared)))
+    df = df.withColumn("__again", row.eqNullSafe(F.lag(row).over(chain))).where(~F.col("__again")).drop("__again")
+    whole = F.struct(F.col(LE), F.col(OPENS), *(F.col(quote(name)) for name in rest))
+    df = df.withColumn("__prev", F.lag(whole).over(chain))
+    open_before = F.coalesce(F.col("__prev")[OPENS] & (F.col("__prev")[LE] < F.col(LE)), F.lit(False))
+    tie = F.coalesce(F.col(OPENS) & F.col("__prev")[OPENS] & (F.col("__prev")[LE] == F.col(LE)), F.lit(False))
+    reason = F.when(~F.col(OPENS) & ~open_before, F.lit("an end without an open start")).when(
+        tie, F.lit("two starts of one key at one instant")
+    )
+    le, reason = checked(F.col(LE), reason, node, False)
+    df = keep_good(df.withColumn(LE, le).withColumn(BAD, reason)).withColumn("__next", F.lead(whole).over(chain))
+    df = df.where(F.col(OPENS)).withColumn(RE, F.coalesce(F.col("__next")[LE], F.lit(INFINITY)))
+    taken: Any = {name: F.col(quote(name)) for name in (f.name for f in node.payload)}
+    if node.payload_from == "end":
+        closed = F.coalesce(~F.col("__next")[OPENS], F.lit(False))
+        taken |= {name: F.when(closed, F.col("__next")[name]).otherwise(F.col(quote(name))) for name in rest}
+    return df.select(LE, RE, *(taken[f.name].alias(f.name) for f in node.payload))
+
+
+def edge_literal(value: Any) -> Expr:
+    """The value that marks a start or an end, as an expression."""
+    return value if isinstance(value, Expr) else Lit(value)

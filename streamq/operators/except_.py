@@ -1,0 +1,105 @@
+"""Except: at every instant the events of the left stream that the right one has no equal of, as a difference of bags."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from streamq.errors import PlanError, sentence
+from streamq.plan.lowering import lifetime
+from streamq.plan.node import Node, node
+from streamq.plan.schema import INTERVAL, Schema, quote
+from streamq.plan.verbs import Verbs, not_a_stream
+from streamq.runtime.event import LE, RE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamq.compiler.batch import Batch
+
+
+@node
+class Except(Node):
+    """Equal payloads (NULLs equal) occur ``max(0, l - r)`` times; maximal intervals, one row a unit.
+
+    CTI: c, the least over the inputs
+    Final: settled rows
+    State: a payload's events from the earliest start of a row not settled
+    Cost: a sweep over the endpoints of the events kept
+    """
+
+    left: Node
+    right: Node
+
+    title = "except"
+    progress = "c, the least over the inputs"
+
+    def _schema(self) -> Schema:
+        from streamq.operators.window_aggregate import check_key
+
+        left, right = self.left.schema, self.right.schema
+        if left.axis != right.axis or left.fields != right.fields:
+            raise PlanError(
+                sentence(
+                    "except_",
+                    "streams of different columns or time axes",
+                    f"found ({left.describe()}) and ({right.describe()})",
+                    "Bring them into line with select.",
+                )
+            )
+        for name in left.names:
+            check_key(left.type_of(name), name, "except_", "match")
+        # of points that meet, too, one row a unit
+        return left.with_shape(INTERVAL)
+
+
+def batch(node: Except, inputs: list[DataFrame], run: Batch) -> DataFrame:
+    """A sweep: changes summed up a payload and instant, a running level, a row where a unit begins till it ends."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    names = [quote(n) for n in node.schema.names]
+    changes = []
+    for df, child, sign in zip(inputs, (node.left, node.right), (1, -1), strict=True):
+        le, re = lifetime(child.schema)
+        ends = F.array(
+            F.struct(le.alias("t"), F.lit(sign).alias("d")), F.struct(re.alias("t"), F.lit(-sign).alias("d"))
+        )
+        changes.append(df.select(*names, F.inline(ends)))
+    df = changes[0].unionAll(changes[1]).groupBy(*names, "t").agg(F.sum("d").alias("d"))
+    order = Window.partitionBy(*names).orderBy("t")
+    running = F.sum("d").over(order.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    df = df.withColumn("__level", F.greatest(F.lit(0), running))
+    df = df.withColumn("__was", F.coalesce(F.lag("__level").over(order), F.lit(0))).where("__level != __was")
+    low, high = F.least("__level", "__was"), F.greatest("__level", "__was")
+    df = df.withColumn("__unit", F.explode(F.sequence(low + 1, high)))
+    # per payload and unit rises and falls alternate
+    ends_at = F.lead("t").over(Window.partitionBy(*names, "__unit").orderBy("t"))
+    df = df.withColumn("__end", ends_at).where("__level > __was")
+    return df.select(F.col("t").alias(LE), F.col("__end").alias(RE), *names)
+
+
+class ExceptVerbs(Verbs):
+    """``except_``."""
+
+    def except_(self, other: Self) -> Self:
+        """What is left of this stream where the other one has equal events: a bag difference at every instant.
+
+        A payload alive l times here and r times there is alive ``max(0, l - r)`` times in the result, over maximal intervals.
+        The streams have equal columns and one time axis, else PlanError. (SEMANTICS section 2.)
+
+        ::
+
+            left    1 [1,9)  1 [1,9)   right  1 [3,5)
+            result  1 [1,9)  1 [1,3)  1 [5,9)
+
+        >>> import streamq as sq
+        >>> a = sq.events([(1, 9, {"v": 1}), (1, 9, {"v": 1})])
+        >>> a.except_(sq.events([(3, 5, {"v": 1})])).show()
+        v  start  end
+        1      1    3
+        1      1    9
+        1      5    9
+        """
+        if not isinstance(other, Verbs):
+            not_a_stream("except_", other)
+        return self._derive(Except(self.plan, other.plan), other)

@@ -1,0 +1,90 @@
+"""Intervals: each row is an event on ``[start, end)``; a NULL end is one that is still alive."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from streamq.errors import PlanError, sentence
+from streamq.operators.source import (
+    AS_END,
+    AS_START,
+    Identified,
+    axis_of,
+    checked,
+    keep_good,
+    no_start,
+    once,
+    source_schema,
+    ticks_of,
+)
+from streamq.plan.lowering import spark_expression
+from streamq.plan.node import Traits, node
+from streamq.plan.schema import INTERVAL, Field, Schema, quote
+from streamq.policies import ADDED, SourcePolicy
+from streamq.runtime.event import BAD, LE, RE
+from streamq.time import INFINITY
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamq.compiler.batch import Batch
+
+
+@node
+class Intervals(Identified):
+    """The rows of ``table``, alive from column ``start`` to ``end``; with ``ids``, those of equal ids and start are one event.
+
+    CTI: c, made from the data (greatest start seen - delay) or told from outside
+    Final: every row that is on time
+    State: without id: none, lateness is judged in the first stateful stage; with id: rows not settled
+    Cost: a pass over what is new; with id: and over the rows held that start where it does
+    """
+
+    table: str
+    columns: tuple[Field, ...]
+    start: str
+    end: str
+    policy: SourcePolicy = SourcePolicy()
+    ids: tuple[str, ...] = field(default=(), metadata=ADDED)
+
+    title = "intervals"
+
+    @property
+    def consumed(self) -> dict[str, str]:
+        return {self.start: AS_START, self.end: AS_END}
+
+    def _schema(self) -> Schema:
+        if self.start == self.end:
+            raise PlanError(
+                sentence(
+                    "intervals",
+                    "start and end are the same column",
+                    f"found {self.start!r}",
+                    "Events of one instant are sq.points(df, time=...).",
+                )
+            )
+        return source_schema(self, axis_of(self.columns, (self.start, self.end), "intervals"), INTERVAL, "intervals")
+
+    def _traits(self) -> Traits:
+        return Traits(infinite=True)
+
+    def detail(self) -> str:
+        return f"{self.shown_name()}, start={self.start}, end={self.end}{self.shown_ids()}"
+
+
+def rows(node: Intervals, df: DataFrame, streaming: bool) -> DataFrame:
+    """``__le``, ``__re``, payload and ``__bad`` of every row."""
+    from pyspark.sql import functions as F
+
+    raw = Schema(node.columns, node.schema.axis)
+    le = spark_expression(ticks_of(node.start, raw.type_of(node.start)))
+    re = F.coalesce(spark_expression(ticks_of(node.end, raw.type_of(node.end))), F.lit(INFINITY))
+    reason = no_start(le).when(re <= le, F.lit("end not after start"))
+    le, reason = checked(le, reason, node, streaming, re)
+    return df.select(le.alias(LE), re.alias(RE), *(F.col(quote(f.name)) for f in node.payload), reason.alias(BAD))
+
+
+def batch(node: Intervals, inputs: list[DataFrame], run: Batch) -> DataFrame:
+    """One row an event."""
+    return once(node, keep_good(rows(node, run.table(node), False)))

@@ -1,0 +1,77 @@
+"""MergePartials: partial results of window ranges merged into windows, by one of five strategies (DESIGN D6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamq.operators.partial_aggregate import PartialAggregate, partial_columns, show_partials
+from streamq.operators.window_aggregate import (
+    COUNT,
+    INDEX,
+    in_windows,
+    show_keys,
+    show_window,
+    window_lifetime,
+)
+from streamq.plan.node import Node, Traits, node
+from streamq.plan.schema import INTERVAL, POINT, Schema, quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamq.compiler.batch import Batch
+
+
+@node
+class MergePartials(Node):
+    """One row a window with members, on the window's interval, of the partial results of ``input``.
+
+    CTI: start of the earliest window not final
+    Final: windows that end at or before c; where a value reads an end that may still move, once their members are settled too
+    State: partial results of windows not final; where events may be taken back, values with weights
+    Cost: a merge of the partial results in a window that is reported; over long ranges, of log2 of them
+    """
+
+    input: PartialAggregate
+
+    title = "merge"
+    progress = "start of the earliest window not final"
+
+    def _schema(self) -> Schema:
+        dropped = ("__lo", "__hi")
+        return self.input.schema.with_fields(f for f in self.input.schema.fields if f.name not in dropped).with_shape(
+            INTERVAL
+        )
+
+    def _traits(self) -> Traits:
+        return Traits()
+
+    def detail(self) -> str:
+        part = self.input
+        shown = show_partials(part.arguments, part.partials)
+        return f"{show_window(part.window, self.schema.axis)}{show_keys(part.keys)}: {shown}"
+
+
+def batch(node: MergePartials, inputs: list[DataFrame], run: Batch) -> DataFrame:
+    """The strategy that costs least, as DataFrame operations."""
+    from streamq.compiler.merging import choose_strategy, merge_partials
+
+    part = node.input
+    shape = POINT if part.input.schema.shape == POINT else INTERVAL
+    strategy, _ = choose_strategy(shape, part.window.n, part.partials)
+    if strategy == "direct":
+        return _direct(node, run)
+    df = merge_partials(inputs[0], list(part.keys), part.partials, part.window.n, strategy, divides=part.window.divides)
+    return df.select(*window_lifetime(part.window), *(quote(f.name) for f in node.schema.fields))
+
+
+def _direct(node: MergePartials, run: Batch) -> DataFrame:
+    """No split: the events themselves in each of their windows, aggregated once."""
+    from pyspark.sql import functions as F
+
+    part = node.input
+    source = part.input.schema
+    df = in_windows(part.input, run.made[part.input.digest], part.window, run)
+    columns = [F.count(F.lit(1)).alias(COUNT), *partial_columns(part.arguments, part.partials, source)]
+    df = df.groupBy(*(quote(k) for k in part.keys), INDEX).agg(*columns)
+    return df.select(*window_lifetime(part.window), *(quote(f.name) for f in node.schema.fields))

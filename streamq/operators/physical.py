@@ -1,0 +1,254 @@
+"""Physical: rows that insert, retract or promise (CTI), in StreamInsight's form ``(kind, LE, RE, REnew, payload)``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamq.errors import TypeMismatch, sentence
+from streamq.operators.source import (
+    AS_END,
+    AS_KIND,
+    AS_START,
+    Source,
+    axis_of,
+    checked,
+    keep_good,
+    no_start,
+    source_schema,
+    ticks_of,
+)
+from streamq.plan.lowering import orderable, spark_expression
+from streamq.plan.node import Traits, node
+from streamq.plan.schema import INTERVAL, Field, Schema, quote
+from streamq.policies import DROP, SourcePolicy
+from streamq.runtime.event import BAD, CTI, INSERT, KIND, LE, NEW_END, NO_START, RE, RETRACT
+from streamq.time import INFINITY
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, GroupedData
+
+    from streamq.compiler.batch import Batch
+
+
+@node
+class Physical(Source):
+    """The rows of ``table``: ``kind`` is insert, retract or cti; a cti's time stands in ``start``; an ``id`` names one event.
+
+    CTI: c, the greatest CTI row; or made from the data
+    Final: settled events
+    State: without id: events not settled; with id: events, deleted ones too, until every finite end that they have had is
+        settled; with id: retractions applied to them; retractions whose insert is still to come
+    Cost: without id: an insert is appended; with id: an insert is looked up among the events held;
+        a retraction is looked up among the events of its start, or id
+    """
+
+    table: str
+    columns: tuple[Field, ...]
+    kind: str
+    start: str
+    end: str
+    new_end: str
+    id: str | None = None
+    policy: SourcePolicy = SourcePolicy(delay=None)
+
+    title = "physical"
+    insert_only = False
+    cases = ("with id", "without id")
+
+    @property
+    def case(self) -> tuple[str, ...]:
+        return ("without id" if self.id is None else "with id",)
+
+    @property
+    def consumed(self) -> dict[str, str]:
+        return {self.kind: AS_KIND, self.start: AS_START, self.end: AS_END, self.new_end: AS_END}
+
+    def _schema(self) -> Schema:
+        from pyspark.sql.types import StringType
+
+        from streamq.operators.window_aggregate import check_key
+
+        kind = Schema(self.columns, "integer").require(self.kind, "physical")
+        if not isinstance(kind, StringType):
+            raise TypeMismatch(
+                sentence(
+                    "physical",
+                    f"column {self.kind!r} holds no kinds of rows",
+                    f"it is a {kind.simpleString()}",
+                    "A kind is 'insert', 'retract' or 'cti'.",
+                )
+            )
+        axis = axis_of(self.columns, (self.start, self.end, self.new_end), "physical")
+        made = source_schema(self, axis, INTERVAL, "physical")
+        if self.id is not None:
+            check_key(made.require(self.id, "physical"), self.id, "physical", "match")
+        return made
+
+    def _traits(self) -> Traits:
+        return Traits(retracts=True, moves_ends=True, infinite=True)
+
+    def detail(self) -> str:
+        return f"{self.shown_name()}, kind={self.kind}, start={self.start}, end={self.end}, new_end={self.new_end}" + (
+            f", id={self.id}" if self.id else ""
+        )
+
+
+def rows(node: Physical, df: DataFrame, streaming: bool) -> DataFrame:
+    """``__kind``, ``__le``, ``__re``, ``__new``, payload and ``__bad`` of every row."""
+    from pyspark.sql import functions as F
+
+    raw = Schema(node.columns, node.schema.axis)
+    kind = F.lower(F.col(quote(node.kind)))
+    le = spark_expression(ticks_of(node.start, raw.type_of(node.start)))
+    re = F.coalesce(spark_expression(ticks_of(node.end, raw.type_of(node.end))), F.lit(INFINITY))
+    new = F.coalesce(spark_expression(ticks_of(node.new_end, raw.type_of(node.new_end))), F.lit(INFINITY))
+    is_row = kind.isin(INSERT, RETRACT)
+    is_known = F.coalesce(kind.isin(INSERT, RETRACT, CTI), F.lit(False))
+    reason = F.coalesce(
+        F.when(~is_known, F.lit("a kind that is not insert, retract or cti")),
+        F.when(le.isNull(), F.lit(NO_START)),
+        F.when(is_row, no_start(le)),
+        F.when(is_row & (re <= le), F.lit("end not after start")),
+        F.when((kind == RETRACT) & (new < le), F.lit("new end before start")),
+    )
+    le, reason = checked(le, reason, node, streaming, re)
+    columns = (F.col(quote(f.name)) for f in node.payload)
+    return df.select(kind.alias(KIND), le.alias(LE), re.alias(RE), new.alias(NEW_END), *columns, reason.alias(BAD))
+
+
+def batch(node: Physical, inputs: list[DataFrame], run: Batch) -> DataFrame:
+    """Every retraction folded into its insert: signed deltas, summed by (LE, RE, payload); a CTI is no event."""
+    from pyspark.sql import functions as F
+
+    df = keep_good(rows(node, run.table(node), False)).where(F.col(KIND) != CTI)
+    if node.id is not None:
+        return _by_id(node, df)
+    moved = F.array(_delta(RE, -1, to=F.col(NEW_END)), _delta(NEW_END, 1))
+    deltas = F.when(F.col(KIND) == INSERT, F.array(_delta(RE, 1, inserts=1))).otherwise(moved)
+    payload = [quote(f.name) for f in node.payload]
+    df = df.select(LE, *payload, F.inline(deltas))
+    # an end moved back to the start is a deletion: the empty lifetime is no event
+    df = df.where(F.col(RE) > F.col(LE))
+    df = df.groupBy(LE, *payload, RE).agg(
+        F.sum("__w").alias("__w"), F.sum("__inserts").alias("__inserts"), F.collect_list("__to").alias("__to")
+    )
+    if node.policy.invalid_in(False) == DROP:
+        df = _without_unmatched(df.groupBy(LE, *payload))
+    reason = F.when(F.col("__w") < 0, F.lit("a retraction that matches nothing"))
+    weight, reason = checked(F.col(LE), reason, node, False, F.col(RE), F.col("__w"))
+    df = keep_good(df.withColumn("__w", weight).withColumn(BAD, reason)).where(F.col("__w") > 0)
+    copies = F.explode(F.sequence(F.lit(1), F.col("__w").cast("int")))
+    return df.select(LE, RE, *payload, copies.alias("__copy")).drop("__copy")
+
+
+def _by_id(node: Physical, df: DataFrame) -> DataFrame:
+    """One event an id, that of its insert, with the end that its retractions lead to, however often each was delivered.
+
+    A bag does not say which retractions are repetitions. They all count, for an end may move to and fro; but where an end
+    would be left more often than it was reached, each counts once.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    assert node.id is not None
+    id = quote(node.id)
+    rest = [f for f in node.payload if f.name != node.id]
+    inserts = F.col(KIND) == INSERT
+    whole = [F.col(LE), F.col(RE), *(orderable(F.col(quote(f.name)), f.type) for f in rest)]
+    event = Window.partitionBy(id, KIND).orderBy(*whole)
+    row = F.struct(*(c.alias(f"_{i}") for i, c in enumerate(whole)))
+    first, same = F.row_number().over(event) == 1, row.eqNullSafe(F.first(row).over(event))
+    once = F.row_number().over(Window.partitionBy(id, KIND, RE, NEW_END).orderBy(LE)) == 1
+    df = df.repartition(F.col(id)).withColumns({"__first": first, "__same": same, "__once": once.cast("int")})
+    df = df.where(~inserts | F.col("__first") | ~F.col("__same"))
+    le, reason = checked(
+        F.col(LE), F.when(inserts & ~F.col("__first"), F.lit("two events of one id")), node, False, F.col(RE)
+    )
+    df = keep_good(df.withColumn(LE, le).withColumn(BAD, reason))
+
+    once = F.col("__once")
+    moved = F.array(_delta(RE, -1, -once, to=F.col(NEW_END)), _delta(NEW_END, 1, once))
+    given = F.when(inserts, F.struct(LE, *(quote(f.name) for f in rest)))
+    deltas = F.when(inserts, F.array(_delta(RE, 1, inserts=1))).otherwise(moved)
+    df = df.select(id, F.col(LE).alias("__at"), given.alias("__given"), F.inline(deltas))
+    df = df.groupBy(id, RE).agg(
+        F.sum("__w").alias("__every"),
+        F.sum("__once").alias("__once"),
+        F.sum("__inserts").alias("__inserts"),
+        F.collect_set("__to").alias("__to"),
+        F.min("__at").alias("__at"),
+        F.first("__given", ignorenulls=True).alias("__given"),
+    )
+    whose = Window.partitionBy(id)
+    weight = F.when(F.min("__every").over(whose) < 0, F.col("__once")).otherwise(F.col("__every"))
+    given = F.first("__given", ignorenulls=True).over(whose)
+    df = df.select(id, "__at", RE, weight.alias("__w"), "__inserts", "__to", given.alias("__given"))
+    if node.policy.invalid_in(False) == DROP:
+        df = _without_unmatched(df.groupBy(id), "__at", "__given")
+    reason = F.when(F.col("__w") < 0, F.lit("a retraction that matches nothing"))
+    start = F.coalesce(F.col("__given")[LE], F.col("__at"))
+    # one condition: of several Spark might drop a row by another before the weight is read
+    events = F.when(F.col("__given").isNotNull() & (F.col(RE) > start), F.col("__w")).otherwise(0)
+    weight, reason = checked(start, reason, node, False, F.col(RE), events)
+    df = keep_good(df.withColumn(LE, start).withColumn("__w", weight).withColumn(BAD, reason)).where(F.col("__w") > 0)
+    taken = {f.name: F.col("__given")[f.name] for f in rest} | {node.id: F.col(id)}
+    return df.select(LE, RE, *(taken[f.name].alias(f.name) for f in node.payload))
+
+
+def _delta(end: str, weight: int, once: Column | None = None, inserts: int = 0, to: Column | None = None) -> Column:
+    """How a row changes the number of events with an end: ``once`` if what is repeated counts once.
+
+    ``inserts`` says how many of them it inserts, ``to`` which end it gives to one that it takes.
+    """
+    from pyspark.sql import functions as F
+
+    once = F.lit(weight) if once is None else once
+    to = F.lit(None).cast("bigint") if to is None else to
+    fields = {RE: F.col(end), "__w": F.lit(weight), "__once": once, "__inserts": F.lit(inserts), "__to": to}
+    return F.struct(*(column.alias(name) for name, column in fields.items()))
+
+
+def _without_unmatched(events: GroupedData, *carried: str) -> DataFrame:
+    """The ends of each event with ``__w`` as if the retractions that match nothing, and what follows from them, had not come.
+
+    There are such retractions where an end is left more often than it is reached. The others are then followed from the inserts
+    on. A bag does not say which came first: of several that leave one end, those with the least new end match.
+    """
+    from pyspark.sql import functions as F
+
+    ends = F.collect_list(F.struct(RE, "__w", "__inserts", "__to"))
+    df = events.agg(ends.alias("__ends"), F.min("__w").alias("__least"), *(F.first(n).alias(n) for n in carried))
+    totals = F.transform("__ends", lambda e: F.struct(e[RE].alias(RE), e["__w"].alias("__w")))
+    weights = F.when(F.col("__least") < 0, _followed(F.col("__ends"))).otherwise(totals)
+    return df.select("*", F.inline(weights)).drop("__ends", "__least")
+
+
+def _followed(ends: Column) -> Column:
+    """How many events have each end once retractions have moved those that they find: in rounds, for one may wait for another."""
+    from pyspark.sql import functions as F
+
+    def leaving(end: Column) -> Column:
+        return F.transform(end["__to"], lambda to: F.struct(end[RE].alias("re"), to.alias("to")))
+
+    def move(state: Column, to: Column) -> Column:
+        counts, left = state["counts"], state["left"]
+        moved = F.transform_values(
+            counts, lambda end, n: n + F.when(end == to["to"], 1).otherwise(0) - F.when(end == to["re"], 1).otherwise(0)
+        )
+        finds = counts[to["re"]] > 0
+        return F.struct(
+            F.when(finds, moved).otherwise(counts).alias("counts"),
+            F.when(finds, left).otherwise(F.array_append(left, to)).alias("left"),
+            state["before"].alias("before"),
+        )
+
+    def one_round(state: Column, _: Column) -> Column:
+        many, none = F.size(state["left"]), F.filter(state["left"], lambda _: F.lit(False))
+        start = F.struct(state["counts"], none.alias("left"), many.alias("before"))
+        return F.when(many < state["before"], F.aggregate(state["left"], start, move)).otherwise(state)
+
+    moves = F.array_sort(F.flatten(F.transform(ends, leaving)))
+    inserted = F.map_from_entries(F.transform(ends, lambda e: F.struct(e[RE], e["__inserts"])))
+    start = F.struct(inserted.alias("counts"), moves.alias("left"), (F.size(moves) + 1).alias("before"))
+    counts = F.aggregate(moves, start, one_round)["counts"]
+    return F.transform(F.map_entries(counts), lambda e: F.struct(e["key"].alias(RE), e["value"].alias("__w")))

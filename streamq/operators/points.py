@@ -1,0 +1,80 @@
+"""Points: each row is an event that lives for one tick, ``[t, t + 1)``."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from streamq.operators.source import (
+    AS_START,
+    Identified,
+    axis_of,
+    checked,
+    keep_good,
+    no_start,
+    once,
+    source_schema,
+    ticks_of,
+)
+from streamq.plan.lowering import spark_expression
+from streamq.plan.node import Traits, node
+from streamq.plan.schema import POINT, Field, Schema, quote
+from streamq.policies import ADDED, SourcePolicy
+from streamq.runtime.event import BAD, LAST_POINT, LE, RE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamq.compiler.batch import Batch
+
+
+@node
+class Points(Identified):
+    """The rows of ``table`` at the instants of column ``time``; with ``ids``, those of equal ids and start are one event.
+
+    CTI: c, made from the data (greatest start seen - delay) or told from outside
+    Final: every row that is on time
+    State: without id: none, lateness is judged in the first stateful stage; with id: rows not settled
+    Cost: a pass over what is new; with id: and over the rows held that start where it does
+    """
+
+    table: str
+    columns: tuple[Field, ...]
+    time: str
+    policy: SourcePolicy = SourcePolicy()
+    ids: tuple[str, ...] = field(default=(), metadata=ADDED)
+
+    title = "points"
+
+    @property
+    def consumed(self) -> dict[str, str]:
+        return {self.time: AS_START}
+
+    def _schema(self) -> Schema:
+        return source_schema(self, axis_of(self.columns, (self.time,), "points"), POINT, "points")
+
+    def _traits(self) -> Traits:
+        return Traits()
+
+    def detail(self) -> str:
+        return f"{self.shown_name()}, time={self.time}{self.shown_ids()}"
+
+
+def rows(node: Points, df: DataFrame, streaming: bool) -> DataFrame:
+    """``__le`` and payload of every row; in batch also ``__bad``, for in a stream a row without a start tells itself."""
+    from pyspark.sql import functions as F
+
+    le = spark_expression(ticks_of(node.time, Schema(node.columns, node.schema.axis).type_of(node.time)))
+    payload = [F.col(quote(f.name)) for f in node.payload]
+    if streaming:
+        return df.select(le.alias(LE), *payload)
+    le, reason = checked(le, no_start(le, LAST_POINT), node, streaming)
+    return df.select(le.alias(LE), *payload, reason.alias(BAD))
+
+
+def batch(node: Points, inputs: list[DataFrame], run: Batch) -> DataFrame:
+    """One row an event."""
+    from pyspark.sql import functions as F
+
+    df = keep_good(rows(node, run.table(node), False))
+    return once(node, df.select(LE, (F.col(LE) + 1).alias(RE), *(F.col(quote(f.name)) for f in node.payload)))

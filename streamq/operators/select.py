@@ -1,0 +1,140 @@
+"""Select: computes the payload anew, event by event; lifetimes stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Self
+
+from pyspark.sql import types as t
+
+from streamq.errors import PlanError, sentence
+from streamq.plan.expr import Col, Expr, reads_end, show
+from streamq.plan.lowering import spark_expression
+from streamq.plan.node import Node, node
+from streamq.plan.resolve import Given, named, resolve
+from streamq.plan.schema import Field, Schema, check_names, infer
+from streamq.plan.verbs import Verbs
+from streamq.runtime.event import LE, RE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamq.compiler.batch import Batch
+
+
+@node
+class Select(Node):
+    """The payload ``columns``: pairs of a name and the expression it stands for.
+
+    CTI: c; where an expression reads an end that may still move, the least start of an event whose end is open
+    Final: rows of final events
+    State: none; where one reads such an end, events not settled
+    Cost: a projection
+    """
+
+    input: Node
+    columns: tuple[tuple[str, Expr], ...]
+
+    title = "select"
+
+    def _schema(self) -> Schema:
+        fields = []
+        for name, expr in self.columns:
+            kind = infer(expr, self.input.schema, "select")
+            if isinstance(kind, t.NullType):
+                raise PlanError(
+                    sentence(
+                        "select",
+                        f"column {name!r} has no type",
+                        f"found {show(expr)}",
+                        "Cast it: lit(None).cast('string').",
+                    )
+                )
+            fields.append(Field(name, kind))
+        return self.input.schema.with_fields(fields)
+
+    @property
+    def exprs(self) -> dict[str, Expr]:
+        """Name to expression."""
+        return dict(self.columns)
+
+    @property
+    def reads_open_end(self) -> bool:
+        return any(reads_end(e) for _, e in self.columns)
+
+    def detail(self) -> str:
+        return ", ".join(
+            name if isinstance(e, Col) and e.name == name else f"{name} = {show(e)}" for name, e in self.columns
+        )
+
+
+def batch(node: Select, inputs: list[DataFrame], run: Batch) -> DataFrame:
+    """A projection."""
+    made = (spark_expression(e, node.input.schema).alias(name) for name, e in node.columns)
+    return inputs[0].select(LE, RE, *made)
+
+
+class SelectVerbs(Verbs):
+    """``select`` and the verbs derived from it."""
+
+    def select(self, *columns: Given, **named_columns: Given) -> Self:
+        """Compute the payload anew: a keyword is the output's name; lifetimes stay as they are.
+
+        Positional arguments are column names or aliased expressions. After a keyword a string is a text: ``x="v"`` is the
+        word, ``x=sq.col("v")`` the column. Raises UnknownColumn, TypeMismatch, PlanError for
+        a column called ``start`` or ``end``. (SEMANTICS section 2.)
+
+        >>> import streamq as sq
+        >>> s = sq.events([(1, 5, {"zone": "a", "fare": 3})])
+        >>> s.select("zone", twice=sq.col("fare") * 2).show()
+        zone  twice  start  end
+           a      6      1    5
+        """
+        made = list(named(columns, named_columns, self.plan.schema, "select"))
+        check_names([name for name, _ in made], "select")
+        resolved = ((name, resolve(e, self.plan, "select", of_events=True)) for name, e in made)
+        return self._derive(Select(self.plan, tuple(resolved)))
+
+    def with_columns(self, **named_columns: Given) -> Self:
+        """Add columns, or replace those of the same name; the others stay.
+
+        >>> import streamq as sq
+        >>> sq.events([(1, 5, {"fare": 3})]).with_columns(open=sq.end().is_null()).show()
+        fare   open  start  end
+           3  False      1    5
+        """
+        given = named((), named_columns, self.plan.schema, "with_columns")
+        outputs: dict[str, Expr] = {name: Col(name) for name in self.plan.schema.names}
+        outputs |= {name: resolve(e, self.plan, "with_columns", of_events=True) for name, e in given}
+        check_names(outputs, "with_columns")
+        return self._derive(Select(self.plan, tuple(outputs.items())))
+
+    def drop(self, *names: str) -> Self:
+        """Leave out columns; raises UnknownColumn for one that is not there.
+
+        >>> import streamq as sq
+        >>> sq.events([(1, 3, {"v": 1, "w": 2})]).drop("w").show()
+        v  start  end
+        1      1    3
+        """
+        for name in names:
+            if not isinstance(name, str):
+                raise PlanError(
+                    sentence("drop", "a column name is a string", f"found {name!r}", "Write drop('a', 'b').")
+                )
+            self.plan.schema.require(name, "drop")
+        return self._derive(Select(self.plan, tuple((n, Col(n)) for n in self.plan.schema.names if n not in names)))
+
+    def rename(self, names: Mapping[str, str] | None = None, **more: str) -> Self:
+        """Give columns other names, ``old="new"``; raises UnknownColumn, or AmbiguousColumn where names would clash.
+
+        >>> import streamq as sq
+        >>> sq.events([(1, 3, {"v": 1})]).rename(v="speed").show()
+        speed  start  end
+            1      1    3
+        """
+        change = {**(names or {}), **more}
+        for name in change:
+            self.plan.schema.require(name, "rename")
+        check_names([change.get(n, n) for n in self.plan.schema.names], "rename")
+        return self._derive(Select(self.plan, tuple((change.get(n, n), Col(n)) for n in self.plan.schema.names)))

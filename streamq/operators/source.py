@@ -1,0 +1,180 @@
+"""What all sources share: a table by name, its columns, and a policy; the rows they hand on are lifetimes and payload."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import types as t
+
+from streamq.errors import TypeMismatch, sentence, unknown_column
+from streamq.plan.expr import Call, Cast, Col, Expr, Lit
+from streamq.plan.lowering import instant, orderable
+from streamq.plan.node import Node
+from streamq.plan.schema import Field, Schema, check_names, quote
+from streamq.policies import SourcePolicy
+from streamq.runtime.event import BAD, LE, NO_START, RE, TOO_EARLY, TOO_LATE
+from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, TIMESTAMP
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+AS_START, AS_END = "it is sq.start() now", "it is sq.end() now"
+AS_KIND = "it says what a row is, and is no part of an event"
+"""What has become of the columns that sources consume."""
+
+
+class Source(Node):
+    """A leaf: the rows of ``table`` read as events. ``columns`` are all of the table's, in order."""
+
+    table: str
+    columns: tuple[Field, ...]
+    policy: SourcePolicy
+    ids: tuple[str, ...] = ()
+    insert_only = True
+
+    @property
+    def consumed(self) -> dict[str, str]:
+        """The columns that give lifetimes and kinds, and what each is in expressions; they are no payload."""
+        raise NotImplementedError
+
+    @property
+    def payload(self) -> tuple[Field, ...]:
+        """The columns that stay."""
+        return tuple(f for f in self.columns if f.name not in self.consumed)
+
+    def shown_name(self) -> str:
+        """The table's name as explain and messages show it."""
+        return f"{self.title}{self.table.removeprefix('#')}" if self.table.startswith("#") else self.table
+
+
+class Identified(Source):
+    """A source of inserts whose rows of equal ``ids`` and start, if it has ids, are one event, however often delivered."""
+
+    cases = ("with id", "without id")
+
+    @property
+    def case(self) -> tuple[str, ...]:
+        return ("with id" if self.ids else "without id",)
+
+    def shown_ids(self) -> str:
+        """Its ids, for explain."""
+        return f", id=[{', '.join(self.ids)}]" if self.ids else ""
+
+
+def axis_of(fields: tuple[Field, ...], names: tuple[str, ...], verb: str) -> str:
+    """The one axis of all time columns; raises UnknownColumn, or TypeMismatch for a column that is no time."""
+    schema = Schema(fields, INTEGER)
+    axes = set()
+    for name in names:
+        if name not in schema.names:
+            unknown_column(verb, name, schema.names, lifetime=False)
+        kind = schema.type_of(name)
+        if isinstance(kind, t.TimestampType | t.TimestampNTZType | t.DateType):
+            axes.add(TIMESTAMP)
+        elif isinstance(kind, t.ByteType | t.ShortType | t.IntegerType | t.LongType):
+            axes.add(INTEGER)
+        else:
+            raise TypeMismatch(
+                sentence(
+                    verb,
+                    f"column {name!r} is no time",
+                    f"found {kind.simpleString()}",
+                    "Times are timestamps, dates or integers; cast it first.",
+                )
+            )
+    if len(axes) != 1:
+        raise TypeMismatch(
+            sentence(verb, "time columns on different axes", f"found {', '.join(names)}", "Cast them to one type.")
+        )
+    return axes.pop()
+
+
+def instant_ticks(expr: Expr, kind: t.DataType) -> Expr:
+    """An expression of a time type as ticks: microseconds since the epoch in UTC, whatever the session's time zone."""
+    if isinstance(kind, t.TimestampType):
+        return Call("unix_micros", (expr,))
+    if isinstance(kind, t.DateType):
+        return Cast(Call("unix_date", (expr,)), t.LongType()) * 86_400_000_000
+    if isinstance(kind, t.TimestampNTZType):
+        days = Cast(Call("unix_date", (Cast(expr, t.DateType()),)), t.LongType())
+        minutes = (days * 24 + Call("hour", (expr,))) * 60 + Call("minute", (expr,))
+        seconds = Call("extract", (Lit("SECOND"), expr))
+        return minutes * 60_000_000 + Cast(seconds * 1_000_000, t.LongType())
+    return Cast(expr, t.LongType())
+
+
+def source_schema(node: Source, axis: str, shape: str, verb: str) -> Schema:
+    """The stream's schema: the payload, checked for names that clash with the lifetime's, and for ids that can be compared."""
+    from streamq.operators.window_aggregate import check_key
+
+    check_names([f.name for f in node.payload], verb)
+    schema = Schema(node.payload, axis, shape, node.consumed)
+    for name in node.ids:
+        check_key(schema.require(name, verb), name, verb, "match")
+    return schema
+
+
+def ticks_of(name: str, kind: t.DataType) -> Expr:
+    """A time column as ticks: microseconds since the epoch in UTC, whatever the session's time zone."""
+    return instant_ticks(Col(name), kind)
+
+
+def no_start(le: Column, last: int = INFINITY - 1) -> Column:
+    """Why an instant is no event's start, to be continued by ``when``; ``last`` is the last that there may be."""
+    from pyspark.sql import functions as F
+
+    early = F.when(le.isNull(), F.lit(NO_START)).when(le == MINUS_INFINITY, F.lit(TOO_EARLY))
+    return early.when(le > last, F.lit(TOO_LATE))
+
+
+def checked(
+    le: Column, reason: Column, node: Source, streaming: bool, re: Column | None = None, read: Column | None = None
+) -> tuple[Column, Column]:
+    """A source's LE and ``__bad``: under ``invalid="fail"`` the reason says the lifetime, and in batch reading LE raises it.
+
+    ``read``: a bigint column that takes the place of LE. Where rows are filtered by it, LE would be read too late.
+    """
+    from pyspark.sql import functions as F
+
+    read = le if read is None else read
+    if node.policy.invalid_in(streaming) != "fail":
+        return read, reason
+    axis = node.schema.axis
+    end = [] if re is None else [F.lit(", end "), _shown(F.when(re != INFINITY, re), axis)]
+    reason = F.when(reason.isNotNull(), F.concat(reason, F.lit(" (start "), _shown(le, axis), *end, F.lit(")")))
+    if not streaming:
+        message = F.concat(F.lit(f"[streamq] source {node.shown_name()}: a row is no event: "), reason)
+        raised = F.raise_error(message).cast("bigint")
+        return F.when(reason.isNull(), read).otherwise(raised), F.lit(None).cast("string")
+    return read, reason
+
+
+def once(node: Identified, df: DataFrame) -> DataFrame:
+    """Of the events of one id and start the least by (end, payload): what is equal to it repeats it, the others are none."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    if not node.ids:
+        return df
+    whole = [F.col(RE), *(orderable(F.col(quote(f.name)), f.type) for f in node.payload if f.name not in node.ids)]
+    event = Window.partitionBy(*(quote(name) for name in node.ids), LE).orderBy(*whole)
+    first, row = F.row_number().over(event) == 1, F.struct(*(c.alias(f"_{i}") for i, c in enumerate(whole)))
+    df = df.withColumns({"__first": first, "__same": row.eqNullSafe(F.first(row).over(event))})
+    reason = F.when(~F.col("__first"), F.lit("two rows of one id and start that differ"))
+    le, reason = checked(F.col(LE), reason, node, False, F.col(RE))
+    df = df.where(F.col("__first") | ~F.col("__same")).withColumn(LE, le).withColumn(BAD, reason)
+    return keep_good(df).drop("__first", "__same")
+
+
+def _shown(ticks: Column, axis: str) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.coalesce(instant(ticks, axis).cast("string"), F.lit("NULL"))
+
+
+def keep_good(df: DataFrame) -> DataFrame:
+    """The rows that are events."""
+    from pyspark.sql import functions as F
+
+    return df.where(F.col(BAD).isNull()).drop(BAD)

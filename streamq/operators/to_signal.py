@@ -1,0 +1,84 @@
+"""ToSignal: lifetimes as a signal's, from the starts: a sample lives until the next strictly later one of its key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+from streamq.errors import column_names
+from streamq.plan.node import Node, Traits, node
+from streamq.plan.schema import SIGNAL, Schema, quote
+from streamq.plan.verbs import Verbs
+from streamq.runtime.event import LE, RE
+from streamq.time import INFINITY
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamq.compiler.batch import Batch
+
+
+@node
+class ToSignal(Node):
+    """``[LE, next LE of equal keys that is greater)``; NULL keys are equal; samples of one instant all live.
+
+    CTI: c
+    Final: settled rows
+    State: a key's last sample, for good, and samples at or after c
+    Cost: a search in the sorted starts for each sample kept
+    """
+
+    input: Node
+    keys: tuple[str, ...]
+
+    title = "to_signal"
+    progress = "c"
+
+    def _schema(self) -> Schema:
+        from streamq.operators.window_aggregate import check_key
+
+        for key in self.keys:
+            check_key(self.input.schema.require(key, "to_signal"), key, "to_signal")
+        return self.input.schema.with_shape(SIGNAL)
+
+    def _traits(self) -> Traits:
+        return Traits(self.input.traits.retracts, True, True)
+
+    def detail(self) -> str:
+        return f"by {', '.join(self.keys)}" if self.keys else "one signal"
+
+
+def batch(node: ToSignal, inputs: list[DataFrame], run: Batch) -> DataFrame:
+    """A window by key, latest start first: the least start seen so far that is later."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    order = Window.partitionBy(*(quote(k) for k in node.keys)).orderBy(F.col(LE).desc())
+    later = F.min(LE).over(order.rangeBetween(Window.unboundedPreceding, -1))
+    return inputs[0].select(LE, F.coalesce(later, F.lit(INFINITY)).alias(RE), *(quote(n) for n in node.schema.names))
+
+
+class ToSignalVerbs(Verbs):
+    """``to_signal``."""
+
+    def to_signal(self, key: str | Sequence[str] = ()) -> Self:
+        """Each event lives until the next strictly later start of an event with equal ``key``: the value that holds.
+
+        The old ends play no part; events of one instant all live. No key: the whole stream is one signal. (SEMANTICS
+        sections 1 and 2.)
+
+        ::
+
+            events  a 10 at 1  b 7 at 3      a 11 at 5
+            result  a 10 [1,5)  b 7 [3,..)  a 11 [5,..)
+
+        >>> import streamq as sq
+        >>> prices = sq.events([(1, 2, {"k": "a", "v": 10}), (5, 6, {"k": "a", "v": 11}), (3, 4, {"k": "b", "v": 7})])
+        >>> prices.to_signal(key="k").show()
+        k   v  start   end
+        a  10      1     5
+        b   7      3  NULL
+        a  11      5  NULL
+        """
+        keys = column_names(key, "to_signal", "the key")
+        return self._derive(ToSignal(self.plan, keys))

@@ -1,0 +1,81 @@
+"""Union: the events of all inputs, as a bag."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, Self
+
+from streamq.errors import PlanError, sentence
+from streamq.plan.node import Node, node
+from streamq.plan.schema import INTERVAL, Schema
+from streamq.plan.verbs import Verbs, not_a_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamq.compiler.batch import Batch
+
+
+@node
+class Union(Node):
+    """``inputs`` of equal payload columns (names, order and types) on one axis.
+
+    CTI: c, the least over the inputs
+    Final: rows of final events
+    State: none
+    Cost: none: rows are passed on
+    """
+
+    inputs: tuple[Node, ...]
+
+    title = "union"
+    progress = "c, the least over the inputs"
+
+    def _schema(self) -> Schema:
+        first = self.inputs[0].schema
+        for other in self.inputs[1:]:
+            if other.schema.axis != first.axis:
+                raise PlanError(
+                    sentence("union", "streams on different time axes", f"found {first.axis} and {other.schema.axis}")
+                )
+            if other.schema.fields != first.fields:
+                raise PlanError(
+                    sentence(
+                        "union",
+                        "streams of different columns",
+                        f"found ({_columns(first)}) and ({_columns(other.schema)})",
+                        "Bring them into line with select.",
+                    )
+                )
+        shape = first.shape if all(i.schema.shape == first.shape for i in self.inputs) else INTERVAL
+        return first.with_shape(shape).with_consumed(*(i.schema for i in self.inputs[1:]))
+
+
+def _columns(schema: Schema) -> str:
+    return ", ".join(f"{f.name} {f.type.simpleString()}" for f in schema.fields)
+
+
+def batch(node: Union, inputs: list[DataFrame], run: Batch) -> DataFrame:
+    """UNION ALL."""
+    return reduce(lambda a, b: a.unionByName(b), inputs)
+
+
+class UnionVerbs(Verbs):
+    """``union``."""
+
+    def union(self, *others: Self) -> Self:
+        """The events of this stream and the others, as a bag (a duplicate stays one).
+
+        The streams have equal columns in equal order and one time axis; else PlanError. (SEMANTICS section 2.)
+
+        >>> import streamq as sq
+        >>> a, b = sq.events([(1, 3, {"v": 1})]), sq.events([(2, 5, {"v": 2})])
+        >>> a.union(b).show()
+        v  start  end
+        1      1    3
+        2      2    5
+        """
+        for other in others:
+            if not isinstance(other, Verbs):
+                not_a_stream("union", other)
+        return self._derive(Union((self.plan, *(o.plan for o in others))), *others)

@@ -1,0 +1,78 @@
+"""Where: keeps the events whose payload (and lifetime, read-only) satisfies a predicate; lifetimes stay as they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from pyspark.sql import types as t
+
+from streamq.errors import TypeMismatch, sentence
+from streamq.plan.expr import Expr, reads_end, show
+from streamq.plan.lowering import spark_expression
+from streamq.plan.node import Node, node
+from streamq.plan.resolve import Given, resolve
+from streamq.plan.schema import Schema, infer
+from streamq.plan.verbs import Verbs
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamq.compiler.batch import Batch
+
+
+@node
+class Where(Node):
+    """The events of ``input`` for which ``predicate`` is true (not false, not NULL).
+
+    CTI: c; where the predicate reads an end that may still move, the least start of an event whose end is open
+    Final: rows of final events
+    State: none; where it reads such an end, events not settled
+    Cost: a filter
+    """
+
+    input: Node
+    predicate: Expr
+
+    title = "where"
+
+    def _schema(self) -> Schema:
+        kind = infer(self.predicate, self.input.schema, "where")
+        if not isinstance(kind, t.BooleanType | t.NullType):
+            raise TypeMismatch(
+                sentence(
+                    "where", "the predicate is not boolean", f"found {kind.simpleString()} in {show(self.predicate)}"
+                )
+            )
+        return self.input.schema
+
+    @property
+    def reads_open_end(self) -> bool:
+        return reads_end(self.predicate)
+
+    def detail(self) -> str:
+        return show(self.predicate)
+
+
+def batch(node: Where, inputs: list[DataFrame], run: Batch) -> DataFrame:
+    """A filter."""
+    return inputs[0].where(spark_expression(node.predicate, node.input.schema))
+
+
+class WhereVerbs(Verbs):
+    """``where``."""
+
+    def where(self, predicate: Given) -> Self:
+        """Keep the events for which ``predicate`` is true; lifetimes stay as they are.
+
+        ``predicate`` is a boolean expression over the payload and, read-only, ``sq.start()`` and ``sq.end()``, or a function
+        of an event that returns one. Raises UnknownColumn, TypeMismatch or MixedStreams. (SEMANTICS section 2.)
+
+        >>> import streamq as sq
+        >>> s = sq.events([(1, 5, {"fare": 3}), (2, 4, {"fare": 8})])
+        >>> s.where(lambda e: e.fare > 5).show()
+        fare  start  end
+           8      2    4
+        """
+        return self._derive(Where(self.plan, resolve(predicate, self.plan, "where", of_events=True)))
+
+    filter = where

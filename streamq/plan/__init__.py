@@ -1,0 +1,1 @@
+"""What all rooms speak of: nodes of a plan, expressions, types."""

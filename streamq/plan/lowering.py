@@ -1,0 +1,159 @@
+"""Expressions in Spark over the columns of a delta: ``__le`` and ``__re`` in ticks, the payload under its own names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from streamq.plan.expr import Expr, to_spark
+from streamq.plan.schema import POINT, Schema, quote
+from streamq.time import INFINITY, TIMESTAMP
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+    from pyspark.sql.types import DataType
+
+_ZONE = "spark.sql.session.timeZone"
+
+
+class DeltaColumns:
+    """Column lookup for :func:`streamq.plan.expr.to_spark`; a declared point needs no ``__re``."""
+
+    def __init__(self, schema: Schema | None):
+        self.schema = schema
+
+    def column(self, name: str) -> Column:
+        from pyspark.sql import functions as F
+
+        return F.col(quote(name))
+
+    def lifetime(self, part: str) -> Column:
+        from pyspark.sql import functions as F
+
+        assert self.schema is not None
+        le = F.col("__le")
+        re = le + 1 if self.schema.shape == POINT else F.col("__re")
+        if part == "start":
+            return instant(le, self.schema.axis)
+        if part == "end":
+            return instant(F.when(re != INFINITY, re), self.schema.axis)
+        # an event that is older than the axis is long would overflow: durations saturate
+        return F.when(re != INFINITY, F.coalesce(F.try_subtract(re, le), F.lit(INFINITY)))
+
+
+@contextmanager
+def in_utc(spark: SparkSession) -> Iterator[None]:
+    """While plans are built: what reads clocks (an hour, a cast to text, a day's length) reads those of UTC.
+
+    Spark binds expressions to the session's time zone when a DataFrame is made; the setting is put back afterwards.
+    """
+    zone = spark.conf.get(_ZONE)
+    if zone == "UTC":
+        yield
+        return
+    spark.conf.set(_ZONE, "UTC")
+    try:
+        yield
+    finally:
+        spark.conf.set(_ZONE, zone or "UTC")
+
+
+def instant(ticks: Column, axis: str) -> Column:
+    """Ticks as the axis shows them to a user."""
+    from pyspark.sql import functions as F
+
+    return F.timestamp_micros(ticks) if axis == TIMESTAMP else ticks
+
+
+def lifetime(schema: Schema) -> tuple[Column, Column]:
+    """``__le`` and ``__re`` of a stream's deltas; declared points have no ``__re``."""
+    from pyspark.sql import functions as F
+
+    le = F.col("__le")
+    return le, (le + 1 if schema.shape == POINT else F.col("__re")).alias("__re")
+
+
+def spark_expression(expr: Expr, schema: Schema | None = None) -> Column:
+    """The Spark Column of an expression over the deltas of a stream."""
+    return to_spark(expr, DeltaColumns(schema))
+
+
+def floor_div(x: Column, by: int) -> Column:
+    """Exact floor division of bigints; ``floor(x / by)`` would go through doubles."""
+    from pyspark.sql import functions as F
+
+    # div goes towards zero; nothing is subtracted from x, which could overflow at the end of the axis
+    width = F.lit(by).cast("bigint")
+    return F.call_function("div", x, width) - F.when(x % width < 0, 1).otherwise(0)
+
+
+def as_key(column: Column, kind: DataType) -> Column:
+    """A key before it is hashed: -0.0 and 0.0 are one, and so is every NaN, inside arrays and structs too."""
+    from pyspark.sql import functions as F
+    from pyspark.sql import types as t
+
+    match kind:
+        case t.FloatType() | t.DoubleType():
+            zero, nan = (F.lit(value).cast(kind) for value in (0.0, float("nan")))
+            return F.when(column == 0, zero).when(F.isnan(column), nan).otherwise(column)
+        case t.ArrayType(elementType=of) if _has_float(of):
+            return F.transform(column, lambda e: as_key(e, of))
+        case t.StructType(fields=fields) if _has_float(kind):
+            parts = (as_key(column[f.name], f.dataType).alias(f.name) for f in fields)
+            return F.when(column.isNotNull(), F.struct(*parts))
+    return column
+
+
+def _has_float(kind: DataType) -> bool:
+    from pyspark.sql import types as t
+
+    match kind:
+        case t.ArrayType(elementType=of):
+            return _has_float(of)
+        case t.StructType(fields=fields):
+            return any(_has_float(f.dataType) for f in fields)
+    return isinstance(kind, t.FloatType | t.DoubleType)
+
+
+def orderable(column: Column, kind: DataType) -> Column:
+    """A value that Spark can compare and order, equal where the given ones are: a map is its entries in order."""
+    from pyspark.sql import functions as F
+    from pyspark.sql import types as t
+
+    match kind:
+        case t.MapType(keyType=key, valueType=value):
+            entry = F.transform(
+                F.map_entries(column),
+                lambda e: F.struct(orderable(e["key"], key).alias("k"), orderable(e["value"], value).alias("v")),
+            )
+            return F.sort_array(entry)
+        case t.ArrayType(elementType=of) if _has_map(of):
+            return F.transform(column, lambda e: orderable(e, of))
+        case t.StructType(fields=fields) if _has_map(kind):
+            parts = (orderable(column[f.name], f.dataType).alias(f.name) for f in fields)
+            return F.when(column.isNotNull(), F.struct(*parts))
+    return column
+
+
+def _has_map(kind: DataType) -> bool:
+    from pyspark.sql import types as t
+
+    match kind:
+        case t.MapType():
+            return True
+        case t.ArrayType(elementType=of):
+            return _has_map(of)
+        case t.StructType(fields=fields):
+            return any(_has_map(f.dataType) for f in fields)
+    return False
+
+
+def ship_runtime() -> None:
+    """Make Spark send streamq's own code to executors by value: they need not have it installed (DESIGN D7b)."""
+    from pyspark import cloudpickle
+
+    import streamq
+
+    if streamq.__name__ not in cloudpickle.list_registry_pickle_by_value():
+        cloudpickle.register_pickle_by_value(streamq)

@@ -1,0 +1,248 @@
+"""Logical plans: immutable nodes with a schema checked on construction and a digest that is their identity."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+from pyspark.sql.types import DataType
+
+from streamq.plan.expr import Expr
+from streamq.plan.schema import Schema
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What an operator's output may hold beyond its schema.
+
+    retracts: rows may be taken back, because the source says so (disorder is another matter);
+    moves_ends: a retraction may move an end, not only delete; infinite: lifetimes may never end.
+    """
+
+    retracts: bool = False
+    moves_ends: bool = False
+    infinite: bool = False
+
+    def __or__(self, other: Traits) -> Traits:
+        return Traits(
+            self.retracts or other.retracts, self.moves_ends or other.moves_ends, self.infinite or other.infinite
+        )
+
+
+class Node:
+    """A node of a plan; subclasses are made by ``@node`` and define ``_schema`` and, unless as their inputs, ``_traits``.
+
+    What is the same of all nodes of a class a subclass gives as an attribute: ``title = "where"``. The docstring states what
+    STATED names; a clause of it may begin with some of ``cases``, and then holds of a node whose ``case`` has one of them.
+    """
+
+    schema: Schema
+    traits: Traits
+    digest: str
+    cases: ClassVar[tuple[str, ...]] = ()
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "schema", self._schema())
+        object.__setattr__(self, "traits", self._traits())
+        fields = dataclasses.fields(self)
+        values = [type(self).__name__, *(canonical(getattr(self, f.name)) for f in fields if "added" not in f.metadata)]
+        added = {f.name for f in fields if "added" in f.metadata}.intersection(written_fields(self))
+        values += [{name: canonical(getattr(self, name)) for name in added}] if added else []
+        object.__setattr__(self, "digest", hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16])
+
+    def _schema(self) -> Schema:
+        raise NotImplementedError
+
+    def _traits(self) -> Traits:
+        found = Traits()
+        for child in self.children:
+            found |= child.traits
+        return found
+
+    @property
+    def title(self) -> str:
+        """What heads the node's line in explain."""
+        return ""
+
+    @property
+    def progress(self) -> str:
+        """Its CTI rule."""
+        return "c"
+
+    @property
+    def case(self) -> tuple[str, ...]:
+        """Those of ``cases`` that hold of it."""
+        return ()
+
+    def detail(self) -> str:
+        """The node's own parameters, for explain."""
+        return ""
+
+    @property
+    def reads_open_end(self) -> bool:
+        """Whether what a step makes of an event depends on its end, beyond an end that moves along."""
+        return False
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """The input nodes, in field order."""
+        found: list[Node] = []
+        for f in dataclasses.fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, Node):
+                found.append(value)
+            elif isinstance(value, tuple):
+                found.extend(v for v in value if isinstance(v, Node))
+        return tuple(found)
+
+    def with_children(self, children: Sequence[Node]) -> Node:
+        """The same node over other inputs."""
+        rest = iter(children)
+        changes: dict[str, Any] = {}
+        for f in dataclasses.fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, Node):
+                changes[f.name] = next(rest)
+            elif isinstance(value, tuple) and any(isinstance(v, Node) for v in value):
+                changes[f.name] = tuple(next(rest) if isinstance(v, Node) else v for v in value)
+        return dataclasses.replace(self, **changes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Node) and other.digest == self.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+
+N = TypeVar("N", bound=Node)
+
+NODES: dict[str, type[Node]] = {}
+"""Every node class by name: what a plan can consist of."""
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+def node(cls: type[N]) -> type[N]:
+    """A frozen dataclass, known by its name; its schema, traits and digest are made on construction."""
+    made = dataclass(frozen=True, eq=False, repr=False)(cls)
+    NODES[cls.__name__] = made
+    return made
+
+
+def canonical(value: Any) -> Any:
+    """A field's value as JSON: what the digest is made of."""
+    match value:
+        case Node():
+            return {"node": value.digest}
+        case Expr():
+            return {"expr": value.digest}
+        case DataType():
+            return {"type": value.json()}
+        case tuple() | list():
+            return [canonical(v) for v in value]
+        case None | bool() | int() | str():
+            return value
+    if dataclasses.is_dataclass(value):
+        return {type(value).__name__: {n: canonical(getattr(value, n)) for n in written_fields(value)}}
+    raise TypeError(f"plan: a field of type {type(value).__name__} has no canonical form")
+
+
+def written_fields(value: Any) -> list[str]:
+    """The fields of a dataclass that make its identity: not those added later that have their default."""
+    fields = dataclasses.fields(value)
+    return [f.name for f in fields if "added" not in f.metadata or getattr(value, f.name) != f.default]
+
+
+STATED = ("CTI", "Final", "State", "Cost")
+"""What the docstring of every operator's node states, each on a line of its own (or several); explain and the docs show it."""
+
+
+def stated(kind: type[Node]) -> dict[str, str]:
+    """What a node's docstring states of progress, finality, state and cost; a statement ends at the next, or a blank line."""
+    found: dict[str, list[str]] = {name: [] for name in STATED}
+    current: list[str] | None = None
+    for line in (kind.__doc__ or "").splitlines():
+        name, colon, rest = line.strip().partition(": ")
+        if colon and name in found:
+            current = found[name] = [rest]
+        elif not line.strip():
+            current = None
+        elif current is not None:
+            current.append(line.strip())
+    return {name: " ".join(parts) for name, parts in found.items()}
+
+
+def stated_of(kind: type[Node], case: tuple[str, ...]) -> dict[str, str]:
+    """What holds in a case: of clauses ``case, case: ...`` those that name it, of the others all."""
+
+    def holds(clause: str) -> str:
+        names, colon, rest = clause.partition(": ")
+        labels = set(names.split(", "))
+        if not colon or not labels <= set(kind.cases):
+            return clause
+        return rest if labels & set(case) else ""
+
+    told = {name: [holds(c) for c in text.split("; ")] for name, text in stated(kind).items()}
+    return {name: "; ".join(c for c in clauses if c) for name, clauses in told.items()}
+
+
+def states(found: Node) -> dict[str, str]:
+    """What holds of one node."""
+    return stated_of(type(found), found.case)
+
+
+def fold(root: Node, visit: Callable[[Node, list[T]], T]) -> T:
+    """Bottom-up over a plan, without recursion, each shared node once: ``visit(node, results of its inputs)``."""
+    done: dict[str, T] = {}
+    stack: list[tuple[Node, bool]] = [(root, False)]
+    while stack:
+        found, ready = stack.pop()
+        if found.digest in done:
+            continue
+        if ready:
+            done[found.digest] = visit(found, [done[c.digest] for c in found.children])
+        else:
+            stack.append((found, True))
+            stack.extend((c, False) for c in reversed(found.children))
+    return done[root.digest]
+
+
+def nodes(root: Node) -> list[Node]:
+    """Every distinct node, inputs first, in a fixed order."""
+    found: list[Node] = []
+    fold(root, lambda n, _: found.append(n))
+    return found
+
+
+def numbered(root: Node) -> tuple[Node, dict[str, str]]:
+    """The plan with unnamed sources numbered by order of appearance, and the new name of each table.
+
+    Two programs that write the same query then have the same digests, which is what checkpoints go by.
+    """
+    tables = list(dict.fromkeys(table for n in nodes(root) if (table := getattr(n, "table", None)) is not None))
+    unnamed = [t for t in tables if t.startswith("#")]
+    names = {t: t if t not in unnamed else f"#{unnamed.index(t) + 1}" for t in tables}
+    return renamed(root, names), names
+
+
+def renamed(root: Node, names: Mapping[str, str]) -> Node:
+    """The plan with its tables called otherwise."""
+
+    def visit(found: Node, inputs: list[Node]) -> Node:
+        if any(a is not b for a, b in zip(found.children, inputs, strict=True)):
+            found = found.with_children(inputs)
+        table: Any = getattr(found, "table", None)
+        policy: Any = getattr(found, "policy", None)
+        changes: dict[str, Any] = {} if table is None else {"table": names[table]}
+        if policy is not None and policy.follow is not None:
+            changes["policy"] = dataclasses.replace(policy, follow=names.get(policy.follow, policy.follow))
+        same = all(getattr(found, name) == value for name, value in changes.items())
+        return found if same else dataclasses.replace(found, **changes)
+
+    return fold(root, visit)

@@ -1,0 +1,178 @@
+"""From what a user typed to an expression over one stream: names, lambdas, columns taken from streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NoReturn
+
+from streamq.errors import MixedStreams, PlanError, sentence, warn
+from streamq.plan.expr import Aggregate, Alias, Call, Col, Expr, Lifetime, Lit, WindowBound, as_expr, rewrite, show
+from streamq.plan.expr import nodes as parts
+from streamq.plan.node import Node, nodes
+from streamq.plan.schema import Schema
+from streamq.windows import ALIGN
+
+
+class Row:
+    """Stands for an event in a lambda: ``lambda e: e.fare > 5``; an attribute or item is a payload column."""
+
+    def __init__(self, plan: Node, verb: str):
+        self._plan, self._verb = plan, verb
+
+    def __getattr__(self, name: str) -> Expr:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: str) -> Expr:
+        if not isinstance(name, str):
+            raise PlanError(sentence(self._verb, "a column name is a string", f"found {name!r}"))
+        if name not in self._plan.schema.names:
+            self._plan.schema.unknown(name, self._verb)
+        return Col(name, self._plan.digest)
+
+    def __iter__(self) -> Iterator[Any]:
+        hint = "Aggregates are sq.sum, sq.min, sq.max; Python's own take lists."
+        raise PlanError(sentence(self._verb, "an event is not iterable", "", hint))
+
+    def __repr__(self) -> str:
+        return f"an event of {', '.join(self._plan.schema.names)}"
+
+    def _refused(self, *operands: object) -> NoReturn:
+        names = self._plan.schema.names
+        hint = f"Write e.{names[0]}." if names else "Its lifetime is sq.start(), sq.end()."
+        raise PlanError(
+            sentence(self._verb, "a whole event where one of its columns is wanted", f"found {self!r}", hint)
+        )
+
+    # a column was forgotten: lambda e: e > 5
+    __bool__ = __len__ = __contains__ = __neg__ = __abs__ = __invert__ = __float__ = __int__ = __call__ = _refused
+    __add__ = __sub__ = __mul__ = __truediv__ = __mod__ = __pow__ = __and__ = __or__ = _refused
+    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rmod__ = __rpow__ = __rand__ = __ror__ = _refused
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _refused
+    __hash__ = None  # type: ignore[assignment]
+
+
+Given = Any
+"""An expression as a verb takes it: an Expr, a plain value, or a function of a :class:`Row`."""
+
+
+def resolve(given: Given, plan: Node, verb: str, of_events: bool = False) -> Expr:
+    """The expression over ``plan``: lambdas traced, columns checked and freed of their origin.
+
+    ``of_events``: it is about the plan's events, and not about windows of them; then only a window's result has the bounds
+    of a window. Raises UnknownColumn for a name the stream does not have, MixedStreams for a column of another stream,
+    PlanError for a window's bound where there is no window.
+    """
+    made = given(Row(plan, verb)) if callable(given) and not isinstance(given, Expr) else given
+    if isinstance(made, bool | None) and callable(given):
+        raise no_expression(made, verb)
+    if isinstance(made, Row):
+        made._refused()
+    expr = as_expr(made)
+    _check_bounds(expr, plan, verb, of_events)
+    ancestors: list[set[str]] = []
+
+    def check(found: Expr) -> Expr | None:
+        if isinstance(found, WindowBound):
+            return Lifetime(found.part)
+        if not isinstance(found, Col):
+            return None
+        if found.origin is not None and found.origin != plan.digest:
+            if not ancestors:
+                ancestors.append({n.digest for n in nodes(plan)})
+            if found.origin not in ancestors[0]:
+                raise MixedStreams(
+                    sentence(
+                        verb,
+                        "an expression that mixes streams",
+                        f"column {found.name!r} is of another one",
+                        "Join or union the streams first.",
+                    )
+                )
+        if found.name not in plan.schema.names:
+            head, _, rest = found.name.partition(".")
+            if rest and head in plan.schema.names:
+                return Call("getitem", (Col(head), Lit(rest)))
+            plan.schema.unknown(found.name, verb)
+        return None if found.origin is None else Col(found.name)
+
+    return rewrite(expr, check)
+
+
+def _check_bounds(expr: Expr, plan: Node, verb: str, of_events: bool) -> None:
+    """Raise for ``window_start()`` and ``window_end()`` of events, or of the members that an aggregate takes."""
+    found = parts(expr)
+    if not any(isinstance(p, WindowBound) for p in found):
+        return
+    where = [expr] if of_events and not _on_windows(plan) else [p for p in found if isinstance(p, Aggregate)]
+    for part in where:
+        bound = next((p for p in parts(part) if isinstance(p, WindowBound)), None)
+        if bound is not None:
+            hint = f"An event's own is sq.{bound.part}()."
+            raise PlanError(
+                sentence(verb, "a bound of a window where there are only events", f"found {show(part)}", hint)
+            )
+
+
+def _on_windows(plan: Node) -> bool:
+    """Whether every lifetime is a window's."""
+    from streamq.operators import JoinTable, Select, TopK, Union, Where, WindowAggregate, WindowedJoin
+
+    stack = [plan]
+    while stack:
+        found = stack.pop()
+        if isinstance(found, Where | Select | Union | JoinTable):
+            stack.extend(found.children)
+        elif not isinstance(found, WindowedJoin):
+            if not isinstance(found, WindowAggregate | TopK) or found.stamp != ALIGN:
+                return False
+    return True
+
+
+def no_expression(made: bool | None, verb: str) -> PlanError:
+    """What to raise for a lambda that gave a plain truth value, or nothing."""
+    return PlanError(
+        sentence(
+            verb,
+            "the function gave no expression",
+            f"found {made!r}",
+            "Use & | ~ and == on its columns, not and, or, not, is.",
+        )
+    )
+
+
+def column_or_expr(given: Given) -> Given:
+    """A string is a column's name where a verb takes columns."""
+    return Col(given) if isinstance(given, str) else given
+
+
+def named(
+    positional: Iterable[Given], keywords: Mapping[str, Given], schema: Schema, verb: str
+) -> Iterator[tuple[str, Given]]:
+    """Names and expressions of a ``select``: strings and columns by their own name, aliases, then keywords.
+
+    Warns of a keyword's text that is the name of a column.
+    """
+    for given in positional:
+        found = column_or_expr(given)
+        match found:
+            case Col(name=name):
+                yield name, found
+            case Alias(arg=arg, name=name):
+                yield name, arg
+            case Expr():
+                raise PlanError(
+                    sentence(verb, "an expression without a name", f"found {show(found)}", "Write name=expression.")
+                )
+            case _:
+                raise PlanError(
+                    sentence(
+                        verb, "neither a column nor a named expression", f"found {given!r}", "Write name=expression."
+                    )
+                )
+    for name, given in keywords.items():
+        if isinstance(given, str) and given in schema.names:
+            hint = f"Write {name}=sq.col({given!r}) for the column, {name}=sq.lit({given!r}) for the text."
+            warn(sentence(verb, f"{name}={given!r} is a text", "there is a column of that name", hint))
+        yield name, given

@@ -1,0 +1,41 @@
+"""What every room of verbs builds on: a plan, the tables behind its sources, and how to go on from there."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, NoReturn, Self
+
+from streamq.errors import PlanError, kind_of, sentence
+from streamq.plan.node import Node
+
+
+class Verbs:
+    """A plan and the tables by source name; each verb derives another one."""
+
+    plan: Node
+    tables: Mapping[str, Any]
+
+    def __init_subclass__(cls) -> None:
+        """A verb is called after Stream where Python itself tells of it, as in a TypeError for a missing argument."""
+        named_after(cls, "Stream")
+
+    def _derive(self, plan: Node, *others: Verbs) -> Self:
+        raise NotImplementedError
+
+
+def named_after(cls: type, name: str) -> None:
+    """Call the functions of a class by a name that its users know."""
+    for function in vars(cls).values():
+        if inspect.isfunction(function):
+            function.__qualname__ = f"{name}.{function.__name__}"
+
+
+def not_a_stream(verb: str, found: Any) -> NoReturn:
+    """Raise for what a verb was given instead of a stream."""
+    kind = kind_of(found)
+    hint = getattr(type(found), "not_yet", "")
+    hint = f"Begin with the scenario: scenario.{verb}(stream)." if type(found).__name__ == "Scenario" else hint
+    if kind.endswith("DataFrame") or kind == "pyarrow Table":
+        hint = "Make a source of it, as sq.points(df, time=...)."
+    raise PlanError(sentence(verb, "not a stream", f"found {kind}", hint))

@@ -1,0 +1,160 @@
+"""A query rehearsed as a stream, in-process: its literal rows arrive as you say, and it tells of itself what a run would."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from streamq.errors import PlanError, sentence
+from streamq.policies import Consistency, consistency_of
+from streamq.run import monitoring
+from streamq.run.diagnosis import Why, why
+from streamq.run.idle import spoken_for
+from streamq.run.query import cti_told, in_user_form, is_literal
+from streamq.run.waiting import FINISHED, RUNNING
+from streamq.runtime.egress import changelog_rows, upsert_rows
+from streamq.runtime.readings import weighed
+from streamq.time import INFINITY, TIMESTAMP
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from streamq.plan.schema import Schema
+    from streamq.stream import Stream
+
+
+class Rehearsal:
+    """A query over literal or Arrow tables, fed micro-batch by micro-batch, without Spark.
+
+    ``output`` and ``consistency`` as in ``run``; ``clock`` gives the time of day that ``why`` and
+    ``metrics`` tell. Raises PlanError where a source is a DataFrame.
+
+    >>> import streamq as sq
+    >>> cars = sq.events([(1, 3, {"v": 1}), (7, 9, {"v": 2})], name="cars", progress=sq.generate())
+    >>> run = Rehearsal(cars.tumbling_window(5).select(n=sq.count()))
+    >>> run.arrive(cars=1).num_rows
+    0
+    >>> print(run.why().summary)
+    Rows are held back, waiting for a row of cars at or after 5.
+    >>> run.arrive().to_pylist()
+    [{'n': 1, 'start': 0, 'end': 5}]
+    """
+
+    def __init__(
+        self,
+        query: Stream,
+        output: str = "final",
+        clock: Callable[[], dt.datetime] | None = None,
+        consistency: str | Consistency = "middle",
+    ):
+        from streamq.compiler.egress import egress
+        from streamq.compiler.local import LocalRun
+        from streamq.compiler.program import Options
+        from streamq.compiler.rewriter import rewrite
+        from streamq.compiler.stages import compile_stages
+        from streamq.plan.node import numbered
+
+        if not is_literal(query.tables):
+            raise PlanError(sentence("rehearsal", "a source is a DataFrame", "", "Give its rows as sq.events(...)."))
+        plan, names = numbered(query.plan)
+        self._tables = {names[name]: table for name, table in query.tables.items() if name in names}
+        level = consistency_of(consistency, plan.schema.axis, "rehearsal")
+        self._egress = egress(plan, output, False, "rehearsal", level)
+        options = Options(output, buckets=4, level=level)
+        self._local = LocalRun(compile_stages(rewrite(plan).plan, options), static=self._tables)
+        self.program = self._local.program
+        self._arrived = {r.source.table: 0 for r in self.program.sources if r.source}
+        self._named = {r.source.shown_name(): r.source.table for r in self.program.sources if r.source}
+        self._clock = clock or (lambda: dt.datetime.now(dt.UTC))
+        self._begun: int | None = None
+        self.seen = monitoring.Seen()
+        self._state = RUNNING
+
+    def arrive(self, **rows: int) -> pa.Table:
+        """One micro-batch: so many of the next rows of each source named, of all sources all that is left if none is.
+
+        Gives the rows that come out: payload, ``start``, ``end``; of a changelog also ``kind`` and ``new_end``, of upserts
+        ``op``. Raises PlanError for a source that is not there, and for more rows than it has left.
+        """
+        unknown = [name for name in rows if name not in self._named]
+        if unknown:
+            raise PlanError(sentence("arrive", f"no source {unknown[0]!r}", f"there are: {', '.join(self._named)}"))
+        wanted = {self._named[name]: n for name, n in rows.items()} or dict.fromkeys(self._arrived)
+        for name, asked in rows.items():
+            left = self._tables[self._named[name]].num_rows - self._arrived[self._named[name]]
+            if not 0 <= asked <= left:
+                raise PlanError(sentence("arrive", f"source {name!r} has {left} row(s) left", f"found {asked!r}"))
+        batch = {}
+        for name, n in wanted.items():
+            found = self._tables[name].slice(self._arrived[name], n)
+            self._arrived[name] += found.num_rows
+            if found.num_rows:
+                batch[name] = found
+        return self._batch(batch)
+
+    def advance(self, to: int | dt.datetime, source: str | None = None) -> pa.Table:
+        """A CTI from outside, as ``run.advance``."""
+        return self._batch({}, [cti_told(self.program, to, source)])
+
+    def finish(self) -> pa.Table:
+        """The end of the input, as ``run.finish``."""
+        rows = self._batch({}, [(None, INFINITY)])
+        self._state = FINISHED
+        return rows
+
+    def why(self) -> Why:
+        """As ``run.why``."""
+        over = "its input has ended" if self._state == FINISHED else ""
+        return why(self.program, self.seen, self._state, self._clock(), over)
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """As ``run.metrics``; what only Spark knows is None."""
+        return monitoring.metrics(self.program, self.seen, self._state, self._clock())
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """As ``run.progress``; ``spark`` is empty."""
+        return monitoring.progress(self.program, self.seen)
+
+    def _spoken_for(self, wall: int) -> list[tuple[str | None, int]]:
+        """What silent sources have said for them, as ``idle_after`` has it."""
+        self._begun = wall if self._begun is None else self._begun
+        readings = monitoring.sources(self.program, self.seen)
+        found = spoken_for(
+            readings, monitoring.allowed_silence(self.program), self._begun, wall, monitoring.followers(self.program)
+        )
+        tables = {r.name: r.source.table for r in self.program.sources if r.source}
+        return [(tables[name], cti) for name, cti in found.items()]
+
+    def _batch(self, rows: Mapping[str, pa.Table], ctis: Sequence[tuple[str | None, int]] = ()) -> pa.Table:
+        now = self._clock()
+        wall = int(now.timestamp() * 1000)
+        ctis = [*ctis, *self._spoken_for(wall)]
+        deltas = self._local.batch(rows, ctis, wall=wall)
+        inserted, retracted = weighed(deltas)
+        late = dict(sum((Counter(t) for t in self._local.totals.values()), Counter[str]()))
+        told = self._local.told if rows or ctis else {}
+        count = sum(table.num_rows for table in rows.values())
+        report = monitoring.Report(self.seen.number + 1, now, None, count, inserted, retracted, told, late)
+        self.seen = self.seen.after(report)
+        schema = self.program.plan.schema
+        match self._egress.output:
+            case "changelog":
+                return _on_axis(changelog_rows(deltas), schema)
+            case "upsert":
+                return _on_axis(upsert_rows(deltas, self._egress.columns), schema)
+        return in_user_form(deltas, schema)
+
+
+def _on_axis(rows: pa.Table, schema: Schema) -> pa.Table:
+    """Ticks as the axis shows them."""
+    import pyarrow as pa
+
+    if schema.axis != TIMESTAMP:
+        return rows
+    at = pa.timestamp("us", tz="UTC")
+    times = {n: rows.column(n).cast(at) for n in ("start", "end", "new_end") if n in rows.column_names}
+    return pa.table({n: times.get(n, rows.column(n)) for n in rows.column_names})

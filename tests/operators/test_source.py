@@ -1,0 +1,40 @@
+"""Sources: one axis for all time columns, ticks whatever the time zone, policies checked at the user's line."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import types as t
+
+import streamq as sq
+from streamq.errors import PlanError, TimeError, TypeMismatch
+from streamq.operators.source import axis_of, ticks_of
+from streamq.plan.expr import show
+from streamq.plan.schema import Field
+from streamq.policies import source_policy
+
+
+def test_one_axis() -> None:
+    fields = (Field("a", t.TimestampType()), Field("b", t.LongType()), Field("c", t.DateType()))
+    assert axis_of(fields, ("a", "c"), "intervals") == "timestamp"
+    with pytest.raises(TypeMismatch, match="time columns on different axes; found a, b"):
+        axis_of(fields, ("a", "b"), "intervals")
+
+
+def test_ticks_do_not_ask_the_sessions_time_zone() -> None:
+    assert show(ticks_of("a", t.TimestampType())) == "unix_micros(a)"
+    assert "unix_date" in show(ticks_of("a", t.TimestampNTZType()))
+    assert show(ticks_of("a", t.DateType())) == "cast(unix_date(a) as bigint) * 86400000000"
+
+
+def test_policies() -> None:
+    assert source_policy("points", "timestamp", sq.generate("5 minutes"), "drop", None).delay == 300_000_000
+    assert source_policy("points", "integer", None, "drop", None).delay == 0
+    assert source_policy("points", "integer", sq.explicit(), "drop", None).explicit
+    with pytest.raises(PlanError, match="late is 'drop', 'adjust' or 'fail'; found 'ignore'"):
+        source_policy("points", "integer", None, "ignore", None)
+    with pytest.raises(PlanError, match="invalid is 'drop' or 'fail'"):
+        source_policy("points", "integer", None, "drop", "skip")
+    with pytest.raises(TimeError, match="a duration with a unit on an integer axis"):
+        source_policy("points", "integer", sq.generate("5 minutes"), "drop", None)
+    with pytest.raises(PlanError, match="a negative delay"):
+        source_policy("points", "integer", sq.generate(-5), "drop", None)
