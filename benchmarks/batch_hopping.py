@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, LongType
 
 import streamq as sq
-from streamq.compiler.merging import choose_strategy
+from streamq.operators.merging import choose_strategy
 from streamq.runtime.partial import PartialCount, PartialMax, PartialSum
 
 KEYS = 1_000

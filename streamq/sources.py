@@ -13,7 +13,7 @@ from streamq.literal import Item, declared, literal_table, table_fields
 from streamq.operators import Edges, Intervals, Physical, Points, Source
 from streamq.operators.edges import edge_literal
 from streamq.operators.source import axis_of
-from streamq.operators.window_aggregate import check_key
+from streamq.plan.keys import check_key
 from streamq.plan.schema import MICRO_BATCH, Field, Schema, check_names, quote
 from streamq.policies import Progress, source_policy
 from streamq.stream import Stream

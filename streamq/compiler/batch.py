@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from streamq.operators import BATCH, Source
+from streamq.operators.batch_run import BatchRun
 from streamq.plan.lowering import instant
 from streamq.plan.node import Node, fold, nodes
 from streamq.plan.schema import Schema, quote
@@ -17,24 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-@dataclass
-class Batch:
-    """What lowering needs beside the plan: the tables by name and the bound on infinite lifetimes, in ticks.
-
-    ``sources`` are the plan's, by table; ``made`` what has been lowered so far.
-    """
-
-    tables: Mapping[str, DataFrame]
-    until: int | None = None
-    sources: dict[str, Source] = field(default_factory=dict)
-    made: dict[str, DataFrame] = field(default_factory=dict)
-
-    def table(self, source: Source) -> DataFrame:
-        """The DataFrame of a source."""
-        return self.tables[source.table]
-
-
-def lower(plan: Node, run: Batch) -> DataFrame:
+def lower(plan: Node, run: BatchRun) -> DataFrame:
     """The plan's events as ``__le``, ``__re`` (ticks) and payload."""
 
     run.sources = {n.table: n for n in nodes(plan) if isinstance(n, Source)}

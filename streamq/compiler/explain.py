@@ -189,7 +189,7 @@ def _cti(node: Node) -> str:
 
 
 def _strategy(node: MergePartials) -> tuple[str, str]:
-    from streamq.compiler.merging import choose_strategy
+    from streamq.operators.merging import choose_strategy
 
     part = node.input
     return choose_strategy(POINT if part.input.schema.shape == POINT else INTERVAL, part.window.n, part.partials)

@@ -14,7 +14,7 @@ from streamq.compiler.rules import RULES, Rule
 from streamq.errors import NeedsSpark, RewriteError, StreamqError, sentence
 from streamq.operators import MergePartials, PartialAggregate, Select, Source, Union, Where, WindowAggregate
 from streamq.operators.partial_aggregate import show_partials
-from streamq.operators.window_aggregate import show_keys
+from streamq.operators.window import show_keys
 from streamq.plan.expr import show
 from streamq.plan.node import Node, nodes
 

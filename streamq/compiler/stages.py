@@ -27,7 +27,8 @@ from streamq.operators import (
 from streamq.operators.alter_lifetime import AlterLifetime, Start
 from streamq.operators.join_table import JoinTable
 from streamq.operators.partial_aggregate import Expansion, expand, partial_fields, show_partials
-from streamq.operators.window_aggregate import is_grid, show_keys, show_window
+from streamq.operators.window import show_keys, show_window
+from streamq.operators.window_aggregate import is_grid
 from streamq.plan.expr import Col, Expr, reads_end
 from streamq.plan.node import Node, Traits, fold, nodes, stated, states
 from streamq.plan.schema import POINT, Field, Schema, infer

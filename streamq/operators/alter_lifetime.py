@@ -19,7 +19,7 @@ from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, Duration, show_dur
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from streamq.compiler.batch import Batch
+    from streamq.operators.batch_run import BatchRun
 
 LE, RE, GIVEN, SAME, FIXED = "LE", "RE", "given", "same", "fixed"
 
@@ -183,7 +183,7 @@ def moved(ticks: Column, by: int) -> Column:
     return F.when(ticks == INFINITY, F.lit(INFINITY)).otherwise(F.coalesce(F.try_add(ticks, F.lit(by)), F.lit(end)))
 
 
-def batch(node: AlterLifetime, inputs: list[DataFrame], run: Batch) -> DataFrame:
+def batch(node: AlterLifetime, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
     """A projection and a filter."""
     from pyspark.sql import functions as F
 

@@ -16,7 +16,7 @@ from streamq.windows import Hopping
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.compiler.batch import Batch
+    from streamq.operators.batch_run import BatchRun
 
 
 @node
@@ -49,11 +49,11 @@ class Chop(Node):
         return shown + (f", offset={show_duration(self.offset, self.schema.axis)}" if self.offset else "")
 
 
-def batch(node: Chop, inputs: list[DataFrame], run: Batch) -> DataFrame:
+def batch(node: Chop, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
     """An event copied into each of its cells, its lifetime cut to the cell."""
     from pyspark.sql import functions as F
 
-    from streamq.operators.window_aggregate import INDEX, bounded, in_windows, window_lifetime
+    from streamq.operators.grid import INDEX, bounded, in_windows, window_lifetime
 
     cells = Hopping(node.period, node.period, node.offset)
     le, re = lifetime(node.input.schema)

@@ -15,7 +15,7 @@ from streamq.runtime.event import LE, RE
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.compiler.batch import Batch
+    from streamq.operators.batch_run import BatchRun
 
 
 @node
@@ -46,7 +46,7 @@ class Clip(Node):
         return "on " + (", ".join(a if a == b else f"{a} = {b}" for a, b in self.on) or "no key")
 
 
-def batch(node: Clip, inputs: list[DataFrame], run: Batch) -> DataFrame:
+def batch(node: Clip, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
     """Both streams by key, latest start first: the least start of ``by`` seen so far that is later."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F

@@ -16,7 +16,7 @@ from streamq.time import MINUS_INFINITY, Duration, show_duration, ticks
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.compiler.batch import Batch
+    from streamq.operators.batch_run import BatchRun
 
 
 @node
@@ -39,7 +39,7 @@ class DistinctIds(Node):
     progress = "c"
 
     def _schema(self) -> Schema:
-        from streamq.operators.window_aggregate import check_key
+        from streamq.plan.keys import check_key
 
         for name in self.input.schema.names:
             check_key(self.input.schema.type_of(name), name, "distinct_ids", "order")
@@ -51,7 +51,7 @@ class DistinctIds(Node):
         return f"{', '.join(self.ids)} within {show_duration(self.within, self.schema.axis)}"
 
 
-def batch(node: DistinctIds, inputs: list[DataFrame], run: Batch) -> DataFrame:
+def batch(node: DistinctIds, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
     """Two windows by id: the last start before the own one, and the place among equal starts."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F

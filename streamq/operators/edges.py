@@ -27,7 +27,7 @@ from streamq.time import INFINITY
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.compiler.batch import Batch
+    from streamq.operators.batch_run import BatchRun
 
 
 @node
@@ -60,7 +60,7 @@ class Edges(Source):
         return {self.time: AS_START, self.edge: AS_KIND}
 
     def _schema(self) -> Schema:
-        from streamq.operators.window_aggregate import check_key
+        from streamq.plan.keys import check_key
 
         raw = Schema(self.columns, "integer")
         raw.require(self.edge, "edges")
@@ -101,7 +101,7 @@ def rows(node: Edges, df: DataFrame, streaming: bool) -> DataFrame:
     return df.select(le.alias(LE), opens.alias(OPENS), *(F.col(quote(f.name)) for f in node.payload), reason.alias(BAD))
 
 
-def batch(node: Edges, inputs: list[DataFrame], run: Batch) -> DataFrame:
+def batch(node: Edges, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
     """Per key in time order, ends before starts: a start lives until the next edge; an end needs an open start before it."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F

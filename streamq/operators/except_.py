@@ -14,7 +14,7 @@ from streamq.runtime.event import LE, RE
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.compiler.batch import Batch
+    from streamq.operators.batch_run import BatchRun
 
 
 @node
@@ -34,7 +34,7 @@ class Except(Node):
     progress = "c, the least over the inputs"
 
     def _schema(self) -> Schema:
-        from streamq.operators.window_aggregate import check_key
+        from streamq.plan.keys import check_key
 
         left, right = self.left.schema, self.right.schema
         if left.axis != right.axis or left.fields != right.fields:
@@ -52,7 +52,7 @@ class Except(Node):
         return left.with_shape(INTERVAL)
 
 
-def batch(node: Except, inputs: list[DataFrame], run: Batch) -> DataFrame:
+def batch(node: Except, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
     """A sweep: changes summed up a payload and instant, a running level, a row where a unit begins till it ends."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F

@@ -28,7 +28,7 @@ from streamq.time import INFINITY
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.compiler.batch import Batch
+    from streamq.operators.batch_run import BatchRun
 
 
 @node
@@ -85,6 +85,6 @@ def rows(node: Intervals, df: DataFrame, streaming: bool) -> DataFrame:
     return df.select(le.alias(LE), re.alias(RE), *(F.col(quote(f.name)) for f in node.payload), reason.alias(BAD))
 
 
-def batch(node: Intervals, inputs: list[DataFrame], run: Batch) -> DataFrame:
+def batch(node: Intervals, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
     """One row an event."""
     return once(node, keep_good(rows(node, run.table(node), False)))

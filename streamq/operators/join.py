@@ -20,7 +20,7 @@ from streamq.runtime.event import LE, RE
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from streamq.compiler.batch import Batch
+    from streamq.operators.batch_run import BatchRun
     from streamq.operators.windowed_join import WindowedJoin
 
 INNER, LEFT, SEMI, ANTI = "inner", "left", "semi", "anti"
@@ -94,11 +94,11 @@ class Join(Node):
         return ", ".join(parts)
 
 
-def batch(node: Join, inputs: list[DataFrame], run: Batch) -> DataFrame:
+def batch(node: Join, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
     """An equi-join over cells of time; parts with and without a partner by a sweep over each left event's partners."""
     from pyspark.sql import functions as F
 
-    from streamq.compiler.interval_join import OTHER_LE, OTHER_RE, covered_parts, overlap_join, uncovered_parts
+    from streamq.operators.interval_join import OTHER_LE, OTHER_RE, covered_parts, overlap_join, uncovered_parts
 
     left, right = sides(node, inputs)
     names = [to for _, to in node.left_names], [to for _, to in node.right_names]
@@ -141,7 +141,7 @@ def sides(node: Join | WindowedJoin, inputs: list[DataFrame]) -> tuple[DataFrame
     """The inputs under the pair's names, keys as ``__k*`` and ``__j*`` in a common type, the right lifetime under its own."""
     from pyspark.sql import functions as F
 
-    from streamq.compiler.interval_join import OTHER_LE, OTHER_RE
+    from streamq.operators.interval_join import OTHER_LE, OTHER_RE
 
     ours = [F.col(quote(n)).alias(to) for n, to in node.left_names]
     theirs = [F.col(quote(n)).alias(to) for n, to in node.right_names]
@@ -273,7 +273,7 @@ def pairs(on: On, verb: str) -> Pairs:
 
 def check_pairs(on: Pairs, left: Schema, right: Schema, verb: str) -> None:
     """Raise for key columns that do not exist or cannot be equal."""
-    from streamq.operators.window_aggregate import check_key
+    from streamq.plan.keys import check_key
 
     for a, b in on:
         ours, theirs = left.require(a, verb), right.require(b, verb)

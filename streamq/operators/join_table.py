@@ -14,7 +14,7 @@ from streamq.plan.verbs import Verbs
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.compiler.batch import Batch
+    from streamq.operators.batch_run import BatchRun
 
 
 @node
@@ -50,7 +50,7 @@ class JoinTable(Node):
         return f"{self.table.removeprefix('#')} on {keys}" + ("" if self.how == INNER else f", {self.how}")
 
 
-def batch(node: JoinTable, inputs: list[DataFrame], run: Batch) -> DataFrame:
+def batch(node: JoinTable, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
     """Spark's own join."""
     names = [*(quote(n) for n in inputs[0].columns), *(quote(to) for _, to in node.names)]
     return looked_up(node, inputs[0], run.tables[node.table]).select(*names)

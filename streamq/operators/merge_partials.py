@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamq.operators.grid import COUNT, INDEX, in_windows, window_lifetime
 from streamq.operators.partial_aggregate import PartialAggregate, partial_columns, show_partials
-from streamq.operators.window_aggregate import (
-    COUNT,
-    INDEX,
-    in_windows,
-    show_keys,
-    show_window,
-    window_lifetime,
-)
+from streamq.operators.window import show_keys, show_window
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.schema import INTERVAL, POINT, Schema, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.compiler.batch import Batch
+    from streamq.operators.batch_run import BatchRun
 
 
 @node
@@ -52,9 +46,9 @@ class MergePartials(Node):
         return f"{show_window(part.window, self.schema.axis)}{show_keys(part.keys)}: {shown}"
 
 
-def batch(node: MergePartials, inputs: list[DataFrame], run: Batch) -> DataFrame:
+def batch(node: MergePartials, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
     """The strategy that costs least, as DataFrame operations."""
-    from streamq.compiler.merging import choose_strategy, merge_partials
+    from streamq.operators.merging import choose_strategy, merge_partials
 
     part = node.input
     shape = POINT if part.input.schema.shape == POINT else INTERVAL
@@ -65,7 +59,7 @@ def batch(node: MergePartials, inputs: list[DataFrame], run: Batch) -> DataFrame
     return df.select(*window_lifetime(part.window), *(quote(f.name) for f in node.schema.fields))
 
 
-def _direct(node: MergePartials, run: Batch) -> DataFrame:
+def _direct(node: MergePartials, run: BatchRun) -> DataFrame:
     """No split: the events themselves in each of their windows, aggregated once."""
     from pyspark.sql import functions as F
 

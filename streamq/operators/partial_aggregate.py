@@ -8,18 +8,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql import types as t
 
-from streamq.operators.window_aggregate import (
-    COUNT,
-    HI,
-    LO,
-    check_key,
-    filtered,
-    members,
-    show_keys,
-    show_window,
-)
+from streamq.operators.grid import COUNT, HI, LO, members
+from streamq.operators.window import show_keys, show_window
+from streamq.operators.window_aggregate import filtered
 from streamq.plan.expr import Aggregate, Call, Case, Cast, Col, Expr, Lit, rewrite, show
 from streamq.plan.expr import aggregates as aggregates_in
+from streamq.plan.keys import check_key
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, avg_type, infer, quote, sum_type
@@ -30,7 +24,7 @@ from streamq.windows import Hopping
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from streamq.compiler.batch import Batch
+    from streamq.operators.batch_run import BatchRun
 
 P = TypeVar("P", bound=Partial)
 
@@ -166,7 +160,7 @@ def expand(aggregates: tuple[tuple[str, Aggregate], ...], schema: Schema) -> Exp
     return Expansion(tuple(arguments.values()), tuple(partials.values()), outputs)
 
 
-def batch(node: PartialAggregate, inputs: list[DataFrame], run: Batch) -> DataFrame:
+def batch(node: PartialAggregate, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
     """A group by; for points on a grid whose hop divides its size, by the last window alone."""
     from pyspark.sql import functions as F
 

@@ -27,7 +27,7 @@ from streamq.time import INFINITY
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, GroupedData
 
-    from streamq.compiler.batch import Batch
+    from streamq.operators.batch_run import BatchRun
 
 
 @node
@@ -66,7 +66,7 @@ class Physical(Source):
     def _schema(self) -> Schema:
         from pyspark.sql.types import StringType
 
-        from streamq.operators.window_aggregate import check_key
+        from streamq.plan.keys import check_key
 
         kind = Schema(self.columns, "integer").require(self.kind, "physical")
         if not isinstance(kind, StringType):
@@ -116,7 +116,7 @@ def rows(node: Physical, df: DataFrame, streaming: bool) -> DataFrame:
     return df.select(kind.alias(KIND), le.alias(LE), re.alias(RE), new.alias(NEW_END), *columns, reason.alias(BAD))
 
 
-def batch(node: Physical, inputs: list[DataFrame], run: Batch) -> DataFrame:
+def batch(node: Physical, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
     """Every retraction folded into its insert: signed deltas, summed by (LE, RE, payload); a CTI is no event."""
     from pyspark.sql import functions as F
 

@@ -25,7 +25,7 @@ from streamq.runtime.event import BAD, LAST_POINT, LE, RE
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.compiler.batch import Batch
+    from streamq.operators.batch_run import BatchRun
 
 
 @node
@@ -72,7 +72,7 @@ def rows(node: Points, df: DataFrame, streaming: bool) -> DataFrame:
     return df.select(le.alias(LE), *payload, reason.alias(BAD))
 
 
-def batch(node: Points, inputs: list[DataFrame], run: Batch) -> DataFrame:
+def batch(node: Points, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
     """One row an event."""
     from pyspark.sql import functions as F
 

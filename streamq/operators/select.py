@@ -19,7 +19,7 @@ from streamq.runtime.event import LE, RE
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.compiler.batch import Batch
+    from streamq.operators.batch_run import BatchRun
 
 
 @node
@@ -68,7 +68,7 @@ class Select(Node):
         )
 
 
-def batch(node: Select, inputs: list[DataFrame], run: Batch) -> DataFrame:
+def batch(node: Select, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
     """A projection."""
     made = (spark_expression(e, node.input.schema).alias(name) for name, e in node.columns)
     return inputs[0].select(LE, RE, *made)

@@ -106,7 +106,7 @@ def instant_ticks(expr: Expr, kind: t.DataType) -> Expr:
 
 def source_schema(node: Source, axis: str, shape: str, verb: str) -> Schema:
     """The stream's schema: the payload, checked for names that clash with the lifetime's, and for ids that can be compared."""
-    from streamq.operators.window_aggregate import check_key
+    from streamq.plan.keys import check_key
 
     check_names([f.name for f in node.payload], verb)
     schema = Schema(node.payload, axis, shape, node.consumed)

@@ -15,7 +15,7 @@ from streamq.time import INFINITY
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.compiler.batch import Batch
+    from streamq.operators.batch_run import BatchRun
 
 
 @node
@@ -35,7 +35,7 @@ class ToSignal(Node):
     progress = "c"
 
     def _schema(self) -> Schema:
-        from streamq.operators.window_aggregate import check_key
+        from streamq.plan.keys import check_key
 
         for key in self.keys:
             check_key(self.input.schema.require(key, "to_signal"), key, "to_signal")
@@ -48,7 +48,7 @@ class ToSignal(Node):
         return f"by {', '.join(self.keys)}" if self.keys else "one signal"
 
 
-def batch(node: ToSignal, inputs: list[DataFrame], run: Batch) -> DataFrame:
+def batch(node: ToSignal, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
     """A window by key, latest start first: the least start seen so far that is later."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F

@@ -7,16 +7,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as t
 
 from streamq.errors import PlanError, sentence
-from streamq.operators.window_aggregate import (
-    WindowAggregate,
-    check_key,
-    show_keys,
-    show_policies,
-    show_window,
-    window_progress,
-    window_traits,
-)
+from streamq.operators.window import show_keys, show_policies, show_window, window_progress, window_traits
+from streamq.operators.window_aggregate import WindowAggregate
 from streamq.plan.expr import Expr, show
+from streamq.plan.keys import check_key
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, infer, quote
@@ -25,7 +19,7 @@ from streamq.windows import POINT_AT_END, Window, default_stamp
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.compiler.batch import Batch
+    from streamq.operators.batch_run import BatchRun
 
 RANK = "rank"
 
@@ -91,12 +85,12 @@ class TopK(Node):
         return f"{self.k} {way} by {show(self.by)} in {shown}{ties}{stamp}"
 
 
-def batch(node: TopK, inputs: list[DataFrame], run: Batch) -> DataFrame:
+def batch(node: TopK, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
     """Members copied into their windows, ranked by Spark's RANK."""
     from pyspark.sql import Window as Over
     from pyspark.sql import functions as F
 
-    from streamq.compiler.window_members import stamped, window_members
+    from streamq.operators.window_members import stamped, window_members
 
     source = node.input.schema
     df, by = window_members(node, inputs[0], run)

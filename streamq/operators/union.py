@@ -13,7 +13,7 @@ from streamq.plan.verbs import Verbs, not_a_stream
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.compiler.batch import Batch
+    from streamq.operators.batch_run import BatchRun
 
 
 @node
@@ -55,7 +55,7 @@ def _columns(schema: Schema) -> str:
     return ", ".join(f"{f.name} {f.type.simpleString()}" for f in schema.fields)
 
 
-def batch(node: Union, inputs: list[DataFrame], run: Batch) -> DataFrame:
+def batch(node: Union, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
     """UNION ALL."""
     return reduce(lambda a, b: a.unionByName(b), inputs)
 

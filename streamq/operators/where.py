@@ -17,7 +17,7 @@ from streamq.plan.verbs import Verbs
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.compiler.batch import Batch
+    from streamq.operators.batch_run import BatchRun
 
 
 @node
@@ -53,7 +53,7 @@ class Where(Node):
         return show(self.predicate)
 
 
-def batch(node: Where, inputs: list[DataFrame], run: Batch) -> DataFrame:
+def batch(node: Where, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
     """A filter."""
     return inputs[0].where(spark_expression(node.predicate, node.input.schema))
 

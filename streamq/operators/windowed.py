@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from streamq.errors import PlanError, TimeError, UnknownVerb, column_names, kind_of, sentence
+from streamq.operators.grid import grid
 from streamq.operators.select import Select
 from streamq.operators.top_k import TopK
-from streamq.operators.window_aggregate import WindowAggregate, check_key, grid, show_keys, show_window
+from streamq.operators.window import show_keys, show_window
+from streamq.operators.window_aggregate import WindowAggregate
 from streamq.plan.expr import Aggregate, Col, Expr, Lifetime, columns, nodes, rewrite, show
+from streamq.plan.keys import check_key
 from streamq.plan.resolve import Given, column_or_expr, named, resolve
 from streamq.plan.schema import POINT, check_names
 from streamq.plan.verbs import Verbs, named_after
@@ -352,7 +355,7 @@ class Grouped(_Windows[S]):
         k  n  start  end
         a  2      3    5
         """
-        from streamq.compiler.grouping import Group, applied
+        from streamq.operators.grouping import Group, applied
 
         if not callable(sub_plan):
             raise PlanError(

@@ -21,7 +21,7 @@ from streamq.windows import Hopping
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.compiler.batch import Batch
+    from streamq.operators.batch_run import BatchRun
 
 
 @node
@@ -67,19 +67,19 @@ class WindowedJoin(Node):
         return Traits(self.left.traits.retracts or self.right.traits.retracts)
 
     def detail(self) -> str:
-        from streamq.operators.window_aggregate import show_window
+        from streamq.operators.window import show_window
 
         keys = ", ".join(a if a == b else f"{a} = {b}" for a, b in self.on) or "no key"
         shown = f"{show_window(self.window, self.schema.axis)}, on {keys}"
         return shown + (f", where {show(self.where)}" if self.where is not None else "")
 
 
-def batch(node: WindowedJoin, inputs: list[DataFrame], run: Batch) -> DataFrame:
+def batch(node: WindowedJoin, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
     """Members copied into their windows, then an equality of window and keys."""
     from pyspark.sql import functions as F
 
-    from streamq.compiler.interval_join import OTHER_LE, OTHER_RE
-    from streamq.operators.window_aggregate import INDEX, bounded, window_lifetime, windows_of
+    from streamq.operators.grid import INDEX, bounded, window_lifetime, windows_of
+    from streamq.operators.interval_join import OTHER_LE, OTHER_RE
 
     left, right = sides(node, inputs)
     bound = node.left.traits.infinite or node.right.traits.infinite or run.until is not None
@@ -127,7 +127,7 @@ class WindowedJoinVerbs(Verbs):
         k  v  w  start  end
         1  a  b      0    5
         """
-        from streamq.operators.window_aggregate import grid
+        from streamq.operators.grid import grid
 
         keys, condition, *names = paired(self.plan, other, on, where, suffixes, INNER, "windowed_join")
         window = grid(size, size if hop is None else hop, offset, self.plan.schema.axis, "windowed_join")

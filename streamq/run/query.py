@@ -80,9 +80,10 @@ def batch_frame(
     verb: str = "to_df",
 ) -> DataFrame:
     """The answer over batch DataFrames: payload, ``start``, ``end``."""
-    from streamq.compiler.batch import Batch, lower, to_user
+    from streamq.compiler.batch import lower, to_user
     from streamq.compiler.rewriter import rewrite
     from streamq.operators import Source
+    from streamq.operators.batch_run import BatchRun
     from streamq.plan.lowering import in_utc
     from streamq.plan.node import nodes, numbered
 
@@ -96,7 +97,7 @@ def batch_frame(
                 wrong = f"source {source.shown_name()} is a streaming DataFrame"
                 raise PlanError(sentence(verb, wrong, "", "Run it: q.run(...), or q.to_stream(...)."))
         rewritten = rewrite(plan).plan if rules is None else rewrite(plan, rules).plan
-        run = Batch(made, until_ticks(until, plan.schema.axis))
+        run = BatchRun(made, until_ticks(until, plan.schema.axis))
         with in_utc(next(iter(made.values())).sparkSession):
             return to_user(lower(rewritten, run), plan.schema)
 

@@ -35,7 +35,7 @@ from streamq.operators import (
     WindowedJoin,
 )
 from streamq.operators.alter_lifetime import FIXED, GIVEN, RE, SAME, Length, Start
-from streamq.operators.window_aggregate import IN_ORDER, TIME_SENSITIVE, check_key
+from streamq.operators.window_aggregate import IN_ORDER, TIME_SENSITIVE
 from streamq.plan.expr import (
     Aggregate,
     Call,
@@ -51,6 +51,7 @@ from streamq.plan.expr import (
     when,
 )
 from streamq.plan.expr import fold as fold_expr
+from streamq.plan.keys import check_key
 from streamq.plan.node import Node, fold
 from streamq.plan.schema import Field, Schema, infer
 from streamq.run.query import local_history

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType, DoubleType, LongType, StringType
 
-from streamq.compiler.merging import choose_strategy, merge_partials
+from streamq.operators.merging import choose_strategy, merge_partials
 from streamq.runtime.partial import Partial, PartialCount, PartialMax, PartialMin, PartialMoments, PartialSum
 
 FOREVER = 2**63 - 1

@@ -8,16 +8,8 @@ from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from streamq.operators.alter_lifetime import moved
-from streamq.operators.window_aggregate import (
-    INDEX,
-    TIME_SENSITIVE,
-    WindowAggregate,
-    bounded,
-    grid_index,
-    grid_instant,
-    in_windows,
-    window_lifetime,
-)
+from streamq.operators.grid import INDEX, bounded, grid_index, grid_instant, in_windows, window_lifetime
+from streamq.operators.window_aggregate import TIME_SENSITIVE, WindowAggregate
 from streamq.plan.lowering import floor_div, lifetime
 from streamq.plan.schema import quote
 from streamq.runtime.event import LE, RE
@@ -27,14 +19,14 @@ from streamq.windows import POINT_AT_END, Count, Hopping, Landmark, Rows, Sessio
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
 
-    from streamq.compiler.batch import Batch
+    from streamq.operators.batch_run import BatchRun
     from streamq.operators.top_k import TopK
 
 NUMBER, STARTS, ENDS = "__window", "__wle", "__wre"
 """A window's number in its group, its start and its end."""
 
 
-def window_members(node: WindowAggregate | TopK, df: DataFrame, run: Batch) -> tuple[DataFrame, list[str]]:
+def window_members(node: WindowAggregate | TopK, df: DataFrame, run: BatchRun) -> tuple[DataFrame, list[str]]:
     """A row a member and window, and the columns that tell the windows of a group apart: ``__wle``, ``__wre`` among them.
 
     Hopping windows whose interval nobody reads are told apart by their number ``__i`` alone.

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from streamq.compiler.batch import Batch
 from streamq.compiler.hosting import carried_by
 from streamq.operators import ROWS, Select, Source, Union
 from streamq.operators.alter_lifetime import AlterLifetime, moved
+from streamq.operators.batch_run import BatchRun
 from streamq.operators.source import keep_good
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, fold, nodes
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 REACH = "__reach"
 
 
-def reach(inputs: Sequence[Node], run: Batch) -> DataFrame | None:
+def reach(inputs: Sequence[Node], run: BatchRun) -> DataFrame | None:
     """One row, ``__reach``: how far the furthest of some streams has come, NULL if nothing has arrived.
 
     None where that adds nothing to their events' starts: nothing is taken back, dropped or moved on the way from the sources.
@@ -43,7 +43,7 @@ def _is_plain(node: Node) -> bool:
     return isinstance(node, Select | Union)
 
 
-def _reach(node: Node, below: list[DataFrame], run: Batch) -> DataFrame:
+def _reach(node: Node, below: list[DataFrame], run: BatchRun) -> DataFrame:
     from pyspark.sql import functions as F
 
     match node:
@@ -76,7 +76,7 @@ def _furthest(reaches: Sequence[DataFrame]) -> DataFrame:
     return reduce(lambda a, b: a.unionAll(b), reaches).agg(F.max(REACH).alias(REACH))
 
 
-def _of_source(node: Source, run: Batch) -> DataFrame:
+def _of_source(node: Source, run: BatchRun) -> DataFrame:
     """The greatest start of a source's events, and the CTIs that it, or the source that it follows, makes in a stream."""
     from pyspark.sql import functions as F
 
@@ -89,7 +89,7 @@ def _of_source(node: Source, run: Batch) -> DataFrame:
     return furthest if other is node else _furthest([furthest, promise.select(F.col("__cti").alias(REACH))])
 
 
-def _progress(node: Source, run: Batch) -> DataFrame:
+def _progress(node: Source, run: BatchRun) -> DataFrame:
     """One row: ``__start``, the greatest start, and ``__cti``, the greatest CTI, made of it or a row."""
     from pyspark.sql import functions as F
 

@@ -13,10 +13,11 @@ from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from streamq.compiler.merging import merge_partials
-from streamq.compiler.window_members import ENDS, NUMBER, STARTS, numbered, same_keys, snapshot_windows
+from streamq.operators.grid import COUNT, INDEX
+from streamq.operators.merging import merge_partials
 from streamq.operators.partial_aggregate import Expansion, expand, partial_columns, partial_fields
-from streamq.operators.window_aggregate import COUNT, INDEX, WindowAggregate
+from streamq.operators.window_aggregate import WindowAggregate
+from streamq.operators.window_members import ENDS, NUMBER, STARTS, numbered, same_keys, snapshot_windows
 from streamq.plan.expr import Col
 from streamq.plan.lowering import as_key, lifetime, ship_runtime, spark_expression
 from streamq.plan.schema import Field, infer, quote

@@ -1,0 +1,73 @@
+"""What the kinds of windows have in common with one another: what their rows may do later, their CTI rule, how they are shown."""
+
+from __future__ import annotations
+
+from streamq.plan.node import Traits
+from streamq.time import show_duration, show_ticks
+from streamq.windows import (
+    ALIGN,
+    POINT_AT_END,
+    Count,
+    Hopping,
+    Landmark,
+    Rows,
+    Session,
+    Snapshot,
+    Window,
+    default_stamp,
+)
+
+
+def window_traits(window: Window, stamp: str, source: Traits) -> Traits:
+    """Rows of a grid are made once their window is there; the others' bounds move with the events that define them."""
+    if isinstance(window, Hopping):
+        return Traits()
+    moves = stamp == ALIGN and not isinstance(window, Rows)
+    return Traits(False, False, moves and source.infinite and isinstance(window, Snapshot | Session))
+
+
+def window_progress(window: Window, stamp: str, time_sensitive: bool) -> str:
+    """The CTI rule of a window operator (the table of SEMANTICS section 6)."""
+    match window:
+        case _ if stamp == POINT_AT_END:
+            return "c"
+        case Snapshot():
+            return "start of the earliest window not final" if time_sensitive else "c"
+        case Hopping():
+            return "start of the earliest window not final"
+        case Count():
+            return "the (n-1)-th greatest instant below c, the least if there are fewer, at most c"
+        case Rows():
+            return "the start of the first row of the earliest incomplete window; none: c"
+        case Session():
+            return "the least start of a session not final; none: c"
+    return "the landmark of the earliest window not final; none: c"
+
+
+def show_window(window: Window, axis: str) -> str:
+    """``size=1 hour, hop=5 minutes``."""
+    match window:
+        case Snapshot():
+            return "every change"
+        case Count(n=n, by=by):
+            return f"{n} {by}s"
+        case Rows(n=n, step=step, order_by=order_by):
+            return f"{n} rows, step={step}" + (f", order_by={', '.join(order_by)}" if order_by else "")
+        case Session(gap=gap):
+            return f"gap={show_duration(gap, axis)}"
+        case Landmark(hop=hop, start=start, period=period):
+            shown = f"hop={show_duration(hop, axis)}, start={show_ticks(start, axis)}"
+            return shown + (f", period={show_duration(period, axis)}" if period is not None else "")
+    shown = f"size={show_duration(window.size, axis)}, hop={show_duration(window.hop, axis)}"
+    return shown + (f", offset={show_duration(window.offset, axis)}" if window.offset else "")
+
+
+def show_policies(window: Window, clip: str, stamp: str) -> str:
+    """``, clip=left, stamp=align``: what is not the default."""
+    shown = "" if clip == "full" else f", clip={clip}"
+    return shown + ("" if stamp == default_stamp(window) else f", stamp={stamp}")
+
+
+def show_keys(keys: tuple[str, ...]) -> str:
+    """`` by zone, kind`` or nothing."""
+    return f" by {', '.join(keys)}" if keys else ""
