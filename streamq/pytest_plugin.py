@@ -32,45 +32,45 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """What the options and the variables say, put where ``loaded_profile`` looks."""
     options = {name: config.getoption(f"--streamq-{name}") for name in OPTIONS}
-    found = chosen(options, os.environ)
+    settings = chosen(options, os.environ)
     # workers are given the options: the seed that was drawn
-    config.option.streamq_seed = found.get("seed")
-    os.environ.update({f"STREAMQ_{name.upper()}": given for name, given in found.items()})
+    config.option.streamq_seed = settings.get("seed")
+    os.environ.update({f"STREAMQ_{name.upper()}": text for name, text in settings.items()})
     os.environ.setdefault("STREAMQ_FAILURES", str(config.rootpath / ".streamq-failures"))
 
 
 def chosen(options: Mapping[str, str | None], environ: Mapping[str, str]) -> dict[str, str]:
     """What is said by options, else by variables; a random seed is drawn. Raises UsageError for what they cannot be."""
-    found = {}
+    settings = {}
     for name in OPTIONS:
-        source, given = f"--streamq-{name}", options.get(name)
-        if given is None:
+        source, text = f"--streamq-{name}", options.get(name)
+        if text is None:
             source = f"STREAMQ_{name.upper()}"
-            given = environ.get(source) or None
-        if given is not None:
-            wrong = _wrong(name, given)
+            text = environ.get(source) or None
+        if text is not None:
+            wrong = _wrong(name, text)
             if wrong:
-                raise pytest.UsageError(f"{source}={given}: {wrong}")
-            found[name] = given
-    if found.get("seed") == "random":
-        found["seed"] = str(random.SystemRandom().randrange(2**32))
-    return found
+                raise pytest.UsageError(f"{source}={text}: {wrong}")
+            settings[name] = text
+    if settings.get("seed") == "random":
+        settings["seed"] = str(random.SystemRandom().randrange(2**32))
+    return settings
 
 
-def _wrong(name: str, given: str) -> str:
+def _wrong(name: str, text: str) -> str:
     """Why an option cannot be what it is given as, if so."""
     match name:
         case "profile":
             # somebody may have added their own
             loaded = sys.modules.get("streamq.testing.profiles")
             names = PROFILES if loaded is None else tuple(loaded.PROFILES)
-            return "" if given in names else f"no such profile; there are: {', '.join(names)}"
+            return "" if text in names else f"no such profile; there are: {', '.join(names)}"
         case "examples":
-            return "" if given.isdecimal() and int(given) > 0 else "a number of cases is a whole number from 1"
+            return "" if text.isdecimal() and int(text) > 0 else "a number of cases is a whole number from 1"
         case "seed":
-            whole = given.removeprefix("-").isdecimal()
-            return "" if whole or given == "random" else "a seed is a whole number, or 'random'"
-    return "" if given else "not a folder"
+            whole = text.removeprefix("-").isdecimal()
+            return "" if whole or text == "random" else "a seed is a whole number, or 'random'"
+    return "" if text else "not a folder"
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -81,16 +81,16 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """How much has been verified, in this process, and the seed, which -q leaves out of the header."""
-    said = []
+    parts = []
     verify = sys.modules.get("streamq.testing.verify")
     if verify is not None and verify.REPORTS:
         cases = sum(report.cases for report in verify.REPORTS)
-        said.append(f"{len(verify.REPORTS)} verifications over {cases:,} cases")
+        parts.append(f"{len(verify.REPORTS)} verifications over {cases:,} cases")
     seed = config.getoption("--streamq-seed")
     if seed is not None:
-        said.append(f"--streamq-seed={seed}")
-    if said:
-        terminalreporter.write_line(f"streamq: {', '.join(said)}")
+        parts.append(f"--streamq-seed={seed}")
+    if parts:
+        terminalreporter.write_line(f"streamq: {', '.join(parts)}")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

@@ -34,10 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo. Returns 0 if batch and streaming agree, 1 if they do not, 2 if there is nothing to ask."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
-    given = _arguments(arguments)
+    options = _arguments(arguments)
     try:
-        with _folder(given.keep) as folder:
-            return _demo(given, folder)
+        with _folder(options.keep) as folder:
+            return _demo(options, folder)
     except StreamqError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -71,12 +71,12 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--keep", type=Path, metavar="DIR", help="keep everything written here (default: a temporary folder)"
     )
-    given = parser.parse_args(arguments)
-    if (given.size is None) != (given.hop is None):
+    options = parser.parse_args(arguments)
+    if (options.size is None) != (options.hop is None):
         parser.error("--size and --hop go together")
-    if not given.event_log:  # also `make demo` with an empty EVENT_LOG
-        given.event_log = None
-    return given
+    if not options.event_log:  # also `make demo` with an empty EVENT_LOG
+        options.event_log = None
+    return options
 
 
 def _positive(text: str) -> int:
@@ -99,8 +99,8 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         raise SourceError(sentence("demo", f"cannot write to {keep}", f"it gave: {error.strerror or error}")) from error
 
 
-def _demo(given: argparse.Namespace, folder: Path) -> int:
-    log = eventlog.find_log(given.event_log or _own_log(folder))
+def _demo(options: argparse.Namespace, folder: Path) -> int:
+    log = eventlog.find_log(options.event_log or _own_log(folder))
     edges = eventlog.task_edges(log)
     _describe(log, edges)
     if edges.num_rows == 0:
@@ -115,10 +115,10 @@ def _demo(given: argparse.Namespace, folder: Path) -> int:
 
     span = pc.min_max(edges["ts"]).as_py()
     fitting = queries.windows((span["max"] - span["min"]).total_seconds())
-    size, hop = (given.size, given.hop) if given.size else fitting
+    size, hop = (options.size, options.hop) if options.size else fitting
     ask = functools.partial(queries.asked, delay=timedelta(microseconds=eventlog.disorder(edges)), size=size, hop=hop)
     landed = folder / "edges"
-    batches = len(land(edges, landed, given.batches))
+    batches = len(land(edges, landed, options.batches))
     return _answer(ask, landed, ddl(edges.schema), batches, folder, _labels(eventlog.stages(log)))
 
 
@@ -170,11 +170,11 @@ def _answer(ask: Any, landed: Path, schema: str, batches: int, folder: Path, lab
         rows = question.query.to_df().toArrow().to_pylist()  # collect() would give instants without a zone
         batch_took = time.monotonic() - began
         began = time.monotonic()
-        found = _stream(spark, streamed.query, folder / f"answer-{number}", batches)
+        streamed_rows = _stream(spark, streamed.query, folder / f"answer-{number}", batches)
         stream_took = time.monotonic() - began
         _show(question, rows, labels)
         columns = list(rows[0]) if rows else list(question.query.columns)
-        same = agreement.compare(rows, found, columns)
+        same = agreement.compare(rows, streamed_rows, columns)
         took = f"batch {batch_took:.1f} s, streaming {stream_took:.1f} s in {batches} micro-batches"
         if same:
             print(f"\nBatch and streaming agree on all {same.common:,} rows ({took}).")
@@ -210,14 +210,14 @@ def _stream(spark: SparkSession, query: Any, folder: Path, batches: int) -> list
 @contextmanager
 def _jvm_speaks_to(path: Path) -> Iterator[None]:
     """What Spark's JVM and its workers print goes into a file: a child keeps the standard error it was started with."""
-    kept = os.dup(2)
+    own_stderr = os.dup(2)
     with path.open("ab") as log:
         os.dup2(log.fileno(), 2)
         try:
             yield
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(own_stderr, 2)
+            os.close(own_stderr)
 
 
 def _committed(checkpoint: Path) -> int:
@@ -241,7 +241,7 @@ def _show(question: Any, rows: list[dict[str, Any]], labels: dict[int, str]) -> 
 
 def _summary(name: str, rows: list[dict[str, Any]], figures: Sequence[str]) -> dict[str, Any]:
     values = {figure: [row[figure] for row in rows if isinstance(row[figure], int | float)] for figure in figures}
-    peaks = {f"peak {figure}": max(found, default=None) for figure, found in values.items()}
+    peaks = {f"peak {figure}": max(figure_values, default=None) for figure, figure_values in values.items()}
     return {"stage": name, "windows": len(rows), "from": rows[0]["start"], "to": rows[-1]["end"], **peaks}
 
 

@@ -27,7 +27,7 @@ class Agreement:
     def differences(self, left: str, right: str, limit: int = 10) -> list[str]:
         """A line for each of the first differing rows, in order, with which answer has it."""
         rows = [(left, row) for row in self.only_left.elements()] + [(right, row) for row in self.only_right.elements()]
-        rows.sort(key=lambda found: (repr(found[1]), found[0]))
+        rows.sort(key=lambda sided_row: (repr(sided_row[1]), sided_row[0]))
         lines = [
             f"only in {side}: " + ", ".join(f"{c}={v}" for c, v in zip(self.columns, row, strict=True))
             for side, row in rows[:limit]

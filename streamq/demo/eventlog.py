@@ -202,19 +202,19 @@ def disorder(edges: pa.Table) -> int:
 
 def stages(log: EventLog) -> dict[int, Stage]:
     """The stages that were submitted, by id."""
-    found: dict[int, Stage] = {}
+    by_id: dict[int, Stage] = {}
     for event in log.events("SparkListenerStageSubmitted", "SparkListenerStageCompleted"):
         info = _part_of(event, "Stage Info")
         if not _within(info.get("Stage ID"), 2**63):
             continue
-        number, before = info["Stage ID"], found.get(info["Stage ID"])
+        number, earlier_attempt = info["Stage ID"], by_id.get(info["Stage ID"])
         description = _part_of(event, "Properties").get("spark.job.description") or (
-            before.description if before else None
+            earlier_attempt.description if earlier_attempt else None
         )
-        tasks = before.tasks if before else info.get("Number of Tasks", 0)
-        attempts = max(info.get("Stage Attempt ID", 0) + 1, before.attempts if before else 0)
-        found[number] = Stage(number, info.get("Stage Name", ""), description, tasks, attempts)
-    return found
+        tasks = earlier_attempt.tasks if earlier_attempt else info.get("Number of Tasks", 0)
+        attempts = max(info.get("Stage Attempt ID", 0) + 1, earlier_attempt.attempts if earlier_attempt else 0)
+        by_id[number] = Stage(number, info.get("Stage Name", ""), description, tasks, attempts)
+    return by_id
 
 
 def app(log: EventLog) -> App:
@@ -313,21 +313,21 @@ def _from_directory(folder: Path) -> EventLog:
     if any(_PART.fullmatch(child.name) for child in children):
         return _rolled(folder, children)
     if folder.name.startswith("eventlog_v2_"):
-        found = ", ".join(child.name for child in children) or "nothing"
+        instead = ", ".join(child.name for child in children) or "nothing"
         raise refusal(
             "a rolled log without event files",
-            f"found {found} in {folder}",
+            f"found {instead} in {folder}",
             "A copy must take the files 'events_<n>_<app>' along.",
         )
     logs = [child for child in children if _is_log(child)]
     if len(logs) == 1:
         return find_log(logs[0])
     if not logs:
-        found = (
+        instead = (
             f"found {count(len(children), 'other entry').replace('entrys', 'entries')}" if children else "it is empty"
         )
         raise refusal(
-            f"no Spark event log in {folder}", found, "Was the application started with spark.eventLog.enabled=true?"
+            f"no Spark event log in {folder}", instead, "Was the application started with spark.eventLog.enabled=true?"
         )
     logs.sort(key=lambda log: log.stat().st_mtime, reverse=True)
     names = ", ".join(log.name for log in logs[:8]) + (", ..." if len(logs) > 8 else "")

@@ -53,15 +53,15 @@ def run_job(
             if process.poll() is None:
                 process.terminate()
                 process.wait(30)
-    found = sorted(logs.iterdir())
-    if code != 0 or not found:
+    event_logs = sorted(logs.iterdir())
+    if code != 0 or not event_logs:
         ended = "did not end in time" if code is None else f"ended with code {code}" if code else "wrote no event log"
         wrong = f"the Spark job {ended}"
         tail = output.read_text(errors="replace").strip().splitlines()[-TAIL_LINES:]
         raise QueryFailed(
             sentence("demo job", wrong, "its last words were:\n  " + "\n  ".join(tail) if tail else "it said nothing")
         )
-    return found[0]
+    return event_logs[0]
 
 
 def _wait(process: subprocess.Popen[bytes], each: Callable[[], None], timeout: float) -> int | None:
@@ -80,11 +80,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--size", type=float, default=1.0)
     parser.add_argument("--codec", default="zstd")
     parser.add_argument("--master", default="local[2,2]", help="the second figure lets a failed task be tried again")
-    given = parser.parse_args(arguments)
-    given.folder.mkdir(parents=True, exist_ok=True)
-    spark = _session(given.folder, given.codec, given.master)
+    options = parser.parse_args(arguments)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    spark = _session(options.folder, options.codec, options.master)
     try:
-        _work(spark, given.size)
+        _work(spark, options.size)
     finally:
         spark.stop()
     return 0

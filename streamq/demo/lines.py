@@ -16,9 +16,9 @@ LONGEST_LINE: Final = 1 << 28
 """Bytes without a line break after which a file is taken for something else than JSON lines."""
 
 
-def refusal(wrong: str, found: str = "", hint: str = "") -> SourceError:
+def refusal(wrong: str, instead: str = "", hint: str = "") -> SourceError:
     """The error of a log that is refused."""
-    return SourceError(sentence("event log", wrong, found, hint))
+    return SourceError(sentence("event log", wrong, instead, hint))
 
 
 def count(number: int, noun: str) -> str:
@@ -64,10 +64,10 @@ class Lines:
 
     def losses(self) -> list[str]:
         """What was not read of the file, in sentences."""
-        found = [f"{self.path.name}: {self.broken}"] if self.broken else []
+        sentences = [f"{self.path.name}: {self.broken}"] if self.broken else []
         if self.lost:
-            found.append(f"{self.path.name}: the last line is cut off, {count(self.lost, 'byte')} of it skipped")
-        return found
+            sentences.append(f"{self.path.name}: the last line is cut off, {count(self.lost, 'byte')} of it skipped")
+        return sentences
 
     def _chunks(self) -> Iterator[bytes]:
         decode = {

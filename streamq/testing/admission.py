@@ -203,7 +203,7 @@ def _reaches(
     own = dict.fromkeys(sources, MINUS_INFINITY)
     counts = dict.fromkeys(sources, MINUS_INFINITY)
     reaches = [{name: Reach() for name in sources}]
-    for batch, told, most in zip(batches, promises, itertools.cycle(remember), strict=False):
+    for batch, ctis, most in zip(batches, promises, itertools.cycle(remember), strict=False):
         for name, source in sources.items():
             items = [item for of, item in batch if of == name and is_event(item)]
             w[name] = max([w[name], *(_start(item) for item in items if _brings_start(item))])
@@ -212,9 +212,9 @@ def _reaches(
                 own[name] = max(own[name], (w[name] - policy.delay) // policy.every * policy.every)
             if policy.explicit:
                 own[name] = max([own[name], *(_start(item) for item in items if item.kind == CTI)])
-            own[name] = max([own[name], *(c for of, c in told if of in (None, name))])
+            own[name] = max([own[name], *(c for of, c in ctis if of in (None, name))])
         promised = {name: own[_leader(sources, name)] for name in sources}
-        if not batch and not told:
+        if not batch and not ctis:
             # nobody is called in a micro-batch that brings nothing, so no level makes itself felt
             reaches.append(reaches[-1])
             continue

@@ -77,30 +77,30 @@ def bounds(items: Sequence[Item]) -> list[int]:
     of that lifetime is negative, which is an error once the CTI has passed the start (SEMANTICS section 1).
     """
     totals: Counter[Any] = Counter()
-    found = []
+    deadlines = []
     for item in items:
         bound = item.sync
         if item.kind in (INSERT, RETRACT) and item.start is not None and is_event(item):
             whose = (item.start, *((n, comparable(v)) for n, v in sorted(item.payload.items())))
-            made = item.end if item.kind == INSERT else item.new_end
-            if totals[made, whose] < 0:
+            new_end = item.end if item.kind == INSERT else item.new_end
+            if totals[new_end, whose] < 0:
                 bound = item.start
-            totals[made, whose] += 1
+            totals[new_end, whose] += 1
             if item.kind == RETRACT:
                 totals[item.end, whose] -= 1
-        found.append(bound)
-    return found
+        deadlines.append(bound)
+    return deadlines
 
 
 def late(items: Sequence[Item]) -> list[Item]:
     """The items of an arrival sequence that break a CTI before them."""
-    found, progress = [], -INFINITY
+    late_items, progress = [], -INFINITY
     for item, bound in zip(items, bounds(items), strict=True):
         if item.kind == CTI and item.start is not None:
             progress = max(progress, item.start)
         elif bound < progress:
-            found.append(item)
-    return found
+            late_items.append(item)
+    return late_items
 
 
 def delay_for(items: Sequence[Item]) -> int:
@@ -128,7 +128,7 @@ def repeated(source: Source, items: Sequence[Item]) -> int:
 
     match source:
         case Physical(id=str(id)):
-            found = 0
+            repetitions = 0
             items = [i for i in items if is_event(i)]
             for whose in {comparable(i.payload[id]) for i in items if i.kind != CTI}:
                 mine = [i for i in items if i.kind != CTI and comparable(i.payload[id]) == whose]
@@ -136,9 +136,9 @@ def repeated(source: Source, items: Sequence[Item]) -> int:
                 totals = Counter(i.new_end for i in moves)
                 totals.subtract(i.end for i in moves)
                 totals.update(i.end for i in inserts[:1])
-                found += len(inserts) - distinct(inserts)
-                found += len(moves) - distinct(moves) if min(totals.values()) < 0 else 0
-            return found
+                repetitions += len(inserts) - distinct(inserts)
+                repetitions += len(moves) - distinct(moves) if min(totals.values()) < 0 else 0
+            return repetitions
         case Edges() | Points(ids=(_, *_)) | Intervals(ids=(_, *_)):
             items = [i for i in items if is_event(i)]
             return len(items) - distinct(items)
@@ -188,17 +188,17 @@ def row(source: Source, item: Item) -> dict[str, Any]:
     """An item as a row of its source; times are ticks."""
     match source:
         case Points():
-            given: dict[str, Any] = {source.time: item.start}
+            columns: dict[str, Any] = {source.time: item.start}
         case Intervals():
-            given = {source.start: item.start, source.end: item.end}
+            columns = {source.start: item.start, source.end: item.end}
         case Edges():
-            given = {source.time: item.start, source.edge: edge(source.open if item.kind == OPEN else source.close)}
+            columns = {source.time: item.start, source.edge: edge(source.open if item.kind == OPEN else source.close)}
         case Physical():
-            given = {source.kind: item.kind, source.start: item.start}
-            given |= {source.end: item.end, source.new_end: item.new_end}
+            columns = {source.kind: item.kind, source.start: item.start}
+            columns |= {source.end: item.end, source.new_end: item.new_end}
         case _:
             raise PlanError(sentence("testing", f"no rows for a source {type(source).__name__}"))
-    return {**item.payload, **given}
+    return {**item.payload, **columns}
 
 
 def edge(value: Expr) -> Any:
@@ -218,15 +218,15 @@ def table_of(source: Source, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     times = time_columns(source)
 
     def column(f: Field) -> pa.Array:
-        values = [found.get(f.name) for found in rows]
+        values = [row.get(f.name) for row in rows]
         kind = arrow_type(f.type)
         if f.name not in times or pa.types.is_integer(kind):
             try:
                 return pa.array(values, kind, from_pandas=False)
             except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
                 # of the values generated here none is: somebody has given them
-                found = f"{str(error).splitlines()[0]} (the column is {f.type.simpleString()})"
-                raise PlanError(sentence("Intent", f"values that column {f.name!r} cannot hold", found)) from error
+                instead = f"{str(error).splitlines()[0]} (the column is {f.type.simpleString()})"
+                raise PlanError(sentence("Intent", f"values that column {f.name!r} cannot hold", instead)) from error
         if pa.types.is_date(kind):
             values = [None if v is None else v // DAY for v in values]
             return pa.array(values, pa.int32()).cast(kind)

@@ -126,10 +126,10 @@ class Case:
         return replace(self, cut=tuple(sum(part) for part in parts if part))
 
     def __repr__(self) -> str:
-        found = nodes(self.plan)
-        names = {node.digest: f"q{i}" for i, node in enumerate(found)}
+        operators = nodes(self.plan)
+        names = {node.digest: f"q{i}" for i, node in enumerate(operators)}
         lines = ["Case of"]
-        for node in found:
+        for node in operators:
             inputs = ", ".join(names[c.digest] for c in node.children)
             lines.append(f"  {names[node.digest]} = {node.title}({inputs}) {node.detail()}".rstrip())
             if isinstance(node, Source):

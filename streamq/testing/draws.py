@@ -30,8 +30,8 @@ class Draws(providers.HypothesisProvider):
             return None
         key = (choice_type, choice_constraints_key(choice_type, constraints))
         if key not in permitted:
-            known = providers.GLOBAL_CONSTANTS.set_for_type(choice_type)
-            permitted[key] = tuple(value for value in known if choice_permitted(value, constraints))
+            constants = providers.GLOBAL_CONSTANTS.set_for_type(choice_type)
+            permitted[key] = tuple(value for value in constants if choice_permitted(value, constraints))
         return random.choice(permitted[key]) if permitted[key] else None
 
 

@@ -152,7 +152,7 @@ def lifetimes(draw: Draw, intent: Intent, scale: Scale) -> list[tuple[int, int]]
         steps,
         st.none() if apart else meeting,
     )
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     latest = -INFINITY
     longest = max(LONGEST[duration] for duration in durations)
     instants = set(scale.edges(scale.anchor))
@@ -162,29 +162,29 @@ def lifetimes(draw: Draw, intent: Intent, scale: Scale) -> list[tuple[int, int]]
     )
     recipes = draw(some(placed, intent.events))
     for i, recipe in enumerate(recipes):
-        start, end = recipe.lifetime(found[-1] if found else None, latest, scale, sorted(instants), longest)
+        start, end = recipe.lifetime(spans[-1] if spans else None, latest, scale, sorted(instants), longest)
         early = 0 if recipe.exact else (start - scale.anchor) % grid
-        made = (start - early, end - early if end < INFINITY else end)
-        if apart and made[1] == INFINITY and i < len(recipes) - 1:
+        span = (start - early, end - early if end < INFINITY else end)
+        if apart and span[1] == INFINITY and i < len(recipes) - 1:
             # what has no end overlaps all that follows
-            made = (made[0], made[0] + scale.units[0])
-        found.append(made)
-        instants |= {time for time in made if time < INFINITY}
-        latest = max(latest, made[1]) if made[1] < INFINITY else latest
-    return found
+            span = (span[0], span[0] + scale.units[0])
+        spans.append(span)
+        instants |= {time for time in span if time < INFINITY}
+        latest = max(latest, span[1]) if span[1] < INFINITY else latest
+    return spans
 
 
-def _patterned(given: Any) -> list[tuple[int, int]]:
+def _patterned(pairs: Any) -> list[tuple[int, int]]:
     """What a user's own pattern gives, checked."""
     wrong = "a pattern gives pairs of start and end, whole ticks, the end greater or None"
     try:
-        found = [(start, closed(end)) for start, end in given]
+        spans = [(start, closed(end)) for start, end in pairs]
     except (TypeError, ValueError) as error:
-        raise PlanError(sentence("Intent", wrong, f"found {given!r}")) from error
-    for start, end in found:
+        raise PlanError(sentence("Intent", wrong, f"found {pairs!r}")) from error
+    for start, end in spans:
         if not (isinstance(start, int) and isinstance(end, int) and start < end):
             raise PlanError(sentence("Intent", wrong, f"found {(start, None if end == INFINITY else end)!r}"))
-    return found
+    return spans
 
 
 def some(of: st.SearchStrategy[Any], most: int) -> st.SearchStrategy[list[Any]]:
@@ -219,9 +219,9 @@ class _Once:
         """Whether no equal one has been asked for."""
         if self.seen is None:
             return True
-        known = (item.start, item.end, *((n, comparable(v)) for n, v in sorted(item.payload.items())))
-        new = known not in self.seen
-        self.seen.add(known)
+        event = (item.start, item.end, *((n, comparable(v)) for n, v in sorted(item.payload.items())))
+        new = event not in self.seen
+        self.seen.add(event)
         return new
 
 
@@ -263,7 +263,7 @@ def intervals(
     numbered: Callable[[int], Any] = lambda n: n,
 ) -> list[Item]:
     """Events that are never corrected; ``id``: a column that tells those of one start apart, copies being repetitions."""
-    made: list[tuple[int, Item]] = []
+    chained: list[tuple[int, Item]] = []
     once = _Once(intent)
     number: dict[int, int] = {}
     for start, end in draw(lifetimes(intent, scale)):
@@ -274,8 +274,8 @@ def intervals(
             payload = {**payload, id: numbered(number[start])}
         item = Item(INSERT, start, _opened(end), payload=payload)
         if once.is_new(item):
-            made += [(len(made), item)] * draw(_copies(intent))
-    return draw(arranged(made, intent, causal=False))
+            chained += [(len(chained), item)] * draw(_copies(intent))
+    return draw(arranged(chained, intent, causal=False))
 
 
 @st.composite
@@ -288,8 +288,8 @@ def points(
     numbered: Callable[[int], Any] = lambda n: n,
 ) -> list[Item]:
     """Events of one tick; ``id`` as in :func:`intervals`."""
-    found = draw(intervals(payloads, intent.but(duration=("point",)), scale, id, numbered))
-    return [Item(INSERT, item.start, item.start + 1, payload=item.payload) for item in found]
+    unit_intervals = draw(intervals(payloads, intent.but(duration=("point",)), scale, id, numbered))
+    return [Item(INSERT, item.start, item.start + 1, payload=item.payload) for item in unit_intervals]
 
 
 @st.composite
@@ -316,7 +316,7 @@ def physical(
     )
     most = 0 if intent.speculation is False else 3
     moved = st.lists(moves, max_size=most, min_size=1 if intent.speculation else 0)
-    made: list[tuple[int, Item]] = []
+    chained: list[tuple[int, Item]] = []
     chain = 0
     once = _Once(intent)
     spans = draw(lifetimes(intent, scale))
@@ -333,7 +333,7 @@ def physical(
             if id:
                 items = _apart(items)
                 items += _again(items, draw(st.integers(0, len(items) - 1))) if draw(_copies(intent)) > 1 else []
-            made += [(chain, item) for item in items]
+            chained += [(chain, item) for item in items]
             chain += 1
         last = items[-1]
         if last.kind == RETRACT and last.new_end == start and draw(st.booleans()):
@@ -343,10 +343,10 @@ def physical(
                 corrected = {**payload, **_one_of(corrected, draw(st.integers(0, len(corrected) - 1)))}
             if once.is_new(Item(INSERT, start, payload=corrected)):
                 whose = {**corrected, id: numbered(chain)} if id else corrected
-                made.append((chain, Item(INSERT, start, last.end, payload=whose)))
+                chained.append((chain, Item(INSERT, start, last.end, payload=whose)))
                 chain += 1
     causal = draw(st.booleans()) if causal is None else causal
-    items = draw(arranged(made, intent, causal))
+    items = draw(arranged(chained, intent, causal))
     return draw(_promised(items, intent, scale)) if explicit else items
 
 
@@ -359,7 +359,7 @@ def _chain(
     instants: Sequence[int],
 ) -> list[Item]:
     """An insert and the retractions that follow it, each naming the end that the one before made; ``instants``: of others."""
-    made = [Item(INSERT, start, _opened(end), payload=payload)]
+    items = [Item(INSERT, start, _opened(end), payload=payload)]
     step, unit = scale.step, scale.units[0]
     for kind, by in moved:
         to = end
@@ -374,11 +374,11 @@ def _chain(
         elif kind == "delete":
             to = start
         if to != end:
-            made.append(Item(RETRACT, start, _opened(end), _opened(to), payload))
+            items.append(Item(RETRACT, start, _opened(end), _opened(to), payload))
         end = to
         if end == start:
             break
-    return made
+    return items
 
 
 def _one_of(payload: Mapping[str, Any], which: int) -> dict[str, Any]:
@@ -418,15 +418,15 @@ def _promised(draw: Draw, items: list[Item], intent: Intent, scale: Scale) -> li
     for bound in reversed(bounds(items)):
         least.append(min(least[-1], bound))
     least.reverse()
-    made: list[Item] = []
+    with_ctis: list[Item] = []
     progress = -INFINITY
     places = sorted(places, key=lambda place: place[0])
     for i in range(len(items) + 1):
         for _, slack in (place for place in places if place[0] == i):
             progress = max(progress, (least[i] - slack * scale.units[0]) // scale.step * scale.step)
-            made.append(Item(CTI, progress))
-        made += items[i : i + 1]
-    return made
+            with_ctis.append(Item(CTI, progress))
+        with_ctis += items[i : i + 1]
+    return with_ctis
 
 
 @st.composite
@@ -436,14 +436,14 @@ def _edged(draw: Draw, payloads: Payloads, key: Sequence[str], intent: Intent, s
     for start, end in sorted(draw(lifetimes(intent, scale))):
         payload = draw(payloads)
         chains.setdefault(tuple(comparable(payload[name]) for name in key), {})[start] = (end, payload)
-    made: list[Item] = []
+    edge_items: list[Item] = []
     for chain in chains.values():
         following = [*list(chain)[1:], INFINITY]
         for (start, (end, payload)), after in zip(chain.items(), following, strict=True):
-            made.append(Item(OPEN, start, payload=payload))
+            edge_items.append(Item(OPEN, start, payload=payload))
             if end < after or (end == after < INFINITY and draw(st.booleans())):
-                made.append(Item(CLOSE, end, payload=payload))
-    return list(enumerate(item for item in made for _ in range(draw(_copies(intent)))))
+                edge_items.append(Item(CLOSE, end, payload=payload))
+    return list(enumerate(item for item in edge_items for _ in range(draw(_copies(intent)))))
 
 
 @st.composite
@@ -453,7 +453,7 @@ def edges(draw: Draw, payloads: Payloads, key: Sequence[str], intent: Intent, sc
         return draw(arranged(draw(_edged(payloads, key, intent, scale)), intent, causal=False))
     at: dict[Any, int] = {}
     living: set[Any] = set()
-    made: list[tuple[int, Item]] = []
+    chained: list[tuple[int, Item]] = []
     steps = st.tuples(
         payloads, st.integers(1, 6), st.sampled_from(["start", "end", "both"]), st.sampled_from(scale.units)
     )
@@ -464,9 +464,9 @@ def edges(draw: Draw, payloads: Payloads, key: Sequence[str], intent: Intent, sc
         at[k] += gap * unit
         both = (CLOSE, OPEN) if kind == "both" else (OPEN if kind == "start" else CLOSE,)
         for edge in both if k in living else (OPEN,):
-            made += [(len(made), Item(edge, at[k], payload=payload))] * draw(_copies(intent))
+            chained += [(len(chained), Item(edge, at[k], payload=payload))] * draw(_copies(intent))
             (living.add if edge == OPEN else living.discard)(k)
-    return draw(arranged(made, intent, causal=False))
+    return draw(arranged(chained, intent, causal=False))
 
 
 __all__ = ["apart", "arranged", "edges", "intervals", "lifetimes", "physical", "points", "some"]

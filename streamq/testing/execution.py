@@ -97,17 +97,17 @@ class Execution:
         return RULES if self.rules is None else tuple(r for r in RULES if r.name in self.rules)
 
     def __str__(self) -> str:
-        said = [self.backend] if self.backend in (LITERAL, BATCH) else [self.backend, f"{self.output} output"]
+        parts = [self.backend] if self.backend in (LITERAL, BATCH) else [self.backend, f"{self.output} output"]
         if self.rules is not None:
-            said.append(f"rules {', '.join(self.rules) or 'none'}")
-        said += [f"{self.buckets} buckets"] * (self.buckets > 1) + ["restarted after each micro-batch"] * self.restart
-        said += [f"promises {self.slack} behind"] * bool(self.slack) + ["watched"] * self.watch
-        said += [f"input blocked for {self.blocks}"] * (self.blocks != (0,))
-        said += [f"history remembered for {self.remember}"] * (self.remember != (None,))
-        said += ["with its CTIs"] * self.ctis
-        said += [f"started by {self.started}"] * (self.started != RUN) + ["silent at the end"] * self.silent
-        said += [f"a session of Spark's own in {self.zone}"] * bool(self.zone)
-        return ", ".join(said)
+            parts.append(f"rules {', '.join(self.rules) or 'none'}")
+        parts += [f"{self.buckets} buckets"] * (self.buckets > 1) + ["restarted after each micro-batch"] * self.restart
+        parts += [f"promises {self.slack} behind"] * bool(self.slack) + ["watched"] * self.watch
+        parts += [f"input blocked for {self.blocks}"] * (self.blocks != (0,))
+        parts += [f"history remembered for {self.remember}"] * (self.remember != (None,))
+        parts += ["with its CTIs"] * self.ctis
+        parts += [f"started by {self.started}"] * (self.started != RUN) + ["silent at the end"] * self.silent
+        parts += [f"a session of Spark's own in {self.zone}"] * bool(self.zone)
+        return ", ".join(parts)
 
 
 def _block(block: int | None, remember: int | None) -> int | None:
@@ -209,8 +209,8 @@ def executed(case: Case, how: Execution, expected: Expectation | None = None) ->
     ``expected`` is its :func:`expectation`, where that has been computed.
     """
     if how.backend == LITERAL:
-        found = local_history(case.plan, case.tables, how.chosen, case.until)
-        return as_history(found.drop_columns([WEIGHT]))
+        answer = local_history(case.plan, case.tables, how.chosen, case.until)
+        return as_history(answer.drop_columns([WEIGHT]))
     return _summed(played(case, how, expected), how.output)
 
 
@@ -238,8 +238,8 @@ def _read_back(deltas: pa.Table) -> pa.Table:
     numbers = {name: f"p{number}" for number, name in enumerate(payload)}
     rows = changelog_rows(deltas.rename_columns([numbers.get(name, name) for name in deltas.column_names]))
     names = {number: name for name, number in numbers.items()}
-    found = from_changelog(rows)
-    return found.rename_columns([names.get(name, name) for name in found.column_names])
+    deltas_again = from_changelog(rows)
+    return deltas_again.rename_columns([names.get(name, name) for name in deltas_again.column_names])
 
 
 def played(case: Case, how: Execution, expected: Expectation | None = None) -> list[pa.Table]:
@@ -248,10 +248,10 @@ def played(case: Case, how: Execution, expected: Expectation | None = None) -> l
         expected = expectation(case, how)
     plan = rewrite(case.plan, how.chosen).plan
     options = [Options(how.output, ctis=how.ctis, buckets=how.buckets, level=level) for level in how.levels]
-    made = [compile_stages(plan, one) for one in options]
+    compiled = [compile_stages(plan, one) for one in options]
     if how.watch or how.slack:
-        made = [watched(program, how.watch) for program in made]
-    programs = itertools.cycle(made)
+        compiled = [watched(program, how.watch) for program in compiled]
+    programs = itertools.cycle(compiled)
     run = LocalRun(next(programs), static=case.static)
     out = []
     promised = promises(case, how.slack) if how.slack else [[]] * len(case.cut)
@@ -302,16 +302,16 @@ def _check_blocked(
         and not isinstance(plan[-1], Where | Union | Join | JoinTable)
     )
     whole = whole and expected.case is case
-    seen = given = 0
+    arrived_items = released = 0
     for n, limit, table in zip(case.cut, limits(case, promised, blocks), out, strict=False):
         early = pc.greater_equal(table.column(LE), limit)
         if pc.any(early).as_py():
             raise WrongOutput(f"items are held from {limit} on, and let go is {table.filter(early).to_pylist()[0]}")
-        seen, given = seen + n, given + table.num_rows
-        arrived = [item for of, item in case.arrival[:seen] if of == name and is_event(item)]
+        arrived_items, released = arrived_items + n, released + table.num_rows
+        arrived = [item for of, item in case.arrival[:arrived_items] if of == name and is_event(item)]
         due = sum(item.start is not None and item.start < limit for item in arrived)
-        if whole and given != due:
-            raise WrongOutput(f"items are held from {limit} on, so {due} are let go, not {given}")
+        if whole and released != due:
+            raise WrongOutput(f"items are held from {limit} on, so {due} are let go, not {released}")
 
 
 def _check_counts(case: Case, counted: Counter[str], expected: Expectation) -> None:
@@ -345,7 +345,7 @@ def promises(case: Case, slack: Sequence[int | None]) -> list[list[tuple[str | N
     """After each micro-batch what every source can promise, some way behind what is true of all that is still to come."""
     due = {name: iter(bounds(case.arrived(name))) for name in case.sources}
     coming = [(of, next(due[of])) for of, _ in case.arrival]
-    made: list[list[tuple[str | None, int]]] = []
+    ctis_by_batch: list[list[tuple[str | None, int]]] = []
     # windows that it reaches are reported, whatever their bound is
     most = case.latest + 5 if case.until is None else min(case.latest + 5, case.until)
     seen = 0
@@ -355,26 +355,26 @@ def promises(case: Case, slack: Sequence[int | None]) -> list[list[tuple[str | N
         for name in due if behind is not None else ():
             least = min((bound for of, bound in coming[seen:] if of == name), default=INFINITY)
             ctis.append((name, min(least, most) - (behind or 0)))
-        made.append(ctis)
-    return made
+        ctis_by_batch.append(ctis)
+    return ctis_by_batch
 
 
 def from_changelog(rows: pa.Table) -> pa.Table:
     """The deltas that the rows of a changelog tell of, CTIs aside."""
     kind, events = rows.column("kind"), rows.drop_columns(["kind", "new_end"])
-    taken = pc.equal(kind, RETRACT)
-    moved = events.set_column(events.column_names.index("end"), "end", rows.column("new_end")).filter(taken)
+    is_retraction = pc.equal(kind, RETRACT)
+    moved = events.set_column(events.column_names.index("end"), "end", rows.column("new_end")).filter(is_retraction)
     inserted = [
         events.filter(pc.equal(kind, INSERT)),
         moved.filter(pc.not_equal(moved["end"], moved["start"]).fill_null(True)),
     ]
-    return pa.concat_tables([_weighed(pa.concat_tables(inserted), 1), _weighed(events.filter(taken), -1)])
+    return pa.concat_tables([_weighed(pa.concat_tables(inserted), 1), _weighed(events.filter(is_retraction), -1)])
 
 
 def _weighed(rows: pa.Table, weight: int) -> pa.Table:
-    found = history(rows)
-    names = [{"start": LE, "end": RE}.get(name, name) for name in found.column_names]
-    return found.rename_columns(names).append_column(WEIGHT, pa.array([weight] * found.num_rows, pa.int64()))
+    ticked = history(rows)
+    names = [{"start": LE, "end": RE}.get(name, name) for name in ticked.column_names]
+    return ticked.rename_columns(names).append_column(WEIGHT, pa.array([weight] * ticked.num_rows, pa.int64()))
 
 
 def net(tables: Sequence[pa.Table]) -> pa.Table:

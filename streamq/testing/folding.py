@@ -20,7 +20,7 @@ class Changes:
 
     row: Ints
     other: Ints
-    taken: Bools
+    is_retraction: Bools
     start: Ints
     end: Ints
     new_end: Ints
@@ -40,21 +40,24 @@ def folded(items: Items) -> Changes:
     of = numbered(items.batch, items.event)
     alone = np.bincount(of, minlength=1)[of] == 1
     single = np.flatnonzero(alone)
-    taken, given, deleted, inserted = _paired(items, of, np.flatnonzero(~alone))
+    retracted_ends, new_ends, deleted, inserted = _paired(items, of, np.flatnonzero(~alone))
     none = np.full(len(items.event), -1)
-    row = np.concatenate([single, taken[0], deleted[0], inserted[0]])
-    other = np.concatenate([none[single], given[0], none[deleted[0]], none[inserted[0]]])
-    what = np.concatenate(
-        [items.taken[single], np.repeat([True, False], [len(taken[0]) + len(deleted[0]), len(inserted[0])])]
+    row = np.concatenate([single, retracted_ends[0], deleted[0], inserted[0]])
+    other = np.concatenate([none[single], new_ends[0], none[deleted[0]], none[inserted[0]]])
+    is_retraction = np.concatenate(
+        [
+            items.is_retraction[single],
+            np.repeat([True, False], [len(retracted_ends[0]) + len(deleted[0]), len(inserted[0])]),
+        ]
     )
-    end = np.concatenate([items.end[single], taken[1], deleted[1], inserted[1]])
-    new_end = np.concatenate([items.new_end[single], given[1], items.start[deleted[0]], inserted[1]])
+    end = np.concatenate([items.end[single], retracted_ends[1], deleted[1], inserted[1]])
+    new_end = np.concatenate([items.new_end[single], new_ends[1], items.start[deleted[0]], inserted[1]])
     # in the order of the rows
     order = np.lexsort((row, items.batch[row]))
-    row, other, what, end, new_end = row[order], other[order], what[order], end[order], new_end[order]
+    row, other, is_retraction, end, new_end = row[order], other[order], is_retraction[order], end[order], new_end[order]
     start = items.start[row]
-    sync = np.where(what, np.minimum(end, new_end), start)
-    return Changes(row, other, what, start, end, new_end, items.batch[row], sync)
+    sync = np.where(is_retraction, np.minimum(end, new_end), start)
+    return Changes(row, other, is_retraction, start, end, new_end, items.batch[row], sync)
 
 
 Halves = tuple[Ints, Ints]
@@ -63,10 +66,10 @@ Halves = tuple[Ints, Ints]
 
 def _paired(items: Items, of: Ints, rows: Ints) -> tuple[Halves, Halves, Halves, Halves]:
     """The ends taken and the ends given that make retractions, those only taken, those only given."""
-    takes = rows[items.taken[rows]]
-    gives = rows[~items.taken[rows] | (items.new_end[rows] > items.start[rows])]
+    takes = rows[items.is_retraction[rows]]
+    gives = rows[~items.is_retraction[rows] | (items.new_end[rows] > items.start[rows])]
     row = np.concatenate([takes, gives])
-    gives_end = np.where(items.taken[gives], items.new_end[gives], items.end[gives])
+    gives_end = np.where(items.is_retraction[gives], items.new_end[gives], items.end[gives])
     end = np.concatenate([items.end[takes], gives_end])
     plus = np.repeat([False, True], [len(takes), len(gives)])
     place = numbered(of[row], end)
@@ -88,9 +91,9 @@ def _rank(group: Ints, plus: Bools, by: Ints) -> Ints:
     order = np.lexsort((by, plus, group))
     both = (group * 2 + plus)[order]
     first = np.flatnonzero(np.diff(both, prepend=-1))
-    found = np.empty(len(order), np.int64)
-    found[order] = np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
-    return found
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
+    return ranks
 
 
 def _counts(group: Ints, wanted: Bools, plus: Bools) -> Ints:
@@ -112,16 +115,16 @@ class Events:
 def history_of(items: Items) -> Events:
     """Every retraction folded into its insert; what matches nothing takes nothing away."""
     rows = np.arange(len(items.event))
-    row = np.concatenate([rows, rows[items.taken]])
-    end = np.concatenate([np.where(items.taken, items.new_end, items.end), items.end[items.taken]])
-    given = np.arange(len(row)) < len(rows)
+    row = np.concatenate([rows, rows[items.is_retraction]])
+    end = np.concatenate([np.where(items.is_retraction, items.new_end, items.end), items.end[items.is_retraction]])
+    is_first_end = np.arange(len(row)) < len(rows)
     place = numbered(items.event[row], end)
     # of those who gave a place its events, the last as many as are left
-    left = _counts(place, given, given) - _counts(place, ~given, given)
-    there = given & (_rank(place, given, -row) < left) & (end > items.start[row])
+    left = _counts(place, is_first_end, is_first_end) - _counts(place, ~is_first_end, is_first_end)
+    there = is_first_end & (_rank(place, is_first_end, -row) < left) & (end > items.start[row])
     row, end = row[there], end[there]
     first = np.full(int(items.event.max(initial=-1)) + 1, -1)
-    inserts = rows[~items.taken][::-1]
+    inserts = rows[~items.is_retraction][::-1]
     first[items.event[inserts]] = inserts
     insert = first[items.event[row]]
     return Events(row, np.where(insert >= 0, insert, row), items.start[row], end)

@@ -116,8 +116,8 @@ def _numbering(source: Source, id: str | None) -> Callable[[int], Any]:
         return lambda n: n
     if type(kinds[id]) in {type(kind) for kind in IDS.values()}:
         return lambda n: numbered_value(kinds[id], n)
-    found = f"column {id!r} is {kinds[id].simpleString()}"
-    raise PlanError(sentence("testing", "ids of a type that has too few values, or parts", found))
+    instead = f"column {id!r} is {kinds[id].simpleString()}"
+    raise PlanError(sentence("testing", "ids of a type that has too few values, or parts", instead))
 
 
 @st.composite
@@ -167,13 +167,13 @@ def cases_of(
     plan, names = numbered(plan)
     _check_payload(plan, intent)
     tables = {names.get(name, name): table for name, table in (tables or {}).items()}
-    found = scale(plan)
+    query_scale = scale(plan)
     if intent.unit is not None:
-        found = found.of(ticks(intent.unit, plan.schema.axis, "Intent"))
+        query_scale = query_scale.of(ticks(intent.unit, plan.schema.axis, "Intent"))
     compared, used = near(plan), uses(plan)
-    of = {n: i.completed(intent) for n, i in (intents or {}).items()}
-    made = {
-        n.table: draw(arriving(n, of.get(n.table, intent), found, compared, used=used, late=True))
+    intent_of = {n: i.completed(intent) for n, i in (intents or {}).items()}
+    arrivals = {
+        n.table: draw(arriving(n, intent_of.get(n.table, intent), query_scale, compared, used=used, late=True))
         for n in nodes(plan)
         if isinstance(n, Source)
     }
@@ -184,21 +184,21 @@ def cases_of(
     def visit(node: Node, inputs: list[Node]) -> Node:
         if not isinstance(node, Source):
             return node.with_children(inputs)
-        above: Node = made[node.table][0]
+        above: Node = arrivals[node.table][0]
         if speculate and not isinstance(node, Physical):
             above = speculative(above)
         return doubled(above) if double else above
 
-    streams = {name: items for name, (_, items) in made.items()}
+    streams = {name: items for name, (_, items) in arrivals.items()}
     if len(streams) > 1 and draw(st.sampled_from([False] * 9 + [True])):
         # a source that brings nothing
         streams[draw(st.sampled_from(sorted(streams)))] = []
     arrival = draw(interleaved(streams))
     looked_up = {n.table: tables[n.table] for n in nodes(plan) if isinstance(n, JoinTable)}
-    delays = [(source.policy.delay, items) for source, items in made.values()]
+    delays = [(source.policy.delay, items) for source, items in arrivals.values()]
     finely = any(delay is not None and delay < delay_for(items) for delay, items in delays)
     case = Case(fold(plan, visit), arrival, draw(cuts(len(arrival), finely)), static=looked_up)
-    return replace(case, until=draw(untils(case, found)))
+    return replace(case, until=draw(untils(case, query_scale)))
 
 
 def untils(case: Case, scale: Scale) -> st.SearchStrategy[int | None]:
@@ -250,9 +250,11 @@ def source_of(draw: Draw, name: str, kind: str, fields: tuple[Field, ...], axis:
     ids = tuple(f.name for f in named)
     match kind:
         case "points" | "points_ids":
-            made: Source = Points(name, (Field("t", time), *fields, *named), "t", ids=ids)
+            source: Source = Points(name, (Field("t", time), *fields, *named), "t", ids=ids)
         case "intervals" | "intervals_ids":
-            made = Intervals(name, (Field("start", time), Field("end", time), *fields, *named), "start", "end", ids=ids)
+            source = Intervals(
+                name, (Field("start", time), Field("end", time), *fields, *named), "start", "end", ids=ids
+            )
         case "edges":
             columns = (Field("t", time), Field("edge", t.StringType()), *fields)
             whose = draw(st.sampled_from(["start", "end"]))
@@ -260,8 +262,8 @@ def source_of(draw: Draw, name: str, kind: str, fields: tuple[Field, ...], axis:
         case _:
             times = tuple(Field(n, time) for n in ("start", "end", "new_end"))
             columns = (Field("kind", t.StringType()), *times, *fields, *named)
-            made = Physical(name, columns, "kind", "start", "end", "new_end", "id" if named else None)
-    return Select(made, tuple((f.name, Col(f.name)) for f in fields)) if named else made
+            source = Physical(name, columns, "kind", "start", "end", "new_end", "id" if named else None)
+    return Select(source, tuple((f.name, Col(f.name)) for f in fields)) if named else source
 
 
 @st.composite
@@ -308,13 +310,13 @@ def cases(
     if "edges" in kinds and not matched(Schema((Field("k", key),), axis), ["k"]):
         # edges go by their key
         kinds = [kind for kind in kinds if kind != "edges"] or ["intervals"]
-    found = [
+    drawn_sources = [
         draw(sources(name, draw(st.sampled_from(kinds)), key, value, axis, causal, intent))
         for name in "ab"[: draw(st.integers(1, most_sources))]
     ]
-    inputs = [a.plan for a in found]
+    inputs = [a.plan for a in drawn_sources]
     plan = draw(query(inputs) if query else queries(inputs, depth, reads_end))
-    arrival = draw(interleaved({a.source.table: a.items for a in found}))
+    arrival = draw(interleaved({a.source.table: a.items for a in drawn_sources}))
     looked_up = {n.table: static(n.table) for n in nodes(plan) if isinstance(n, JoinTable)}
     return Case(plan, arrival, draw(cuts(len(arrival))), static=looked_up)
 

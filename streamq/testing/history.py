@@ -46,35 +46,37 @@ def history(table: History) -> pa.Table:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found = _table(table, "history")
-    if _is_physical(found):
-        found = fold_physical(found)
+    answer = _table(table, "history")
+    if _is_physical(answer):
+        answer = fold_physical(answer)
     for name in ("start", "end"):
-        if name not in found.column_names:
-            there = ", ".join(found.column_names)
+        if name not in answer.column_names:
+            there = ", ".join(answer.column_names)
             raise InvalidEvent(sentence("history", f"no column {name!r}", f"there are: {there}"))
-    rest = [name for name in found.column_names if name not in ("start", "end")]
-    start, end = _ticks(found["start"]), pc.fill_null(_ticks(found["end"]), INFINITY)
+    rest = [name for name in answer.column_names if name not in ("start", "end")]
+    start, end = _ticks(answer["start"]), pc.fill_null(_ticks(answer["end"]), INFINITY)
     if start.null_count:
-        raise InvalidEvent(sentence("history", "a start of NULL", f"found {start.null_count} of {found.num_rows} rows"))
-    return pa.table([start, end, *(found[name] for name in rest)], names=["start", "end", *rest])
+        raise InvalidEvent(
+            sentence("history", "a start of NULL", f"found {start.null_count} of {answer.num_rows} rows")
+        )
+    return pa.table([start, end, *(answer[name] for name in rest)], names=["start", "end", *rest])
 
 
-def _table(given: Any, verb: str) -> pa.Table:
+def _table(rows: Any, verb: str) -> pa.Table:
     import pandas as pd
     import pyarrow as pa
 
-    if isinstance(given, pa.Table):
-        return given
-    if isinstance(given, pd.DataFrame):
-        return pa.Table.from_pandas(given, preserve_index=False)
-    if hasattr(given, "__arrow_c_stream__"):
-        return pa.table(given)
+    if isinstance(rows, pa.Table):
+        return rows
+    if isinstance(rows, pd.DataFrame):
+        return pa.Table.from_pandas(rows, preserve_index=False)
+    if hasattr(rows, "__arrow_c_stream__"):
+        return pa.table(rows)
     hint = "Rows are folded by t.fold_physical(rows), and written down by t.table(columns, rows)."
     ways = ("to_arrow", "toArrow")
-    if any(way in dir(given) for way in ways):
-        hint = f"Give its answer, by .{next(way for way in ways if way in dir(given))}()."
-    raise SourceError(sentence(verb, "takes an Arrow table or a pandas frame", f"found {type(given).__name__}", hint))
+    if any(way in dir(rows) for way in ways):
+        hint = f"Give its answer, by .{next(way for way in ways if way in dir(rows))}()."
+    raise SourceError(sentence(verb, "takes an Arrow table or a pandas frame", f"found {type(rows).__name__}", hint))
 
 
 def _is_physical(table: pa.Table) -> bool:
@@ -118,9 +120,9 @@ def fold_physical(rows: Iterable[Mapping[str, Any]] | History, id: str | None = 
     tokens: Counter[Place] = Counter()
     moves: list[tuple[Place, Place, Mapping[str, Any]]] = []
     payloads: dict[Hashable, list[dict[str, Any]]] = {}
-    given, types = _rows_of(rows)
+    row_dicts, types = _rows_of(rows)
     names: dict[str, None] = dict.fromkeys(types)
-    for row in given:
+    for row in row_dicts:
         if row.get("kind") == CTI:
             continue
         payload = {name: value for name, value in row.items() if name not in ("kind", "start", "end", "new_end")}
@@ -158,16 +160,16 @@ def fold_physical(rows: Iterable[Mapping[str, Any]] | History, id: str | None = 
     return pa.table(lifetimes | columns)
 
 
-def _rows_of(given: Any) -> tuple[Iterable[Mapping[str, Any]], dict[str, pa.DataType]]:
+def _rows_of(stream: Any) -> tuple[Iterable[Mapping[str, Any]], dict[str, pa.DataType]]:
     """Rows as dicts, times in ticks, and the types of their payload as far as they have any."""
-    if isinstance(given, Iterable) and not hasattr(given, "__arrow_c_stream__") and not hasattr(given, "columns"):
-        rows = list(given)
+    if isinstance(stream, Iterable) and not hasattr(stream, "__arrow_c_stream__") and not hasattr(stream, "columns"):
+        rows = list(stream)
         for row in rows:
             if not isinstance(row, Mapping):
                 hint = "Rows are dicts, or a table."
                 raise SourceError(sentence("fold_physical", "not a row", f"found {row!r}", hint))
         return rows, {}
-    table = _table(given, "fold_physical")
+    table = _table(stream, "fold_physical")
     for name in TIMES:
         if name in table.column_names:
             table = table.set_column(table.column_names.index(name), name, _ticks(table[name]))
@@ -190,12 +192,12 @@ def _reached(inserted: Iterable[Place], moves: Iterable[tuple[Place, Place, Any]
     for a, b, _ in moves:
         beside.setdefault(a, set()).add(b)
         beside.setdefault(b, set()).add(a)
-    found, stack = set(inserted), list(inserted)
+    reached, stack = set(inserted), list(inserted)
     while stack:
-        for place in beside.get(stack.pop(), set()) - found:
-            found.add(place)
+        for place in beside.get(stack.pop(), set()) - reached:
+            reached.add(place)
             stack.append(place)
-    return found
+    return reached
 
 
 # comparing
@@ -233,26 +235,26 @@ class Difference:
         return f"{axis.draw(row[0], row[1])} {axis.label(row[0], row[1])}  {payload}".rstrip()
 
 
-def same_history(found: History, expected: History, tolerance: float = 1e-9) -> Difference | None:
+def same_history(actual: History, expected: History, tolerance: float = 1e-9) -> Difference | None:
     """None if two histories are equal bags, else what tells them apart.
 
     Columns match by name, in any order. Floats are equal within ``tolerance`` times the greater of them and 1; NaN
     equals NaN, -0.0 equals 0.0, NULL equals NULL. Between Arrow tables the kinds of types (integer, float, decimal of
     a scale, ...) must agree too. Both are read by :func:`history`, so that answers as a user gets them can be compared.
     """
-    a, b = (history(_table(given, "same_history")) for given in (found, expected))
+    a, b = (history(_table(answer, "same_history")) for answer in (actual, expected))
     names = tuple(b.column_names)
     if sorted(a.column_names) != sorted(names):
         return Difference(columns=f"found {', '.join(a.column_names)}; expected {', '.join(names)}")
     a = a.select(list(names))
-    if type(found) is type(expected) and (wrong := _kinds_differ(a, b)):
+    if type(actual) is type(expected) and (wrong := _kinds_differ(a, b)):
         return Difference(columns=wrong)
     return _bag_difference(a, b, names, tolerance)
 
 
-def assert_same_history(found: History, expected: History, tolerance: float = 1e-9) -> None:
+def assert_same_history(actual: History, expected: History, tolerance: float = 1e-9) -> None:
     """Fail with a printed :class:`Difference` where :func:`same_history` finds one."""
-    difference = same_history(found, expected, tolerance)
+    difference = same_history(actual, expected, tolerance)
     if difference is not None:
         raise AssertionError(f"not the expected history\n{difference}")
 
@@ -287,14 +289,14 @@ def keys(table: pa.Table) -> list[Row]:
     return _rows(table, comparable)
 
 
-def _rows(table: pa.Table, made: Callable[[Any], Any] | None = None) -> list[Row]:
+def _rows(table: pa.Table, convert: Callable[[Any], Any] | None = None) -> list[Row]:
     import pyarrow as pa
 
     columns = []
     for column in table.columns:
         values = plain_values(column)
-        if made is not None and (pa.types.is_floating(column.type) or pa.types.is_nested(column.type)):
-            values = [made(value) for value in values]
+        if convert is not None and (pa.types.is_floating(column.type) or pa.types.is_nested(column.type)):
+            values = [convert(value) for value in values]
         columns.append(values)
     return list(zip(*columns, strict=True))
 
@@ -355,18 +357,20 @@ def _kind(kind: pa.DataType) -> str:
     return "binary" if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else str(kind)
 
 
-def _bag_difference(found: pa.Table, expected: pa.Table, names: tuple[str, ...], tolerance: float) -> Difference | None:
+def _bag_difference(
+    actual: pa.Table, expected: pa.Table, names: tuple[str, ...], tolerance: float
+) -> Difference | None:
     # equal rows cancel out first; what is left is matched within the tolerance among rows equal but for their floats
-    have, want = Counter(keys(found)), Counter(keys(expected))
-    if have == want:
+    actual_counts, expected_counts = Counter(keys(actual)), Counter(keys(expected))
+    if actual_counts == expected_counts:
         return None
-    extra, missing = _left(found, have, want), _left(expected, want, have)
-    left: list[Row] = []
+    extra, missing = _left(actual, actual_counts, expected_counts), _left(expected, expected_counts, actual_counts)
+    unpaired: list[Row] = []
     close = _but_floats(extra)
     for key, wanted in _but_floats(missing).items():
-        left += _unmatched(wanted, close.get(key, []), tolerance)
+        unpaired += _unmatched(wanted, close.get(key, []), tolerance)
     extra = [row for rows in close.values() for row in rows]
-    return Difference(tuple(left), tuple(extra), names) if left or extra else None
+    return Difference(tuple(unpaired), tuple(extra), names) if unpaired or extra else None
 
 
 def _left(table: pa.Table, own: Counter[Row], other: Counter[Row]) -> list[Row]:
@@ -391,19 +395,19 @@ def _but_floats(rows: Iterable[Row]) -> dict[Row, list[Row]]:
 def _unmatched(wanted: list[Row], offered: list[Row], tolerance: float) -> list[Row]:
     """The wanted rows left over by a greatest matching; those matched are taken out of ``offered``."""
     near = [[j for j, other in enumerate(offered) if _near(row, other, tolerance)] for row in wanted]
-    taken: dict[int, int] = {}
+    match_of: dict[int, int] = {}
 
     def place(i: int, seen: set[int]) -> bool:
         for j in near[i]:
             if j not in seen:
                 seen.add(j)
-                if j not in taken or place(taken[j], seen):
-                    taken[j] = i
+                if j not in match_of or place(match_of[j], seen):
+                    match_of[j] = i
                     return True
         return False
 
     left = [row for i, row in enumerate(wanted) if not place(i, set())]
-    offered[:] = [row for j, row in enumerate(offered) if j not in taken]
+    offered[:] = [row for j, row in enumerate(offered) if j not in match_of]
     return left
 
 

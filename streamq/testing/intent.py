@@ -98,13 +98,13 @@ class Intent:
         self._check_payload()
 
     def _check_words(self, name: str, legal: Sequence[str]) -> None:
-        given = getattr(self, name)
+        words = getattr(self, name)
         there = f"there are: {', '.join(legal)}"
-        if not (given is None or isinstance(given, str | tuple | list)):
-            raise PlanError(sentence("Intent", f"{name} is a word or a tuple of words", f"found {given!r}; {there}"))
+        if not (words is None or isinstance(words, str | tuple | list)):
+            raise PlanError(sentence("Intent", f"{name} is a word or a tuple of words", f"found {words!r}; {there}"))
         if not self.choices(name):
             hint = "Left out it is open."
-            raise PlanError(sentence("Intent", f"no word for {name}", f"found {given!r}; {there}", hint))
+            raise PlanError(sentence("Intent", f"no word for {name}", f"found {words!r}; {there}", hint))
         for word in self.choices(name):
             if word not in legal:
                 raise PlanError(sentence("Intent", f"no such {name}", f"found {word!r}; {there}"))
@@ -114,23 +114,23 @@ class Intent:
         if not isinstance(payload, Mapping):
             hint = 'Give values by column: {"k": ["a", "b"]}.'
             raise PlanError(sentence("Intent", "payload is no mapping", f"found {payload!r}", hint))
-        for name, given in payload.items():
+        for name, values in payload.items():
             if not isinstance(name, str):
                 raise PlanError(sentence("Intent", "payload is values by column", f"found the name {name!r}"))
-            if isinstance(given, Sequence) and not isinstance(given, str | bytes) and not given:
+            if isinstance(values, Sequence) and not isinstance(values, str | bytes) and not values:
                 raise PlanError(
                     sentence("Intent", f"no values for column {name!r}", "", "None stands for NULL: [None].")
                 )
-            if isinstance(given, str | bytes) or not (isinstance(given, Sequence) or hasattr(given, "example")):
+            if isinstance(values, str | bytes) or not (isinstance(values, Sequence) or hasattr(values, "example")):
                 hint = "Give a sequence to choose from, or a Hypothesis strategy."
-                raise PlanError(sentence("Intent", f"not values for column {name!r}", f"found {given!r}", hint))
+                raise PlanError(sentence("Intent", f"not values for column {name!r}", f"found {values!r}", hint))
 
     def choices(self, name: str) -> tuple[str, ...]:
         """The words that a part leaves open."""
-        given = getattr(self, name)
-        if given is None:
+        words = getattr(self, name)
+        if words is None:
             return WORDS[name]
-        return (given,) if isinstance(given, str) else tuple(given)
+        return (words,) if isinstance(words, str) else tuple(words)
 
     def but(self, **changes: Any) -> Intent:
         """The same intent with other parts."""
@@ -140,13 +140,15 @@ class Intent:
         """What this leaves open as ``other`` says it."""
         default = Intent()
         parts = {f.name: getattr(other, f.name) for f in dataclasses.fields(self)}
-        kept = {n: v for n, v in parts.items() if getattr(self, n) == getattr(default, n)}
-        return self.but(**kept)
+        filled = {n: v for n, v in parts.items() if getattr(self, n) == getattr(default, n)}
+        return self.but(**filled)
 
     def __repr__(self) -> str:
         parts = [(f.name, getattr(self, f.name)) for f in dataclasses.fields(self)]
-        said = [f"{n}={v!r}" for n, v in parts if v is not None and not (n == "payload" and not v) and (n, v) != EVENTS]
-        return f"Intent({', '.join(said)})"
+        shown = [
+            f"{n}={v!r}" for n, v in parts if v is not None and not (n == "payload" and not v) and (n, v) != EVENTS
+        ]
+        return f"Intent({', '.join(shown)})"
 
 
 WORDS: Mapping[str, tuple[str, ...]] = {

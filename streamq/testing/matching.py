@@ -26,7 +26,7 @@ class Items:
     """
 
     event: Ints
-    taken: Bools
+    is_retraction: Bools
     start: Ints
     end: Ints
     new_end: Ints
@@ -40,25 +40,28 @@ def unmatched(items: Items, deadline: Ints) -> tuple[list[int], list[int]]:
     after it up to the end of micro-batch ``deadline`` (one an item, equal for one event), then it matches nothing.
     What follows a retraction that matches nothing is judged as if it had matched. (SEMANTICS section 1.)
     """
-    lost: list[int] = []
-    early: list[int] = []
-    doubtful = np.isin(items.event, items.event[_short(items)])
+    unmatched_rows: list[int] = []
+    early_rows: list[int] = []
+    doubtful = np.isin(items.event, items.event[_without_token(items)])
     for rows in _runs(items.event, np.flatnonzero(doubtful)):
-        found = _Event().judge(items, rows, int(deadline[rows[0]]))
-        lost += found[0]
-        early += found[1]
-    return sorted(lost), sorted(early)
+        judged = _Event().judge(items, rows, int(deadline[rows[0]]))
+        unmatched_rows += judged[0]
+        early_rows += judged[1]
+    return sorted(unmatched_rows), sorted(early_rows)
 
 
-def _short(items: Items) -> Ints:
+def _without_token(items: Items) -> Ints:
     """The retractions that, the rows of a micro-batch taken inserts first and then as they stand, find no token."""
     rows = np.arange(len(items.event))
-    takes, makes = np.flatnonzero(items.taken), np.flatnonzero(~items.taken | (items.new_end > items.start))
-    made = np.where(items.taken, items.new_end, items.end)
+    takes, makes = (
+        np.flatnonzero(items.is_retraction),
+        np.flatnonzero(~items.is_retraction | (items.new_end > items.start)),
+    )
+    new_ends = np.where(items.is_retraction, items.new_end, items.end)
     row = np.concatenate([takes, makes])
     weight = np.repeat([-1, 1], [len(takes), len(makes)])
-    place = numbered(items.event[row], np.concatenate([items.end[takes], made[makes]]))
-    order = np.lexsort((weight, rows[row], items.taken[row], items.batch[row], place))
+    place = numbered(items.event[row], np.concatenate([items.end[takes], new_ends[makes]]))
+    order = np.lexsort((weight, rows[row], items.is_retraction[row], items.batch[row], place))
     total = np.cumsum(weight[order])
     first = np.flatnonzero(np.diff(place[order], prepend=-1))
     before = np.repeat(total[first] - weight[order][first], np.diff(np.append(first, len(order))))
@@ -67,11 +70,11 @@ def _short(items: Items) -> Ints:
 
 def numbered(*columns: Ints) -> Ints:
     """A dense number for every combination of values."""
-    found = np.zeros(len(columns[0]), np.int64)
+    numbers = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         values, dense = np.unique(column, return_inverse=True)
-        found = np.unique(found * max(1, len(values)) + dense, return_inverse=True)[1].astype(np.int64)
-    return found
+        numbers = np.unique(numbers * max(1, len(values)) + dense, return_inverse=True)[1].astype(np.int64)
+    return numbers
 
 
 def _runs(of: Ints, rows: Ints) -> Iterator[list[int]]:
@@ -94,7 +97,7 @@ class _Event:
 
     def judge(self, items: Items, rows: Sequence[int], deadline: int) -> tuple[list[int], list[int]]:
         """The retractions among the rows that match nothing, and those that come too early."""
-        moves = {i: (int(items.end[i]), int(items.new_end[i])) for i in rows if items.taken[i]}
+        moves = {i: (int(items.end[i]), int(items.new_end[i])) for i in rows if items.is_retraction[i]}
         for part in _runs(items.batch, np.array(rows)):
             if items.batch[part[0]] > deadline:
                 self._give_up()

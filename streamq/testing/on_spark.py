@@ -114,9 +114,9 @@ def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path) -> 
     arrive(batches[instalment:], instalment)
     start(query, how, folder, [case.instant])
     out = spark.read.parquet(str(folder / "out")).toArrow()
-    found = history(out) if how.output == FINAL else net([from_changelog(out)])
-    return found.rename_columns(
-        [name.removesuffix(long) if name in own.values() else name for name in found.column_names]
+    answer = history(out) if how.output == FINAL else net([from_changelog(out)])
+    return answer.rename_columns(
+        [name.removesuffix(long) if name in own.values() else name for name in answer.column_names]
     )
 
 

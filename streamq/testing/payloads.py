@@ -314,12 +314,12 @@ def uses(plan: Node) -> Uses:
 
 def _computing(expr: Expr) -> set[str]:
     """The columns that an expression computes with; what a pyspark Column reads is not known: a name that no column has."""
-    found: set[str] = {""} if is_opaque(expr) else set()
+    names: set[str] = {""} if is_opaque(expr) else set()
     for part in parts_of(expr):
         plain = isinstance(part, Col | Lit | Case | Alias | Aggregate)
         if not plain and not (isinstance(part, Call) and part.name in SAFE):
-            found |= columns(part)
-    return found
+            names |= columns(part)
+    return names
 
 
 NO_USES = Uses(frozenset(), frozenset())
@@ -335,12 +335,12 @@ def _exact(kind: t.DataType) -> bool:
 def column(f: Field, intent: Intent, compared: Sequence[Any] = ()) -> list[Any] | st.SearchStrategy[Any]:
     """The values of a payload column, the plainest first: examples shrink towards it."""
     if f.name in intent.payload:
-        given = intent.payload[f.name]
-        return given if isinstance(given, st.SearchStrategy) else list(given)
-    found = pool(f.type, intent, compared)
+        choices = intent.payload[f.name]
+        return choices if isinstance(choices, st.SearchStrategy) else list(choices)
+    values = pool(f.type, intent, compared)
     if intent.nulls is not False:
-        found = [*found[:2], None, *found[2:]]
-    return _skewed(found, intent)
+        values = [*values[:2], None, *values[2:]]
+    return _skewed(values, intent)
 
 
 def _skewed(values: list[Any], intent: Intent) -> list[Any]:
@@ -404,9 +404,11 @@ def _with(payloads: st.SearchStrategy[dict[str, Any]], once: Mapping[str, Any]) 
 
 
 def _payloads(columns: Mapping[str, list[Any] | st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:
-    made = {n: st.sampled_from(found) if isinstance(found, list) else found for n, found in columns.items()}
+    strategies = {
+        n: st.sampled_from(choices) if isinstance(choices, list) else choices for n, choices in columns.items()
+    }
     # in the columns' order, which the strategy does not keep
-    return st.fixed_dictionaries(made).map(lambda drawn: {name: drawn[name] for name in made})
+    return st.fixed_dictionaries(strategies).map(lambda drawn: {name: drawn[name] for name in strategies})
 
 
 def near(plan: Node) -> list[Any]:

@@ -79,10 +79,10 @@ def loaded_profile() -> Profile:
     if _loaded:
         return _loaded[0]
     name, examples, seed, failures = (os.environ.get(variable) or None for variable in ENVIRONMENT)
-    found = profile(name or "default")
-    found = found if examples is None else replace(found, examples=int(examples))
-    found = found if seed is None else replace(found, seed=None if seed == "random" else int(seed))
-    return replace(found, failures=failures)
+    chosen = profile(name or "default")
+    chosen = chosen if examples is None else replace(chosen, examples=int(examples))
+    chosen = chosen if seed is None else replace(chosen, seed=None if seed == "random" else int(seed))
+    return replace(chosen, failures=failures)
 
 
 __all__ = ["PROFILES", "Profile", "load_profile", "loaded_profile", "profile"]

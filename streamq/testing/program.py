@@ -69,17 +69,17 @@ def program(plan: Node, tables: Mapping[str, pa.Table], result: str = "q") -> st
         .select(n=sq.count())
     )
     """
-    found, names = numbered(plan)
-    given = {names[name]: held for name, held in tables.items() if name in names}
-    readers = _readers(found)
+    numbered_plan, names = numbered(plan)
+    tables_by_number = {names[name]: rows for name, rows in tables.items() if name in names}
+    readers = _readers(numbered_plan)
     for name in readers:
-        if name not in given:
-            there = ", ".join(given) or "none"
+        if name not in tables_by_number:
+            there = ", ".join(tables_by_number) or "none"
             raise PlanError(sentence("program", f"no table {name!r}", f"there are: {there}"))
     fields = {name: _fields(nodes_) for name, nodes_ in readers.items()}
-    steps = _steps(found, readers, fields)
-    held = {name: _table(fields[name], given[name]) for name in readers}
-    body = _body(steps, held, result)
+    steps = _steps(numbered_plan, readers, fields)
+    rows = {name: _table(fields[name], tables_by_number[name]) for name in readers}
+    body = _body(steps, rows, result)
     return f"{_head(body)}\n\n{body}\n"
 
 
@@ -87,11 +87,11 @@ def program(plan: Node, tables: Mapping[str, pa.Table], result: str = "q") -> st
 
 
 def _readers(plan: Node) -> dict[str, list[Source | JoinTable]]:
-    found: dict[str, list[Source | JoinTable]] = {}
+    by_table: dict[str, list[Source | JoinTable]] = {}
     for reader in nodes(plan):
         if isinstance(reader, Source | JoinTable):
-            found.setdefault(reader.table, []).append(reader)
-    return found
+            by_table.setdefault(reader.table, []).append(reader)
+    return by_table
 
 
 def _fields(readers: Iterable[Source | JoinTable]) -> tuple[Field, ...]:
@@ -99,10 +99,10 @@ def _fields(readers: Iterable[Source | JoinTable]) -> tuple[Field, ...]:
     return tuple({f.name: f for reader in readers for f in reader.columns}.values())
 
 
-def _table(fields: Sequence[Field], held: pa.Table | None = None) -> str:
+def _table(fields: Sequence[Field], table: pa.Table | None = None) -> str:
     """A table as ``t.table(...)``, without a table one without rows."""
     shown = [f"{_quoted(f.name)} {f.type.simpleString()}" for f in fields]
-    rows = [] if held is None else _rows(fields, held)
+    rows = [] if table is None else _rows(fields, table)
     return call("t.table", [string(", ".join(shown)), listed(rows)])
 
 
@@ -110,8 +110,8 @@ def _quoted(name: str) -> str:
     return name if re.fullmatch(r"\w+", name) else "`" + name.replace("`", "``") + "`"
 
 
-def _rows(fields: Sequence[Field], held: pa.Table) -> list[str]:
-    columns = [_values(held.column(f.name).cast(arrow_type(f.type))) for f in fields]
+def _rows(fields: Sequence[Field], table: pa.Table) -> list[str]:
+    columns = [_values(table.column(f.name).cast(arrow_type(f.type))) for f in fields]
     rows = []
     for row in zip(*columns, strict=True):
         line = value(tuple(row))
@@ -157,21 +157,21 @@ VERBS, STREAM, TABLES = "verbs", "stream", "tables"
 def _steps(plan: Node, readers: Mapping[str, Sequence[Node]], fields: Mapping[str, tuple[Field, ...]]) -> list[Step]:
     """What the program consists of, inputs first; the last is the plan."""
     # a table without a name has a new number wherever it is given, and what is read as two is one source no more
-    if any(name.startswith("#") and len(found) > 1 for name, found in readers.items()):
+    if any(name.startswith("#") and len(steps) > 1 for name, steps in readers.items()):
         return [Step(plan, (), TABLES)]
-    empty = {name: _table(found) for name, found in fields.items()}
-    found: dict[str, Step] = {}
+    empty = {name: _table(steps) for name, steps in fields.items()}
+    steps: dict[str, Step] = {}
     stack = [plan]
     while stack:
         node = stack.pop()
-        if node.digest not in found:
+        if node.digest not in steps:
             streams = inputs(node)
             by = next((by for by in (VERBS, STREAM) if _gives(by, node, streams, empty)), TABLES)
-            found[node.digest] = Step(node, () if by == TABLES else streams, by)
-            stack.extend(found[node.digest].inputs)
-    if any(name.startswith("#") for name in readers) and any(step.by == TABLES for step in found.values()):
+            steps[node.digest] = Step(node, () if by == TABLES else streams, by)
+            stack.extend(steps[node.digest].inputs)
+    if any(name.startswith("#") for name in readers) and any(step.by == TABLES for step in steps.values()):
         return [Step(plan, (), TABLES)]
-    return [found[n.digest] for n in nodes(plan) if n.digest in found]
+    return [steps[n.digest] for n in nodes(plan) if n.digest in steps]
 
 
 def _gives(by: str, node: Node, streams: Sequence[Node], tables: Names) -> bool:
@@ -179,13 +179,13 @@ def _gives(by: str, node: Node, streams: Sequence[Node], tables: Names) -> bool:
     names = {s.digest: f"x{i}" for i, s in enumerate(streams)}
     try:
         text = _over(Step(node, tuple(streams), by), names, tables)
-        made = eval(text, _namespace() | {names[s.digest]: Stream(s, {}) for s in streams}).plan
+        plan = eval(text, _namespace() | {names[s.digest]: Stream(s, {}) for s in streams}).plan
     except Exception:
         # whatever is wrong with it, and with what it was given, it does not give the node
         return False
     if isinstance(node, Source | JoinTable) and node.table.startswith("#"):
-        made = replace(made, table=node.table)
-    return made.digest == node.digest
+        plan = replace(plan, table=node.table)
+    return plan.digest == node.digest
 
 
 def _over(step: Step, names: Names, tables: Names) -> str:
@@ -195,14 +195,14 @@ def _over(step: Step, names: Names, tables: Names) -> str:
         return f"{names[step.inputs[0].digest]}{text}" if step.inputs else text
     if step.by == TABLES:
         return _from_json(step.node, {name: tables[name] for name in _readers(step.node)})
-    given = {_stub(names[s.digest], step.node): names[s.digest] for s in step.inputs}
+    streams = {_stub(names[s.digest], step.node): names[s.digest] for s in step.inputs}
     stubs = {s.digest: _stub_source(_stub(names[s.digest], step.node), s) for s in step.inputs}
 
-    def visit(found: Node, below: list[Node]) -> Node:
-        return stubs.get(found.digest) or (found.with_children(below) if below else found)
+    def visit(part: Node, below: list[Node]) -> Node:
+        return stubs.get(part.digest) or (part.with_children(below) if below else part)
 
     whole = fold(step.node, visit)
-    return _from_json(whole, given | {name: tables[name] for name in _readers(whole) if name not in given})
+    return _from_json(whole, streams | {name: tables[name] for name in _readers(whole) if name not in streams})
 
 
 def _stub(name: str, node: Node) -> str:
@@ -216,12 +216,12 @@ def _stub_source(name: str, node: Node) -> Node:
     return Intervals(name, (Field("start", time), Field("end", time), *node.schema.fields), "start", "end")
 
 
-def _from_json(node: Node, given: Mapping[str, str]) -> str:
+def _from_json(node: Node, bindings: Mapping[str, str]) -> str:
     """The node read from its JSON over streams and tables."""
     text = f'r"""\n{to_text(plan_to_json(node))}"""'
-    if all(is_name(name) and name not in ("text", "tables") for name in given):
-        return call("sq.from_json", [text, *(f"{name}={shown}" for name, shown in given.items())])
-    return call("sq.from_json", [text, "{" + ", ".join(f"{string(n)}: {shown}" for n, shown in given.items()) + "}"])
+    if all(is_name(name) and name not in ("text", "tables") for name in bindings):
+        return call("sq.from_json", [text, *(f"{name}={shown}" for name, shown in bindings.items())])
+    return call("sq.from_json", [text, "{" + ", ".join(f"{string(n)}: {shown}" for n, shown in bindings.items()) + "}"])
 
 
 def _namespace() -> dict[str, Any]:
@@ -232,8 +232,8 @@ def _namespace() -> dict[str, Any]:
 
     from pyspark.sql import types
 
-    known = {"sq": sq, "f": sq.functions, "t": SimpleNamespace(table=table), **{n: getattr(sq, n) for n in _NAMES}}
-    return {**vars(types), **known, "dt": dt, "zoneinfo": zoneinfo, "Decimal": Decimal}
+    imported = {"sq": sq, "f": sq.functions, "t": SimpleNamespace(table=table), **{n: getattr(sq, n) for n in _NAMES}}
+    return {**vars(types), **imported, "dt": dt, "zoneinfo": zoneinfo, "Decimal": Decimal}
 
 
 # text
@@ -244,15 +244,15 @@ def _body(steps: Sequence[Step], held: Mapping[str, str], result: str) -> str:
     used = Counter(name for step in steps for name in _tables_of(step))
     named_steps = _named(steps)
     names: dict[str, str] = {}
-    taken = {result, *_RESERVED}
+    used_names = {result, *_RESERVED}
     for step in steps:
         if step.node.digest in named_steps:
-            names[step.node.digest] = result if step is steps[-1] else _name(step, taken)
+            names[step.node.digest] = result if step is steps[-1] else _name(step, used_names)
     lines: list[str] = []
     texts: dict[str, str] = {}
     for name, count in used.items():
         if count > 1:
-            texts[name] = _free(f"{name if is_name(name) else 'table'}_rows", taken)
+            texts[name] = _free(f"{name if is_name(name) else 'table'}_rows", used_names)
             lines.append(f"{texts[name]} = {held[name]}")
         else:
             texts[name] = held[name]
@@ -272,31 +272,33 @@ def _tables_of(step: Step) -> list[str]:
 def _named(steps: Sequence[Step]) -> set[str]:
     """The steps with a name: sources, what is used twice or as another's second input, ends of long chains, the last."""
     uses = Counter(s.digest for step in steps for s in step.inputs)
-    found = {step.node.digest for step in steps if not step.inputs or uses[step.node.digest] > 1}
-    found |= {s.digest for step in steps for s in step.inputs[0 if step.by == STREAM else 1 :]}
-    found |= {step.node.digest for step in steps if step.by == STREAM} | {steps[-1].node.digest}
+    digests = {step.node.digest for step in steps if not step.inputs or uses[step.node.digest] > 1}
+    digests |= {s.digest for step in steps for s in step.inputs[0 if step.by == STREAM else 1 :]}
+    digests |= {step.node.digest for step in steps if step.by == STREAM} | {steps[-1].node.digest}
     length: dict[str, int] = {}
     for step in steps:
-        before = 0 if not step.inputs or step.inputs[0].digest in found else length[step.inputs[0].digest]
+        before = 0 if not step.inputs or step.inputs[0].digest in digests else length[step.inputs[0].digest]
         length[step.node.digest] = before + 1
         if before + 1 >= _LONGEST_CHAIN:
-            found.add(step.node.digest)
-    return found
+            digests.add(step.node.digest)
+    return digests
 
 
-def _name(step: Step, taken: set[str]) -> str:
+def _name(step: Step, used_names: set[str]) -> str:
     own = step.node.table if isinstance(step.node, Source) else ""
-    return _free(own if is_name(own) else step.node.title.split()[-1] if isinstance(step.node, Source) else "s", taken)
+    return _free(
+        own if is_name(own) else step.node.title.split()[-1] if isinstance(step.node, Source) else "s", used_names
+    )
 
 
-def _free(name: str, taken: set[str]) -> str:
+def _free(name: str, used_names: set[str]) -> str:
     """The name, or with the least number that makes it free; it is taken then."""
-    found, n = name, 1
-    while found in taken:
+    free_name, n = name, 1
+    while free_name in used_names:
         n += 1
-        found = f"{name}{n}"
-    taken.add(found)
-    return found
+        free_name = f"{name}{n}"
+    used_names.add(free_name)
+    return free_name
 
 
 def _statement(step: Step, steps: Mapping[str, Step], names: Names, tables: Names) -> str:

@@ -44,11 +44,11 @@ class Unwritable(Exception):
 
 def call(head: str, arguments: Iterable[str]) -> str:
     """``head(a, b)``, or an argument a line where that is too long."""
-    given = list(arguments)
-    line = f"{head}({', '.join(given)})"
-    if not given or (len(line) <= WIDTH and "\n" not in line):
+    lines = list(arguments)
+    line = f"{head}({', '.join(lines)})"
+    if not lines or (len(line) <= WIDTH and "\n" not in line):
         return line
-    return f"{head}(\n{textwrap.indent(','.join(f'{chr(10)}{a}' for a in given).lstrip(), '    ')},\n)"
+    return f"{head}(\n{textwrap.indent(','.join(f'{chr(10)}{a}' for a in lines).lstrip(), '    ')},\n)"
 
 
 def listed(items: Sequence[str], brackets: str = "[]") -> str:
@@ -69,27 +69,27 @@ def is_name(text: str) -> bool:
 # values
 
 
-def value(given: Any) -> str:
+def value(plain: Any) -> str:
     """A plain value; instants and durations by ``dt``, time zones by ``zoneinfo``."""
-    match given:
+    match plain:
         case bool() | None:
-            return repr(given)
+            return repr(plain)
         case float():
-            found = repr(float(given))
-            return found if found[-1].isdigit() else f'float("{found}")'
+            text = repr(float(plain))
+            return text if text[-1].isdigit() else f'float("{text}")'
         case int():
-            return repr(int(given))
+            return repr(int(plain))
         case str():
-            return string(str(given))
+            return string(str(plain))
         case Decimal():
-            return f"Decimal({string(str(given))})"
+            return f"Decimal({string(str(plain))})"
         case tuple():
-            return f"({', '.join(map(value, given))}{',' if len(given) == 1 else ''})"
+            return f"({', '.join(map(value, plain))}{',' if len(plain) == 1 else ''})"
         case list():
-            return f"[{', '.join(map(value, given))}]"
+            return f"[{', '.join(map(value, plain))}]"
         case dict():
-            return f"{{{', '.join(f'{value(k)}: {value(v)}' for k, v in given.items())}}}"
-    shown = re.sub(r"\bdatetime\.(?=(datetime|date|timedelta|timezone)\b)", "dt.", repr(given))
+            return f"{{{', '.join(f'{value(k)}: {value(v)}' for k, v in plain.items())}}}"
+    shown = re.sub(r"\bdatetime\.(?=(datetime|date|timedelta|timezone)\b)", "dt.", repr(plain))
     return shown.replace("dt.timezone.utc", "dt.UTC")
 
 
@@ -115,10 +115,10 @@ def type_name(kind: t.DataType) -> str:
     """A type by its SQL name, or built of pyspark's classes."""
     name = kind.simpleString()
     try:
-        found = parse_type(name)
+        parsed = parse_type(name)
     except TypeMismatch:
-        found = None
-    return string(name) if found == kind else repr(kind)
+        parsed = None
+    return string(name) if parsed == kind else repr(kind)
 
 
 # expressions
@@ -142,8 +142,8 @@ def expression(root: Expr, column: Callable[[str], str] | None = None, in_window
     Raises Unwritable for what no operator, method or function gives.
     """
 
-    def visit(found: Expr, parts: list[Text]) -> Text:
-        text, rank = _text(found, parts, column, in_window)
+    def visit(expr: Expr, parts: list[Text]) -> Text:
+        text, rank = _text(expr, parts, column, in_window)
         if len(text) > LONGEST:
             raise Unwritable("an expression that is too long")
         return text, rank
@@ -151,93 +151,93 @@ def expression(root: Expr, column: Callable[[str], str] | None = None, in_window
     return fold(root, visit)[0]
 
 
-def argument(given: Expr) -> str:
+def argument(expr: Expr) -> str:
     """An expression where a verb takes a plain value too."""
-    if isinstance(given, Lit) and given.type is None and given.value is not None:
-        return value(given.value)
-    return expression(given)
+    if isinstance(expr, Lit) and expr.type is None and expr.value is not None:
+        return value(expr.value)
+    return expression(expr)
 
 
-def named(given: Expr) -> str:
+def named(expr: Expr) -> str:
     """An expression where a verb takes a column's name: a string is one."""
-    return string(given.name) if isinstance(given, Col) else expression(given)
+    return string(expr.name) if isinstance(expr, Col) else expression(expr)
 
 
-def _is_plain(given: Any) -> bool:
-    return isinstance(given, Lit) and given.type is None
+def _is_plain(expr: Any) -> bool:
+    return isinstance(expr, Lit) and expr.type is None
 
 
-def _text(found: Expr, parts: list[Text], column: Callable[[str], str] | None, in_window: bool) -> Text:
-    match found:
+def _text(expr: Expr, parts: list[Text], column: Callable[[str], str] | None, in_window: bool) -> Text:
+    match expr:
         case Col(name=name, origin=None):
             return (column(name) if column else f"col({string(name)})"), _POSTFIX
-        case Lit(value=given, type=None):
-            return f"lit({value(given)})", _POSTFIX
+        case Lit(value=constant, type=None):
+            return f"lit({value(constant)})", _POSTFIX
         case Lifetime(part="start" | "end" as part) if in_window:
             return f"sq.window_{part}()", _POSTFIX
-        case Lifetime(part=part) if type(found) is Lifetime:
+        case Lifetime(part=part) if type(expr) is Lifetime:
             return f"sq.{part}()", _POSTFIX
         case Cast(type=to):
             return f"{_receiver(parts[0])}.cast({type_name(to)})", _POSTFIX
         case Alias(name=name):
             return f"{_receiver(parts[0])}.alias({string(name)})", _POSTFIX
-        case Case(parts=given) if len(given) >= 3:
-            return _case(given, parts), _POSTFIX
+        case Case(parts=constant) if len(constant) >= 3:
+            return _case(constant, parts), _POSTFIX
         case Aggregate() if in_window:
             # inside of it are members, with lifetimes of their own
-            return expression(found), _POSTFIX
+            return expression(expr), _POSTFIX
         case Aggregate():
-            return _aggregate(found, parts), _POSTFIX
+            return _aggregate(expr, parts), _POSTFIX
         case Call():
-            return _call(found, parts)
-    raise Unwritable(type(found).__name__)
+            return _call(expr, parts)
+    raise Unwritable(type(expr).__name__)
 
 
 def _receiver(part: Text) -> str:
     return part[0] if part[1] >= _POSTFIX else f"({part[0]})"
 
 
-def _given(expr: Any, part: Text) -> str:
+def _operand(expr: Any, part: Text) -> str:
     """An operand of a method: a constant as it is."""
     return value(expr.value) if isinstance(expr, Lit) and expr.type is None else part[0]
 
 
-def _case(given: Sequence[Expr], parts: list[Text]) -> str:
-    shown = [_given(e, p) for e, p in zip(given, parts, strict=True)]
+def _case(operands: Sequence[Expr], parts: list[Text]) -> str:
+    shown = [_operand(e, p) for e, p in zip(operands, parts, strict=True)]
     branches = [f"when({parts[i][0]}, {shown[i + 1]})" for i in range(0, len(parts) - 1, 2)]
-    last = given[-1]
+    last = operands[-1]
     end = "" if _is_plain(last) and isinstance(last, Lit) and last.value is None else f".otherwise({shown[-1]})"
     return ".".join(branches) + end
 
 
-def _call(found: Call, parts: list[Text]) -> Text:
-    args = found.args
+def _call(function_call: Call, parts: list[Text]) -> Text:
+    args = function_call.args
     plain = all(isinstance(a, Expr) for a in args)
-    if found.name in _BINARY and len(parts) == 2 and plain:
-        return _binary(found, parts)
-    match found.name:
+    if function_call.name in _BINARY and len(parts) == 2 and plain:
+        return _binary(function_call, parts)
+    match function_call.name:
         case "not" if isinstance(args[0], Call) and args[0].name == "isnull":
             return parts[0][0].removesuffix(".is_null()") + ".is_not_null()", _POSTFIX
         case "not" | "negative":
-            sign = "~" if found.name == "not" else "-"
+            sign = "~" if function_call.name == "not" else "-"
             return sign + (parts[0][0] if parts[0][1] >= _UNARY else f"({parts[0][0]})"), _UNARY
         case "isnull":
             return f"{_receiver(parts[0])}.is_null()", _POSTFIX
         case "getitem" if len(parts) == 2 and plain:
-            return f"{_receiver(parts[0])}[{_given(args[1], parts[1])}]", _POSTFIX
+            return f"{_receiver(parts[0])}[{_operand(args[1], parts[1])}]", _POSTFIX
         case name if name in _METHODS and plain and (len(parts) == 2 or name == "isin"):
-            shown = [_given(a, p) for a, p in zip(args[1:], parts[1:], strict=True)]
+            shown = [_operand(a, p) for a, p in zip(args[1:], parts[1:], strict=True)]
             return f"{_receiver(parts[0])}.{_METHODS[name]}({', '.join(shown)})", _POSTFIX
         case name if is_name(name):
             rest = iter(parts)
             shown = [next(rest)[0] if isinstance(a, Expr) else value(a) for a in args]
             return f"f.{name}({', '.join(shown)})", _POSTFIX
-    raise Unwritable(found.name)
+    raise Unwritable(function_call.name)
 
 
-def _binary(found: Call, parts: list[Text]) -> Text:
-    sign, rank = _BINARY[found.name]
-    left, right = found.args
+def _binary(function_call: Call, parts: list[Text]) -> Text:
+    sign, rank = _BINARY[function_call.name]
+    left, right = function_call.args
     # comparisons do not chain, and what is beside one should not be mistaken for its operand
     least = (5, 5) if rank == 1 else (rank, rank + 1)
     shown = [p[0] if p[1] >= n else f"({p[0]})" for p, n in zip(parts, least, strict=True)]
@@ -249,12 +249,12 @@ def _binary(found: Call, parts: list[Text]) -> Text:
     return f"{shown[0]} {sign} {shown[1]}", rank
 
 
-def _aggregate(found: Aggregate, parts: list[Text]) -> str:
-    if found.name in ("window_start", "window_end"):
-        return f"sq.{found.name}()"
-    shown = [string(a.name) if isinstance(a, Col) else p[0] for a, p in zip(found.args, parts, strict=False)]
-    name, options = found.name, [value(o) for o in found.options]
-    if name == "percentile" and found.options == (0.5,):
+def _aggregate(aggregate: Aggregate, parts: list[Text]) -> str:
+    if aggregate.name in ("window_start", "window_end"):
+        return f"sq.{aggregate.name}()"
+    shown = [string(a.name) if isinstance(a, Col) else p[0] for a, p in zip(aggregate.args, parts, strict=False)]
+    name, options = aggregate.name, [value(o) for o in aggregate.options]
+    if name == "percentile" and aggregate.options == (0.5,):
         name, options = "median", []
-    where = [] if found.where is None else [f"where={parts[-1][0]}"]
+    where = [] if aggregate.where is None else [f"where={parts[-1][0]}"]
     return f"sq.{name}({', '.join([*shown, *options, *where])})"

@@ -84,8 +84,8 @@ def verbs(node: Node, names: Names, tables: Names) -> list[str]:
             grid = [f"size={duration(window.size, axis)}"]
             grid += [f"hop={duration(window.hop, axis)}"] if window.hop != window.size else []
             grid += [f"offset={duration(window.offset, axis)}"] if window.offset else []
-            given = [names[right.digest], *_on(on), *grid, *_condition(node), *_suffixes(node)]
-            return [call(".windowed_join", given)]
+            arguments = [names[right.digest], *_on(on), *grid, *_condition(node), *_suffixes(node)]
+            return [call(".windowed_join", arguments)]
         case Except(right=right):
             return [call(".except_", [names[right.digest]])]
         case Clip(by=by, on=on):
@@ -99,12 +99,12 @@ def verbs(node: Node, names: Names, tables: Names) -> list[str]:
         case JoinTable():
             return [_join_table(node, tables[node.table])]
         case WindowAggregate(keys=keys, window=window, aggregates=aggregates):
-            made = _positional(aggregates, in_window=True)
-            return [*_windowed(keys, window, node.clip, node.stamp, axis), call(".select", made)]
+            arguments = _positional(aggregates, in_window=True)
+            return [*_windowed(keys, window, node.clip, node.stamp, axis), call(".select", arguments)]
         case TopK(keys=keys, window=window, k=k, by=by, desc=desc, ties=ties):
-            given = [str(k), f"by={named(by)}", *([] if desc else ["desc=False"])]
-            given += [] if ties == "keep" else [f"ties={string(ties)}"]
-            return [*_windowed(keys, window, node.clip, node.stamp, axis), call(".top_k", given)]
+            arguments = [str(k), f"by={named(by)}", *([] if desc else ["desc=False"])]
+            arguments += [] if ties == "keep" else [f"ties={string(ties)}"]
+            return [*_windowed(keys, window, node.clip, node.stamp, axis), call(".top_k", arguments)]
     raise Unwritable(type(node).__name__)
 
 
@@ -121,8 +121,8 @@ def _is_keyword(name: str) -> bool:
 
 
 def _one_or_more(names: Iterable[str]) -> str:
-    found = [string(n) for n in names]
-    return found[0] if len(found) == 1 else listed(found)
+    texts = [string(n) for n in names]
+    return texts[0] if len(texts) == 1 else listed(texts)
 
 
 # sources
@@ -130,39 +130,41 @@ def _one_or_more(names: Iterable[str]) -> str:
 
 def _source(node: Source, table: str) -> str:
     axis, policy = node.schema.axis, node.policy
-    given = [table]
+    arguments = [table]
     match node:
         case Points():
-            head, told = "sq.points", {"time": node.time}
+            head, roles = "sq.points", {"time": node.time}
         case Intervals():
-            head, told = "sq.intervals", {"start": node.start, "end": node.end}
+            head, roles = "sq.intervals", {"start": node.start, "end": node.end}
         case Edges():
-            head, told = "sq.edges", {"time": node.time, "edge": node.edge}
+            head, roles = "sq.edges", {"time": node.time, "edge": node.edge}
         case Physical():
             head = "sq.physical"
-            told = {n: getattr(node, n) for n in ("kind", "start", "end", "new_end") if getattr(node, n) != n}
-            told |= {"id": node.id} if node.id else {}
+            roles = {n: getattr(node, n) for n in ("kind", "start", "end", "new_end") if getattr(node, n) != n}
+            roles |= {"id": node.id} if node.id else {}
         case _:
             raise Unwritable(type(node).__name__)
-    given += [f"{n}={string(v)}" for n, v in told.items()]
-    given += [f"id={_one_or_more(node.ids)}"] if node.ids else []
+    arguments += [f"{n}={string(v)}" for n, v in roles.items()]
+    arguments += [f"id={_one_or_more(node.ids)}"] if node.ids else []
     if isinstance(node, Edges):
-        given.append(f"key={_one_or_more(node.key)}")
+        arguments.append(f"key={_one_or_more(node.key)}")
         marks = {"open": (node.open, "start"), "close": (node.close, "end")}
-        given += [f"{n}={shown}" for n, (mark, usual) in marks.items() if (shown := argument(mark)) != string(usual)]
-        given += [] if node.payload_from == "start" else [f"payload={string(node.payload_from)}"]
-    given += [] if node.table.startswith("#") else [f"name={string(node.table)}"]
+        arguments += [
+            f"{n}={shown}" for n, (mark, usual) in marks.items() if (shown := argument(mark)) != string(usual)
+        ]
+        arguments += [] if node.payload_from == "start" else [f"payload={string(node.payload_from)}"]
+    arguments += [] if node.table.startswith("#") else [f"name={string(node.table)}"]
     if policy != SourcePolicy(policy.delay, policy.late, policy.invalid, policy.every):
         raise Unwritable(type(node).__name__)
     if policy.delay is None:
-        given += [] if isinstance(node, Physical) else ["progress=sq.explicit()"]
+        arguments += [] if isinstance(node, Physical) else ["progress=sq.explicit()"]
     elif policy.delay or policy.every > 1 or isinstance(node, Physical):
         delay = [duration(policy.delay, axis)] if policy.delay else []
         steps = [f"every={duration(policy.every, axis)}"] if policy.every > 1 else []
-        given.append(f"progress=sq.generate({', '.join([*delay, *steps])})")
-    given += [] if policy.late == DROP else [f"late={string(policy.late)}"]
-    given += [] if policy.invalid is None else [f"invalid={string(policy.invalid)}"]
-    return call(head, given)
+        arguments.append(f"progress=sq.generate({', '.join([*delay, *steps])})")
+    arguments += [] if policy.late == DROP else [f"late={string(policy.late)}"]
+    arguments += [] if policy.invalid is None else [f"invalid={string(policy.invalid)}"]
+    return call(head, arguments)
 
 
 def _join_table(node: JoinTable, table: str) -> str:
@@ -179,23 +181,23 @@ def _join_table(node: JoinTable, table: str) -> str:
 
 def _select(node: Select) -> str:
     """The columns in order: first those that are names alone, or can be no keyword, then keywords."""
-    before, made = node.input.schema.names, dict(node.columns)
-    kept = [n for n in before if n in made and _is_column(n, made[n])]
+    before, exprs = node.input.schema.names, dict(node.columns)
+    unchanged = [n for n in before if n in exprs and _is_column(n, exprs[n])]
     names = tuple(n for n, _ in node.columns)
-    more = [n for n in names if n not in kept]
-    if names[: len(before)] == before and kept and more and all(map(_is_keyword, more)):
-        return call(".with_columns", [f"{n}={argument(made[n])}" for n in more])
+    more = [n for n in names if n not in unchanged]
+    if names[: len(before)] == before and unchanged and more and all(map(_is_keyword, more)):
+        return call(".with_columns", [f"{n}={argument(exprs[n])}" for n in more])
     return call(".select", _positional(node.columns))
 
 
 def _positional(columns: Iterable[tuple[str, Expr]], in_window: bool = False) -> list[str]:
-    given = list(columns)
+    pairs = list(columns)
     # a positional argument cannot follow a keyword
-    least = max((i + 1 for i, (name, _) in enumerate(given) if not _is_keyword(name)), default=0)
-    while least < len(given) and _is_column(*given[least]):
+    least = max((i + 1 for i, (name, _) in enumerate(pairs) if not _is_keyword(name)), default=0)
+    while least < len(pairs) and _is_column(*pairs[least]):
         least += 1
-    first = [string(n) if _is_column(n, e) else expression(Alias(e, n), None, in_window) for n, e in given[:least]]
-    rest = [f"{n}={argument(e) if isinstance(e, Lit) else expression(e, None, in_window)}" for n, e in given[least:]]
+    first = [string(n) if _is_column(n, e) else expression(Alias(e, n), None, in_window) for n, e in pairs[:least]]
+    rest = [f"{n}={argument(e) if isinstance(e, Lit) else expression(e, None, in_window)}" for n, e in pairs[least:]]
     return first + rest
 
 
@@ -223,14 +225,14 @@ def _alter_lifetime(node: AlterLifetime) -> str:
     if start.by or (length.kind == SAME and length.by):
         raise Unwritable("a start and a duration that are both moved")
     if start.expr is not None and axis == TIMESTAMP:
-        given = [f"start={expression(_instant(start.expr))}"]
+        arguments = [f"start={expression(_instant(start.expr))}"]
     elif start.expr is not None:
-        given = [f"start={expression(start.expr)}"]
+        arguments = [f"start={expression(start.expr)}"]
     else:
-        given = ["start=sq.end()"] if start.anchor == RE else []
-    given += [] if length.kind == SAME else [f"duration={_length(length, axis)}"]
-    given += [] if start.within is None else [f"within={duration(start.within, axis)}"]
-    return call(".alter_lifetime", given)
+        arguments = ["start=sq.end()"] if start.anchor == RE else []
+    arguments += [] if length.kind == SAME else [f"duration={_length(length, axis)}"]
+    arguments += [] if start.within is None else [f"within={duration(start.within, axis)}"]
+    return call(".alter_lifetime", arguments)
 
 
 def _instant(ticks: Expr) -> Expr:
@@ -297,41 +299,41 @@ def _suffix(names: Iterable[tuple[str, str]]) -> str | None:
 
 
 def _windowed(keys: tuple[str, ...], window: Window, clip: str, stamp: str, axis: str) -> list[str]:
-    head, given = _window(window, axis)
+    head, arguments = _window(window, axis)
     usual = "right" if isinstance(window, Count) and window.by == "end" else "full"
-    given += [] if clip == usual else [f"clip_input={string(clip)}"]
-    given += [] if stamp == default_stamp(window) else [f"stamp={string(stamp)}"]
+    arguments += [] if clip == usual else [f"clip_input={string(clip)}"]
+    arguments += [] if stamp == default_stamp(window) else [f"stamp={string(stamp)}"]
     grouped = [call(".group_by", [string(k) for k in keys])] if keys else []
-    return [*grouped, call(f".{head}_window", given)]
+    return [*grouped, call(f".{head}_window", arguments)]
 
 
 def _window(window: Window, axis: str) -> tuple[str, list[str]]:
     match window:
         case Hopping(size=size, hop=hop, offset=offset):
-            given = [duration(n, axis) for n in ((size,) if size == hop else (size, hop))]
-            given += [f"offset={duration(offset, axis)}"] if offset else []
-            return ("tumbling" if size == hop else "hopping"), given
+            arguments = [duration(n, axis) for n in ((size,) if size == hop else (size, hop))]
+            arguments += [f"offset={duration(offset, axis)}"] if offset else []
+            return ("tumbling" if size == hop else "hopping"), arguments
         case Snapshot():
             return "snapshot", []
         case Count(n=n, by=by):
             return "count", [str(n), *([] if by == "start" else [f"by={string(by)}"])]
         case Rows(n=n, step=step, order_by=order_by):
-            given = [str(n), *([] if step == 1 else [str(step)])]
-            return "rows", given + ([f"order_by={_one_or_more(order_by)}"] if order_by else [])
+            arguments = [str(n), *([] if step == 1 else [str(step)])]
+            return "rows", arguments + ([f"order_by={_one_or_more(order_by)}"] if order_by else [])
         case Session(gap=gap):
             return "session", [duration(gap, axis)]
         case Landmark(hop=hop, start=start, period=period):
-            given = [duration(hop, axis)]
-            given += [f"start={instant(start, axis)}"] if start or period is None else []
-            return "landmark", given + ([f"period={duration(period, axis)}"] if period is not None else [])
+            arguments = [duration(hop, axis)]
+            arguments += [f"start={instant(start, axis)}"] if start or period is None else []
+            return "landmark", arguments + ([f"period={duration(period, axis)}"] if period is not None else [])
 
 
 def _window_select(node: Select, window: WindowAggregate) -> str:
     """Its columns over aggregates instead of their names; the keys come by themselves."""
     aggregates = dict(window.aggregates)
 
-    def put(found: Expr) -> Expr | None:
-        return aggregates.get(found.name) if isinstance(found, Col) else None
+    def aggregate_of(expr: Expr) -> Expr | None:
+        return aggregates.get(expr.name) if isinstance(expr, Col) else None
 
     columns_after = node.columns[len(window.keys) :]
-    return call(".select", _positional([(n, rewrite(e, put)) for n, e in columns_after], in_window=True))
+    return call(".select", _positional([(n, rewrite(e, aggregate_of)) for n, e in columns_after], in_window=True))

@@ -39,7 +39,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Found:
+class Breaches:
     """Rows that break a rule, in order, and how the k-th of them is shown."""
 
     rule: str
@@ -47,7 +47,9 @@ class Found:
     show: Callable[[int], Shown]
 
 
-def found_in(stream: Recorded, shape: str | None, order: str | None, ctis: bool, keyed: bool, verb: str) -> list[Found]:
+def breaches_in(
+    stream: Recorded, shape: str | None, order: str | None, ctis: bool, keyed: bool, verb: str
+) -> list[Breaches]:
     """All breaches; raises SourceError where rows without an order are to be judged by it."""
     bad = _no_items(stream)
     if not stream.ordered:
@@ -58,23 +60,23 @@ def found_in(stream: Recorded, shape: str | None, order: str | None, ctis: bool,
                 ", or ctis=False." if not order else "."
             )
             raise SourceError(sentence(verb, f"rows without an order cannot be judged for {what}", "", hint))
-    judged = _Judged.of(stream, np.flatnonzero(bad < 0), ctis)
-    found = [Found("item", np.flatnonzero(bad >= 0), lambda k: Shown(_NO_ITEM[bad[bad >= 0][k]]))]
-    found += judged.matched(order is not None)
+    judge = _Judge.of(stream, np.flatnonzero(bad < 0), ctis)
+    breaches = [Breaches("item", np.flatnonzero(bad >= 0), lambda k: Shown(_NO_ITEM[bad[bad >= 0][k]]))]
+    breaches += judge.matched(order is not None)
     if ctis:
-        found += judged.promised()
+        breaches += judge.promised()
     if order == "full":
-        found.append(judged.in_order())
+        breaches.append(judge.in_order())
     match shape:
         case "point":
-            found += judged.points()
+            breaches += judge.points()
         case "edge":
-            found += judged.edges()
+            breaches += judge.edges()
             if keyed:
-                found.append(judged.one_at_a_time())
+                breaches.append(judge.one_at_a_time())
         case "signal":
-            found += judged.signals()
-    return found
+            breaches += judge.signals()
+    return breaches
 
 
 _NO_ITEM = (
@@ -97,7 +99,7 @@ def _no_items(stream: Recorded) -> Ints:
 
 
 @dataclass(frozen=True)
-class _Judged:
+class _Judge:
     """A stream's rows that are items: ``rows`` are the inserts and retractions, ``items`` says what they are.
 
     ``ctis`` are the rows of the CTIs; ``c`` is for each micro-batch the greatest of them in it or before it, ``by`` its row.
@@ -111,7 +113,7 @@ class _Judged:
     by: Ints
 
     @classmethod
-    def of(cls, stream: Recorded, good: Ints, ctis: bool) -> _Judged:
+    def of(cls, stream: Recorded, good: Ints, ctis: bool) -> _Judge:
         cti = stream.kind[good] == KINDS.index(CTI)
         rows, promises = good[~cti], good[cti] if ctis else good[:0]
         items = Items(
@@ -138,53 +140,63 @@ class _Judged:
 
     # every retraction matches
 
-    def matched(self, causal: bool) -> list[Found]:
+    def matched(self, causal: bool) -> list[Breaches]:
         deadline = np.searchsorted(self.c, self.items.start, side="right")
         deadline = np.where(deadline < len(self.c), deadline, NEVER)
-        lost, early = (np.array(found, np.int64) for found in unmatched(self.items, deadline))
+        unmatched_rows, early_rows = (np.array(searches, np.int64) for searches in unmatched(self.items, deadline))
 
         def show(rows: Ints, says: str) -> Callable[[int], Shown]:
             return lambda k: self._beside(int(rows[k]), says)
 
         whose = "id" if self.stream.names.id else "payload"
-        found = [Found("match", self.rows[lost], show(lost, f"no event {{}} of this {whose} is there"))]
+        searches = [
+            Breaches(
+                "match", self.rows[unmatched_rows], show(unmatched_rows, f"no event {{}} of this {whose} is there")
+            )
+        ]
         if causal:
-            found.append(Found("order", self.rows[early], show(early, "comes before the event {} that it takes back")))
-        return found
+            searches.append(
+                Breaches(
+                    "order", self.rows[early_rows], show(early_rows, "comes before the event {} that it takes back")
+                )
+            )
+        return searches
 
     def _beside(self, at: int, says: str) -> Shown:
         """A retraction and the items of its payload nearest to it, those of its start first."""
         i = int(self.rows[at])
-        taken = (int(self.items.start[at]), int(self.items.end[at]))
+        own_end = (int(self.items.start[at]), int(self.items.end[at]))
         others = np.flatnonzero(self.stream.whose[self.rows] == self.stream.whose[i])
         others = others[others != at]
-        near = np.sort(others[np.lexsort((np.abs(others - at), self.items.start[others] != taken[0]))][:BESIDE])
-        lines = [(*taken, "taken back")]
+        near = np.sort(others[np.lexsort((np.abs(others - at), self.items.start[others] != own_end[0]))][:BESIDE])
+        lines = [(*own_end, "taken back")]
         for n in near:
             start, end, new_end = (int(t[n]) for t in (self.items.start, self.items.end, self.items.new_end))
             kind, row = self.stream.kind_of(int(self.rows[n])), int(self.stream.at[self.rows[n]])
-            if self.items.taken[n]:
+            if self.items.is_retraction[n]:
                 lines.append((start, end, f"{kind} to {self._time(new_end)}, row {row}"))
             else:
                 lines.append((start, end, f"{kind}, row {row}"))
-        return Shown(says.format(f"[{self._time(taken[0])}, {self._time(taken[1])})"), tuple(lines))
+        return Shown(says.format(f"[{self._time(own_end[0])}, {self._time(own_end[1])})"), tuple(lines))
 
     # CTIs and order
 
-    def promised(self) -> list[Found]:
+    def promised(self) -> list[Breaches]:
         """Changes before the CTI that held when their micro-batch began, and CTIs that go back."""
         before, by = _shifted(self.c, MINUS_INFINITY), _shifted(self.by, -1)
         back = self.ctis[self.stream.start[self.ctis] < before[self.stream.batch[self.ctis]]]
-        made = self.changes
-        late = np.flatnonzero(made.sync < before[made.batch])
+        changes = self.changes
+        late = np.flatnonzero(changes.sync < before[changes.batch])
 
         def cti(batch: int) -> tuple[int, str]:
             return int(before[batch]), f"cti, row {self.stream.at[by[batch]]}"
 
         def show_late(k: int) -> Shown:
             at = int(late[k])
-            c, of = cti(int(made.batch[at]))
-            says = f"{self._together(at)}changes what is at {self._time(int(made.sync[at]))}, after cti {self._time(c)}"
+            c, of = cti(int(changes.batch[at]))
+            says = (
+                f"{self._together(at)}changes what is at {self._time(int(changes.sync[at]))}, after cti {self._time(c)}"
+            )
             return Shown(says, self._change(at), ((c, of),))
 
         def show_back(k: int) -> Shown:
@@ -192,43 +204,43 @@ class _Judged:
             says = f"goes back from {self._time(c)}"
             return Shown(says, (), ((int(self.stream.start[back[k]]), "this"), (c, of)))
 
-        return [Found("cti", self.rows[made.row[late]], show_late), Found("cti", back, show_back)]
+        return [Breaches("cti", self.rows[changes.row[late]], show_late), Breaches("cti", back, show_back)]
 
-    def in_order(self) -> Found:
+    def in_order(self) -> Breaches:
         """Changes with a sync time before one of an earlier micro-batch."""
-        made = self.changes
+        changes = self.changes
         greatest = np.full(len(self.c), MINUS_INFINITY)
-        np.maximum.at(greatest, made.batch, made.sync)
+        np.maximum.at(greatest, changes.batch, changes.sync)
         before = _shifted(np.maximum.accumulate(greatest), MINUS_INFINITY)
-        late = np.flatnonzero(made.sync < before[made.batch])
+        late = np.flatnonzero(changes.sync < before[changes.batch])
 
         def show(k: int) -> Shown:
             at = int(late[k])
-            bound = int(before[made.batch[at]])
-            first = int(np.flatnonzero(made.sync == bound)[0])
-            row = self.stream.at[self.rows[made.row[first]]]
-            says = f"has sync time {self._time(int(made.sync[at]))}, behind {self._time(bound)} of row {row}"
+            bound = int(before[changes.batch[at]])
+            first = int(np.flatnonzero(changes.sync == bound)[0])
+            row = self.stream.at[self.rows[changes.row[first]]]
+            says = f"has sync time {self._time(int(changes.sync[at]))}, behind {self._time(bound)} of row {row}"
             return Shown(self._together(at) + says, self._change(at), ((bound, f"sync time of row {row}"),))
 
-        return Found("order", self.rows[made.row[late]], show)
+        return Breaches("order", self.rows[changes.row[late]], show)
 
     # shapes
 
-    def points(self) -> list[Found]:
-        made = self.changes
-        long = np.flatnonzero(~made.taken & (made.end != made.start + 1))
-        moved = np.flatnonzero(made.taken & (made.new_end != made.start))
+    def points(self) -> list[Breaches]:
+        changes = self.changes
+        long = np.flatnonzero(~changes.is_retraction & (changes.end != changes.start + 1))
+        moved = np.flatnonzero(changes.is_retraction & (changes.new_end != changes.start))
         return [self._shape(long, "lasts longer than a tick"), self._shape(moved, "moves a point's end")]
 
-    def edges(self) -> list[Found]:
+    def edges(self) -> list[Breaches]:
         # rows of a history, and those of one bag, are events that may be over
         if self.stream.names.kind is None or not self.stream.ordered:
             return []
-        made = self.changes
-        closed = np.flatnonzero(~made.taken & (made.end != INFINITY) & (self.stream.names.batch is None))
-        again = np.flatnonzero(made.taken & (made.end != INFINITY))
-        gone = np.flatnonzero(made.taken & (made.end == INFINITY) & (made.new_end == made.start))
-        open = np.flatnonzero(made.taken & (made.end == INFINITY) & (made.new_end == INFINITY))
+        changes = self.changes
+        closed = np.flatnonzero(~changes.is_retraction & (changes.end != INFINITY) & (self.stream.names.batch is None))
+        again = np.flatnonzero(changes.is_retraction & (changes.end != INFINITY))
+        gone = np.flatnonzero(changes.is_retraction & (changes.end == INFINITY) & (changes.new_end == changes.start))
+        open = np.flatnonzero(changes.is_retraction & (changes.end == INFINITY) & (changes.new_end == INFINITY))
         return [
             self._shape(closed, "an edge event is inserted without an end"),
             self._shape(again, "its end has been given before"),
@@ -236,7 +248,7 @@ class _Judged:
             self._shape(open, "takes back an open event and leaves it open"),
         ]
 
-    def one_at_a_time(self) -> Found:
+    def one_at_a_time(self) -> Breaches:
         """Events of the history that start while another of their key is alive."""
         row, key, start, end = self._history()
         rank = np.unique(end, return_inverse=True)[1]
@@ -253,9 +265,9 @@ class _Judged:
             this = (int(start[at]), int(end[at]), "this")
             return Shown("starts while another event of its key is alive", (other, this))
 
-        return _sorted(Found("shape", row[inside], show))
+        return _sorted(Breaches("shape", row[inside], show))
 
-    def signals(self) -> list[Found]:
+    def signals(self) -> list[Breaches]:
         row, key, start, end = self._history()
         last = np.flatnonzero((np.diff(start, append=0) != 0) | (np.diff(key, append=-1) != 0))
         follows = last[np.searchsorted(last, np.arange(len(row)))] + 1 if len(row) else row
@@ -275,7 +287,7 @@ class _Judged:
             says = f"its key's next sample starts at {self._time(other[0])}"
             return Shown(says, (this, other))
 
-        return [_sorted(Found("shape", row[wrong], show))]
+        return [_sorted(Breaches("shape", row[wrong], show))]
 
     def _history(self) -> tuple[Ints, Ints, Ints, Ints]:
         """The events left of all items, by key and start: the row that gave it its end, key, start, end."""
@@ -287,11 +299,11 @@ class _Judged:
 
     # words
 
-    def _shape(self, at: Ints, says: str) -> Found:
-        made = self.changes
-        return Found(
+    def _shape(self, at: Ints, says: str) -> Breaches:
+        changes = self.changes
+        return Breaches(
             "shape",
-            self.rows[made.row[at]],
+            self.rows[changes.row[at]],
             lambda k: Shown(self._together(int(at[k])) + says, self._change(int(at[k]))),
         )
 
@@ -304,9 +316,9 @@ class _Judged:
         )
 
     def _change(self, at: int) -> tuple[tuple[int, int, str], ...]:
-        made = self.changes
-        start, end, new_end = int(made.start[at]), int(made.end[at]), int(made.new_end[at])
-        if not made.taken[at]:
+        changes = self.changes
+        start, end, new_end = int(changes.start[at]), int(changes.end[at]), int(changes.new_end[at])
+        if not changes.is_retraction[at]:
             return ((start, end, "inserted"),)
         left = ((start, new_end, "left"),) if new_end > start else ()
         return ((start, end, "taken back"), *left)
@@ -320,7 +332,7 @@ def _shifted(values: Ints, first: int) -> Ints:
     return np.concatenate([np.array([first]), values])[: len(values)]
 
 
-def _sorted(found: Found) -> Found:
-    """Found rows in order of the stream."""
-    order = np.argsort(found.rows, kind="stable")
-    return Found(found.rule, found.rows[order], lambda k: found.show(int(order[k])))
+def _sorted(breaches: Breaches) -> Breaches:
+    """The same breaches in the order of the stream."""
+    order = np.argsort(breaches.rows, kind="stable")
+    return Breaches(breaches.rule, breaches.rows[order], lambda k: breaches.show(int(order[k])))

@@ -106,9 +106,9 @@ def recorded(rows: Any, names: Names, verb: str) -> Recorded:
     if len(axes) > 1:
         raise SourceError(sentence(verb, "times are all timestamps or all integers", "found both"))
     if names.id is None:
-        told = [column for name, column in columns.items() if name not in _own(names)]
+        identities = [column for name, column in columns.items() if name not in _own(names)]
     else:
-        told = [columns[names.id]]
+        identities = [columns[names.id]]
     return Recorded(
         columns=columns,
         names=names,
@@ -120,7 +120,7 @@ def recorded(rows: Any, names: Names, verb: str) -> Recorded:
         missing=missing[order],
         end=end[order],
         new_end=new_end[order],
-        whose=codes(told, count)[order],
+        whose=codes(identities, count)[order],
         batch=batches,
         key=codes([columns[name] for name in names.key], count)[order],
     )
@@ -145,8 +145,8 @@ def _checked(columns: Mapping[str, Column], names: Names, count: int, verb: str)
         wanted[str(names.new_end)] = "new_end"
     for name, role in wanted.items():
         if name not in columns:
-            found = f"there are: {', '.join(map(repr, columns))}"
-            raise SourceError(sentence(verb, f"no column {name!r}", found, f"Say which is: {role}=..."))
+            instead = f"there are: {', '.join(map(repr, columns))}"
+            raise SourceError(sentence(verb, f"no column {name!r}", instead, f"Say which is: {role}=..."))
     return names
 
 
@@ -184,27 +184,27 @@ def _named(table: pa.Table) -> dict[str, Column]:
 
 
 def _listed(rows: Iterable[Any], verb: str) -> dict[str, Column]:
-    given = list(rows)
+    items = list(rows)
     # tuples among items are inserts, tuples alone a history
-    kind = {"kind": INSERT} if any(isinstance(row, Item) for row in given) else {}
-    found = [_as_row(row, kind, verb) for row in given]
-    names = list(dict.fromkeys(name for row in found for name in row))
-    return {name: [row.get(name) for row in found] for name in names}
+    kind = {"kind": INSERT} if any(isinstance(row, Item) for row in items) else {}
+    row_dicts = [_as_row(row, kind, verb) for row in items]
+    names = list(dict.fromkeys(name for row in row_dicts for name in row))
+    return {name: [row.get(name) for row in row_dicts] for name in names}
 
 
-def _as_row(given: Any, kind: Mapping[str, Any], verb: str) -> Mapping[str, Any]:
-    match given:
+def _as_row(item: Any, kind: Mapping[str, Any], verb: str) -> Mapping[str, Any]:
+    match item:
         case Mapping():
-            return given
+            return item
         case Item():
-            times = {"start": given.start, "end": given.end, "new_end": given.new_end}
-            return {"kind": given.kind, **times, **dict(given.payload)}
+            times = {"start": item.start, "end": item.end, "new_end": item.new_end}
+            return {"kind": item.kind, **times, **dict(item.payload)}
         case (start, end):
             return {**kind, "start": start, "end": end}
         case (start, end, Mapping() as payload):
             return {**kind, "start": start, "end": end, **payload}
     hint = "Rows are dicts, or what sq.events takes: sq.insert(...), sq.retract(...), sq.cti(...), (start, end, {...})."
-    raise SourceError(sentence(verb, "not a row", f"found {given!r}", hint))
+    raise SourceError(sentence(verb, "not a row", f"found {item!r}", hint))
 
 
 # columns
@@ -226,8 +226,8 @@ def _in_batches(column: Column, name: str, verb: str) -> tuple[Ints, Ints]:
 def _kinds(column: Column, count: int) -> Ints:
     number = {name: i for i, name in enumerate(KINDS)}
     dense, first = _dense(column)
-    told = [_value(column, int(at)) for at in first]
-    numbers = [number.get(value.lower(), -1) if isinstance(value, str) else -1 for value in told]
+    distinct = [_value(column, int(at)) for at in first]
+    numbers = [number.get(value.lower(), -1) if isinstance(value, str) else -1 for value in distinct]
     return np.array(numbers, np.int64)[dense] if count else np.zeros(0, np.int64)
 
 
@@ -265,8 +265,8 @@ def _whole(column: pa.Array, missing: Bools, name: str, verb: str) -> tuple[pa.A
     whole = np.where(endless, 0.0, values)
     broken = (whole != np.floor(whole)) | (whole < -(2.0**63))
     if broken.any():
-        found = f"found {float(whole[broken][0])}"
-        raise SourceError(sentence(verb, f"column {name!r} holds no times", found, TIMES))
+        instead = f"found {float(whole[broken][0])}"
+        raise SourceError(sentence(verb, f"column {name!r} holds no times", instead, TIMES))
     return pa.array(np.where(endless, INFINITY, whole.astype(np.int64)), mask=missing), missing
 
 
@@ -274,24 +274,24 @@ def _instants(values: Sequence[Any], name: str, verb: str) -> pa.Array:
     """Python values as an Arrow column of times."""
     import pyarrow as pa
 
-    found: list[Any] = []
+    instants: list[Any] = []
     for value in values:
         # NaN and NaT are what pandas says for NULL
         if value is None or value != value or value == float("inf"):
-            found.append(None)
+            instants.append(None)
         elif isinstance(value, dt.datetime):
             value = value.to_pydatetime(warn=False) if hasattr(value, "to_pydatetime") else value
-            found.append(value if value.tzinfo else value.replace(tzinfo=dt.UTC))
+            instants.append(value if value.tzinfo else value.replace(tzinfo=dt.UTC))
         elif isinstance(value, dt.date):
-            found.append(dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC))
+            instants.append(dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC))
         elif _is_whole(value) and abs(int(value)) <= INFINITY:
-            found.append(int(value))
+            instants.append(int(value))
         else:
             raise SourceError(sentence(verb, f"column {name!r} holds no times", f"found {value!r}", TIMES))
-    stamps = sum(isinstance(value, dt.datetime) for value in found)
-    if stamps and stamps + found.count(None) < len(found):
+    stamps = sum(isinstance(value, dt.datetime) for value in instants)
+    if stamps and stamps + instants.count(None) < len(instants):
         raise SourceError(sentence(verb, f"column {name!r} holds timestamps and integers", "", TIMES))
-    return pa.array(found, pa.timestamp("us", tz="UTC") if stamps else pa.int64())
+    return pa.array(instants, pa.timestamp("us", tz="UTC") if stamps else pa.int64())
 
 
 def _is_whole(value: Any) -> bool:
@@ -300,11 +300,11 @@ def _is_whole(value: Any) -> bool:
 
 def codes(columns: Sequence[Column], count: int) -> Ints:
     """A number a row, equal for rows equal in all columns: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0."""
-    found = np.zeros(count, np.int64)
+    numbers = np.zeros(count, np.int64)
     for column in columns:
         dense, first = _dense(column)
-        _, found = np.unique(found * max(1, len(first)) + dense, return_inverse=True)
-    return np.asarray(found, np.int64)
+        _, numbers = np.unique(numbers * max(1, len(first)) + dense, return_inverse=True)
+    return np.asarray(numbers, np.int64)
 
 
 def _dense(column: Column) -> tuple[Ints, Ints]:
@@ -330,12 +330,12 @@ def _dense(column: Column) -> tuple[Ints, Ints]:
 def _hashable(value: Any) -> Any:
     # numpy's own NaN and booleans are not Python's
     plain = value.tolist() if isinstance(value, np.ndarray | np.floating | np.bool_) else value
-    made = comparable(plain)
+    key = comparable(plain)
     try:
-        hash(made)
+        hash(key)
     except TypeError:
-        return repr(made)
-    return made
+        return repr(key)
+    return key
 
 
 __all__ = ["KINDS", "Bools", "Ints", "Names", "Recorded", "codes", "recorded"]

@@ -78,16 +78,16 @@ def case_from_json(text: str, file: str = "") -> tuple[Case, Execution, str | No
     Every part is checked. Raises PlanError for other text, naming the part, what is wrong with it, and the ``file``.
     """
     try:
-        found = _document(text)
-        how = _how(found["how"])
-        plan = _plan(found["plan"])
-        arrival = _arrival(found["arrival"], plan)
-        cut = _cut(found["cut"], len(arrival))
-        until = found["until"]
+        document = _document(text)
+        how = _how(document["how"])
+        plan = _plan(document["plan"])
+        arrival = _arrival(document["arrival"], plan)
+        cut = _cut(document["cut"], len(arrival))
+        until = document["until"]
         if until is not None and not _is_instant(until):
             _wrong("until", f"{until!r} is no number of ticks")
-        static = _static(found["static"], plan)
-        expressions = found.get("expressions")
+        static = _static(document["static"], plan)
+        expressions = document.get("expressions")
         if expressions is not None and expressions not in WAYS:
             _wrong("expressions", _none_of(expressions, WAYS))
     except _Wrong as error:
@@ -154,11 +154,11 @@ def _wrong(part: str, what: str, cause: Exception | None = None) -> NoReturn:
     raise _Wrong(f"{part}: {what}") from cause
 
 
-def _none_of(found: Any, known: Sequence[str]) -> str:
-    return f"{found!r} is none of {', '.join(map(repr, known))}"
+def _none_of(word: Any, words: Sequence[str]) -> str:
+    return f"{word!r} is none of {', '.join(map(repr, words))}"
 
 
-def _said(error: Exception) -> str:
+def _brief(error: Exception) -> str:
     """What an error says, without its verb and its hints."""
     first = str(error).splitlines()[0].partition(". ")[0].rstrip(".")
     return first.partition(": ")[2] if isinstance(error, StreamqError) else first
@@ -170,19 +170,19 @@ def _is_instant(value: Any) -> bool:
 
 def _document(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         _wrong("text", f"no JSON ({error})", error)
-    if not isinstance(found, dict):
-        _wrong("text", f"found {type(found).__name__}, not an object of parts")
-    if "format" in found and found["format"] != FORMAT:
-        _wrong("format", f"found {found['format']!r}, this streamq reads {FORMAT}")
-    for name in found.keys() - {*PARTS, "says", "expressions"}:
+    if not isinstance(document, dict):
+        _wrong("text", f"found {type(document).__name__}, not an object of parts")
+    if "format" in document and document["format"] != FORMAT:
+        _wrong("format", f"found {document['format']!r}, this streamq reads {FORMAT}")
+    for name in document.keys() - {*PARTS, "says", "expressions"}:
         _wrong(name, f"no such part. {nearest(name, [*PARTS, 'says', 'expressions'])}".rstrip(". "))
     for name in PARTS:
-        if name not in found:
+        if name not in document:
             _wrong(name, "is not there")
-    return found
+    return document
 
 
 def _whole(least: int) -> Callable[[Any], bool]:
@@ -218,50 +218,50 @@ ADDED = {"blocks", "remember", "started", "zone", "silent", "ctis"}
 """The parts that older files have not."""
 
 
-def _how(found: Any) -> Execution:
-    if not isinstance(found, dict):
-        _wrong("how", f"found {found!r}, not an object of {', '.join(HOW)}")
-    for name in found:
+def _how(part: Any) -> Execution:
+    if not isinstance(part, dict):
+        _wrong("how", f"found {part!r}, not an object of {', '.join(HOW)}")
+    for name in part:
         if name not in HOW:
             _wrong("how", f"no part {name!r}; there are: {', '.join(HOW)}")
     for name, (fits, wanted) in HOW.items():
-        if name not in found and name not in ADDED:
+        if name not in part and name not in ADDED:
             _wrong("how", f"{name} is not there")
-        if name in found and not fits(found[name]):
-            _wrong("how", f"{name} is {wanted}, found {found[name]!r}")
-    gone = set(found["rules"] or ()) - {rule.name for rule in RULES}
+        if name in part and not fits(part[name]):
+            _wrong("how", f"{name} is {wanted}, found {part[name]!r}")
+    gone = set(part["rules"] or ()) - {rule.name for rule in RULES}
     if gone:
         _wrong("how", f"rules that do not exist: {', '.join(sorted(gone))}")
-    written: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in found.items()}
+    written: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in part.items()}
     return Execution(**written)
 
 
-def _plan(found: Any) -> Node:
+def _plan(part: Any) -> Node:
     try:
-        return plan_from_json(found)
+        return plan_from_json(part)
     except StreamqError as error:
-        _wrong("plan", _said(error), error)
+        _wrong("plan", _brief(error), error)
 
 
-def _cut(found: Any, many: int) -> tuple[int, ...]:
-    if not _list_of(_whole(0))(found):
-        _wrong("cut", f"found {found!r}, not a list of the lengths of micro-batches")
-    if sum(found) != many:
-        _wrong("cut", f"micro-batches of {sum(found)} items, the arrival has {many}")
-    return tuple(found)
+def _cut(lengths: Any, many: int) -> tuple[int, ...]:
+    if not _list_of(_whole(0))(lengths):
+        _wrong("cut", f"found {lengths!r}, not a list of the lengths of micro-batches")
+    if sum(lengths) != many:
+        _wrong("cut", f"micro-batches of {sum(lengths)} items, the arrival has {many}")
+    return tuple(lengths)
 
 
-def _arrival(found: Any, plan: Node) -> Arrival:
-    if not isinstance(found, list):
-        _wrong("arrival", f"found {found!r}, not a list of items")
+def _arrival(part: Any, plan: Node) -> Arrival:
+    if not isinstance(part, list):
+        _wrong("arrival", f"found {part!r}, not a list of items")
     sources = {node.table: node for node in nodes(plan) if isinstance(node, Source)}
-    return tuple(_item(f"arrival, item {i}", given, sources) for i, given in enumerate(found, start=1))
+    return tuple(_item(f"arrival, item {i}", entry, sources) for i, entry in enumerate(part, start=1))
 
 
-def _item(part: str, given: Any, sources: Mapping[str, Source]) -> tuple[str, Item]:
-    if not isinstance(given, list) or len(given) != 6:
-        _wrong(part, f"found {given!r}, not [source, kind, start, end, new_end, payload]")
-    name, kind, start, end, new_end, payload = given
+def _item(part: str, entry: Any, sources: Mapping[str, Source]) -> tuple[str, Item]:
+    if not isinstance(entry, list) or len(entry) != 6:
+        _wrong(part, f"found {entry!r}, not [source, kind, start, end, new_end, payload]")
+    name, kind, start, end, new_end, payload = entry
     if not isinstance(name, str) or name not in sources:
         _wrong(part, f"no source {name!r} in the plan; there are: {', '.join(sources)}")
     source = sources[name]
@@ -278,7 +278,7 @@ def _item(part: str, given: Any, sources: Mapping[str, Source]) -> tuple[str, It
     try:
         table_of(source, [row(source, item)])
     except (PlanError, pa.ArrowException, OverflowError) as error:
-        _wrong(part, _said(error), error)
+        _wrong(part, _brief(error), error)
     return name, item
 
 
@@ -296,44 +296,44 @@ def _kinds(source: Source) -> tuple[str, ...]:
     return (INSERT,)
 
 
-def _payload(part: str, found: Any) -> dict[str, Any]:
-    match found:
+def _payload(part: str, encoded_payload: Any) -> dict[str, Any]:
+    match encoded_payload:
         case {"struct": [*_]}:
-            value = _value(part, found)
+            value = _value(part, encoded_payload)
             assert isinstance(value, dict)
             return value
-    _wrong(part, f"the payload is {found!r}, not {{'struct': [[column, value], ...]}}")
+    _wrong(part, f"the payload is {encoded_payload!r}, not {{'struct': [[column, value], ...]}}")
 
 
-def _static(found: Any, plan: Node) -> dict[str, pa.Table]:
-    if not isinstance(found, dict):
-        _wrong("static", f"found {found!r}, not tables by name")
-    made = {}
-    for name, given in found.items():
-        match given:
+def _static(part: Any, plan: Node) -> dict[str, pa.Table]:
+    if not isinstance(part, dict):
+        _wrong("static", f"found {part!r}, not tables by name")
+    tables = {}
+    for name, entry in part.items():
+        match entry:
             case {"columns": str(columns), "rows": [*rows]}:
                 pass
             case _:
                 _wrong("static", f"table {name!r} is not an object of columns and rows")
         try:
-            made[name] = table(columns, [_value("static", row) for row in rows])
+            tables[name] = table(columns, [_value("static", row) for row in rows])
         except StreamqError as error:
-            _wrong("static", f"table {name!r}: {_said(error)}", error)
+            _wrong("static", f"table {name!r}: {_brief(error)}", error)
     for node in nodes(plan):
         if isinstance(node, JoinTable):
-            if node.table not in made:
+            if node.table not in tables:
                 _wrong("static", f"no table {node.table!r}, which the plan looks up")
             for f in node.columns:
-                if f.name not in made[node.table].column_names:
+                if f.name not in tables[node.table].column_names:
                     _wrong("static", f"table {node.table!r} has no column {f.name!r}, which the plan reads")
-    return made
+    return tables
 
 
-def _value(part: str, found: Any) -> Any:
+def _value(part: str, encoded_value: Any) -> Any:
     try:
-        return _decoded(found)
+        return _decoded(encoded_value)
     except (PlanError, ValueError, TypeError, RecursionError) as error:
-        _wrong(part, f"no value: {found!r}", error)
+        _wrong(part, f"no value: {encoded_value!r}", error)
 
 
 # values

@@ -71,13 +71,13 @@ TICKS = Scale()
 
 def scale(plan: Node) -> Scale:
     """The scale of a query."""
-    found = [n for node in nodes(plan) for n in (*lengths(node), *spans(node)) if n > 0]
+    query_lengths = [n for node in nodes(plan) for n in (*lengths(node), *spans(node)) if n > 0]
     dense = [n for node in nodes(plan) for n in _repeating(node)]
     step = max((tick(n) for n in nodes(plan) if isinstance(n, Source)), default=1)
-    units = {max(step, n // 4 // step * step) if n >= SMALL else step for n in found}
+    units = {max(step, n // 4 // step * step) if n >= SMALL else step for n in query_lengths}
     least = min(dense, default=INFINITY)
     units = {u for u in units if u <= least * DENSE} or {max(step, min(least, min(units, default=step)))}
-    if all(n < SMALL for n in found):
+    if all(n < SMALL for n in query_lengths):
         units = {step}
     ordered = sorted(units)
     middle = ordered[len(ordered) // 2]
@@ -85,9 +85,9 @@ def scale(plan: Node) -> Scale:
     # units around the finest, the middle and the coarsest length
     chosen = tuple(sorted({ordered[0], middle, ordered[-1]}))
     anchor = anchors[0] // step * step if anchors else 0
-    exact = sorted({n // step * step for n in found if step <= n <= least * MOST_HOPS})
+    exact = sorted({n // step * step for n in query_lengths if step <= n <= least * MOST_HOPS})
     grids = tuple(dict.fromkeys(grid for node in nodes(plan) for grid in _grids(node)))
-    return Scale(anchor, chosen, step, 13 * chosen[0] + sum(found), tuple(exact), grids)
+    return Scale(anchor, chosen, step, 13 * chosen[0] + sum(query_lengths), tuple(exact), grids)
 
 
 def lengths(node: Node) -> Iterator[int]:
@@ -147,15 +147,15 @@ def _within(value: Any) -> Iterator[Expr]:
 
 def literals(node: Node) -> list[Any]:
     """The values that a node's expressions speak of, each once, in order."""
-    found: dict[str, Any] = {}
+    by_text: dict[str, Any] = {}
 
     def visit(expr: Expr, parts: list[None]) -> None:
         if isinstance(expr, Lit) and expr.value is not None and not isinstance(expr.value, bool):
-            found.setdefault(repr(expr.value), expr.value)
+            by_text.setdefault(repr(expr.value), expr.value)
 
     for expr in expressions(node):
         fold_expr(expr, visit)
-    return list(found.values())
+    return list(by_text.values())
 
 
 def spans(node: Node) -> Iterator[int]:

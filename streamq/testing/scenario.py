@@ -112,13 +112,13 @@ class Scenario:
         return function(self, *args, **kwargs)
 
     def __repr__(self) -> str:
-        if self.verb == _GIVEN:
+        if self.verb == _STREAM_ITSELF:
             return repr(self.args[0])
-        said = [repr(a) for a in self.args] + [f"{n}={v!r}" for n, v in self.kwargs.items() if v is not None]
-        return ("" if self.target is None else f"{self.target!r}.") + f"{self.verb}({', '.join(said)})"
+        arguments = [repr(a) for a in self.args] + [f"{n}={v!r}" for n, v in self.kwargs.items() if v is not None]
+        return ("" if self.target is None else f"{self.target!r}.") + f"{self.verb}({', '.join(arguments)})"
 
 
-_GIVEN, _STREAM, _OPERATOR, _COMPOSITION = "given", "stream", "operator", "composition"
+_STREAM_ITSELF, _STREAM, _OPERATOR, _COMPOSITION = "stream itself", "stream", "operator", "composition"
 
 
 def stream(
@@ -161,12 +161,12 @@ def composition(least: int = 3, most: int = 6) -> Scenario:
 
 def concrete(scenario: Scenario | Stream, intent: Intent = ANYTHING) -> st.SearchStrategy[Case]:
     """The concrete trees of a scenario, as a strategy that shrinks: queries with nothing left out, and their data."""
-    for given, kind, wrong, hint in (
+    for argument, kind, wrong, hint in (
         (scenario, (Scenario, Stream), "not a scenario and not a stream", "Begin with t.stream(...)."),
         (intent, (Intent,), "not an intent", "Give t.Intent(...)."),
     ):
-        if not isinstance(given, kind):
-            raise PlanError(sentence("concrete", wrong, f"found {type(given).__name__}", hint))
+        if not isinstance(argument, kind):
+            raise PlanError(sentence("concrete", wrong, f"found {type(argument).__name__}", hint))
     return _cases(scenario, intent)
 
 
@@ -174,7 +174,7 @@ def concrete(scenario: Scenario | Stream, intent: Intent = ANYTHING) -> st.Searc
 def _cases(draw: Draw, scenario: Scenario | Stream, intent: Intent) -> Case:
     axis = draw(st.sampled_from(_axes(scenario)))
     try:
-        building, made = _built(draw, scenario, axis)
+        building, query = _built(draw, scenario, axis)
     except TimeError as error:
         wrong = _UNIT.match(str(error))
         if wrong is None or len(_axes(scenario)) == 1:
@@ -183,31 +183,31 @@ def _cases(draw: Draw, scenario: Scenario | Stream, intent: Intent) -> Case:
         other = INTEGER if axis == TIMESTAMP else TIMESTAMP
         hint = f'The axis is left open; say which: t.stream(axis="{other}").'
         raise TimeError(f"{wrong[0]}. {hint}") from error
-    if not isinstance(made, Stream):
+    if not isinstance(query, Stream):
         raise PlanError(sentence("scenario", "it does not end in a stream", f"found {scenario!r}"))
-    return draw(cases_of(made.plan, intent, made.tables, building.intents))
+    return draw(cases_of(query.plan, intent, query.tables, building.intents))
 
 
 _UNIT = re.compile(r".*: a duration with(out)? a unit on .*(?=\. )")
 """A size that does not fit the time axis, without the hint."""
 
 
-def _built(draw: Draw, scenario: Scenario | Stream, axis: str) -> tuple[_Building, Any]:
+def _built(draw: Draw, scenario: Scenario | Stream, axis: str) -> tuple[_Filler, Any]:
     """A concrete tree over columns of the oddest types drawn that its verbs take; what is wrong over plain ones is wrong."""
     (key, *keys), (value, *values) = draw(key_types()), draw(value_types())
     tried = [(key, value), *((key, v) for v in values[:1]), *((k, value) for k in keys), (keys[0], values[0])]
     plain = keys[-1], values[-1]
     for types in dict.fromkeys((*tried, (keys[0], values[-1]), plain)):
-        building = _Building(draw, axis, types)
+        building = _Filler(draw, axis, types)
         try:
-            return building, building.made(scenario)
+            return building, building.built(scenario)
         except (PlanError, NeedsSpark):
             if types == plain:
                 raise
     raise AssertionError(plain)
 
 
-class _Building:
+class _Filler:
     """One concrete tree in the making: what has been drawn for it so far."""
 
     def __init__(self, draw: Draw, axis: str, types: tuple[t.DataType, t.DataType]):
@@ -215,27 +215,27 @@ class _Building:
         self.done: dict[int, tuple[Scenario, Any]] = {}
         self.intents: dict[str, Intent] = {}
 
-    def made(self, given: Any) -> Any:
+    def built(self, part: Any) -> Any:
         """What stands for a scenario; each node of the tree is made once."""
-        if isinstance(given, Stream):
-            return given
-        if id(given) not in self.done:
+        if isinstance(part, Stream):
+            return part
+        if id(part) not in self.done:
             # kept with the scenario itself: an object that is gone leaves its id to the next
-            self.done[id(given)] = (given, self._made(given))
-        return self.done[id(given)][1]
+            self.done[id(part)] = (part, self._built_node(part))
+        return self.done[id(part)][1]
 
-    def _made(self, node: Scenario) -> Any:
+    def _built_node(self, node: Scenario) -> Any:
         match node.verb:
-            case "given":
+            case "stream itself":
                 return node.args[0]
             case "stream":
                 return self._source(node)
             case "operator":
-                return self._operator([self.made(i) for i in node.args])
+                return self._operator([self.built(i) for i in node.args])
             case "composition":
                 return self._composition(*node.args)
         assert node.target is not None
-        target = self.made(node.target)
+        target = self.built(node.target)
         method = getattr(target, node.verb)
         bound = inspect.signature(method).bind(*node.args, **node.kwargs)
         self._complete(node.verb, bound, target)
@@ -297,7 +297,7 @@ class _Building:
         raise AssertionError(kind)
 
     def _composition(self, least: int, most: int) -> Stream:
-        inputs = [self.made(stream()) for _ in range(self.draw(st.integers(1, 2)))]
+        inputs = [self.built(stream()) for _ in range(self.draw(st.integers(1, 2)))]
         query, left = inputs[0], inputs[1:]
         many = self.draw(st.integers(least, most))
         for i in range(many):
@@ -319,24 +319,24 @@ class _Building:
         if value is ANY:
             return self._any(verb, name, target, named)
         if isinstance(value, Scenario):
-            return self.made(value)
+            return self.built(value)
         if verb == "apply" and callable(value):
-            return lambda inner: self.made(value(Scenario(_GIVEN, None, (inner,))))
+            return lambda inner: self.built(value(Scenario(_STREAM_ITSELF, None, (inner,))))
         return value
 
     def _any(self, verb: str, name: str, target: Any, named: bool) -> Any:
         plan: Node = (target if isinstance(target, Stream) else target.stream).plan
-        schema, known = plan.schema, exact(plan)
-        columns = sorted(known) or list(schema.names)
+        schema, exact_columns = plan.schema, exact(plan)
+        columns = sorted(exact_columns) or list(schema.names)
         draw = self.draw
         if (verb, name) in _STREAMS:
-            return self.made(stream())
+            return self.built(stream())
         if named:
             if isinstance(target, Windowed):
                 bound = draw(st.sampled_from([None] * 10 + [window_start(), window_end()]))
                 if bound is not None:
                     return bound
-                return draw(aggregate(schema, known))
+                return draw(aggregate(schema, exact_columns))
             column = numbers(schema, draw(st.sampled_from(schema.names)), True)
             return draw(st.one_of(column, column, lifetime_parts()))
         if (verb, name) in _INTEGERS or name in _INTEGERS:
@@ -348,13 +348,13 @@ class _Building:
             return draw(st.sampled_from(_WORDS.get((verb, name)) or _WORDS[name]))
         match verb, name:
             case _, "predicate":
-                return draw(predicates(schema, known))
+                return draw(predicates(schema, exact_columns))
             case "join_table", "table":
                 return static(table_for(schema.type_of("k")))
             case _, "on" | "order_by" | "key":
-                taken = matched(schema, columns)
+                keys = matched(schema, columns)
                 most = draw(st.sampled_from([1, 1, 1, 2]))
-                return draw(st.lists(st.sampled_from(taken), max_size=most, unique=True)) if taken else []
+                return draw(st.lists(st.sampled_from(keys), max_size=most, unique=True)) if keys else []
             case _, "id" | "keys" | "k" | "by":
                 return draw(st.sampled_from(matched(schema, columns) or columns))
             case _, "columns" | "names":
@@ -445,7 +445,7 @@ def _starts(draw: Draw, plan: Node) -> tuple[Expr | None, Any]:
 def _conditions(draw: Draw, schema: Schema, columns: list[str]) -> Any:
     """A condition on a pair of events, or none."""
     name = draw(st.sampled_from(columns))
-    given: list[Callable[[Any, Any], Expr]] = [
+    conditions: list[Callable[[Any, Any], Expr]] = [
         lambda l, r: l[name].is_not_null(),
         lambda l, r: l[name] == r[name],
         lambda l, r: l[name] < r[name],
@@ -453,7 +453,7 @@ def _conditions(draw: Draw, schema: Schema, columns: list[str]) -> Any:
     ]
     # both sides have the columns of one
     one = {name: Col(name)}
-    return draw(st.sampled_from([None, *(make for make in given if evaluable(make(one, one), schema))]))
+    return draw(st.sampled_from([None, *(make for make in conditions if evaluable(make(one, one), schema))]))
 
 
 __all__ = ["ANY", "Scenario", "composition", "concrete", "operator", "stream"]

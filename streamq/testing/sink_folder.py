@@ -73,13 +73,13 @@ def _committed(path: Path) -> tuple[list[str], list[int] | None] | None:
     if not log.is_dir():
         return None
     entries = {int(e.stem): e for e in log.iterdir() if e.stem.isdigit() and e.suffix in ("", ".compact")}
-    found: dict[str, int] = {}
+    batch_of: dict[str, int] = {}
     for number, entry in sorted(entries.items()):
         for line in entry.read_text(encoding="utf-8").splitlines()[1:]:
-            said = json.loads(line)
-            if said["action"] == "add" and not said["isDir"]:
-                found.setdefault(Path(said["path"]).name, number)
-    return list(found), list(found.values()) if len(entries) == max(entries, default=-1) + 1 else None
+            entry_line = json.loads(line)
+            if entry_line["action"] == "add" and not entry_line["isDir"]:
+                batch_of.setdefault(Path(entry_line["path"]).name, number)
+    return list(batch_of), list(batch_of.values()) if len(entries) == max(entries, default=-1) + 1 else None
 
 
 __all__ = ["read_folder"]

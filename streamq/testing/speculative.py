@@ -34,8 +34,8 @@ def make_speculative(stream: Stream) -> Stream:
     a  2      4    6
     a  1      6    9
     """
-    found = _stream(stream, "make_speculative", "speculation")
-    return found._derive(speculative(found.plan))
+    events = _stream(stream, "make_speculative", "speculation")
+    return events._derive(speculative(events.plan))
 
 
 def speculative(stream: Node) -> Node:
@@ -62,8 +62,8 @@ def inject_duplicates(stream: Stream) -> Stream:
     3      1    4
     3      1    4
     """
-    found = _stream(stream, "inject_duplicates", "duplicates")
-    return found._derive(doubled(found.plan))
+    events = _stream(stream, "inject_duplicates", "duplicates")
+    return events._derive(doubled(events.plan))
 
 
 def doubled(stream: Node) -> Node:
@@ -71,14 +71,16 @@ def doubled(stream: Node) -> Node:
     return Union((stream, stream))
 
 
-def _stream(given: Any, verb: str, part: str) -> Stream:
-    if isinstance(given, Stream):
-        return given
+def _stream(argument: Any, verb: str, part: str) -> Stream:
+    if isinstance(argument, Stream):
+        return argument
     # a scenario says the same of its data
     hint = (
-        f"Say t.stream({part}=True)." if type(given).__name__ == "Scenario" else "Make one, such as by sq.events(...)."
+        f"Say t.stream({part}=True)."
+        if type(argument).__name__ == "Scenario"
+        else "Make one, such as by sq.events(...)."
     )
-    raise PlanError(sentence(verb, "takes a stream", f"found {type(given).__name__}", hint))
+    raise PlanError(sentence(verb, "takes a stream", f"found {type(argument).__name__}", hint))
 
 
 __all__ = ["doubled", "inject_duplicates", "make_speculative", "speculative"]

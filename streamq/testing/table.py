@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _TICK = dt.timedelta(microseconds=1)
 
-_TAKEN: dict[type[t.DataType], tuple[type[Any], ...]] = {
+_ACCEPTED: dict[type[t.DataType], tuple[type[Any], ...]] = {
     t.BooleanType: (bool,), t.ByteType: (int,), t.ShortType: (int,), t.IntegerType: (int,), t.LongType: (int,),
     t.FloatType: (float, int), t.DoubleType: (float, int), t.DecimalType: (Decimal, int), t.StringType: (str,),
     t.BinaryType: (bytes,), t.DateType: (dt.date,), t.TimestampType: (dt.datetime, int),
@@ -51,33 +51,33 @@ def table(columns: str, rows: Iterable[Sequence[Any]]) -> pa.Table:
     import pyarrow as pa
 
     fields = fields_of(columns)
-    given = [tuple(row) if isinstance(row, list | tuple) else row for row in rows]
-    for i, row in enumerate(given):
+    tuples = [tuple(row) if isinstance(row, list | tuple) else row for row in rows]
+    for i, row in enumerate(tuples):
         if not isinstance(row, tuple):
             hint = f"Write a tuple: ({row!r},)."
             raise SourceError(sentence("table", f"row {i} is no tuple", f"found {row!r}", hint))
         if len(row) != len(fields):
             there = ", ".join(f.name for f in fields)
             raise SourceError(sentence("table", f"row {i} has {len(row)} values", f"the columns are: {there}"))
-    arrays = [_column(f, [row[at] for row in given]) for at, f in enumerate(fields)]
+    arrays = [_column(f, [row[at] for row in tuples]) for at, f in enumerate(fields)]
     return pa.table(arrays, names=[f.name for f in fields])
 
 
 def fields_of(columns: str) -> tuple[Field, ...]:
     """The names and types in ``"t bigint, k string"``."""
-    found = []
+    fields = []
     for part in _split(columns):
         match = re.fullmatch(r"\s*(?:`((?:[^`]|``)+)`|([^\s`:]+))(?:\s*:\s*|\s+)(.+?)\s*", part, re.DOTALL)
         if match is None:
             hint = 'Write names and types: "t bigint, k string".'
             raise SourceError(sentence("table", "not a column", f"found {part.strip()!r} in {columns!r}", hint))
         quoted, plain, kind = match.groups()
-        found.append(Field(quoted.replace("``", "`") if quoted else plain, _type(kind)))
-    names = [f.name for f in found]
+        fields.append(Field(quoted.replace("``", "`") if quoted else plain, _type(kind)))
+    names = [f.name for f in fields]
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
         raise SourceError(sentence("table", f"column {twice[0]!r} twice", f"found {columns!r}"))
-    return tuple(found)
+    return tuple(fields)
 
 
 def _split(text: str) -> Iterator[str]:
@@ -115,15 +115,15 @@ def _type(text: str) -> t.DataType:
 def _column(field: Field, values: Sequence[Any]) -> pa.Array:
     import pyarrow as pa
 
-    made = []
+    arrow_values = []
     for i, value in enumerate(values):
         try:
-            made.append(_taken(value, field.type))
-            pa.scalar(made[-1], _written(field.type))
+            arrow_values.append(_arrow_value(value, field.type))
+            pa.scalar(arrow_values[-1], _written(field.type))
         except (TypeError, ValueError, OverflowError, pa.ArrowException) as error:
             wrong = f"column {field.name!r} is {field.type.simpleString()}"
             raise SourceError(sentence("table", wrong, f"row {i} has {value!r}")) from error
-    return pa.array(made, _written(field.type)).cast(arrow_type(field.type))
+    return pa.array(arrow_values, _written(field.type)).cast(arrow_type(field.type))
 
 
 def _written(kind: t.DataType) -> pa.DataType:
@@ -133,13 +133,13 @@ def _written(kind: t.DataType) -> pa.DataType:
     return pa.int64() if isinstance(kind, t.TimestampType | t.TimestampNTZType) else arrow_type(kind)
 
 
-def _taken(value: Any, kind: t.DataType) -> Any:
+def _arrow_value(value: Any, kind: t.DataType) -> Any:
     """A value as Arrow takes it; raises TypeError for one of another type, which Arrow might bend."""
     value = plain_integer(value)
     if value is None:
         return None
-    taken = _TAKEN.get(type(kind), ())
-    if not isinstance(value, taken) or (isinstance(value, bool) and bool not in taken):
+    accepted = _ACCEPTED.get(type(kind), ())
+    if not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted):
         raise TypeError(value)
     match kind:
         case t.TimestampType() | t.TimestampNTZType() if isinstance(value, dt.datetime):
@@ -147,14 +147,14 @@ def _taken(value: Any, kind: t.DataType) -> Any:
         case t.DateType() if isinstance(value, dt.datetime):
             raise TypeError(value)
         case t.ArrayType(elementType=inner):
-            return [_taken(v, inner) for v in value]
+            return [_arrow_value(v, inner) for v in value]
         case t.StructType(fields=fields):
             if value.keys() - {f.name for f in fields}:
                 raise TypeError(value)
-            return {f.name: _taken(value.get(f.name), f.dataType) for f in fields}
+            return {f.name: _arrow_value(value.get(f.name), f.dataType) for f in fields}
         case t.MapType(keyType=key, valueType=inner):
             pairs = value.items() if isinstance(value, dict) else value
-            return [(_taken(k, key), _taken(v, inner)) for k, v in pairs]
+            return [(_arrow_value(k, key), _arrow_value(v, inner)) for k, v in pairs]
     return value
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamq.errors import PlanError, StreamqError, sentence
-from streamq.testing.properties import RULES, Found, Shown, found_in
+from streamq.testing.properties import RULES, Breaches, Shown, breaches_in
 from streamq.testing.recorded import Names, Recorded, recorded
 from streamq.testing.timeline import Axis, shown
 
@@ -187,23 +187,23 @@ def find_breaches(
       |-------)  [1, 9)  insert, row 0
     """
     verb = "check_stream"
-    for name, given, known in (("shape", shape, SHAPES), ("order", order, ORDERS)):
-        if given is not None and given not in known:
-            listed = ", ".join(map(repr, known))
-            raise PlanError(sentence(verb, f"no such {name}", f"found {given!r}; there are: {listed}"))
+    for name, word, words in (("shape", shape, SHAPES), ("order", order, ORDERS)):
+        if word is not None and word not in words:
+            listed = ", ".join(map(repr, words))
+            raise PlanError(sentence(verb, f"no such {name}", f"found {word!r}; there are: {listed}"))
     if shape == "signal" and key is None:
         raise PlanError(sentence(verb, "a signal without a key", "", "Say key=...; () makes all rows one signal."))
     keys = (key,) if isinstance(key, str) else tuple(key or ())
     stream = recorded(rows, Names(kind, start, end, new_end, id, batch, keys), verb)
     no_kind = kind if len(stream) and stream.names.kind is None else None
-    return _report(stream, found_in(stream, shape, order, ctis, key is not None, verb), most, no_kind)
+    return _report(stream, breaches_in(stream, shape, order, ctis, key is not None, verb), most, no_kind)
 
 
-def _report(stream: Recorded, found: Sequence[Found], most: int, no_kind: str | None) -> Checked:
+def _report(stream: Recorded, searches: Sequence[Breaches], most: int, no_kind: str | None) -> Checked:
     counts: dict[str, int] = {}
     breaches: list[Breach] = []
     for rule in RULES:
-        parts = [part for part in found if part.rule == rule and len(part.rows)]
+        parts = [part for part in searches if part.rule == rule and len(part.rows)]
         if parts:
             counts[rule] = sum(len(part.rows) for part in parts)
             first = sorted((int(i), n, k) for n, part in enumerate(parts) for k, i in enumerate(part.rows[:most]))[
@@ -213,12 +213,12 @@ def _report(stream: Recorded, found: Sequence[Found], most: int, no_kind: str | 
     return Checked(len(stream), counts, tuple(breaches), no_kind)
 
 
-def _breach(stream: Recorded, rule: str, i: int, found: Shown) -> Breach:
-    says = f"{_told(stream, i, rule)}: {found.says}"
-    return Breach(rule, int(stream.at[i]), stream.row(i), says, _timeline(found, stream.axis))
+def _breach(stream: Recorded, rule: str, i: int, display: Shown) -> Breach:
+    says = f"{_row_text(stream, i, rule)}: {display.says}"
+    return Breach(rule, int(stream.at[i]), stream.row(i), says, _timeline(display, stream.axis))
 
 
-def _told(stream: Recorded, i: int, rule: str) -> str:
+def _row_text(stream: Recorded, i: int, rule: str) -> str:
     """``retract [1, 5) to 8, v=3``; a row that is no item as it was given."""
     micro_batch = f" of micro-batch {stream.batch_of(i)}" if stream.names.batch else ""
     if rule == "item":
@@ -233,13 +233,13 @@ def _told(stream: Recorded, i: int, rule: str) -> str:
     return f"retract [{start}, {end}) to {new_end}{payload}{micro_batch}"
 
 
-def _timeline(found: Shown, axis: str) -> str:
+def _timeline(display: Shown, axis: str) -> str:
     """A line for each lifetime and each instant: drawn, in numbers, and what it is."""
-    if not found.lifetimes and not found.instants:
+    if not display.lifetimes and not display.instants:
         return ""
-    drawn = Axis([*found.lifetimes, *((t, t) for t, _ in found.instants)], axis)
-    lines = [f"{drawn.draw(a, b)} {drawn.label(a, b)}  {what}" for a, b, what in found.lifetimes]
-    lines += [f"{drawn.mark(t)} {shown(t, axis).ljust(drawn.wide)}  {what}" for t, what in found.instants]
+    drawn = Axis([*display.lifetimes, *((t, t) for t, _ in display.instants)], axis)
+    lines = [f"{drawn.draw(a, b)} {drawn.label(a, b)}  {what}" for a, b, what in display.lifetimes]
+    lines += [f"{drawn.mark(t)} {shown(t, axis).ljust(drawn.wide)}  {what}" for t, what in display.instants]
     return "\n".join(lines)
 
 

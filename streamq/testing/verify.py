@@ -221,9 +221,9 @@ def _refuse(report: Verified, refused: str) -> NoReturn:
         why = next(iter(report.left_out.values()))
         raise NeedsSpark(sentence("verify", "nothing could be run", why, "Use a profile that runs cases on Spark."))
     if report.failing:
-        found = f"all {report.failing} cases fail by Spark's rules, the first with: {refused}"
+        instead = f"all {report.failing} cases fail by Spark's rules, the first with: {refused}"
         raise PlanError(
-            sentence("verify", "nothing could be run", found, "Say which values do: t.Intent(payload=...).")
+            sentence("verify", "nothing could be run", instead, "Say which values do: t.Intent(payload=...).")
         )
     raise PlanError(sentence("verify", "nothing is tried", "the profile has no examples", "Give some: examples=50."))
 
@@ -339,7 +339,7 @@ def hold(case: Case, ways: Sequence[Execution], answers: Answers, spark: SparkSe
         refused = answers.expectation(how).refused
         try:
             how, expected = _ended(case, how, answers)
-            found = _run(case, how, answers.expectation(how), spark)
+            answer = _run(case, how, answers.expectation(how), spark)
             if refused and not answers.expectation(how).spared:
                 raise WrongOutput('an item is late, which late="fail" has let pass')
         except NeedsSpark:
@@ -350,7 +350,7 @@ def hold(case: Case, ways: Sequence[Execution], answers: Answers, spark: SparkSe
             raise VerificationFailed(case, how, None, error) from error
         except Exception as error:
             raise VerificationFailed(case, how, None, error) from error
-        difference = same_history(found, expected)
+        difference = same_history(answer, expected)
         if difference is not None:
             raise VerificationFailed(case, how, replace(difference, axis=case.plan.schema.axis))
 
@@ -464,9 +464,9 @@ class Search:
         now = time.monotonic()
         if now > self.give_up:
             raise _TimeIsOver
-        known = repr(trial)
-        if known in self.found:
-            raise self.found[known]
+        key = repr(trial)
+        if key in self.found:
+            raise self.found[key]
         case, ways = trial
         try:
             answers = Answers(case, self.expressions)
@@ -479,7 +479,7 @@ class Search:
             return
         except VerificationFailed as failed:
             self.number += not self.found
-            self._note(known, failed)
+            self._note(key, failed)
             raise
         except QueryFailed as error:
             if not self.found:
@@ -495,7 +495,7 @@ class Search:
         try:
             hold(case, ways, answers, spark)
         except VerificationFailed as failed:
-            self._note(known, failed)
+            self._note(key, failed)
             raise
         if self.found:
             return
@@ -503,10 +503,10 @@ class Search:
         self.report.empty += not expected.num_rows
         self.report.executions.update(how.backend for how in ways)
 
-    def _note(self, known: str, failed: VerificationFailed) -> None:
+    def _note(self, key: str, failed: VerificationFailed) -> None:
         if not self.found:
             self.give_up = time.monotonic() + self.profile.shrinking
-        self.found[known] = failed
+        self.found[key] = failed
 
 
 def _profile(given_as: str | Profile | None) -> Profile:
@@ -529,9 +529,9 @@ def _session(tables: Mapping[str, Any]) -> SparkSession:
     for table in tables.values():
         if hasattr(table, "sparkSession"):
             return table.sparkSession
-    found = SparkSession.getActiveSession()
-    if found is not None:
-        return found
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
     from streamq.run.session import session
 
     return session("streamq testing")

@@ -53,9 +53,9 @@ class Watched:
         return self.kernel.announce(port, table)
 
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        for port, found in itertools.groupby(sorted(arrivals, key=lambda a: a.port), key=lambda a: a.port):
+        for port, of_port in itertools.groupby(sorted(arrivals, key=lambda a: a.port), key=lambda a: a.port):
             # what the map side has combined are partial results, no deltas
-            tables = [a.table for a in found if a.judge is None and isinstance(self.kernel, Uncombined)]
+            tables = [a.table for a in of_port if a.judge is None and isinstance(self.kernel, Uncombined)]
             promised = clock.c_before
             if isinstance(self.kernel, CtisKernel):
                 # rows whose ends are read move as long as those do, which it takes off the CTI itself
@@ -90,18 +90,18 @@ def changes_before(c: int, tables: Sequence[pa.Table]) -> list[Any]:
 
     Rows that start before c must pair up, and both ends of each pair lie at or after c.
     """
-    found: Counter[Any] = Counter()
+    weights: Counter[Any] = Counter()
     for table in tables:
         names = [n for n in table.column_names if n not in (LE, RE, WEIGHT)]
         some = table.filter(pc.less(table[LE], c))
         for values in zip(*(plain_values(column) for column in some.columns), strict=True):
             row = dict(zip(some.column_names, values, strict=True))
             whose = (tuple(comparable(row[n]) for n in names), row[LE])
-            found[whose, row.get(RE, row[LE] + 1)] += row.get(WEIGHT, 1)
+            weights[whose, row.get(RE, row[LE] + 1)] += row.get(WEIGHT, 1)
     total: Counter[Any] = Counter()
-    for (whose, _), weight in found.items():
+    for (whose, _), weight in weights.items():
         total[whose] += weight
-    return [(*whose, until, w) for (whose, until), w in found.items() if w and (until < c or total[whose])]
+    return [(*whose, until, w) for (whose, until), w in weights.items() if w and (until < c or total[whose])]
 
 
 def watched(program: Program, kernels: bool = True) -> Program:

@@ -61,7 +61,7 @@ from streamq.testing.oracle.spans import (
     where,
     windowed_join,
 )
-from streamq.testing.oracle.values import arrow_type, handed_out, literal, sql_type
+from streamq.testing.oracle.values import arrow_type, from_duckdb, literal, sql_type
 from streamq.testing.oracle.windows import top_k, window_aggregate
 from streamq.time import INFINITY
 
@@ -124,13 +124,13 @@ def oracle(
         return history
 
     try:
-        made = run.arrow(f"SELECT {listed('le', 're', *payload(plan.schema))} FROM {fold(plan, visit)}")
+        answer = run.arrow(f"SELECT {listed('le', 're', *payload(plan.schema))} FROM {fold(plan, visit)}")
     finally:
         if evaluated is not None:
             evaluated.forget()
         connection.close()
     kinds = [t.LongType(), t.LongType(), *(f.type for f in plan.schema.fields)]
-    columns = [handed_out(column, kind) for column, kind in zip(made.columns, kinds, strict=True)]
+    columns = [from_duckdb(column, kind) for column, kind in zip(answer.columns, kinds, strict=True)]
     return pa.table(columns, names=["start", "end", *plan.schema.names])
 
 

@@ -23,7 +23,7 @@ from streamq.plan.lowering import in_utc
 from streamq.plan.schema import Schema, infer, quote
 from streamq.runtime.arrow_expr import check, evaluate
 from streamq.testing.oracle.expressions import lifetime, listed, sql
-from streamq.testing.oracle.values import handed_out, sql_type, taken_in
+from streamq.testing.oracle.values import from_duckdb, sql_type, to_duckdb
 
 if TYPE_CHECKING:
     import duckdb
@@ -62,8 +62,8 @@ class Evaluated:
 
         def function(*vectors: pa.ChunkedArray) -> pa.Array:
             try:
-                given = [_one(handed_out(v, o.kind)) for v, o in zip(vectors, operands, strict=True)]
-                return _one(taken_in(compute(given), kind))
+                arguments = [_one(from_duckdb(v, o.kind)) for v, o in zip(vectors, operands, strict=True)]
+                return _one(to_duckdb(compute(arguments), kind))
             except BaseException as error:
                 self.raised = error
                 raise
@@ -98,9 +98,9 @@ class Evaluated:
                 ) from error
             return _in_spark(expr, operands, spark)
 
-        def compute(given: list[pa.Array]) -> pa.Array:
-            by_name = {o.name: v for o, v in zip(operands, given, strict=True)}
-            return evaluate(expr, schema, by_name, lambda part: by_name[f"__{part}"], len(given[0]))
+        def compute(arguments: list[pa.Array]) -> pa.Array:
+            by_name = {o.name: v for o, v in zip(operands, arguments, strict=True)}
+            return evaluate(expr, schema, by_name, lambda part: by_name[f"__{part}"], len(arguments[0]))
 
         return compute
 
@@ -128,12 +128,12 @@ def _plain(expr: Expr) -> bool:
 def _operands(expr: Expr, schema: Schema) -> list[_Operand]:
     # what a pyspark Column reads is not known: any column
     names = frozenset(schema.names) if is_opaque(expr) else columns(expr)
-    found = [_Operand(f.name, f"c{i}", f.type) for i, f in enumerate(schema.fields) if f.name in names]
+    operands = [_Operand(f.name, f"c{i}", f.type) for i, f in enumerate(schema.fields) if f.name in names]
     for part in sorted({n.part for n in nodes(expr) if isinstance(n, Lifetime)}):
         kind = t.LongType() if part == "duration" else schema.axis_type
-        found.append(_Operand(f"__{part}", lifetime(part, schema), kind))
+        operands.append(_Operand(f"__{part}", lifetime(part, schema), kind))
     # one of constants alone has to be told how many rows there are
-    return found or [_Operand("__le", "le", t.LongType())]
+    return operands or [_Operand("__le", "le", t.LongType())]
 
 
 class _ByName:
@@ -151,9 +151,9 @@ class _ByName:
 def _in_spark(expr: Expr, operands: Sequence[_Operand], spark: SparkSession) -> Compute:
     schema = t.StructType([t.StructField(o.name, o.kind) for o in operands])
 
-    def compute(given: list[pa.Array]) -> pa.ChunkedArray:
+    def compute(arguments: list[pa.Array]) -> pa.ChunkedArray:
         with in_utc(spark):
-            frame = spark.createDataFrame(pa.table(given, names=schema.names), schema)
+            frame = spark.createDataFrame(pa.table(arguments, names=schema.names), schema)
             try:
                 return frame.select(to_spark(expr, _ByName()).alias("x")).toArrow().column("x")
             except PySparkException as error:

@@ -49,8 +49,8 @@ def _start(node: Source, run: Run) -> int | None:
                 AND (lower({kind}) = 'retract' AND {new_end} < {start}) IS DISTINCT FROM true"""
         case _:
             return None
-    found = run.value(f"SELECT max(t) FROM ({starts})")
-    return None if found is None else int(found)
+    greatest = run.value(f"SELECT max(t) FROM ({starts})")
+    return None if greatest is None else int(greatest)
 
 
 def _promise(node: Source, run: Run) -> int | None:

@@ -15,7 +15,7 @@ from streamq.plan.expr import Expr
 from streamq.plan.schema import Schema
 from streamq.testing.oracle.evaluated import Evaluated
 from streamq.testing.oracle.expressions import sql
-from streamq.testing.oracle.values import taken_in, ticks
+from streamq.testing.oracle.values import ticks, to_duckdb
 
 if TYPE_CHECKING:
     import duckdb
@@ -53,11 +53,11 @@ class Run:
     evaluated: Evaluated | None = None
     ctis: Mapping[str, int] = field(default_factory=dict)
     reach: int | None = None
-    made: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
 
     def _name(self) -> str:
-        self.made.append(f"t{len(self.made)}")
-        return self.made[-1]
+        self.names.append(f"t{len(self.names)}")
+        return self.names[-1]
 
     def sql(self, expr: Expr, schema: Schema) -> str:
         """An expression over a history, translated or as a call of the function that evaluates it."""
@@ -71,10 +71,10 @@ class Run:
         try:
             self.connection.execute(f"CREATE TEMP TABLE {name} AS {query}")
         except (duckdb.OutOfRangeException, duckdb.ConversionException, duckdb.InvalidInputException) as error:
-            found = self.evaluated.raised if self.evaluated is not None else None
-            if found is not None and not isinstance(found, StreamqError):
-                raise found from error
-            reason = str(found or error).splitlines()[0]
+            failure = self.evaluated.raised if self.evaluated is not None else None
+            if failure is not None and not isinstance(failure, StreamqError):
+                raise failure from error
+            reason = str(failure or error).splitlines()[0]
             raise QueryFailed(sentence("oracle", "the query fails by Spark's rules", reason)) from error
         except duckdb.OutOfMemoryException as error:
             wrong = f"an operator's rows do not fit into {MEMORY}"
@@ -87,32 +87,32 @@ class Run:
 
     def value(self, query: str) -> Any:
         """A query's only value; None if there is no row."""
-        found = self.connection.execute(query).fetchall()
-        return found[0][0] if found else None
+        rows = self.connection.execute(query).fetchall()
+        return rows[0][0] if rows else None
 
     def source(self, node: Source) -> str:
         """A source's rows: ``n``, their number in order of arrival, and ``x0, x1, ...`` as in ``node.columns``.
 
         Times are ticks.
         """
-        given = self.tables[node.table]
-        table = given if isinstance(given, pa.Table) else pa.Table.from_pandas(given, preserve_index=False)
+        rows = self.tables[node.table]
+        table = rows if isinstance(rows, pa.Table) else pa.Table.from_pandas(rows, preserve_index=False)
         columns: dict[str, Any] = {"n": pa.array(range(table.num_rows), pa.int64())}
         for i, f in enumerate(node.columns):
             if f.name not in table.column_names:
                 there = ", ".join(table.column_names)
                 raise SourceError(sentence("oracle", f"no column {f.name!r} in {node.table!r}", f"there are: {there}"))
             column = table[f.name]
-            columns[f"x{i}"] = ticks(column) if f.name in _times(node) else taken_in(column, f.type)
+            columns[f"x{i}"] = ticks(column) if f.name in _times(node) else to_duckdb(column, f.type)
         name = self._name()
         self.connection.register(name, pa.table(columns))
         return name
 
     def static(self, node: JoinTable) -> str:
         """The rows of a static table: ``c0, c1, ...`` as in ``node.columns``."""
-        given = self.tables[node.table]
-        table = given if isinstance(given, pa.Table) else pa.Table.from_pandas(given, preserve_index=False)
-        columns = {f"c{i}": taken_in(table[f.name], f.type) for i, f in enumerate(node.columns)}
+        rows = self.tables[node.table]
+        table = rows if isinstance(rows, pa.Table) else pa.Table.from_pandas(rows, preserve_index=False)
+        columns = {f"c{i}": to_duckdb(table[f.name], f.type) for i, f in enumerate(node.columns)}
         name = self._name()
         self.connection.register(name, pa.table(columns))
         return name

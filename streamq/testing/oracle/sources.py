@@ -92,7 +92,7 @@ def edges(node: Edges, inputs: Sequence[str], run: Run) -> str:
     """
     time, edge = column(node, node.time), column(node, node.edge)
     opens, closes = run.sql(node.open, node.schema), run.sql(node.close, node.schema)
-    given = _events(node, run, f"""
+    valid_edges = _events(node, run, f"""
         SELECT {listed("n", f"{time} AS le", f"{edge} IS NOT DISTINCT FROM {opens} AS opens", *_payload_of(node))},
             CASE {_no_start(time)}
                 WHEN {edge} IS DISTINCT FROM {opens} AND {edge} IS DISTINCT FROM {closes}
@@ -101,7 +101,7 @@ def edges(node: Edges, inputs: Sequence[str], run: Run) -> str:
     names = keys(node.schema)
     columns = listed("le", "opens", *names)
     grouped = listed("min(n) AS n", columns, *_representatives(node))
-    rows = run.table(f"SELECT {grouped} FROM {_keyed(node, run, given)} GROUP BY {columns}")
+    rows = run.table(f"SELECT {grouped} FROM {_keyed(node, run, valid_edges)} GROUP BY {columns}")
     key = [c for c, f in zip(names, node.payload, strict=True) if f.name in node.key]
     rest = [c for c, f in zip(payload(node.schema), node.payload, strict=True) if f.name not in node.key]
     compared = [f"{c} NULLS FIRST" for c in names if c not in key]
@@ -122,10 +122,10 @@ def edges(node: Edges, inputs: Sequence[str], run: Run) -> str:
         FROM {chain} a WHERE a.opens""")  # fmt: skip
     ends = f"SELECT * FROM {chain} WHERE NOT opens"
     late = [f"CASE WHEN b.n IS NULL THEN a.{c} ELSE b.{c} END" for c in rest]
-    taken = dict(zip(rest, late, strict=True)) if node.payload_from == "end" else {}
-    made = [f"{taken.get(c, f'a.{c}')} AS {c}" for c in payload(node.schema)]
+    from_end = dict(zip(rest, late, strict=True)) if node.payload_from == "end" else {}
+    columns_of_pair = [f"{from_end.get(c, f'a.{c}')} AS {c}" for c in payload(node.schema)]
     return f"""
-        SELECT {listed("a.le", f"coalesce(a.til, {INFINITY}) AS re", *made)}
+        SELECT {listed("a.le", f"coalesce(a.til, {INFINITY}) AS re", *columns_of_pair)}
         FROM {starts} a LEFT JOIN ({ends}) b ON {same(key)} AND b.le = a.til"""
 
 

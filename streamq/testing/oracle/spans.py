@@ -36,8 +36,8 @@ def where(node: Where, inputs: Sequence[str], run: Run) -> str:
 
 def select(node: Select, inputs: Sequence[str], run: Run) -> str:
     """The same lifetimes, each column computed from its row."""
-    made = [f"{run.sql(e, node.input.schema)} AS c{i}" for i, (_, e) in enumerate(node.columns)]
-    return f"SELECT {listed('le', 're', *made)} FROM {inputs[0]}"
+    columns = [f"{run.sql(e, node.input.schema)} AS c{i}" for i, (_, e) in enumerate(node.columns)]
+    return f"SELECT {listed('le', 're', *columns)} FROM {inputs[0]}"
 
 
 def union(node: Union, inputs: Sequence[str], run: Run) -> str:
@@ -68,10 +68,10 @@ def alter_lifetime(node: AlterLifetime, inputs: Sequence[str], run: Run) -> str:
         case _:
             lasts = f"CASE WHEN re = {INFINITY} THEN {INFINITY} ELSE {saturated(f're::HUGEINT - le + {length.by}')} END"
     columns = payload(node.schema)
-    made = run.table(f"SELECT {listed(f'{at} AS new_le', f'{lasts} AS lasts', *columns)} FROM {inputs[0]}")
+    moved = run.table(f"SELECT {listed(f'{at} AS new_le', f'{lasts} AS lasts', *columns)} FROM {inputs[0]}")
     end = f"CASE WHEN lasts = {INFINITY} THEN {INFINITY} ELSE {saturated('new_le::HUGEINT + lasts')} END"
     return f"""
-        SELECT {listed("new_le AS le", f"{end} AS re", *columns)} FROM {made}
+        SELECT {listed("new_le AS le", f"{end} AS re", *columns)} FROM {moved}
         WHERE new_le IS NOT NULL AND new_le < {INFINITY} AND lasts > 0 AND {end} > new_le"""
 
 
@@ -123,9 +123,9 @@ def join(node: Join, inputs: Sequence[str], run: Run) -> str:
     anti = f"FROM {left} a JOIN {open_at} o ON a.n = o.n"
     if node.how == "anti":
         return f"SELECT {listed('o.t AS le', f'{until} AS re', *own)} {anti}"
-    kept = [f"a.c{node.left.schema.names.index(n)}" for n, _ in node.left_names]
+    left_columns = [f"a.c{node.left.schema.names.index(n)}" for n, _ in node.left_names]
     nulls = ["NULL"] * len(node.right_names)
-    return f"{inner} UNION ALL SELECT {listed('o.t', until, *kept, *nulls)} {anti}"
+    return f"{inner} UNION ALL SELECT {listed('o.t', until, *left_columns, *nulls)} {anti}"
 
 
 def windowed_join(node: WindowedJoin, inputs: Sequence[str], run: Run) -> str:
@@ -235,7 +235,7 @@ def join_table(node: JoinTable, inputs: Sequence[str], run: Run) -> str:
     table = run.table(f"SELECT {listed('*', *own_keys(schema))} FROM {run.static(node)}")
     columns = [f"a.c{i}" for i in range(len(node.input.schema.fields))]
     columns += [f"b.c{schema.names.index(n)}" for n, _ in node.names]
-    made = [f"{c} AS c{i}" for i, c in enumerate(columns)]
+    named_columns = [f"{c} AS c{i}" for i, c in enumerate(columns)]
     kind = "JOIN" if node.how == "inner" else "LEFT JOIN"
     agree = _agree(node.input.schema, schema, node.on)
-    return f"SELECT {listed('a.le', 'a.re', *made)} FROM {inputs[0]} a {kind} {table} b ON {agree}"
+    return f"SELECT {listed('a.le', 'a.re', *named_columns)} FROM {inputs[0]} a {kind} {table} b ON {agree}"

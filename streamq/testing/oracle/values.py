@@ -114,18 +114,18 @@ def ticks(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     return column.cast(pa.int64())
 
 
-def taken_in(column: pa.Array | pa.ChunkedArray, kind: t.DataType) -> pa.Array | pa.ChunkedArray:
+def to_duckdb(column: pa.Array | pa.ChunkedArray, kind: t.DataType) -> pa.Array | pa.ChunkedArray:
     """A column as DuckDB is to hold it."""
     if isinstance(kind, t.TimestampType):
         column = ticks(column)
     return column.cast(_inside(kind))
 
 
-def handed_out(column: pa.Array | pa.ChunkedArray, kind: t.DataType) -> pa.Array | pa.ChunkedArray:
+def from_duckdb(column: pa.Array | pa.ChunkedArray, kind: t.DataType) -> pa.Array | pa.ChunkedArray:
     """A column of DuckDB's in the one Arrow type of its Spark type."""
     if isinstance(kind, t.NullType):
         return pa.nulls(len(column))
     return column.cast(arrow_type(kind))
 
 
-__all__ = ["arrow_type", "handed_out", "literal", "quoted", "sql_type", "taken_in", "ticks"]
+__all__ = ["arrow_type", "from_duckdb", "literal", "quoted", "sql_type", "ticks", "to_duckdb"]
