@@ -1,4 +1,4 @@
-"""``python -m benchmarks [batch|streaming|intervals|arrival]``: every benchmark, or one; ``make bench``."""
+"""``python -m benchmarks [batch|streaming|intervals|arrival|importing]``: every benchmark, or one; ``make bench``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ MODULES = {
     "streaming": "benchmarks.streaming_hopping",
     "intervals": "benchmarks.intervals",
     "arrival": "benchmarks.arrival",
+    "importing": "benchmarks.importing",
 }
 
 if __name__ == "__main__":

@@ -1,0 +1,121 @@
+"""The public names, and the modules that they are loaded from when first used (:mod:`lazy_loader`); type checkers read it too."""
+
+from . import functions as functions
+from .aggregates import (
+    avg as avg,
+)
+from .aggregates import (
+    collect as collect,
+)
+from .aggregates import (
+    corr as corr,
+)
+from .aggregates import (
+    count as count,
+)
+from .aggregates import (
+    count_distinct as count_distinct,
+)
+from .aggregates import (
+    covar as covar,
+)
+from .aggregates import (
+    covar_pop as covar_pop,
+)
+from .aggregates import (
+    first as first,
+)
+from .aggregates import (
+    last as last,
+)
+from .aggregates import (
+    max as max,
+)
+from .aggregates import (
+    median as median,
+)
+from .aggregates import (
+    min as min,
+)
+from .aggregates import (
+    percentile as percentile,
+)
+from .aggregates import (
+    stddev as stddev,
+)
+from .aggregates import (
+    stddev_pop as stddev_pop,
+)
+from .aggregates import (
+    sum as sum,
+)
+from .aggregates import (
+    time_weighted_avg as time_weighted_avg,
+)
+from .aggregates import (
+    var as var,
+)
+from .aggregates import (
+    var_pop as var_pop,
+)
+from .errors import StreamqError as StreamqError
+from .literal import cti as cti
+from .literal import insert as insert
+from .literal import retract as retract
+from .plan.expr import (
+    col as col,
+)
+from .plan.expr import (
+    duration as duration,
+)
+from .plan.expr import (
+    end as end,
+)
+from .plan.expr import (
+    lit as lit,
+)
+from .plan.expr import (
+    start as start,
+)
+from .plan.expr import (
+    when as when,
+)
+from .plan.expr import (
+    window_end as window_end,
+)
+from .plan.expr import (
+    window_start as window_start,
+)
+from .policies import explicit as explicit
+from .policies import follow as follow
+from .policies import generate as generate
+from .policies import level as level
+from .policies import weak as weak
+from .reading import read_stream as read_stream
+from .run.session import doctor as doctor
+from .run.session import session as session
+from .sources import (
+    changes as changes,
+)
+from .sources import (
+    edges as edges,
+)
+from .sources import (
+    events as events,
+)
+from .sources import (
+    intervals as intervals,
+)
+from .sources import (
+    physical as physical,
+)
+from .sources import (
+    points as points,
+)
+from .sources import (
+    signal as signal,
+)
+from .stream import Stream as Stream
+from .written import from_json as from_json
+
+__version__: str
