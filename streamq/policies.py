@@ -1,26 +1,22 @@
-"""Policies of a source, as values: how it makes progress, what becomes of late items and of rows that are no events."""
+"""What a user decides about time, as values: how a source makes progress, what becomes of late items, the level."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
+from streamq.choices import Invalid, Late, LevelName
 from streamq.errors import PlanError, sentence
-from streamq.runtime.consistency import Level
 from streamq.time import TIMESTAMP, Duration, ticks
 
-if TYPE_CHECKING:
-    from streamq.stream import Stream
-
 ADDED = {"added": True}
-"""Of fields that plans written earlier have not: where they have their default they are no part of a plan's identity."""
-
-DROP, ADJUST, FAIL = "drop", "adjust", "fail"
+"""Metadata of a field that plans written earlier lack: it is part of a plan's identity only where it differs from its default."""
 
 
 @dataclass(frozen=True)
 class Generate:
-    """CTIs made by streamq: the greatest start seen, less ``delay``, in steps of ``every`` (SEMANTICS section 6)."""
+    """streamq makes the source's CTIs: the greatest start so far less ``delay``, in steps of ``every`` (SEMANTICS section 6)."""
 
     delay: Duration = 0
     every: Duration | None = None
@@ -28,35 +24,38 @@ class Generate:
     max_ahead: Duration | None = None
 
     def policy(self, axis: str) -> SourcePolicy:
-        """In ticks of an axis; raises TimeError where a unit does not fit, PlanError for what is out of range."""
+        """Return the policy in ticks of an axis; raise TimeError for a wrong unit, PlanError for a value out of range."""
         delay = ticks(self.delay, axis, "progress")
         every = 1 if self.every is None else ticks(self.every, axis, "progress")
         if delay < 0:
             raise PlanError(sentence("progress", "a negative delay", f"found {self.delay!r}"))
         if every < 1:
             raise PlanError(sentence("progress", "every is a length of time", f"found {self.every!r}"))
-        idle = None if self.idle_after is None else ticks(self.idle_after, TIMESTAMP, "progress")
-        if idle is not None and idle < 1:
+        idle_after = None if self.idle_after is None else ticks(self.idle_after, TIMESTAMP, "progress")
+        if idle_after is not None and idle_after < 1:
             raise PlanError(sentence("progress", "idle_after is a length of time", f"found {self.idle_after!r}"))
-        ahead = None
-        if self.max_ahead is not None:
-            if axis != TIMESTAMP:
-                found = f"the axis is {axis}"
-                raise PlanError(sentence("progress", "max_ahead goes by the wall clock, which takes timestamps", found))
-            ahead = ticks(self.max_ahead, axis, "progress")
-            if ahead < 0:
-                raise PlanError(sentence("progress", "a negative max_ahead", f"found {self.max_ahead!r}"))
-        return SourcePolicy(delay, every=every, max_ahead=ahead, idle_after=idle)
+        return SourcePolicy(delay, every=every, max_ahead=self._max_ahead(axis), idle_after=idle_after)
+
+    def _max_ahead(self, axis: str) -> int | None:
+        if self.max_ahead is None:
+            return None
+        if axis != TIMESTAMP:
+            wrong = "max_ahead goes by the wall clock, which takes timestamps"
+            raise PlanError(sentence("progress", wrong, f"the axis is {axis}"))
+        max_ahead = ticks(self.max_ahead, axis, "progress")
+        if max_ahead < 0:
+            raise PlanError(sentence("progress", "a negative max_ahead", f"found {self.max_ahead!r}"))
+        return max_ahead
 
 
 @dataclass(frozen=True)
 class Explicit:
-    """CTIs that arrive as rows of the source; each speaks for the whole source."""
+    """The source sends its CTIs as rows; each CTI counts for the whole source."""
 
 
 @dataclass(frozen=True)
 class Follow:
-    """The progress of another source of the query, by its table."""
+    """The source makes the same progress as another source of the query, which is named by its table."""
 
     table: str
 
@@ -84,7 +83,15 @@ def generate(
     return Generate(delay, every, idle_after, max_ahead)
 
 
-def follow(other: Stream) -> Follow:
+class OverTables(Protocol):
+    """Anything built over tables, as a stream is over those of its sources."""
+
+    @property
+    def tables(self) -> Mapping[str, Any]:
+        """The tables by the names of their sources."""
+
+
+def follow(other: OverTables) -> Follow:
     """The progress of another source of the same query: what it has promised counts as promised here too.
 
     For a source that seldom says anything, as one of prices or of settings, which would hold the others back. What it says
@@ -104,26 +111,41 @@ def explicit() -> Explicit:
 
 
 @dataclass(frozen=True)
+class Level:
+    """A level of consistency in ticks: for how long an item may be blocked and history is remembered; None: without bound."""
+
+    block: int | None = 0
+    remember: int | None = None
+
+
+MIDDLE = Level()
+"""Items go out at once and are repaired for as long as it takes."""
+
+
+@dataclass(frozen=True)
 class Consistency:
-    """A point of CEDR's spectrum: how long items may be blocked, how long history is remembered; None: without bound."""
+    """A point of CEDR's spectrum: for how long items may be blocked, and history is remembered; None: without bound."""
 
     block: Duration | None = 0
     remember: Duration | None = None
 
     def level(self, axis: str) -> Level:
-        """In ticks of an axis; raises TimeError where a unit does not fit, PlanError where the first is the greater one."""
+        """Return the level in ticks of an axis.
+
+        Raises TimeError where a unit does not fit the axis, PlanError where ``block`` is greater than ``remember``.
+        """
         block, remember = (None if d is None else ticks(d, axis, "consistency") for d in (self.block, self.remember))
-        for found in (block, remember):
-            if found is not None and found < 0:
-                raise PlanError(sentence("consistency", "a negative duration", f"found {found} ticks"))
+        for bound in (block, remember):
+            if bound is not None and bound < 0:
+                raise PlanError(sentence("consistency", "a negative duration", f"found {bound} ticks"))
         if remember is not None and (block is None or block > remember):
             hint = "level(B, M): B is how long items are blocked, M how long history is remembered."
             raise PlanError(sentence("consistency", "items blocked for longer than history is remembered", "", hint))
         return Level(block, remember)
 
 
-LEVELS = {"strong": Consistency(None, None), "middle": Consistency(0, None)}
-"""By name (SEMANTICS section 8)."""
+LEVELS = {LevelName.STRONG: Consistency(None, None), LevelName.MIDDLE: Consistency(0, None)}
+"""The levels that have a name (SEMANTICS section 8)."""
 
 
 def weak(remember: Duration) -> Consistency:
@@ -146,39 +168,45 @@ def level(block: Duration | None, remember: Duration | None = None) -> Consisten
     return Consistency(block, remember)
 
 
-def consistency_of(given: str | Consistency, axis: str, verb: str) -> Level:
-    """A level by name, or as :func:`weak` and :func:`level` make it."""
-    if isinstance(given, str) and given in LEVELS:
-        given = LEVELS[given]
-    if not isinstance(given, Consistency):
+def consistency_of(consistency: str | Consistency, axis: str, verb: str) -> Level:
+    """Return the level that a user has named, or has made by :func:`weak` or :func:`level`; raise PlanError for anything else."""
+    if isinstance(consistency, str) and consistency in LEVELS:
+        consistency = LEVELS[LevelName(consistency)]
+    if not isinstance(consistency, Consistency):
         hint = "'strong', 'middle', sq.weak(...) or sq.level(...)."
-        raise PlanError(sentence(verb, "no level of consistency", f"found {given!r}", f"There are: {hint}"))
-    return given.level(axis)
+        raise PlanError(sentence(verb, "no level of consistency", f"found {consistency!r}", f"There are: {hint}"))
+    return consistency.level(axis)
 
 
 @dataclass(frozen=True)
 class SourcePolicy:
-    """What a source node carries beside its columns; times in ticks, ``idle_after`` in microseconds by the clock.
+    """What a source's node says of progress and of rows it does not take as they come.
 
-    ``delay`` is None for explicit CTIs, and where ``follow`` names the table of the source that makes progress for it.
+    ``delay``, ``every`` and ``max_ahead`` are in ticks, ``idle_after`` in microseconds by the clock. ``delay`` is None where
+    the source sends its own CTIs, and where ``follow`` names the table of the source whose progress it has. ``late`` and
+    ``invalid`` may be given as strings.
     """
 
     delay: int | None = 0
-    late: str = DROP
-    invalid: str | None = None
+    late: Late = Late.DROP
+    invalid: Invalid | None = None
     every: int = field(default=1, metadata=ADDED)
     follow: str | None = field(default=None, metadata=ADDED)
     max_ahead: int | None = field(default=None, metadata=ADDED)
     idle_after: int | None = field(default=None, metadata=ADDED)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "late", Late(self.late))
+        object.__setattr__(self, "invalid", None if self.invalid is None else Invalid(self.invalid))
+
     @property
     def explicit(self) -> bool:
-        """Whether CTIs arrive as rows."""
+        """True if the source sends its own CTIs."""
         return self.delay is None and self.follow is None
 
-    def invalid_in(self, streaming: bool) -> str:
-        """What becomes of rows that are no events: by default a batch fails and a stream drops and counts."""
-        return self.invalid or (DROP if streaming else FAIL)
+    def invalid_in(self, streaming: bool) -> Invalid:
+        """Return what becomes of rows that are no events: unless the user has said, a batch fails and a stream drops them."""
+        return self.invalid or (Invalid.DROP if streaming else Invalid.FAIL)
 
 
 def source_policy(
@@ -190,19 +218,19 @@ def source_policy(
     *,
     explicit_by_default: bool = False,
 ) -> SourcePolicy:
-    """Check a source's policy arguments at the user's line."""
+    """Return the policy that a source's arguments ask for; raise PlanError, at the user's line, for any that does not fit."""
     if progress is None:
         progress = Explicit() if explicit_by_default else Generate()
-    given: object = progress
-    if not isinstance(given, Generate | Explicit | Follow):
+    is_progress: bool = isinstance(progress, Generate | Explicit | Follow)
+    if not is_progress:
         wrong = "progress is sq.generate(...), sq.explicit() or sq.follow(...)"
         raise PlanError(sentence(verb, wrong, f"found {progress!r}"))
-    if late not in (DROP, ADJUST, FAIL):
-        raise PlanError(sentence(verb, "late is 'drop', 'adjust' or 'fail'", f"found {late!r}"))
-    if invalid not in (None, DROP, FAIL):
-        raise PlanError(sentence(verb, "invalid is 'drop' or 'fail'", f"found {invalid!r}"))
     if isinstance(progress, Generate):
-        made = progress.policy(axis)
+        policy = progress.policy(axis)
     else:
-        made = SourcePolicy(None, follow=progress.table if isinstance(progress, Follow) else None)
-    return replace(made, late=late, invalid=invalid)
+        policy = SourcePolicy(None, follow=progress.table if isinstance(progress, Follow) else None)
+    return replace(
+        policy,
+        late=Late.chosen(late, "late", verb),
+        invalid=None if invalid is None else Invalid.chosen(invalid, "invalid", verb),
+    )

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
+from streamq.choices import OutputForm
 from streamq.errors import PlanError, UnknownVerb, sentence
 from streamq.operators.alter_lifetime import AlterLifetimeVerbs
 from streamq.operators.chop import ChopVerbs
@@ -149,8 +150,9 @@ class Stream(
         from streamq.compiler.explain import explain
         from streamq.compiler.program import Options
 
+        form = OutputForm.chosen(output, "output", "explain")
         level = consistency_of(consistency, self.plan.schema.axis, "explain")
-        return explain(self.plan, mode, format, Options(output, level=level, ctis=ctis))
+        return explain(self.plan, mode, format, Options(form, level=level, ctis=ctis))
 
     def to_json(self) -> str:
         """The query as JSON, to be kept and read back by :func:`from_json`; without its tables, which are named.

@@ -12,9 +12,9 @@ from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError
 from streamq.operators import Union
+from streamq.policies import Level
 from streamq.run.checkpoint import STATE_VERSION, identity_of
 from streamq.run.sinks import check_arguments, folders
-from streamq.runtime.consistency import Level
 from streamq.runtime.identity import changes
 
 A = sq.events([(1, 2, {"k": "x", "v": 1})], name="a")

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
+from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import CHANGELOG, FINAL, Options
+from streamq.compiler.program import Options
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError, TimeError
 from streamq.plan.node import numbered
@@ -19,7 +20,7 @@ from streamq.runtime.event import LE, RE
 EMPTY = pa.table({"at": pa.array([], pa.int64()), "k": pa.array([], pa.string())})
 
 
-def started(query: sq.Stream, output: str = FINAL) -> LocalRun:
+def started(query: sq.Stream, output: str = OutputForm.FINAL) -> LocalRun:
     return LocalRun(compile_stages(numbered(query.plan)[0], Options(output=output, buckets=2)))
 
 
@@ -64,7 +65,7 @@ def test_a_follower_s_own_start_moves_nothing() -> None:
     other = sq.points(EMPTY, time="at", progress=sq.follow(one))
     plan = numbered(one.union(other).plan)[0]
     first, second = (n.table for n in _sources(plan))
-    run = LocalRun(compile_stages(plan, Options(output=FINAL, buckets=1)))
+    run = LocalRun(compile_stages(plan, Options(output=OutputForm.FINAL, buckets=1)))
     run.batch({second: rows(100)})
     assert starts(run.batch({first: rows(7)})) == [7]
     run.batch({first: rows(8)})
@@ -98,7 +99,7 @@ def test_a_start_far_ahead_of_the_clock_is_no_event() -> None:
         return {"s": pa.table({"at": pa.array(times, pa.timestamp("us", "UTC"))})}
 
     s = sq.points(empty, time="at", name="s", progress=sq.generate("1 minute", max_ahead="1 hour"))
-    run = started(s, CHANGELOG)
+    run = started(s, OutputForm.CHANGELOG)
     assert run.batch(at(now - hour, now + 3 * hour, now)).num_rows == 2
     assert run.batch(at(now - minute // 2)).num_rows == 1, "what lies far ahead has moved nothing"
     assert {k: n for t in run.totals.values() for k, n in t.items()} == {"s|invalid": 1}
@@ -135,7 +136,7 @@ def _sources(plan: Any) -> list[Any]:
 def test_ends_are_no_progress() -> None:
     table = pa.table({"s": pa.array([], pa.int64()), "e": pa.array([], pa.int64())})
     stays = sq.intervals(table, start="s", end="e", name="stays", progress=sq.generate(0))
-    run = started(stays, CHANGELOG)
+    run = started(stays, OutputForm.CHANGELOG)
     out = run.batch({"stays": pa.table({"s": [1], "e": [1_000]})})
     assert [(r[LE], r[RE]) for r in out.to_pylist()] == [(1, 1_000)]
     assert run.batch({"stays": pa.table({"s": [2], "e": [3]})}).num_rows == 1

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from streamq.compiler.program import CHANGELOG, FINAL, OUTPUTS, UPSERT
+from streamq.choices import OutputForm
 from streamq.errors import PlanError, sentence
 from streamq.operators import Select, Where, WindowAggregate
 from streamq.plan.expr import Col
 from streamq.plan.lowering import instant, ship_runtime
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema, quote
-from streamq.runtime.consistency import MIDDLE, Level
+from streamq.policies import MIDDLE, Level
 from streamq.runtime.egress import CHANGELOG_ADDS, UPSERT_ADDS, changelog_rows, folding, upsert_rows
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.stage import LATE
@@ -23,7 +23,7 @@ from streamq.windows import ALIGN, Landmark, Rows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-ADDED = {FINAL: (), CHANGELOG: CHANGELOG_ADDS, UPSERT: UPSERT_ADDS}
+ADDED = {OutputForm.FINAL: (), OutputForm.CHANGELOG: CHANGELOG_ADDS, OutputForm.UPSERT: UPSERT_ADDS}
 """The columns of each output beside payload, start and end."""
 
 
@@ -34,7 +34,7 @@ class Egress:
     ctis: a changelog tells CTIs, too; in_order: it is written by sync time.
     """
 
-    output: str = FINAL
+    output: OutputForm = OutputForm.FINAL
     columns: tuple[str, ...] = ()
     ctis: bool = False
     in_order: bool = False
@@ -42,33 +42,30 @@ class Egress:
     def described(self) -> str:
         """The output on one line."""
         match self.output:
-            case "upsert":
+            case OutputForm.UPSERT:
                 return f"upsert, by {', '.join(self.key)}"
-            case "changelog" if self.ctis:
+            case OutputForm.CHANGELOG if self.ctis:
                 return f"changelog with CTIs{', by sync time' if self.in_order else ''}, written by one task"
-            case "changelog" if self.in_order:
+            case OutputForm.CHANGELOG if self.in_order:
                 return "changelog, each micro-batch by sync time, written by one task"
         return self.output
 
     @property
     def key(self) -> tuple[str, ...]:
         """What tells the rows of an upsert apart; empty for other outputs."""
-        return (*self.columns, "start") if self.output == UPSERT else ()
+        return (*self.columns, "start") if self.output == OutputForm.UPSERT else ()
 
 
-def egress(plan: Node, output: str, ctis: bool, verb: str, level: Level = MIDDLE) -> Egress:
+def egress(plan: Node, output: OutputForm, *, ctis: bool = False, verb: str, level: Level = MIDDLE) -> Egress:
     """The output of a plan as its user wrote it; raises PlanError where it cannot have that one."""
-    if output not in OUTPUTS:
-        *others, last = map(repr, OUTPUTS)
-        raise PlanError(sentence(verb, f"output is {', '.join(others)} or {last}", f"found {output!r}"))
-    if ctis and output != CHANGELOG:
+    if ctis and output != OutputForm.CHANGELOG:
         raise PlanError(sentence(verb, "ctis=True goes with output='changelog'", f"found output={output!r}"))
     for name in plan.schema.names:
         if name.lower() in ADDED[output]:
             what, hint = f"output={output!r} has a column of that name", "Rename it: q.rename({...})."
             raise PlanError(sentence(verb, f"a payload column called {name!r}", what, hint))
-    in_order = output == CHANGELOG and level.block is None
-    return Egress(output, _upsert_key(plan, verb) if output == UPSERT else (), ctis, in_order)
+    in_order = output == OutputForm.CHANGELOG and level.block is None
+    return Egress(output, _upsert_key(plan, verb) if output == OutputForm.UPSERT else (), ctis, in_order)
 
 
 def _upsert_key(plan: Node, verb: str) -> tuple[str, ...]:
@@ -104,7 +101,7 @@ def user_rows(df: DataFrame, schema: Schema, out: Egress) -> DataFrame:
 
     df = df.where(F.col(WEIGHT).isNotNull())
     payload = [F.col(quote(n)) for n in schema.names]
-    if out.output == FINAL:
+    if out.output == OutputForm.FINAL:
         end = F.when(F.col(RE) != INFINITY, F.col(RE))
         start, stop = instant(F.col(LE), schema.axis).alias("start"), instant(end, schema.axis).alias("end")
         return df.select(*payload, start, stop)
@@ -112,11 +109,13 @@ def user_rows(df: DataFrame, schema: Schema, out: Egress) -> DataFrame:
     ship_runtime()
     df = df.select(*payload, LE, RE, WEIGHT)
     fields = [t.StructField(f.name, f.dataType) for f in df.schema.fields[: len(payload)]]
-    first, times = ("kind", ["start", "end", "new_end"]) if out.output == CHANGELOG else ("op", ["start", "end"])
+    first, times = (
+        ("kind", ["start", "end", "new_end"]) if out.output == OutputForm.CHANGELOG else ("op", ["start", "end"])
+    )
     whole = [t.StructField(first, t.StringType()), *fields, *(t.StructField(n, t.LongType()) for n in times)]
     # with CTIs one task has all of it
     df = df.repartition(1) if out.in_order and not out.ctis else df
-    rows = changelog_rows if out.output == CHANGELOG else partial(upsert_rows, key=out.columns)
+    rows = changelog_rows if out.output == OutputForm.CHANGELOG else partial(upsert_rows, key=out.columns)
     df = df.mapInArrow(folding(rows), t.StructType(whole))
     return df.select(first, *payload, *(instant(F.col(n), schema.axis).alias(n) for n in times))
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from streamq.compiler.program import FINAL, Options
+from streamq.choices import OutputForm
+from streamq.compiler.program import Options
 from streamq.compiler.rewriter import Firing, Rewritten, clipped, rewrite
 from streamq.compiler.rules import Rule
 from streamq.errors import PlanError, sentence
@@ -230,7 +231,7 @@ def _physical_part(written: Node, plan: Node, options: Options) -> Part:
     from streamq.compiler.egress import egress
     from streamq.compiler.stages import compile_stages
 
-    out = egress(written, options.output, options.ctis, "explain", options.level)
+    out = egress(written, options.output, ctis=options.ctis, verb="explain", level=options.level)
     program = compile_stages(numbered(plan)[0], options)
     lines = [f"output: {out.described()}", f"consistency: {_level(options, written.schema.axis)}"]
     for stage in program.stages:
@@ -248,7 +249,7 @@ def _level(options: Options, axis: str) -> str:
     """The level's name, and what it does."""
     block, remember = options.level.block, options.level.remember
     forgotten = "" if remember is None else f"history is forgotten {show_duration(remember, axis)} behind the watermark"
-    if options.output == FINAL:
+    if options.output == OutputForm.FINAL:
         # final rows wait for the CTI whatever the level
         return f"weak ({forgotten})" if forgotten else "any (final rows wait for the CTI)"
     if block is None:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamq.choices import Invalid
 from streamq.compiler.program import Feed, Program, Relation
 from streamq.errors import NeedsSpark, TimeError, sentence
 from streamq.operators import Edges, Intervals, Physical, Points, Select, Source, Where
@@ -396,7 +397,7 @@ def source_rows(source: Source, table: pa.Table, streaming: bool) -> pa.Table:
             refuse(pc.and_(pc.equal(kind, RETRACT), pc.less(technical[NEW_END], technical[LE])), "new end before start")
         case _:
             raise NeedsSpark(sentence("source", f"no in-process form of {type(source).__name__}"))
-    if source.policy.invalid_in(streaming) == "fail":
+    if source.policy.invalid_in(streaming) == Invalid.FAIL:
         reason = _with_lifetime(reason, technical, source.schema.axis)
     return pa.table({**technical, **payload, BAD: reason})
 

@@ -13,6 +13,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
+from enum import StrEnum
 from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -360,6 +361,9 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _is(value: Any, kind: type[Any]) -> bool:
+    if issubclass(kind, StrEnum):
+        # a word is written as its string, and its class makes a member of that again
+        return isinstance(value, str) and value in list(kind)
     return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
 
 

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from streamq.choices import OutputForm
 from streamq.compiler.hosting import carried_by
 from streamq.operators import Source, Where
 from streamq.operators.alter_lifetime import FIXED, AlterLifetime
@@ -18,13 +19,10 @@ from streamq.operators.join_table import JoinTable
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node
 from streamq.plan.schema import POINT, Schema
+from streamq.policies import MIDDLE, Level
 from streamq.runtime.carried import Carrier
-from streamq.runtime.consistency import MIDDLE, Level
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.stage import Channel, Lane, Packer, SourceInfo, Stage
-
-FINAL, CHANGELOG, UPSERT = "final", "changelog", "upsert"
-OUTPUTS = (FINAL, CHANGELOG, UPSERT)
 
 BUCKETS = 32
 """Buckets of a stage, at most, where their number is not given."""
@@ -34,7 +32,7 @@ BUCKETS = 32
 class Options:
     """How a plan is to run as a stream; ``ctis``: with the result's CTIs among its rows."""
 
-    output: str = FINAL
+    output: OutputForm = OutputForm.FINAL
     late_output: bool = False
     buckets: int = BUCKETS
     streaming: bool = True

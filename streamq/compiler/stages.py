@@ -8,10 +8,11 @@ from dataclasses import replace
 import pyarrow as pa
 from pyspark.sql import types as t
 
+from streamq.choices import Late, OutputForm
 from streamq.compiler.consumers import consumers, readers, reads
 from streamq.compiler.hosting import AS_INPUTS, HOSTED, reads_ends
 from streamq.compiler.ports import Input, Port, feed_result, host, with_ctis
-from streamq.compiler.program import FINAL, Options, Path, Program, Relation
+from streamq.compiler.program import Options, Path, Program, Relation
 from streamq.errors import PlanError, sentence
 from streamq.operators import (
     Edges,
@@ -51,7 +52,7 @@ from streamq.windows import Hopping
 
 class _Compiler:
     def __init__(self, plan: Node, policies: Mapping[str, SourcePolicy], options: Options):
-        if options.output == FINAL:
+        if options.output == OutputForm.FINAL:
             # rows wait until they are final, which is as long as input can be blocked
             options = replace(options, level=replace(options.level, block=0))
         self.program = Program(plan, options)
@@ -63,7 +64,7 @@ class _Compiler:
 
     def compile(self) -> Program:
         paths = fold(self.program.plan, self._visit)
-        if self.options.output == FINAL:
+        if self.options.output == OutputForm.FINAL:
             paths = [self._told_when_final(p) for p in paths]
             moving = [p for p in paths if p.retracts]
             if moving:
@@ -218,7 +219,7 @@ class _Compiler:
         changed = any(isinstance(step, AlterLifetime | JoinTable) for c in chains for step in c)
         # what may be adjusted, by its policy or at a weak level, is read from c on only
         cut = any(reads(c, "start", "end", "duration") for c in chains)
-        asks = self.options.late_output or policy.late != "drop"
+        asks = self.options.late_output or policy.late != Late.DROP
         if self.options.late_output or len(chains) > 1 or cut or changed or uneven or (asks and not judged_by_kernel):
             return self._ingress_of(path)
         return path
@@ -267,7 +268,7 @@ class _Compiler:
         paths: list[Path],
         ahead: bool,
     ) -> Path:
-        final = self.options.output == FINAL
+        final = self.options.output == OutputForm.FINAL
         # what a filter lets in once an end has moved must not come into a window that is final
         paths = [self._settled(p) if p.filters_open_end else p for p in paths]
         points = all(p.points for p in paths)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamq.choices import Invalid
 from streamq.errors import TypeMismatch, sentence
 from streamq.operators.source import (
     AS_END,
@@ -20,7 +21,7 @@ from streamq.operators.source import (
 from streamq.plan.lowering import orderable, spark_expression
 from streamq.plan.node import Traits, node
 from streamq.plan.schema import INTERVAL, Field, Schema, quote
-from streamq.policies import DROP, SourcePolicy
+from streamq.policies import SourcePolicy
 from streamq.runtime.event import BAD, CTI, INSERT, KIND, LE, NEW_END, NO_START, RE, RETRACT
 from streamq.time import INFINITY
 
@@ -132,7 +133,7 @@ def batch(node: Physical, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
     df = df.groupBy(LE, *payload, RE).agg(
         F.sum("__w").alias("__w"), F.sum("__inserts").alias("__inserts"), F.collect_list("__to").alias("__to")
     )
-    if node.policy.invalid_in(False) == DROP:
+    if node.policy.invalid_in(False) == Invalid.DROP:
         df = _without_unmatched(df.groupBy(LE, *payload))
     reason = F.when(F.col("__w") < 0, F.lit("a retraction that matches nothing"))
     weight, reason = checked(F.col(LE), reason, node, False, F.col(RE), F.col("__w"))
@@ -183,7 +184,7 @@ def _by_id(node: Physical, df: DataFrame) -> DataFrame:
     weight = F.when(F.min("__every").over(whose) < 0, F.col("__once")).otherwise(F.col("__every"))
     given = F.first("__given", ignorenulls=True).over(whose)
     df = df.select(id, "__at", RE, weight.alias("__w"), "__inserts", "__to", given.alias("__given"))
-    if node.policy.invalid_in(False) == DROP:
+    if node.policy.invalid_in(False) == Invalid.DROP:
         df = _without_unmatched(df.groupBy(id), "__at", "__given")
     reason = F.when(F.col("__w") < 0, F.lit("a retraction that matches nothing"))
     start = F.coalesce(F.col("__given")[LE], F.col("__at"))

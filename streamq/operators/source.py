@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
 
+from streamq.choices import Invalid
 from streamq.errors import TypeMismatch, sentence, unknown_column
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
 from streamq.plan.lowering import instant, orderable
@@ -138,7 +139,7 @@ def checked(
     from pyspark.sql import functions as F
 
     read = le if read is None else read
-    if node.policy.invalid_in(streaming) != "fail":
+    if node.policy.invalid_in(streaming) != Invalid.FAIL:
         return read, reason
     axis = node.schema.axis
     end = [] if re is None else [F.lit(", end "), _shown(F.when(re != INFINITY, re), axis)]

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from streamq.choices import OutputForm
 from streamq.errors import CheckpointError, PlanError, sentence
 from streamq.literal import to_spark
 from streamq.plan.node import Node
@@ -54,7 +55,8 @@ class Prepared:
         if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
             raise PlanError(sentence(verb, "buckets is a whole number of at least 1", f"found {buckets!r}"))
         level = consistency_of(consistency, plan.schema.axis, verb)
-        self.egress = egress(plan, output, ctis, verb, level)
+        form = OutputForm.chosen(output, "output", verb)
+        self.egress = egress(plan, form, ctis=ctis, verb=verb, level=level)
         self.spark = session_of(tables.values(), verb)
         fit_for_streams(self.spark, verb)
         warn_of_tasks(self.spark, verb)
@@ -63,7 +65,7 @@ class Prepared:
         plan, names = numbered(plan)
         tables = {names[name]: table for name, table in tables.items() if name in names}
         buckets = buckets or (checkpoint and buckets_kept(self.spark, checkpoint)) or _buckets(self.spark)
-        options = Options(output, late_output, buckets, level=level, ctis=ctis)
+        options = Options(form, late_output, buckets, level=level, ctis=ctis)
         self.program: Program = compile_stages(rewrite(plan).plan, options)
         self.identity = identity_of(written, self.program)
         self.tables: dict[str, DataFrame] = {}

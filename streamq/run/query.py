@@ -157,7 +157,7 @@ def local_history(plan: Node, tables: Mapping[str, pa.Table], rules: Any = None,
     plan, names = numbered(plan)
     tables = {names[name]: table for name, table in tables.items() if name in names}
     rewritten = rewrite(plan).plan if rules is None else rewrite(plan, rules).plan
-    run = LocalRun(compile_stages(rewritten, Options(output="final", buckets=1, streaming=False)), static=tables)
+    run = LocalRun(compile_stages(rewritten, Options(buckets=1, streaming=False)), static=tables)
 
     # one micro-batch that is the end as well: as in a batch, nothing is late and no watermark comes into it
     return run.batch(tables, [(None, INFINITY)], until)

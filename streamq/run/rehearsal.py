@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from streamq.choices import OutputForm
 from streamq.errors import PlanError, sentence
 from streamq.policies import Consistency, consistency_of
 from streamq.run import monitoring
@@ -61,8 +62,9 @@ class Rehearsal:
         plan, names = numbered(query.plan)
         self._tables = {names[name]: table for name, table in query.tables.items() if name in names}
         level = consistency_of(consistency, plan.schema.axis, "rehearsal")
-        self._egress = egress(plan, output, False, "rehearsal", level)
-        options = Options(output, buckets=4, level=level)
+        form = OutputForm.chosen(output, "output", "rehearsal")
+        self._egress = egress(plan, form, verb="rehearsal", level=level)
+        options = Options(form, buckets=4, level=level)
         self._local = LocalRun(compile_stages(rewrite(plan).plan, options), static=self._tables)
         self.program = self._local.program
         self._arrived = {r.source.table: 0 for r in self.program.sources if r.source}
@@ -142,9 +144,9 @@ class Rehearsal:
         self.seen = self.seen.after(report)
         schema = self.program.plan.schema
         match self._egress.output:
-            case "changelog":
+            case OutputForm.CHANGELOG:
                 return _on_axis(changelog_rows(deltas), schema)
-            case "upsert":
+            case OutputForm.UPSERT:
                 return _on_axis(upsert_rows(deltas, self._egress.columns), schema)
         return in_user_form(deltas, schema)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streamq.policies import MIDDLE
 from streamq.run.holding import ending, goes_by, grid_of, hands_on, holds, starts_window, wanted
 from streamq.run.idle import silent_ones, spoken_for
 from streamq.run.monitoring import (
@@ -26,7 +27,6 @@ from streamq.run.monitoring import (
     sources,
 )
 from streamq.runtime.carried import Carried, carry
-from streamq.runtime.consistency import MIDDLE
 from streamq.runtime.event import WEIGHT
 from streamq.runtime.kernels.ctis import OPEN, CtisKernel
 from streamq.runtime.kernels.settle import SettleKernel

@@ -7,11 +7,11 @@ said, so a checkpoint goes on at another level.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from streamq.policies import Level
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import codes, concat, ints, net, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
@@ -28,18 +28,6 @@ CELLS = 64
 
 CROWDED = 4
 """How many times as many there may be before they are made wider."""
-
-
-@dataclass(frozen=True)
-class Level:
-    """In ticks: ``block``, how long an item may be held, and ``remember``, how long history is; None: without bound."""
-
-    block: int | None = 0
-    remember: int | None = None
-
-
-MIDDLE = Level()
-"""At once, and repaired for ever."""
 
 
 def paced(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from streamq.choices import Invalid, Late
 from streamq.errors import InvalidEvent, LateEvent, sentence
 from streamq.runtime.basket import Scope
 from streamq.runtime.event import LE, RE
@@ -19,8 +20,8 @@ class Judge:
     """Who decides on lateness: a source's name and policy, where its items are seen first by something with a c."""
 
     source: str
-    late: str
-    invalid: str
+    late: Late = Late.DROP
+    invalid: Invalid = Invalid.DROP
     axis: str = INTEGER
 
 
@@ -114,7 +115,7 @@ class Uncombined:
 
 def refuse_late(judge: Judge, n: int, c: int, row: dict[str, Any] | None = None) -> None:
     """Raise under ``late="fail"``, showing the columns of the first late row and its lifetime; None: c is that of windows."""
-    if n and judge.late == "fail":
+    if n and judge.late == Late.FAIL:
         raise LateEvent(
             sentence(
                 f"source {judge.source}",
@@ -150,5 +151,5 @@ def remembered_judge(state: Scope, arrivals: Sequence[Arrival]) -> Judge:
     """The source's policy, from this batch or an earlier one: a bucket may be called without an item of its own."""
     found = next((a.judge for a in arrivals if a.judge is not None), None)
     if found is not None:
-        state.values["judge"] = [found.source, found.late, found.invalid, found.axis]
-    return Judge(*state.values.get("judge", ["", "drop", "drop"]))
+        state.values["judge"] = asdict(found)
+    return Judge(**state.values.get("judge", {"source": ""}))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from streamq.choices import Invalid, Late
 from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Judge, Totals, refuse_invalid, refuse_late
@@ -65,7 +66,7 @@ def adjusts(
     broken = late & is_late(sync, promised)
     if broken.any():
         refuse_late(judge, int(broken.sum()), promised, python_rows(table.slice(int(broken.argmax()), 1))[0])
-    return late if judge.late == "adjust" else late & ~broken
+    return late if judge.late == Late.ADJUST else late & ~broken
 
 
 def judged(table: pa.Table, judge: Judge, c: int, promised: int, totals: Totals) -> pa.Table:
@@ -99,7 +100,7 @@ def left_out(rows: pa.Table, judge: Judge, reason: str, totals: Totals) -> None:
     """Count rows that are no events; raises InvalidEvent where the source's policy is ``fail``."""
     if not rows.num_rows:
         return
-    if judge.invalid == "fail":
+    if judge.invalid == Invalid.FAIL:
         refuse_invalid(judge.source, reason, python_rows(rows.slice(0, 1))[0], judge.axis)
     totals.add(judge.source, "invalid", rows.num_rows)
     totals.rows.append(late_rows(judge.source, reason, rows, None))

@@ -15,11 +15,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamq.choices import Invalid
+from streamq.policies import MIDDLE, Level
 from streamq.runtime.basket import Baskets, Scope
 from streamq.runtime.bucket import buckets_of
 from streamq.runtime.carried import Carrier, carry
 from streamq.runtime.columnar import concat, decode, encode, split_by, unit_weights, with_column
-from streamq.runtime.consistency import CLOSED, MIDDLE, OPENED, Level, aligned, backlog, paced
+from streamq.runtime.consistency import CLOSED, OPENED, aligned, backlog, paced
 from streamq.runtime.event import BAD, CTI, KEEP, KIND, LAST_POINT, LE, NEW_END, OPENS, WEIGHT, start_reasons
 from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel, Output, Totals, refuse_invalid
 from streamq.runtime.lateness import late_rows, taken
@@ -282,7 +284,7 @@ class SourceInfo:
     relation: str
     name: str
     delay: int | None
-    invalid: str
+    invalid: Invalid
     every: int = 1
     ahead: int | None = None
 
@@ -365,7 +367,7 @@ class Packer:
 
     def _refused(self, rows: pa.Table, message: Message) -> list[pa.Table]:
         assert self.source is not None
-        if self.source.invalid == "fail":
+        if self.source.invalid == Invalid.FAIL:
             first = rows.drop_columns([n for n in rows.column_names if n.startswith("__")]).slice(0, 1)
             # what refuses a row at its source tells its lifetime in the reason, as the axis shows it
             refuse_invalid(self.source.name, rows.column(BAD)[0].as_py(), (python_rows(first) or [{}])[0])

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from streamq.choices import Late
 from streamq.operators import (
     AlterLifetime,
     Edges,
@@ -31,7 +32,7 @@ from streamq.operators import (
 from streamq.operators.alter_lifetime import Start
 from streamq.plan.node import Node, fold, nodes
 from streamq.plan.schema import Field
-from streamq.policies import ADJUST, FAIL, SourcePolicy
+from streamq.policies import SourcePolicy
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.arrival import OPEN, Item, closed, is_event, time_columns
 from streamq.testing.case import Case
@@ -335,8 +336,8 @@ class _Model:
         """Whether an item is taken: on time, or late and adjusted, by the source's policy or for the level alone."""
         policy = self.source.policy.late
         if sync < at.promised:
-            self.admitted.refused |= policy == FAIL
-            return policy == ADJUST
+            self.admitted.refused |= policy == Late.FAIL
+            return policy == Late.ADJUST
         return True
 
 

@@ -17,15 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import strategies as st
 
+from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import CHANGELOG, FINAL, Options
+from streamq.compiler.program import Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES, Rule
 from streamq.compiler.stages import compile_stages
 from streamq.operators import Join, JoinTable, Select, Source, Union, Where
 from streamq.plan.node import nodes
+from streamq.policies import Level
 from streamq.run.query import local_history
-from streamq.runtime.consistency import Level
 from streamq.runtime.egress import changelog_rows
 from streamq.runtime.event import INSERT, LE, RE, RETRACT, WEIGHT
 from streamq.testing.admission import ADJUSTED, DROPPED, DUPLICATES, INVALID, admitted, legal, limits
@@ -66,7 +67,7 @@ class Execution:
     """
 
     backend: str = STREAM
-    output: str = FINAL
+    output: OutputForm = OutputForm.FINAL
     rules: tuple[str, ...] | None = None
     buckets: int = 1
     restart: bool = False
@@ -127,21 +128,21 @@ def subsets() -> st.SearchStrategy[tuple[str, ...] | None]:
     )
 
 
-def executions(output: str) -> st.SearchStrategy[Execution]:
+def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
     """In-process, in micro-batches, in any way."""
     slack = st.one_of(st.just(()), st.lists(st.sampled_from([0, 0, 0, 1, 3, None]), min_size=1, max_size=4).map(tuple))
     # what is watched is one kernel, so one bucket
-    hosts = [(3, False), (1, output == CHANGELOG)]
+    hosts = [(3, False), (1, output == OutputForm.CHANGELOG)]
     # of final rows the level says nothing but what is remembered
     some = st.lists(st.sampled_from([0, 1, 1, 2, 3, 4, 20, None]), min_size=1, max_size=3).map(tuple)
-    blocks = st.one_of(st.just((0,)), some) if output == CHANGELOG else st.just((0,))
+    blocks = st.one_of(st.just((0,)), some) if output == OutputForm.CHANGELOG else st.just((0,))
     most = st.lists(st.sampled_from([0, 1, 2, 5, 12, None]), min_size=1, max_size=2).map(tuple)
     # what lies behind is late: where nothing is, more is there to be right about
     remember = st.sampled_from([False, False, False, False, True]).flatmap(
         lambda weak: most if weak else st.just((None,))
     )
     # what reads a changelog back goes by the CTIs that come with it
-    ctis = st.sampled_from([False, False, True]) if output == CHANGELOG else st.just(False)
+    ctis = st.sampled_from([False, False, True]) if output == OutputForm.CHANGELOG else st.just(False)
     return st.builds(
         lambda rules, host, restart, slack, blocks, remember, ctis: Execution(
             STREAM, output, rules, host[0], restart, slack, host[1], blocks, remember, ctis=ctis
@@ -214,7 +215,7 @@ def executed(case: Case, how: Execution, expected: Expectation | None = None) ->
     return _summed(played(case, how, expected), how.output)
 
 
-def unfinished(case: Case, output: str) -> pa.Table:
+def unfinished(case: Case, output: OutputForm) -> pa.Table:
     """The history, in-process, of a case's query that nobody has ended: what the rows that came have made final."""
     *out, last = played(case, Execution(STREAM, output))
     # there may have been no micro-batch at all
@@ -223,7 +224,7 @@ def unfinished(case: Case, output: str) -> pa.Table:
 
 def _summed(out: Sequence[pa.Table], output: str) -> pa.Table:
     """The history that outputs of micro-batches add up to; raises WrongOutput where they add up to none."""
-    if output == CHANGELOG:
+    if output == OutputForm.CHANGELOG:
         return net([_read_back(deltas) for deltas in out])
     table = pa.concat_tables(out)
     if pc.any(pc.not_equal(table.column(WEIGHT), 1)).as_py():
@@ -262,7 +263,7 @@ def played(case: Case, how: Execution, expected: Expectation | None = None) -> l
     out.append(_checked(run, partial(run.finish, case.until)))
     if how.ctis and run.cti != INFINITY:
         raise ProgressViolation(f"the result does not end with its inputs: its CTI is {run.cti}")
-    if how.output == CHANGELOG and how.blocks != (0,) and not how.ctis:
+    if how.output == OutputForm.CHANGELOG and how.blocks != (0,) and not how.ctis:
         _check_blocked(case, how, promised, out, expected)
     counted: Counter[str] = Counter()
     for totals in run.totals.values():
@@ -406,7 +407,7 @@ def as_history(table: pa.Table) -> pa.Table:
 
 
 __all__ = [
-    "BATCH", "CHANGELOG", "CONTROLLED", "FINAL", "LITERAL", "RUN", "SPARK", "STARTS", "STREAM", "WRITTEN", "Execution",
+    "BATCH", "CONTROLLED", "LITERAL", "RUN", "SPARK", "STARTS", "STREAM", "WRITTEN", "Execution",
     "Expectation", "WrongOutput", "as_history", "executed", "executions", "expectation", "from_changelog", "net", "played",
     "promises", "repetitions", "subsets", "unfinished",
 ]  # fmt: skip

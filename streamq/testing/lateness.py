@@ -11,8 +11,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from streamq.choices import Invalid, Late
 from streamq.operators import Edges, Intervals, Physical, Points, Source
-from streamq.policies import ADJUST, DROP, FAIL, SourcePolicy
+from streamq.policies import SourcePolicy
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.admission import is_plain
 from streamq.testing.arrival import CLOSE, Item, closed, delay_for, is_event, unmatched
@@ -41,14 +42,14 @@ BESIDE = (0, 1, 0, -1, 2)
 def manners(intent: Intent) -> st.SearchStrategy[str]:
     """What of a source is late, and its policy: mostly nothing is, for what is late is mostly gone."""
     words = intent.choices("late")
-    often = {ON_TIME: 5, ADJUST: 3, DROP: 2, FAIL: 1}
+    often = {ON_TIME: 5, Late.ADJUST: 3, Late.DROP: 2, Late.FAIL: 1}
     return st.sampled_from([word for word in words for _ in range(often[word])])
 
 
 def modelled(intent: Intent, source: Source, manner: str) -> Intent:
     """The intent for late items: far out of order; only sources that recognise duplicates by id deliver rows again."""
     disorder = tuple(word for word in intent.choices("disorder") if word not in ("in_order", "slight"))
-    again = manner != FAIL and source.insert_only and bool(source.ids)
+    again = manner != Late.FAIL and source.insert_only and bool(source.ids)
     return intent.but(disorder=disorder or intent.disorder, duplicates=intent.duplicates if again else False)
 
 
@@ -58,8 +59,9 @@ def policed(
 ) -> tuple[Source, list[Item]]:
     """A source with its policy and what arrives at it, late as ``manner`` says; ``explicit``: its CTIs are its progress."""
     # what is on time no policy changes
-    late = draw(st.sampled_from([DROP, DROP, DROP, ADJUST, FAIL])) if manner == ON_TIME else manner
-    invalid = DROP if unmatched(source, items) else None
+    policies = st.sampled_from([Late.DROP, Late.DROP, Late.DROP, Late.ADJUST, Late.FAIL])
+    late = draw(policies) if manner == ON_TIME else Late(manner)
+    invalid = Invalid.DROP if unmatched(source, items) else None
     if explicit:
         items = items if manner == ON_TIME else draw(_broken(items, scale))
         return replace(source, policy=SourcePolicy(None, late, invalid)), items

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from streamq.choices import OutputForm
 from streamq.compiler.egress import ADDED
 from streamq.run.checkpoint import CONTROL_DDL
 from streamq.run.query import batch_frame, until_ticks
 from streamq.run.session import REQUIRED, TUNED, master_of
 from streamq.stream import Stream
 from streamq.testing.case import Case
-from streamq.testing.execution import BATCH, CONTROLLED, FINAL, RUN, Execution, from_changelog, net
+from streamq.testing.execution import BATCH, CONTROLLED, RUN, Execution, from_changelog, net
 from streamq.testing.history import history
 from streamq.time import INFINITY
 
@@ -114,7 +115,7 @@ def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path) -> 
     arrive(batches[instalment:], instalment)
     start(query, how, folder, [case.instant])
     out = spark.read.parquet(str(folder / "out")).toArrow()
-    answer = history(out) if how.output == FINAL else net([from_changelog(out)])
+    answer = history(out) if how.output == OutputForm.FINAL else net([from_changelog(out)])
     return answer.rename_columns(
         [name.removesuffix(long) if name in own.values() else name for name in answer.column_names]
     )

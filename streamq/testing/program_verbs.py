@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from streamq.choices import Late
 from streamq.operators import (
     AlterLifetime,
     Chop,
@@ -29,7 +30,7 @@ from streamq.operators.alter_lifetime import FIXED, GIVEN, RE, SAME, Length, Sta
 from streamq.operators.join import INNER
 from streamq.plan.expr import Alias, Call, Col, Expr, Lit, columns, rewrite
 from streamq.plan.node import Node
-from streamq.policies import DROP, SourcePolicy
+from streamq.policies import SourcePolicy
 from streamq.testing.program_text import (
     Unwritable,
     argument,
@@ -162,7 +163,7 @@ def _source(node: Source, table: str) -> str:
         delay = [duration(policy.delay, axis)] if policy.delay else []
         steps = [f"every={duration(policy.every, axis)}"] if policy.every > 1 else []
         arguments.append(f"progress=sq.generate({', '.join([*delay, *steps])})")
-    arguments += [] if policy.late == DROP else [f"late={string(policy.late)}"]
+    arguments += [] if policy.late == Late.DROP else [f"late={string(policy.late)}"]
     arguments += [] if policy.invalid is None else [f"invalid={string(policy.invalid)}"]
     return call(head, arguments)
 

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 
+from streamq.choices import OutputForm
 from streamq.compiler.plan_json import decoded, encoded, plan_from_json, plan_to_json
 from streamq.compiler.rules import RULES
 from streamq.errors import PlanError, SourceError, StreamqError, nearest, sentence
@@ -20,7 +21,7 @@ from streamq.plan.node import Node, nodes
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.arrival import CLOSE, OPEN, Item, row, table_of
 from streamq.testing.case import Arrival, Case
-from streamq.testing.execution import BATCH, CHANGELOG, FINAL, LITERAL, SPARK, STARTS, STREAM, Execution
+from streamq.testing.execution import BATCH, LITERAL, SPARK, STARTS, STREAM, Execution
 from streamq.testing.history import plain_values
 from streamq.testing.oracle import EVALUATED, TRANSLATED
 from streamq.testing.table import table
@@ -31,7 +32,7 @@ SUFFIX = ".streamq.json"
 
 FORMAT = 1
 BACKENDS = (LITERAL, STREAM, BATCH, SPARK)
-OUTPUTS = (FINAL, CHANGELOG)
+OUTPUTS = (OutputForm.FINAL, OutputForm.CHANGELOG)
 WAYS = (TRANSLATED, EVALUATED)
 
 PARTS = ("format", "how", "cut", "until", "arrival", "static", "plan")

@@ -18,10 +18,10 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 
+from streamq.choices import Late, OutputForm
 from streamq.errors import LateEvent, NeedsSpark, PlanError, QueryFailed, kind_of, sentence
 from streamq.operators import JoinTable
 from streamq.plan.node import nodes, numbered
-from streamq.policies import FAIL
 from streamq.stream import Stream
 from streamq.testing.admission import is_plain
 from streamq.testing.arrival import contradictions
@@ -29,9 +29,7 @@ from streamq.testing.case import Case
 from streamq.testing.draws import BACKEND
 from streamq.testing.execution import (
     BATCH,
-    CHANGELOG,
     CONTROLLED,
-    FINAL,
     LITERAL,
     SPARK,
     STARTS,
@@ -164,7 +162,7 @@ def verify(
     # a scenario's own expressions are all translated, which is the harder test; a user's may not be
     search = Search(chosen, report, begun, TRANSLATED if isinstance(query, Scenario) else EVALUATED)
     # a job on Spark takes as long over many rows as over few
-    words = [word for word in intent.choices("late") if word != FAIL]
+    words = [word for word in intent.choices("late") if word != Late.FAIL]
     many = intent.but(events=intent.events * CROWD, late=tuple(words) or ON_TIME)
     if isinstance(query, Scenario):
         cases, crowded = concrete(query, intent), concrete(query, many)
@@ -230,7 +228,7 @@ def _refuse(report: Verified, refused: str) -> NoReturn:
 
 def in_process() -> list[st.SearchStrategy[tuple[Execution, ...]]]:
     """In turn: in micro-batches, as final rows and as a changelog; or, every fourth time, all at once."""
-    cut = st.tuples(executions(FINAL), executions(CHANGELOG))
+    cut = st.tuples(executions(OutputForm.FINAL), executions(OutputForm.CHANGELOG))
     whole = st.tuples(subsets().map(lambda rules: Execution(LITERAL, rules=rules)))
     return [cut, cut, whole, cut]
 
@@ -251,7 +249,7 @@ def on_spark(backend: str) -> st.SearchStrategy[tuple[Execution, ...]]:
             lambda output, restart, started, zone, silent: Execution(
                 SPARK, output, None, 2, restart, started=started, zone=zone, silent=silent
             ),
-            st.sampled_from([FINAL, CHANGELOG]),
+            st.sampled_from([OutputForm.FINAL, OutputForm.CHANGELOG]),
             st.booleans(),
             st.sampled_from(STARTS),
             st.sampled_from(ZONES),

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamq.choices import OutputForm
 from streamq.testing.case import Case
-from streamq.testing.execution import CHANGELOG, FINAL, LITERAL, Execution, subsets
+from streamq.testing.execution import LITERAL, Execution, subsets
 from streamq.testing.generate import cases
 from streamq.testing.verify import check
 
@@ -37,7 +38,7 @@ def ways(output: str) -> st.SearchStrategy[Execution]:
 
 @pytest.mark.slow
 @some
-@given(case=cases().flatmap(with_bounds), how=ways(FINAL))
+@given(case=cases().flatmap(with_bounds), how=ways(OutputForm.FINAL))
 def test_final_output_is_the_oracles_history(case: Case, how: Execution) -> None:
     """Final rows are given once each, are never taken back, and are the whole answer."""
     check(case, [how])
@@ -45,7 +46,7 @@ def test_final_output_is_the_oracles_history(case: Case, how: Execution) -> None
 
 @pytest.mark.slow
 @some
-@given(case=cases().flatmap(with_bounds), how=ways(CHANGELOG))
+@given(case=cases().flatmap(with_bounds), how=ways(OutputForm.CHANGELOG))
 def test_changelog_folds_into_the_oracles_history(case: Case, how: Execution) -> None:
     """Speculative rows and their retractions add up to the answer."""
     check(case, [how])

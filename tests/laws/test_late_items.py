@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 import streamq as sq
 from streamq import testing as t
+from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import CHANGELOG, Options
+from streamq.compiler.program import Options
 from streamq.compiler.stages import compile_stages
-from streamq.runtime.consistency import MIDDLE, Level
+from streamq.policies import MIDDLE, Level
 from streamq.runtime.egress import changelog_rows
 from streamq.testing.execution import net
 from streamq.testing.history import assert_same_history
@@ -78,7 +79,7 @@ def played(
     invalid: list[int] | None = None,
 ) -> Iterator[pa.Table]:
     """The changelog of each micro-batch, no row of it behind a CTI before it; nothing is left in state at the end."""
-    run = LocalRun(compile_stages(query.plan, Options(output=CHANGELOG, buckets=2, ctis=True, level=level)))
+    run = LocalRun(compile_stages(query.plan, Options(output=OutputForm.CHANGELOG, buckets=2, ctis=True, level=level)))
     told = MINUS_INFINITY
     for rows, c in groups:
         parts = [[row] for row in rows] if one_by_one else [rows]

@@ -11,8 +11,9 @@ import pytest
 
 import streamq as sq
 from streamq import testing as t
+from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import CHANGELOG, FINAL, Options
+from streamq.compiler.program import Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.operators import LOGICAL, Source
@@ -162,7 +163,7 @@ def rows(name: str, before: int, after: int) -> list[tuple[Any, ...]]:
 
 def started(query: sq.Stream, output: str) -> LocalRun:
     plan, names = numbered(query.plan)
-    options = Options(output=output, buckets=2, ctis=output == CHANGELOG)
+    options = Options(output=output, buckets=2, ctis=output == OutputForm.CHANGELOG)
     tables = {names[n]: table for n, table in query.tables.items() if names[n] == "names"}
     return LocalRun(compile_stages(rewrite(plan).plan, options), static=tables)
 
@@ -176,7 +177,7 @@ def fed(run: LocalRun, before: int, after: int) -> None:
 def test_ctis_are_as_high_as_the_rule_says(name: str) -> None:
     """After each CTI c, all that starts before c being there."""
     query, rule = OPERATORS[name]
-    run = started(query, CHANGELOG)
+    run = started(query, OutputForm.CHANGELOG)
     found = []
     for before, after in zip(CTIS, [-1, *CTIS], strict=False):
         fed(run, before, after)
@@ -211,7 +212,7 @@ def test_who_reads_the_bounds_of_a_window_waits_for_nothing_more(window: str, st
         clips = [] if window in ("count", "rows") else clips[:2]
     for clip in clips if SOAK else clips[turn % len(clips) :][:1] if clips else []:
         make, _, _ = WINDOWS[window]
-        run = started(READERS[reader](make(A, clip_input=clip, stamp=stamp)), CHANGELOG)
+        run = started(READERS[reader](make(A, clip_input=clip, stamp=stamp)), OutputForm.CHANGELOG)
         told = []
         for before, after in zip(CTIS, [-1, *CTIS], strict=False):
             fed(run, before, after)
@@ -220,7 +221,7 @@ def test_who_reads_the_bounds_of_a_window_waits_for_nothing_more(window: str, st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("output", [FINAL, CHANGELOG])
+@pytest.mark.parametrize("output", [OutputForm.FINAL, OutputForm.CHANGELOG])
 @pytest.mark.parametrize("name", OPERATORS)
 def test_nothing_is_left_in_state(name: str, output: str) -> None:
     run = started(OPERATORS[name][0], output)
@@ -243,7 +244,7 @@ MANY = 1_000 if SOAK else 60
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("output", [CHANGELOG, FINAL] if SOAK else [CHANGELOG])
+@pytest.mark.parametrize("output", [OutputForm.CHANGELOG, OutputForm.FINAL] if SOAK else [OutputForm.CHANGELOG])
 @pytest.mark.parametrize("name", OPERATORS)
 def test_state_stays_flat(name: str, output: str) -> None:
     """Bytes of state over many micro-batches stay within what the first half needed."""
@@ -292,7 +293,7 @@ def delivered(name: str, i: int) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("output", [FINAL, CHANGELOG])
+@pytest.mark.parametrize("output", [OutputForm.FINAL, OutputForm.CHANGELOG])
 @pytest.mark.parametrize("name", AT_LEAST_ONCE)
 def test_state_of_a_source_that_delivers_rows_again_stays_flat(name: str, output: str) -> None:
     """Every row comes again in its own micro-batch and in the next one, and is counted; at the end nothing is left."""

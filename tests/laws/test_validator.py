@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 import streamq as sq
+from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import CHANGELOG, Options
+from streamq.compiler.program import Options
 from streamq.compiler.stages import compile_stages
 from streamq.errors import InvalidEvent
 from streamq.operators import Source
@@ -266,7 +267,7 @@ def test_our_own_changelog_breaks_nothing(name: str) -> None:
     made = [sq.events(disordered(seed), name=f"s{seed}", progress=sq.generate(10)) for seed in (1, 2)]
     query = CORRECTED[name](*made)
     tables = {source.table: query.tables[source.table] for source in nodes(query.plan) if isinstance(source, Source)}
-    options = Options(output=CHANGELOG, buckets=1, ctis=True)
+    options = Options(output=OutputForm.CHANGELOG, buckets=1, ctis=True)
     run = LocalRun(watched(compile_stages(numbered(query.plan)[0], options)))
     names = query.plan.schema.names
     rows: list[Row] = []

@@ -10,13 +10,14 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
+from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import CHANGELOG, FINAL, Options
+from streamq.compiler.program import Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
-from streamq.policies import consistency_of
+from streamq.policies import Level, consistency_of
 from streamq.runtime.basket import Baskets, DictStore, Scope
-from streamq.runtime.consistency import CLOSED, OPENED, Level, aligned, backlog, paced
+from streamq.runtime.consistency import CLOSED, OPENED, aligned, backlog, paced
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.testing.execution import net
 from streamq.testing.history import assert_same_history
@@ -40,7 +41,7 @@ ARRIVAL = [1, 12, 3, 25, 14, 60, 31, 44, 99, 80, 76]
 """Out of order by at most 29."""
 
 
-def started(query: sq.Stream, level: Level, output: str = CHANGELOG) -> LocalRun:
+def started(query: sq.Stream, level: Level, output: str = OutputForm.CHANGELOG) -> LocalRun:
     return LocalRun(compile_stages(rewrite(query.plan).plan, Options(output=output, buckets=2, level=level)))
 
 
@@ -73,7 +74,7 @@ def test_the_history_is_the_same_at_every_level_that_remembers(name: str) -> Non
     found = {level: net(through(QUERIES[name], level)) for level in (STRONG, BRIEF, MIDDLE)}
     assert_same_history(found[STRONG], found[MIDDLE])
     assert_same_history(found[BRIEF], found[MIDDLE])
-    final = started(QUERIES[name], STRONG, FINAL)
+    final = started(QUERIES[name], STRONG, OutputForm.FINAL)
     names = {n.table for n in _sources(QUERIES[name])}
     rows = [final.batch({n: t for n, t in clicks(at).items() if n in names}) for at in ARRIVAL]
     assert_same_history(net([*rows, final.finish()]), found[MIDDLE])

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import streamq as sq
+from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import CHANGELOG, Options
+from streamq.compiler.program import Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.literal import Item
@@ -26,7 +27,9 @@ def items(name: str, *given: Item) -> sq.Stream:
 def told(query: Callable[[sq.Stream, sq.Stream], sq.Stream], *batches: tuple[str, Item]) -> list[Deltas]:
     """The deltas ``start, end, weight`` of micro-batches of one item each of stream l or r."""
     run = LocalRun(
-        compile_stages(rewrite(query(items("l"), items("r")).plan).plan, Options(output=CHANGELOG, buckets=1))
+        compile_stages(
+            rewrite(query(items("l"), items("r")).plan).plan, Options(output=OutputForm.CHANGELOG, buckets=1)
+        )
     )
     out = []
     for name, item in batches:

@@ -13,16 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streamq as sq
+from streamq.choices import OutputForm
 from streamq.compiler.egress import egress
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import CHANGELOG, UPSERT, Options
+from streamq.compiler.program import Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError, QueryFailed
 from streamq.operators import Where
 from streamq.operators.alter_lifetime import AlterLifetime, Length, Start
 from streamq.plan.node import Node, numbered
-from streamq.runtime.consistency import MIDDLE, Level
+from streamq.policies import MIDDLE, Level
 from streamq.runtime.egress import changelog_rows, folding, split_ctis, upsert_rows
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.testing.case import Case
@@ -226,7 +227,9 @@ def test_a_changelog_keeps_its_ctis(
         expected = case.answer()
     except QueryFailed:
         return
-    program = compile_stages(rewrite(case.plan).plan, Options(CHANGELOG, buckets=buckets, level=level, ctis=True))
+    program = compile_stages(
+        rewrite(case.plan).plan, Options(OutputForm.CHANGELOG, buckets=buckets, level=level, ctis=True)
+    )
     run = LocalRun(program, static=case.static)
     rows: list[Row] = []
     for batch, ctis in zip(case.batches, promises(case, slack), strict=True):
@@ -252,7 +255,7 @@ def test_under_strong_a_changelog_is_in_order_of_time(late: int) -> None:
     query = s.union(s.group_by("v").tumbling_window(10).select(), s.shift(-6))
     made: dict[Level, list[Row]] = {}
     for level in (MIDDLE, STRONG):
-        options = Options(CHANGELOG, buckets=3, level=level, ctis=True)
+        options = Options(OutputForm.CHANGELOG, buckets=3, level=level, ctis=True)
         run = LocalRun(compile_stages(rewrite(numbered(query.plan)[0]).plan, options))
         rows = made[level] = []
         for at in range(len(items)):
@@ -267,7 +270,9 @@ def test_under_strong_a_changelog_is_in_order_of_time(late: int) -> None:
     # what one level has held another lets go
     half = len(items) // 2
     strong, middle = (
-        compile_stages(rewrite(numbered(query.plan)[0]).plan, Options(CHANGELOG, buckets=3, level=level, ctis=True))
+        compile_stages(
+            rewrite(numbered(query.plan)[0]).plan, Options(OutputForm.CHANGELOG, buckets=3, level=level, ctis=True)
+        )
         for level in (STRONG, MIDDLE)
     )
     run = LocalRun(strong)
@@ -292,7 +297,7 @@ def test_ids_are_payload() -> None:
         }
     )
     query = sq.physical(table, id="id", name="s").where(sq.col("id") > 0)
-    run = LocalRun(compile_stages(numbered(query.plan)[0], Options(CHANGELOG, buckets=2)))
+    run = LocalRun(compile_stages(numbered(query.plan)[0], Options(OutputForm.CHANGELOG, buckets=2)))
     parts = [changelog_rows(run.batch({"s": table.slice(at, 2)})) for at in (0, 2)]
     assert parts[1].select(["kind", "new_end", "id", "v"]).to_pylist() == [
         {"kind": "retract", "new_end": 5, "id": 7, "v": "a"},
@@ -350,9 +355,9 @@ def test_a_table_kept_by_an_upsert_is_the_answer(name: str) -> None:
     items = [sq.insert(start, end, **payload) for start, end, payload in (*gone, *more)]
     items += [sq.retract(start, end, start, **payload) for start, end, payload in gone]
     query = COUNTED[name](sq.events(items, name="s").group_by("k"))
-    out = egress(query.plan, UPSERT, False, "run")
+    out = egress(query.plan, OutputForm.UPSERT, verb="run")
     assert out.key == (("key" if name == "renamed" else "k"), "start")
-    run = LocalRun(compile_stages(rewrite(query.plan).plan, Options(UPSERT, buckets=2)))
+    run = LocalRun(compile_stages(rewrite(query.plan).plan, Options(OutputForm.UPSERT, buckets=2)))
     kept: dict[Any, Row] = {}
     seen = {"upsert": 0, "delete": 0}
     parts = [run.batch({"s": query.tables["s"].slice(at, 2)}) for at in range(0, len(items), 2)]
@@ -380,7 +385,7 @@ def test_an_output_that_a_plan_cannot_have() -> None:
 
     def refused(query: sq.Stream, output: str, ctis: bool = False) -> str:
         with pytest.raises(PlanError) as raised:
-            egress(query.plan, output, ctis, "run")
+            egress(query.plan, OutputForm.chosen(output, "output", "run"), ctis=ctis, verb="run")
         return str(raised.value)
 
     assert refused(s, "update") == "run: output is 'final', 'changelog' or 'upsert'; found 'update'."
@@ -401,4 +406,4 @@ def test_an_output_that_a_plan_cannot_have() -> None:
     ):
         assert "windows may share a start" in refused(query, "upsert")
     for name, output in (("kind", "final"), ("op", "changelog"), ("new_end", "final")):
-        assert egress(s.select(**{name: sq.col("k")}).plan, output, False, "run").key == ()
+        assert egress(s.select(**{name: sq.col("k")}).plan, OutputForm(output), verb="run").key == ()

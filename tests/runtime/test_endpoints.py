@@ -8,13 +8,14 @@ import pytest
 
 import streamq as sq
 from streamq import testing as t
+from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import CHANGELOG, FINAL, Options
+from streamq.compiler.program import Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.plan.node import numbered
+from streamq.policies import Level
 from streamq.run.query import local_history
-from streamq.runtime.consistency import Level
 from streamq.runtime.endpoints import Endpoints
 from streamq.runtime.event import WEIGHT
 from streamq.testing.execution import as_history, net
@@ -88,7 +89,13 @@ QUERIES = {
 }
 
 
-WAYS = [(FINAL, 0, 1, 1), (CHANGELOG, 0, 3, 1), (CHANGELOG, 3, 1, 2), (CHANGELOG, 20, 3, 3), (CHANGELOG, None, 1, 9)]
+WAYS = [
+    (OutputForm.FINAL, 0, 1, 1),
+    (OutputForm.CHANGELOG, 0, 3, 1),
+    (OutputForm.CHANGELOG, 3, 1, 2),
+    (OutputForm.CHANGELOG, 20, 3, 3),
+    (OutputForm.CHANGELOG, None, 1, 9),
+]
 """Output, ticks that input is blocked for, buckets, and rows in a micro-batch."""
 
 
@@ -123,7 +130,7 @@ def test_a_cti_from_outside_counts() -> None:
     query = LATE_START.tumbling_window(10).select(n=sq.count())
     plan, _ = numbered(query.plan)
     expected = oracle(plan, query.tables, ctis={"i": 50})
-    for output in (FINAL, CHANGELOG):
+    for output in (OutputForm.FINAL, OutputForm.CHANGELOG):
         run = LocalRun(compile_stages(rewrite(plan).plan, Options(output=output, buckets=1)))
         out = [run.batch(query.tables), run.batch({}, [("i", 50)]), run.finish()]
         assert_same_history(net(out), expected)
@@ -138,7 +145,7 @@ def test_who_follows_another_has_come_as_far_as_its_ctis() -> None:
     query = windows.union(ahead.select(n=sq.lit(0).cast("bigint")))
     plan, _ = numbered(query.plan)
     expected = oracle(plan, query.tables)
-    for output in (FINAL, CHANGELOG):
+    for output in (OutputForm.FINAL, OutputForm.CHANGELOG):
         run = LocalRun(compile_stages(rewrite(plan).plan, Options(output=output, buckets=1)))
         out = [run.batch({"i": rows}), run.batch({"p": query.tables["p"]}), run.finish()]
         assert_same_history(net(out), expected)

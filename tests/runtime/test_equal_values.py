@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 import pytest
 
 import streamq as sq
+from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import CHANGELOG, FINAL, Options
+from streamq.compiler.program import Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.errors import InvalidEvent, StreamqError
@@ -101,7 +102,7 @@ def run(query: sq.Stream, output: str) -> pa.Table:
 
 def holds(query: sq.Stream) -> None:
     expected = oracle(query.plan, query.tables, None)
-    for output in (FINAL, CHANGELOG):
+    for output in (OutputForm.FINAL, OutputForm.CHANGELOG):
         assert_same_history(run(query, output), expected)
 
 
@@ -212,14 +213,14 @@ def test_extremes_add_up_and_are_taken_back(kind: str) -> None:
     for s in (stream(of, values), moving(of, values)):
         holds(s.tumbling_window(4).select(**sums))
         holds(s.snapshot_window().select(**sums))
-        total = run(s.tumbling_window(100).select(total=sq.sum("k")), FINAL).column("total").to_pylist()
+        total = run(s.tumbling_window(100).select(total=sq.sum("k")), OutputForm.FINAL).column("total").to_pylist()
         assert total == [4 * (least + most)]
     few = moving(of, [least, least]).tumbling_window(2).select(total=sq.sum("k"))
     if kind not in ("bigint", "decimal(38,2)"):
         holds(few)
         return
     with pytest.raises(StreamqError, match="sum: overflow of "):
-        run(few, FINAL)
+        run(few, OutputForm.FINAL)
 
 
 def test_late_and_invalid_rows_may_say_any_time() -> None:

@@ -10,20 +10,10 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from streamq import testing as t
+from streamq.choices import OutputForm
 from streamq.run.session import REQUIRED, active_session
 from streamq.testing.arrival import Item
-from streamq.testing.execution import (
-    BATCH,
-    CHANGELOG,
-    CONTROLLED,
-    FINAL,
-    RUN,
-    SPARK,
-    STARTS,
-    WRITTEN,
-    Execution,
-    unfinished,
-)
+from streamq.testing.execution import BATCH, CONTROLLED, RUN, SPARK, STARTS, WRITTEN, Execution, unfinished
 from streamq.testing.on_spark import session_in
 from streamq.testing.verify import check
 from tests.conftest import INTERPRETED
@@ -48,13 +38,13 @@ CASE = t.Case(QUERY.plan, tuple(ARRIVAL), (2, 2, 2, 1) if SOAK else (4, 3))
 WAYS = [
     Execution(SPARK, output, buckets=2, restart=restart, started=started, zone=zone, silent=silent)
     for output, restart, started, zone, silent in itertools.product(
-        (FINAL, CHANGELOG), (False, True), STARTS, ("", "Asia/Tokyo"), (False, True)
+        (OutputForm.FINAL, OutputForm.CHANGELOG), (False, True), STARTS, ("", "Asia/Tokyo"), (False, True)
     )
 ] + [Execution(BATCH, zone="Asia/Tokyo")]
 SOME = [
-    Execution(SPARK, FINAL, buckets=2, restart=True, started=WRITTEN, silent=True),
-    Execution(SPARK, CHANGELOG, buckets=2, restart=True, started=CONTROLLED, zone="Asia/Tokyo"),
-    Execution(SPARK, FINAL, buckets=2, started=RUN, zone="America/New_York", silent=True),
+    Execution(SPARK, OutputForm.FINAL, buckets=2, restart=True, started=WRITTEN, silent=True),
+    Execution(SPARK, OutputForm.CHANGELOG, buckets=2, restart=True, started=CONTROLLED, zone="Asia/Tokyo"),
+    Execution(SPARK, OutputForm.FINAL, buckets=2, started=RUN, zone="America/New_York", silent=True),
     Execution(BATCH, zone="Asia/Tokyo"),
 ]
 
@@ -74,5 +64,5 @@ def test_a_session_of_sparks_own_has_all_settings_but_those_of_streamq(spark: Sp
 
 
 def test_what_nobody_ends_gives_what_is_final_and_no_more() -> None:
-    ended, so_far = (rows.num_rows for rows in (CASE.answer(), unfinished(CASE, FINAL)))
+    ended, so_far = (rows.num_rows for rows in (CASE.answer(), unfinished(CASE, OutputForm.FINAL)))
     assert 2 < so_far < ended

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 import streamq as sq
 from streamq import testing as t
+from streamq.choices import OutputForm
 from streamq.errors import PlanError, SourceError
 from streamq.testing.arrival import Item
-from streamq.testing.execution import CHANGELOG, Execution, executed
+from streamq.testing.execution import Execution, executed
 from streamq.testing.history import keys
 from streamq.testing.oracle import TRANSLATED
 from streamq.testing.replay import case_from_json, case_to_json, replay, saved
@@ -52,7 +53,9 @@ def test_a_case_is_a_program(case: t.Case) -> None:
 def test_a_saved_case_is_run_as_it_was(tmp_path: Path) -> None:
     plan = sq.events([(1, 5, {"v": 3})], name="s").tumbling_window(4).select(n=sq.count()).plan
     case = t.Case(plan, (), ())
-    path = saved(case, Execution(output=CHANGELOG, buckets=3), "wrong", tmp_path, "tests/test_x.py::test[a b]")
+    path = saved(
+        case, Execution(output=OutputForm.CHANGELOG, buckets=3), "wrong", tmp_path, "tests/test_x.py::test[a b]"
+    )
     assert path.name == "tests-test_x.py-test-a-b.streamq.json"
     replay(path)
     again, how, _ = case_from_json(path.read_text())

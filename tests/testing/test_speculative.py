@@ -9,10 +9,11 @@ from hypothesis import HealthCheck, Phase, find, settings
 
 import streamq as sq
 from streamq import testing as t
+from streamq.choices import OutputForm
 from streamq.operators import Source, TopK, Union
 from streamq.plan.node import nodes
 from streamq.runtime.event import WEIGHT
-from streamq.testing.execution import CHANGELOG, Execution, played
+from streamq.testing.execution import Execution, played
 from tests.judged import answer
 
 any_of_many = settings(
@@ -42,7 +43,7 @@ def test_duplicates() -> None:
 
 def retracts(case: t.Case) -> bool:
     """Whether what arrives out of order makes the operators above the source take rows back."""
-    made = played(case, Execution(output=CHANGELOG))
+    made = played(case, Execution(output=OutputForm.CHANGELOG))
     return any(w < 0 for table in made for w in table.column(WEIGHT).to_pylist())
 
 

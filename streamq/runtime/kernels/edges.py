@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from streamq.choices import Late
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import codes, concat, ints, net, with_column
 from streamq.runtime.evaluator import Mask
@@ -142,7 +143,7 @@ class EdgesKernel(Uncombined):
         ghost = chains.ghost | (chains.orphaned & (time < c))
         is_open = chains.open_at(c)
         # what comes late acts if it belongs between its key's last edge and c
-        acts_from = MINUS_INFINITY if judge.late == "adjust" else promised
+        acts_from = MINUS_INFINITY if judge.late == Late.ADJUST else promised
         last = chains.last(chains.chained & (time < c)) & (time >= acts_from)
         dropped = chains.last(time < c) & ghost & (opens | np.isin(chains.number, chains.number[is_open]))
         closing = chains.chained & ~opens & (chains.since >= c)

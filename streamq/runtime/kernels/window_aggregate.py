@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamq.choices import Late
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import codes, concat, group, ints, net, runs, unit_weights, with_column
 from streamq.runtime.endpoints import Endpoint, Endpoints
@@ -170,7 +171,7 @@ class WindowAggregateKernel:
         broken = pc.less(table.column(LO), self.window.first_ending_after(arrival.promised))
         lost = pc.sum(pc.filter(table.column(COUNT), broken)).as_py() or 0
         refuse_late(judge, lost, self.window.floor_to_end(arrival.promised))
-        if judge.late == "drop" and lost:
+        if judge.late == Late.DROP and lost:
             totals.add(judge.source, "dropped", lost)
             table, late, n = table.filter(pc.invert(broken)), late.filter(pc.invert(broken)), n - lost
         moved = with_column(table, LO, pc.if_else(late, pa.scalar(first, pa.int64()), table.column(LO)))
@@ -373,7 +374,7 @@ class WindowAggregateKernel:
         taken: list[Endpoint] = []
         for judge, _, promised, note in clock.notes:
             # of what the source drops as late nothing counts
-            drops = judge is not None and judge.late == "drop"
+            drops = judge is not None and judge.late == Late.DROP
             first = self.window.first_ending_after(promised) if drops else MINUS_INFINITY
             taken += [(last, endless, weight) for low, last, endless, weight in note or () if low >= first]
         endpoints.add(taken, reach)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from streamq.choices import Invalid
 from streamq.errors import InvalidEvent, sentence
 from streamq.operators import Edges, Intervals, Physical, Points, Source
 from streamq.testing.oracle.expressions import keys, listed, own_keys, payload, same
@@ -32,7 +33,7 @@ def _events(node: Source, run: Run, query: str) -> str:
     """A table of the rows of a query whose column ``bad`` is NULL; under ``invalid="fail"`` all have to be."""
     rows = run.table(query)
     bad = run.value(f"SELECT min(bad) FROM {rows}")
-    if bad is not None and node.policy.invalid_in(False) == "fail":
+    if bad is not None and node.policy.invalid_in(False) == Invalid.FAIL:
         raise InvalidEvent(sentence(f"source {node.shown_name()}", "a row is no event", bad))
     return run.table(f"SELECT * EXCLUDE (bad) FROM {rows} WHERE bad IS NULL")
 
@@ -164,7 +165,7 @@ def physical(node: Physical, inputs: Sequence[str], run: Run) -> str:
 
     totals = counted(rows)
     while run.value(f"SELECT count(*) FROM {totals} WHERE w < 0"):
-        if node.policy.invalid_in(False) == "fail":
+        if node.policy.invalid_in(False) == Invalid.FAIL:
             wrong = "a retraction that matches nothing"
             raise InvalidEvent(sentence(f"source {node.shown_name()}", "a row is no event", wrong))
         place = f"row_number() OVER (PARTITION BY {listed('inserts', 'le', 're', *whose)} ORDER BY n DESC)"

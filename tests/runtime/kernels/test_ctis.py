@@ -7,8 +7,9 @@ from typing import Any
 import pyarrow as pa
 
 import streamq as sq
+from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import CHANGELOG, Options
+from streamq.compiler.program import Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.plan.node import numbered
@@ -46,7 +47,7 @@ def test_rows_pass_and_the_cti_is_told_when_it_moves() -> None:
 
 def ctis_of(query: sq.Stream, *batches: dict[str, list[int]], buckets: int = 3) -> list[int]:
     """The result's CTI after each micro-batch of rows by number."""
-    options, made = Options(CHANGELOG, ctis=True, buckets=buckets), []
+    options, made = Options(OutputForm.CHANGELOG, ctis=True, buckets=buckets), []
     run = LocalRun(compile_stages(rewrite(numbered(query.plan)[0]).plan, options))
     for batch in batches:
         run.batch({name: query.tables[name].take(rows) for name, rows in batch.items()})

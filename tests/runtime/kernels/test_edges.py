@@ -7,16 +7,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from streamq.choices import Invalid, OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import CHANGELOG, FINAL, Options
+from streamq.compiler.program import Options
 from streamq.compiler.stages import compile_stages
 from streamq.errors import LateEvent
 from streamq.literal import table_fields
 from streamq.operators import Edges, ToSignal
 from streamq.plan.expr import Lit
-from streamq.policies import SourcePolicy
+from streamq.policies import MIDDLE, Level, SourcePolicy
 from streamq.runtime.basket import Baskets, DictStore
-from streamq.runtime.consistency import MIDDLE, Level
 from streamq.runtime.kernel import Arrival, Clock, Judge
 from streamq.runtime.kernels.edges import EdgesKernel
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -40,7 +40,9 @@ def run(late: str = "drop", delay: int = 0, invalid: str | None = None, level: L
         "start",
         SourcePolicy(delay, late, invalid),
     )
-    return LocalRun(compile_stages(node, Options(output=CHANGELOG, late_output=True, buckets=2, level=level)))
+    return LocalRun(
+        compile_stages(node, Options(output=OutputForm.CHANGELOG, late_output=True, buckets=2, level=level))
+    )
 
 
 def deltas(table: pa.Table) -> list[tuple[Any, ...]]:
@@ -131,7 +133,7 @@ def test_edges_of_one_key_and_instant_that_differ() -> None:
     node = Edges(
         "e", table_fields(schema.empty_table()), "t", "edge", ("id",), Lit("start"), Lit("end"), policy=SourcePolicy(9)
     )
-    live = LocalRun(compile_stages(node, Options(output=CHANGELOG, buckets=1)))
+    live = LocalRun(compile_stages(node, Options(output=OutputForm.CHANGELOG, buckets=1)))
     out = []
     for hosts in (["b", "c", "b"], ["a", "b"]):
         made = live.batch(
@@ -212,7 +214,7 @@ def test_a_closing_edge_with_the_payload_holds_the_cti_at_the_open_start() -> No
     def advance(to: int, *items: tuple[int, bool, int, str]) -> int:
         nonlocal c
         table = pa.table({n: [i[at] for i in items] for at, n in enumerate(("__le", "__opens", "id", "host"))})
-        arrivals = [Arrival(0, table, Judge("e", "drop", "fail"), c)] if items else []
+        arrivals = [Arrival(0, table, Judge("e", invalid=Invalid.FAIL), c)] if items else []
         output = kernel.advance(baskets.scoped("edges"), arrivals, Clock(c, to, c, to))
         c = to
         return output.c
@@ -231,7 +233,7 @@ def test_what_stands_on_it_hears_of_the_closing_edges_payload() -> None:
     node = Edges(
         "e", table_fields(schema.empty_table()), "t", "edge", ("id",), Lit("start"), Lit("end"), "end", SourcePolicy(0)
     )
-    live = LocalRun(compile_stages(ToSignal(node, ()), Options(output=FINAL, buckets=1)))
+    live = LocalRun(compile_stages(ToSignal(node, ()), Options(output=OutputForm.FINAL, buckets=1)))
     items = [
         (1, "start", 7, "?"),
         (30, "start", 8, "b"),

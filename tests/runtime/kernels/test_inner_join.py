@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 import streamq as sq
-from streamq.compiler.program import CHANGELOG, Options
+from streamq.choices import OutputForm
+from streamq.compiler.program import Options
 from streamq.compiler.stages import compile_stages
 from streamq.plan.node import numbered
 from streamq.runtime.basket import Baskets, DictStore
@@ -45,7 +46,7 @@ class Join:
     def __init__(self) -> None:
         events = [sq.events([(1, 2, {"k": 1})], name=name) for name in ("a", "b")]
         plan = numbered(events[0].join(events[1], on="k").plan)[0]
-        stages = compile_stages(plan, Options(output=CHANGELOG)).stages
+        stages = compile_stages(plan, Options(output=OutputForm.CHANGELOG)).stages
         self.kernel = next(h.kernel for s in stages for h in s.hosted if isinstance(h.kernel, InnerJoinKernel))
         self.store, self.c = Reads(), MINUS_INFINITY
 

@@ -7,15 +7,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from streamq.choices import Invalid, Late, OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import CHANGELOG, FINAL, Options
+from streamq.compiler.program import Options
 from streamq.compiler.stages import compile_stages
 from streamq.errors import InvalidEvent, LateEvent
 from streamq.literal import table_fields
 from streamq.operators import Intervals, Points
-from streamq.policies import SourcePolicy
+from streamq.policies import Level, SourcePolicy
 from streamq.runtime.basket import Baskets, DictStore
-from streamq.runtime.consistency import Level
 from streamq.runtime.kernel import Arrival, Clock, Judge
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.time import INFINITY
@@ -28,7 +28,7 @@ def times(late: str, *batches: list[int]) -> tuple[LocalRun, list[list[Any]]]:
     live = LocalRun(
         compile_stages(
             Points("p", table_fields(SCHEMA.empty_table()), "t", SourcePolicy(10, late)),
-            Options(output=FINAL, late_output=True),
+            Options(output=OutputForm.FINAL, late_output=True),
         )
     )
     out = [live.batch({"p": pa.table([b, [0] * len(b)], schema=SCHEMA)}).column("__le").to_pylist() for b in batches]
@@ -62,7 +62,7 @@ def stays(*batches: list[Stay], level: Level | None = None, **policy: Any) -> tu
     node = Intervals(
         "s", table_fields(STAYS.empty_table()), "start", "end", SourcePolicy(**{"delay": 10, **policy}), ("id",)
     )
-    live = LocalRun(compile_stages(node, Options(CHANGELOG, True, 3, level=level or Level())))
+    live = LocalRun(compile_stages(node, Options(OutputForm.CHANGELOG, True, 3, level=level or Level())))
     out = []
     for batch in batches:
         made = live.batch({"s": pa.Table.from_pylist([dict(zip(STAYS.names, r, strict=True)) for r in batch], STAYS)})
@@ -143,7 +143,7 @@ def test_at_a_weak_level_nothing_is_taken_twice() -> None:
     assert out[2] == [] and counted(live) == {"s|duplicates": 1, "s|dropped": 1}
 
 
-ONE = Judge("s", "adjust", "fail")
+ONE = Judge("s", Late.ADJUST, Invalid.FAIL)
 
 
 def test_c_is_rounded_down_for_what_is_forgotten_too() -> None:

@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 import pytest
 
 import streamq as sq
+from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import CHANGELOG, FINAL, Options
+from streamq.compiler.program import Options
 from streamq.compiler.stages import compile_stages
 from streamq.plan.node import numbered
 from streamq.runtime.columnar import with_column
@@ -27,7 +28,7 @@ def events(*rows: tuple[Any, ...]) -> Stream:
     return sq.events([(a, b, {"k": k}) for a, b, k in rows], name="s")
 
 
-def run(query: Any, output: str = CHANGELOG, **given: Any) -> LocalRun:
+def run(query: Any, output: str = OutputForm.CHANGELOG, **given: Any) -> LocalRun:
     """A query over ``s``; ``given`` are parameters of its kernel."""
     program = compile_stages(numbered(query(events((0, 1, 0))).plan)[0], Options(output=output, buckets=1))
     program.stages = [
@@ -70,7 +71,7 @@ def test_a_window_is_reported_once_the_watermark_is_at_its_end() -> None:
 
 
 def test_final_rows_are_given_once() -> None:
-    live = run(signal, FINAL)
+    live = run(signal, OutputForm.FINAL)
     assert fed(live, (1, 2, 7), (5, 6, 7)) == []
     assert fed(live, c=5) == [], "at its end a row may still grow"
     assert fed(live, c=6) == [(1, 5, 7, 1)]
@@ -152,7 +153,7 @@ class Drifting(Same):
         return rows.column(RE).to_numpy() <= c
 
 
-@pytest.mark.parametrize("output", [CHANGELOG, FINAL])
+@pytest.mark.parametrize("output", [OutputForm.CHANGELOG, OutputForm.FINAL])
 def test_a_result_that_was_final_does_not_change_because_it_is_computed_once_more(output: str) -> None:
     live = run(signal, output, evaluator=Drifting(), pointwise=(), compact_at=1_000)
     first = fed(live, (1, 5, 7), (2, 9, 7), c=5)

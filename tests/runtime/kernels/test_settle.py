@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
+from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import CHANGELOG, FINAL, Options
+from streamq.compiler.program import Options
 from streamq.compiler.stages import compile_stages
 from streamq.plan.node import numbered
 from streamq.runtime.basket import Baskets, DictStore
@@ -23,7 +24,7 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 def test_rows_wait_until_they_are_settled() -> None:
     s = sq.events([sq.insert(1, None, v=3), sq.insert(2, 5, v=4), sq.retract(1, None, 8, v=3)], name="p")
-    live = LocalRun(compile_stages(numbered(s.plan)[0], Options(output=FINAL, buckets=2)))
+    live = LocalRun(compile_stages(numbered(s.plan)[0], Options(output=OutputForm.FINAL, buckets=2)))
     assert live.batch(s.tables).num_rows == 0
     assert live.batch({}, [(None, 5)]).num_rows == 0, "an end at c may still be extended"
     assert live.batch({}, [(None, 6)]).column("v").to_pylist() == [4]
@@ -47,7 +48,7 @@ def test_the_cti_stays_at_the_least_start_of_a_row_that_waits() -> None:
     assert advance(9, INFINITY) == ([(20, 22, 1)], INFINITY)
 
 
-@pytest.mark.parametrize("output", [FINAL, CHANGELOG])
+@pytest.mark.parametrize("output", [OutputForm.FINAL, OutputForm.CHANGELOG])
 def test_what_a_filter_lets_in_later_does_not_come_into_a_final_window(output: str) -> None:
     """Rows wait below a filter that reads ends which may move, also where what lies above it has none that do."""
     moved = sq.retract(1, 10, 12, v=1)

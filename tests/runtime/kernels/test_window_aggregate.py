@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 import streamq as sq
 import streamq.runtime.partials as partials
 from streamq import testing as t
+from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import CHANGELOG, FINAL, Options
+from streamq.compiler.program import Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.errors import LateEvent
@@ -45,14 +46,14 @@ def counts(s: sq.Stream) -> sq.Stream:
 
 
 def test_a_late_event_within_the_delay_corrects_what_was_reported() -> None:
-    live = run(counts, CHANGELOG, delay=100)
+    live = run(counts, OutputForm.CHANGELOG, delay=100)
     assert deltas(live.batch({"s": stays([(1, 4, "a", 1.0), (25, 30, "a", 1.0)])}), "n") == [(1, 0, 1)]
     assert deltas(live.batch({"s": stays([(2, 12, "a", 1.0)])}), "n") == [(-1, 0, 1), (1, 0, 2), (1, 10, 1)]
     assert deltas(live.finish(), "n") == [(1, 20, 1)]
 
 
 def test_final_output_waits_for_the_cti() -> None:
-    live = run(counts, FINAL, delay=10)
+    live = run(counts, OutputForm.FINAL, delay=10)
     assert live.batch({"s": stays([(1, 4, "a", 1.0), (19, 21, "a", 1.0)])}).num_rows == 0
     assert deltas(live.batch({"s": stays([(20, 22, "a", 1.0)])}), "n") == [(1, 0, 1)]
     assert deltas(live.finish(), "n") == [(1, 10, 1), (1, 20, 2)]
@@ -62,16 +63,16 @@ def test_final_output_waits_for_the_cti() -> None:
 def test_late_by_policy_with_the_cti_rounded_down_to_a_windows_end(late_output: bool) -> None:
     """c = 27 counts as 20: an event at 21 is on time, one at 19 is late, whether or not partials are combined ahead."""
     first, second = stays([(27, 28, "a", 1.0)]), stays([(21, 22, "a", 1.0), (19, 40, "a", 1.0), (3, 5, "a", 1.0)])
-    drop = run(counts, FINAL, late_output=late_output)
+    drop = run(counts, OutputForm.FINAL, late_output=late_output)
     drop.batch({"s": first}), drop.batch({"s": second})
     assert deltas(drop.finish(), "n") == [(1, 20, 2)]
     assert sum(t.get("s|dropped", 0) for t in drop.totals.values()) == 2
-    adjust = run(counts, FINAL, late="adjust", late_output=late_output)
+    adjust = run(counts, OutputForm.FINAL, late="adjust", late_output=late_output)
     adjust.batch({"s": first}), adjust.batch({"s": second})
     assert deltas(adjust.finish(), "n") == [(1, 20, 3), (1, 30, 1)]
     found = {k: sum(t.get(k, 0) for t in adjust.totals.values()) for k in ("s|dropped", "s|adjusted")}
     assert found == {"s|dropped": 1, "s|adjusted": 1}
-    fail = run(counts, FINAL, late="fail", late_output=late_output)
+    fail = run(counts, OutputForm.FINAL, late="fail", late_output=late_output)
     fail.batch({"s": first})
     with pytest.raises(LateEvent, match=r"source s: \d late item\(s\) behind the CTI; the CTI is 20"):
         fail.batch({"s": second})
@@ -101,7 +102,7 @@ def test_dyadic_nodes_and_copies_agree(rows: list[tuple[int, int, float | None]]
     for limit in (kept, -1):
         partials.EXPLODE_ROWS = limit
         try:
-            live = run(query, FINAL, delay=1000)
+            live = run(query, OutputForm.FINAL, delay=1000)
             live.batch({"s": table})
             answers.append(live.finish().sort_by("__le").to_pylist())
         finally:
@@ -117,7 +118,7 @@ def test_state_is_flat_and_empty_at_the_end() -> None:
     schema = pa.schema([("t", pa.int64()), ("k", pa.int64()), ("v", pa.float64())])
     node = Points("p", table_fields(schema.empty_table()), "t", SourcePolicy(5))
     query = Stream(node, {}).group_by("k").hopping_window(60, 2).select(n=sq.count(), s=sq.sum("v"), m=sq.max("v"))
-    for output in (FINAL, CHANGELOG):
+    for output in (OutputForm.FINAL, OutputForm.CHANGELOG):
         live = LocalRun(compile_stages(rewrite(query.plan).plan, Options(output=output, buckets=1)))
         rows, size = [], []
         for i in range(100):
@@ -149,7 +150,7 @@ def test_a_window_that_reads_ends_is_final_once_its_members_are_settled() -> Non
         SourcePolicy(0),
     )
     query = Stream(node, {}).tumbling_window(10).select(n=sq.count(), mean=sq.avg(sq.duration()))
-    live = LocalRun(compile_stages(rewrite(query.plan).plan, Options(output=FINAL, buckets=1)))
+    live = LocalRun(compile_stages(rewrite(query.plan).plan, Options(output=OutputForm.FINAL, buckets=1)))
     out = []
     for batch in (
         [(1, "start", 1), (12, "start", 2)],
@@ -167,7 +168,7 @@ def test_a_window_that_reads_ends_is_final_once_its_members_are_settled() -> Non
 def test_groups_by_a_key_that_arrow_cannot_sort() -> None:
     node = Points("s", table_fields(LISTS), "t", SourcePolicy(5))
     plan = rewrite(Stream(node, {}).group_by("k").tumbling_window(2).select(n=sq.count()).plan).plan
-    live = LocalRun(compile_stages(plan, Options(output=FINAL, buckets=2)))
+    live = LocalRun(compile_stages(plan, Options(output=OutputForm.FINAL, buckets=2)))
     live.batch({"s": LISTS})
     assert sorted(map(str, deltas(live.finish(), "k", "n"))) == [
         "(1, 0, ['a'], 2)",
