@@ -59,33 +59,33 @@ from .aggregates import (
     var_pop as var_pop,
 )
 from .errors import StreamqError as StreamqError
+from .expressions import (
+    col as col,
+)
+from .expressions import (
+    duration as duration,
+)
+from .expressions import (
+    end as end,
+)
+from .expressions import (
+    lit as lit,
+)
+from .expressions import (
+    start as start,
+)
+from .expressions import (
+    when as when,
+)
+from .expressions import (
+    window_end as window_end,
+)
+from .expressions import (
+    window_start as window_start,
+)
 from .literal import cti as cti
 from .literal import insert as insert
 from .literal import retract as retract
-from .plan.expr import (
-    col as col,
-)
-from .plan.expr import (
-    duration as duration,
-)
-from .plan.expr import (
-    end as end,
-)
-from .plan.expr import (
-    lit as lit,
-)
-from .plan.expr import (
-    start as start,
-)
-from .plan.expr import (
-    when as when,
-)
-from .plan.expr import (
-    window_end as window_end,
-)
-from .plan.expr import (
-    window_start as window_start,
-)
 from .policies import explicit as explicit
 from .policies import follow as follow
 from .policies import generate as generate

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.errors import PlanError, sentence
 from streamq.plan.hints import for_aggregate, for_function
+from streamq.plan.spark_names import AGGREGATES, ELSEWHERE, GENERATORS, WINDOWED, function_names
 
 if TYPE_CHECKING:
     from streamq.plan.expr import Call
@@ -25,70 +26,12 @@ class UnknownFunction(PlanError, AttributeError):
     """A name that is no function an expression can call; an AttributeError too, so that ``hasattr`` works."""
 
 
-OURS = {
-    "avg": "avg", "mean": "avg", "count": "count", "max": "max", "min": "min", "sum": "sum", "var_pop": "var_pop",
-    "stddev_pop": "stddev_pop", "std": "stddev", "stddev": "stddev", "stddev_samp": "stddev", "variance": "var",
-    "var_samp": "var", "array_agg": "collect", "collect_list": "collect", "corr": "corr", "count_distinct": "count_distinct",
-    "covar_pop": "covar_pop", "covar_samp": "covar", "first": "first", "first_value": "first", "last": "last",
-    "last_value": "last", "median": "median", "percentile": "percentile",
-}  # fmt: skip
-"""Spark's aggregates that streamq has, and streamq's names of them."""
-
-AGGREGATES = frozenset(OURS) | frozenset({
-    "any_value", "approx_count_distinct", "approx_percentile", "bit_and", "bit_or", "bit_xor",
-    "bitmap_and_agg", "bitmap_construct_agg", "bitmap_or_agg", "bool_and", "bool_or", "collect_set",
-    "collect_union", "count_if", "count_min_sketch", "every", "grouping", "grouping_id", "histogram_numeric",
-    "hll_sketch_agg", "hll_union_agg",
-    "kll_merge_agg_bigint", "kll_merge_agg_double", "kll_merge_agg_float", "kll_sketch_agg_bigint",
-    "kll_sketch_agg_double", "kll_sketch_agg_float", "kurtosis", "listagg",
-    "listagg_distinct", "max_by", "min_by", "mode", "percentile_approx", "product",
-    "regr_avgx", "regr_avgy", "regr_count", "regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy",
-    "regr_syy", "schema_of_variant_agg", "skewness", "some", "string_agg", "string_agg_distinct", "sum_distinct",
-    "theta_intersection_agg", "theta_sketch_agg", "theta_union_agg", "try_avg", "try_sum",
-    "tuple_intersection_agg_double", "tuple_intersection_agg_integer", "tuple_sketch_agg_double",
-    "tuple_sketch_agg_integer", "tuple_union_agg_double", "tuple_union_agg_integer", "vector_avg", "vector_sum",
-})  # fmt: skip
-WINDOWED = frozenset({
-    "counter_diff", "cume_dist", "dense_rank", "lag", "lead", "nth_value", "ntile", "percent_rank", "rank",
-    "row_number",
-})  # fmt: skip
-GENERATORS = frozenset({
-    "explode", "explode_outer", "inline", "inline_outer", "json_tuple", "posexplode", "posexplode_outer", "stack",
-})  # fmt: skip
-_ELSEWHERE = {
-    **dict.fromkeys(("col", "column"), "Use sq.col, or s[name]."),
-    "lit": "Use sq.lit.",
-    "when": "Use sq.when.",
-    **dict.fromkeys(
-        ("window", "session_window", "window_time"), "Use the windows of a stream, as s.tumbling_window(...)."
-    ),
-    **dict.fromkeys(
-        ("expr", "call_function", "call_udf", "udf", "pandas_udf", "arrow_udf", "udtf", "arrow_udtf"),
-        "Make the Column with PySpark and pass that.",
-    ),
-    **dict.fromkeys(
-        ("asc", "asc_nulls_first", "asc_nulls_last", "desc", "desc_nulls_first", "desc_nulls_last"),
-        "Streams have no order but time.",
-    ),
-    **dict.fromkeys(("years", "months", "days", "hours", "bucket"), "It partitions tables and computes no value."),
-    "broadcast": "It takes a DataFrame.",
-}
-"""What ``pyspark.sql.functions`` holds besides functions of a row's values."""
-
 NAMING = frozenset({"arrays_zip", "struct"})
 """Functions that call the fields of their result after the columns they are given."""
 
 
-@cache
-def _names() -> tuple[str, ...]:
-    from pyspark.sql import functions as F
-
-    refused = AGGREGATES | WINDOWED | GENERATORS | _ELSEWHERE.keys()
-    return tuple(sorted(n for n in F.__all__ if inspect.isfunction(getattr(F, n)) and n not in refused))
-
-
 def __dir__() -> list[str]:
-    return list(_names())
+    return list(function_names())
 
 
 def __getattr__(name: str) -> Builder:
@@ -112,10 +55,10 @@ def _builder(name: str) -> Builder:
         raise UnknownFunction(
             sentence(verb, "it makes several rows of one", "", "Do it to the DataFrame the source is made from.")
         )
-    if name in _ELSEWHERE:
-        raise UnknownFunction(sentence(verb, "not a function of an event's values", "", _ELSEWHERE[name]))
-    if name not in _names():
-        hint = for_function(name, _names())
+    if name in ELSEWHERE:
+        raise UnknownFunction(sentence(verb, "not a function of an event's values", "", ELSEWHERE[name]))
+    if name not in function_names():
+        hint = for_function(name, function_names())
         raise UnknownFunction(sentence("functions", f"no function {name!r}", "looked in pyspark.sql.functions", hint))
     function = getattr(F, name)
     signature = inspect.signature(function)
@@ -138,7 +81,9 @@ def _builder(name: str) -> Builder:
 
 def _named(given: Any) -> Any:
     """An argument that keeps its name whatever a rule writes in its place."""
-    from streamq.plan.expr import Alias, Col, Lifetime, show
+    from streamq.plan.expr import Alias, Col
+    from streamq.plan.lifetime import Lifetime
+    from streamq.plan.tree import show
 
     match given:
         case Col(name=name):
@@ -172,7 +117,8 @@ def _argument(verb: str, name: str, kind: str, value: Any) -> Any:
     """One argument: an expression, or a plain value that a plan can hold as JSON."""
     from pyspark.sql.types import DataType
 
-    from streamq.plan.expr import Col, Expr, Lit, as_expr, plain_value
+    from streamq.plan.expr import Col, Expr, Lit, as_expr
+    from streamq.plan.plain import plain_value
 
     if isinstance(value, DataType):
         return value.json()
@@ -208,4 +154,4 @@ _COLUMN_ONLY = frozenset({
     "typing.Optional[ForwardRef('Column')]",
 })  # fmt: skip
 
-__all__ = ["AGGREGATES", "GENERATORS", "WINDOWED", "UnknownFunction"]
+__all__ = ["UnknownFunction"]

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import NeedsSpark, SourceError, sentence
-from streamq.plan.schema import Field, parse_type
+from streamq.plan.schema import Field
+from streamq.plan.spark_types import parse_type
 from streamq.time import INFINITY, MINUS_INFINITY, plain_integer
 
 if TYPE_CHECKING:

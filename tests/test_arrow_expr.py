@@ -12,8 +12,10 @@ from pyspark.sql import types as t
 
 from streamq import functions as f
 from streamq.errors import NeedsSpark, PlanError, StreamqError, TypeMismatch, UnknownColumn
-from streamq.plan.expr import Aggregate, Expr, Lit, col, duration, end, lit, start, when
-from streamq.plan.schema import Field, Schema, infer
+from streamq.expressions import col, duration, end, lit, start, when
+from streamq.plan.expr import Aggregate, Expr, Lit
+from streamq.plan.inference import infer
+from streamq.plan.schema import Field, Schema
 from streamq.runtime.arrow_expr import FUNCTIONS, arrow_type, check, evaluate
 from streamq.runtime.arrow_functions import java_pattern
 

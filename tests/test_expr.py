@@ -11,32 +11,21 @@ import pytest
 
 from streamq import functions as f
 from streamq.errors import PlanError, TypeMismatch
-from streamq.plan.expr import (
-    Aggregate,
-    Call,
-    Col,
-    Expr,
-    Lit,
+from streamq.expressions import col, duration, end, lit, start, when
+from streamq.plan.expr import Aggregate, Call, Col, Expr, Lit, as_expr
+from streamq.plan.passes import (
     aggregates,
-    as_expr,
-    col,
     columns,
     conjunction,
     conjuncts,
-    duration,
-    end,
-    fold,
     is_deterministic,
-    lit,
     nodes,
     reads_end,
     reads_lifetime,
     rewrite,
-    show,
-    start,
     substitute,
-    when,
 )
+from streamq.plan.tree import fold, show
 
 a, b, c = col("a"), col("b"), col("c")
 

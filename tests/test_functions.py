@@ -11,7 +11,10 @@ from pyspark.sql import types as t
 
 from streamq import functions as f
 from streamq.errors import PlanError
-from streamq.plan.expr import Call, Expr, col, columns, lit, show
+from streamq.expressions import col, lit
+from streamq.plan.expr import Call, Expr
+from streamq.plan.passes import columns
+from streamq.plan.tree import show
 
 
 @pytest.mark.parametrize(

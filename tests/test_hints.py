@@ -20,6 +20,7 @@ from streamq import functions
 from streamq.errors import PlanError, StreamqError, StreamqWarning, TypeMismatch, UnknownColumn, UnknownVerb
 from streamq.plan.expr import Lit, as_expr
 from streamq.plan.hints import _OF_OTHER_NAMES, for_method
+from streamq.plan.spark_names import OURS
 
 EVENTS = sq.events([(1, 5, {"v": 3, "x": 1.5, "txt": "abc", "xs": [1, 2], "ok": True})])
 
@@ -158,7 +159,7 @@ def test_scalars_of_numpy_and_pandas_are_what_they_say() -> None:
 def test_hints_name_what_exists() -> None:
     known = dir(functions)
     for name, function in _OF_OTHER_NAMES.items():
-        assert function in functions.OURS or function in known, name
+        assert function in OURS or function in known, name
         assert for_method(name, '"v"', [])
 
 

@@ -26,7 +26,8 @@ from streamq.errors import (
     TypeMismatch,
     UnknownColumn,
 )
-from streamq.plan.schema import SIGNAL, parse_type
+from streamq.plan.schema import SIGNAL
+from streamq.plan.spark_types import parse_type
 from streamq.policies import SourcePolicy
 from streamq.run.rehearsal import Rehearsal
 from streamq.stream import Stream

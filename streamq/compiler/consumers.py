@@ -6,8 +6,9 @@ from streamq.compiler.hosting import HOSTED
 from streamq.operators import MergePartials, PartialAggregate, Select, Source, Where, WindowAggregate
 from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.join_table import JoinTable
-from streamq.plan.expr import Expr, reads_lifetime
+from streamq.plan.expr import Expr
 from streamq.plan.node import Node, fold, nodes
+from streamq.plan.passes import reads_lifetime
 
 
 def readers(plan: Node) -> dict[str, int]:

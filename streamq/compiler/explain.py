@@ -17,8 +17,8 @@ from streamq.compiler.rewriter import Firing, Rewritten, clipped, rewrite
 from streamq.compiler.rules import Rule
 from streamq.errors import PlanError, sentence
 from streamq.operators import MergePartials, Select, Source, Union, Where
-from streamq.plan.expr import reads_end
 from streamq.plan.node import Node, nodes, numbered
+from streamq.plan.passes import reads_end
 from streamq.plan.schema import INTERVAL, POINT
 from streamq.time import show_duration
 

@@ -26,8 +26,10 @@ from streamq.operators.window_aggregate import (
     splits,
 )
 from streamq.operators.windowed_join import WindowedJoin
-from streamq.plan.expr import Case, Cast, Col, Expr, Lit, reads_end
+from streamq.plan.case import Case
+from streamq.plan.expr import Cast, Col, Expr, Lit
 from streamq.plan.node import Node
+from streamq.plan.passes import reads_end
 from streamq.plan.schema import Field, Schema, key_types
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.carried import Carried, Carrier

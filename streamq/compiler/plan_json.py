@@ -23,24 +23,11 @@ from pyspark.sql.types import DataType, StructType
 from streamq import functions
 from streamq.errors import PlanError, StreamqError, nearest, sentence
 from streamq.operators.alter_lifetime import Length, Start
-from streamq.plan.expr import (
-    ARITHMETIC,
-    COMPARISON,
-    LOGIC,
-    Aggregate,
-    Alias,
-    Call,
-    Case,
-    Cast,
-    Col,
-    Expr,
-    Lifetime,
-    Lit,
-    Opaque,
-    WindowBound,
-)
-from streamq.plan.expr import nodes as parts
+from streamq.plan.case import Case
+from streamq.plan.expr import ARITHMETIC, COMPARISON, LOGIC, Aggregate, Alias, Call, Cast, Col, Expr, Lit, Opaque
+from streamq.plan.lifetime import Lifetime, WindowBound
 from streamq.plan.node import NODES, Node, nodes, written_fields
+from streamq.plan.passes import nodes as parts
 from streamq.plan.schema import Field
 from streamq.policies import SourcePolicy
 from streamq.runtime.partial import PARTIALS

@@ -15,8 +15,8 @@ from streamq.errors import NeedsSpark, RewriteError, StreamqError, sentence
 from streamq.operators import MergePartials, PartialAggregate, Select, Source, Union, Where, WindowAggregate
 from streamq.operators.partial_aggregate import show_partials
 from streamq.operators.window import show_keys
-from streamq.plan.expr import show
 from streamq.plan.node import Node, nodes
+from streamq.plan.tree import show
 
 SHARED = "the window is read elsewhere too, and would be computed twice"
 

@@ -30,9 +30,11 @@ from streamq.operators.join_table import JoinTable
 from streamq.operators.partial_aggregate import Expansion, expand, partial_fields, show_partials
 from streamq.operators.window import show_keys, show_window
 from streamq.operators.window_aggregate import is_grid
-from streamq.plan.expr import Col, Expr, reads_end
+from streamq.plan.expr import Col, Expr
+from streamq.plan.inference import infer
 from streamq.plan.node import Node, Traits, fold, nodes, stated, states
-from streamq.plan.schema import POINT, Field, Schema, infer
+from streamq.plan.passes import reads_end
+from streamq.plan.schema import POINT, Field, Schema
 from streamq.policies import SourcePolicy
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.consistency import CLOSED, OPENED

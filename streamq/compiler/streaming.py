@@ -16,9 +16,12 @@ from streamq.operators import ROWS, Select, Source, Where
 from streamq.operators.alter_lifetime import AlterLifetime, altered
 from streamq.operators.join import INNER
 from streamq.operators.join_table import JoinTable, looked_up
-from streamq.plan.expr import Expr, is_opaque, to_spark
+from streamq.plan.expr import Expr
+from streamq.plan.inference import infer
 from streamq.plan.lowering import DeltaColumns, as_key, ship_runtime
-from streamq.plan.schema import Schema, infer, quote
+from streamq.plan.passes import is_opaque
+from streamq.plan.schema import Schema, quote
+from streamq.plan.spark_form import to_spark
 from streamq.runtime.event import BAD, CTI, KEEP, KIND, LE, OPENS, RE, WEIGHT
 from streamq.runtime.readings import OBSERVED, how, names
 from streamq.runtime.stage import LATE, READINGS, TOTALS

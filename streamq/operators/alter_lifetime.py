@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Self
 from pyspark.sql import types as t
 
 from streamq.errors import NeedsSpark, PlanError, TimeError, TypeMismatch, sentence
-from streamq.plan.expr import Call, Cast, Expr, Lifetime, Lit, as_expr, columns, reads_end, reads_lifetime, show
+from streamq.plan.expr import Call, Cast, Expr, Lit, as_expr
+from streamq.plan.inference import infer
+from streamq.plan.lifetime import Lifetime
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, Traits, node
+from streamq.plan.passes import columns, reads_end, reads_lifetime
 from streamq.plan.resolve import Given, resolve
-from streamq.plan.schema import INTERVAL, POINT, Schema, infer, quote
+from streamq.plan.schema import INTERVAL, POINT, Schema, quote
+from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, Duration, show_duration, ticks
 

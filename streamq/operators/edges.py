@@ -17,9 +17,11 @@ from streamq.operators.source import (
     ticks_of,
 )
 from streamq.plan.expr import Expr, Lit
+from streamq.plan.inference import types
 from streamq.plan.lowering import orderable, spark_expression
 from streamq.plan.node import Traits, node
-from streamq.plan.schema import EDGE, Field, Schema, comparable, quote, types
+from streamq.plan.schema import EDGE, Field, Schema, quote
+from streamq.plan.spark_types import comparable
 from streamq.policies import SourcePolicy
 from streamq.runtime.event import BAD, LE, OPENS, RE
 from streamq.time import INFINITY

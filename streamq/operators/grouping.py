@@ -27,7 +27,8 @@ from streamq.operators.union import Union
 from streamq.operators.where import Where
 from streamq.operators.window_aggregate import WindowAggregate
 from streamq.operators.windowed_join import WindowedJoin
-from streamq.plan.expr import Call, Case, Cast, Col, Expr, Lit
+from streamq.plan.case import Case
+from streamq.plan.expr import Call, Cast, Col, Expr, Lit
 from streamq.plan.node import Node, fold, nodes
 
 

@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING, Any, Self
 from pyspark.sql import types as t
 
 from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch, sentence, unknown_column
-from streamq.plan.expr import Col, Expr, as_expr, hint_for, reads_lifetime, rewrite, show
+from streamq.plan.expr import Col, Expr, as_expr
+from streamq.plan.inference import infer
 from streamq.plan.lowering import lifetime, spark_expression
 from streamq.plan.node import Node, node
+from streamq.plan.passes import reads_lifetime, rewrite
+from streamq.plan.plain import hint_for
 from streamq.plan.resolve import Row, no_expression
-from streamq.plan.schema import INTERVAL, POINT, Field, Schema, infer, key_types, quote, wider
+from streamq.plan.schema import INTERVAL, POINT, Field, Schema, key_types, quote
+from streamq.plan.spark_types import wider
+from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs, not_a_stream
 from streamq.runtime.event import LE, RE
 

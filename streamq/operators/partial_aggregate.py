@@ -11,12 +11,17 @@ from pyspark.sql import types as t
 from streamq.operators.grid import COUNT, HI, LO, members
 from streamq.operators.window import show_keys, show_window
 from streamq.operators.window_aggregate import filtered
-from streamq.plan.expr import Aggregate, Call, Case, Cast, Col, Expr, Lit, rewrite, show
-from streamq.plan.expr import aggregates as aggregates_in
+from streamq.plan.case import Case
+from streamq.plan.expr import Aggregate, Call, Cast, Col, Expr, Lit
+from streamq.plan.inference import infer
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, Traits, node
-from streamq.plan.schema import INTERVAL, POINT, Field, Schema, avg_type, infer, quote, sum_type
+from streamq.plan.passes import aggregates as aggregates_in
+from streamq.plan.passes import rewrite
+from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
+from streamq.plan.spark_types import avg_type, sum_type
+from streamq.plan.tree import show
 from streamq.runtime.event import LE, RE
 from streamq.runtime.partial import Partial, PartialCount, PartialMax, PartialMin, PartialMoments, PartialSum
 from streamq.windows import Hopping

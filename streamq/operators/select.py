@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Self
 from pyspark.sql import types as t
 
 from streamq.errors import PlanError, sentence
-from streamq.plan.expr import Col, Expr, reads_end, show
+from streamq.plan.expr import Col, Expr
+from streamq.plan.inference import infer
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, node
+from streamq.plan.passes import reads_end
 from streamq.plan.resolve import Given, named, resolve
-from streamq.plan.schema import Field, Schema, check_names, infer
+from streamq.plan.schema import Field, Schema, check_names
+from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
 from streamq.runtime.event import LE, RE
 

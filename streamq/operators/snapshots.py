@@ -19,8 +19,9 @@ from streamq.operators.partial_aggregate import Expansion, expand, partial_colum
 from streamq.operators.window_aggregate import WindowAggregate
 from streamq.operators.window_members import ENDS, NUMBER, STARTS, numbered, same_keys, snapshot_windows
 from streamq.plan.expr import Col
+from streamq.plan.inference import infer
 from streamq.plan.lowering import as_key, lifetime, ship_runtime, spark_expression
-from streamq.plan.schema import Field, infer, quote
+from streamq.plan.schema import Field, quote
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.evaluator import evaluation
 from streamq.runtime.event import LE, RE

@@ -9,11 +9,13 @@ from pyspark.sql import types as t
 from streamq.errors import PlanError, sentence
 from streamq.operators.window import show_keys, show_policies, show_window, window_progress, window_traits
 from streamq.operators.window_aggregate import WindowAggregate
-from streamq.plan.expr import Expr, show
+from streamq.plan.expr import Expr
+from streamq.plan.inference import infer
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, Traits, node
-from streamq.plan.schema import INTERVAL, POINT, Field, Schema, infer, quote
+from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
+from streamq.plan.tree import show
 from streamq.windows import POINT_AT_END, Window, default_stamp
 
 if TYPE_CHECKING:

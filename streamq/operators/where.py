@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Self
 from pyspark.sql import types as t
 
 from streamq.errors import TypeMismatch, sentence
-from streamq.plan.expr import Expr, reads_end, show
+from streamq.plan.expr import Expr
+from streamq.plan.inference import infer
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, node
+from streamq.plan.passes import reads_end
 from streamq.plan.resolve import Given, resolve
-from streamq.plan.schema import Schema, infer
+from streamq.plan.schema import Schema
+from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
 
 if TYPE_CHECKING:

@@ -9,11 +9,15 @@ from pyspark.sql import types as t
 from streamq.errors import TypeMismatch, sentence
 from streamq.operators.grid import window_lifetime
 from streamq.operators.window import show_keys, show_policies, show_window, window_progress, window_traits
-from streamq.plan.expr import Aggregate, Case, Lit, show
+from streamq.plan.case import Case
+from streamq.plan.expr import Aggregate, Lit
+from streamq.plan.inference import infer
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import instant, lifetime, spark_expression
 from streamq.plan.node import Node, Traits, node
-from streamq.plan.schema import INTERVAL, POINT, Field, Schema, avg_type, infer, is_numeric, quote, sum_type
+from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
+from streamq.plan.spark_types import avg_type, is_numeric, sum_type
+from streamq.plan.tree import show
 from streamq.runtime.event import LE
 from streamq.windows import (
     ALIGN,

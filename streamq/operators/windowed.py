@@ -14,10 +14,13 @@ from streamq.operators.select import Select
 from streamq.operators.top_k import TopK
 from streamq.operators.window import show_keys, show_window
 from streamq.operators.window_aggregate import WindowAggregate
-from streamq.plan.expr import Aggregate, Col, Expr, Lifetime, columns, nodes, rewrite, show
+from streamq.plan.expr import Aggregate, Col, Expr
 from streamq.plan.keys import check_key
+from streamq.plan.lifetime import Lifetime
+from streamq.plan.passes import columns, nodes, rewrite
 from streamq.plan.resolve import Given, column_or_expr, named, resolve
 from streamq.plan.schema import POINT, check_names
+from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs, named_after
 from streamq.time import Duration, ticks
 from streamq.windows import (

@@ -9,10 +9,12 @@ from pyspark.sql import types as t
 
 from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.operators.join import INNER, On, Pairs, check_pairs, key_pairs, paired, sides
-from streamq.plan.expr import Expr, show
+from streamq.plan.expr import Expr
+from streamq.plan.inference import infer
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, Traits, node
-from streamq.plan.schema import INTERVAL, Field, Schema, infer, quote
+from streamq.plan.schema import INTERVAL, Field, Schema, quote
+from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY, Duration

@@ -1,30 +1,25 @@
 """Expressions: a small immutable tree that is built, compared, typed and explained without a SparkSession.
 
 Functions are called by their Spark name, so all of ``pyspark.sql.functions`` exists without being listed. Every pass over a
-tree is a :func:`fold`: bottom-up, iterative, each shared node visited once.
+tree is a :func:`streamq.plan.tree.fold`: bottom-up, iterative, each shared node visited once.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
-import json
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 from pyspark.sql.types import DataType
 
-from streamq.errors import PlanError, TypeMismatch, UnknownVerb, sentence
-from streamq.plan.hints import for_method
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
-T = TypeVar("T")
+from streamq.errors import PlanError, TypeMismatch, sentence
+from streamq.plan.plain import hint_for, plain_value
+from streamq.plan.refusals import NoValue
+from streamq.plan.spark_types import parse_type
+from streamq.plan.tree import Shown, Text, Tree, show
 
 ARITHMETIC = ("+", "-", "*", "/", "%")
 COMPARISON = ("==", "!=", "<", "<=", ">", ">=", "<=>")
@@ -36,62 +31,14 @@ _UFUNCS = {
 }  # fmt: skip
 """numpy's names of operators: what a numpy number on the left calls."""
 
-NONDETERMINISTIC = frozenset(
-    {
-        "rand",
-        "randn",
-        "uuid",
-        "shuffle",
-        "monotonically_increasing_id",
-        "spark_partition_id",
-        "input_file_name",
-        "random",
-        "randstr",
-        "uniform",
-    }
-)
-
-
-class Shown(str):
-    """The text of an expression; a type of its own, so that it is not taken for a constant."""
-
-    __slots__ = ()
-
-    def __add__(self, other: str) -> Shown:
-        return Shown(str.__add__(self, other))
-
-    def __radd__(self, other: str) -> Shown:
-        return Shown(other.__add__(self))
-
-
-def _canonical(value: Any) -> Any:
-    match value:
-        case Expr():
-            return {"expr": value.digest}
-        case DataType():
-            return {"type": value.json()}
-        case tuple():
-            return [_canonical(v) for v in value]
-        case bool() | int() | str() | None:
-            return value
-        case float():
-            return {"float": value.hex() if value == value else "nan"}
-        case _:
-            return {type(value).__name__: repr(value)}
+_INFIX = {
+    "+": 6, "-": 6, "*": 7, "/": 7, "%": 7, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "<=>": 4, "and": 2, "or": 1,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Expr:
+class Expr(NoValue, Tree):
     """A node of an expression; compare trees with ``a.digest == b.digest``, for ``==`` builds a comparison."""
-
-    digest: str = field(init=False, default="", compare=False)
-
-    def __post_init__(self) -> None:
-        values = [
-            type(self).__name__,
-            *(_canonical(getattr(self, f.name)) for f in fields(self) if f.name not in ("digest", "shown")),
-        ]
-        object.__setattr__(self, "digest", hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16])
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -102,119 +49,15 @@ class Expr:
         """The same node over other operands."""
         return self
 
-    def __repr__(self) -> str:
-        return show(self)
-
-    def __hash__(self) -> int:
-        return hash(self.digest)
-
-    # what Python would do with a value, and an expression is none yet
-    def _refused(self, wrong: str, hint: str) -> TypeMismatch:
-        return TypeMismatch(sentence("expression", wrong, f"found {self!r}", hint))
-
-    @property
-    def _in_code(self) -> str:
-        """How a hint names it."""
-        return f'"{self.name}"' if isinstance(self, Col) else "..."
-
-    if not TYPE_CHECKING:  # a type checker is to see that there is no such method
-
-        def __getattr__(self, name):
-            if name.startswith("_"):
-                raise AttributeError(name)
-            hint = for_method(name, self._in_code, [n for n in dir(type(self)) if not n.startswith("_")])
-            raise UnknownVerb(sentence("expression", f"no method {name!r}", f"found {self!r}", hint))
-
-    def __bool__(self) -> bool:
-        hint = (
-            "Use & | ~ instead of and, or, not; == inside parentheses. Besides: sq.when(...) for if, .isin(...) for in, "
-            "sq.functions.greatest and least for max and min."
-        )
-        raise self._refused("a truth value of a column expression", hint)
-
-    def __iter__(self) -> Iterator[Any]:
-        raise self._refused(
-            "not iterable",
-            "Python's own sum, min and max take lists, and so does a pyspark Column on the left of this: aggregates are "
-            "sq.sum, sq.min, sq.max, and a Column goes on the right.",
-        )
-
-    def __contains__(self, part: object) -> bool:
-        raise self._refused(
-            "a Python `in` on an expression", "Write .contains(...) or sq.functions.array_contains(...)."
-        )
-
-    def __len__(self) -> int:
-        raise self._refused(
-            "the length of an expression",
-            f"Write sq.functions.length({self._in_code}), or sq.functions.size({self._in_code}) of an array or map.",
-        )
-
-    def __float__(self) -> float:
-        raise self._refused(
-            "no number yet", "Write .cast('double'); for Python's math there is sq.functions, as sq.functions.sqrt."
-        )
-
-    def __int__(self) -> int:
-        raise self._refused("no number yet", "Write .cast('bigint').")
-
-    def __index__(self) -> int:
-        raise self._refused("no number yet", "It has a value an event: a Python list or range has no use for it.")
-
-    def __complex__(self) -> complex:
-        raise self._refused("no number yet", "Write .cast('double').")
-
-    def __round__(self, digits: int = 0) -> Expr:
-        raise self._refused(
-            "Python rounds halves to even, Spark away from zero",
-            f"Write sq.functions.round({self._in_code}, {digits!r}) or sq.functions.bround.",
-        )
-
-    def __trunc__(self) -> Expr:
-        raise self._refused("no number yet", "Write .cast('bigint').")
-
-    def __floor__(self) -> Expr:
-        raise self._refused("no number yet", f"Write sq.functions.floor({self._in_code}).")
-
-    def __ceil__(self) -> Expr:
-        raise self._refused("no number yet", f"Write sq.functions.ceil({self._in_code}).")
-
-    def __floordiv__(self, other: Any) -> Expr:
-        raise self._refused("no operator //", "Write sq.functions.floor(x / y).")
-
-    def __divmod__(self, other: Any) -> Expr:
-        raise self._refused("no divmod", "Write sq.functions.floor(x / y) and x % y.")
-
-    def __matmul__(self, other: Any) -> Expr:
-        raise self._refused("no operator @", "Products of numbers are x * y.")
-
-    def __xor__(self, other: Any) -> Expr:
-        raise self._refused("no operator ^", "Of booleans write x != y, of numbers sq.functions.pow(x, y).")
-
-    def __lshift__(self, other: Any) -> Expr:
-        raise self._refused("no operator <<", "Write sq.functions.shiftleft(x, n).")
-
-    def __rshift__(self, other: Any) -> Expr:
-        raise self._refused("no operator >>", "Write sq.functions.shiftright(x, n).")
-
-    __rfloordiv__, __rdivmod__, __rmatmul__, __rxor__ = __floordiv__, __divmod__, __matmul__, __xor__
-    __rlshift__, __rrshift__ = __lshift__, __rshift__
+    __hash__ = Tree.__hash__
 
     def __str__(self) -> str:
         return Shown(show(self))
 
-    def __format__(self, spec: str) -> str:
-        raise self._refused(
-            "text of an expression, which has no value yet",
-            "Write sq.functions.concat(...) or sq.functions.format_string(...); {x!r} shows the expression.",
-        )
-
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Expr:
         operator = _UFUNCS.get(ufunc.__name__)
         if operator is None or method != "__call__" or options:
-            raise self._refused(
-                f"numpy's {ufunc.__name__} takes no expression", for_method(ufunc.__name__, self._in_code, [])
-            )
+            raise self._refused(f"numpy's {ufunc.__name__} takes no expression", self._instead_of(ufunc.__name__, []))
         return Call(operator, tuple(as_expr(o) for o in operands))
 
     # operators
@@ -347,8 +190,6 @@ class Expr:
 
     def cast(self, to: str | DataType) -> Expr:
         """The value in another type, by Spark's ANSI rules; ``to`` is a DataType or its SQL name."""
-        from streamq.plan.schema import parse_type
-
         return Cast(self, parse_type(to))
 
     def alias(self, name: str) -> Expr:
@@ -367,6 +208,13 @@ class Col(Expr):
     name: str
     origin: str | None = None
 
+    @property
+    def _in_code(self) -> str:
+        return f'"{self.name}"'
+
+    def shown_over(self, parts: Sequence[Text]) -> Text:
+        return Text(self.name)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Lit(Expr):
@@ -374,6 +222,11 @@ class Lit(Expr):
 
     value: Any
     type: DataType | None = None
+
+    def shown_over(self, parts: Sequence[Text]) -> Text:
+        if self.value is None:
+            return Text("NULL")
+        return Text(str(self.value).lower() if isinstance(self.value, bool) else repr(self.value))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -391,6 +244,25 @@ class Call(Expr):
         rest = iter(children)
         return Call(self.name, tuple(next(rest) if isinstance(a, Expr) else a for a in self.args))
 
+    def shown_over(self, parts: Sequence[Text]) -> Text:
+        if self.name in _INFIX:
+            rank = _INFIX[self.name]
+            return Text(f"{parts[0].within(rank)} {self.name} {parts[1].within(rank + 1)}", rank)
+        match self.name:
+            case "not":
+                return Text(f"not {parts[0].within(5)}", 3)
+            case "negative":
+                return Text(f"-{parts[0].within(8)}", 8)
+            case "isnull":
+                return Text(f"{parts[0].within(5)} is null", 4)
+            case "isin":
+                return Text(f"{parts[0].within(5)} in ({', '.join(p.text for p in parts[1:])})", 4)
+            case "getitem":
+                return Text(f"{parts[0].within(9)}[{parts[1].text}]")
+        operands = iter(parts)
+        shown = (next(operands).text if isinstance(a, Expr) else repr(a) for a in self.args)
+        return Text(f"{self.name}({', '.join(shown)})")
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Cast(Expr):
@@ -405,6 +277,9 @@ class Cast(Expr):
 
     def with_children(self, children: Sequence[Expr]) -> Expr:
         return Cast(children[0], self.type)
+
+    def shown_over(self, parts: Sequence[Text]) -> Text:
+        return Text(f"cast({parts[0].text} as {self.type.simpleString()})")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -421,39 +296,10 @@ class Alias(Expr):
     def with_children(self, children: Sequence[Expr]) -> Expr:
         return Alias(children[0], self.name)
 
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Case(Expr):
-    """CASE WHEN: ``parts`` are condition, value, condition, value, ..., and the default last (NULL if none was given)."""
-
-    parts: tuple[Expr, ...]
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        return self.parts
-
-    def with_children(self, children: Sequence[Expr]) -> Expr:
-        return Case(tuple(children))
-
-    def when(self, condition: Any, value: Any) -> Case:
-        """One more branch, tried after those before it."""
-        return Case((*self.parts[:-1], as_expr(condition), as_expr(value), self.parts[-1]))
-
-    def otherwise(self, value: Any) -> Case:
-        """The value where no condition holds."""
-        return Case((*self.parts[:-1], as_expr(value)))
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Lifetime(Expr):
-    """``start``, ``end`` or ``duration`` of the event, read-only."""
-
-    part: str
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class WindowBound(Lifetime):
-    """``start`` or ``end`` of the window, as a user writes it: the lifetime of a window's result, once a verb has taken it."""
+    def shown_over(self, parts: Sequence[Text]) -> Text:
+        if isinstance(self.arg, Col) and self.arg.name == self.name:
+            return Text(self.name)
+        return Text(f"{parts[0].text} as {self.name}", 0)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -462,6 +308,9 @@ class Opaque(Expr):
 
     shown: Any
     text: str
+
+    def shown_over(self, parts: Sequence[Text]) -> Text:
+        return Text(f"spark[{self.text}]")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -484,8 +333,10 @@ class Aggregate(Expr):
         n = len(self.args)
         return Aggregate(self.name, tuple(children[:n]), None if self.where is None else children[n], self.options)
 
-
-# building
+    def shown_over(self, parts: Sequence[Text]) -> Text:
+        args = ", ".join([*(p.text for p in parts[: len(self.args)]), *map(repr, self.options)])
+        args = args or ("*" if self.name == "count" else "")
+        return Text(f"{self.name}({args}{f' where {parts[-1].text}' if self.where is not None else ''})")
 
 
 def as_expr(value: Any) -> Expr:
@@ -507,327 +358,3 @@ def as_expr(value: Any) -> Expr:
         return Lit(plain_value(value))
     wrong = "not a value a column can be compared or combined with"
     raise TypeMismatch(sentence("expression", wrong, f"found {value!r}", hint_for(value)))
-
-
-def plain_value(value: Any) -> Any:
-    """A scalar of numpy as Python's own value; anything else as it is."""
-    if not isinstance(value, np.generic):
-        return value
-    if isinstance(value, np.datetime64 | np.timedelta64):
-        # finer than a microsecond numpy gives a plain integer
-        value = value.astype(f"{'datetime64' if isinstance(value, np.datetime64) else 'timedelta64'}[us]")
-    plain = value.item()
-    if isinstance(plain, np.generic):
-        raise TypeMismatch(
-            sentence("expression", "a number of no Spark type", f"found {value!r}", "Give a Python one.")
-        )
-    return plain
-
-
-def hint_for(value: Any, otherwise: str = "") -> str:
-    """What to write instead of something that is no expression, and no name of a column."""
-    if isinstance(value, list | tuple | set | frozenset | dict | np.ndarray):
-        return (
-            "Membership is .isin(...); arrays are made by sq.functions.array(...), structs by sq.functions.struct(...)."
-        )
-    if callable(value):
-        return "Call it on the columns; a function of your own becomes a module by @sq.udf."
-    return "t.ANY stands in scenarios only: begin with t.stream(...)." if type(value).__name__ == "_Any" else otherwise
-
-
-def col(name: str) -> Col:
-    """A payload column by name, resolved by the verb that uses it."""
-    if not isinstance(name, str):
-        raise PlanError(sentence("col", "a column name is a string", f"found {name!r}"))
-    return Col(name)
-
-
-def lit(value: Any) -> Expr:
-    """A constant."""
-    return as_expr(value)
-
-
-def when(condition: Any, value: Any) -> Case:
-    """``when(c, v).otherwise(w)``: v where c holds, else w, else NULL."""
-    return Case((as_expr(condition), as_expr(value), Lit(None)))
-
-
-def start() -> Expr:
-    """The start (LE) of the event: a timestamp, or ticks on an integer axis."""
-    return Lifetime("start")
-
-
-def end() -> Expr:
-    """The end (RE) of the event, NULL while it is still alive."""
-    return Lifetime("end")
-
-
-def duration() -> Expr:
-    """RE - LE in ticks (microseconds on a timestamp axis), NULL while the event is still alive."""
-    return Lifetime("duration")
-
-
-def window_start() -> Expr:
-    """The start of the window, in a window's ``select`` or over its result; elsewhere a PlanError."""
-    return WindowBound("start")
-
-
-def window_end() -> Expr:
-    """The end of the window, in a window's ``select`` or over its result; elsewhere a PlanError."""
-    return WindowBound("end")
-
-
-# passes
-
-
-def fold(root: Expr, visit: Callable[[Expr, list[T]], T]) -> T:
-    """Bottom-up and left to right, without recursion, each shared node once: ``visit(node, results of its children)``."""
-    done: dict[str, T] = {}
-    stack: list[tuple[Expr, bool]] = [(root, False)]
-    while stack:
-        node, ready = stack.pop()
-        if node.digest in done:
-            continue
-        if ready:
-            done[node.digest] = visit(node, [done[c.digest] for c in node.children])
-        else:
-            stack.append((node, True))
-            stack.extend((c, False) for c in reversed(node.children))
-    return done[root.digest]
-
-
-def nodes(root: Expr) -> list[Expr]:
-    """Every distinct node, children first."""
-    found: list[Expr] = []
-    fold(root, lambda node, _: found.append(node))
-    return found
-
-
-def columns(root: Expr) -> frozenset[str]:
-    """The names of the payload columns read."""
-    return frozenset(n.name for n in nodes(root) if isinstance(n, Col))
-
-
-def rewrite(root: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
-    """Bottom-up: ``change`` sees each node over its rewritten operands; None keeps it."""
-
-    def visit(node: Expr, parts: list[Expr]) -> Expr:
-        old = node.children
-        again = node if all(a is b for a, b in zip(old, parts, strict=True)) else node.with_children(parts)
-        changed = change(again)
-        return again if changed is None else changed
-
-    return fold(root, visit)
-
-
-def substitute(root: Expr, by: Mapping[str, Expr]) -> Expr:
-    """Payload columns replaced by what they stand for."""
-    return rewrite(root, lambda n: by.get(n.name) if isinstance(n, Col) else None)
-
-
-def conjuncts(root: Expr) -> list[Expr]:
-    """The parts of a top-level AND, in order."""
-    out: list[Expr] = []
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Call) and node.name == "and":
-            stack.extend(reversed(node.children))
-        else:
-            out.append(node)
-    return out
-
-
-def conjunction(parts: Iterable[Expr]) -> Expr:
-    """``p and q and ...``; of nothing, true."""
-    result: Expr | None = None
-    for part in parts:
-        result = part if result is None else Call("and", (result, part))
-    return Lit(True) if result is None else result
-
-
-def reads_lifetime(root: Expr, *parts: str) -> bool:
-    """Whether the tree reads one of these parts of the lifetime (any, if none is named)."""
-    wanted = parts or ("start", "end", "duration")
-    return any(isinstance(n, Lifetime) and n.part in wanted for n in nodes(root))
-
-
-def reads_end(root: Expr) -> bool:
-    """Whether the tree reads RE, which a retraction may still move."""
-    return reads_lifetime(root, "end", "duration") or is_opaque(root)
-
-
-def is_opaque(root: Expr) -> bool:
-    """Whether a pyspark Column hides what the tree reads."""
-    return any(isinstance(n, Opaque) for n in nodes(root))
-
-
-def is_deterministic(root: Expr) -> bool:
-    """Whether equal input gives equal output, as far as names tell."""
-    return not any(isinstance(n, Opaque) or (isinstance(n, Call) and n.name in NONDETERMINISTIC) for n in nodes(root))
-
-
-def aggregates(root: Expr) -> list[Aggregate]:
-    """The aggregates in a tree, children first."""
-    return [n for n in nodes(root) if isinstance(n, Aggregate)]
-
-
-_INFIX = {
-    "+": 6,
-    "-": 6,
-    "*": 7,
-    "/": 7,
-    "%": 7,
-    "==": 4,
-    "!=": 4,
-    "<": 4,
-    "<=": 4,
-    ">": 4,
-    ">=": 4,
-    "<=>": 4,
-    "and": 2,
-    "or": 1,
-}
-
-
-def show(root: Expr) -> str:
-    """One line as a person would write it; deterministic, for explain and messages."""
-
-    def bracket(part: tuple[str, int], least: int) -> str:
-        return part[0] if part[1] >= least else f"({part[0]})"
-
-    def visit(node: Expr, parts: list[tuple[str, int]]) -> tuple[str, int]:
-        match node:
-            case Col(name=name):
-                return name, 9
-            case Lit(value=value):
-                return ("NULL" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)), 9
-            case Call(name=name) if name in _INFIX:
-                rank = _INFIX[name]
-                return f"{bracket(parts[0], rank)} {name} {bracket(parts[1], rank + 1)}", rank
-            case Call(name="not"):
-                return f"not {bracket(parts[0], 5)}", 3
-            case Call(name="negative"):
-                return f"-{bracket(parts[0], 8)}", 8
-            case Call(name="isnull"):
-                return f"{bracket(parts[0], 5)} is null", 4
-            case Call(name="isin"):
-                return f"{bracket(parts[0], 5)} in ({', '.join(p[0] for p in parts[1:])})", 4
-            case Call(name="getitem"):
-                return f"{bracket(parts[0], 9)}[{parts[1][0]}]", 9
-            case Call(name=name, args=args):
-                shown = iter(parts)
-                return f"{name}({', '.join(next(shown)[0] if isinstance(a, Expr) else repr(a) for a in args)})", 9
-            case Cast(type=to):
-                return f"cast({parts[0][0]} as {to.simpleString()})", 9
-            case Alias(arg=Col(name=own), name=name) if own == name:
-                return name, 9
-            case Alias(name=name):
-                return f"{parts[0][0]} as {name}", 0
-            case Case():
-                branches = [f"when {parts[i][0]} then {parts[i + 1][0]}" for i in range(0, len(parts) - 1, 2)]
-                return f"case {' '.join(branches)} else {parts[-1][0]} end", 9
-            case WindowBound(part=part):
-                return f"window_{part}()", 9
-            case Lifetime(part=part):
-                return f"{part}()", 9
-            case Opaque(text=text):
-                return f"spark[{text}]", 9
-            case Aggregate(name=name, args=args, where=where, options=options):
-                shown_args = ", ".join([*(p[0] for p in parts[: len(args)]), *map(repr, options)])
-                shown_args = shown_args or ("*" if name == "count" else "")
-                return f"{name}({shown_args}{f' where {parts[-1][0]}' if where is not None else ''})", 9
-        raise AssertionError(type(node))
-
-    return fold(root, visit)[0]
-
-
-def show_to_user(root: Expr) -> str:
-    """As :func:`show`; columns of streamq's own, such as the aggregates that a result is made of, by what they hold."""
-
-    def described(found: Expr) -> Expr | None:
-        if not isinstance(found, Col) or not found.name.startswith("__"):
-            return None
-        own = _OWN.fullmatch(found.name)
-        kind, part = own.groups() if own else ("value", None)
-        return Col({None: kind or "count", "n": "count", "mean": "avg"}.get(part, "var") + "(...)")
-
-    return show(rewrite(root, described))
-
-
-_OWN = re.compile(r"__(?:n|([a-z_]+?)\d+(?:__([a-z0-9]+))?)")
-"""Names of aggregates inside: ``__n``, ``__sum0``, ``__sum0__n``."""
-
-
-# to Spark
-
-
-class Columns(Protocol):
-    """What :func:`to_spark` needs to know: the Column of a name and of a part of the lifetime."""
-
-    def column(self, name: str) -> Column: ...
-
-    def lifetime(self, part: str) -> Column: ...
-
-
-def to_spark(root: Expr, columns: Columns) -> Column:
-    """The Spark Column of an expression."""
-    from pyspark.sql import functions as F
-
-    binary: dict[str, Callable[[Any, Any], Any]] = {
-        "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": lambda a, b: a / b,
-        "%": lambda a, b: a % b,
-        "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b, "<=": lambda a, b: a <= b,
-        ">": lambda a, b: a > b, ">=": lambda a, b: a >= b, "<=>": lambda a, b: a.eqNullSafe(b),
-        "and": lambda a, b: a & b, "or": lambda a, b: a | b,
-        "getitem": lambda a, b: a[b],
-    }  # fmt: skip
-
-    def literal(node: Lit) -> Column:
-        value = node.value
-        made: Column
-        # F.lit goes through java.sql.Date and Timestamp: it refuses years below 1000 and shifts old dates by the Julian calendar.
-        if isinstance(value, dt.datetime):
-            aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
-            made = F.timestamp_micros(
-                F.lit((aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1))
-            )
-        elif isinstance(value, dt.date):
-            made = F.date_from_unix_date(F.lit((value - dt.date(1970, 1, 1)).days))
-        else:
-            made = F.lit(value)
-        return made.cast(node.type) if node.type is not None else made
-
-    def visit(node: Expr, parts: list[Any]) -> Any:
-        match node:
-            case Col(name=name):
-                return columns.column(name)
-            case Lit():
-                return literal(node)
-            case Lifetime(part=part):
-                return columns.lifetime(part)
-            case Call(name="getitem", args=(_, Lit(value=key))):
-                return parts[0][key]
-            case Call(name=name) if name in binary:
-                return binary[name](*parts)
-            case Call(name="not"):
-                return ~parts[0]
-            case Call(name="isin"):
-                return parts[0].isin(*parts[1:])
-            case Call(name=name, args=args):
-                shown = iter(parts)
-                return getattr(F, name)(*(next(shown) if isinstance(a, Expr) else a for a in args))
-            case Cast(type=to):
-                return parts[0].cast(to)
-            case Alias(name=name):
-                return parts[0].alias(name)
-            case Case():
-                made = F.when(parts[0], parts[1])
-                for i in range(2, len(parts) - 1, 2):
-                    made = made.when(parts[i], parts[i + 1])
-                return made.otherwise(parts[-1])
-            case Opaque(shown=column):
-                return column
-        raise PlanError(sentence("expression", "an aggregate outside a window's select", f"found {node!r}"))
-
-    return fold(root, visit)

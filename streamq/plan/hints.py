@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from streamq.errors import nearest
+from streamq.plan.spark_names import AGGREGATES, OURS, function_names
 
 _OF_OTHER_NAMES = {
     "strip": "trim", "lstrip": "ltrim", "rstrip": "rtrim", "capitalize": "initcap", "title": "initcap", "casefold": "lower",
@@ -45,14 +46,12 @@ _WRITE = {
 
 def for_method(name: str, argument: str, methods: list[str]) -> str:
     """What to write instead of ``expression.name``; ``argument`` is how the expression is named in code."""
-    from streamq import functions
-
     if name in _WRITE:
         return _WRITE[name]
     wanted = _OF_OTHER_NAMES.get(name, name)
-    if wanted in functions.OURS:
-        return f"Use sq.{functions.OURS[wanted]}({argument}) in a window's select."
-    functions_there = dir(functions)
+    if wanted in OURS:
+        return f"Use sq.{OURS[wanted]}({argument}) in a window's select."
+    functions_there = function_names()
     for function in (wanted, wanted.lower(), re.sub(r"(?<=[a-z])(?=[A-Z])", "_", wanted).lower()):
         if function in functions_there:
             return f"Write sq.functions.{function}({argument}{', ...' if _takes_more(function) else ''})."
@@ -85,11 +84,9 @@ _VERBS = {
 
 def for_verb(name: str, verbs: Sequence[str]) -> str:
     """What to write instead of ``stream.name``, of the verbs there are."""
-    from streamq import functions
-
     if name in _VERBS:
         return _VERBS[name]
-    aggregate = "count" if name == "agg" else functions.OURS.get(_OF_OTHER_NAMES.get(name, name))
+    aggregate = "count" if name == "agg" else OURS.get(_OF_OTHER_NAMES.get(name, name))
     if aggregate is not None:
         call = "count()" if aggregate == "count" else f"{aggregate}(...)"
         return f"Aggregates are a window's: tumbling_window(...).select(x=sq.{call})."
@@ -98,7 +95,7 @@ def for_verb(name: str, verbs: Sequence[str]) -> str:
 
 def _takes_more(function: str) -> bool:
     """Whether a function is to be given more than one argument."""
-    from streamq import functions
+    from pyspark.sql import functions
 
     parameters = inspect.signature(getattr(functions, function)).parameters.values()
     return sum(p.default is p.empty for p in parameters) > 1
@@ -106,15 +103,11 @@ def _takes_more(function: str) -> bool:
 
 def for_aggregate(text: str) -> str:
     """What to write instead of a pyspark Column that aggregates, from its text; nothing if it shows no aggregate."""
-    from streamq import functions
-
-    called = next((n for n in re.findall(r"\b([a-z_]+)\(", text) if n in functions.AGGREGATES), None)
+    called = next((n for n in re.findall(r"\b([a-z_]+)\(", text) if n in AGGREGATES), None)
     if called is None:
         return ""
-    return f"Use sq.{functions.OURS[called]} in a window's select." if called in functions.OURS else _aggregates()
+    return f"Use sq.{OURS[called]} in a window's select." if called in OURS else _aggregates()
 
 
 def _aggregates() -> str:
-    from streamq import functions
-
-    return f"In a window's select there are {', '.join(f'sq.{n}' for n in sorted(set(functions.OURS.values())))}."
+    return f"In a window's select there are {', '.join(f'sq.{n}' for n in sorted(set(OURS.values())))}."

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from streamq.plan.expr import Expr, to_spark
+from streamq.plan.expr import Expr
 from streamq.plan.schema import POINT, Schema, quote
+from streamq.plan.spark_form import to_spark
 from streamq.time import INFINITY, TIMESTAMP
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _ZONE = "spark.sql.session.timeZone"
 
 
 class DeltaColumns:
-    """Column lookup for :func:`streamq.plan.expr.to_spark`; a declared point needs no ``__re``."""
+    """Column lookup for :func:`streamq.plan.spark_form.to_spark`; a declared point needs no ``__re``."""
 
     def __init__(self, schema: Schema | None):
         self.schema = schema

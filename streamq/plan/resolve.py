@@ -6,10 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from streamq.errors import MixedStreams, PlanError, sentence, warn
-from streamq.plan.expr import Aggregate, Alias, Call, Col, Expr, Lifetime, Lit, WindowBound, as_expr, rewrite, show
-from streamq.plan.expr import nodes as parts
+from streamq.plan.expr import Aggregate, Alias, Call, Col, Expr, Lit, as_expr
+from streamq.plan.lifetime import Lifetime, WindowBound
 from streamq.plan.node import Node, nodes
+from streamq.plan.passes import nodes as parts
+from streamq.plan.passes import rewrite
 from streamq.plan.schema import Schema
+from streamq.plan.tree import show
 from streamq.windows import ALIGN
 
 

@@ -18,8 +18,14 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.errors import NeedsSpark, StreamqError, nearest, sentence
-from streamq.plan.expr import Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, fold, show_to_user
-from streamq.plan.schema import Schema, literal_type, types
+from streamq.plan.case import Case
+from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit
+from streamq.plan.inference import types
+from streamq.plan.lifetime import Lifetime
+from streamq.plan.passes import show_to_user
+from streamq.plan.schema import Schema
+from streamq.plan.spark_types import literal_type
+from streamq.plan.tree import fold
 from streamq.runtime.arrow_casts import can_cast, cast
 from streamq.runtime.arrow_functions import FUNCTIONS
 from streamq.runtime.arrow_types import Fault, Value, arrow_type, constant_array, true

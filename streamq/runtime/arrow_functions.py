@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.plan.schema import as_decimal, wider
+from streamq.plan.spark_types import as_decimal, wider
 from streamq.runtime import fdlibm
 from streamq.runtime.arrow_casts import DAY, SECOND, can_cast, cast, quotient, saturated
 from streamq.runtime.arrow_types import (

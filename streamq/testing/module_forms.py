@@ -19,10 +19,11 @@ from streamq.compiler.hosting import HOSTED, Hosting
 from streamq.errors import PlanError, sentence
 from streamq.operators import WindowAggregate
 from streamq.operators.window_aggregate import splits
-from streamq.plan.expr import Aggregate, Col, Expr, show
-from streamq.plan.expr import nodes as parts
+from streamq.plan.expr import Aggregate, Col, Expr
 from streamq.plan.node import nodes
+from streamq.plan.passes import nodes as parts
 from streamq.plan.schema import Schema
+from streamq.plan.tree import show
 from streamq.runtime.arrow_expr import evaluate
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.columnar import concat, ints, with_column

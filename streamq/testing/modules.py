@@ -18,7 +18,7 @@ from hypothesis.errors import Flaky
 from pyspark.sql.types import DataType
 
 from streamq.errors import PlanError, TypeMismatch, sentence
-from streamq.plan.schema import parse_type
+from streamq.plan.spark_types import parse_type
 from streamq.testing.module_forms import HOP, SIZE, Module, Rows, aggregate_forms, given_aggregates, module_of, selected
 from streamq.testing.module_laws import LAWS, Bags, Law, LawBroken
 from streamq.testing.module_values import values_of

@@ -18,9 +18,11 @@ from pyspark.sql import types as t
 
 from streamq.errors import PlanError, sentence
 from streamq.operators import Source, WindowAggregate
-from streamq.plan.expr import COMPARISON, Aggregate, Alias, Call, Case, Col, Expr, Lit, columns, is_opaque
-from streamq.plan.expr import nodes as parts_of
+from streamq.plan.case import Case
+from streamq.plan.expr import COMPARISON, Aggregate, Alias, Call, Col, Expr, Lit
 from streamq.plan.node import Node, nodes
+from streamq.plan.passes import columns, is_opaque
+from streamq.plan.passes import nodes as parts_of
 from streamq.plan.schema import Field
 from streamq.runtime.arrow_types import BITS
 from streamq.testing.intent import Intent

@@ -13,19 +13,11 @@ from typing import Any
 from pyspark.sql import types as t
 
 from streamq.errors import TypeMismatch
-from streamq.plan.expr import (
-    Aggregate,
-    Alias,
-    Call,
-    Case,
-    Cast,
-    Col,
-    Expr,
-    Lifetime,
-    Lit,
-    fold,
-)
-from streamq.plan.schema import parse_type
+from streamq.plan.case import Case
+from streamq.plan.expr import Aggregate, Alias, Call, Cast, Col, Expr, Lit
+from streamq.plan.lifetime import Lifetime
+from streamq.plan.spark_types import parse_type
+from streamq.plan.tree import fold
 from streamq.time import INTEGER, show_duration
 
 WIDTH = 100

@@ -28,8 +28,9 @@ from streamq.operators import (
 )
 from streamq.operators.alter_lifetime import FIXED, GIVEN, RE, SAME, Length, Start
 from streamq.operators.join import INNER
-from streamq.plan.expr import Alias, Call, Col, Expr, Lit, columns, rewrite
+from streamq.plan.expr import Alias, Call, Col, Expr, Lit
 from streamq.plan.node import Node
+from streamq.plan.passes import columns, rewrite
 from streamq.policies import SourcePolicy
 from streamq.testing.program_text import (
     Unwritable,

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from streamq.errors import NeedsSpark, PlanError, TypeMismatch
+from streamq.expressions import duration, end, start, when
 from streamq.operators import (
     AlterLifetime,
     Chop,
@@ -36,24 +37,13 @@ from streamq.operators import (
 )
 from streamq.operators.alter_lifetime import FIXED, GIVEN, RE, SAME, Length, Start
 from streamq.operators.window_aggregate import IN_ORDER, TIME_SENSITIVE
-from streamq.plan.expr import (
-    Aggregate,
-    Call,
-    Cast,
-    Col,
-    Expr,
-    Lit,
-    columns,
-    conjunction,
-    duration,
-    end,
-    start,
-    when,
-)
-from streamq.plan.expr import fold as fold_expr
+from streamq.plan.expr import Aggregate, Call, Cast, Col, Expr, Lit
+from streamq.plan.inference import infer
 from streamq.plan.keys import check_key
 from streamq.plan.node import Node, fold
-from streamq.plan.schema import Field, Schema, infer
+from streamq.plan.passes import columns, conjunction
+from streamq.plan.schema import Field, Schema
+from streamq.plan.tree import fold as fold_expr
 from streamq.run.query import local_history
 from streamq.runtime.arrow_expr import check
 from streamq.testing.intent import ANYTHING

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from streamq.errors import NeedsSpark, PlanError, TimeError, UnknownVerb, nearest, sentence
+from streamq.expressions import duration, end, start, when, window_end, window_start
 from streamq.operators import JoinTable, ToSignal
 from streamq.operators.windowed import Grouped, Windowed
-from streamq.plan.expr import Call, Col, Expr, duration, end, start, when, window_end, window_start
+from streamq.plan.expr import Call, Col, Expr
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Field, Schema
 from streamq.stream import Stream

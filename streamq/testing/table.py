@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import types as t
 
 from streamq.errors import SourceError, TypeMismatch, sentence
-from streamq.plan.schema import Field, parse_type
+from streamq.plan.schema import Field
+from streamq.plan.spark_types import parse_type
 from streamq.runtime.arrow_types import arrow_type
 from streamq.time import plain_integer
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from streamq.compiler.rules import RULES, prune_columns, push_where_below_window
 from streamq.operators import Select, Union, Where, WindowAggregate
-from streamq.plan.expr import columns
+from streamq.plan.passes import columns
 from streamq.testing import execution
 from streamq.windows import Hopping
 from tests.mutation.mutant import FAILS, Mutant, wrapped

@@ -6,8 +6,8 @@ from pyspark.sql import types as t
 
 import streamq as sq
 from streamq.operators.partial_aggregate import expand
-from streamq.plan.expr import show
 from streamq.plan.schema import Field, Schema
+from streamq.plan.tree import show
 
 SCHEMA = Schema((Field("v", t.IntegerType()), Field("d", t.DecimalType(8, 2))), "integer")
 

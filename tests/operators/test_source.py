@@ -8,8 +8,8 @@ from pyspark.sql import types as t
 import streamq as sq
 from streamq.errors import PlanError, TimeError, TypeMismatch
 from streamq.operators.source import axis_of, ticks_of
-from streamq.plan.expr import show
 from streamq.plan.schema import Field
+from streamq.plan.tree import show
 from streamq.policies import source_policy
 
 

@@ -23,9 +23,15 @@ from pyspark.sql import types as t
 import streamq as sq
 from streamq import functions as f
 from streamq.errors import NeedsSpark, TypeMismatch
-from streamq.plan.expr import Call, Expr, Lit, col, lit, nodes, show, substitute, to_spark, when
-from streamq.plan.expr import columns as columns_of
-from streamq.plan.schema import Field, Schema, infer
+from streamq.expressions import col, lit, when
+from streamq.plan.expr import Call, Expr, Lit
+from streamq.plan.inference import infer
+from streamq.plan.passes import columns as columns_of
+from streamq.plan.passes import nodes, substitute
+from streamq.plan.schema import Field, Schema
+from streamq.plan.spark_form import to_spark
+from streamq.plan.spark_names import AGGREGATES, GENERATORS, WINDOWED
+from streamq.plan.tree import show
 from streamq.runtime.arrow_casts import can_cast
 from streamq.runtime.arrow_expr import FUNCTIONS, arrow_type, attempt, check
 
@@ -635,7 +641,7 @@ def test_refused_functions_are_sparks_aggregates_windows_and_generators(spark: S
     for name in F.__all__:
         info = registry.lookupFunction(scala.FunctionIdentifier(name))
         group = info.get().getGroup() if info.isDefined() else ""
-        expected = {"agg_funcs": f.AGGREGATES, "window_funcs": f.WINDOWED, "generator_funcs": f.GENERATORS}.get(group)
+        expected = {"agg_funcs": AGGREGATES, "window_funcs": WINDOWED, "generator_funcs": GENERATORS}.get(group)
         if expected is not None and name not in expected:
             wrong.append((name, group))
     assert wrong == []

@@ -11,7 +11,8 @@ from pyspark.sql import types as t
 
 import streamq as sq
 from streamq.errors import PlanError, QueryFailed
-from streamq.plan.expr import Cast, Opaque, col
+from streamq.expressions import col
+from streamq.plan.expr import Cast, Opaque
 from streamq.testing.history import assert_same_history
 from streamq.testing.oracle import EVALUATED, oracle
 

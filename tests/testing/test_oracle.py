@@ -16,6 +16,7 @@ from pyspark.sql import types as t
 
 import streamq as sq
 from streamq.errors import InvalidEvent, PlanError, QueryFailed
+from streamq.expressions import col, duration, end, lit, start, when
 from streamq.operators import (
     LOGICAL,
     Edges,
@@ -28,7 +29,7 @@ from streamq.operators import (
     Where,
     WindowAggregate,
 )
-from streamq.plan.expr import Aggregate, Call, Col, Expr, Lit, as_expr, col, duration, end, lit, start, when
+from streamq.plan.expr import Aggregate, Call, Col, Expr, Lit, as_expr
 from streamq.plan.node import Node
 from streamq.plan.schema import Field, Schema
 from streamq.policies import SourcePolicy

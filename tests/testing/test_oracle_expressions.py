@@ -15,8 +15,9 @@ from pyspark.sql import types as t
 import streamq as sq
 from streamq import functions as f
 from streamq.errors import NeedsSpark, PlanError, QueryFailed
+from streamq.expressions import col, end, lit
 from streamq.operators import Edges
-from streamq.plan.expr import Call, Cast, Expr, col, end, lit
+from streamq.plan.expr import Call, Cast, Expr
 from streamq.plan.schema import Field, Schema
 from streamq.testing.generate import Case, cases
 from streamq.testing.history import assert_same_history

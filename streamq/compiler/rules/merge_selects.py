@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from streamq.compiler.rules.substitution import facts, fits, inlined, is_plain, uses
 from streamq.operators import Select
-from streamq.plan.expr import Col, show
+from streamq.plan.expr import Col
 from streamq.plan.node import Node
+from streamq.plan.tree import show
 
 
 def merge_selects(node: Node) -> Node | None:

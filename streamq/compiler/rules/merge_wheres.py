@@ -5,8 +5,9 @@ from __future__ import annotations
 from streamq.compiler.rules.substitution import LARGEST, facts
 from streamq.compiler.rules.totality import can_fail
 from streamq.operators import Where
-from streamq.plan.expr import conjunction, conjuncts, show
 from streamq.plan.node import Node
+from streamq.plan.passes import conjunction, conjuncts
+from streamq.plan.tree import show
 
 
 def merge_wheres(node: Node) -> Node | None:

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from streamq.compiler.rules.substitution import facts
 from streamq.operators import PartialAggregate, Select, Source, Union, Where, WindowAggregate
 from streamq.operators.window_aggregate import IN_ORDER
-from streamq.plan.expr import Col, Expr, show
+from streamq.plan.expr import Col, Expr
 from streamq.plan.node import Node
+from streamq.plan.tree import show
 from streamq.windows import Rows
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from streamq.compiler.rules.substitution import facts
 from streamq.operators import Select, Union
-from streamq.plan.expr import show
 from streamq.plan.node import Node
+from streamq.plan.tree import show
 
 
 def push_select_below_union(node: Node) -> Node | None:

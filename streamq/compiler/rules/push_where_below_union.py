@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from streamq.compiler.rules.substitution import facts
 from streamq.operators import Union, Where
-from streamq.plan.expr import show
 from streamq.plan.node import Node
+from streamq.plan.tree import show
 
 
 def push_where_below_union(node: Node) -> Node | None:

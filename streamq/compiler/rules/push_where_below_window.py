@@ -9,8 +9,10 @@ from pyspark.sql import types as t
 from streamq.compiler.rules.substitution import facts
 from streamq.compiler.rules.totality import can_fail
 from streamq.operators import Where, WindowAggregate
-from streamq.plan.expr import Expr, columns, conjunction, conjuncts, reads_lifetime, show
+from streamq.plan.expr import Expr
 from streamq.plan.node import Node
+from streamq.plan.passes import columns, conjunction, conjuncts, reads_lifetime
+from streamq.plan.tree import show
 from streamq.windows import Landmark
 
 

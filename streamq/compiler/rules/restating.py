@@ -8,8 +8,9 @@ from dataclasses import replace
 from streamq.operators import Select, WindowAggregate
 from streamq.operators.partial_aggregate import restated
 from streamq.operators.window_aggregate import splits
-from streamq.plan.expr import Aggregate, Col, Expr, rewrite
+from streamq.plan.expr import Aggregate, Col, Expr
 from streamq.plan.node import Node
+from streamq.plan.passes import rewrite
 
 
 def restate(node: WindowAggregate, names: Collection[str]) -> Node | None:

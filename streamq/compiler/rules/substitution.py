@@ -6,21 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from streamq.plan.expr import (
-    ARITHMETIC,
-    COMPARISON,
-    LOGIC,
-    NONDETERMINISTIC,
-    Call,
-    Cast,
-    Col,
-    Expr,
-    Lifetime,
-    Lit,
-    Opaque,
-    substitute,
-)
-from streamq.plan.schema import literal_type
+from streamq.plan.expr import ARITHMETIC, COMPARISON, LOGIC, Call, Cast, Col, Expr, Lit, Opaque
+from streamq.plan.lifetime import Lifetime
+from streamq.plan.passes import NONDETERMINISTIC, substitute
+from streamq.plan.spark_types import literal_type
 
 LARGEST = 128
 """Nodes of the largest expression that rules put together: what is larger stays in two operators."""

@@ -5,8 +5,12 @@ from __future__ import annotations
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.plan.expr import COMPARISON, LOGIC, Alias, Call, Case, Cast, Col, Expr, Lifetime, Lit, nodes
-from streamq.plan.schema import Schema, types
+from streamq.plan.case import Case
+from streamq.plan.expr import COMPARISON, LOGIC, Alias, Call, Cast, Col, Expr, Lit
+from streamq.plan.inference import types
+from streamq.plan.lifetime import Lifetime
+from streamq.plan.passes import nodes
+from streamq.plan.schema import Schema
 
 _TOTAL = frozenset(
     {*COMPARISON, *LOGIC, "isin", "isnull", "isnotnull", "isnan", "equal_null", "coalesce", "ifnull", "nvl", "nullif"}

@@ -18,9 +18,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types as t
 
 from streamq.errors import NeedsSpark, QueryFailed, sentence
-from streamq.plan.expr import Alias, Col, Expr, Lifetime, Lit, columns, is_opaque, nodes, show, to_spark
+from streamq.plan.expr import Alias, Col, Expr, Lit
+from streamq.plan.inference import infer
+from streamq.plan.lifetime import Lifetime
 from streamq.plan.lowering import in_utc
-from streamq.plan.schema import Schema, infer, quote
+from streamq.plan.passes import columns, is_opaque, nodes
+from streamq.plan.schema import Schema, quote
+from streamq.plan.spark_form import to_spark
+from streamq.plan.tree import show
 from streamq.runtime.arrow_expr import check, evaluate
 from streamq.testing.oracle.expressions import lifetime, listed, sql
 from streamq.testing.oracle.values import from_duckdb, sql_type, to_duckdb
@@ -137,7 +142,7 @@ def _operands(expr: Expr, schema: Schema) -> list[_Operand]:
 
 
 class _ByName:
-    """Operands as columns of a DataFrame, for :func:`streamq.plan.expr.to_spark`."""
+    """Operands as columns of a DataFrame, for :func:`streamq.plan.spark_form.to_spark`."""
 
     def column(self, name: str) -> Column:
         from pyspark.sql import functions as F

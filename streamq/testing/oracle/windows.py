@@ -8,8 +8,11 @@ from pyspark.sql import types as t
 
 from streamq.errors import PlanError, sentence
 from streamq.operators import TopK, WindowAggregate
-from streamq.plan.expr import Aggregate, Expr, show
-from streamq.plan.schema import Schema, infer, sum_type
+from streamq.plan.expr import Aggregate, Expr
+from streamq.plan.inference import infer
+from streamq.plan.schema import Schema
+from streamq.plan.spark_types import sum_type
+from streamq.plan.tree import show
 from streamq.testing.oracle.expressions import floating, has_own_key, key, keys, listed, payload, same
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.spans import bound, hopping_windows

@@ -1,6 +1,7 @@
 from streamq.compiler.rules.expand_avg import expand_avg
+from streamq.expressions import when
 from streamq.operators import Select, WindowAggregate
-from streamq.plan.expr import Aggregate, Col, when
+from streamq.plan.expr import Aggregate, Col
 from tests.compiler.rules.law import HOPPING, TRIPS, holds
 
 V, W = Col("v"), Col("w")

@@ -3,8 +3,9 @@ from decimal import Decimal
 from pyspark.sql import types as t
 
 from streamq.compiler.rules.merge_selects import merge_selects, why_not
+from streamq.expressions import start
 from streamq.operators import Select
-from streamq.plan.expr import Call, Col, Lit, Opaque, start
+from streamq.plan.expr import Call, Col, Lit, Opaque
 from tests.compiler.rules.law import TRIPS, holds
 
 K, V, W = Col("k"), Col("v"), Col("w")

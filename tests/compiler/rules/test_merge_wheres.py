@@ -1,8 +1,10 @@
 from pyspark.sql import types as t
 
 from streamq.compiler.rules.merge_wheres import merge_wheres, why_not
+from streamq.expressions import end
 from streamq.operators import Where
-from streamq.plan.expr import Call, Cast, Col, Opaque, conjunction, end
+from streamq.plan.expr import Call, Cast, Col, Opaque
+from streamq.plan.passes import conjunction
 from tests.compiler.rules.law import STAYS, TRIPS, holds
 
 V, W = Col("v"), Col("w")

@@ -1,6 +1,7 @@
 from streamq.compiler.rules.push_select_below_union import push_select_below_union, why_not
+from streamq.expressions import start
 from streamq.operators import Select, Union
-from streamq.plan.expr import Call, Col, start
+from streamq.plan.expr import Call, Col
 from tests.compiler.rules.law import MORE, STAYS, TRIPS, holds
 
 

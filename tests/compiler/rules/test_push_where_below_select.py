@@ -1,6 +1,7 @@
 from streamq.compiler.rules.push_where_below_select import push_where_below_select, why_not
+from streamq.expressions import end
 from streamq.operators import Select, Where
-from streamq.plan.expr import Call, Col, Opaque, end
+from streamq.plan.expr import Call, Col, Opaque
 from tests.compiler.rules.law import STAYS, TRIPS, holds
 
 K, V, W = Col("k"), Col("v"), Col("w")

@@ -1,6 +1,7 @@
 from streamq.compiler.rules.push_where_below_union import push_where_below_union, why_not
+from streamq.expressions import duration
 from streamq.operators import Union, Where
-from streamq.plan.expr import Call, Col, duration
+from streamq.plan.expr import Call, Col
 from tests.compiler.rules.law import MORE, STAYS, TRIPS, holds
 
 

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from streamq.compiler.rules.push_where_below_window import push_where_below_window, why_not
+from streamq.expressions import start
 from streamq.operators import Where, WindowAggregate
-from streamq.plan.expr import Aggregate, Call, Col, Expr, start
+from streamq.plan.expr import Aggregate, Call, Col, Expr
 from streamq.plan.node import Node
 from tests.compiler.rules.law import HOPPING, STAYS, TRIPS, holds
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamq as sq
 from streamq.compiler.rules.substitution import inlined, is_cheap, is_plain, uses
-from streamq.plan.expr import show
+from streamq.plan.tree import show
 
 
 def test_plain_and_cheap() -> None:

@@ -1,0 +1,52 @@
+"""How a user begins an expression: a column, a constant, a case, a part of the lifetime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamq.errors import PlanError, sentence
+from streamq.plan.case import Case
+from streamq.plan.expr import Col, Expr, Lit, as_expr
+from streamq.plan.lifetime import Lifetime, WindowBound
+
+
+def col(name: str) -> Col:
+    """A payload column by name, resolved by the verb that uses it."""
+    if not isinstance(name, str):
+        raise PlanError(sentence("col", "a column name is a string", f"found {name!r}"))
+    return Col(name)
+
+
+def lit(value: Any) -> Expr:
+    """A constant."""
+    return as_expr(value)
+
+
+def when(condition: Any, value: Any) -> Case:
+    """``when(c, v).otherwise(w)``: v where c holds, else w, else NULL."""
+    return Case((as_expr(condition), as_expr(value), Lit(None)))
+
+
+def start() -> Expr:
+    """The start (LE) of the event: a timestamp, or ticks on an integer axis."""
+    return Lifetime("start")
+
+
+def end() -> Expr:
+    """The end (RE) of the event, NULL while it is still alive."""
+    return Lifetime("end")
+
+
+def duration() -> Expr:
+    """RE - LE in ticks (microseconds on a timestamp axis), NULL while the event is still alive."""
+    return Lifetime("duration")
+
+
+def window_start() -> Expr:
+    """The start of the window, in a window's ``select`` or over its result; elsewhere a PlanError."""
+    return WindowBound("start")
+
+
+def window_end() -> Expr:
+    """The end of the window, in a window's ``select`` or over its result; elsewhere a PlanError."""
+    return WindowBound("end")

@@ -1,0 +1,36 @@
+"""CASE WHEN."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streamq.plan.expr import Expr, as_expr
+from streamq.plan.tree import Text
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Case(Expr):
+    """CASE WHEN: ``parts`` are condition, value, condition, value, ..., and the default last (NULL if none was given)."""
+
+    parts: tuple[Expr, ...]
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return self.parts
+
+    def with_children(self, children: Sequence[Expr]) -> Expr:
+        return Case(tuple(children))
+
+    def when(self, condition: Any, value: Any) -> Case:
+        """One more branch, tried after those before it."""
+        return Case((*self.parts[:-1], as_expr(condition), as_expr(value), self.parts[-1]))
+
+    def otherwise(self, value: Any) -> Case:
+        """The value where no condition holds."""
+        return Case((*self.parts[:-1], as_expr(value)))
+
+    def shown_over(self, parts: Sequence[Text]) -> Text:
+        branches = [f"when {parts[i].text} then {parts[i + 1].text}" for i in range(0, len(parts) - 1, 2)]
+        return Text(f"case {' '.join(branches)} else {parts[-1].text} end")

@@ -1,0 +1,27 @@
+"""Parts of an event's lifetime, and of a window's, in an expression."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from streamq.plan.expr import Expr
+from streamq.plan.tree import Text
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Lifetime(Expr):
+    """``start``, ``end`` or ``duration`` of the event, read-only."""
+
+    part: str
+
+    def shown_over(self, parts: Sequence[Text]) -> Text:
+        return Text(f"{self.part}()")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WindowBound(Lifetime):
+    """``start`` or ``end`` of the window, as a user writes it: the lifetime of a window's result, once a verb has taken it."""
+
+    def shown_over(self, parts: Sequence[Text]) -> Text:
+        return Text(f"window_{self.part}()")

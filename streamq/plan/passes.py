@@ -1,0 +1,118 @@
+"""What is asked of a whole expression, and how one becomes another: passes over trees."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+from streamq.plan.expr import Aggregate, Call, Col, Expr, Lit, Opaque
+from streamq.plan.lifetime import Lifetime
+from streamq.plan.tree import fold, show
+
+NONDETERMINISTIC = frozenset(
+    {
+        "rand",
+        "randn",
+        "uuid",
+        "shuffle",
+        "monotonically_increasing_id",
+        "spark_partition_id",
+        "input_file_name",
+        "random",
+        "randstr",
+        "uniform",
+    }
+)
+
+
+def nodes(root: Expr) -> list[Expr]:
+    """Every distinct node, children first."""
+    found: list[Expr] = []
+    fold(root, lambda node, _: found.append(node))
+    return found
+
+
+def columns(root: Expr) -> frozenset[str]:
+    """The names of the payload columns read."""
+    return frozenset(n.name for n in nodes(root) if isinstance(n, Col))
+
+
+def rewrite(root: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
+    """Bottom-up: ``change`` sees each node over its rewritten operands; None keeps it."""
+
+    def visit(node: Expr, parts: list[Expr]) -> Expr:
+        old = node.children
+        again = node if all(a is b for a, b in zip(old, parts, strict=True)) else node.with_children(parts)
+        changed = change(again)
+        return again if changed is None else changed
+
+    return fold(root, visit)
+
+
+def substitute(root: Expr, by: Mapping[str, Expr]) -> Expr:
+    """Payload columns replaced by what they stand for."""
+    return rewrite(root, lambda n: by.get(n.name) if isinstance(n, Col) else None)
+
+
+def conjuncts(root: Expr) -> list[Expr]:
+    """The parts of a top-level AND, in order."""
+    out: list[Expr] = []
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Call) and node.name == "and":
+            stack.extend(reversed(node.children))
+        else:
+            out.append(node)
+    return out
+
+
+def conjunction(parts: Iterable[Expr]) -> Expr:
+    """``p and q and ...``; of nothing, true."""
+    result: Expr | None = None
+    for part in parts:
+        result = part if result is None else Call("and", (result, part))
+    return Lit(True) if result is None else result
+
+
+def reads_lifetime(root: Expr, *parts: str) -> bool:
+    """Whether the tree reads one of these parts of the lifetime (any, if none is named)."""
+    wanted = parts or ("start", "end", "duration")
+    return any(isinstance(n, Lifetime) and n.part in wanted for n in nodes(root))
+
+
+def reads_end(root: Expr) -> bool:
+    """Whether the tree reads RE, which a retraction may still move."""
+    return reads_lifetime(root, "end", "duration") or is_opaque(root)
+
+
+def is_opaque(root: Expr) -> bool:
+    """Whether a pyspark Column hides what the tree reads."""
+    return any(isinstance(n, Opaque) for n in nodes(root))
+
+
+def is_deterministic(root: Expr) -> bool:
+    """Whether equal input gives equal output, as far as names tell."""
+    return not any(isinstance(n, Opaque) or (isinstance(n, Call) and n.name in NONDETERMINISTIC) for n in nodes(root))
+
+
+def aggregates(root: Expr) -> list[Aggregate]:
+    """The aggregates in a tree, children first."""
+    return [n for n in nodes(root) if isinstance(n, Aggregate)]
+
+
+def show_to_user(root: Expr) -> str:
+    """As :func:`show`; columns of streamq's own, such as the aggregates that a result is made of, by what they hold."""
+
+    def described(found: Expr) -> Expr | None:
+        if not isinstance(found, Col) or not found.name.startswith("__"):
+            return None
+        own = _OWN.fullmatch(found.name)
+        kind, part = own.groups() if own else ("value", None)
+        return Col({None: kind or "count", "n": "count", "mean": "avg"}.get(part, "var") + "(...)")
+
+    return show(rewrite(root, described))
+
+
+_OWN = re.compile(r"__(?:n|([a-z_]+?)\d+(?:__([a-z0-9]+))?)")
+"""Names of aggregates inside: ``__n``, ``__sum0``, ``__sum0__n``."""

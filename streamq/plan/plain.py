@@ -1,0 +1,35 @@
+"""Plain values beside expressions: what one is in Python, and what to write instead of one that no column can meet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streamq.errors import TypeMismatch, sentence
+
+
+def plain_value(value: Any) -> Any:
+    """A scalar of numpy as Python's own value; anything else as it is."""
+    if not isinstance(value, np.generic):
+        return value
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        # finer than a microsecond numpy gives a plain integer
+        value = value.astype(f"{'datetime64' if isinstance(value, np.datetime64) else 'timedelta64'}[us]")
+    plain = value.item()
+    if isinstance(plain, np.generic):
+        raise TypeMismatch(
+            sentence("expression", "a number of no Spark type", f"found {value!r}", "Give a Python one.")
+        )
+    return plain
+
+
+def hint_for(value: Any, otherwise: str = "") -> str:
+    """What to write instead of something that is no expression, and no name of a column."""
+    if isinstance(value, list | tuple | set | frozenset | dict | np.ndarray):
+        return (
+            "Membership is .isin(...); arrays are made by sq.functions.array(...), structs by sq.functions.struct(...)."
+        )
+    if callable(value):
+        return "Call it on the columns; a function of your own becomes a module by @sq.udf."
+    return "t.ANY stands in scenarios only: begin with t.stream(...)." if type(value).__name__ == "_Any" else otherwise

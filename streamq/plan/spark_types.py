@@ -1,0 +1,157 @@
+"""Spark's types: by name, of constants, of two operands, of sums and means."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from pyspark.sql import types as t
+from pyspark.sql.types import DataType
+
+from streamq.errors import TypeMismatch, sentence
+
+_SIMPLE: Mapping[str, DataType] = {
+    "boolean": t.BooleanType(), "bool": t.BooleanType(), "byte": t.ByteType(), "tinyint": t.ByteType(), "short": t.ShortType(),
+    "smallint": t.ShortType(), "int": t.IntegerType(), "integer": t.IntegerType(), "long": t.LongType(), "bigint": t.LongType(),
+    "float": t.FloatType(), "real": t.FloatType(), "double": t.DoubleType(), "string": t.StringType(), "binary": t.BinaryType(),
+    "date": t.DateType(), "timestamp": t.TimestampType(), "timestamp_ntz": t.TimestampNTZType(), "decimal": t.DecimalType(10, 0),
+}  # fmt: skip
+
+
+def parse_type(to: Any) -> DataType:
+    """A DataType from its SQL name, without Spark; raises TypeMismatch for one that does not exist."""
+    if isinstance(to, DataType):
+        return to
+    if not isinstance(to, str):
+        instead = {int: "'bigint'", float: "'double'", str: "'string'", bool: "'boolean'", Decimal: "'decimal(38,18)'"}
+        instead |= {dt.date: "'date'", dt.datetime: "'timestamp'", bytes: "'binary'"}
+        hint = (
+            f"Write {instead[to]}."
+            if isinstance(to, type) and to in instead
+            else "Give the name of a type, as 'double'."
+        )
+        raise TypeMismatch(sentence("cast", "not a type of Spark's", f"found {getattr(to, '__name__', to)!r}", hint))
+    text = to.strip().lower()
+    if text in _SIMPLE:
+        return _SIMPLE[text]
+    if match := re.fullmatch(r"(?:decimal|numeric)\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)", text):
+        return t.DecimalType(int(match.group(1)), int(match.group(2) or 0))
+    if match := re.fullmatch(r"array<(.+)>", text):
+        return t.ArrayType(parse_type(match.group(1)))
+    raise TypeMismatch(
+        sentence(
+            "cast",
+            "no such type",
+            f"found {to!r}",
+            f"Give a pyspark DataType or one of {', '.join(_SIMPLE)}, decimal(p,s).",
+        )
+    )
+
+
+def literal_type(value: Any) -> DataType:
+    """Spark's type of a Python value."""
+    match value:
+        case None:
+            return t.NullType()
+        case bool():
+            return t.BooleanType()
+        case int():
+            if not -(2**63) <= value < 2**63:
+                raise TypeMismatch(sentence("literal", "an integer beyond 64 bits", f"found {value}"))
+            return t.IntegerType() if -(2**31) <= value < 2**31 else t.LongType()
+        case float():
+            return t.DoubleType()
+        case str():
+            return t.StringType()
+        case bytes():
+            return t.BinaryType()
+        case Decimal():
+            _, digits, exponent = value.as_tuple()
+            if not isinstance(exponent, int):
+                raise TypeMismatch(sentence("literal", "a decimal that is no number", f"found {value}"))
+            scale = max(0, -exponent)
+            return t.DecimalType(max(len(digits) + max(0, exponent), scale, 1), scale)
+        case dt.datetime():
+            return t.TimestampType()
+        case dt.date():
+            return t.DateType()
+        case dt.timedelta():
+            return t.DayTimeIntervalType()
+    raise TypeMismatch(sentence("literal", "a value of no Spark type", f"found {value!r}"))
+
+
+INTEGRAL = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
+FLOATING = (t.FloatType, t.DoubleType)
+_WIDTH: list[type[DataType]] = [*INTEGRAL, *FLOATING]
+
+
+def is_numeric(kind: DataType) -> bool:
+    """Whether arithmetic is defined on the type."""
+    return isinstance(kind, t.NumericType)
+
+
+def wider(a: DataType, b: DataType) -> DataType | None:
+    """The common type of two operands, where it is plain; None where Spark must be asked."""
+    if a == b:
+        return a
+    if isinstance(a, t.NullType):
+        return b
+    if isinstance(b, t.NullType):
+        return a
+    if type(a) in _WIDTH and type(b) in _WIDTH:
+        wide = max(a, b, key=lambda k: _WIDTH.index(type(k)))
+        # a float does not hold every integer, so Spark's ANSI rules go to double at once
+        return t.DoubleType() if isinstance(wide, t.FloatType) else wide
+    if {type(a), type(b)} == {t.DateType, t.TimestampType}:
+        return t.TimestampType()
+    return None
+
+
+def comparable(a: DataType, b: DataType) -> bool:
+    """Whether values of two types can be compared without a cast."""
+    if (
+        isinstance(a, t.NullType)
+        or isinstance(b, t.NullType)
+        or type(a) is type(b)
+        or (is_numeric(a) and is_numeric(b))
+    ):
+        return True
+    times = (t.TimestampType, t.TimestampNTZType, t.DateType)
+    return isinstance(a, times) and isinstance(b, times)
+
+
+def as_decimal(kind: DataType, constant: Any = ...) -> t.DecimalType | None:
+    """The decimal an operand becomes beside a decimal: an integer written down as a constant has as many digits as it shows."""
+    if isinstance(kind, t.DecimalType):
+        return kind
+    if isinstance(constant, int) and not isinstance(constant, bool):
+        return t.DecimalType(len(str(abs(constant))), 0)
+    widths: dict[type[DataType], int] = {t.ByteType: 3, t.ShortType: 5, t.IntegerType: 10, t.LongType: 20}
+    digits = widths.get(type(kind))
+    return t.DecimalType(digits, 0) if digits else None
+
+
+def quotient_type(left: t.DecimalType, right: t.DecimalType) -> t.DecimalType:
+    """Spark's type of a quotient of decimals: beyond 38 digits it gives up some of the fraction, down to six digits."""
+    whole, scale = left.precision - left.scale + right.scale, max(6, left.scale + right.precision + 1)
+    if whole + scale <= 38:
+        return t.DecimalType(whole + scale, scale)
+    return t.DecimalType(38, max(38 - whole, min(scale, 6)))
+
+
+def sum_type(kind: DataType) -> DataType:
+    """Spark's type of SUM over a type."""
+    if isinstance(kind, t.DecimalType):
+        return t.DecimalType(min(38, kind.precision + 10), kind.scale)
+    return t.LongType() if isinstance(kind, INTEGRAL) else t.DoubleType()
+
+
+def avg_type(kind: DataType) -> DataType:
+    """Spark's type of AVG over a type."""
+    if isinstance(kind, t.DecimalType):
+        # DecimalType.bounded: both are capped at 38 on their own
+        return t.DecimalType(min(38, kind.precision + 4), min(38, kind.scale + 4))
+    return t.DoubleType()

@@ -1,0 +1,107 @@
+"""The tree of an expression: what it is made of, what tells it from others, and how it is shown; no meaning yet."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple, TypeVar
+
+from pyspark.sql.types import DataType
+
+T = TypeVar("T")
+Branch = TypeVar("Branch", bound="Tree")
+
+
+class Shown(str):
+    """The text of an expression; a type of its own, so that it is not taken for a constant."""
+
+    __slots__ = ()
+
+    def __add__(self, other: str) -> Shown:
+        return Shown(str.__add__(self, other))
+
+    def __radd__(self, other: str) -> Shown:
+        return Shown(other.__add__(self))
+
+
+class Text(NamedTuple):
+    """How a part of an expression is shown, and how tightly it binds: 9 is what never needs brackets, 0 what always does."""
+
+    text: str
+    rank: int = 9
+
+    def within(self, least: int) -> str:
+        """The text, in brackets if it binds less tightly than that."""
+        return self.text if self.rank >= least else f"({self.text})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tree:
+    """A node, of which the digest is the identity: two trees are the same if their digests are."""
+
+    digest: str = field(init=False, default="", compare=False)
+
+    def __post_init__(self) -> None:
+        values = [
+            type(self).__name__,
+            *(_canonical(getattr(self, f.name)) for f in fields(self) if f.name not in ("digest", "shown")),
+        ]
+        object.__setattr__(self, "digest", hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16])
+
+    @property
+    def children(self) -> tuple[Any, ...]:
+        """The direct operands."""
+        return ()
+
+    def shown_over(self, parts: Sequence[Text]) -> Text:
+        """How the node is shown, from how its operands are."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return show(self)
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+
+def _canonical(value: Any) -> Any:
+    match value:
+        case Tree():
+            return {"expr": value.digest}
+        case DataType():
+            return {"type": value.json()}
+        case tuple():
+            return [_canonical(v) for v in value]
+        case bool() | int() | str() | None:
+            return value
+        case float():
+            return {"float": value.hex() if value == value else "nan"}
+        case _:
+            return {type(value).__name__: repr(value)}
+
+
+def fold(root: Branch, visit: Callable[[Branch, list[T]], T]) -> T:
+    """Bottom-up and left to right, without recursion, each shared node once: ``visit(node, results of its children)``."""
+    done: dict[str, T] = {}
+    stack: list[tuple[Branch, bool]] = [(root, False)]
+    while stack:
+        node, ready = stack.pop()
+        if node.digest in done:
+            continue
+        if ready:
+            done[node.digest] = visit(node, [done[c.digest] for c in node.children])
+        else:
+            stack.append((node, True))
+            stack.extend((c, False) for c in reversed(node.children))
+    return done[root.digest]
+
+
+def show(root: Tree) -> str:
+    """One line as a person would write it; deterministic, for explain and messages."""
+
+    def visit(node: Tree, parts: list[Text]) -> Text:
+        return node.shown_over(parts)
+
+    return fold(root, visit).text
