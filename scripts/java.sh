@@ -4,9 +4,9 @@ set -euo pipefail
 python=${1:?usage: scripts/java.sh PYTHON}
 
 check() {
-    "$python" -c 'import os, sys; from streamq.run.session import check_java
+    "$python" -c 'import os, sys; from streamq.run.java import check_java
 finding = check_java(os.environ)
-print(f"Java {finding.found}") if finding.ok else sys.exit(finding.message("java"))'
+print(f"Java {finding.observed}") if finding.ok else sys.exit(finding.message("java"))'
 }
 
 if message=$(check 2>&1); then

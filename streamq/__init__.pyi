@@ -92,7 +92,7 @@ from .policies import generate as generate
 from .policies import level as level
 from .policies import weak as weak
 from .reading import read_stream as read_stream
-from .run.session import doctor as doctor
+from .run.doctor import doctor as doctor
 from .run.session import session as session
 from .sources import (
     changes as changes,

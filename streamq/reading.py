@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import PlanError, SourceError, sentence
+from streamq.run.active import session_of
 from streamq.run.failure import spark_errors
-from streamq.run.session import session_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -15,24 +15,13 @@ import pytest
 
 import streamq as sq
 from streamq.errors import SessionError
-from streamq.run.session import (
-    CONNECT_NEEDS,
-    DRIVER_NEEDS,
-    Finding,
-    Interpreter,
-    Report,
-    check_interpreter,
-    check_java,
-    check_server,
-    check_spark_home,
-    cores,
-    default_master,
-    doctor,
-    driver_memory,
-    probe_interpreter,
-    session,
-    this_interpreter,
-)
+from streamq.run.doctor import doctor
+from streamq.run.findings import Finding, Report
+from streamq.run.interpreters import Interpreter, check_interpreter, probe_interpreter, this_interpreter
+from streamq.run.java import check_java, check_spark_home
+from streamq.run.masters import check_server, cores, default_master
+from streamq.run.packages import CONNECT_NEEDS, DRIVER_NEEDS
+from streamq.run.session import driver_memory, session
 from streamq.run.spark_home import WORKER_SITE, home_without_archive
 
 ROOT = Path(__file__).parent.parent
@@ -106,13 +95,13 @@ def test_java_that_does_not_run(tmp_path: Path) -> None:
 
 def test_java_that_hangs(tmp_path: Path) -> None:
     script(tmp_path / "java", "exec /bin/sleep 30")
-    assert "said 'nothing in 0.2 seconds'" in check_java({"PATH": str(tmp_path)}, seconds=0.2).found
+    assert "said 'nothing in 0.2 seconds'" in check_java({"PATH": str(tmp_path)}, seconds=0.2).observed
 
 
 def test_java_without_the_module_that_spark_insists_on(tmp_path: Path) -> None:
     finding = check_java(java(tmp_path, "21.0.1", modules=False))
     assert finding.wrong == "Java lacks a module of Spark"
-    assert "Module jdk.incubator.vector not found" in finding.found
+    assert "Module jdk.incubator.vector not found" in finding.observed
 
 
 def test_a_good_worker_is_one_line() -> None:

@@ -1,4 +1,4 @@
-"""Sessions that streamq did not start: what a stream needs of them is set where it may be, and asked for before it starts."""
+"""Sessions that streamq did not start: a stream's needs are set there where it may be, and checked before a stream starts."""
 
 from __future__ import annotations
 
@@ -7,23 +7,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from streamq.errors import sentence, warn
+from streamq.run.active import is_checked, mark_checked
 from streamq.run.failure import is_sparks, reason
-from streamq.run.session import (
-    CHANGELOG,
-    DRIVER_NEEDS,
-    REQUIRED,
-    WORKER_NEEDS,
-    Finding,
-    Interpreter,
-    Report,
-    check_interpreter,
-    cores,
-    is_fit,
-    is_local,
-    mark_fit,
-    master_of,
-    this_interpreter,
-)
+from streamq.run.findings import Finding, Report
+from streamq.run.interpreters import Interpreter, check_interpreter, this_interpreter
+from streamq.run.masters import cores, is_local, master_of
+from streamq.run.packages import DRIVER_NEEDS, WORKER_NEEDS
+from streamq.run.session import CHANGELOG, REQUIRED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,30 +22,25 @@ HDFS_BACKED = "HDFSBackedStateStoreProvider"
 """Spark's default state store, which cannot hold what a stage keeps; any other that is set may be able to."""
 
 
-def fit_for_streams(spark: SparkSession, verb: str) -> None:
+def prepare_for_streams(spark: SparkSession, verb: str) -> None:
     """Set what a stream needs of a session, and raise SessionError where its driver or its workers lack something.
 
     Only what a stream cannot do without is set over a value that is there. Workers are asked in a job of one task, once an
     application: the driver process of a stage that cannot be started says no more than that it has ended.
     """
     for key, value in REQUIRED.items():
-        now = spark.conf.get(key, None)
-        if now is None or now.endswith(HDFS_BACKED):
+        present = spark.conf.get(key, None)
+        if present is None or present.endswith(HDFS_BACKED):
             spark.conf.set(key, value)
     if spark.conf.get(CHANGELOG, None) is None:
         spark.conf.set(CHANGELOG, "true")
-    if is_fit(spark):
+    if is_checked(spark):
         return
     driver = this_interpreter()
-    local = is_local(master_of(spark))
-    advice = (
-        f"Or set PYSPARK_PYTHON to {sys.executable} before Spark starts, or have sq.session() start it."
-        if local
-        else ""
-    )
+    advice = f"Or set PYSPARK_PYTHON to {sys.executable} before Spark starts, or have sq.session() start it."
     findings = [*check_interpreter("driver", driver, DRIVER_NEEDS), *check_workers(spark, driver)]
-    Report(tuple(findings)).raise_problems(verb, advice)
-    mark_fit(spark)
+    Report(tuple(findings)).raise_problems(verb, advice if is_local(master_of(spark)) else "")
+    mark_checked(spark)
 
 
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -69,33 +54,31 @@ def warn_of_tasks(spark: SparkSession, verb: str) -> None:
     tasks, at_once = int(spark.conf.get(PARTITIONS, None) or 0), cores(master)
     if is_local(master) and tasks > MANY * at_once:
         wrong = f"each stage of each micro-batch has {tasks} tasks"
-        found = f"{PARTITIONS} is {tasks}, and {at_once} run at once"
+        setting = f"{PARTITIONS} is {tasks}, and {at_once} run at once"
         hint = f'Before the first run on a checkpoint: spark.conf.set("{PARTITIONS}", {at_once}).'
-        warn(sentence(verb, wrong, found, hint))
+        warn(sentence(verb, wrong, setting, hint))
 
 
 def check_workers(spark: SparkSession, driver: Interpreter) -> list[Finding]:
-    """What the Python of a session's workers is, and lacks, by a job that imports what a stream needs."""
+    """Check the Python of a session's workers by a job that imports there what a stream needs."""
     try:
-        path, python, versions, failures = json.loads(_ask_worker(spark))
+        worker = _probe_worker(spark)
     except Exception as error:
         if not is_sparks(error):
             raise
         wrong = "the workers' Python does not run"
         return [Finding("worker", reason(error), wrong, "Look at PYSPARK_PYTHON where Spark was started.")]
-    return check_interpreter(
-        "worker", Interpreter(path, tuple(python), versions, failures), WORKER_NEEDS, driver.python
-    )
+    return check_interpreter("worker", worker, WORKER_NEEDS, driver.python)
 
 
-def _ask_worker(spark: SparkSession) -> str:
-    """A worker's answer: its interpreter, Python, the versions of what it can import, and why it cannot import the rest."""
+def _probe_worker(spark: SparkSession) -> Interpreter:
+    """Run a job of one task in which a worker imports its packages, and return that worker's interpreter."""
     from pyspark.sql import functions as F
 
-    modules = [need.imports for need in WORKER_NEEDS]
+    modules = [need.module for need in WORKER_NEEDS]
 
     # a function of its own, so that it goes by value: a worker need not have streamq, nor Arrow
-    def look() -> str:
+    def probe() -> str:
         import importlib
         import json
         import sys
@@ -112,6 +95,7 @@ def _ask_worker(spark: SparkSession) -> str:
                 failures[name] = str(error)
         return json.dumps([sys.executable, sys.version_info[:3], versions, failures])
 
-    asked = F.udf(look, "string", useArrow=False).asNondeterministic()
-    ((answer,),) = spark.range(1, numPartitions=1).select(asked()).collect()
-    return str(answer)
+    column = F.udf(probe, "string", useArrow=False).asNondeterministic()
+    ((answer,),) = spark.range(1, numPartitions=1).select(column()).collect()
+    path, python, versions, failures = json.loads(answer)
+    return Interpreter(path, tuple(python), versions, failures)

@@ -14,10 +14,10 @@ from streamq.errors import CheckpointError, PlanError, sentence
 from streamq.literal import to_spark
 from streamq.plan.node import Node
 from streamq.policies import Consistency, consistency_of
+from streamq.run.active import session_of
 from streamq.run.checkpoint import CONTROL_DDL, WRITABLE, buckets_kept, identity_of
 from streamq.run.failure import spark_errors
-from streamq.run.foreign import fit_for_streams, warn_of_tasks
-from streamq.run.session import session_of
+from streamq.run.foreign import prepare_for_streams, warn_of_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,7 +58,7 @@ class Prepared:
         form = OutputForm.chosen(output, "output", verb)
         self.egress = egress(plan, form, ctis=ctis, verb=verb, level=level)
         self.spark = session_of(tables.values(), verb)
-        fit_for_streams(self.spark, verb)
+        prepare_for_streams(self.spark, verb)
         warn_of_tasks(self.spark, verb)
         self.control = control
         written = plan

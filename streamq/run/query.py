@@ -10,8 +10,8 @@ from streamq.errors import PlanError, TimeError, sentence
 from streamq.literal import to_spark
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
+from streamq.run.active import session_of
 from streamq.run.failure import spark_errors
-from streamq.run.session import session_of
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, plain_integer
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ import pyarrow as pa
 from streamq.choices import OutputForm
 from streamq.compiler.egress import ADDED
 from streamq.run.checkpoint import CONTROL_DDL
+from streamq.run.masters import master_of
 from streamq.run.query import batch_frame, until_ticks
-from streamq.run.session import REQUIRED, TUNED, master_of
+from streamq.run.session import REQUIRED, TUNED
 from streamq.stream import Stream
 from streamq.testing.case import Case
 from streamq.testing.execution import BATCH, CONTROLLED, RUN, Execution, from_changelog, net

@@ -14,7 +14,10 @@ import pyspark
 import pytest
 
 from streamq.errors import SessionError
-from streamq.run.session import REQUIRED, active_session, doctor, master_of, session
+from streamq.run.active import active_session
+from streamq.run.doctor import doctor
+from streamq.run.masters import master_of
+from streamq.run.session import REQUIRED, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -173,7 +176,10 @@ def test_connect() -> None:
         })
         client = '''
         import sys
-        from streamq.run.session import active_session, doctor, master_of, session
+        from streamq.run.active import active_session
+        from streamq.run.doctor import doctor
+        from streamq.run.masters import master_of
+        from streamq.run.session import session
         url = sys.argv[1]
         spark = session(master=url, config={"spark.sql.shuffle.partitions": 3})
         print(type(spark).__module__, spark.conf.get("spark.sql.shuffle.partitions"))

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 import streamq as sq
 from streamq import testing as t
 from streamq.choices import OutputForm
-from streamq.run.session import REQUIRED, active_session
+from streamq.run.active import active_session
+from streamq.run.session import REQUIRED
 from streamq.testing.arrival import Item
 from streamq.testing.execution import BATCH, CONTROLLED, RUN, SPARK, STARTS, WRITTEN, Execution, unfinished
 from streamq.testing.on_spark import session_in

@@ -1,0 +1,39 @@
+"""Commands of the machine that the doctor runs, each for a limited time."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+SECONDS = 60.0
+"""How long a command may take: a cold interpreter on a busy machine needs several seconds for pandas."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended: its exit code (-1 if it could not run or did not end) and all that it printed."""
+
+    code: int
+    output: str
+
+
+def run_command(command: Sequence[str], seconds: float, environ: Mapping[str, str] | None = None) -> Outcome:
+    """Run a command for at most so many seconds; it reads no input, and raises nothing if it fails."""
+    try:
+        completed = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            timeout=seconds, env=None if environ is None else dict(environ), encoding="utf-8", errors="replace",
+            check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return Outcome(-1, f"nothing in {seconds:g} seconds")
+    except OSError as error:
+        return Outcome(-1, str(error))
+    return Outcome(completed.returncode, completed.stdout)
+
+
+def last_line(output: str) -> str:
+    """Return the last line that a command printed, where Java and Python put the error; at most 200 characters."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else "nothing"

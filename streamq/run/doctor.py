@@ -1,0 +1,57 @@
+"""The doctor, which says what streamq lacks on a machine before a job dies of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from streamq.run.active import active_session
+from streamq.run.findings import Finding, Report
+from streamq.run.interpreters import check_interpreter, probe_interpreter, this_interpreter
+from streamq.run.java import check_java, check_spark_home
+from streamq.run.masters import check_server, default_master, is_local, master_of
+from streamq.run.packages import CONNECT_NEEDS, DRIVER_NEEDS, WORKER_NEEDS
+
+
+def doctor(
+    *,
+    raise_on_problem: bool = False,
+    master: str | None = None,
+    worker: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Report:
+    """Check what streamq needs: Java, the versions of Spark and its packages, the interpreter of Spark's workers.
+
+    Looks at the active session if there is one, else at what :func:`session` would start; ``master``, ``worker`` (an
+    interpreter) and ``environ`` look at something else. Starts no Spark. Spark Connect's Java and the workers of a
+    cluster are on other machines and are not looked at. With ``raise_on_problem`` a problem is a SessionError.
+    """
+    environ = os.environ if environ is None else environ
+    active = active_session() if master is None else None
+    if active is not None:
+        master = master_of(active)
+        worker = worker or environ.get("PYSPARK_PYTHON") or active.conf.get("spark.pyspark.python", None) or "python3"
+    master = master or default_master(environ)
+    worker = worker or environ.get("PYSPARK_PYTHON") or sys.executable
+
+    driver = this_interpreter()
+    findings = check_interpreter("driver", driver, DRIVER_NEEDS)
+    if master.startswith("sc://"):
+        client = check_interpreter("Connect client", this_interpreter(CONNECT_NEEDS), CONNECT_NEEDS)
+        findings += [finding for finding in client if not finding.ok]
+        findings += [] if active else [check_server(master)]
+    else:
+        findings += [check_java(environ)]
+        spark_home = check_spark_home(environ, driver.versions.get("pyspark", ""))
+        findings += [spark_home] if spark_home else []
+    if is_local(master):
+        probed = probe_interpreter(worker, environ=environ)
+        if isinstance(probed, Finding):
+            findings.append(probed)
+        else:
+            findings += check_interpreter("worker", probed, WORKER_NEEDS, driver.python)
+    report = Report(tuple(findings))
+    if raise_on_problem:
+        report.raise_problems()
+    return report

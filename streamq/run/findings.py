@@ -1,0 +1,88 @@
+"""What the doctor observes: one finding for each thing it looks at, and the report of all of them."""
+
+from __future__ import annotations
+
+import html
+import textwrap
+from dataclasses import dataclass
+
+from streamq.errors import SessionError, sentence
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing the doctor looked at: what it observed and, if that is not as it must be, what is wrong and how to mend it."""
+
+    subject: str
+    observed: str
+    wrong: str = ""
+    hint: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """True if nothing is wrong."""
+        return not self.wrong
+
+    def message(self, verb: str = "") -> str:
+        """Return the text of an error about it."""
+        text = sentence(verb, self.wrong, self.observed, self.hint)
+        return text if verb else text.removeprefix(": ")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What :func:`streamq.doctor` observed; it prints as a table, also in a notebook."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        """The findings in which something is wrong."""
+        return tuple(finding for finding in self.findings if not finding.ok)
+
+    @property
+    def ok(self) -> bool:
+        """True if there is no problem."""
+        return not self.problems
+
+    @property
+    def headline(self) -> str:
+        """The first line of the printed report."""
+        count = len(self.problems)
+        return "streamq doctor: " + ("all is well" if not count else f"{count} problem{'s'[: count > 1]}")
+
+    def raise_problems(self, verb: str = "session", advice: str = "") -> None:
+        """Raise one SessionError for all problems, if there are any; ``advice`` is what helps against each of them."""
+        match self.problems:
+            case ():
+                return
+            case (problem,):
+                text = problem.message(verb)
+                raise SessionError(f"{text}{'' if text.endswith('.') else '.'} {advice}" if advice else text)
+            case problems:
+                lines = "".join(f"\n  - {p.message()}" for p in problems) + (f"\n{advice}" if advice else "")
+                raise SessionError(f"{verb}: {len(problems)} things are not as they must be.{lines}")
+
+    def __str__(self) -> str:
+        width = max((len(finding.subject) for finding in self.findings), default=0)
+        indent = " " * (width + 11)
+        lines = [self.headline]
+        for finding in self.findings:
+            text = finding.observed if finding.ok else finding.message()
+            head = f"  {'ok' if finding.ok else 'PROBLEM':7}  {finding.subject:{width}}"
+            lines += textwrap.wrap(
+                text, 118, initial_indent=f"{head}  ", subsequent_indent=f"{indent}  ",
+                break_long_words=False, break_on_hyphens=False,
+            )  # fmt: skip
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{'&#10003;' if finding.ok else '&#10007;'}</td>"
+            f"<th style='text-align:left'>{html.escape(finding.subject)}</th>"
+            f"<td style='text-align:left'>{html.escape(finding.observed if finding.ok else finding.message())}</td></tr>"
+            for finding in self.findings
+        )
+        return f"<table><caption>{html.escape(self.headline)}</caption>{rows}</table>"

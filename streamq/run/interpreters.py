@@ -1,0 +1,120 @@
+"""The Python interpreters of the driver and of Spark's workers, and what packages they can import."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from streamq.run.commands import SECONDS, last_line, run_command
+from streamq.run.findings import Finding
+from streamq.run.packages import DRIVER_NEEDS, WORKER_NEEDS, Need
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python interpreter, with the version of each module that it could import and the reason for each that it could not."""
+
+    path: str
+    python: tuple[int, ...]
+    versions: Mapping[str, str] = field(default_factory=dict)
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def version(self) -> str:
+        """Python's version, as ``3.11.7``."""
+        return ".".join(map(str, self.python))
+
+    def packages(self, needs: Iterable[Need]) -> str:
+        """Return the packages that it has, of those needed, as ``pandas 2.3.3, pyarrow 21.0.0``."""
+        present = [need for need in needs if need.module in self.versions]
+        return ", ".join(f"{need.package} {self.versions[need.module]}".rstrip() for need in present)
+
+
+def this_interpreter(needs: Iterable[Need] = DRIVER_NEEDS) -> Interpreter:
+    """Import the packages in this process and return its interpreter."""
+    versions, failures = {}, {}
+    for need in needs:
+        try:
+            versions[need.module] = str(getattr(importlib.import_module(need.module), "__version__", ""))
+        except Exception as error:  # a broken package raises whatever it likes on import
+            failures[need.module] = str(error)
+    return Interpreter(sys.executable, sys.version_info[:3], versions, failures)
+
+
+# Read by whatever Python the worker turns out to be, hence the plain old syntax.
+_PROBE = """
+import importlib, json, sys
+versions, failures = {}, {}
+for name in sys.argv[1:]:
+    try:
+        versions[name] = str(importlib.import_module(name).__version__)
+    except Exception as error:
+        failures[name] = str(error)
+print(json.dumps([sys.version_info[:3], versions, failures]))
+"""
+
+
+def probe_interpreter(
+    command: str,
+    needs: Iterable[Need] = WORKER_NEEDS,
+    environ: Mapping[str, str] | None = None,
+    seconds: float = SECONDS,
+) -> Interpreter | Finding:
+    """Start another interpreter, import the packages there, and return it; return a finding if it does not answer."""
+    path = shutil.which(command, path=(os.environ if environ is None else environ).get("PATH", ""))
+    hint = f"Set PYSPARK_PYTHON to {sys.executable}."
+    if path is None:
+        return Finding("worker", f"there is no {command}", "the worker interpreter does not exist", hint)
+    outcome = run_command([path, "-c", _PROBE, *(need.module for need in needs)], seconds, environ)
+    answer = outcome.output.strip().rpartition("\n")[2]  # a sitecustomize may have printed before
+    if outcome.code != 0 or not answer.startswith("[["):
+        observed = f"{path} said {last_line(outcome.output)!r}"
+        return Finding("worker", observed, "the worker interpreter does not run", hint)
+    python, versions, failures = json.loads(answer)
+    return Interpreter(path, tuple(python), versions, failures)
+
+
+def check_interpreter(
+    who: str, interpreter: Interpreter, needs: Iterable[Need], driver_python: tuple[int, ...] | None = None
+) -> list[Finding]:
+    """Return one finding for each package that is missing, broken or of a wrong version, else one that lists them all.
+
+    ``driver_python`` is the driver's version: PySpark refuses a worker of another minor version, in the first job.
+    """
+    needs = tuple(needs)
+    problems = []
+    if driver_python is not None and interpreter.python[:2] != driver_python[:2]:
+        driver = ".".join(map(str, driver_python))
+        problems.append(
+            Finding(
+                f"{who} Python",
+                f"found {interpreter.version} at {interpreter.path}, the driver runs {driver}",
+                f"the {who} runs another Python version than the driver",
+                f"Set PYSPARK_PYTHON to {sys.executable}.",
+            )
+        )
+    problems += [problem for need in needs if (problem := _package_problem(who, interpreter, need)) is not None]
+    summary = f"Python {interpreter.version} at {interpreter.path}, {interpreter.packages(needs)}"
+    return problems or [Finding(who, summary)]
+
+
+def _package_problem(who: str, interpreter: Interpreter, need: Need) -> Finding | None:
+    version, failure = interpreter.versions.get(need.module), interpreter.failures.get(need.module, "")
+    if version is None and not failure.startswith("No module named"):
+        wrong = f"the {who} cannot import {need.package}"
+        observed = f"{interpreter.path} said {last_line(failure)!r}"
+    elif version is None:
+        wrong, observed = f"the {who} has no {need.package}", f"looked in {interpreter.path}"
+    elif version and not need.accepts(version):
+        wrong = f"the {who} has an unsupported {need.package}"
+        observed = f"found {version} in {interpreter.path}, streamq needs {need}"
+    else:
+        return None
+    hint = f"Install it: {interpreter.path} -m pip install {shlex.quote(str(need))}"
+    return Finding(f"{who} {need.package}", observed, wrong, hint)
