@@ -1,205 +1,144 @@
 """Plans as JSON: nodes and expressions in lists, inputs by number, so that what is shared is written once and depth is no matter.
 
 ``{"streamq": 1, "digest": ..., "expressions": [...], "nodes": [...]}``: an entry names its class and its fields, what it
-refers to stands before it, and the last node is the plan. Names are looked up among the known classes and nowhere else.
+refers to stands before it, and the last node is the plan. Names are looked up among the classes that plans consist of and
+nowhere else; the dataclasses themselves say what these are and which values their fields take.
 """
 
 from __future__ import annotations
 
-import datetime as dt
+import inspect
 import json
-import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from decimal import Decimal
-from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from typing import Any
-from zoneinfo import ZoneInfo
 
+import dacite
 from pyspark.sql.types import DataType, StructType
 
+import streamq.operators
+import streamq.plan.case  # noqa: F401  its expression and the operators' nodes are then among the classes
 from streamq import functions
+from streamq.choices import Word
+from streamq.compiler.constants_json import decoded, encoded
 from streamq.errors import PlanError, StreamqError, nearest, sentence
-from streamq.operators.alter_lifetime import Length, Start
-from streamq.plan.case import Case
-from streamq.plan.expr import ARITHMETIC, COMPARISON, LOGIC, Aggregate, Alias, Call, Cast, Col, Expr, Lit, Opaque
-from streamq.plan.lifetime import Lifetime, WindowBound
+from streamq.plan.expr import ARITHMETIC, COMPARISON, LOGIC, Call, Expr, Opaque
 from streamq.plan.node import NODES, Node, nodes, written_fields
 from streamq.plan.passes import nodes as parts
-from streamq.plan.schema import Field
-from streamq.policies import SourcePolicy
-from streamq.runtime.partial import PARTIALS
-from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot
 
 VERSION = 1
 """Of the format; a reader takes its own only."""
 
-EXPRESSIONS: Mapping[str, type[Expr]] = {
-    c.__name__: c for c in (Col, Lit, Call, Cast, Alias, Case, Lifetime, WindowBound, Aggregate)
-}
-"""The expressions that can be written: all but a pyspark Column."""
-
-VALUES: Mapping[str, type[Any]] = {
-    c.__name__: c
-    for c in (Field, SourcePolicy, Hopping, Snapshot, Count, Rows, Session, Landmark, Start, Length, *PARTIALS)
-}
-"""The other classes a node's fields may hold."""
-
-_MICROSECOND = dt.timedelta(microseconds=1)
 _WRITE, _READ = "to_json", "from_json"
 
 
-# values
+# which classes there are
 
 
-def encoded(value: Any) -> Any:
-    """A plain value as JSON: None, booleans, integers and strings as they are, tuples and lists as lists, others tagged.
-
-    ``{"float": "nan"}``, ``{"bytes": "00ff"}``, ``{"decimal": "1.50"}``, ``{"date": "2024-01-31"}``, ``{"timedelta": 5}``
-    (microseconds), ``{"datetime": "2024-01-31T12:00:00", "zone": 0}`` (microseconds east of UTC, or a zone's name). Raises
-    PlanError for any other value.
-    """
-    match value:
-        case None | bool():
-            return value
-        case int():
-            return int(value)
-        case str():
-            return str(value)
-        case float():
-            return {"float": repr(float(value))}
-        case bytes():
-            return {"bytes": value.hex()}
-        case tuple() | list():
-            return [encoded(v) for v in value]
-    # of their subclasses, such as pandas.Timestamp, something else would be read back
-    if type(value) is Decimal:
-        return {"decimal": str(value)}
-    if type(value) is dt.date:
-        return {"date": value.isoformat()}
-    if type(value) is dt.timedelta:
-        return {"timedelta": value // _MICROSECOND}
-    if type(value) is dt.datetime:
-        found: dict[str, Any] = {"datetime": value.replace(tzinfo=None, fold=0).isoformat()}
-        found |= {"fold": 1} if value.fold else {}
-        return found if value.tzinfo is None else {**found, "zone": _zone(value)}
-    raise PlanError(
-        sentence(_WRITE, "a value that cannot be written", f"found {value!r}", "Give a plain Python value instead.")
-    )
+def expression_classes() -> dict[str, type[Expr]]:
+    """Return the classes of expressions that can be written, by name: all but a pyspark Column."""
+    return {cls.__name__: cls for cls in _subclasses(Expr) if cls is not Opaque}
 
 
-def _zone(value: dt.datetime) -> Any:
-    match value.tzinfo:
-        case dt.timezone() as zone:
-            offset, *name = zone.__getinitargs__()  # type: ignore[attr-defined]
-            return [offset // _MICROSECOND, *name] if name else offset // _MICROSECOND
-        case ZoneInfo(key=str(key)):
-            return key
-    raise PlanError(
-        sentence(_WRITE, "a time zone that cannot be written", f"found {value!r}", "Give a zoneinfo.ZoneInfo or UTC.")
-    )
+def value_classes() -> dict[str, type[Any]]:
+    """Return the other classes that a plan is made of, by name: those that the fields of nodes and expressions hold."""
+    classes: dict[str, type[Any]] = {}
+    owners: list[Any] = [*NODES.values(), *expression_classes().values()]
+    for owner in owners:  # which grows
+        for cls in (cls for hint in _field_types(owner).values() for cls in _dataclasses(hint)):
+            if cls.__name__ not in classes:
+                classes[cls.__name__] = cls
+                owners.append(cls)
+    return classes
 
 
-def decoded(value: Any) -> Any:
-    """The plain value that :func:`encoded` wrote; lists come back as tuples. Raises PlanError for what it does not write."""
-    try:
-        return _decoded(value)
-    except (ValueError, TypeError, ArithmeticError, KeyError, OSError) as error:
-        raise PlanError(sentence(_READ, "not a value", f"found {value!r}")) from error
+def _dataclasses(hint: Any) -> Iterator[type[Any]]:
+    """Yield the dataclasses that a type allows, neither nodes nor expressions: the class itself and its public subclasses."""
+    if arguments := typing.get_args(hint):
+        for argument in arguments:
+            yield from _dataclasses(argument)
+    elif isinstance(hint, type) and hint.__module__ != "builtins" and not issubclass(hint, Node | Expr | DataType):
+        for cls in (hint, *_subclasses(hint)):
+            if is_dataclass(cls) and not inspect.isabstract(cls) and not cls.__name__.startswith("_"):
+                yield cls
 
 
-def _decoded(value: Any) -> Any:
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case list():
-            return tuple(_decoded(v) for v in value)
-        case {"float": str(text), **rest} if not rest:
-            return float(text)
-        case {"bytes": str(text), **rest} if not rest:
-            return bytes.fromhex(text)
-        case {"decimal": str(text), **rest} if not rest:
-            return Decimal(text)
-        case {"date": str(text), **rest} if not rest:
-            return dt.date.fromisoformat(text)
-        case {"timedelta": int(micros), **rest} if not rest:
-            return micros * _MICROSECOND
-        case {"datetime": str(text), **rest} if rest.keys() <= {"fold", "zone"}:
-            fold: Any = rest.get("fold", 0)
-            found = dt.datetime.fromisoformat(text).replace(fold=fold)
-            return found.replace(tzinfo=_read_zone(rest["zone"])) if "zone" in rest else found
-    raise ValueError(value)
+def _subclasses(cls: type[Any]) -> Iterator[type[Any]]:
+    for subclass in cls.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)
 
 
-def _read_zone(zone: Any) -> dt.tzinfo:
-    match zone:
-        case int(micros):
-            return dt.timezone(micros * _MICROSECOND)
-        case [int(micros), str(name)]:
-            return dt.timezone(micros * _MICROSECOND, name)
-        case str(key):
-            return ZoneInfo(key)
-    raise ValueError(zone)
+@cache
+def _field_types(cls: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass that its constructor takes, with their types."""
+    hints = typing.get_type_hints(cls)
+    return {f.name: hints[f.name] for f in fields(cls) if f.init}
 
 
 # writing
 
 
 def plan_to_json(plan: Node) -> dict[str, Any]:
-    """The plan as a document of plain lists and dictionaries; equal plans give equal documents.
+    """Return the plan as a document of plain lists and dictionaries; equal plans give equal documents.
 
     Unnamed sources keep the names they have in the plan: see :func:`streamq.plan.node.numbered`. Raises PlanError for
     what cannot be written: a pyspark Column, and a value :func:`encoded` does not take.
     """
-    made = nodes(plan)
-    numbers = {found.digest: i for i, found in enumerate(made)}
-    places: dict[str, int] = {}
-    expressions: list[dict[str, Any]] = []
-
-    def refer(found: Node | Expr) -> dict[str, int]:
-        if isinstance(found, Node):
-            return {"node": numbers[found.digest]}
-        if found.digest not in places:
-            for part in parts(found):
-                if part.digest not in places:
-                    expressions.append(_entry(part, EXPRESSIONS, refer))
-                    places[part.digest] = len(expressions) - 1
-        return {"expression": places[found.digest]}
-
-    return {
-        "streamq": VERSION,
-        "digest": plan.digest,
-        "expressions": expressions,
-        "nodes": [_entry(found, NODES, refer) for found in made],
-    }
+    writer = _Writer(plan)
+    entries = [writer.entry(node, NODES) for node in writer.nodes]
+    return {"streamq": VERSION, "digest": plan.digest, "expressions": writer.expressions, "nodes": entries}
 
 
-def _entry(found: Any, known: Mapping[str, Any], refer: Callable[[Any], Any]) -> dict[str, Any]:
-    if isinstance(found, Opaque):
-        hint = "Write it with sq.col, sq.when and sq.functions."
-        raise PlanError(sentence(_WRITE, "a pyspark Column cannot be written", f"found {found.text}", hint))
-    name = type(found).__name__
-    if known.get(name) is not type(found):
-        raise PlanError(sentence(_WRITE, "a part that cannot be written", f"found {name}: {found!r}"))
-    taken, wanted = written_fields(found), _types(known[name])
-    return {"is": name} | {n: _written(getattr(found, n), refer) for n in taken if n in wanted}
+class _Writer:
+    """The entries of one plan: where each node and expression stands, and the expressions so far."""
 
+    def __init__(self, plan: Node) -> None:
+        self.nodes = nodes(plan)
+        self.expressions: list[dict[str, Any]] = []
+        self._node_places = {node.digest: i for i, node in enumerate(self.nodes)}
+        self._expression_places: dict[str, int] = {}
+        self._expression_classes = expression_classes()
+        self._value_classes = value_classes()
 
-def _written(value: Any, refer: Callable[[Any], Any]) -> Any:
-    match value:
-        case Node() | Expr():
-            return refer(value)
-        case DataType():
-            return {"type": value.jsonValue()}
-        case tuple() | list():
-            return [_written(v, refer) for v in value]
-    return _entry(value, VALUES, refer) if is_dataclass(value) else encoded(value)
+    def entry(self, item: Any, classes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a node, expression or value as its class's name and its fields."""
+        if isinstance(item, Opaque):
+            hint = "Write it with sq.col, sq.when and sq.functions."
+            raise PlanError(sentence(_WRITE, "a pyspark Column cannot be written", f"found {item.text}", hint))
+        name = type(item).__name__
+        if classes.get(name) is not type(item):
+            raise PlanError(sentence(_WRITE, "a part that cannot be written", f"found {name}: {item!r}"))
+        of_constructor = _field_types(classes[name])
+        values = {n: self._value(getattr(item, n)) for n in written_fields(item) if n in of_constructor}
+        return {"is": name, **values}
+
+    def _value(self, value: Any) -> Any:
+        match value:
+            case Node():
+                return {"node": self._node_places[value.digest]}
+            case Expr():
+                return {"expression": self._place(value)}
+            case DataType():
+                return {"type": value.jsonValue()}
+            case tuple() | list():
+                return [self._value(v) for v in value]
+        return self.entry(value, self._value_classes) if is_dataclass(value) else encoded(value)
+
+    def _place(self, expression: Expr) -> int:
+        """Return where the expression stands; write it, and before it its parts, where it has none yet."""
+        if expression.digest not in self._expression_places:
+            for part in parts(expression):
+                if part.digest not in self._expression_places:
+                    self.expressions.append(self.entry(part, self._expression_classes))
+                    self._expression_places[part.digest] = len(self.expressions) - 1
+        return self._expression_places[expression.digest]
 
 
 def to_text(document: Mapping[str, Any]) -> str:
-    """A document as text, an entry a line, so that two can be compared line by line."""
+    """Return a document as text, an entry a line, so that two can be compared line by line."""
 
     def shown(value: Any) -> str:
         if not isinstance(value, list) or not value:
@@ -213,7 +152,7 @@ def to_text(document: Mapping[str, Any]) -> str:
 
 
 def from_text(text: str) -> Any:
-    """The document in a text; raises PlanError where it is no JSON."""
+    """Return the document in a text; raises PlanError where it is no JSON."""
     if not isinstance(text, str):
         raise PlanError(sentence(_READ, "not a text", f"found {type(text).__name__}", "Give what to_json() returned."))
     try:
@@ -223,7 +162,7 @@ def from_text(text: str) -> Any:
 
 
 def plan_from_json(document: Any) -> Node:
-    """The plan that :func:`plan_to_json` wrote.
+    """Return the plan that :func:`plan_to_json` wrote.
 
     Raises PlanError where the document is none, is of another version, names a class that does not exist, has a field
     that does not fit, or has been changed since (its digest tells); and what the nodes themselves raise.
@@ -232,53 +171,96 @@ def plan_from_json(document: Any) -> Node:
         case {"streamq": int(version)} if version != VERSION:
             hint = "Write it anew with this version of streamq, or read it with the one that wrote it."
             raise PlanError(sentence(_READ, f"format {version}", f"this version reads {VERSION}", hint))
-        case {"streamq": int(), "digest": str(digest), "expressions": list(given), "nodes": list(found)} if found:
-            pass
+        case {"streamq": int(), "digest": str(digest), "expressions": list(expressions), "nodes": list(entries)}:
+            reader = _Reader()
         case _:
             shown = ", ".join(map(str, document)) if isinstance(document, dict) else type(document).__name__
             raise PlanError(sentence(_READ, "not a plan", f"found {shown}", "Give what to_json() returned."))
-    expressions: list[Expr] = []
-    made: list[Node] = []
+    if not entries:
+        raise PlanError(sentence(_READ, "not a plan", "no nodes", "Give what to_json() returned."))
     try:
-        for entry in given:
-            expressions.append(_made(entry, EXPRESSIONS, [], expressions))
-        for entry in found:
-            made.append(_made(entry, NODES, made, expressions))
+        for entry in expressions:
+            reader.expressions.append(reader.item(entry, reader.expression_classes))
+        for entry in entries:
+            reader.nodes.append(reader.item(entry, NODES))
     except RecursionError as error:
         raise PlanError(sentence(_READ, "not a plan", "lists within lists within lists")) from error
-    if made[-1].digest != digest:
-        wrong = sentence(_READ, "the text has been changed or damaged", f"digest {made[-1].digest} instead of {digest}")
+    plan = reader.nodes[-1]
+    if plan.digest != digest:
+        wrong = sentence(_READ, "the text has been changed or damaged", f"digest {plan.digest} instead of {digest}")
         raise PlanError(wrong)
-    return made[-1]
+    return plan
 
 
-def _made(entry: Any, known: Mapping[str, Any], made: Sequence[Node], expressions: Sequence[Expr]) -> Any:
-    if not isinstance(entry, dict) or not isinstance(entry.get("is"), str):
-        raise PlanError(sentence(_READ, "not an entry of a plan", f"found {entry!r}"))
-    name = entry["is"]
-    if name not in known:
-        raise PlanError(
-            sentence(_READ, f"no class {name!r}", f"there are: {', '.join(known)}", nearest(name, list(known)))
+class _Reader:
+    """The nodes and expressions of a document that have been read so far, which later entries refer to."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.expressions: list[Expr] = []
+        self.expression_classes = expression_classes()
+        self._value_classes = value_classes()
+        self._checks = dacite.Config(
+            type_hooks={int: _integer, **{word: partial(_word, word) for word in Word.__subclasses__()}}, strict=True
         )
-    kind = known[name]
-    wanted = _types(kind)
-    lacking = wanted.keys() - entry.keys()
-    if entry.keys() - {"is"} - wanted.keys() or not all(_added(kind, n) for n in lacking):
-        there = ", ".join(k for k in entry if k != "is") or "none"
-        raise PlanError(sentence(_READ, f"the fields of {name} are {', '.join(wanted) or 'none'}", f"found {there}"))
-    values = {n: _read(entry[n], made, expressions) for n in wanted if n in entry}
-    for field, value in values.items():
-        if not _fits(value, wanted[field]):
-            raise PlanError(sentence(_READ, f"{field} of {name} does not fit", f"found {entry[field]!r}"))
-    if kind is Call and values["name"] not in _callable():
-        raise PlanError(sentence(_READ, f"no function {values['name']!r}", "", nearest(values["name"], _callable())))
+
+    def item(self, entry: Any, classes: Mapping[str, Any]) -> Any:
+        """Return the node, expression or value that an entry describes."""
+        if not isinstance(entry, dict) or not isinstance(entry.get("is"), str):
+            raise PlanError(sentence(_READ, "not an entry of a plan", f"found {entry!r}"))
+        name = entry["is"]
+        if name not in classes:
+            there = f"there are: {', '.join(classes)}"
+            raise PlanError(sentence(_READ, f"no class {name!r}", there, nearest(name, list(classes))))
+        values = {n: self._value(v) for n, v in entry.items() if n != "is"}
+        try:
+            item = dacite.from_dict(classes[name], values, self._checks)
+        except dacite.WrongTypeError as error:
+            field = str(error.field_path)
+            wrong = f"{field} of {name} does not fit"
+            raise PlanError(sentence(_READ, wrong, f"found {entry[field]!r}")) from error
+        except (dacite.MissingValueError, dacite.UnexpectedDataError) as error:
+            wrong = f"the fields of {name} are {', '.join(_field_types(classes[name])) or 'none'}"
+            raise PlanError(sentence(_READ, wrong, f"found {', '.join(values) or 'none'}")) from error
+        except (StreamqError, RecursionError):
+            raise
+        except Exception as error:
+            # a node takes the names in its fields for those of its inputs
+            raise PlanError(sentence(_READ, f"a {name} that cannot be", f"found {entry!r}")) from error
+        if isinstance(item, Call) and item.name not in _callable():
+            raise PlanError(sentence(_READ, f"no function {item.name!r}", "", nearest(item.name, _callable())))
+        return item
+
+    def _value(self, value: Any) -> Any:
+        match value:
+            case list():
+                return tuple(self._value(v) for v in value)
+            case {"is": _}:
+                return self.item(value, self._value_classes)
+            case {"type": description, **rest} if not rest:
+                return _type(description)
+            case {"node": int(place), **rest} if not rest and 0 <= place < len(self.nodes):
+                return self.nodes[place]
+            case {"expression": int(place), **rest} if not rest and 0 <= place < len(self.expressions):
+                return self.expressions[place]
+            case {"node": _} | {"expression": _}:
+                raise PlanError(sentence(_READ, "a reference to what does not stand before it", f"found {value!r}"))
+        return decoded(value)
+
+
+def _integer(value: Any) -> Any:
+    """Refuse true and false, which Python counts among the integers."""
+    if isinstance(value, bool):
+        raise dacite.WrongTypeError(int, value)
+    return value
+
+
+def _word(words: type[Word], value: Any) -> Word:
+    """Return the member of an enumeration that a string is written for."""
     try:
-        return kind(**values)
-    except (StreamqError, RecursionError):
-        raise
-    except Exception as error:
-        # a node takes the names in its fields for those of its inputs
-        raise PlanError(sentence(_READ, f"a {name} that cannot be", f"found {entry!r}")) from error
+        return words(value)
+    except ValueError as error:
+        raise dacite.WrongTypeError(words, value) from error
 
 
 @cache
@@ -286,72 +268,30 @@ def _callable() -> frozenset[str]:
     return frozenset({*ARITHMETIC, *COMPARISON, *LOGIC, "isin", "getitem", *dir(functions)})
 
 
-def _read(value: Any, made: Sequence[Node], expressions: Sequence[Expr]) -> Any:
-    match value:
-        case list():
-            return tuple(_read(v, made, expressions) for v in value)
-        case {"is": _}:
-            return _made(value, VALUES, made, expressions)
-        case {"type": kind, **rest} if not rest:
-            return _type(kind)
-        case {"node": int(at), **rest} if not rest and 0 <= at < len(made):
-            return made[at]
-        case {"expression": int(at), **rest} if not rest and 0 <= at < len(expressions):
-            return expressions[at]
-        case {"node": _} | {"expression": _}:
-            raise PlanError(sentence(_READ, "a reference to what does not stand before it", f"found {value!r}"))
-    return decoded(value)
-
-
-def _type(given: Any) -> DataType:
-    """A Spark type from its JSON; a user-defined one would be looked up by an import path and is refused."""
-    stack = [given]
+def _type(description: Any) -> DataType:
+    """Return a Spark type from its JSON; a user-defined one would be looked up by an import path and is refused."""
+    stack = [description]
     while stack:
         match stack.pop():
             case {"type": "udt"}:
-                raise PlanError(sentence(_READ, "a user-defined type cannot be read", f"found {given!r}"))
-            case dict() as found:
-                stack.extend(found.values())
-            case list() as found:
-                stack.extend(found)
-    column = {"name": "x", "type": given, "nullable": True, "metadata": {}}
+                raise PlanError(sentence(_READ, "a user-defined type cannot be read", f"found {description!r}"))
+            case dict() as members:
+                stack.extend(members.values())
+            case list() as members:
+                stack.extend(members)
+    column = {"name": "x", "type": description, "nullable": True, "metadata": {}}
     try:
         return StructType.fromJson({"type": "struct", "fields": [column]}).fields[0].dataType
     except Exception as error:
-        raise PlanError(sentence(_READ, "not a type", f"found {given!r}")) from error
+        raise PlanError(sentence(_READ, "not a type", f"found {description!r}")) from error
 
 
-@cache
-def _types(kind: Any) -> dict[str, Any]:
-    """The fields of a class that its constructor takes, with their types."""
-    hints = typing.get_type_hints(kind)
-    return {f.name: hints[f.name] for f in fields(kind) if f.init}
-
-
-def _added(kind: Any, name: str) -> bool:
-    return any(f.name == name and "added" in f.metadata for f in fields(kind))
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    if hint is Any:
-        return True
-    if hint is None or (isinstance(hint, type) and not typing.get_origin(hint)):
-        return value is None if hint in (None, types.NoneType) else _is(value, hint)
-    inner = typing.get_args(hint)
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return any(_fits(value, one) for one in inner)
-    if not isinstance(value, tuple):
-        return False
-    if inner[1:] == (...,):
-        return all(_fits(v, inner[0]) for v in value)
-    return len(value) == len(inner) and all(_fits(v, one) for v, one in zip(value, inner, strict=True))
-
-
-def _is(value: Any, kind: type[Any]) -> bool:
-    if issubclass(kind, StrEnum):
-        # a word is written as its string, and its class makes a member of that again
-        return isinstance(value, str) and value in list(kind)
-    return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
-
-
-__all__ = ["VERSION", "decoded", "encoded", "from_text", "plan_from_json", "plan_to_json", "to_text"]
+__all__ = [
+    "VERSION",
+    "expression_classes",
+    "from_text",
+    "plan_from_json",
+    "plan_to_json",
+    "to_text",
+    "value_classes",
+]

@@ -13,7 +13,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 
 from streamq.choices import OutputForm
-from streamq.compiler.plan_json import decoded, encoded, plan_from_json, plan_to_json
+from streamq.compiler.constants_json import decoded, encoded
+from streamq.compiler.plan_json import plan_from_json, plan_to_json
 from streamq.compiler.rules import RULES
 from streamq.errors import PlanError, SourceError, StreamqError, nearest, sentence
 from streamq.operators import Edges, JoinTable, Physical, Source

@@ -1,0 +1,104 @@
+"""Constants as JSON: numbers, texts, instants and durations of a plan, so that the same value of the same type is read back."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from streamq.errors import PlanError, sentence
+
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+def encoded(value: Any) -> Any:
+    """Return a plain value as JSON: None, booleans, integers and strings as they are, tuples and lists as lists, others tagged.
+
+    ``{"float": "nan"}``, ``{"bytes": "00ff"}``, ``{"decimal": "1.50"}``, ``{"date": "2024-01-31"}``, ``{"timedelta": 5}``
+    (microseconds), ``{"datetime": "2024-01-31T12:00:00", "zone": 0}`` (microseconds east of UTC, or a zone's name). Raises
+    PlanError for any other value.
+    """
+    match value:
+        case None | bool():
+            return value
+        case int():
+            return int(value)
+        case str():
+            return str(value)
+        case float():
+            return {"float": repr(float(value))}
+        case bytes():
+            return {"bytes": value.hex()}
+        case tuple() | list():
+            return [encoded(v) for v in value]
+    # of their subclasses, such as pandas.Timestamp, something else would be read back
+    if type(value) is Decimal:
+        return {"decimal": str(value)}
+    if type(value) is dt.date:
+        return {"date": value.isoformat()}
+    if type(value) is dt.timedelta:
+        return {"timedelta": value // _MICROSECOND}
+    if type(value) is dt.datetime:
+        instant: dict[str, Any] = {"datetime": value.replace(tzinfo=None, fold=0).isoformat()}
+        instant |= {"fold": 1} if value.fold else {}
+        return instant if value.tzinfo is None else {**instant, "zone": _zone(value)}
+    raise PlanError(
+        sentence("to_json", "a value that cannot be written", f"found {value!r}", "Give a plain Python value instead.")
+    )
+
+
+def _zone(value: dt.datetime) -> Any:
+    match value.tzinfo:
+        case dt.timezone() as zone:
+            offset, *name = zone.__getinitargs__()  # type: ignore[attr-defined]
+            return [offset // _MICROSECOND, *name] if name else offset // _MICROSECOND
+        case ZoneInfo(key=str(key)):
+            return key
+    raise PlanError(
+        sentence(
+            "to_json", "a time zone that cannot be written", f"found {value!r}", "Give a zoneinfo.ZoneInfo or UTC."
+        )
+    )
+
+
+def decoded(value: Any) -> Any:
+    """Return the plain value that :func:`encoded` wrote; lists come back as tuples. Raises PlanError for anything else."""
+    try:
+        return _decoded(value)
+    except (ValueError, TypeError, ArithmeticError, KeyError, OSError) as error:
+        raise PlanError(sentence("from_json", "not a value", f"found {value!r}")) from error
+
+
+def _decoded(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case list():
+            return tuple(_decoded(v) for v in value)
+        case {"float": str(text), **rest} if not rest:
+            return float(text)
+        case {"bytes": str(text), **rest} if not rest:
+            return bytes.fromhex(text)
+        case {"decimal": str(text), **rest} if not rest:
+            return Decimal(text)
+        case {"date": str(text), **rest} if not rest:
+            return dt.date.fromisoformat(text)
+        case {"timedelta": int(micros), **rest} if not rest:
+            return micros * _MICROSECOND
+        case {"datetime": str(text), **rest} if rest.keys() <= {"fold", "zone"}:
+            fold: Any = rest.get("fold", 0)
+            instant = dt.datetime.fromisoformat(text).replace(fold=fold)
+            return instant.replace(tzinfo=_read_zone(rest["zone"])) if "zone" in rest else instant
+    raise ValueError(value)
+
+
+def _read_zone(zone: Any) -> dt.tzinfo:
+    match zone:
+        case int(micros):
+            return dt.timezone(micros * _MICROSECOND)
+        case [int(micros), str(name)]:
+            return dt.timezone(micros * _MICROSECOND, name)
+        case str(key):
+            return ZoneInfo(key)
+    raise ValueError(zone)
