@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamq.choices import OutputForm
+from streamq.compiler.hosting import HOSTED
 from streamq.compiler.program import Options
 from streamq.compiler.rewriter import Firing, Rewritten, clipped, rewrite
 from streamq.compiler.rules import Rule
@@ -183,6 +184,9 @@ def _cti(node: Node) -> str:
             read = [e for _, e in columns]
         case Union():
             return "c"
+        case _ if type(node) in HOSTED:
+            rule = HOSTED[type(node)](node).evaluator.progress_rule
+            return rule.cti.shown(len(node.children))
         case _:
             return node.progress
     waits = source.traits.moves_ends and any(reads_end(e) for e in read)

@@ -129,7 +129,7 @@ def with_ctis(program: Program, ports: list[Port], paths: list[Path]) -> Path:
     if opened:
         inputs.append(Input(opened, (), lifetimes, ()))
     in_order = program.options.level.block is None
-    kernel = CtisKernel(pa.schema([(f.name, arrow_type(f.type)) for f in schema.fields]), in_order)
+    kernel = CtisKernel(pa.schema([(f.name, arrow_type(f.type)) for f in schema.fields]), in_order, bool(opened))
     kept = [
         *(["rows that the CTI has not passed"] if in_order else []),
         *(["rows whose open ends are read"] if opened else []),
@@ -137,7 +137,7 @@ def with_ctis(program: Program, ports: list[Port], paths: list[Path]) -> Path:
     lines = (
         f"ctis: the result in one bucket, {'in order of time, ' if in_order else ''}with its CTI when it has moved",
         f"basket: {'; '.join(kept) or 'none'}",
-        f"CTI: {'the least start of such a row, at most c' if opened else 'c'}",
+        f"CTI: {kernel.progress_rule.cti.shown()}",
     )
     level = max(p.level for p in paths)
     name = f"ctis:{program.plan.digest}"

@@ -140,16 +140,10 @@ class _Compiler:
         every = [p for port in ports for p in port.paths]
         level = max(p.level for p in every)
         name = f"{node.title.replace(' ', '_')}:{node.digest}"
-        lines = (
-            f"{node.title} {node.detail()}".rstrip(),
-            f"basket: {states(node)['State']}" + ("" if found.kernel else "; rows reported and not settled"),
-            f"CTI: {node.progress}",
-            *_told(node),
-        )
         moves = any(p.moves for p in every) if found.moves is AS_INPUTS else found.moves
         retracts = True
         if found.kernel is not None:
-            kernel = found.kernel(schemas, found.schema.names)
+            kernel: Kernel = found.kernel(schemas, found.schema.names)
             retracts = any(p.retracts for p in every)
         else:
             unmoved = None if any(p.moves for p in ports[0].paths) else found.unmoved
@@ -160,6 +154,12 @@ class _Compiler:
                 bound=found.bound,
                 pointwise=found.pointwise,
             )
+        lines = (
+            f"{node.title} {node.detail()}".rstrip(),
+            f"basket: {states(node)['State']}" + ("" if found.kernel else "; rows reported and not settled"),
+            f"CTI: {kernel.progress_rule.cti.shown(len(node.children))}",
+            *_told(node),
+        )
         made = Path(name, level + 1, found.schema, retracts=retracts, moves=moves)
         self.ports.append(Port(name, kernel, ports, found.schema, lines, level, IN))
         self.program.relations[name] = Relation(name, level + 1, found.schema)
@@ -186,11 +186,13 @@ class _Compiler:
         path = self._settled(path)
         name = f"relay:{node.digest}:{path.relation}:{len(self.ports)}"
         columns = tuple((f.name, Col(f.name)) for f in path.schema.fields)
-        lines = ("relay: rows that are looked up in a table", "basket: none", "CTI: c")
+        kernel = RelayKernel()
+        cti = kernel.progress_rule.cti.shown()
+        lines = ("relay: rows that are looked up in a table", "basket: none", f"CTI: {cti}")
         lifetimes = (LE, RE, WEIGHT)
         path = self._ingress_of(path) if path.level == 0 else path
         self.ports.append(
-            Port(name, RelayKernel(), [Input([path], columns, lifetimes, (LE,))], path.schema, lines, path.level)
+            Port(name, kernel, [Input([path], columns, lifetimes, (LE,))], path.schema, lines, path.level)
         )
         self.program.relations[name] = Relation(name, path.level + 1, path.schema)
         return Path(name, path.level + 1, path.schema, retracts=path.retracts, moves=path.moves)
@@ -247,9 +249,9 @@ class _Compiler:
         source = self.program.relations[path.relation].source
         assert source is not None
         state = "none" if isinstance(kernel, InsertIngressKernel) and not kernel.ids else states(source)["State"]
-        cti, aligns = "c", OUT
+        cti, aligns = kernel.progress_rule.cti.shown(), OUT
         if isinstance(kernel, EdgesKernel):
-            cti, aligns = ("the least open start, at most c", CLOSED) if kernel.from_end else ("c", OPENED)
+            aligns = CLOSED if kernel.from_end else OPENED
         lines = (f"ingress of {source.shown_name()}: {title}", f"basket: {state}", f"CTI: {cti}", *_told(source))
         self.ports.append(
             Port(name, kernel, [Input([path], columns, (LE, *extra), hashed)], path.schema, lines, aligns=aligns)
@@ -304,8 +306,8 @@ class _Compiler:
             ("partial results" if kernel.merges else "values with weights")
             + (", combined before the shuffle" if ahead else ""),
             f"basket: {bound}" + ("" if final else "; rows reported and not final"),
-            f"CTI: {node.progress}",
-            "final: windows that end at or before c" + (", once their members are settled" if reads else ""),
+            f"CTI: {kernel.progress_rule.cti.shown()}",
+            f"final: {kernel.progress_rule.final_rows}",
             f"cost: {stated(MergePartials)['Cost']}",
         )
         self.ports.append(
@@ -327,17 +329,16 @@ class _Compiler:
             return Path(name, self.program.relations[name].level, schema)
         level = max(p.level for p in paths)
         columns = tuple((f.name, Col(f.name)) for f in schema.fields)
+        kernel = SettleKernel()
         lines = (
             "settle: pass on what can no longer change",
             "basket: rows not settled",
-            "CTI: the least start of a row not settled, at most c",
+            f"CTI: {kernel.progress_rule.cti.shown()}",
             "final: every row passed on",
             "cost: a group by of the rows that wait",
         )
         hashed = (LE,)
-        self.ports.append(
-            Port(name, SettleKernel(), [Input(paths, columns, (LE, RE, WEIGHT), hashed)], schema, lines, level)
-        )
+        self.ports.append(Port(name, kernel, [Input(paths, columns, (LE, RE, WEIGHT), hashed)], schema, lines, level))
         self.program.relations[name] = Relation(name, level + 1, schema)
         return Path(name, level + 1, schema, retracts=False)
 

@@ -36,7 +36,6 @@ class Chop(Node):
     offset: int
 
     title = "chop"
-    progress = "c"
 
     def _schema(self) -> Schema:
         return self.input.schema

@@ -33,7 +33,6 @@ class Clip(Node):
     on: tuple[tuple[str, str], ...]
 
     title = "clip"
-    progress = "c, the least over the inputs"
 
     def _schema(self) -> Schema:
         ours, theirs = self.input.schema, self.by.schema

@@ -36,7 +36,6 @@ class DistinctIds(Node):
     within: int
 
     title = "distinct_ids"
-    progress = "c"
 
     def _schema(self) -> Schema:
         from streamq.plan.keys import check_key

@@ -38,7 +38,8 @@ class Edges(Source):
 
     ``payload_from`` says whose other columns the event carries once closed: the start row's or the end row's.
 
-    CTI: c, made from the data (greatest start seen - delay) or told from outside
+    CTI: c, made from the data (greatest start seen - delay) or told from outside; where the payload comes with the end, the
+        least open start, at most c
     Final: closed events that are settled
     State: a key's open start, or its last edge if late ones may be adjusted, and edges at or after c
     Cost: a sort of the keys that a micro-batch touches

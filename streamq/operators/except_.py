@@ -31,7 +31,6 @@ class Except(Node):
     right: Node
 
     title = "except"
-    progress = "c, the least over the inputs"
 
     def _schema(self) -> Schema:
         from streamq.plan.keys import check_key

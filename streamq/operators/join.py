@@ -67,8 +67,6 @@ class Join(Node):
     def title(self) -> str:
         return f"{self.how} join"
 
-    progress = "c, the least over the inputs"
-
     def _schema(self) -> Schema:
         left, right = self.left.schema, self.right.schema
         if left.axis != right.axis:

@@ -9,6 +9,7 @@ from streamq.operators.partial_aggregate import PartialAggregate, partial_column
 from streamq.operators.window import show_keys, show_window
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.schema import INTERVAL, POINT, Schema, quote
+from streamq.runtime.progress_rule import Cti
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,7 +30,7 @@ class MergePartials(Node):
     input: PartialAggregate
 
     title = "merge"
-    progress = "start of the earliest window not final"
+    progress = Cti.EARLIEST_WINDOW.shown()
 
     def _schema(self) -> Schema:
         dropped = ("__lo", "__hi")

@@ -32,7 +32,6 @@ class ToSignal(Node):
     keys: tuple[str, ...]
 
     title = "to_signal"
-    progress = "c"
 
     def _schema(self) -> Schema:
         from streamq.plan.keys import check_key

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as t
 
 from streamq.errors import PlanError, sentence
-from streamq.operators.window import show_keys, show_policies, show_window, window_progress, window_traits
+from streamq.operators.window import show_keys, show_policies, show_window, window_traits
 from streamq.operators.window_aggregate import WindowAggregate
 from streamq.plan.expr import Expr
 from streamq.plan.inference import infer
@@ -32,7 +32,9 @@ class TopK(Node):
 
     NULL is less than any value, NaN greater. Broken ties go by the payload's columns in order, ascending, then LE, RE.
 
-    CTI: as a window's aggregate that is not time-sensitive
+    CTI: hopping: start of the earliest window not final; snapshot: c; count: the (n-1)-th greatest instant below c; rows: the
+        start of the first row of the earliest incomplete window; session: the least start of a session not final; landmark:
+        the landmark of the earliest window not final; at point_at_end c
     Final: hopping, count, rows, session, landmark: windows that end at or before c; snapshot: windows that end before c
     State: hopping: members of windows not final; snapshot: events not settled, and those alive since the endpoint before c;
         count, rows: events of windows not final, or still to come; session: events of sessions not final; landmark: events
@@ -56,10 +58,6 @@ class TopK(Node):
     @property
     def case(self) -> tuple[str, ...]:
         return (self.window.name,)
-
-    @property
-    def progress(self) -> str:
-        return window_progress(self.window, self.stamp, False)
 
     def _schema(self) -> Schema:
         source = self.input.schema

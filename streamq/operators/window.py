@@ -6,7 +6,6 @@ from streamq.plan.node import Traits
 from streamq.time import show_duration, show_ticks
 from streamq.windows import (
     ALIGN,
-    POINT_AT_END,
     Count,
     Hopping,
     Landmark,
@@ -24,24 +23,6 @@ def window_traits(window: Window, stamp: str, source: Traits) -> Traits:
         return Traits()
     moves = stamp == ALIGN and not isinstance(window, Rows)
     return Traits(False, False, moves and source.infinite and isinstance(window, Snapshot | Session))
-
-
-def window_progress(window: Window, stamp: str, time_sensitive: bool) -> str:
-    """The CTI rule of a window operator (the table of SEMANTICS section 6)."""
-    match window:
-        case _ if stamp == POINT_AT_END:
-            return "c"
-        case Snapshot():
-            return "start of the earliest window not final" if time_sensitive else "c"
-        case Hopping():
-            return "start of the earliest window not final"
-        case Count():
-            return "the (n-1)-th greatest instant below c, the least if there are fewer, at most c"
-        case Rows():
-            return "the start of the first row of the earliest incomplete window; none: c"
-        case Session():
-            return "the least start of a session not final; none: c"
-    return "the landmark of the earliest window not final; none: c"
 
 
 def show_window(window: Window, axis: str) -> str:

@@ -8,7 +8,7 @@ from pyspark.sql import types as t
 
 from streamq.errors import TypeMismatch, sentence
 from streamq.operators.grid import window_lifetime
-from streamq.operators.window import show_keys, show_policies, show_window, window_progress, window_traits
+from streamq.operators.window import show_keys, show_policies, show_window, window_traits
 from streamq.plan.case import Case
 from streamq.plan.expr import Aggregate, Lit
 from streamq.plan.inference import infer
@@ -47,9 +47,9 @@ class WindowAggregate(Node):
     """The members of each window, per group of ``keys``, reduced to ``aggregates`` (SEMANTICS section 3).
 
     CTI: hopping: start of the earliest window not final; snapshot: c, under a time-sensitive aggregate the start of the
-        earliest window not final; count: the (n-1)-th greatest instant below c; rows: start of the first row of the earliest
-        incomplete window; session: the least start of a session not final; landmark: the last landmark at or before c; at
-        point_at_end c
+        earliest window not final; count: the (n-1)-th greatest instant below c; rows: the start of the first row of the
+        earliest incomplete window; session: the least start of a session not final; landmark: the landmark of the earliest
+        window not final; at point_at_end c
     Final: hopping, count, rows, session, landmark: windows that end at or before c; snapshot: windows that end before c;
         time-sensitive: where a time-sensitive aggregate reads ends that are not clipped, once their members are settled
     State: hopping: members of windows not final; snapshot: events not settled, and those alive since the endpoint before c;
@@ -82,10 +82,6 @@ class WindowAggregate(Node):
     @property
     def title(self) -> str:
         return self.window.name
-
-    @property
-    def progress(self) -> str:
-        return window_progress(self.window, self.stamp, any(a.name == TIME_SENSITIVE for _, a in self.aggregates))
 
     def _schema(self) -> Schema:
         source = self.input.schema

@@ -45,7 +45,6 @@ class WindowedJoin(Node):
     right_names: Pairs
 
     title = "windowed_join"
-    progress = "start of the earliest window not final"
 
     def _schema(self) -> Schema:
         left, right = self.left.schema, self.right.schema

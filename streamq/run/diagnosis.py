@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from streamq.run.holding import subtracts
 from streamq.run.monitoring import VERSION, Seen, SourceReading, instant, shown, wall
 from streamq.run.oddities import Warned, oddities
 from streamq.run.waiting import FAILED, FINISHED, RUNNING, STOPPED, Wait, Waiting
@@ -203,7 +202,7 @@ def _left_out(case: Waiting) -> Verdict:
                 text = f"{came:,} rows of {case.shown(channel.relation)} came, and none passed the filters before"
                 return "filtered", f"{text} {case.title(hosted)}."
         if len(taken) > 1 and all(taken.values()) and not case.handed_on(hosted.name):
-            if subtracts(hosted.kernel):
+            if hosted.kernel.progress_rule.subtracts:
                 text = f"Nothing is left of the rows that came to {case.title(hosted)}: those of its other input cover them."
                 return "nothing_held", text
             return "no_match", f"Rows came on both sides of {case.title(hosted)}, and no two of them met."

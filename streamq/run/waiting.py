@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamq.policies import MIDDLE
-from streamq.run.holding import ending, goes_by, grid_of, hands_on, holds, starts_window, wanted
 from streamq.run.idle import silent_ones, spoken_for
 from streamq.run.monitoring import (
     Seen,
@@ -28,9 +27,7 @@ from streamq.run.monitoring import (
 )
 from streamq.runtime.carried import Carried, carry
 from streamq.runtime.event import WEIGHT
-from streamq.runtime.kernels.ctis import OPEN, CtisKernel
-from streamq.runtime.kernels.settle import SettleKernel
-from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
+from streamq.runtime.progress_rule import Cti, EndlessRow, RowsWanted
 from streamq.runtime.stage import IN
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, saturating_add, show_duration
 
@@ -46,6 +43,20 @@ EMPTIED = "nothing comes if all rows of that window have been taken back"
 MOVING = "nothing comes while the ends of its members may still move"
 DEPENDS = "whether that is enough depends on the rows"
 """What a goal that is not exact depends on."""
+
+ENDS = {
+    EndlessRow.ITS_END: "an end of what has none: a row that never ends is held, and so is what it is part of",
+    EndlessRow.A_CUT: "a row that cuts one of those that have no end",
+    EndlessRow.THE_NEXT: "the next row of a key: until then its last one has no end",
+}
+"""What lets rows go that no progress releases, for they have no end."""
+
+
+def missing_rows(wanted: RowsWanted | None) -> str:
+    """What a window of so many rows waits for."""
+    assert wanted is not None, "rows wait for progress or for more rows"
+    instants = f"{wanted.n:,} different {wanted.distinct}s" if wanted.distinct else f"{wanted.n:,}"
+    return f"more rows: a window takes {instants}{' of one group' if wanted.grouped else ''}"
 
 
 @dataclass(frozen=True)
@@ -112,17 +123,17 @@ class Waiting:
             rows, held = (self.told.get(f"{what}|{hosted.name}", 0) for what in ("state_rows", "held"))
             if held and hosted.aligns and self._least_c() != INFINITY:
                 yield self._blocked(hosted, held)
-            rows = held if isinstance(hosted.kernel, CtisKernel) else rows - held
+            rows = held if hosted.kernel.progress_rule.sorts else rows - held
             if rows and self._holds(hosted) and min(self._ctis(hosted).values()) != INFINITY:
                 yield self._wait(hosted, rows)
 
     def _holds(self, hosted: Hosted) -> bool:
         """Whether a kernel holds rows back; what else it keeps is for rows that are still to come."""
-        return isinstance(hosted.kernel, CtisKernel) or self._due(hosted) is not None or bool(wanted(hosted.kernel))
+        return hosted.kernel.progress_rule.wanted is not None or self._due(hosted) is not None
 
     def _due(self, hosted: Hosted) -> int | None:
         """The progress that lets the next of its rows go, if no others come; None: none waits."""
-        if isinstance(hosted.kernel, CtisKernel):
+        if hosted.kernel.progress_rule.sorts:
             return self.told[f"first|{hosted.name}"] + 1
         return self.told.get(f"due|{hosted.name}")
 
@@ -135,7 +146,7 @@ class Waiting:
         place = "before" if hosted.aligns == IN else "behind"
         operator = f"consistency: rows held back {place} {self.title(hosted)}"
         source, proviso = self.sources[least], DEPENDS if self._taken_back() else ""
-        onward = hosted if hosted.aligns == IN and holds(hosted.kernel) else self._onward(hosted)
+        onward = hosted if hosted.aligns == IN and hosted.kernel.progress_rule.holds else self._onward(hosted)
         return Wait(
             operator, held, source.c, source.name, first + 1, None, source, release,
             by_start=True, beyond=True, proviso=proviso or self._goes_on(onward),
@@ -169,47 +180,44 @@ class Waiting:
         return ctis_in(self.program, hosted, self.told)
 
     def _wait(self, hosted: Hosted, rows: int) -> Wait:
-        kernel, c, due = hosted.kernel, min(self._ctis(hosted).values()), self._due(hosted)
-        early = (
-            self.level.block is not None
-            and not isinstance(kernel, SettleKernel | CtisKernel)
-            and not getattr(kernel, "final", False)
-        )
-        of = self._of(hosted, rows, c)
+        rule, c, due = hosted.kernel.progress_rule, min(self._ctis(hosted).values()), self._due(hosted)
+        early = rule.early is not None and self.level.block is not None
+        holder = self._holder(hosted, rows, c)
         if due is None:
-            return Wait(*of, None, None, None, (wanted(kernel),))
+            return Wait(*holder, None, None, None, (missing_rows(rule.wanted),))
         if due == INFINITY:
-            return Wait(*of, None, None, None, (ending(kernel), self._end()))
-        grid = grid_of(kernel)
-        window = None if grid is None else (due - grid.size, due)
+            return Wait(*holder, None, None, None, (ENDS[rule.endless], self._end()))
+        window = None if rule.grid is None else (due - rule.grid.size, due)
         if due <= (max(c, self._watermark(hosted)) if early else c):
             # reached, but not final
-            held = ("members" if window else "rows") + " whose ends no longer move"
-            return Wait(*of, None, window, None, (held, self._end()))
+            parts = ("members" if window else "rows") + " whose ends no longer move"
+            return Wait(*holder, None, window, None, (parts, self._end()))
         needed = self._needed(hosted, due, not early)
         lacking = self._lacking(needed, early)
         source = None
         if lacking and (not early or len(lacking) == 1):
             least = min(lacking, key=lambda s: self.paces[s][0] - (lacking[s] or 0))
             source = self.sources[self.follows.get(least, least)]
-        release, passed = self._released_by(lacking, not early) if lacking else (self._held_below(hosted), "")
-        proviso = passed or self._proviso(hosted, needed, early) or self._goes_on(self._onward(hosted))
-        return Wait(*of, due, window, source, release, early, *goes_by(kernel, early), proviso)
+        ways, passed_over = self._released_by(lacking, not early) if lacking else (self._held_below(hosted), "")
+        release = rule.early if early else rule.final
+        by_start, beyond = (release.by_start, release.past) if release is not None else (False, False)
+        proviso = passed_over or self._proviso(hosted, needed, early) or self._goes_on(self._onward(hosted))
+        return Wait(*holder, due, window, source, ways, early, by_start, beyond, proviso)
 
     def _proviso(self, hosted: Hosted, needed: Needed, early: bool) -> str:
         """What it takes beside the progress of sources, to a kernel and in it."""
-        kernel, below = hosted.kernel, self._below(hosted)
-        if None in needed.values() or not (early or all(hands_on(k.kernel) for k in below)):
+        rule, below = hosted.kernel.progress_rule, self._below(hosted)
+        if None in needed.values() or not (early or all(k.kernel.progress_rule.follows_input for k in below)):
             return DEPENDS
-        if isinstance(kernel, WindowAggregateKernel) and kernel.final and kernel.reads_end:
+        if rule.waits_for_members and rule.early is None:
             return MOVING
-        if isinstance(kernel, WindowAggregateKernel) and any(WEIGHT in channel.columns for channel in hosted.channels):
+        if rule.may_be_empty and any(WEIGHT in channel.columns for channel in hosted.channels):
             return EMPTIED
-        if isinstance(kernel, CtisKernel):
-            return DEPENDS if self._taken_back() or any(channel.port == OPEN for channel in hosted.channels) else ""
+        if rule.sorts:
+            return DEPENDS if self._taken_back() or rule.cti is Cti.OPEN_END else ""
         # what comes with progress from below may change what waits; on a grid it only comes later than that
         coming = any(self._due(k) is not None or self.told.get(f"held|{k.name}") for k in below)
-        if grid_of(kernel) is None and (coming or (hosted.aligns == IN and self.told.get(f"held|{hosted.name}"))):
+        if rule.grid is None and (coming or (hosted.aligns == IN and self.told.get(f"held|{hosted.name}"))):
             return DEPENDS
         return ""
 
@@ -227,13 +235,14 @@ class Waiting:
         if any(feed.path.relation == hosted.name for feed in self.program.result):
             return None
         above = [k for k in self.kernels.values() if hosted.name in k.inputs]
-        found = [k if holds(k.kernel) else self._onward(k) for k in above]
+        found = [k if k.kernel.progress_rule.holds else self._onward(k) for k in above]
         return None if None in found else found[0]
 
     def _goes_on(self, onward: Hosted | None) -> str:
         return "" if onward is None else f"what that releases goes on to {self.title(onward)}"
 
-    def _of(self, hosted: Hosted, rows: int, c: int) -> tuple[str, int, int, str]:
+    def _holder(self, hosted: Hosted, rows: int, c: int) -> tuple[str, int, int, str]:
+        """The first fields of a Wait: the operator, its rows, its CTI and the input that promises least."""
         ctis = self._ctis(hosted)
         return self.title(hosted), rows, c, self.shown(min(hosted.channels, key=lambda ch: ctis[ch.number]).relation)
 
@@ -262,9 +271,11 @@ class Waiting:
         below = self.kernels[channel.relation]
         if not known:
             return dict.fromkeys(self.behind(below))
-        grid = grid_of(below.kernel) if until_final and starts_window(below.kernel) else None
-        # its CTI is the start of its earliest window that is not final
-        return self._needed(below, t if grid is None else grid.end(grid.last_starting_before(t)), until_final)
+        rule = below.kernel.progress_rule
+        if until_final and rule.sends_window_start and rule.grid is not None:
+            # its CTI is the start of its earliest window that is not final
+            t = rule.grid.end(rule.grid.last_starting_before(t))
+        return self._needed(below, t, until_final)
 
     def _lacking(self, needed: Needed, early: bool) -> Needed:
         """The sources that are not there yet, each under the one that makes its promises; any of them, where ``early``."""
@@ -317,8 +328,8 @@ class Waiting:
         if not below:
             return ("members whose ends no longer move", self._end())
         least = min(below, key=lambda k: self.told.get(f"out|{k.name}", MINUS_INFINITY))
-        rule = next(line for line in self.program.titles[least.name] if line.startswith("CTI: "))
-        return (f"progress of {self.title(least)}, whose {rule}", self._end())
+        cti = least.kernel.progress_rule.cti.shown(len({channel.port for channel in least.channels}))
+        return (f"progress of {self.title(least)}, whose CTI: {cti}", self._end())
 
     def _row(self, source: SourceReading, t: int | None, until_final: bool) -> str:
         # a row is enough that is so far beyond

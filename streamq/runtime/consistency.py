@@ -15,8 +15,8 @@ from streamq.policies import Level
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import codes, concat, ints, net, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.pairs import Mask, paired
-from streamq.runtime.values import Ints
+from streamq.runtime.pairs import paired
+from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY, saturating_add
 
 OPENED, CLOSED = "opened", "closed"

@@ -7,14 +7,15 @@ open, and hands on the difference to what it has reported. So an operator says o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
 import pyarrow as pa
 
+from streamq.runtime.values import Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
+if TYPE_CHECKING:
+    from streamq.runtime.progress_rule import ProgressRule
 
 
 class Evaluator(Protocol):
@@ -30,12 +31,6 @@ class Evaluator(Protocol):
         Of windows and pieces without number those that start before ``upto``.
         """
 
-    def reportable(self, rows: pa.Table, m: int) -> Mask:
-        """Which rows a watermark m speaks for (SEMANTICS section 6): ``LE < m``, or windows that end at or before m."""
-
-    def final(self, rows: pa.Table, c: int) -> Mask:
-        """Which rows no legal input can change once the CTI is c: settled ones, and those that the operator knows of."""
-
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
         """Per input, the events that must stay at CTI c.
 
@@ -43,8 +38,12 @@ class Evaluator(Protocol):
         ``RE < c`` may come out wrong or not at all, nobody looks at them).
         """
 
-    def progress(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> int:
+    def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> int:
         """The output CTI: no row with a smaller LE is still to come or to change before it."""
+
+    @property
+    def progress_rule(self) -> ProgressRule:
+        """Which CTI that is, when a row is final, and when a watermark speaks for it (SEMANTICS section 6)."""
 
 
 def evaluation(evaluator: Evaluator, taken: pa.Schema, made: pa.Schema) -> Callable[[pa.Table], pa.Table]:

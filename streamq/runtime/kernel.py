@@ -1,10 +1,10 @@
-"""The kernel interface: what a stateful operator is to the hosts. Three methods, kept at three."""
+"""The kernel interface: what a stateful operator is to the hosts. Three methods, kept at three, and the rule of its progress."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -13,6 +13,9 @@ from streamq.errors import InvalidEvent, LateEvent, sentence
 from streamq.runtime.basket import Scope
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, show_ticks
+
+if TYPE_CHECKING:
+    from streamq.runtime.progress_rule import ProgressRule
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,10 @@ class Output:
 
 class Kernel(Protocol):
     """An incremental operator over deltas. It keeps nothing on ``self`` but parameters; state lives in baskets."""
+
+    @property
+    def progress_rule(self) -> ProgressRule:
+        """The CTI that it sends on, and the progress that lets its rows go."""
 
     def combine(self, port: int, table: pa.Table) -> pa.Table:
         """Map side, before the shuffle: the same deltas in fewer rows; the columns that decide on the bucket stay."""

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from streamq.runtime.values import Ints
-
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
+from streamq.runtime.values import Ints, Mask
 
 
 def paired(of_taken: Ints, of_given: Ints) -> tuple[Mask, Mask]:

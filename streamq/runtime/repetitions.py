@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.columnar import codes, concat
-from streamq.runtime.evaluator import Mask
-from streamq.runtime.values import ranks
+from streamq.runtime.values import Mask, ranks
 
 
 def repetitions(fresh: pa.Table, held: pa.Table | None, whose: Sequence[str], what: Sequence[str]) -> tuple[Mask, Mask]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 Numbered = tuple[Ints, int]
 """A number from 0 on for each value, and a bound on them."""

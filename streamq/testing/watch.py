@@ -22,6 +22,7 @@ from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
+from streamq.runtime.progress_rule import ProgressRule
 from streamq.runtime.stage import Hosted
 from streamq.testing.history import comparable, plain_values
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -51,6 +52,11 @@ class Watched:
 
     def announce(self, port: int, table: pa.Table) -> Any:
         return self.kernel.announce(port, table)
+
+    @property
+    def progress_rule(self) -> ProgressRule:
+        """That of the kernel."""
+        return self.kernel.progress_rule
 
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         for port, of_port in itertools.groupby(sorted(arrivals, key=lambda a: a.port), key=lambda a: a.port):

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
+import pyarrow as pa
 import pytest
 
 import streamq as sq
 from streamq import time_weighted_avg
+from streamq.compiler.hosting import HOSTED
+from streamq.compiler.program import Options
+from streamq.compiler.rewriter import rewrite
+from streamq.compiler.stages import compile_stages
+from streamq.operators import Edges, MergePartials
 from streamq.operators.join import KINDS
-from streamq.plan.node import NODES, STATED, Node, stated, states
+from streamq.plan.node import NODES, STATED, Node, nodes, stated, states
 
 WINDOWS = ("hopping", "snapshot", "count", "rows", "session", "landmark")
 
@@ -19,8 +26,79 @@ def test_every_node_states_progress_finality_state_and_cost(kind: type[Node]) ->
     found = stated(kind)
     assert [name for name in STATED if not found[name]] == []
     progress = vars(kind).get("progress", "c")
-    if isinstance(progress, str):
+    if isinstance(progress, str) and kind not in HOSTED:
         assert found["CTI"].startswith(progress.partition(";")[0])
+
+
+def queries() -> list[Node]:
+    """A plan for every operator that an evaluator hosts, and every case of it."""
+    a, b = sq.events([(1, 2, {"k": 1, "v": 1.0})]), sq.events([(1, 2, {"k": 1, "w": 2.0})])
+    windows = [
+        lambda **how: a.hopping_window(2, 1, **how),
+        lambda **how: a.snapshot_window(**how),
+        lambda **how: a.count_window(2, **how),
+        lambda **how: a.rows_window(2, **how),
+        lambda **how: a.session_window(3, **how),
+        lambda **how: a.landmark_window(2, period=6, **how),
+    ]
+    stamped = [window(stamp=stamp) for window in windows for stamp in ("align", "point_at_end")]
+    unclipped = [window(clip_input="none") for window in windows]
+    streams = [
+        *(a.join(b, on="k", how=how) for how in KINDS),
+        a.windowed_join(b, on="k", size=2),
+        a.except_(a.where(lambda e: e.k > 0)),
+        a.clip(b, on="k"),
+        a.to_points().to_signal("k"),
+        a.chop(2),
+        a.distinct_ids(2, id="k"),
+        *(w.select(n=sq.count_distinct("k")) for w in stamped),
+        *(w.select(v=time_weighted_avg("v")) for w in (*stamped, *unclipped)),
+        *(w.top_k(1, by="v") for w in stamped),
+    ]
+    return [stream.plan for stream in streams]
+
+
+def test_the_plans_hold_every_operator_that_an_evaluator_hosts() -> None:
+    assert {type(plan) for plan in queries()} == set(HOSTED)
+
+
+@pytest.mark.parametrize("plan", queries(), ids=lambda plan: f"{plan.title} {plan.detail()}")
+def test_a_node_states_the_progress_that_its_evaluator_promises(plan: Node) -> None:
+    hosting = HOSTED[type(plan)](plan)
+    rule = hosting.evaluator.progress_rule
+    if hosting.kernel is not None:
+        rule = hosting.kernel((pa.schema([]),) * len(plan.children), plan.schema.names).progress_rule
+    promised, *_ = str(rule.cti).replace(";", ",").split(",")
+    told = states(plan)
+    clauses = [clause.strip() for clause in re.split("[;,]", told["CTI"])]
+    assert (
+        promised in clauses
+        or f"under a time-sensitive aggregate the {promised}" in clauses
+        or (promised == "c" and "at point_at_end c" in clauses)
+    )
+    if rule.final is None:
+        assert told["Final"].endswith("of final events")
+    else:
+        assert told["Final"].startswith(rule.final_rows if rule.windows else "settled")
+
+
+def test_sources_and_grids_state_the_progress_that_their_kernels_promise() -> None:
+    rows = pa.table({"t": [1, 2], "k": [1, 1], "edge": ["start", "end"]})
+    a = sq.events([(1, 2, {"k": 1})])
+    streams = [
+        a.hopping_window(2, 1).select(n=sq.count()),
+        *(sq.edges(rows, "t", edge="edge", key="k", payload=side) for side in ("start", "end")),
+    ]
+    for stream in streams:
+        program = compile_stages(rewrite(stream.plan).plan, Options(output="changelog"))
+        (hosted,) = program.stages[-1].hosted
+        (node,) = [n for n in nodes(program.plan) if isinstance(n, MergePartials | Edges)]
+        promised = hosted.kernel.progress_rule.cti.shown()
+        assert f"CTI: {promised}" in program.titles[hosted.name]
+        assert promised in states(node)["CTI"]
+        if isinstance(node, MergePartials):
+            assert node.progress == promised
+            assert states(node)["Final"].startswith(hosted.kernel.progress_rule.final_rows)
 
 
 def test_a_statement_may_run_over_lines_and_ends_at_a_blank_one() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,14 @@ from streamq.runtime import bins, partials, stage
 from streamq.runtime.basket import Baskets
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.evaluators import windows
-from streamq.runtime.evaluators.joins import JoinEvaluator, Settling, WindowedJoinEvaluator
+from streamq.runtime.evaluators.joins import ExceptEvaluator, JoinEvaluator, WindowedJoinEvaluator
+from streamq.runtime.evaluators.settling import Settling
 from streamq.runtime.evaluators.spans import ChopEvaluator
 from streamq.runtime.event import RE, WEIGHT
 from streamq.runtime.kernels import inner_join
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.progress import Message, RelationClock
+from streamq.runtime.release import Release
 from streamq.time import INFINITY, MINUS_INFINITY
 from tests.mutation.mutant import BREACHED, ENDLESS, FINAL_TAKEN_BACK, GOES_BACK, NEVER_WAS, Mutant, wrapped
 
@@ -45,8 +48,8 @@ def never_quite(evaluator: Settling, inputs: Any, rows: Any, c: int) -> int:
     return min(c, INFINITY - 1)
 
 
-def settled_at_c(evaluator: Settling, rows: Any, c: int) -> Any:
-    return ints(rows, RE) <= c
+def settled_at_c(rule: Any, evaluator: Any) -> Any:
+    return replace(rule.fget(evaluator), final=Release.AT_END)
 
 
 def not_told(right: Any, compiler: _Compiler, path: Any) -> Any:
@@ -135,7 +138,7 @@ MUTANTS = (
         "CTI of a windowed join",
         "pairs are promised up to c, though windows that began before are open",
         "windowed_join",
-        ((WindowedJoinEvaluator, "progress", c_for_pairs),),
+        ((WindowedJoinEvaluator, "cti", c_for_pairs),),
         BREACHED,
     ),
     Mutant(
@@ -152,14 +155,14 @@ MUTANTS = (
         "never ends",
         "an operator that has heard the end of its inputs does not say so",
         "anti join",
-        ((Settling, "progress", never_quite),),
+        ((Settling, "cti", never_quite),),
         ENDLESS,
     ),
     Mutant(
         "final at c",
         "a row that ends at c is final, though it may still grow",
         "except_",
-        ((Settling, "final", settled_at_c),),
+        ((ExceptEvaluator, "progress_rule", property(partial(settled_at_c, ExceptEvaluator.progress_rule))),),
     ),
     Mutant(
         "not told to wait for final rows",

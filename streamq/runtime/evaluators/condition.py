@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from streamq.plan.expr import Expr
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_expr import evaluate
-from streamq.runtime.evaluator import Mask
+from streamq.runtime.values import Mask
 
 
 @dataclass(frozen=True)

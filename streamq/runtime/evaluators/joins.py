@@ -3,38 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.columnar import concat, ints, runs, with_column
-from streamq.runtime.evaluator import Mask
 from streamq.runtime.evaluators.condition import Condition
+from streamq.runtime.evaluators.settling import Settling
 from streamq.runtime.event import LE, RE
 from streamq.runtime.lifetimes import grid_index, grid_lifetimes
 from streamq.runtime.overlap import covered, grouped_codes, matched_codes, next_after, overlapping, uncovered
-from streamq.runtime.values import Ints
+from streamq.runtime.release import Release
+from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY
 from streamq.windows import Hopping
 
+if TYPE_CHECKING:
+    from streamq.runtime.progress_rule import ProgressRule
+
 INNER, LEFT, SEMI, ANTI = "inner", "left", "semi", "anti"
-
-
-class Settling:
-    """Progress of an operator whose rows are final once they are settled, and that never reaches back: CTI c."""
-
-    def reportable(self, rows: pa.Table, m: int) -> Mask:
-        """Rows that have started."""
-        return ints(rows, LE) < m if m != INFINITY else np.ones(rows.num_rows, bool)
-
-    def final(self, rows: pa.Table, c: int) -> Mask:
-        """Rows that have ended before c."""
-        return ints(rows, RE) < c if c != INFINITY else np.ones(rows.num_rows, bool)
-
-    def progress(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> int:
-        """c: what starts or changes before it is known."""
-        return c
 
 
 @dataclass(frozen=True)
@@ -51,6 +40,13 @@ class JoinEvaluator(Settling):
     left: tuple[str, ...]
     right: tuple[str, ...]
     kept: tuple[str, ...]
+
+    @property
+    def progress_rule(self) -> ProgressRule:
+        """Rows are final once they are settled; an anti join takes away what has a partner."""
+        from streamq.runtime.progress_rule import SETTLED
+
+        return replace(SETTLED, subtracts=self.how == ANTI)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """Sorted starts find the pairs; their union per left event is what is covered."""
@@ -150,20 +146,21 @@ class WindowedJoinEvaluator:
         start, end = grid_lifetimes(self.window, index)
         return with_column(with_column(made, LE, start), RE, end)
 
-    def reportable(self, rows: pa.Table, m: int) -> Mask:
-        """Windows that the watermark has passed."""
-        return ints(rows, RE) <= m
+    @property
+    def progress_rule(self) -> ProgressRule:
+        """Windows of a grid are final once they have ended."""
+        from streamq.runtime.progress_rule import Cti, ProgressRule
 
-    def final(self, rows: pa.Table, c: int) -> Mask:
-        """Windows that have ended."""
-        return ints(rows, RE) <= c
+        return ProgressRule(
+            Cti.EARLIEST_WINDOW, final=Release.AT_END, early=Release.AT_END, windows=True, grid=self.window
+        )
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
         """Members of windows that end at or after c, and events that may still change."""
         least = self.window.start(self.window.first_ending_after(c - 1))
         return [ints(table, RE) > min(c - 1, least) for table in inputs]
 
-    def progress(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> int:
+    def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> int:
         """The start of the earliest window not final."""
         return c if c == INFINITY else self.window.start(self.window.first_ending_after(c))
 
@@ -186,6 +183,13 @@ class ExceptEvaluator(Settling):
     """Per payload the units of the left stream above those of the right one, over maximal intervals."""
 
     names: tuple[str, ...]
+
+    @property
+    def progress_rule(self) -> ProgressRule:
+        """Rows are final once they are settled; the right stream takes away from the left one."""
+        from streamq.runtime.progress_rule import SETTLED
+
+        return replace(SETTLED, subtracts=True)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """A sweep over the endpoints of each payload: the level ``max(0, l - r)``; a unit lives while it is below the level."""
@@ -236,6 +240,13 @@ class ClipEvaluator(Settling):
     names: tuple[str, ...]
     on: tuple[tuple[str, str], ...]
     ends_move: bool = True
+
+    @property
+    def progress_rule(self) -> ProgressRule:
+        """Rows are final once they are settled; one without an end is cut by a row of the other stream."""
+        from streamq.runtime.progress_rule import SETTLED, EndlessRow
+
+        return replace(SETTLED, endless=EndlessRow.A_CUT)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """One search in sorted starts an event."""

@@ -16,11 +16,10 @@ from streamq.errors import StreamqError, sentence
 from streamq.runtime.arrow_casts import quotient
 from streamq.runtime.arrow_types import Refused
 from streamq.runtime.columnar import codes, runs
-from streamq.runtime.evaluator import Mask
 from streamq.runtime.overlap import covered
 from streamq.runtime.partial import COUNT, PartialComoments, PartialMax, PartialMin, PartialSum
 from streamq.runtime.partials import INDEX, over_windows
-from streamq.runtime.values import Ints, ranks
+from streamq.runtime.values import Ints, Mask, ranks
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 

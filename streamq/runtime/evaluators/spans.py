@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.columnar import ints, runs, with_column
-from streamq.runtime.evaluator import Mask
-from streamq.runtime.evaluators.joins import Settling, grid_range
+from streamq.runtime.evaluators.joins import grid_range
+from streamq.runtime.evaluators.settling import Settling
 from streamq.runtime.event import LE, RE
 from streamq.runtime.lifetimes import grid_lifetimes
 from streamq.runtime.overlap import grouped_codes, next_after
-from streamq.runtime.values import Ints, ranks
+from streamq.runtime.values import Ints, Mask, ranks
 from streamq.time import MINUS_INFINITY
 from streamq.windows import Hopping
+
+if TYPE_CHECKING:
+    from streamq.runtime.progress_rule import ProgressRule
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,13 @@ class SignalEvaluator(Settling):
     """``[LE, next strictly later LE of equal keys)``."""
 
     keys: tuple[str, ...]
+
+    @property
+    def progress_rule(self) -> ProgressRule:
+        """Rows are final once they are settled; the last one of a key ends with the next."""
+        from streamq.runtime.progress_rule import SETTLED, EndlessRow
+
+        return replace(SETTLED, endless=EndlessRow.THE_NEXT)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """One search in sorted starts an event."""

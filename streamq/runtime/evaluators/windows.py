@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import LongType
 
 from streamq.runtime.columnar import ints, runs, with_column
-from streamq.runtime.evaluator import Mask
 from streamq.runtime.evaluators.joins import grid_range
 from streamq.runtime.evaluators.reductions import ADDING, Floats, Reduction, Spanned, payload_order, reduced
 from streamq.runtime.event import LE, RE
@@ -23,9 +22,13 @@ from streamq.runtime.lifetimes import grid_index, grid_lifetimes, saturating
 from streamq.runtime.overlap import grouped_codes
 from streamq.runtime.partial import COUNT, Partial, PartialMin
 from streamq.runtime.partials import INDEX, over_windows
-from streamq.runtime.values import Ints, ranks
+from streamq.runtime.release import Release
+from streamq.runtime.values import Ints, Mask, ranks
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import POINT_AT_END, Count, Hopping, Landmark, Rows, Session, Snapshot, Window
+
+if TYPE_CHECKING:
+    from streamq.runtime.progress_rule import Cti, ProgressRule, RowsWanted
 
 OWNER, HEAD = "__owner", "__head"
 
@@ -402,36 +405,67 @@ class _OverWindows:
             start, end = end, end + 1
         return with_column(with_column(made, LE, start), RE, end)
 
-    def reportable(self, rows: pa.Table, m: int) -> Mask:
-        """Windows that the watermark has passed; rows that have started, where those do not hold progress back."""
-        if m == INFINITY:
-            return np.ones(rows.num_rows, bool)
-        if isinstance(self.window, Snapshot) and not self.sensitive and self.stamp != POINT_AT_END:
-            return ints(rows, LE) < m
-        return ints(rows, LE if self.stamp == POINT_AT_END else RE) <= m
+    @property
+    def progress_rule(self) -> ProgressRule:
+        """The table of SEMANTICS section 6; a snapshot may become longer until progress is past its end."""
+        from streamq.runtime.progress_rule import ProgressRule
 
-    def final(self, rows: pa.Table, c: int) -> Mask:
-        """Windows that have ended; snapshots a tick later, for until then an event may make them longer."""
-        if c == INFINITY:
-            return np.ones(rows.num_rows, bool)
-        end = ints(rows, LE if self.stamp == POINT_AT_END else RE)
-        return end < c if isinstance(self.window, Snapshot) else end <= c
+        point, snapshot = self.stamp == POINT_AT_END, isinstance(self.window, Snapshot)
+        at_end = Release.AT_WINDOW_END if point else Release.AT_END
+        past_end = Release.PAST_WINDOW_END if point else Release.PAST_END
+        return ProgressRule(
+            self._cti_rule,
+            final=past_end if snapshot else at_end,
+            early=Release.PAST_START if snapshot and not (point or self.sensitive) else at_end,
+            windows=True,
+            grid=self.window if isinstance(self.window, Hopping) else None,
+            wanted=self._rows_wanted,
+        )
+
+    @property
+    def _sends_c(self) -> bool:
+        """Whether c goes on as it is: of points at the end of windows, and of snapshots, whose corrections cost no progress."""
+        return self.stamp == POINT_AT_END or (isinstance(self.window, Snapshot) and not self.sensitive)
+
+    @property
+    def _cti_rule(self) -> Cti:
+        from streamq.runtime.progress_rule import Cti
+
+        if self._sends_c:
+            return Cti.INPUT
+        match self.window:
+            case Snapshot() | Hopping():
+                return Cti.EARLIEST_WINDOW
+            case Count():
+                return Cti.COUNTED
+            case Rows():
+                return Cti.FIRST_ROW
+            case Session():
+                return Cti.SESSION
+        return Cti.LANDMARK
+
+    @property
+    def _rows_wanted(self) -> RowsWanted | None:
+        from streamq.runtime.progress_rule import RowsWanted
+
+        match self.window:
+            case Count(n=n, by=by):
+                return RowsWanted(n, by, bool(self.keys))
+            case Rows(n=n):
+                return RowsWanted(n, "", bool(self.keys))
+        return None
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
         """What windows are made of that may still be asked for."""
         table = inputs[0]
         return [_kind(self.window).needed(grouped_codes(table, self.keys), table, c)]
 
-    def progress(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> int:
-        """The table of SEMANTICS section 6."""
-        if c in (INFINITY, MINUS_INFINITY):
-            return c
-        if self.stamp == POINT_AT_END:
+    def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> int:
+        """What the rule says of these events."""
+        if c in (INFINITY, MINUS_INFINITY) or self._sends_c:
             return c
         if isinstance(self.window, Snapshot):
-            if not self.sensitive:
-                return c
-            return min(c, int(ints(rows, LE)[~self.final(rows, c)].min(initial=c)))
+            return min(c, int(ints(rows, LE)[ints(rows, RE) >= c].min(initial=c)))
         table = inputs[0]
         return _kind(self.window).aligned_progress(grouped_codes(table, self.keys), table, c)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +19,11 @@ from streamq.runtime.columnar import concat, net
 from streamq.runtime.consistency import aligned
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Uncombined
+from streamq.runtime.release import Release
 from streamq.time import INFINITY, MINUS_INFINITY
+
+if TYPE_CHECKING:
+    from streamq.runtime.progress_rule import ProgressRule
 
 ROWS, OPEN = 0, 1
 """Ports: rows of the result, and the lifetimes of which expressions read the ends."""
@@ -26,10 +31,22 @@ ROWS, OPEN = 0, 1
 
 @dataclass(frozen=True)
 class CtisKernel(Uncombined):
-    """payload: the columns of the result; in_order: rows leave by sync time, over all micro-batches."""
+    """payload: the columns of the result; in_order: rows leave by sync time, over all micro-batches.
+
+    reads_ends: whether expressions read ends that may still move, so that the port OPEN takes the lifetimes behind them.
+    """
 
     payload: pa.Schema
     in_order: bool = False
+    reads_ends: bool = False
+
+    @property
+    def progress_rule(self) -> ProgressRule:
+        """In order of time, a row goes once the CTI is past its start; else as it comes."""
+        from streamq.runtime.progress_rule import Cti, ProgressRule
+
+        cti = Cti.OPEN_END if self.reads_ends else Cti.INPUT
+        return ProgressRule(cti, final=Release.PAST_START, sorts=True) if self.in_order else ProgressRule(cti)
 
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """What arrives, then the CTI."""

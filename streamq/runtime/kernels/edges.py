@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,6 @@ import pyarrow as pa
 from streamq.choices import Late
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import codes, concat, ints, net, with_column
-from streamq.runtime.evaluator import Mask
 from streamq.runtime.event import LE, OPENS, RE, WEIGHT
 from streamq.runtime.kernel import (
     Arrival,
@@ -35,8 +35,11 @@ from streamq.runtime.kernel import (
 )
 from streamq.runtime.lateness import adjusts, is_late, late_rows, left_out, once_more
 from streamq.runtime.repetitions import repetitions
-from streamq.runtime.values import Ints, ranks
+from streamq.runtime.values import Ints, Mask, ranks
 from streamq.time import INFINITY, MINUS_INFINITY
+
+if TYPE_CHECKING:
+    from streamq.runtime.progress_rule import ProgressRule
 
 TIE = "two edges of one key at one instant"
 GHOST = "__ghost"
@@ -51,6 +54,13 @@ class EdgesKernel(Uncombined):
 
     key: tuple[str, ...]
     from_end: bool
+
+    @property
+    def progress_rule(self) -> ProgressRule:
+        """Events go on as they come; the edge that closes one may change what it brought from its start on."""
+        from streamq.runtime.progress_rule import Cti, ProgressRule
+
+        return ProgressRule(Cti.OPEN_EDGE if self.from_end else Cti.INPUT)
 
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Lifetimes after this batch less lifetimes before it, as deltas."""

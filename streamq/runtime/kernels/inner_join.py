@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -20,6 +21,9 @@ from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined
 from streamq.runtime.lateness import taken
 from streamq.time import INFINITY, MINUS_INFINITY
 
+if TYPE_CHECKING:
+    from streamq.runtime.progress_rule import ProgressRule
+
 
 @dataclass(frozen=True)
 class InnerJoinKernel(Uncombined):
@@ -28,6 +32,13 @@ class InnerJoinKernel(Uncombined):
     evaluator: JoinEvaluator
     inputs: tuple[pa.Schema, pa.Schema]
     result: tuple[str, ...]
+
+    @property
+    def progress_rule(self) -> ProgressRule:
+        """Pairs go on as they are made."""
+        from streamq.runtime.progress_rule import AT_ONCE
+
+        return AT_ONCE
 
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """The pairs that the micro-batch makes and takes back."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,9 @@ from streamq.runtime.repetitions import repetitions
 from streamq.time import INFINITY
 from streamq.windows import Hopping
 
+if TYPE_CHECKING:
+    from streamq.runtime.progress_rule import ProgressRule
+
 ROWS = "rows"
 
 
@@ -36,6 +40,13 @@ class InsertIngressKernel(Uncombined):
     points: bool
     round_to: Hopping | None = None
     ids: tuple[str, ...] = ()
+
+    @property
+    def progress_rule(self) -> ProgressRule:
+        """Events go on as they come."""
+        from streamq.runtime.progress_rule import AT_ONCE
+
+        return AT_ONCE
 
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """The events that are on time, and what the policy leaves of the others."""

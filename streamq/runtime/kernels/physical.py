@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +20,16 @@ import pyarrow.compute as pc
 
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import codes, concat, ints, with_column
-from streamq.runtime.evaluator import Mask
 from streamq.runtime.event import INSERT, KIND, LE, NEW_END, RE, RETRACT, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, Uncombined, remembered_judge
 from streamq.runtime.kernels.window_aggregate import matching
 from streamq.runtime.lateness import adjusts, is_late, late_rows, left_out, once_more
 from streamq.runtime.repetitions import repetitions
+from streamq.runtime.values import Mask
 from streamq.time import INFINITY, MINUS_INFINITY
+
+if TYPE_CHECKING:
+    from streamq.runtime.progress_rule import ProgressRule
 
 OWN_LE, OWN_RE = "__own_le", "__own_re"
 """The lifetime that was passed on; equal: nothing of it is left from c on; OWN_RE is DROPPED: what follows goes with it."""
@@ -75,6 +78,13 @@ class PhysicalKernel(Uncombined):
 
     payload: tuple[str, ...]
     id: str | None
+
+    @property
+    def progress_rule(self) -> ProgressRule:
+        """Events go on as they come."""
+        from streamq.runtime.progress_rule import AT_ONCE
+
+        return AT_ONCE
 
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Inserts, then retractions as often as they find their event; others wait as long as it may still come on time."""

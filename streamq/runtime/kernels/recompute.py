@@ -7,8 +7,8 @@ what is no longer needed goes when they are compacted. Cost: a micro-batch evalu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +17,16 @@ import pyarrow.compute as pc
 from streamq.runtime.basket import COMPACT_AT, Scope
 from streamq.runtime.columnar import concat, group, ints, net, with_column
 from streamq.runtime.endpoints import Endpoints
-from streamq.runtime.evaluator import Evaluator, Mask
+from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined
 from streamq.runtime.lateness import taken
+from streamq.runtime.release import Release
+from streamq.runtime.values import Mask
 from streamq.time import INFINITY, MINUS_INFINITY
+
+if TYPE_CHECKING:
+    from streamq.runtime.progress_rule import ProgressRule
 
 BIN = "0"
 ENDLESS, ALWAYS = "endless", "always"
@@ -43,6 +48,19 @@ class RecomputeKernel(Uncombined):
     bound: str = ""
     pointwise: tuple[int, ...] = ()
     compact_at: int = COMPACT_AT
+    final_release: Release | None = field(init=False)
+    early_release: Release | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        # executors need no more of the rule than this
+        object.__setattr__(self, "final_release", self.progress_rule.final)
+        object.__setattr__(self, "early_release", self.progress_rule.early)
+
+    @property
+    def progress_rule(self) -> ProgressRule:
+        """The evaluator's; rows wait until they are final if only such are asked for."""
+        rule = self.evaluator.progress_rule
+        return rule.when_final() if self.final else rule
 
     def announce(self, port: int, table: pa.Table) -> Any:
         """The endpoints, as far as they bound the windows reported at the end of the stream: ``[end, endless, weight]``."""
@@ -76,16 +94,15 @@ class RecomputeKernel(Uncombined):
             histories.append(_history([t for t in (held, *fresh[port]) if t is not None], schema))
         since = clock.c_before if clock.c_before in (INFINITY, MINUS_INFINITY) else clock.c_before - 1
         rows = self.evaluator.rows(histories, since, upto)
-        open_now = self._open(rows, clock.c_before)
-        told = self.evaluator.final(rows, clock.c)
-        if not self.final:
-            told = told | self.evaluator.reportable(rows, clock.m)
-        now = rows.select([*self.result, LE, RE]).filter(pa.array(open_now & told))
-        delta = self._difference(state, now, clock.c_before)
+        is_open = self._is_open(rows, clock.c_before)
+        is_reported = _lets_go(self.final_release, rows, clock.c) | _lets_go(self.early_release, rows, clock.m)
+        reported = rows.select([*self.result, LE, RE]).filter(pa.array(is_open & is_reported))
+        delta = self._difference(state, reported, clock.c_before)
 
-        cti = self.evaluator.progress(histories, rows, clock.c) if clock.c != MINUS_INFINITY else MINUS_INFINITY
+        cti = self.evaluator.cti(histories, rows, clock.c) if clock.c != MINUS_INFINITY else MINUS_INFINITY
         cti = max(cti, int(state.values.get("cti", MINUS_INFINITY)))
-        state.values["cti"], state.values["due"] = cti, self._due(rows.filter(pa.array(~told)))
+        waiting, release = rows.filter(pa.array(~is_reported)), self.early_release or self.final_release
+        state.values["cti"], state.values["due"] = cti, release.due(waiting) if release is not None else None
         if clock.c == INFINITY:
             for basket in (*(f"in{port}" for port in range(len(self.inputs))), "reported"):
                 state.drop(basket, BIN)
@@ -93,17 +110,9 @@ class RecomputeKernel(Uncombined):
             self._keep(state, fresh, histories, rows, delta, clock.c)
         return Output(delta if delta is not None and delta.num_rows else None, cti, totals, state.values["due"])
 
-    def _open(self, rows: pa.Table, c: int) -> Mask:
-        """Rows that may change: none that is final and has been told, even if its floats now added up in another order."""
-        return (ints(rows, RE) >= c) & ~self.evaluator.final(rows, c)
-
-    def _due(self, rows: pa.Table) -> int | None:
-        """The least progress that tells one of these rows: it is its start or end, or a tick after."""
-        if not rows.num_rows:
-            return None
-        tells = self.evaluator.final if self.final else self.evaluator.reportable
-        asked = {int(ints(rows, name).min()) + past for name in (LE, RE) for past in (0, 1)}
-        return next((t for t in sorted(asked) if t < INFINITY and tells(rows, t).any()), INFINITY)
+    def _is_open(self, rows: pa.Table, c: int) -> Mask:
+        """Which rows may change at c: none that was final and reported, even if its floats now added up in another order."""
+        return (ints(rows, RE) >= c) & ~_lets_go(self.final_release, rows, c)
 
     # taking in
 
@@ -129,7 +138,7 @@ class RecomputeKernel(Uncombined):
         old = state.read("reported", BIN)
         if old is None:
             return now
-        old = old.filter(pa.array(self._open(old, c_before)))
+        old = old.filter(pa.array(self._is_open(old, c_before)))
         return net(concat([now, with_column(old, WEIGHT, pc.negate(old.column(WEIGHT)))]))
 
     def _keep(
@@ -157,6 +166,11 @@ class RecomputeKernel(Uncombined):
         told = state.read("reported", BIN) if state.chunks("reported", BIN) > self.compact_at else None
         if told is not None and state.crowded("reported", BIN, told, self.compact_at):
             state.replace("reported", BIN, net(told.filter(pc.greater_equal(told.column(RE), c))))
+
+
+def _lets_go(release: Release | None, rows: pa.Table, progress: int) -> Mask:
+    """Which rows a release lets go at this progress; none where there is no such release."""
+    return np.zeros(rows.num_rows, bool) if release is None else release.lets_go(rows, progress)
 
 
 def _history(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +17,23 @@ from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import concat, net
 from streamq.runtime.event import LE, RE
 from streamq.runtime.kernel import Arrival, Clock, Output, Uncombined
+from streamq.runtime.release import Release
 from streamq.time import INFINITY
+
+if TYPE_CHECKING:
+    from streamq.runtime.progress_rule import ProgressRule
 
 
 @dataclass(frozen=True)
 class SettleKernel(Uncombined):
     """No parameters: a row is its lifetime and payload."""
+
+    @property
+    def progress_rule(self) -> ProgressRule:
+        """A row goes once it is settled, at every level of consistency."""
+        from streamq.runtime.progress_rule import Cti, ProgressRule
+
+        return ProgressRule(Cti.UNSETTLED, final=Release.PAST_END)
 
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """The rows with ``RE < c`` (all, at the end of the stream)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +24,12 @@ from streamq.runtime.kernel import Arrival, Clock, Output, Totals, refuse_late
 from streamq.runtime.lifetimes import grid_index, grid_lifetimes
 from streamq.runtime.partial import COUNT, Partial
 from streamq.runtime.partials import EXPLODE_ROWS, INDEX, merged, netted, over_windows
+from streamq.runtime.release import Release
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
+
+if TYPE_CHECKING:
+    from streamq.runtime.progress_rule import ProgressRule
 
 LO, HI = "__lo", "__hi"
 
@@ -53,6 +57,22 @@ class WindowAggregateKernel:
     reads_end: bool = False
     final: bool = False
     explode_rows: int = EXPLODE_ROWS
+
+    @property
+    def progress_rule(self) -> ProgressRule:
+        """Windows are reported one by one, at their ends; final ones wait for members whose ends are read, too."""
+        from streamq.runtime.progress_rule import Cti, ProgressRule
+
+        rule = ProgressRule(
+            Cti.EARLIEST_WINDOW,
+            final=Release.AT_END,
+            early=Release.AT_END,
+            windows=True,
+            grid=self.window,
+            waits_for_members=self.reads_end,
+            may_be_empty=True,
+        )
+        return rule.when_final() if self.final else rule
 
     # map side
 

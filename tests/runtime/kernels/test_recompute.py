@@ -17,9 +17,11 @@ from streamq.compiler.program import Options
 from streamq.compiler.stages import compile_stages
 from streamq.plan.node import numbered
 from streamq.runtime.columnar import with_column
-from streamq.runtime.evaluators.joins import Settling
+from streamq.runtime.evaluators.settling import Settling
 from streamq.runtime.event import LE, RE
 from streamq.runtime.kernels.recompute import RecomputeKernel
+from streamq.runtime.progress_rule import ProgressRule
+from streamq.runtime.release import Release
 from streamq.stream import Stream
 from streamq.time import INFINITY
 
@@ -149,8 +151,9 @@ class Drifting(Same):
         table = super().rows(inputs, since, upto)
         return with_column(table, "k", pc.add(table.column("k"), len(self.asked)))
 
-    def final(self, rows: pa.Table, c: int) -> Any:
-        return rows.column(RE).to_numpy() <= c
+    @property
+    def progress_rule(self) -> ProgressRule:
+        return replace(super().progress_rule, final=Release.AT_END)
 
 
 @pytest.mark.parametrize("output", [OutputForm.CHANGELOG, OutputForm.FINAL])
