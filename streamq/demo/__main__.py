@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from rich.console import Console
 
 from streamq.demo import agreement, eventlog, job
 from streamq.demo.chart import ProgressBar, chart, table
@@ -232,11 +233,12 @@ def _show(question: Any, rows: list[dict[str, Any]], labels: dict[int, str]) -> 
     shown = sorted(sorted(series, key=lambda key: -sum(row[question.value] or 0 for row in series[key]))[:SERIES])
     names = {key: labels.get(key, str(key)) for key in shown}
     figures = [name for name in rows[0] if name not in ("start", "end", question.series)] if rows else []
-    print(table([_summary(names[key], series[key], figures) for key in shown]))
+    console = Console(highlight=False)
+    console.print(table([_summary(names[key], series[key], figures) for key in shown]))
     if len(series) > len(shown):
         print(f"... and {len(series) - len(shown):,} more, with less in them")
     lines = {names[key]: [(row["start"], row[question.value]) for row in series[key]] for key in shown}
-    print(f"\n{question.value} over time (UTC)\n{chart(lines, unit=question.unit)}")
+    console.print(f"\n{question.value} over time (UTC)", chart(lines, unit=question.unit), sep="\n")
 
 
 def _summary(name: str, rows: list[dict[str, Any]], figures: Sequence[str]) -> dict[str, Any]:
