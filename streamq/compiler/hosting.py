@@ -34,6 +34,7 @@ from streamq.plan.schema import Field, Schema, key_types
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.carried import Carried, Carrier
 from streamq.runtime.carried_by_expr import CarriedByExpr
+from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.evaluators.condition import Condition
 from streamq.runtime.evaluators.joins import ClipEvaluator, ExceptEvaluator, JoinEvaluator, WindowedJoinEvaluator
@@ -43,7 +44,6 @@ from streamq.runtime.evaluators.windows import TopKEvaluator, WindowEvaluator
 from streamq.runtime.event import LE
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.inner_join import InnerJoinKernel
-from streamq.runtime.kernels.recompute import ALWAYS, ENDLESS
 from streamq.windows import POINT_AT_END, Count, Hopping, Landmark, Rows, Snapshot, Window
 
 
@@ -73,7 +73,7 @@ class Hosting:
     inputs: tuple[Taken, ...]
     schema: Schema
     outputs: tuple[tuple[str, Expr], ...] = ()
-    bound: str = ""
+    bound: Bound = Bound.NONE
     pointwise: tuple[int, ...] = ()
     settled: bool = False
     moves: bool | None = True
@@ -142,7 +142,7 @@ def _windowed_join(node: WindowedJoin) -> Hosting:
         WindowedJoinEvaluator(node.window, on, _condition(node.where, node.schema), *names),
         (Taken((*left, *ours), hashed), Taken((*right, *theirs), hashed)),
         node.schema,
-        bound=ENDLESS,
+        bound=Bound.ENDLESS,
         moves=False,
     )
 
@@ -173,7 +173,7 @@ def _to_signal(node: ToSignal) -> Hosting:
 def _chop(node: Chop) -> Hosting:
     cells = Hopping(node.period, node.period, node.offset)
     taken = Taken(_all(node.schema), (LE,))
-    return Hosting(ChopEvaluator(cells), (taken,), node.schema, bound=ENDLESS, moves=AS_INPUTS)
+    return Hosting(ChopEvaluator(cells), (taken,), node.schema, bound=Bound.ENDLESS, moves=AS_INPUTS)
 
 
 def _distinct_ids(node: DistinctIds) -> Hosting:
@@ -189,11 +189,13 @@ def totally_ordered(window: Window, source: Schema) -> Window:
     return replace(window, order_by=(*window.order_by, *(n for n in source.names if n not in window.order_by)))
 
 
-def _over(node: WindowAggregate | TopK, sensitive: bool) -> tuple[str, tuple[int, ...], bool, bool]:
+def _over(node: WindowAggregate | TopK, sensitive: bool) -> tuple[Bound, tuple[int, ...], bool, bool]:
     """What the kind of window says of bound, pointwise, settled and moves."""
     window = node.window
     instants = isinstance(window, Rows) or (isinstance(window, Count) and window.by == "start")
-    bound = ENDLESS if isinstance(window, Hopping) else ALWAYS if isinstance(window, Landmark) else ""
+    bound = Bound.NONE
+    if isinstance(window, Hopping | Landmark):
+        bound = Bound.ENDLESS if isinstance(window, Hopping) else Bound.ALWAYS
     unclipped = node.clip not in ("full", "right")
     settled = sensitive and (instants or unclipped)
     # the CTI of the others is at most the start of a window that is not final: what is before it has the end it will have

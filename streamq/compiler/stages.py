@@ -38,6 +38,7 @@ from streamq.plan.schema import POINT, Field, Schema
 from streamq.policies import SourcePolicy
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.consistency import CLOSED, OPENED
+from streamq.runtime.endpoints import Bound
 from streamq.runtime.event import KIND, LE, NEW_END, OPENS, RE, WEIGHT
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.edges import EdgesKernel
@@ -123,7 +124,7 @@ class _Compiler:
         ports = []
         for taken, child, paths in zip(found.inputs, node.children, inputs, strict=True):
             # what bounds windows is said on the map side, before a kernel could judge: late rows must be gone by then
-            paths = [self._ingress_of(p) if found.bound and p.level == 0 else p for p in paths]
+            paths = [self._ingress_of(p) if found.bound is not Bound.NONE and p.level == 0 else p for p in paths]
             paths = [self._settled(p) for p in paths]
             moving = [p for p in paths if p.moves]
             if moving and (found.settled or reads_ends(taken)):

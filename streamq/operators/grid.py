@@ -9,6 +9,9 @@ from streamq.errors import TimeError, sentence
 from streamq.plan.lowering import floor_div
 from streamq.plan.node import Node
 from streamq.plan.schema import INTERVAL, POINT
+from streamq.runtime import grid as rule
+from streamq.runtime.arithmetic import Arithmetic
+from streamq.runtime.endpoints import Bound, endpoint, limit
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY, MINUS_INFINITY, Duration, ticks
 from streamq.windows import Hopping
@@ -22,29 +25,37 @@ INDEX, LO, HI, COUNT = "__i", "__lo", "__hi", "__n"
 """A window's number, the range of windows an event or partial result lies in, and the events behind it."""
 
 
-def window_range(window: Hopping, shape: str) -> tuple[Column, Column]:
-    """The numbers of the first and the last window an event lies in; INFINITY for one that never ends.
+class _Columns:
+    """Arithmetic of bigint columns."""
 
-    The first is the first that ends after LE, the last the last that starts before RE; the range is empty only for an
-    event in a gap between windows.
-    """
+    def quotient(self, x: Column, by: int) -> Column:
+        return floor_div(x, by)
+
+    def remainder(self, x: Column, by: int) -> Column:
+        from pyspark.sql import functions as F
+
+        return F.pmod(x, F.lit(by).cast("bigint"))
+
+    def choose(self, condition: Column, then: Column | int, otherwise: Column | int) -> Column:
+        from pyspark.sql import functions as F
+
+        return F.when(condition, then).otherwise(otherwise)
+
+
+COLUMNS: Arithmetic = _Columns()
+
+
+def window_range(window: Hopping, shape: str) -> tuple[Column, Column]:
+    """The numbers of the first and the last window an event lies in, by the rule of the grid."""
     from pyspark.sql import functions as F
 
-    le = F.col(LE)
-    low = grid_index(le, window.offset + window.size, window.hop) + 1
-    if shape == POINT:
-        return low, grid_index(le, window.offset, window.hop)
-    re = F.col(RE)
-    return low, F.when(re == INFINITY, F.lit(INFINITY)).otherwise(grid_index(re - 1, window.offset, window.hop))
+    return rule.window_range(window, F.col(LE), None if shape == POINT else F.col(RE), COLUMNS)
 
 
 def grid_index(x: Column, shift: int, hop: int) -> Column:
-    """``floor((x - shift) / hop)`` without forming ``x - shift``, which could overflow at the ends of the axis."""
-    from pyspark.sql import functions as F
-
-    whole, part = divmod(shift, hop)
-    below = F.when(F.pmod(x, F.lit(hop).cast("bigint")) < part, 1).otherwise(0) if part else F.lit(0)
-    return floor_div(x, hop) - F.lit(whole).cast("bigint") - below
+    """``floor((x - shift) / hop)``, by the rule of the grid."""
+    index: Column = rule.grid_index(x, shift, hop, COLUMNS)
+    return index
 
 
 def grid_instant(index: Column, shift: int, hop: int) -> Column:
@@ -69,13 +80,16 @@ def window_lifetime(window: Hopping) -> tuple[Column, Column]:
 
 
 def bounded(
-    df: DataFrame, inputs: Sequence[Node], run: BatchRun, over: DataFrame | None = None, always: bool = False
+    df: DataFrame,
+    inputs: Sequence[Node],
+    run: BatchRun,
+    over: DataFrame | None = None,
+    bound: Bound = Bound.ENDLESS,
 ) -> DataFrame:
     """The input with ``__until``, before which windows and pieces must start (SEMANTICS section 3, infinite lifetimes).
 
-    The caller's bound, or else, if any lifetime (of ``over``, else of the input) is infinite, the greatest finite endpoint of
-    all groups, or how far ``inputs`` have come, if that is further; else there is none. ``always``: one tick after that,
-    whatever there is.
+    The caller's bound, or else that of the endpoints of all groups (of ``over``, else of the input) and of how far ``inputs``
+    have come.
     """
     from pyspark.sql import functions as F
 
@@ -83,13 +97,12 @@ def bounded(
 
     if run.until is not None:
         return df.withColumn("__until", F.lit(run.until))
-    endpoint = F.when(F.col(RE) == INFINITY, F.col(LE)).otherwise(F.col(RE))
     events = over if over is not None else df
-    ends, come = events.agg(F.max(endpoint).alias("__end"), F.max(RE).alias("__greatest")), reach(inputs, run)
-    last = F.col("__end")
+    ends = events.agg(F.max(endpoint(F.col(LE), F.col(RE), COLUMNS)).alias("__end"), F.max(RE).alias("__greatest"))
+    come, last = reach(inputs, run), F.col("__end")
     if come is not None:
         ends, last = ends.crossJoin(F.broadcast(come)), F.greatest("__end", REACH)
-    until = last + 1 if always else F.when(F.col("__greatest") == INFINITY, last).otherwise(F.lit(INFINITY))
+    until = limit(bound, last, F.col("__greatest") == INFINITY, COLUMNS)
     return df.crossJoin(F.broadcast(ends.select(until.alias("__until"))))
 
 
@@ -97,8 +110,8 @@ def _last(window: Hopping) -> Column:
     """The last window that starts before ``__until``."""
     from pyspark.sql import functions as F
 
-    until = F.col("__until")
-    return F.when(until == INFINITY, F.lit(INFINITY)).otherwise(grid_index(until - 1, window.offset, window.hop))
+    last: Column = rule.last_starting_before(window, F.col("__until"), COLUMNS)
+    return last
 
 
 def members(node: Node, df: DataFrame, window: Hopping, run: BatchRun) -> DataFrame:

@@ -12,6 +12,7 @@ from streamq.operators.grid import INDEX, bounded, grid_index, grid_instant, in_
 from streamq.operators.window_aggregate import TIME_SENSITIVE, WindowAggregate
 from streamq.plan.lowering import floor_div, lifetime
 from streamq.plan.schema import quote
+from streamq.runtime.endpoints import Bound
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY
 from streamq.windows import POINT_AT_END, Count, Hopping, Landmark, Rows, Session, Snapshot
@@ -54,7 +55,7 @@ def window_members(node: WindowAggregate | TopK, df: DataFrame, run: BatchRun) -
         case Session(gap=gap):
             return _in_sessions(df, keys, gap), [STARTS, ENDS]
         case Landmark():
-            return _since_landmarks(bounded(df, [node.input], run, always=True), window), [STARTS, ENDS]
+            return _since_landmarks(bounded(df, [node.input], run, bound=Bound.ALWAYS), window), [STARTS, ENDS]
 
 
 def _reads_window(node: WindowAggregate | TopK) -> bool:

@@ -1,9 +1,11 @@
-"""The late output: rows that were not taken as they came, of any source, with the reason and how late they were."""
+"""What late items become, by the policy of their source; and the late output: the rows that were left out or changed."""
 
 from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Judge, Totals, refuse_invalid, refuse_late
 from streamq.runtime.rendering import python_rows
+from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
 LATE_SCHEMA = pa.schema(
@@ -51,52 +54,95 @@ def late_rows(source: str, reason: str, table: pa.Table, c: int | None) -> pa.Ta
     )
 
 
-def is_late(sync: np.ndarray[Any, Any], c: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which items lie behind c."""
-    return sync < c if c != MINUS_INFINITY else np.zeros(len(sync), bool)
+@dataclass(frozen=True)
+class Judgement:
+    """What becomes of items: those that lie behind ``c`` are late, and act from c on or not at all.
 
-
-def adjusts(
-    judge: Judge, table: pa.Table, sync: np.ndarray[Any, Any], late: np.ndarray[Any, Any], promised: int
-) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Of the late items, rows of ``table``, those that act from c on.
-
-    Raises LateEvent for what breaks the source's own word under ``fail``.
+    acts: the late ones that act; of an insert ``[LE, RE)`` what is left is ``[c, RE)``, of an edge or a retraction the change
+    that it makes from c on. The other late ones are dropped.
     """
-    broken = late & is_late(sync, promised)
-    if broken.any():
-        refuse_late(judge, int(broken.sum()), promised, python_rows(table.slice(int(broken.argmax()), 1))[0])
-    return late if judge.late == Late.ADJUST else late & ~broken
+
+    is_late: Mask
+    acts: Mask
+    c: int
+
+    @property
+    def is_dropped(self) -> Mask:
+        """The items of which nothing acts."""
+        return self.is_late & ~self.acts
+
+    def acting_from(self, times: Ints) -> Ints:
+        """From when on items of these times act: late ones from c on."""
+        return np.where(self.is_late, self.c, times)
+
+    def leaves(self, ends: Ints) -> Mask:
+        """The late items of which something is left, of lifetimes until ``ends``."""
+        return self.acts & (ends > self.c)
 
 
-def judged(table: pa.Table, judge: Judge, c: int, promised: int, totals: Totals) -> pa.Table:
-    """Inserts of a source: those on time, and what its policy leaves of those behind c, ``[c, RE)`` if adjusted."""
-    late = is_late(ints(table, LE), c)
-    if not late.any():
-        return table
-    left = adjusts(judge, table, ints(table, LE), late, promised) & (ints(table, RE) > c)
-    gone = late & ~left
-    for mask, reason in ((gone, "dropped"), (left, "adjusted")):
+def is_behind(times: Ints, c: int) -> Mask:
+    """Which instants lie behind c; before a source has spoken none does."""
+    return times < c if c != MINUS_INFINITY else np.zeros(len(times), bool)
+
+
+def judgement(
+    judge: Judge, times: Ints, c: int, promised: int, refuse: Callable[[Mask], None] | None = None
+) -> Judgement:
+    """What becomes of items of these sync times (instants, or numbers of windows): the rule of SEMANTICS section 7.
+
+    An item behind ``promised``, what its source has said itself, breaks that promise: the policy decides, and where it is
+    ``fail``, ``refuse`` raises for these items. One behind ``c`` alone is late by the level of consistency, which adjusts.
+    """
+    is_late = is_behind(times, c)
+    is_broken = is_late & is_behind(times, promised)
+    if refuse is not None and judge.late == Late.FAIL and is_broken.any():
+        refuse(is_broken)
+    return Judgement(is_late, is_late if judge.late == Late.ADJUST else is_late & ~is_broken, c)
+
+
+def refuse_rows(judge: Judge, table: pa.Table, promised: int) -> Callable[[Mask], None]:
+    """What raises LateEvent for rows of ``table``, showing the first of them."""
+
+    def refuse(is_broken: Mask) -> None:
+        first = python_rows(table.slice(int(is_broken.argmax()), 1))[0]
+        refuse_late(judge, int(is_broken.sum()), promised, first)
+
+    return refuse
+
+
+def count_late(table: pa.Table, mask: Mask, reason: str, judge: Judge, c: int | None, totals: Totals) -> None:
+    """Count the rows of a mask as dropped or adjusted, and write them into the late output, as late as they lie behind c."""
+    if mask.any():
         totals.add(judge.source, reason, int(mask.sum()))
-        if mask.any():
-            totals.rows.append(late_rows(judge.source, reason, table.filter(pa.array(mask)), c))
-    moved = with_column(table, LE, np.where(left, c, ints(table, LE)))
-    return moved.filter(pa.array(~gone))
+        totals.rows.append(late_rows(judge.source, reason, table.filter(pa.array(mask)), c))
 
 
-def taken(arrival: Arrival, totals: Totals) -> pa.Table:
-    """An arrival's deltas with their ends and weights; where lateness is judged, those that are taken."""
+def judged_inserts(table: pa.Table, judge: Judge, c: int, promised: int, totals: Totals) -> pa.Table:
+    """Inserts of a source: those on time, and what its policy leaves of those behind c, ``[c, RE)`` if adjusted."""
+    start, end = ints(table, LE), ints(table, RE)
+    verdict = judgement(judge, start, c, promised, refuse_rows(judge, table, promised))
+    if not verdict.is_late.any():
+        return table
+    is_left = verdict.leaves(end)
+    is_gone = verdict.is_late & ~is_left
+    count_late(table, is_gone, "dropped", judge, c, totals)
+    count_late(table, is_left, "adjusted", judge, c, totals)
+    return with_column(table, LE, verdict.acting_from(start)).filter(pa.array(~is_gone))
+
+
+def weighted_events(arrival: Arrival, totals: Totals) -> pa.Table:
+    """An arrival's deltas with their ends and weights; where lateness is judged, without those that are dropped."""
     table = arrival.table
     if RE not in table.column_names:
         table = with_column(table, RE, ints(table, LE) + 1)
     if arrival.judge is not None:
-        table = judged(table, arrival.judge, arrival.c, arrival.promised, totals)
+        table = judged_inserts(table, arrival.judge, arrival.c, arrival.promised, totals)
     if WEIGHT not in table.column_names:
         table = with_column(table, WEIGHT, np.ones(table.num_rows, np.int64))
     return table
 
 
-def left_out(rows: pa.Table, judge: Judge, reason: str, totals: Totals) -> None:
+def count_invalid(rows: pa.Table, judge: Judge, reason: str, totals: Totals) -> None:
     """Count rows that are no events; raises InvalidEvent where the source's policy is ``fail``."""
     if not rows.num_rows:
         return
@@ -106,7 +152,7 @@ def left_out(rows: pa.Table, judge: Judge, reason: str, totals: Totals) -> None:
     totals.rows.append(late_rows(judge.source, reason, rows, None))
 
 
-def once_more(rows: pa.Table, judge: Judge, totals: Totals) -> None:
+def count_duplicates(rows: pa.Table, judge: Judge, totals: Totals) -> None:
     """Count rows that repeat others: at-least-once sources deliver such, and no policy is asked."""
     if not rows.num_rows:
         return

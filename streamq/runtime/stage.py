@@ -24,7 +24,7 @@ from streamq.runtime.columnar import concat, decode, encode, split_by, unit_weig
 from streamq.runtime.consistency import CLOSED, OPENED, aligned, backlog, paced
 from streamq.runtime.event import BAD, CTI, KEEP, KIND, LAST_POINT, LE, NEW_END, OPENS, WEIGHT, start_reasons
 from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel, Output, Totals, refuse_invalid
-from streamq.runtime.lateness import late_rows, taken
+from streamq.runtime.lateness import late_rows, weighted_events
 from streamq.runtime.progress import NOTES_ONLY, Message, Pace, RelationClock, decode_messages, encode_messages
 from streamq.runtime.readings import both, looked_at, of_kernel, of_source
 from streamq.runtime.rendering import python_rows
@@ -159,7 +159,7 @@ class Stage:
                 judge = channel.judge
                 if judge is not None and hosted.aligns == IN:
                     if table is not None:
-                        table = taken(Arrival(channel.port, table, judge, c, promised), counted)
+                        table = weighted_events(Arrival(channel.port, table, judge, c, promised), counted)
                     place = _held_at(hosted, channel)
                     table = self._aligned(baskets.scoped(place), table, *now[channel.relation][:2])
                     judge = None

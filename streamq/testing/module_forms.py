@@ -29,8 +29,8 @@ from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.columnar import concat, ints, with_column
 from streamq.runtime.evaluators.windows import WindowEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.grid import grid_lifetimes
 from streamq.runtime.kernels.window_aggregate import HI, LO, WindowAggregateKernel
-from streamq.runtime.lifetimes import grid_lifetimes
 from streamq.runtime.partials import INDEX, merged, netted, over_windows
 from streamq.testing.oracle import oracle
 from streamq.time import INFINITY, MINUS_INFINITY

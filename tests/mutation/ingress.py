@@ -74,7 +74,7 @@ MUTANTS = (
         "duplicates dropped",
         "equal events of a micro-batch are taken for one",
         "intervals",
-        (wrapped(lateness, "judged", duplicates_dropped),),
+        (wrapped(lateness, "judged_inserts", duplicates_dropped),),
     ),
     Mutant(
         "repetition taken for another row",

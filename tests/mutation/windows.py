@@ -7,20 +7,22 @@ from typing import Any
 
 import numpy as np
 
+from streamq.runtime import grid
 from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.evaluators import windows
 from streamq.runtime.evaluators.windows import Ranges, WindowEvaluator
 from streamq.runtime.event import LE, RE
+from streamq.runtime.grid import grid_lifetimes, window_range
 from streamq.runtime.kernels import window_aggregate
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
-from streamq.runtime.lifetimes import grid_index, grid_lifetimes
 from streamq.time import INFINITY
 from streamq.windows import Hopping
 from tests.mutation.mutant import Mutant, wrapped
 
 
-def first_too_early(kernel: WindowAggregateKernel, le: Any) -> Any:
-    return grid_index(le, kernel.window.offset + kernel.window.size, kernel.window.hop)
+def first_too_early(window: Hopping, le: Any, re: Any, arithmetic: Any) -> Any:
+    low, high = window_range(window, le, re, arithmetic)
+    return low - 1, high
 
 
 def end_belongs(right: Any, kernel: WindowAggregateKernel, table: Any) -> Any:
@@ -34,7 +36,7 @@ def offset_subtracted(window: Hopping, index: Any) -> Any:
     return grid_lifetimes(replace(window, offset=-window.offset), index)
 
 
-def toward_zero(x: Any, shift: int, hop: int) -> Any:
+def toward_zero(x: Any, shift: int, hop: int, arithmetic: Any) -> Any:
     return np.where(x < shift, -((shift - x) // hop), (x - shift) // hop)
 
 
@@ -92,7 +94,7 @@ MUTANTS = (
         "first window too early",
         "an event is also a member of the window that ends where it starts",
         "hopping",
-        ((WindowAggregateKernel, "_first_after", first_too_early),),
+        ((window_aggregate, "window_range", first_too_early),),
     ),
     Mutant(
         "last window too late",
@@ -110,7 +112,7 @@ MUTANTS = (
         "division toward zero",
         "the grid is numbered by a division that rounds toward zero, not down",
         "hopping",
-        ((window_aggregate, "grid_index", toward_zero),),
+        ((grid, "grid_index", toward_zero),),
     ),
     Mutant(
         "snapshot of its end",

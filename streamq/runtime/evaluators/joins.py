@@ -13,7 +13,7 @@ from streamq.runtime.columnar import concat, ints, runs, with_column
 from streamq.runtime.evaluators.condition import Condition
 from streamq.runtime.evaluators.settling import Settling
 from streamq.runtime.event import LE, RE
-from streamq.runtime.lifetimes import grid_index, grid_lifetimes
+from streamq.runtime.grid import grid_lifetimes, grid_range
 from streamq.runtime.overlap import covered, grouped_codes, matched_codes, next_after, overlapping, uncovered
 from streamq.runtime.release import Release
 from streamq.runtime.values import Ints, Mask
@@ -163,19 +163,6 @@ class WindowedJoinEvaluator:
     def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> int:
         """The start of the earliest window not final."""
         return c if c == INFINITY else self.window.start(self.window.first_ending_after(c))
-
-
-def grid_range(window: Hopping, table: pa.Table, since: int, upto: int) -> tuple[Ints, Ints]:
-    """First and last window an event lies in, of those that end after ``since`` and start before ``upto``."""
-    le, re = ints(table, LE), ints(table, RE)
-    low = grid_index(le, window.offset + window.size, window.hop) + 1
-    high = np.where(re == INFINITY, INFINITY, grid_index(re - 1, window.offset, window.hop))
-    first, last = window.first_ending_after(since), window.last_starting_before(upto)
-    low = np.maximum(low, first)
-    high = np.minimum(high, last)
-    # a lifetime without an end and no bound: nothing says how far
-    endless = high == INFINITY
-    return low, np.where(endless, low - 1, high)
 
 
 @dataclass(frozen=True)

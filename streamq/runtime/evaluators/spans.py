@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.columnar import ints, runs, with_column
-from streamq.runtime.evaluators.joins import grid_range
 from streamq.runtime.evaluators.settling import Settling
 from streamq.runtime.event import LE, RE
-from streamq.runtime.lifetimes import grid_lifetimes
+from streamq.runtime.grid import grid_lifetimes, grid_range
 from streamq.runtime.overlap import grouped_codes, next_after
 from streamq.runtime.values import Ints, Mask, ranks
 from streamq.time import MINUS_INFINITY

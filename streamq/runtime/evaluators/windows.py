@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import LongType
 
+from streamq.runtime.arithmetic import ARRAYS
 from streamq.runtime.columnar import ints, runs, with_column
-from streamq.runtime.evaluators.joins import grid_range
 from streamq.runtime.evaluators.reductions import ADDING, Floats, Reduction, Spanned, payload_order, reduced
 from streamq.runtime.event import LE, RE
-from streamq.runtime.lifetimes import grid_index, grid_lifetimes, saturating
+from streamq.runtime.grid import grid_index, grid_lifetimes, grid_range
+from streamq.runtime.lifetimes import saturating
 from streamq.runtime.overlap import grouped_codes
 from streamq.runtime.partial import COUNT, Partial, PartialMin
 from streamq.runtime.partials import INDEX, over_windows
@@ -264,8 +265,8 @@ class _Landmark:
         else:
             # landmarks before the bound whose stretch ends after since
             endless = np.minimum(re, upto) == INFINITY
-            low = grid_index(le, at, period)
-            high = grid_index(np.where(endless, le, np.minimum(re, upto) - 1), at, period)
+            low = grid_index(le, at, period, ARRAYS)
+            high = grid_index(np.where(endless, le, np.minimum(re, upto) - 1), at, period, ARRAYS)
             if since > MINUS_INFINITY:
                 low = np.maximum(low, (since - at) // period)
             which, q = runs(low, np.where(endless, low - 1, high))

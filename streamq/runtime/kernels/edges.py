@@ -33,7 +33,7 @@ from streamq.runtime.kernel import (
     Uncombined,
     remembered_judge,
 )
-from streamq.runtime.lateness import adjusts, is_late, late_rows, left_out, once_more
+from streamq.runtime.lateness import count_duplicates, count_invalid, count_late, judgement, refuse_rows
 from streamq.runtime.repetitions import repetitions
 from streamq.runtime.values import Ints, Mask, ranks
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -76,7 +76,7 @@ class EdgesKernel(Uncombined):
         edges = concat([t.select(names) for t in every])
         edges, old, number = self._ordered(edges, old)
         tie = self._ties(edges, number)
-        left_out(edges.filter(pa.array(tie)), judge, TIE, totals)
+        count_invalid(edges.filter(pa.array(tie)), judge, TIE, totals)
         edges, old, number = edges.filter(pa.array(~tie)), old[~tie], number[~tie]
         chains = _Chains.of(edges, number)
         self._count_late(edges, ~old, chains, judge, totals)
@@ -128,10 +128,7 @@ class EdgesKernel(Uncombined):
             # where another edge ends the event at the same instant, what this one brings is its payload
             acts |= ~chains.opens & chains.closes
         for mask, reason in ((late & ~acts, "dropped"), (late & acts, "adjusted")):
-            totals.add(judge.source, reason, int(mask.sum()))
-            if mask.any():
-                rows, c = edges.filter(pa.array(mask)), int(chains.since[mask].max())
-                totals.rows.append(late_rows(judge.source, reason, rows, c))
+            count_late(edges, mask, reason, judge, int(chains.since[mask].max(initial=MINUS_INFINITY)), totals)
 
     def _keep(self, state: Scope, edges: pa.Table, chains: _Chains, judge: Judge, clock: Clock, totals: Totals) -> None:
         """Keep what can still matter; an end that no start can reach any more is no event."""
@@ -142,10 +139,8 @@ class EdgesKernel(Uncombined):
         lost = over & chains.chained & ~opens & ~chains.after_start
         # its start may still come by the source's own word: it is late by the level
         late = (over & chains.orphaned) | (lost & (time >= promised))
-        totals.add(judge.source, "dropped", int(late.sum()))
-        if late.any():
-            totals.rows.append(late_rows(judge.source, "dropped", edges.filter(pa.array(late)), None))
-        left_out(edges.filter(pa.array(lost & ~late)), judge, "an end without an open start", totals)
+        count_late(edges, late, "dropped", judge, None, totals)
+        count_invalid(edges.filter(pa.array(lost & ~late)), judge, "an end without an open start", totals)
         if c == INFINITY:
             for bin in state.bins("edges"):
                 state.drop("edges", bin)
@@ -165,16 +160,18 @@ class EdgesKernel(Uncombined):
         table = arrival.table
         whose = [*self.key, LE, OPENS]
         repeated, contrary = repetitions(table, held, whose, [n for n in table.column_names if n not in whose])
-        once_more(table.filter(pa.array(repeated)), judge, totals)
-        left_out(table.filter(pa.array(contrary)), judge, TIE, totals)
+        count_duplicates(table.filter(pa.array(repeated)), judge, totals)
+        count_invalid(table.filter(pa.array(contrary)), judge, TIE, totals)
         return replace(arrival, table=table.filter(pa.array(~(repeated | contrary))))
 
     def _judged(self, arrival: Arrival) -> pa.Table:
-        table, judge, c = arrival.table, arrival.judge, arrival.c
-        time = ints(table, LE)
-        late = is_late(time, c) if judge is not None else np.zeros(len(time), bool)
-        ghost = late & ~adjusts(judge, table, time, late, arrival.promised) if judge is not None else late
-        return with_column(with_column(table, GHOST, ghost), SINCE, np.where(late, c, time))
+        """Edges with whether they were dropped, and from when on they act."""
+        table, judge, time = arrival.table, arrival.judge, ints(arrival.table, LE)
+        if judge is None:
+            return with_column(with_column(table, GHOST, np.zeros(len(time), bool)), SINCE, time)
+        refuse = refuse_rows(judge, table, arrival.promised)
+        verdict = judgement(judge, time, arrival.c, arrival.promised, refuse)
+        return with_column(with_column(table, GHOST, verdict.is_dropped), SINCE, verdict.acting_from(time))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from streamq.runtime.columnar import concat, ints, net, with_column
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined
-from streamq.runtime.lateness import taken
+from streamq.runtime.lateness import weighted_events
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class InnerJoinKernel(Uncombined):
 
     def _taken(self, arrivals: Sequence[Arrival], port: int, totals: Totals) -> pa.Table | None:
         columns = [*self.inputs[port].names, LE, RE, WEIGHT]
-        found = [t.select(columns) for a in arrivals if a.port == port and (t := taken(a, totals)).num_rows]
+        found = [t.select(columns) for a in arrivals if a.port == port and (t := weighted_events(a, totals)).num_rows]
         return concat(found) if found else None
 
     def _pairs(self, left: pa.Table, right: pa.Table) -> list[pa.Table]:

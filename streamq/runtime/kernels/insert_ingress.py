@@ -19,7 +19,7 @@ from streamq.runtime.bins import hold, reach, starts
 from streamq.runtime.columnar import concat, ints, with_column
 from streamq.runtime.event import LE, RE
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined
-from streamq.runtime.lateness import left_out, once_more, taken
+from streamq.runtime.lateness import count_duplicates, count_invalid, weighted_events
 from streamq.runtime.repetitions import repetitions
 from streamq.time import INFINITY
 from streamq.windows import Hopping
@@ -60,7 +60,7 @@ class InsertIngressKernel(Uncombined):
         if self.ids:
             arrivals = [replace(a, table=self._once(state, a, totals, c)) for a in arrivals]
             self._forget(state, c)
-        out = [taken(a, totals) for a in arrivals]
+        out = [weighted_events(a, totals) for a in arrivals]
         return Output(concat(out) if out else None, clock.c, totals)
 
     def _once(self, state: Scope, arrival: Arrival, totals: Totals, c: int) -> pa.Table:
@@ -72,8 +72,8 @@ class InsertIngressKernel(Uncombined):
         whose = [*self.ids, LE]
         what = [RE, *(n for n in table.column_names if n not in (*whose, RE))]
         repeated, contrary = repetitions(table, self._held(state, table), whose, what)
-        once_more(table.filter(pa.array(repeated)), judge, totals)
-        left_out(table.filter(pa.array(contrary)), judge, "two rows of one id and start that differ", totals)
+        count_duplicates(table.filter(pa.array(repeated)), judge, totals)
+        count_invalid(table.filter(pa.array(contrary)), judge, "two rows of one id and start that differ", totals)
         new = table.filter(pa.array(~(repeated | contrary)))
         # what c has passed is late when it comes again, and nothing of it is left
         open_still = pc.greater_equal(new.column(RE), c)

@@ -23,9 +23,17 @@ from streamq.runtime.columnar import codes, concat, ints, with_column
 from streamq.runtime.event import INSERT, KIND, LE, NEW_END, RE, RETRACT, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, Uncombined, remembered_judge
 from streamq.runtime.kernels.window_aggregate import matching
-from streamq.runtime.lateness import adjusts, is_late, late_rows, left_out, once_more
+from streamq.runtime.lateness import (
+    Judgement,
+    count_duplicates,
+    count_invalid,
+    count_late,
+    is_behind,
+    judgement,
+    refuse_rows,
+)
 from streamq.runtime.repetitions import repetitions
-from streamq.runtime.values import Mask
+from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
@@ -70,6 +78,14 @@ class _Batch:
     promised_now: int
     totals: Totals
     out: list[pa.Table]
+
+    def judged(self, items: pa.Table, times: Ints) -> Judgement:
+        """What becomes of items with these sync times."""
+        return judgement(self.judge, times, self.c, self.promised, refuse_rows(self.judge, items, self.promised))
+
+    def count(self, items: pa.Table, mask: Mask, reason: str) -> None:
+        """Count the items of a mask as dropped or adjusted."""
+        count_late(items, mask, reason, self.judge, self.c, self.totals)
 
 
 @dataclass(frozen=True)
@@ -126,21 +142,20 @@ class PhysicalKernel(Uncombined):
             held = with_column(held, RE, held.column(FIRST)).filter(pa.array(ints(held, FIRST) > ints(held, LE)))
         what = [LE, RE, *(n for n in self.payload if n != self.id)]
         repeated, contrary = repetitions(table, held, [self.id], what)
-        once_more(table.filter(pa.array(repeated)), batch.judge, batch.totals)
-        left_out(table.filter(pa.array(contrary)), batch.judge, "two events of one id", batch.totals)
+        count_duplicates(table.filter(pa.array(repeated)), batch.judge, batch.totals)
+        count_invalid(table.filter(pa.array(contrary)), batch.judge, "two events of one id", batch.totals)
         return table.filter(pa.array(~(repeated | contrary)))
 
     def _inserted(self, table: pa.Table, batch: _Batch) -> pa.Table:
         """New live rows; those behind c dropped or cut, as the policy says."""
         le, re = ints(table, LE), ints(table, RE)
         own_le, own_re = le.copy(), re.copy()
-        late = is_late(le, batch.c)
-        if late.any():
-            acts = adjusts(batch.judge, table, le, late, batch.promised)
-            left = acts & (re > batch.c)
-            own_le[acts], own_re[acts & ~left], own_re[late & ~acts] = batch.c, batch.c, DROPPED
-            for mask, reason in ((late & ~left, "dropped"), (left, "adjusted")):
-                self._count(table.filter(pa.array(mask)), reason, batch)
+        verdict = batch.judged(table, le)
+        if verdict.is_late.any():
+            acts, is_left = verdict.acts, verdict.leaves(re)
+            own_le[acts], own_re[acts & ~is_left], own_re[verdict.is_dropped] = batch.c, batch.c, DROPPED
+            batch.count(table, verdict.is_late & ~is_left, "dropped")
+            batch.count(table, is_left, "adjusted")
         return self._passed(with_column(with_column(table, OWN_LE, own_le), OWN_RE, own_re), re, batch)
 
     def _passed(self, table: pa.Table, first: np.ndarray[Any, Any], batch: _Batch) -> pa.Table:
@@ -153,11 +168,6 @@ class PhysicalKernel(Uncombined):
         if passed.num_rows:
             batch.out.append(self._delta(passed, 1))
         return live
-
-    def _count(self, rows: pa.Table, reason: str, batch: _Batch) -> None:
-        if rows.num_rows:
-            batch.totals.add(batch.judge.source, reason, rows.num_rows)
-            batch.totals.rows.append(late_rows(batch.judge.source, reason, rows, batch.c))
 
     def _delta(self, live: pa.Table, weight: int) -> pa.Table:
         made = live.select(list(self.payload))
@@ -196,9 +206,9 @@ class PhysicalKernel(Uncombined):
         pieces: list[tuple[int, int, int]] = []
         moved = _Moved()
         open_moves = self._applied(state, rows, open_moves, moved, pieces, batch, moves)
-        self._count(moves.take(pa.array(moved.dropped, pa.int64())), "dropped", batch)
-        self._count(moves.take(pa.array(moved.adjusted, pa.int64())), "adjusted", batch)
-        once_more(moves.take(pa.array(moved.repeated, pa.int64())), batch.judge, batch.totals)
+        for numbers, reason in ((moved.dropped, "dropped"), (moved.adjusted, "adjusted")):
+            batch.count(moves.take(pa.array(numbers, pa.int64())), np.ones(len(numbers), bool), reason)
+        count_duplicates(moves.take(pa.array(moved.repeated, pa.int64())), batch.judge, batch.totals)
         self._emit(candidates, rows, before, pieces, batch.out)
         # with ids what has been deleted is known for a while
         kept = [i for i, row in enumerate(rows) if row[RE] > row[LE] or self.id is not None]
@@ -314,8 +324,7 @@ class PhysicalKernel(Uncombined):
         # one that has waited, too: where its event came on time it is on time
         late = min(old, new) < c
         if late:
-            sync, move = np.array([min(old, new)]), moves.slice(number, 1)
-            if not adjusts(batch.judge, move, sync, np.array([True]), batch.promised)[0]:
+            if batch.judged(moves.slice(number, 1), np.array([min(old, new)])).is_dropped[0]:
                 if old < c <= new:
                     # what was dropped is an event of its own: what is passed on stays, what follows goes with that
                     pieces.append((i, row[OWN_LE], row[OWN_RE]))
@@ -373,13 +382,13 @@ class PhysicalKernel(Uncombined):
             return open_moves, None
         rows = moves.take(pa.array(found))
         re, new = ints(rows, RE), ints(rows, NEW_END)
-        acts = adjusts(batch.judge, rows, np.minimum(re, new), np.ones(len(found), bool), batch.promised)
+        acts = batch.judged(rows, np.minimum(re, new)).acts
         begins, waits = (re < batch.c) & (new >= batch.c), acts & (re >= batch.c)
         if self.id is not None:
             # the same word once more repeats the first
             again, _ = repetitions(rows, None, [self.id, RE, NEW_END], [])
             waits, begins = waits | (begins & again), begins & ~again
-        self._count(rows.filter(pa.array(~begins & ~waits)), "dropped", batch)
+        batch.count(rows, ~begins & ~waits, "dropped")
         judged = {number for number, wait in zip(found, waits, strict=True) if not wait}
         left = [(number, move) for number, move in open_moves if number not in judged]
         return left, self._begun(state, rows.filter(pa.array(begins)), acts[begins], batch.c, batch)
@@ -392,8 +401,8 @@ class PhysicalKernel(Uncombined):
             state.append(APPLIED, "0", moves.select([self.id, RE, NEW_END]))
         new = ints(moves, NEW_END)
         adds = acts & (new > c)
-        for mask, reason in ((~adds, "dropped"), (adds, "adjusted")):
-            self._count(moves.filter(pa.array(mask)), reason, batch)
+        batch.count(moves, ~adds, "dropped")
+        batch.count(moves, adds, "adjusted")
         live = with_column(with_column(moves, RE, new), OWN_LE, np.full(len(new), c))
         return self._passed(with_column(live, OWN_RE, np.where(acts, new, DROPPED)), ints(moves, LE), batch)
 
@@ -410,12 +419,12 @@ class PhysicalKernel(Uncombined):
         by_level = lost & ~self._unreachable(rows, batch.promised_now)
         begins = by_level & (ints(rows, NEW_END) >= batch.c_now)
         dropped = lost & ~begins & (by_level | rows.column(BEHIND).to_numpy())
-        self._count(rows.filter(pa.array(dropped)), "dropped", batch)
+        batch.count(rows, dropped, "dropped")
         begun = self._begun(state, rows.filter(pa.array(begins)), begins[begins], batch.c_now, batch)
         if begun is not None:
             state.append(LIVE, "0", begun)
         invalid = rows.filter(pa.array(lost & ~dropped & ~begins))
-        left_out(invalid, batch.judge, "a retraction that matches nothing", batch.totals)
+        count_invalid(invalid, batch.judge, "a retraction that matches nothing", batch.totals)
         state.append(WAITING, "0", rows.filter(pa.array(~lost)))
 
     def _unreachable(self, moves: pa.Table, c: int) -> Mask:
@@ -454,4 +463,4 @@ class PhysicalKernel(Uncombined):
 
 def _marked(retractions: pa.Table, c: int) -> pa.Table:
     sync = np.minimum(ints(retractions, RE), ints(retractions, NEW_END))
-    return with_column(retractions, BEHIND, is_late(sync, c))
+    return with_column(retractions, BEHIND, is_behind(sync, c))

@@ -14,13 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamq.runtime.arithmetic import ARRAYS
 from streamq.runtime.basket import COMPACT_AT, Scope
 from streamq.runtime.columnar import concat, group, ints, net, with_column
-from streamq.runtime.endpoints import Endpoints
+from streamq.runtime.endpoints import Bound, Endpoints, endpoint
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined
-from streamq.runtime.lateness import taken
+from streamq.runtime.lateness import weighted_events
 from streamq.runtime.release import Release
 from streamq.runtime.values import Mask
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -29,23 +30,22 @@ if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
 
 BIN = "0"
-ENDLESS, ALWAYS = "endless", "always"
 
 
 @dataclass(frozen=True)
 class RecomputeKernel(Uncombined):
     """inputs: the columns of each port's events beside their lifetime; result: those of the rows handed on.
 
-    final: rows once they are final, else as soon as the watermark speaks for them; bound: whether windows (or pieces) are
-    reported only up to the last endpoint at the end of the stream (``runtime.endpoints``), "endless" if some lifetime has no
-    end, "always", or ""; pointwise: ports whose ends play no part; compact_at: chunks beyond which state is compacted.
+    final: rows are handed on once they are final, else as soon as the watermark speaks for them; bound: which windows (or
+    pieces) the end of the input brings; pointwise: ports whose ends play no part; compact_at: chunks beyond which state is
+    compacted.
     """
 
     evaluator: Evaluator
     inputs: tuple[pa.Schema, ...]
     result: tuple[str, ...]
     final: bool = False
-    bound: str = ""
+    bound: Bound = Bound.NONE
     pointwise: tuple[int, ...] = ()
     compact_at: int = COMPACT_AT
     final_release: Release | None = field(init=False)
@@ -64,12 +64,12 @@ class RecomputeKernel(Uncombined):
 
     def announce(self, port: int, table: pa.Table) -> Any:
         """The endpoints, as far as they bound the windows reported at the end of the stream: ``[end, endless, weight]``."""
-        if not self.bound or table.num_rows == 0:
+        if self.bound is Bound.NONE or table.num_rows == 0:
             return None
         le = ints(table, LE)
         re = ints(table, RE) if RE in table.column_names else le + 1
         endless = re == INFINITY
-        rows = pa.table({"end": np.where(endless, le, re), "endless": endless.astype(np.int64), "w": _weights(table)})
+        rows = pa.table({"end": endpoint(le, re, ARRAYS), "endless": endless.astype(np.int64), "w": _weights(table)})
         found = group(rows, ["end", "endless"], {"w": ("w", "sum")})
         return [[r["end"], r["endless"], r["w"]] for r in found.to_pylist() if r["w"]]
 
@@ -78,7 +78,7 @@ class RecomputeKernel(Uncombined):
         totals = Totals()
         fresh: list[list[pa.Table]] = [[] for _ in self.inputs]
         for arrival in arrivals:
-            table = taken(arrival, totals)
+            table = weighted_events(arrival, totals)
             if arrival.port in self.pointwise:
                 table = with_column(table, RE, ints(table, LE) + 1)
             if table.num_rows:
@@ -118,18 +118,13 @@ class RecomputeKernel(Uncombined):
 
     def _upto(self, state: Scope, clock: Clock) -> int:
         """Windows of lifetimes without an end are made up to here: what holds the watermark, at the end what bounds them all."""
-        if not self.bound:
+        if self.bound is Bound.NONE:
             return INFINITY
         endpoints = Endpoints(state.values)
         endpoints.add([tuple(e) for *_, note in clock.notes for e in note or ()], clock.reach)
         if clock.c != INFINITY:
             return clock.m + 1 if clock.m > MINUS_INFINITY else clock.m
-        if clock.until is not None:
-            return clock.until
-        last = endpoints.last(clock.reach)
-        if self.bound == ALWAYS:
-            return last + 1
-        return last if endpoints.endless else INFINITY
+        return endpoints.limit(self.bound, clock.reach, clock.until)
 
     # keeping and forgetting
 

@@ -16,15 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.choices import Late
+from streamq.runtime.arithmetic import ARRAYS
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import codes, concat, group, ints, net, runs, unit_weights, with_column
-from streamq.runtime.endpoints import Endpoint, Endpoints
+from streamq.runtime.endpoints import Bound, Endpoint, Endpoints, endpoint
 from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.grid import first_ending_after, grid_lifetimes, last_starting_before, window_range
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, refuse_late
-from streamq.runtime.lifetimes import grid_index, grid_lifetimes
+from streamq.runtime.lateness import judgement
 from streamq.runtime.partial import COUNT, Partial
 from streamq.runtime.partials import EXPLODE_ROWS, INDEX, merged, netted, over_windows
 from streamq.runtime.release import Release
+from streamq.runtime.values import Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
 
@@ -87,8 +90,8 @@ class WindowAggregateKernel:
             return None
         le, re = ints(table, LE), ints(table, RE)
         endless = re == INFINITY
-        low = self._first_after(le)
-        last = grid_index(np.where(endless, le, re) - 1, self.window.offset, self.window.hop)
+        low = first_ending_after(self.window, le, ARRAYS)
+        last = last_starting_before(self.window, endpoint(le, re, ARRAYS), ARRAYS)
         weight = ints(table, WEIGHT) if WEIGHT in table.column_names else np.ones(len(le), np.int64)
         rows = pa.table({"low": low, "last": last, "endless": endless.astype(np.int64), "w": weight})
         # the first window goes along, for the late are left out where c is known
@@ -107,13 +110,13 @@ class WindowAggregateKernel:
         open_before, open_now = grid.first_ending_after(clock.c_before), grid.first_ending_after(clock.c)
         fresh = [p for a in arrivals if (p := self._judged(a, totals)).num_rows]
         new = self._merge(concat(fresh), self._by(fresh[0])) if fresh else None
-        bound = self._bound(state, clock)
+        last_of_all = self._last_of_all(state, clock)
 
         if self.final:
-            report_from, report_to = open_before, open_now - 1 if open_now != INFINITY else bound
+            report_from, report_to = open_before, open_now - 1 if open_now != INFINITY else last_of_all
         else:
             report_from = grid.first_ending_after(clock.m_before)
-            report_to = grid.first_ending_after(clock.m) - 1 if clock.m != INFINITY else bound
+            report_to = grid.first_ending_after(clock.m) - 1 if clock.m != INFINITY else last_of_all
 
         needed = report_to >= report_from or self.reads_end
         held = self._held(state) if needed else None
@@ -149,24 +152,15 @@ class WindowAggregateKernel:
 
     # taking in
 
-    def _first_after(self, le: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        return grid_index(le, self.window.offset + self.window.size, self.window.hop) + 1
-
     def _partials(self, table: pa.Table) -> pa.Table:
         table = unit_weights(table)
-        le = ints(table, LE)
-        low = self._first_after(le)
-        if self.points:
-            high = grid_index(le, self.window.offset, self.window.hop)
-        else:
-            re = ints(table, RE)
-            high = np.where(re == INFINITY, INFINITY, grid_index(re - 1, self.window.offset, self.window.hop))
+        low, high = window_range(self.window, ints(table, LE), None if self.points else ints(table, RE), ARRAYS)
         weight = ints(table, WEIGHT) if WEIGHT in table.column_names else None
         columns: dict[str, Any] = {name: table.column(name) for name in self.keys}
         columns |= {LO: pa.array(low), HI: pa.array(high)}
         if self.reads_end:
             columns |= {LE: table.column(LE), RE: table.column(RE)}
-        columns[COUNT] = pa.array(np.ones(len(le), np.int64) if weight is None else weight)
+        columns[COUNT] = pa.array(np.ones(len(low), np.int64) if weight is None else weight)
         weighed = with_column(table, COUNT, columns[COUNT])
         for partial in self.partials:
             columns |= partial.of_events(weighed) if self.merges else partial.of_weighted(weighed)
@@ -183,23 +177,26 @@ class WindowAggregateKernel:
         table, judge = arrival.table, arrival.judge
         if judge is None or arrival.c == MINUS_INFINITY:
             return table
-        first = self.window.first_ending_after(arrival.c)
-        late = pc.less(table.column(LO), first)
-        n = pc.sum(pc.filter(table.column(COUNT), late)).as_py() or 0
-        if not n:
+        promised = self.window.floor_to_end(arrival.promised)
+
+        def events(mask: Mask) -> int:
+            return int(ints(table, COUNT)[mask].sum())
+
+        # a partial result is late by the number of its first window
+        verdict = judgement(
+            judge,
+            ints(table, LO),
+            self.window.first_ending_after(arrival.c),
+            self.window.first_ending_after(arrival.promised),
+            lambda is_broken: refuse_late(judge, events(is_broken), promised),
+        )
+        if not verdict.is_late.any():
             return table
-        broken = pc.less(table.column(LO), self.window.first_ending_after(arrival.promised))
-        lost = pc.sum(pc.filter(table.column(COUNT), broken)).as_py() or 0
-        refuse_late(judge, lost, self.window.floor_to_end(arrival.promised))
-        if judge.late == Late.DROP and lost:
-            totals.add(judge.source, "dropped", lost)
-            table, late, n = table.filter(pc.invert(broken)), late.filter(pc.invert(broken)), n - lost
-        moved = with_column(table, LO, pc.if_else(late, pa.scalar(first, pa.int64()), table.column(LO)))
-        over = pc.and_(late, pc.less(table.column(HI), self._first_left(arrival.c)))
-        gone = pc.sum(pc.filter(moved.column(COUNT), over)).as_py() or 0
-        totals.add(judge.source, "dropped", gone)
-        totals.add(judge.source, "adjusted", n - gone)
-        return moved.filter(pc.invert(over))
+        is_left = verdict.acts & (ints(table, HI) >= self._first_left(arrival.c))
+        is_gone = verdict.is_late & ~is_left
+        totals.add(judge.source, "dropped", events(is_gone))
+        totals.add(judge.source, "adjusted", events(is_left))
+        return with_column(table, LO, verdict.acting_from(ints(table, LO))).filter(pa.array(~is_gone))
 
     def _first_left(self, c: int) -> int:
         """The window that begins where c is rounded down to: what of a late event is left lies in it, or it had ended before.
@@ -385,20 +382,20 @@ class WindowAggregateKernel:
             if (int(bin) + 1) * REPORTED_BIN - 1 < least:
                 state.drop("reported", bin)
 
-    def _bound(self, state: Scope, clock: Clock) -> int:
-        """The last window to report once the input is finished: the last endpoint's, if a lifetime never ends."""
-        given = INFINITY if clock.until is None else self.window.last_starting_before(clock.until)
+    def _last_of_all(self, state: Scope, clock: Clock) -> int:
+        """The last window to report once the input has ended: the last endpoint's, if a lifetime never ends."""
+        until = None if clock.until is None else self.window.last_starting_before(clock.until)
         if not self.infinite:
-            return given
+            return INFINITY if until is None else until
         endpoints, reach = Endpoints(state.values), self.window.last_starting_before(clock.reach)
-        taken: list[Endpoint] = []
+        announced: list[Endpoint] = []
         for judge, _, promised, note in clock.notes:
             # of what the source drops as late nothing counts
             drops = judge is not None and judge.late == Late.DROP
             first = self.window.first_ending_after(promised) if drops else MINUS_INFINITY
-            taken += [(last, endless, weight) for low, last, endless, weight in note or () if low >= first]
-        endpoints.add(taken, reach)
-        return endpoints.last(reach) if clock.until is None and endpoints.endless else given
+            announced += [(last, endless, weight) for low, last, endless, weight in note or () if low >= first]
+        endpoints.add(announced, reach)
+        return endpoints.limit(Bound.ENDLESS, reach, until)
 
     # results
 

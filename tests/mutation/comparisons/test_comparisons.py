@@ -143,7 +143,7 @@ import json, sys
 from pathlib import Path
 from tests.mutation.comparisons.faults import faults_of
 from tests.mutation.comparisons.runs import Notes, Settings, Trials
-file = "streamq/runtime/lifetimes.py"
+file = "streamq/runtime/grid.py"
 def run():
     trials = Trials(Notes(Path(sys.argv[1])), Settings(few=6, nearest=1, examples=6, tests=False))
     ((_, reach),) = trials.reach([file], ["query tumbling"])

@@ -1,0 +1,64 @@
+"""The rule of a grid of windows: which windows a lifetime lies in, and where a window lies (SEMANTICS section 3)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.runtime.arithmetic import ARRAYS, Arithmetic, Number
+from streamq.runtime.columnar import ints
+from streamq.runtime.event import LE, RE
+from streamq.runtime.values import Ints
+from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.windows import Hopping
+
+
+def grid_index(x: Number, shift: int, hop: int, arithmetic: Arithmetic) -> Number:
+    """``floor((x - shift) / hop)`` without forming ``x - shift``, which could overflow at the ends of the axis."""
+    whole, part = divmod(shift, hop)
+    index = arithmetic.quotient(x, hop) - whole
+    return index - arithmetic.choose(arithmetic.remainder(x, hop) < part, 1, 0) if part else index
+
+
+def first_ending_after(window: Hopping, t: Number, arithmetic: Arithmetic) -> Number:
+    """The number of the first window with ``RE > t``."""
+    return grid_index(t, window.offset + window.size, window.hop, arithmetic) + 1
+
+
+def last_starting_before(window: Hopping, t: Number, arithmetic: Arithmetic) -> Number:
+    """The number of the last window with ``LE < t``; INFINITY where t is."""
+    last = grid_index(t - 1, window.offset, window.hop, arithmetic)
+    return arithmetic.choose(t == INFINITY, INFINITY, last)
+
+
+def window_range(window: Hopping, le: Number, re: Number | None, arithmetic: Arithmetic) -> tuple[Number, Number]:
+    """The numbers of the first and the last window that ``[le, re)`` lies in; None: a point, which lasts one tick.
+
+    The first is the first that ends after LE, the last the last that starts before RE, INFINITY for a lifetime without an end.
+    The range is empty only for an event in a gap between windows.
+    """
+    low = first_ending_after(window, le, arithmetic)
+    if re is None:
+        return low, grid_index(le, window.offset, window.hop, arithmetic)
+    return low, last_starting_before(window, re, arithmetic)
+
+
+def grid_range(window: Hopping, table: pa.Table, since: int, upto: int) -> tuple[Ints, Ints]:
+    """The first and the last window of each event, of those windows that end after ``since`` and start before ``upto``."""
+    low, high = window_range(window, ints(table, LE), ints(table, RE), ARRAYS)
+    low = np.maximum(low, window.first_ending_after(since))
+    high = np.minimum(high, window.last_starting_before(upto))
+    # a lifetime without an end and no bound: nothing says how far
+    return low, np.where(high == INFINITY, low - 1, high)
+
+
+def grid_lifetimes(window: Hopping, index: Ints) -> tuple[Ints, Ints]:
+    """LE and RE of the windows of a grid by their numbers, kept on the axis."""
+    if len(index) and (
+        int(index.min()) * window.hop + window.offset < MINUS_INFINITY or window.end(int(index.max())) == INFINITY
+    ):
+        # at the very ends of the axis, where int64 would overflow
+        numbers = index.tolist()
+        return np.array([window.start(i) for i in numbers]), np.array([window.end(i) for i in numbers])
+    start = index * window.hop + window.offset
+    return start, start + window.size
