@@ -51,8 +51,8 @@ def read_stream(
                 schema = spark.read.format(format).options(**options).load(path).schema
             except AnalysisException as error:
                 hint = "Give schema=..., or a folder with files in it."
-                found = f"{path}: {error.getCondition()}"
-                raise SourceError(sentence("read_stream", "no schema", found, hint)) from error
+                reason = f"{path}: {error.getCondition()}"
+                raise SourceError(sentence("read_stream", "no schema", reason, hint)) from error
         reader = spark.readStream.format(format).schema(schema).options(**options)
         if at_once is not None and not any(name.lower() == "maxfilespertrigger" for name in options):
             reader = reader.option("maxBytesPerTrigger", at_once)

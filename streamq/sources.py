@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
 
-from streamq.errors import AmbiguousColumn, PlanError, SourceError, TypeMismatch, column_names, kind_of, sentence
-from streamq.literal import Item, declared, literal_table, table_fields
+from streamq.errors import PlanError, TypeMismatch, column_names, sentence
+from streamq.literal import Item, literal_table
 from streamq.operators import Edges, Intervals, Physical, Points, Source
 from streamq.operators.edges import edge_literal
 from streamq.operators.source import axis_of
+from streamq.operators.tables import input_table, source_name, table_fields
 from streamq.plan.keys import check_key
-from streamq.plan.schema import MICRO_BATCH, Field, Schema, check_names, quote
+from streamq.plan.schema import Field, Schema, check_names, quote
 from streamq.policies import Progress, source_policy
 from streamq.stream import Stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
-
-_numbers = itertools.count(1)
 
 # Debezium's codes, the words, and the _change_type of Delta's and Spark's change feeds; compared in lower case
 _OPENING = ("c", "r", "u", "insert", "update", "update_postimage")
@@ -67,10 +65,10 @@ def points(
     21      1    2
     20      4    5
     """
-    fields, table = taken_in(df, "points")
-    policy = source_policy("points", axis_of(fields, (time,), "points"), progress, late, invalid)
-    ids = _ids(id, fields, (time,), "points")
-    return _stream(Points(source_name(name), fields, time, policy, ids), table)
+    table = input_table(df, "points")
+    policy = source_policy("points", axis_of(table.columns, (time,), "points"), progress, late, invalid)
+    ids = _ids(id, table.columns, (time,), "points")
+    return _stream(Points(source_name(name), table.columns, time, policy, ids), table.rows)
 
 
 def intervals(
@@ -93,10 +91,10 @@ def intervals(
 
         sessions = sq.intervals(df, start="login", end="logout")
     """
-    fields, table = taken_in(df, "intervals")
-    policy = source_policy("intervals", axis_of(fields, (start, end), "intervals"), progress, late, invalid)
-    ids = _ids(id, fields, (start, end), "intervals")
-    return _stream(Intervals(source_name(name), fields, start, end, policy, ids), table)
+    table = input_table(df, "intervals")
+    policy = source_policy("intervals", axis_of(table.columns, (start, end), "intervals"), progress, late, invalid)
+    ids = _ids(id, table.columns, (start, end), "intervals")
+    return _stream(Intervals(source_name(name), table.columns, start, end, policy, ids), table.rows)
 
 
 def edges(
@@ -128,21 +126,29 @@ def edges(
 
         tasks = sq.edges(df, time="at", edge="what", key="task")
     """
-    fields, table = taken_in(df, "edges")
+    table = input_table(df, "edges")
     if payload not in ("start", "end"):
         raise PlanError(sentence("edges", "payload is 'start' or 'end'", f"found {payload!r}"))
-    policy = source_policy("edges", axis_of(fields, (time,), "edges"), progress, late, invalid)
+    policy = source_policy("edges", axis_of(table.columns, (time,), "edges"), progress, late, invalid)
     keys = column_names(key, "edges", "the key")
-    for one in (time, edge):
-        Schema(fields, "integer").require(one, "edges")
+    for column in (time, edge):
+        Schema(table.columns, "integer").require(column, "edges")
     if not keys or {time, edge} & set(keys):
         raise PlanError(sentence("edges", "the key needs columns other than time and edge", f"found {list(keys)}"))
     if edge_literal(open).digest == edge_literal(close).digest:
         raise PlanError(sentence("edges", "open and close are the same value", f"found {open!r}"))
-    return _stream(
-        Edges(source_name(name), fields, time, edge, keys, edge_literal(open), edge_literal(close), payload, policy),
-        table,
+    source = Edges(
+        source_name(name),
+        table.columns,
+        time,
+        edge,
+        keys,
+        open=edge_literal(open),
+        close=edge_literal(close),
+        payload_from=payload,
+        policy=policy,
     )
+    return _stream(source, table.rows)
 
 
 def signal(
@@ -171,11 +177,11 @@ def signal(
         sensor a |20            |21                [1,4) 20, [4,inf) 21
         sensor b      |7   |7             |8       [2,3) 7, [3,6) 7, [6,inf) 8
     """
-    fields, table = taken_in(df, "signal")
-    policy = source_policy("signal", axis_of(fields, (time,), "signal"), progress, late, invalid)
-    keys = _keys(key, fields, (time,), "signal")
-    ids = _ids(id, fields, (time,), "signal")
-    return _stream(Points(source_name(name), fields, time, policy, ids), table).to_signal(keys)
+    table = input_table(df, "signal")
+    policy = source_policy("signal", axis_of(table.columns, (time,), "signal"), progress, late, invalid)
+    keys = _keys(key, table.columns, (time,), "signal")
+    ids = _ids(id, table.columns, (time,), "signal")
+    return _stream(Points(source_name(name), table.columns, time, policy, ids), table.rows).to_signal(keys)
 
 
 def changes(
@@ -217,9 +223,9 @@ def changes(
         item a    |c 5      |u 6      |d           [1,3) 5, [3,5) 6
         item b         |c 9                        [2,inf) 9
     """
-    fields, table = taken_in(df, "changes")
-    policy = source_policy("changes", axis_of(fields, (time,), "changes"), progress, late, invalid)
-    kind = Schema(fields, "integer").require(op, "changes")
+    table = input_table(df, "changes")
+    policy = source_policy("changes", axis_of(table.columns, (time,), "changes"), progress, late, invalid)
+    kind = Schema(table.columns, "integer").require(op, "changes")
     if not isinstance(kind, t.StringType):
         raise TypeMismatch(
             sentence(
@@ -229,13 +235,12 @@ def changes(
                 "They are strings: c, r, u, d, insert, update, delete, update_preimage, update_postimage.",
             )
         )
-    keys = _keys(key, fields, (time, op), "changes")
+    keys = _keys(key, table.columns, (time, op), "changes")
     if not keys:
         raise PlanError(sentence("changes", "no key", "", "Name the columns that tell the table's rows apart."))
-    source = Edges(
-        source_name(name), fields, time, op, keys, edge_literal("start"), edge_literal("end"), "start", policy
-    )
-    return _stream(source, _starts_and_ends(table, op))
+    open, close = edge_literal("start"), edge_literal("end")
+    source = Edges(source_name(name), table.columns, time, op, keys, open=open, close=close, policy=policy)
+    return _stream(source, _starts_and_ends(table.rows, op))
 
 
 def physical(
@@ -271,12 +276,13 @@ def physical(
     Where there was a late sink as well, Spark reads a column ``batch`` too, the number of the micro-batch: drop it, for a
     retraction agrees with its insert in all columns.
     """
-    fields, table = taken_in(df, "physical")
-    axis = axis_of(fields, (start, end, new_end), "physical")
+    table = input_table(df, "physical")
+    axis = axis_of(table.columns, (start, end, new_end), "physical")
     policy = source_policy("physical", axis, progress, late, invalid, explicit_by_default=True)
     if not (id is None or isinstance(id, str)):
         raise PlanError(sentence("physical", "id is the name of one column", f"found {id!r}"))
-    return _stream(Physical(source_name(name), fields, kind, start, end, new_end, id, policy), table)
+    source = Physical(source_name(name), table.columns, kind, start, end, new_end, id=id, policy=policy)
+    return _stream(source, table.rows)
 
 
 def events(
@@ -312,100 +318,48 @@ def events(
     check_names([f.name for f in fields if f.name not in ("kind", "start", "end", "new_end")], "events")
     label = source_name(name)
     if is_physical:
-        return _stream(Physical(label, fields, "kind", "start", "end", "new_end", None, policy), table)
+        return _stream(Physical(label, fields, "kind", "start", "end", "new_end", policy=policy), table)
     return _stream(Intervals(label, fields, "start", "end", policy), table)
-
-
-def static_table(table: Any, name: str | None, verb: str = "join_table") -> tuple[str, tuple[Field, ...], Any]:
-    """A static table's name, columns and itself; raises SourceError for what is neither a batch DataFrame nor Arrow."""
-    fields, held = taken_in(table, verb)
-    if getattr(held, "isStreaming", False):
-        raise SourceError(sentence(verb, "a streaming DataFrame", "a table is static", "Join streams with join(...)."))
-    return source_name(name), fields, held
-
-
-def source_name(name: str | None) -> str:
-    """The name given, or a number nobody has yet; raises PlanError for what is no name."""
-    if name is not None and (not isinstance(name, str) or not name or name.startswith("#")):
-        raise PlanError(sentence("name", "not a name for a source", f"found {name!r}"))
-    return name or f"#{next(_numbers)}"
-
-
-def taken_in(given: Any, verb: str) -> tuple[tuple[Field, ...], Any]:
-    """The columns of a DataFrame or an Arrow table, and itself, an Arrow table in the types that queries are computed in.
-
-    The number of the micro-batch, which stands beside the rows of a run that had a late sink, is left out of both. Raises
-    SourceError for what is neither, AmbiguousColumn for a column that is there twice.
-    """
-    import pyarrow as pa
-
-    if isinstance(given, pa.Table):
-        names = given.column_names
-        check_once(names, verb, "table")
-        held = declared(given.drop_columns(MICRO_BATCH) if MICRO_BATCH in names else given, verb)
-        return table_fields(held), held
-    if not all(hasattr(given, a) for a in ("schema", "select", "isStreaming")):
-        kind = kind_of(given)
-        if kind == "pandas DataFrame":
-            hint = "Give pyarrow.Table.from_pandas(df, preserve_index=False), to run in-process, or spark.createDataFrame(df)."
-        elif kind == "Stream":
-            hint = "It is a stream already: go on from it, as stream.where(...)."
-        else:
-            hint = "Give a Spark DataFrame or a pyarrow Table; for events written down use sq.events."
-        raise SourceError(sentence(verb, "not a DataFrame", f"found {kind}", hint))
-    names = [f.name for f in given.schema.fields]
-    check_once(names, verb, "DataFrame")
-    held = given.drop(MICRO_BATCH) if MICRO_BATCH in names else given
-    return tuple(Field(f.name, f.dataType) for f in held.schema.fields), held
-
-
-def check_once(names: Sequence[str], verb: str, where: str) -> None:
-    """Raise AmbiguousColumn for a name that is there twice; Spark does not tell names apart by case."""
-    lower = [n.lower() for n in names]
-    twice = sorted({n for n in lower if lower.count(n) > 1})
-    if twice:
-        there = f"there are: {', '.join(names)}"
-        raise AmbiguousColumn(sentence(verb, f"column {twice[0]!r} twice in the {where}", there, "Rename one."))
 
 
 def _keys(
     key: str | Sequence[str], fields: tuple[Field, ...], consumed: tuple[str, ...], verb: str, what: str = "key"
 ) -> tuple[str, ...]:
-    """The key's columns, where all of them stay in the payload, and so do no names that clash with the lifetime's."""
+    """Return the key's columns; raises PlanError where one is consumed, or another column is called as the lifetime is."""
     keys = column_names(key, verb, f"the {what}")
     schema = Schema(fields, "integer")
-    for one in keys:
-        check_key(schema.require(one, verb), one, verb)
-        if one in consumed:
-            wrong = f"column {one!r} is of the {what} and is consumed"
+    for column in keys:
+        check_key(schema.require(column, verb), column, verb)
+        if column in consumed:
+            wrong = f"column {column!r} is of the {what} and is consumed"
             raise PlanError(sentence(verb, wrong, "", f"Give it another {what}."))
     check_names([f.name for f in fields if f.name not in consumed], verb)
     return keys
 
 
 def _starts_and_ends(table: DataFrame | pa.Table, op: str) -> DataFrame | pa.Table:
-    """Operations as "start" and "end", NULL for one that is unknown; preimages left out."""
+    """Write "start" and "end" for operations, NULL for one that is neither; leave preimages out."""
     import pyarrow as pa
 
     if isinstance(table, pa.Table):
         import pyarrow.compute as pc
 
-        told = pc.utf8_lower(table.column(op))
-        opens, closes = (pc.is_in(told, pa.array(words)) for words in (_OPENING, _CLOSING))
+        operations = pc.utf8_lower(table.column(op))
+        opens, closes = (pc.is_in(operations, pa.array(words)) for words in (_OPENING, _CLOSING))
         edges = pc.if_else(opens, "start", pc.if_else(closes, "end", pa.scalar(None, pa.string())))
         table = table.set_column(table.column_names.index(op), op, edges)
-        return table.filter(pc.fill_null(pc.not_equal(told, _PREIMAGE), True))
+        return table.filter(pc.fill_null(pc.not_equal(operations, _PREIMAGE), True))
     from pyspark.sql import functions as F
 
-    found = F.lower(F.col(quote(op)))
-    edge = F.when(found.isin(*_OPENING), F.lit("start")).when(found.isin(*_CLOSING), F.lit("end"))
-    return table.where(~found.eqNullSafe(_PREIMAGE)).withColumn(op, edge)
+    operation = F.lower(F.col(quote(op)))
+    edge = F.when(operation.isin(*_OPENING), F.lit("start")).when(operation.isin(*_CLOSING), F.lit("end"))
+    return table.where(~operation.eqNullSafe(_PREIMAGE)).withColumn(op, edge)
 
 
 def _ids(
     id: str | Sequence[str] | None, fields: tuple[Field, ...], consumed: tuple[str, ...], verb: str
 ) -> tuple[str, ...]:
-    """The id's columns, checked as a key's are; none where rows are delivered once."""
+    """Return the id's columns, checked as a key's are; none where rows are delivered once."""
     ids = () if id is None else _keys(id, fields, consumed, verb, "id")
     if id is not None and not ids:
         raise PlanError(sentence(verb, "no id", "", 'Name the column: id="trip_id".'))

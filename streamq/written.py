@@ -8,9 +8,9 @@ from typing import Any
 from streamq.compiler.plan_json import from_text, plan_from_json
 from streamq.errors import PlanError, TypeMismatch, nearest, sentence, unknown_column
 from streamq.operators import JoinTable, Source
+from streamq.operators.tables import input_table, source_name, static_table
 from streamq.plan.node import Node, fold, nodes, renamed
-from streamq.plan.schema import INTERVAL, Field
-from streamq.sources import source_name, static_table, taken_in
+from streamq.plan.schema import INTERVAL
 from streamq.stream import Stream
 
 
@@ -37,79 +37,86 @@ def from_json(text: str, /, tables: Mapping[str, Any] | None = None, **named: An
     plan = plan_from_json(from_text(text))
     if tables is not None and not isinstance(tables, Mapping):
         raise PlanError(sentence("from_json", "tables are given by name", f"found {tables!r}", "As {'trips': df}."))
-    twice = sorted(named.keys() & (tables or {}).keys())
-    if twice:
-        raise PlanError(sentence("from_json", f"table {twice[0]!r} twice", "once in tables, once by its name"))
-    given = {**(tables or {}), **named}
-    wanted = _tables(plan)
-    for name in wanted:
-        if name not in given:
-            hint = f"from_json(text, {name}=df)" if name.isidentifier() else f"from_json(text, {{{name!r}: df}})"
-            there = ", ".join(given) or "none"
-            raise PlanError(sentence("from_json", f"no table {name!r}", f"there are: {there}", f"Give it: {hint}."))
-    for name in given:
-        if name not in wanted:
-            there = f"there are: {', '.join(wanted)}"
-            raise PlanError(
-                sentence("from_json", f"the query has no table {name!r}", there, nearest(name, list(wanted)))
-            )
+    in_both = sorted(named.keys() & (tables or {}).keys())
+    if in_both:
+        raise PlanError(sentence("from_json", f"table {in_both[0]!r} twice", "once in tables, once by its name"))
+    tables = {**(tables or {}), **named}
+    readers = _readers(plan)
+    _check_names(list(tables), list(readers))
     # a number is a place in the text; in this process it may be another source's
-    names = {name: source_name(None) if name.startswith("#") else name for name in wanted}
-    streams = {names[name]: held for name, held in given.items() if isinstance(held, Stream)}
-    held = {names[name]: _fitting(name, given[name], readers) for name, readers in wanted.items()}
-    made = Stream(renamed(plan, names), {name: table for name, table in held.items() if name not in streams})
-    return made._derive(_put(made.plan, streams), *streams.values())
+    names = {name: source_name(None) if name.startswith("#") else name for name in readers}
+    streams: dict[str, Stream] = {}
+    rows: dict[str, Any] = {}
+    for name, nodes_of_table in readers.items():
+        if isinstance(tables[name], Stream):
+            streams[names[name]] = _fitting_stream(name, tables[name], nodes_of_table)
+        else:
+            rows[names[name]] = _fitting_rows(name, tables[name], nodes_of_table)
+    query = Stream(renamed(plan, names), rows)
+    return query._derive(_with_streams(query.plan, streams), *streams.values())
 
 
-def _put(plan: Node, streams: Mapping[str, Stream]) -> Node:
-    """The plan with streams in the place of sources."""
+def _readers(plan: Node) -> dict[str, list[Source | JoinTable]]:
+    """Return the nodes that read each table."""
+    readers: dict[str, list[Source | JoinTable]] = {}
+    for node in nodes(plan):
+        if isinstance(node, Source | JoinTable):
+            readers.setdefault(node.table, []).append(node)
+    return readers
 
-    def visit(found: Node, inputs: list[Node]) -> Node:
-        if isinstance(found, Source) and found.table in streams:
-            return streams[found.table].plan
-        return (
-            found if all(a is b for a, b in zip(found.children, inputs, strict=True)) else found.with_children(inputs)
-        )
+
+def _check_names(names: list[str], read: list[str]) -> None:
+    """Raise PlanError for a table that the query reads and nobody gives, and for one that it does not read."""
+    for name in read:
+        if name not in names:
+            hint = f"from_json(text, {name}=df)" if name.isidentifier() else f"from_json(text, {{{name!r}: df}})"
+            there = ", ".join(names) or "none"
+            raise PlanError(sentence("from_json", f"no table {name!r}", f"there are: {there}", f"Give it: {hint}."))
+    for name in names:
+        if name not in read:
+            there = f"there are: {', '.join(read)}"
+            raise PlanError(sentence("from_json", f"the query has no table {name!r}", there, nearest(name, read)))
+
+
+def _with_streams(plan: Node, streams: Mapping[str, Stream]) -> Node:
+    """Return the plan with streams in the place of sources."""
+
+    def visit(node: Node, inputs: list[Node]) -> Node:
+        if isinstance(node, Source) and node.table in streams:
+            return streams[node.table].plan
+        is_same = all(a is b for a, b in zip(node.children, inputs, strict=True))
+        return node if is_same else node.with_children(inputs)
 
     return fold(plan, visit)
 
 
-def _tables(plan: Node) -> dict[str, list[Source | JoinTable]]:
-    """The nodes that read each table."""
-    found: dict[str, list[Source | JoinTable]] = {}
-    for reader in nodes(plan):
-        if isinstance(reader, Source | JoinTable):
-            found.setdefault(reader.table, []).append(reader)
-    return found
-
-
-def _fitting(name: str, given: Any, readers: list[Source | JoinTable]) -> Any:
-    """The table, where it has the columns that its readers want."""
+def _fitting_stream(name: str, stream: Stream, readers: list[Source | JoinTable]) -> Stream:
+    """Return a stream that stands for a source; raises PlanError, TypeMismatch where it does not fit."""
     verb = f"from_json: table {name!r}"
-    if isinstance(given, Stream):
-        for reader in readers:
-            if isinstance(reader, JoinTable):
-                raise PlanError(sentence(verb, "a stream", "a table is static", "Join streams with join(...)."))
-            ours, theirs = (s.with_shape(INTERVAL).describe() for s in (given.schema, reader.schema))
-            if ours != theirs:
-                wrong = "a stream of other columns or another time axis"
-                raise TypeMismatch(sentence(verb, wrong, f"found ({ours}) instead of ({theirs})", "Use select first."))
-        return given
-    fields: tuple[Field, ...]
-    if any(isinstance(reader, JoinTable) for reader in readers):
-        _, fields, held = static_table(given, None, verb)
-    else:
-        fields, held = taken_in(given, verb)
-    there = {f.name: f.type for f in fields}
-    for wanted in (f for reader in readers for f in reader.columns):
-        if wanted.name not in there:
-            unknown_column(verb, wanted.name, list(there), lifetime=False)
-        found = there[wanted.name].simpleString()
-        if found != wanted.type.simpleString():
-            wrong = f"column {wanted.name!r} is of another type"
-            was = wanted.type.simpleString()
-            raise TypeMismatch(sentence(verb, wrong, f"found {found} instead of {was}", "Cast it first."))
-    return held
+    for reader in readers:
+        if isinstance(reader, JoinTable):
+            raise PlanError(sentence(verb, "a stream", "a table is static", "Join streams with join(...)."))
+        ours, theirs = (s.with_shape(INTERVAL).describe() for s in (stream.schema, reader.schema))
+        if ours != theirs:
+            wrong = "a stream of other columns or another time axis"
+            raise TypeMismatch(sentence(verb, wrong, f"found ({ours}) instead of ({theirs})", "Use select first."))
+    return stream
+
+
+def _fitting_rows(name: str, table: Any, readers: list[Source | JoinTable]) -> Any:
+    """Return a DataFrame or an Arrow table that has the columns its readers want; raises UnknownColumn, TypeMismatch."""
+    verb = f"from_json: table {name!r}"
+    is_static = any(isinstance(reader, JoinTable) for reader in readers)
+    source = static_table(table, verb) if is_static else input_table(table, verb)
+    types = {column.name: column.type for column in source.columns}
+    for column in (column for reader in readers for column in reader.columns):
+        if column.name not in types:
+            unknown_column(verb, column.name, list(types), lifetime=False)
+        there, wanted = types[column.name].simpleString(), column.type.simpleString()
+        if there != wanted:
+            wrong = f"column {column.name!r} is of another type"
+            raise TypeMismatch(sentence(verb, wrong, f"found {there} instead of {wanted}", "Cast it first."))
+    return source.rows
 
 
 __all__ = ["from_json"]

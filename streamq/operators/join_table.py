@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from streamq.errors import AmbiguousColumn, PlanError, sentence
 from streamq.operators.join import INNER, LEFT, On, check_pairs, check_suffixes, pairs
+from streamq.operators.tables import source_name, static_table
 from streamq.plan.node import Node, node
 from streamq.plan.schema import Field, Schema, check_names, quote
 from streamq.plan.verbs import Verbs
@@ -105,9 +106,8 @@ class JoinTableVerbs(Verbs):
         zone  city  start  end
            2  Bonn      1    5
         """
-        from streamq.sources import static_table
-
-        label, columns, held = static_table(table, name)
+        static = static_table(table)
+        columns = static.columns
         if how not in (INNER, LEFT):
             raise PlanError(sentence("join_table", f"no kind {how!r}", f"there are: {INNER}, {LEFT}"))
         keys = pairs(on, "join_table")
@@ -133,7 +133,8 @@ class JoinTableVerbs(Verbs):
                 )
             names.append((f.name, f.name + suffixes[1] if clash and suffixes else f.name))
         check_names([*self.plan.schema.names, *(to for _, to in names)], "join_table")
-        made = JoinTable(self.plan, label, columns, keys, how, tuple(names))
-        derived = self._derive(made)
-        derived.tables = {**derived.tables, label: held}
+        label = source_name(name)
+        joined = JoinTable(self.plan, label, columns, keys, how, tuple(names))
+        derived = self._derive(joined)
+        derived.tables = {**derived.tables, label: static.rows}
         return derived

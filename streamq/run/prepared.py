@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.choices import OutputForm
 from streamq.errors import CheckpointError, PlanError, sentence
-from streamq.literal import to_spark
+from streamq.operators.tables import as_dataframe
 from streamq.plan.node import Node
 from streamq.policies import Consistency, consistency_of
 from streamq.run.active import session_of
@@ -77,7 +77,7 @@ class Prepared:
             check_streaming(source, self.tables[source.table], verb)
         for static in (n for n in nodes(plan) if isinstance(n, JoinTable)):
             table = tables[static.table]
-            held = table if hasattr(table, "isStreaming") else to_spark(self.spark, table)
+            held = table if hasattr(table, "isStreaming") else as_dataframe(self.spark, table)
             self.tables[static.table] = held
 
     @cached_property
@@ -114,7 +114,7 @@ def _as_stream(spark: SparkSession, verb: str, control: str | None, source: Any,
             sentence(verb, f"source {source.shown_name()} has literal rows", found, "Give control='a folder'.")
         )
     path = f"{control.rstrip('/')}-literal-{source.shown_name()}"
-    df = to_spark(spark, table)
+    df = as_dataframe(spark, table)
     with spark_errors(verb, f"Spark cannot read or write {path}", WRITABLE, CheckpointError):
         try:
             kept = spark.read.parquet(path).toArrow()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import PlanError, TimeError, sentence
-from streamq.literal import to_spark
+from streamq.operators.tables import as_dataframe
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
 from streamq.run.active import session_of
@@ -34,7 +34,7 @@ def frames(tables: Mapping[str, Any], verb: str) -> dict[str, DataFrame]:
     import pyarrow as pa
 
     return {
-        name: to_spark(session_of(tables.values(), verb), table) if isinstance(table, pa.Table) else table
+        name: as_dataframe(session_of(tables.values(), verb), table) if isinstance(table, pa.Table) else table
         for name, table in tables.items()
     }
 

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from streamq.errors import InvalidEvent, TypeMismatch
-from streamq.literal import table_fields
 from streamq.operators import Edges
+from streamq.operators.tables import table_fields
 from streamq.plan.expr import Lit
 from streamq.policies import SourcePolicy
 from streamq.stream import Stream

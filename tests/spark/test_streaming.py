@@ -153,8 +153,8 @@ def query_local(query: Any, made: list[dict[str, Any]]) -> pa.Table:
     from streamq.stream import Stream
 
     table = pa.Table.from_pylist(made, schema=EDGES)
-    from streamq.literal import table_fields
     from streamq.operators import Edges
+    from streamq.operators.tables import table_fields
     from streamq.plan.expr import Lit
     from streamq.policies import SourcePolicy
 

@@ -12,8 +12,8 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.program import Options
 from streamq.compiler.stages import compile_stages
 from streamq.errors import LateEvent
-from streamq.literal import table_fields
 from streamq.operators import Edges, ToSignal
+from streamq.operators.tables import table_fields
 from streamq.plan.expr import Lit
 from streamq.policies import MIDDLE, Level, SourcePolicy
 from streamq.runtime.basket import Baskets, DictStore

@@ -12,8 +12,8 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.program import Options
 from streamq.compiler.stages import compile_stages
 from streamq.errors import InvalidEvent, LateEvent
-from streamq.literal import table_fields
 from streamq.operators import Intervals, Points
+from streamq.operators.tables import table_fields
 from streamq.policies import Level, SourcePolicy
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.kernel import Arrival, Clock, Judge

@@ -18,8 +18,8 @@ from streamq.compiler.program import Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.errors import LateEvent
-from streamq.literal import table_fields
 from streamq.operators import Edges, Intervals, Points
+from streamq.operators.tables import table_fields
 from streamq.plan.expr import Lit
 from streamq.policies import SourcePolicy
 from streamq.stream import Stream

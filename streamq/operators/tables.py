@@ -1,0 +1,135 @@
+"""Tables that a query reads: DataFrames, batch or streaming, and Arrow tables, with their names and Spark's types of their columns."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streamq.errors import AmbiguousColumn, NeedsSpark, PlanError, SourceError, kind_of, sentence
+from streamq.plan.schema import MICRO_BATCH, Field
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class InputTable:
+    """A DataFrame or an Arrow table as a query reads it, and its columns."""
+
+    columns: tuple[Field, ...]
+    rows: DataFrame | pa.Table
+
+
+def input_table(table: Any, verb: str) -> InputTable:
+    """Return a DataFrame or an Arrow table with its columns, an Arrow table in the types that queries are computed in.
+
+    The number of the micro-batch, which stands beside the rows of a run that had a late sink, is left out. Raises
+    SourceError for what is neither, AmbiguousColumn for a column that is there twice.
+    """
+    import pyarrow as pa
+
+    if isinstance(table, pa.Table):
+        names = table.column_names
+        _check_once(names, verb, "table")
+        rows = with_spark_types(table.drop_columns(MICRO_BATCH) if MICRO_BATCH in names else table, verb)
+        return InputTable(table_fields(rows), rows)
+    if not all(hasattr(table, a) for a in ("schema", "select", "isStreaming")):
+        kind = kind_of(table)
+        if kind == "pandas DataFrame":
+            hint = "Give pyarrow.Table.from_pandas(df, preserve_index=False), to run in-process, or spark.createDataFrame(df)."
+        elif kind == "Stream":
+            hint = "It is a stream already: go on from it, as stream.where(...)."
+        else:
+            hint = "Give a Spark DataFrame or a pyarrow Table; for events written down use sq.events."
+        raise SourceError(sentence(verb, "not a DataFrame", f"found {kind}", hint))
+    names = [f.name for f in table.schema.fields]
+    _check_once(names, verb, "DataFrame")
+    frame = table.drop(MICRO_BATCH) if MICRO_BATCH in names else table
+    return InputTable(tuple(Field(f.name, f.dataType) for f in frame.schema.fields), frame)
+
+
+def static_table(table: Any, verb: str = "join_table") -> InputTable:
+    """Return a table that does not grow; raises SourceError for what is neither a batch DataFrame nor an Arrow table."""
+    static = input_table(table, verb)
+    if getattr(static.rows, "isStreaming", False):
+        raise SourceError(sentence(verb, "a streaming DataFrame", "a table is static", "Join streams with join(...)."))
+    return static
+
+
+def source_name(name: str | None) -> str:
+    """Return the user's name for a source, or a number that no source has yet; raises PlanError for what is no name."""
+    if name is not None and (not isinstance(name, str) or not name or name.startswith("#")):
+        raise PlanError(sentence("name", "not a name for a source", f"found {name!r}"))
+    return name or f"#{next(_numbers)}"
+
+
+def _check_once(names: Sequence[str], verb: str, where: str) -> None:
+    """Raise AmbiguousColumn for a name that is there twice; Spark does not tell names apart by case."""
+    lower = [n.lower() for n in names]
+    repeated = sorted({n for n in lower if lower.count(n) > 1})
+    if repeated:
+        there = f"there are: {', '.join(names)}"
+        raise AmbiguousColumn(sentence(verb, f"column {repeated[0]!r} twice in the {where}", there, "Rename one."))
+
+
+def table_fields(table: pa.Table) -> tuple[Field, ...]:
+    """Return the columns of an Arrow table with their Spark types; timestamps without a zone are ``timestamp_ntz``."""
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    return tuple(Field(f.name, from_arrow_type(f.type, prefer_timestamp_ntz=True)) for f in table.schema)
+
+
+def with_spark_types(table: pa.Table, verb: str) -> pa.Table:
+    """Cast columns to the Arrow types of their Spark types: plain strings, microseconds, instants in UTC.
+
+    What is finer than a microsecond is cut off, as Spark does it. A table that is like that already is returned as it is.
+    Raises SourceError for a column of a type that Spark does not have, or of none.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for i, field in enumerate(table.schema):
+        to = _spark_type(field, verb)
+        if to != field.type:
+            column = table.column(i)
+            if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
+                column = pc.floor_temporal(column, unit="microsecond")
+            try:
+                table = table.set_column(i, pa.field(field.name, to), column.cast(to))
+            except pa.ArrowInvalid as error:
+                wrong = f"column {field.name!r} does not fit {to}"
+                raise SourceError(sentence(verb, wrong, str(error).splitlines()[0])) from error
+    return table
+
+
+def _spark_type(field: pa.Field, verb: str) -> pa.DataType:
+    """Return the Arrow type of the Spark type that a column has."""
+    import pyarrow as pa
+    from pyspark.errors import PySparkTypeError
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    from streamq.runtime.arrow_types import arrow_type
+
+    if pa.types.is_null(field.type):
+        hint = "Cast it, as table.column(...).cast('string')."
+        raise SourceError(sentence(verb, f"column {field.name!r} has no type", "all its values are NULL", hint))
+    try:
+        return arrow_type(from_arrow_type(field.type, prefer_timestamp_ntz=True))
+    except PySparkTypeError as error:
+        wrong = f"column {field.name!r} is of a type that Spark does not have"
+        raise SourceError(sentence(verb, wrong, f"found {field.type}", "Cast it first.")) from error
+    except NeedsSpark:
+        # a type of Spark's alone stays as it is: in-process, what reads it says so
+        return field.type
+
+
+def as_dataframe(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """Return an Arrow table as a DataFrame whose columns have the table's types, whatever the session prefers."""
+    from pyspark.sql.types import StructField, StructType
+
+    return spark.createDataFrame(table, StructType([StructField(f.name, f.type) for f in table_fields(table)]))
