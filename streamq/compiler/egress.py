@@ -40,7 +40,7 @@ class Egress:
     in_order: bool = False
 
     def described(self) -> str:
-        """The output on one line."""
+        """Describe the output on one line."""
         match self.output:
             case OutputForm.UPSERT:
                 return f"upsert, by {', '.join(self.key)}"
@@ -52,12 +52,12 @@ class Egress:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What tells the rows of an upsert apart; empty for other outputs."""
+        """The columns that tell the rows of an upsert apart; empty for other outputs."""
         return (*self.columns, "start") if self.output == OutputForm.UPSERT else ()
 
 
 def egress(plan: Node, output: OutputForm, *, ctis: bool = False, verb: str, level: Level = MIDDLE) -> Egress:
-    """The output of a plan as its user wrote it; raises PlanError where it cannot have that one."""
+    """Choose the output of a plan as its user wrote it; raises PlanError where the plan cannot have that one."""
     if ctis and output != OutputForm.CHANGELOG:
         raise PlanError(sentence(verb, "ctis=True goes with output='changelog'", f"found output={output!r}"))
     for name in plan.schema.names:
@@ -69,7 +69,7 @@ def egress(plan: Node, output: OutputForm, *, ctis: bool = False, verb: str, lev
 
 
 def _upsert_key(plan: Node, verb: str) -> tuple[str, ...]:
-    """The groups' columns under their names in the result, where it has one row a group and start."""
+    """Return the groups' columns under their names in the result; raises PlanError where a group's rows may share a start."""
     called = {name: name for name in plan.schema.names}
     node = plan
     while isinstance(node, Where | Select):
@@ -88,14 +88,14 @@ def _upsert_key(plan: Node, verb: str) -> tuple[str, ...]:
     for key in node.keys:
         names = [top for top, name in called.items() if name == key]
         if not names:
-            found = f"the group's column {key!r} is not among {', '.join(plan.schema.names)}"
-            raise PlanError(sentence(verb, what, found, "Keep it in select."))
+            missing = f"the group's column {key!r} is not among {', '.join(plan.schema.names)}"
+            raise PlanError(sentence(verb, what, missing, "Keep it in select."))
         columns.append(names[0])
     return tuple(columns)
 
 
 def user_rows(df: DataFrame, schema: Schema, out: Egress) -> DataFrame:
-    """Result rows in the columns of an output. Late rows and totals have no weight: they are no results."""
+    """Return result rows in the columns of an output. Late rows and totals have no weight: they are no results."""
     from pyspark.sql import functions as F
     from pyspark.sql import types as t
 
@@ -121,7 +121,7 @@ def user_rows(df: DataFrame, schema: Schema, out: Egress) -> DataFrame:
 
 
 def late_rows(df: DataFrame) -> DataFrame:
-    """The late output: source, reason, start, end, late_by (ticks), payload as JSON."""
+    """Return the late output: source, reason, start, end, late_by (ticks), payload as JSON."""
     from pyspark.sql import functions as F
 
     return df.where(F.col("__channel") == LATE).select("__late.*")

@@ -24,7 +24,7 @@ from streamq.plan.schema import INTERVAL, POINT
 from streamq.time import show_duration
 
 RUN = Options()
-"""How a query runs unless told otherwise."""
+"""How a query runs by default."""
 
 MODES = ("logical", "rules", "incremental", "physical")
 FORMATS = ("text", "json", "html")
@@ -56,7 +56,7 @@ class Line:
 
 
 def explain(plan: Node, mode: str | None = None, format: str = "text", options: Options = RUN) -> str:
-    """What becomes of a plan; ``mode`` picks one part of it (MODES), ``format`` is ``text``, ``json`` or ``html``.
+    """Explain what becomes of a plan; ``mode`` picks one part of it (MODES), ``format`` is ``text``, ``json`` or ``html``.
 
     ``options``: how it is run as a stream. Raises PlanError for a mode or format that does not exist, and for an output that
     the plan cannot have.
@@ -76,10 +76,10 @@ def explain(plan: Node, mode: str | None = None, format: str = "text", options: 
 
 
 def explained(plan: Node, modes: tuple[str, ...] = MODES, options: Options = RUN) -> list[Part]:
-    """The parts of an explanation, in the order of MODES."""
+    """Return the parts of an explanation, in the order of MODES."""
     plan = numbered(plan)[0]
     done = rewrite(plan)
-    made: dict[str, Callable[[], Part]] = {
+    makers: dict[str, Callable[[], Part]] = {
         "logical": lambda: _plan_part("logical", "logical plan", plan, _nothing),
         "rules": lambda: _rules_part(done),
         "incremental": lambda: _plan_part(
@@ -87,7 +87,7 @@ def explained(plan: Node, modes: tuple[str, ...] = MODES, options: Options = RUN
         ),
         "physical": lambda: _physical_part(plan, done.plan, options),
     }
-    return [made[mode]() for mode in MODES if mode in modes]
+    return [makers[mode]() for mode in MODES if mode in modes]
 
 
 # plans
@@ -99,7 +99,7 @@ def _plan_part(mode: str, heading: str, plan: Node, notes: Callable[[Node], list
 
 
 def _tree(plan: Node, notes: Callable[[Node], list[tuple[str, str]]]) -> Iterator[Line]:
-    """The nodes from the result down; an only input stands right below, several are branches."""
+    """Yield the nodes from the result down; an only input stands right below, several are branches."""
     shared = _read_twice(plan)
     labels: dict[str, str] = {}
     todo: list[tuple[Node, str, str]] = [(plan, "", "")]
@@ -128,7 +128,7 @@ def _lines(line: Line) -> Iterator[str]:
 
 
 def _tree_data(plan: Node, tree: list[Line]) -> list[dict[str, Any]]:
-    numbers = {line.node.digest: i for i, line in enumerate((found for found in tree if not found.again), 1)}
+    numbers = {line.node.digest: i for i, line in enumerate((first for first in tree if not first.again), 1)}
     return [
         {
             "id": numbers[line.node.digest],
@@ -154,7 +154,7 @@ def _read_twice(plan: Node) -> set[str]:
 
 
 def described(node: Node) -> str:
-    """A node on one line; a source also says what its events are."""
+    """Show a node on one line; a source with its events' columns."""
     if isinstance(node, Source):
         return f"{node.title} {node.detail()}  [{node.schema.describe()}]"
     if isinstance(node, Select) and not node.columns:
@@ -167,13 +167,13 @@ def _nothing(node: Node) -> list[tuple[str, str]]:
 
 
 def _notes(node: Node) -> list[tuple[str, str]]:
-    """What the incremental plan says below a node: the CTI it sends if it is not c, the strategy of a batch job."""
-    found = []
+    """Return what stands below a node of the incremental plan: the CTI it sends if it is not c, the strategy of a batch job."""
+    notes = []
     if (sent := _cti(node)) != "c":
-        found.append(("CTI", sent))
+        notes.append(("CTI", sent))
     if isinstance(node, MergePartials):
-        found.append(("batch", "{} ({})".format(*_strategy(node))))
-    return found
+        notes.append(("batch", "{} ({})".format(*_strategy(node))))
+    return notes
 
 
 def _cti(node: Node) -> str:
@@ -218,20 +218,20 @@ def _rules_part(done: Rewritten) -> Part:
     return Part("rules", "rules", lines, data)
 
 
-def _fired(rule: Rule, found: list[Firing]) -> Iterator[str]:
+def _fired(rule: Rule, firings: list[Firing]) -> Iterator[str]:
     yield f"{rule.name}: {rule.law}"
-    for firing in found[:SHOWN]:
+    for firing in firings[:SHOWN]:
         yield f"      {firing.before}"
         yield f"   => {firing.after}"
-    if len(found) > SHOWN:
-        yield f"      and {len(found) - SHOWN} more"
+    if len(firings) > SHOWN:
+        yield f"      and {len(firings) - SHOWN} more"
 
 
 # stages
 
 
 def _physical_part(written: Node, plan: Node, options: Options) -> Part:
-    """The output and its level; the stages: keys, buckets, baskets and their bound, CTI rule, finality, cost."""
+    """Explain the output, its level of consistency and the stages: buckets, baskets and their bound, CTI rule, finality, cost."""
     from streamq.compiler.egress import egress
     from streamq.compiler.stages import compile_stages
 
@@ -250,7 +250,7 @@ def _physical_part(written: Node, plan: Node, options: Options) -> Part:
 
 
 def _level(options: Options, axis: str) -> str:
-    """The level's name, and what it does."""
+    """Name the level of consistency, and say what it does."""
     block, remember = options.level.block, options.level.remember
     forgotten = "" if remember is None else f"history is forgotten {show_duration(remember, axis)} behind the watermark"
     if options.output == OutputForm.FINAL:

@@ -31,18 +31,18 @@ class Firing:
 
     @cached_property
     def before(self) -> str:
-        """What was there, from the input on: ``… | select a | where a > 3``."""
+        """The operators that the rule replaced, from the input on: ``… | select a | where a > 3``."""
         return self._sketches[0]
 
     @cached_property
     def after(self) -> str:
-        """What took its place."""
+        """The operators that took their place."""
         return self._sketches[1]
 
     @cached_property
     def _sketches(self) -> tuple[str, str]:
-        known = _near(self.left)[1:] if self.left.children else []
-        common = {n.digest for n in known} & {n.digest for n in _near(self.right)}
+        before = _near(self.left)[1:] if self.left.children else []
+        common = {n.digest for n in before} & {n.digest for n in _near(self.right)}
         return sketch(self.left, common), sketch(self.right, common)
 
 
@@ -57,7 +57,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """The plan, how it came about, and what did not happen."""
+    """A rewritten plan, the firings that led to it, and the rules that did not fire where one might expect it."""
 
     plan: Node
     firings: tuple[Firing, ...]
@@ -65,7 +65,7 @@ class Rewritten:
 
 
 def rewrite(plan: Node, rules: Sequence[Rule] = RULES, budget: int | None = None) -> Rewritten:
-    """The plan with all ``rules`` applied until none fires any more.
+    """Apply ``rules`` to a plan until none fires any more.
 
     ``budget`` bounds the number of firings (default: a hundred a node and 1,000). Raises RewriteError, naming the
     rule, if one changes the schema or the traits, makes an illegal plan, or changes nothing; or if the budget is spent.
@@ -81,7 +81,7 @@ def rewrite(plan: Node, rules: Sequence[Rule] = RULES, budget: int | None = None
 
 
 class _Phase:
-    """One fixpoint: what became of every node, and which nodes are read more than once."""
+    """One fixpoint: the normal form of each node so far, and which nodes are read more than once."""
 
     def __init__(self, rules: Sequence[Rule], plan: Node, budget: int, firings: list[Firing]):
         self.rules, self.budget, self.firings = rules, budget, firings
@@ -90,12 +90,12 @@ class _Phase:
         self.refused: dict[tuple[str, str], Skipped] = {}
 
     def normal_form(self, plan: Node) -> Node:
-        """The plan to which no rule applies any more."""
+        """Return the plan to which no rule applies any more."""
         todo: list[tuple[str, Node, Node | None]] = [("enter", plan, None)]
         while todo:
-            step, node, made = todo.pop()
-            if step == "become" and made is not None:
-                self._become(node, self.normal[made.digest])
+            step, node, result = todo.pop()
+            if step == "become" and result is not None:
+                self._become(node, self.normal[result.digest])
             elif node.digest in self.normal:
                 continue
             elif step == "enter":
@@ -112,15 +112,15 @@ class _Phase:
         return self.normal[plan.digest]
 
     def skipped(self, rules: Sequence[Rule], plan: Node) -> list[Skipped]:
-        """Why rules do not apply to the nodes of a plan in normal form."""
-        found = [Skipped(r, n, reason) for r in rules if r.why_not for n in nodes(plan) if (reason := r.why_not(n))]
-        there = {n.digest for n in nodes(plan)}
-        return [*found, *(s for s in self.refused.values() if s.node.digest in there and s.rule in rules)]
+        """Return the rules that do not apply to a plan in normal form, each with the node and the reason."""
+        skipped = [Skipped(r, n, reason) for r in rules if r.why_not for n in nodes(plan) if (reason := r.why_not(n))]
+        digests = {n.digest for n in nodes(plan)}
+        return [*skipped, *(s for s in self.refused.values() if s.node.digest in digests and s.rule in rules)]
 
-    def _become(self, node: Node, made: Node) -> None:
-        self.normal[node.digest] = made
+    def _become(self, node: Node, normal: Node) -> None:
+        self.normal[node.digest] = normal
         if node.digest in self.shared:
-            self.shared.add(made.digest)
+            self.shared.add(normal.digest)
 
     def _over_normal_inputs(self, node: Node) -> Node:
         inputs = [self.normal[c.digest] for c in node.children]
@@ -128,66 +128,66 @@ class _Phase:
         return node if same else node.with_children(inputs)
 
     def _fire(self, node: Node) -> Node | None:
-        """What the first rule that applies makes of a node."""
+        """Return the result of the first rule that applies to a node; None where none does."""
         for rule in self.rules:
-            made = self._apply(rule, node)
-            if made is None:
+            result = self._apply(rule, node)
+            if result is None:
                 continue
             if rule.recomputes and self._shares_window_below(node):
                 self.refused[rule.name, node.digest] = Skipped(rule, node, SHARED)
                 continue
-            self.firings.append(Firing(rule, node, made))
+            self.firings.append(Firing(rule, node, result))
             if len(self.firings) > self.budget:
                 last = ", ".join(dict.fromkeys(f.rule.name for f in self.firings[-20:]))
                 raise RewriteError(sentence("rewrite", f"no end after {self.budget} firings", f"the last were {last}"))
-            self._part(node, made)
-            return made
+            self._part(node, result)
+            return result
         return None
 
     def _shares_window_below(self, node: Node) -> bool:
-        found = node.children[0]
-        while isinstance(found, Where | Select) and found.digest not in self.shared:
-            found = found.input
-        return found.digest in self.shared
+        below = node.children[0]
+        while isinstance(below, Where | Select) and below.digest not in self.shared:
+            below = below.input
+        return below.digest in self.shared
 
-    def _part(self, node: Node, made: Node) -> None:
-        """Where a law leaves a node that others still read, its inputs are now read by both."""
-        kept = {n.digest for n in _near(made)}
+    def _part(self, node: Node, result: Node) -> None:
+        """Count the inputs of a node that a rule bypassed and others still read as shared: both read them now."""
+        still_read = {n.digest for n in _near(result)}
         todo = list(node.children)
         while todo:
-            found = todo.pop()
-            if found.digest in self.shared and found.digest not in kept:
-                self.shared.update(c.digest for c in found.children)
-                todo.extend(found.children)
+            below = todo.pop()
+            if below.digest in self.shared and below.digest not in still_read:
+                self.shared.update(c.digest for c in below.children)
+                todo.extend(below.children)
 
     def _apply(self, rule: Rule, node: Node) -> Node | None:
         try:
-            made = rule.function(node)
+            result = rule.function(node)
         except NeedsSpark:
             raise
         except StreamqError as error:
             raise RewriteError(sentence("rewrite", f"rule {rule.name} makes an illegal plan", str(error))) from error
-        if made is None:
+        if result is None:
             return None
         where = f"at {type(node).__name__}({node.detail()})"
-        if made.schema != node.schema:
-            found = f"{node.schema.describe()} became {made.schema.describe()} {where}"
-            raise RewriteError(sentence("rewrite", f"rule {rule.name} changes the schema", found))
-        if made.traits != node.traits:
-            found = f"{node.traits} became {made.traits} {where}"
-            raise RewriteError(sentence("rewrite", f"rule {rule.name} changes the traits", found))
-        if made.digest == node.digest:
+        if result.schema != node.schema:
+            change = f"{node.schema.describe()} became {result.schema.describe()} {where}"
+            raise RewriteError(sentence("rewrite", f"rule {rule.name} changes the schema", change))
+        if result.traits != node.traits:
+            change = f"{node.traits} became {result.traits} {where}"
+            raise RewriteError(sentence("rewrite", f"rule {rule.name} changes the traits", change))
+        if result.digest == node.digest:
             raise RewriteError(sentence("rewrite", f"rule {rule.name} fires and changes nothing", where))
-        return made
+        return result
 
 
 def _shared(plan: Node) -> set[str]:
-    """The nodes that more than one node reads."""
+    """Return the digests of nodes that more than one node reads."""
     readers: dict[str, set[str]] = {}
     for node in nodes(plan):
         for child in node.children:
             readers.setdefault(child.digest, set()).add(node.digest)
-    return {digest for digest, found in readers.items() if len(found) > 1}
+    return {digest for digest, digests in readers.items() if len(digests) > 1}
 
 
 # a few operators on one line, for people
@@ -198,19 +198,19 @@ NEAR, WIDEST = 16, 64
 
 
 def sketch(node: Node, common: Iterable[str]) -> str:
-    """A plan down to the nodes in ``common``, input first: ``union(a, b) | where v > 1``."""
+    """Show a plan down to the nodes in ``common``, input first: ``union(a, b) | where v > 1``."""
     stop = set(common)
     near = {n.digest for n in _near(node)}
 
-    def piped(found: Node) -> str:
+    def piped(top: Node) -> str:
         steps: list[str] = []
-        while found.digest in near and found.digest not in stop and len(found.children) == 1:
-            steps.append(clipped(_briefly(found)))
-            found = found.children[0]
-        if isinstance(found, Source):
-            steps.append(found.shown_name())
-        elif isinstance(found, Union) and found.digest in near and found.digest not in stop:
-            steps.append(f"union({'; '.join(piped(c) for c in found.inputs)})")
+        while top.digest in near and top.digest not in stop and len(top.children) == 1:
+            steps.append(clipped(_briefly(top)))
+            top = top.children[0]
+        if isinstance(top, Source):
+            steps.append(top.shown_name())
+        elif isinstance(top, Union) and top.digest in near and top.digest not in stop:
+            steps.append(f"union({'; '.join(piped(c) for c in top.inputs)})")
         else:
             steps.append("…")
         return " | ".join(reversed(steps))
@@ -219,7 +219,7 @@ def sketch(node: Node, common: Iterable[str]) -> str:
 
 
 def _briefly(node: Node) -> str:
-    """What an operator computes; a window's grid says nothing about why a law holds."""
+    """Show what an operator computes, without a window's grid, which says nothing about why a law holds."""
     match node:
         case WindowAggregate(keys=keys, aggregates=aggregates):
             return f"{node.title}{show_keys(keys)}: {', '.join(show(a) for _, a in aggregates) or 'keys'}"
@@ -231,17 +231,17 @@ def _briefly(node: Node) -> str:
 
 
 def clipped(text: str) -> str:
-    """The text, cut where it gets too wide."""
+    """Cut a text where it gets too wide."""
     return text if len(text) <= WIDEST else text[: WIDEST - 1].rstrip() + "…"
 
 
 def _near(node: Node) -> list[Node]:
-    """A node and the first few below it, level by level."""
-    found, position = [node], 0
-    while position < len(found) and len(found) < NEAR:
-        found += found[position].children
+    """Return a node and the first few below it, breadth first."""
+    near, position = [node], 0
+    while position < len(near) and len(near) < NEAR:
+        near += near[position].children
         position += 1
-    return found[:NEAR]
+    return near[:NEAR]
 
 
 __all__ = ["Firing", "Rewritten", "Skipped", "rewrite", "sketch"]

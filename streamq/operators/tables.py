@@ -1,4 +1,4 @@
-"""Tables that a query reads: DataFrames, batch or streaming, and Arrow tables, with their names and Spark's types of their columns."""
+"""Tables that a query reads: DataFrames, batch or streaming, and Arrow tables, with their names, columns and Spark types."""
 
 from __future__ import annotations
 

@@ -17,5 +17,5 @@ def prune_aggregates(node: Node) -> Node | None:
     wanted = columns_read(node, wheres)
     if wanted is None or all(name in wanted for name, _ in bottom.aggregates):
         return None
-    kept = tuple((name, a) for name, a in bottom.aggregates if name in wanted)
-    return over(node, wheres, replace(bottom, aggregates=kept))
+    wanted_aggregates = tuple((name, a) for name, a in bottom.aggregates if name in wanted)
+    return over(node, wheres, replace(bottom, aggregates=wanted_aggregates))

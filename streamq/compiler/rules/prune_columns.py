@@ -23,15 +23,15 @@ def prune_columns(node: Node) -> Node | None:
     wanted = _read(node, wheres)
     if not wheres and isinstance(node, Select) and not isinstance(bottom, Select):
         return None
-    if wanted is None or not len(kept := [n for n in bottom.schema.names if n in wanted]) < len(bottom.schema.names):
+    if wanted is None or not len(names := [n for n in bottom.schema.names if n in wanted]) < len(bottom.schema.names):
         return None
     match bottom:
-        case Select(source, made) if not any(facts(e).opaque for _, e in made):
-            return over(node, wheres, Select(source, tuple((n, e) for n, e in made if n in wanted)))
+        case Select(source, columns) if not any(facts(e).opaque for _, e in columns):
+            return over(node, wheres, Select(source, tuple((n, e) for n, e in columns if n in wanted)))
         case Source():
-            return over(node, wheres, Select(bottom, tuple((n, Col(n)) for n in kept)))
+            return over(node, wheres, Select(bottom, tuple((n, Col(n)) for n in names)))
         case Union() if not wheres:
-            return over(node, wheres, Select(bottom, tuple((n, Col(n)) for n in kept)))
+            return over(node, wheres, Select(bottom, tuple((n, Col(n)) for n in names)))
     return None
 
 
@@ -66,15 +66,15 @@ def over(node: Node, wheres: Iterable[Where], bottom: Node) -> Node:
 
 def columns_read(node: Node, wheres: Iterable[Where]) -> frozenset[str] | None:
     """The columns that a node and the filters below it read; None if they can't be told."""
-    found = [*_expressions(node), *(w.predicate for w in wheres)]
-    if any(facts(e).opaque for e in found):
+    expressions = [*_expressions(node), *(w.predicate for w in wheres)]
+    if any(facts(e).opaque for e in expressions):
         return None
     keys = node.keys if isinstance(node, WindowAggregate | PartialAggregate) else ()
     if isinstance(node, WindowAggregate):
         if isinstance(node.window, Rows) or any(a.name in IN_ORDER for _, a in node.aggregates):
             # equal starts are told apart by the whole payload
             return None
-    return frozenset(keys).union(*(facts(e).uses for e in found))
+    return frozenset(keys).union(*(facts(e).uses for e in expressions))
 
 
 def _read(node: Node, wheres: list[Where]) -> frozenset[str] | None:
@@ -83,8 +83,8 @@ def _read(node: Node, wheres: list[Where]) -> frozenset[str] | None:
 
 def _expressions(node: Node) -> list[Expr]:
     match node:
-        case Select(columns=made):
-            return [e for _, e in made]
+        case Select(columns=columns):
+            return [e for _, e in columns]
         case WindowAggregate(aggregates=aggregates):
             return [a for _, a in aggregates]
         case PartialAggregate(arguments=arguments):
