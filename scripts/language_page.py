@@ -17,7 +17,8 @@ from streamq import aggregates, policies, reading, sources
 from streamq.operators import LOGICAL, MergePartials, PartialAggregate, WindowAggregate
 from streamq.operators.windowed import Grouped, Windowed, WindowVerbs
 from streamq.plan.node import STATED, Node, stated_of
-from streamq.run.running import Run, RunVerbs
+from streamq.run.running import Run
+from streamq.run.verbs import RunVerbs
 from streamq.stream import Stream
 
 PAGE = Path(__file__).parents[1] / "docs" / "language.md"

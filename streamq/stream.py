@@ -28,7 +28,7 @@ from streamq.plan.resolve import Row
 from streamq.plan.schema import Schema
 from streamq.plan.verbs import Verbs
 from streamq.policies import Consistency, consistency_of
-from streamq.run.running import RunVerbs
+from streamq.run.verbs import RunVerbs
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from numbers import Integral
 from typing import Any, Final
 
@@ -78,6 +78,25 @@ def ticks(duration: Duration, axis: str, verb: str = "duration") -> int:
     return _bounded(_parse(duration, verb), verb)
 
 
+def instant_ticks(instant: int | datetime | None, axis: str, verb: str = "until") -> int | None:
+    """Return an instant in ticks of an axis: a datetime on a timestamp axis (without a zone UTC), an integer on an integer axis.
+
+    None stays None. Raises TimeError for an instant that does not fit the axis, and for one beyond its ends.
+    """
+    if instant is None:
+        return None
+    if isinstance(instant, datetime) and axis == TIMESTAMP:
+        moment = instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+        return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    instant = plain_integer(instant)
+    if isinstance(instant, int) and not isinstance(instant, bool) and axis != TIMESTAMP:
+        if not MINUS_INFINITY < instant < INFINITY:
+            raise TimeError(sentence(verb, "an instant beyond the time axis", f"found {instant!r}"))
+        return instant
+    axis_name = "a timestamp axis" if axis == TIMESTAMP else "an integer axis"
+    raise TimeError(sentence(verb, "an instant that does not fit the time axis", f"found {instant!r} on {axis_name}"))
+
+
 def _parse(text: str, verb: str) -> int:
     position, total = 0, 0
     while position < len(text):
@@ -128,8 +147,6 @@ def show_ticks(value: int, axis: str) -> str:
         return "-inf"
     if axis == INTEGER:
         return str(value)
-    from datetime import UTC, datetime
-
     try:
         return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     except OverflowError:

@@ -6,9 +6,9 @@ import datetime as dt
 from typing import Any
 
 import streamq as sq
-from streamq.run.query import until_ticks
 from streamq.testing.history import assert_same_history
 from streamq.testing.oracle import oracle
+from streamq.time import instant_ticks
 
 Row = tuple[Any, ...]
 
@@ -16,6 +16,6 @@ Row = tuple[Any, ...]
 def answer(query: sq.Stream, until: int | dt.datetime | None = None) -> list[Row]:
     """Rows ``start, end, payload...`` (an open end is None) in order, once the oracle has found the same history."""
     found = query.to_arrow(until)
-    assert_same_history(found, oracle(query.plan, query.tables, until_ticks(until, query.schema.axis)))
+    assert_same_history(found, oracle(query.plan, query.tables, instant_ticks(until, query.schema.axis)))
     names = ["start", "end", *query.columns]
     return list(zip(*(found.column(n).to_pylist() for n in names), strict=True))

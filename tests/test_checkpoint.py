@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,9 +14,9 @@ from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError
 from streamq.operators import Union
 from streamq.policies import Level
-from streamq.run.checkpoint import STATE_VERSION, identity_of
-from streamq.run.sinks import check_arguments, folders
-from streamq.runtime.identity import changes
+from streamq.run.arguments import RunArguments
+from streamq.run.checkpoint import identity_of
+from streamq.runtime.identity import STATE_VERSION, Identity, changes, read_identity
 
 A = sq.events([(1, 2, {"k": "x", "v": 1})], name="a")
 SLOWER = sq.events([(1, 2, {"k": "x", "v": 1})], name="a", progress=sq.generate(5), late="adjust", invalid="fail")
@@ -25,9 +26,9 @@ def counted(stream: sq.Stream, size: int = 10) -> sq.Stream:
     return stream.group_by("k").tumbling_window(size).select(n=sq.count())
 
 
-def identity(query: sq.Stream, version: int = STATE_VERSION, folder: str = "out", **options: Any) -> dict[str, Any]:
+def identity(query: sq.Stream, version: int = STATE_VERSION, folder: str = "out", **options: Any) -> Identity:
     program = compile_stages(rewrite(query.plan).plan, Options(**options))
-    return {**identity_of(query.plan, program), "version": version, "folders": [folder]}
+    return replace(identity_of(query.plan, program), version=version, folders=(folder,))
 
 
 @pytest.mark.parametrize(
@@ -51,8 +52,8 @@ def identity(query: sq.Stream, version: int = STATE_VERSION, folder: str = "out"
         (identity(counted(SLOWER)), []),
     ],
 )
-def test_what_has_changed_is_named(before: dict[str, Any], told: list[str]) -> None:
-    assert changes(before, identity(counted(A))) == told
+def test_what_has_changed_is_named(before: Identity, told: list[str]) -> None:
+    assert changes(read_identity(before.to_json()), identity(counted(A))) == told
 
 
 def test_a_long_change_is_cut_short() -> None:
@@ -74,16 +75,16 @@ def test_one_table_is_read_in_one_way() -> None:
 
 
 def test_folders_are_told_apart() -> None:
-    given = {"checkpoint": "a/cp", "trigger": None, "finish": False, "name": None}
     for sink, late, which in (("a/out", None, "sink"), (None, "a/late", "late_sink")):
         with pytest.raises(PlanError, match=f"run: no checkpoint; the {which} lasts longer than this process"):
-            check_arguments(sink, late, **given | {"checkpoint": None})
-    assert folders("a/out", "a/late") == ["a/out", "a/late"]
-    assert folders({"format": "json", "path": "a/out"}, None) == ["a/out"]
-    assert folders({"format": "delta", "path": "a/out"}, None) == folders("noop", None) == folders(print, None) == []
+            RunArguments(sink=sink, late_sink=late).check()
+    assert RunArguments(sink="a/out", late_sink="a/late").folders == ["a/out", "a/late"]
+    assert RunArguments(sink={"format": "json", "path": "a/out"}).folders == ["a/out"]
+    for sink in ({"format": "delta", "path": "a/out"}, "noop", print):
+        assert RunArguments(sink=sink).folders == []
     for sink, late in (("a/out", "a/out/"), ("a/cp", None), ("a/out", "a/cp")):
         with pytest.raises(PlanError, match="sink, late_sink and checkpoint are folders of their own; found 'a/"):
-            check_arguments(sink, late, **given)
+            RunArguments(sink=sink, late_sink=late, checkpoint="a/cp").check()
     for sink in ("memory", "console", {"format": "kafka", "topic": "t"}):
         with pytest.raises(PlanError, match="a late sink goes with a folder, a function or 'noop' as the sink"):
-            check_arguments(sink, "a/late", **given)
+            RunArguments(sink=sink, late_sink="a/late", checkpoint="a/cp").check()

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
+from streamq.choices import RunState
 from streamq.run import monitoring
 from streamq.run.diagnosis import why
 from streamq.run.rehearsal import Rehearsal
-from streamq.run.waiting import FAILED, STOPPED, Wait
+from streamq.run.waiting import Wait
 
 NOON = dt.datetime(2024, 5, 1, 12)
 
@@ -219,9 +220,9 @@ def test_runs_that_are_over() -> None:
     query = counted(events("a", 1, 2))
     run = rehearsal(query)
     run.arrive()
-    found = why(run.program, run.seen, STOPPED, over="stop was called on it")
+    found = why(run.program, run.seen, RunState.STOPPED, reason="stop was called on it")
     assert found.verdict == "stopped" and found.waits[0].release[-1] == "a run on the checkpoint"
-    found = why(run.program, run.seen, FAILED, over="source a: 1 late item(s).")
+    found = why(run.program, run.seen, RunState.FAILED, reason="source a: 1 late item(s).")
     assert (found.verdict, found.waits) == ("failed", ()) and found.summary.endswith("source a: 1 late item(s).")
     assert why(run.program, monitoring.Seen()).verdict == "no_rows"
 

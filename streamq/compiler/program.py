@@ -166,9 +166,3 @@ class Program:
         # what tells the result's CTI does so in one bucket
         last = self.options.ctis and [r.level for r in relations] == [len(self.stages) - 1] * len(relations)
         return Packer(lanes, 1 if last else self.options.buckets, info, self.options.late_output)
-
-    def fingerprint(self) -> str:
-        """What a checkpoint must agree in."""
-        options = self.options
-        flags = f"{int(options.late_output)}/{int(options.ctis)}"
-        return f"{self.plan.digest}/{options.output}/{options.buckets}/{flags}"

@@ -31,11 +31,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+    from streamq.runtime.identity import Identity
+
 LATE_DDL = "source string, reason string, start bigint, `end` bigint, late_by bigint, payload string"
 
 
 def chain(
-    program: Program, tables: Mapping[str, DataFrame], control: DataFrame | None, identity: Mapping[str, Any]
+    program: Program, tables: Mapping[str, DataFrame], control: DataFrame | None, identity: Identity
 ) -> DataFrame:
     """The streaming DataFrame of a program: results, late rows and totals, told apart by ``__channel``.
 

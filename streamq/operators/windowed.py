@@ -22,7 +22,7 @@ from streamq.plan.resolve import Given, column_or_expr, named, resolve
 from streamq.plan.schema import POINT, check_names
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs, named_after
-from streamq.time import Duration, ticks
+from streamq.time import Duration, instant_ticks, ticks
 from streamq.windows import (
     ALIGN,
     CLIPS,
@@ -261,9 +261,7 @@ class _Windows(ABC, Generic[S]):
             raise PlanError(sentence("landmark_window", "no landmark", "", "Say start=..., period=..., or both."))
 
         def make(axis: str) -> Landmark:
-            from streamq.run.query import until_ticks
-
-            at = until_ticks(start, axis, "landmark_window") if start is not None else 0
+            at = instant_ticks(start, axis, "landmark_window") if start is not None else 0
             every = None if period is None else ticks(period, axis, "landmark_window")
             for name, given in (("hop", ticks(hop, axis, "landmark_window")), ("period", every)):
                 if given is not None and given <= 0:

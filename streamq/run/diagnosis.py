@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from streamq.choices import RunState, Verdict
 from streamq.run.monitoring import VERSION, Seen, SourceReading, instant, shown, wall
 from streamq.run.oddities import Warned, oddities
-from streamq.run.waiting import FAILED, FINISHED, RUNNING, STOPPED, Wait, Waiting
+from streamq.run.waiting import Wait, Waiting
 from streamq.time import MINUS_INFINITY, TIMESTAMP, show_duration
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ class Why:
     met), "late" (all came late), "nothing_held", "finished", "stopped", "failed".
     """
 
-    state: str
-    verdict: str
+    state: RunState
+    verdict: Verdict
     summary: str
     waits: tuple[Wait, ...]
     warnings: tuple[Warned, ...]
@@ -108,52 +109,62 @@ class Why:
         return f"<div><b>{escape(first)}</b>{below}</div>"
 
 
-def why(program: Program, seen: Seen, state: str = RUNNING, now: dt.datetime | None = None, over: str = "") -> Why:
-    """The diagnosis of a run; ``over`` is what it failed with, or why it no longer runs."""
+def why(
+    program: Program,
+    seen: Seen,
+    state: RunState = RunState.RUNNING,
+    now: dt.datetime | None = None,
+    *,
+    reason: str = "",
+) -> Why:
+    """Return the diagnosis of a run; ``reason`` is the error it failed with, or the reason why it no longer runs."""
     now = now or dt.datetime.now(dt.UTC)
     case = Waiting(program, seen, state, now)
-    waits = () if state in (FAILED, FINISHED) else tuple(case.waits())
-    verdict, summary = (
-        _ended(state, over) or _came(case) or _left_out_last(case) or _held(case, waits, now) or _left_out(case)
-    )
-    odd = oddities(list(case.sources.values()), case.axis)
-    if verdict == "idle_input" and not waits:
+    has_ended = state in (RunState.FAILED, RunState.FINISHED)
+    waits = () if has_ended else tuple(case.waits())
+    answer = _ended(state, reason) or _came(case) or _left_out_last(case) or _held(case, waits, now) or _left_out(case)
+    if answer.verdict == Verdict.IDLE_INPUT and not waits:
         waits = tuple(_without_partners(case))
-    return Why(state, verdict, summary, waits, odd, case.axis, now)
+    warnings = oddities(list(case.sources.values()), case.axis)
+    return Why(state, answer.verdict, answer.summary, waits, warnings, case.axis, now)
 
 
-Verdict = tuple[str, str]
-"""A word and a sentence."""
+@dataclass(frozen=True)
+class Answer:
+    """A verdict, and the sentence that says it of this run."""
+
+    verdict: Verdict
+    summary: str
 
 
-def _ended(state: str, over: str) -> Verdict | None:
+def _ended(state: RunState, reason: str) -> Answer | None:
     match state:
-        case "failed":
-            return FAILED, f"The query has failed: {over}"
-        case "finished":
-            return FINISHED, f"The run is over: {over}, and all its rows are out."
-        case "stopped":
-            return STOPPED, f"The query does not run: {over}. Run it on its checkpoint again."
+        case RunState.FAILED:
+            return Answer(Verdict.FAILED, f"The query has failed: {reason}")
+        case RunState.FINISHED:
+            return Answer(Verdict.FINISHED, f"The run is over: {reason}, and all its rows are out.")
+        case RunState.STOPPED:
+            return Answer(Verdict.STOPPED, f"The query does not run: {reason}. Run it on its checkpoint again.")
     return None
 
 
-def _came(case: Waiting) -> Verdict | None:
+def _came(case: Waiting) -> Answer | None:
     """Nothing has come in, or something has just gone out."""
     last, every = case.seen.last, case.sources.values()
     # without a stage nobody counts by source
     rows = sum(s.events for s in every) if case.program.stages else 0 if last is None else last.rows
     refused = [f"{n:,} of {s.name}" for s in every if (n := s.late.get("invalid"))]
     if not rows and refused:
-        return "no_rows", f"No event has come: all rows so far are none ({', '.join(refused)})."
+        return Answer(Verdict.NO_ROWS, f"No event has come: all rows so far are none ({', '.join(refused)}).")
     if not rows:
-        return "no_rows", f"No row has come yet, from {' or '.join(s.name for s in every)}."
+        return Answer(Verdict.NO_ROWS, f"No row has come yet, from {' or '.join(s.name for s in every)}.")
     if last is not None and (last.inserted or last.retracted):
         back = f", and {last.retracted:,} were taken back" if last.retracted else ""
-        return "flowing", f"Rows come out: {last.inserted:,} did in the last micro-batch{back}."
+        return Answer(Verdict.FLOWING, f"Rows come out: {last.inserted:,} did in the last micro-batch{back}.")
     return None
 
 
-def _held(case: Waiting, waits: Sequence[Wait], now: dt.datetime) -> Verdict | None:
+def _held(case: Waiting, waits: Sequence[Wait], now: dt.datetime) -> Answer | None:
     """Rows wait; what is nearest to the result is named, for the others have it wait."""
     if not waits:
         return None
@@ -161,12 +172,13 @@ def _held(case: Waiting, waits: Sequence[Wait], now: dt.datetime) -> Verdict | N
     source = wait.source
     if source is not None and not wait.early and source.c == MINUS_INFINITY and source.events:
         text = f"Rows are held back: {source.name} has sent no CTI yet, and nobody else speaks for it"
-        return "no_cti", f"{text}; progress=sq.generate(...) makes CTIs of its rows."
+        return Answer(Verdict.NO_CTI, f"{text}; progress=sq.generate(...) makes CTIs of its rows.")
     if source is not None and not wait.early and _idle(case, source):
-        passed = any(case.sources[name] is source for name in case.silent)
-        return "waiting" if passed else "idle_input", f"Rows are held back: {source.name} {_silent(source, now)}."
+        is_passed_over = any(case.sources[name] is source for name in case.silent)
+        verdict = Verdict.WAITING if is_passed_over else Verdict.IDLE_INPUT
+        return Answer(verdict, f"Rows are held back: {source.name} {_silent(source, now)}.")
     text = f"Rows are held back, waiting for {wait.release[0]}"
-    return "waiting", f"{text}; {wait.proviso}." if wait.proviso else f"{text}."
+    return Answer(Verdict.WAITING, f"{text}; {wait.proviso}." if wait.proviso else f"{text}.")
 
 
 def _silent(source: SourceReading, now: dt.datetime) -> str:
@@ -192,7 +204,7 @@ def _idle(case: Waiting, source: SourceReading) -> bool:
     return bool(others) and (not source.events or since or (not source.fresh and any(s.fresh for s in others)))
 
 
-def _left_out(case: Waiting) -> Verdict:
+def _left_out(case: Waiting) -> Answer:
     """Rows came, nothing is held, nothing came out in the last micro-batch."""
     for hosted in case.kernels.values():
         taken = {ch.port: case.told.get(f"taken {ch.port}|{hosted.name}", 0) for ch in hosted.channels}
@@ -200,36 +212,38 @@ def _left_out(case: Waiting) -> Verdict:
             came = case.handed_on(channel.relation)
             if came:
                 text = f"{came:,} rows of {case.shown(channel.relation)} came, and none passed the filters before"
-                return "filtered", f"{text} {case.title(hosted)}."
+                return Answer(Verdict.FILTERED, f"{text} {case.title(hosted)}.")
         if len(taken) > 1 and all(taken.values()) and not case.handed_on(hosted.name):
             if hosted.kernel.progress_rule.subtracts:
                 text = f"Nothing is left of the rows that came to {case.title(hosted)}: those of its other input cover them."
-                return "nothing_held", text
-            return "no_match", f"Rows came on both sides of {case.title(hosted)}, and no two of them met."
+                return Answer(Verdict.NOTHING_HELD, text)
+            return Answer(Verdict.NO_MATCH, f"Rows came on both sides of {case.title(hosted)}, and no two of them met.")
     silent = [wait.least for wait in _without_partners(case)]
     if silent:
-        return "idle_input", f"A join has no partners for its rows: {silent[0]} has brought no row yet."
+        return Answer(Verdict.IDLE_INPUT, f"A join has no partners for its rows: {silent[0]} has brought no row yet.")
     return _gone(case)
 
 
-def _gone(case: Waiting) -> Verdict:
+def _gone(case: Waiting) -> Answer:
     if case.seen.result is not None:
-        return "nothing_held", f"Nothing is held: the last rows came out in micro-batch {case.seen.result.number}."
+        return Answer(
+            Verdict.NOTHING_HELD, f"Nothing is held: the last rows came out in micro-batch {case.seen.result.number}."
+        )
     late = [s for s in case.sources.values() if 0 < s.events <= s.refused]
     if late:
-        return "late", f"All {late[0].events:,} rows of {late[0].name} came behind its CTI."
+        return Answer(Verdict.LATE, f"All {late[0].events:,} rows of {late[0].name} came behind its CTI.")
     if not case.program.stages:
-        return "filtered", "Rows came, and none passed the filters."
-    return "nothing_held", "Nothing is held, and no row has come out of this run."
+        return Answer(Verdict.FILTERED, "Rows came, and none passed the filters.")
+    return Answer(Verdict.NOTHING_HELD, "Nothing is held, and no row has come out of this run.")
 
 
-def _left_out_last(case: Waiting) -> Verdict | None:
+def _left_out_last(case: Waiting) -> Answer | None:
     """Rows reached the last filters in this run, and none came out."""
     for relation in dict.fromkeys(feed.path.relation for feed in case.program.result):
         made = case.told.get(f"given|{relation}", 0) - case.seen.earlier.get(relation, 0)
         if case.seen.result is None and made > 0:
             text = f"{made:,} rows came out of {case.shown(relation)}, and none passed the filters behind it."
-            return "filtered", text
+            return Answer(Verdict.FILTERED, text)
     return None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping
 
+from streamq.run.control import OutsideCti
 from streamq.run.monitoring import SourceReading
 from streamq.run.progress_log import LOGGER
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -50,16 +51,19 @@ def silent_ones(readings: Mapping[str, SourceReading], allowed: Mapping[str, int
 
 
 class IdleWatch:
-    """Looks at a run from time to time, in a thread of its own, and speaks for its silent sources.
+    """Looks at a run from time to time, in a thread of its own, and sends CTIs for its silent sources.
 
-    ``look`` gives what is to be said, by table, and None once the run is over.
+    ``look`` returns those CTIs by their sources' tables, and None once the run is over.
     """
 
     def __init__(
-        self, allowed: Mapping[str, int], look: Callable[[], dict[str, int] | None], say: Callable[[str, int], None]
+        self,
+        allowed: Mapping[str, int],
+        look: Callable[[], Mapping[str, int] | None],
+        send: Callable[[OutsideCti], None],
     ):
-        self._look, self._say = look, say
-        self._said: dict[str, int] = {}
+        self._look, self._send = look, send
+        self._sent: dict[str, int] = {}
         self._over = threading.Event()
         self._every = min(allowed.values()) / 1e6 / CHECKS
         self._thread = threading.Thread(target=self._run, name="streamq idle sources", daemon=True)
@@ -74,13 +78,13 @@ class IdleWatch:
     def _run(self) -> None:
         while not self._over.wait(self._every):
             try:
-                found = self._look()
-                if found is None:
+                ctis = self._look()
+                if ctis is None:
                     return
-                for source, cti in found.items():
-                    if self._said.get(source, MINUS_INFINITY) < cti:
-                        self._say(source, cti)
-                        self._said[source] = cti
+                for table, cti in ctis.items():
+                    if self._sent.get(table, MINUS_INFINITY) < cti:
+                        self._send(OutsideCti(table, cti))
+                        self._sent[table] = cti
             except Exception:
                 # nobody waits for this thread; where the run itself has stopped meanwhile there is nothing to tell
                 if not self._over.is_set():

@@ -1,11 +1,9 @@
-"""A query made ready to run as a stream: session, compiled program, tables as streaming DataFrames, control folder."""
+"""A query made ready to run as a stream: compiled, checked, and connected to its tables, its session and its control folder."""
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,70 +13,52 @@ from streamq.operators.tables import as_dataframe
 from streamq.plan.node import Node
 from streamq.policies import Consistency, consistency_of
 from streamq.run.active import session_of
-from streamq.run.checkpoint import CONTROL_DDL, WRITABLE, buckets_kept, identity_of
+from streamq.run.checkpoint import Checkpoint, identity_of
+from streamq.run.control import ControlFolder
 from streamq.run.failure import spark_errors
+from streamq.run.files import WRITABLE
 from streamq.run.foreign import prepare_for_streams, warn_of_tasks
+from streamq.run.tables import is_dataframe
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from streamq.compiler.egress import Egress
     from streamq.compiler.program import Program
+    from streamq.operators import Source
+    from streamq.runtime.identity import Identity
 
 
-class Prepared:
-    """A plan compiled and connected to its streaming tables, its control folder if it has one, and a session that can run it.
+@dataclass(frozen=True, kw_only=True)
+class StreamRequest:
+    """A query that a user wants as a stream, by ``verb``, with what the user says of its output.
 
-    buckets: None for those of the checkpoint, if it has any.
+    ``control`` is the folder for CTIs from outside, if there is to be one; ``checkpoint`` is the path of a run's own, and
+    ``buckets`` None for those of that checkpoint, or a default.
     """
 
-    def __init__(
-        self,
-        verb: str,
-        plan: Node,
-        tables: Mapping[str, Any],
-        output: str,
-        ctis: bool,
-        late_output: bool,
-        control: str | None,
-        buckets: int | None,
-        consistency: str | Consistency,
-        checkpoint: str | None = None,
-    ):
-        from streamq.compiler.egress import egress
-        from streamq.compiler.program import Options
-        from streamq.compiler.rewriter import rewrite
-        from streamq.compiler.stages import compile_stages
-        from streamq.compiler.streaming import check_streaming
-        from streamq.operators import JoinTable, Source
-        from streamq.plan.node import nodes, numbered
+    verb: str
+    plan: Node
+    tables: Mapping[str, Any]
+    output: str
+    consistency: str | Consistency
+    ctis: bool
+    late_output: bool = False
+    control: ControlFolder | None = None
+    buckets: int | None = None
+    checkpoint: str | None = None
 
-        if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
-            raise PlanError(sentence(verb, "buckets is a whole number of at least 1", f"found {buckets!r}"))
-        level = consistency_of(consistency, plan.schema.axis, verb)
-        form = OutputForm.chosen(output, "output", verb)
-        self.egress = egress(plan, form, ctis=ctis, verb=verb, level=level)
-        self.spark = session_of(tables.values(), verb)
-        prepare_for_streams(self.spark, verb)
-        warn_of_tasks(self.spark, verb)
-        self.control = control
-        written = plan
-        plan, names = numbered(plan)
-        tables = {names[name]: table for name, table in tables.items() if name in names}
-        buckets = buckets or (checkpoint and buckets_kept(self.spark, checkpoint)) or _buckets(self.spark)
-        options = Options(form, late_output, buckets, level=level, ctis=ctis)
-        self.program: Program = compile_stages(rewrite(plan).plan, options)
-        self.identity = identity_of(written, self.program)
-        self.tables: dict[str, DataFrame] = {}
-        for source in (n for n in nodes(plan) if isinstance(n, Source)):
-            table = tables[source.table]
-            self.tables[source.table] = (
-                _as_stream(self.spark, verb, control, source, table) if not hasattr(table, "isStreaming") else table
-            )
-            check_streaming(source, self.tables[source.table], verb)
-        for static in (n for n in nodes(plan) if isinstance(n, JoinTable)):
-            table = tables[static.table]
-            held = table if hasattr(table, "isStreaming") else as_dataframe(self.spark, table)
-            self.tables[static.table] = held
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedStream:
+    """A compiled query with its tables as DataFrames, streaming ones for its sources, and a session that can run it."""
+
+    spark: SparkSession
+    program: Program
+    egress: Egress
+    identity: Identity
+    tables: Mapping[str, DataFrame]
+    control: ControlFolder | None
 
     @cached_property
     def results(self) -> DataFrame:
@@ -86,53 +66,113 @@ class Prepared:
         from streamq.compiler.streaming import chain
         from streamq.plan.lowering import in_utc
 
-        control = None
         if self.control is not None:
-            self.spark.createDataFrame([], CONTROL_DDL).write.mode("append").parquet(self.control)
-            control = self.spark.readStream.schema(CONTROL_DDL).parquet(self.control)
+            self.control.create(self.spark)
         with in_utc(self.spark):
+            control = None if self.control is None else self.control.stream(self.spark)
             return chain(self.program, self.tables, control, self.identity)
 
 
-def _buckets(spark: SparkSession) -> int:
-    """Enough to keep all tasks of a shuffle busy; each costs some milliseconds a micro-batch."""
+def prepare(request: StreamRequest) -> PreparedStream:
+    """Compile a query for its session; raise PlanError, SessionError or CheckpointError where it cannot run as requested."""
+    from streamq.compiler.egress import egress
+    from streamq.compiler.program import Options
+    from streamq.compiler.rewriter import rewrite
+    from streamq.compiler.stages import compile_stages
+    from streamq.plan.node import numbered
+
+    verb, buckets = request.verb, request.buckets
+    if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
+        raise PlanError(sentence(verb, "buckets is a whole number of at least 1", f"found {buckets!r}"))
+    level = consistency_of(request.consistency, request.plan.schema.axis, verb)
+    output = OutputForm.chosen(request.output, "output", verb)
+    form = egress(request.plan, output, ctis=request.ctis, verb=verb, level=level)
+    spark = session_of(request.tables.values(), verb)
+    prepare_for_streams(spark, verb)
+    warn_of_tasks(spark, verb)
+    plan, names = numbered(request.plan)
+    if buckets is None and request.checkpoint is not None:
+        buckets = Checkpoint(spark, request.checkpoint).buckets()
+    options = Options(
+        output=output,
+        late_output=request.late_output,
+        buckets=buckets or _default_buckets(spark),
+        level=level,
+        ctis=request.ctis,
+    )
+    program = compile_stages(rewrite(plan).plan, options)
+    tables = {names[name]: table for name, table in request.tables.items() if name in names}
+    return PreparedStream(
+        spark=spark,
+        program=program,
+        egress=form,
+        identity=identity_of(request.plan, program),
+        tables=_Inputs(spark, verb, request.control).frames(plan, tables),
+        control=request.control,
+    )
+
+
+def _default_buckets(spark: SparkSession) -> int:
+    """Return how many buckets keep all tasks of a shuffle busy; each costs some milliseconds a micro-batch."""
     from streamq.compiler.program import BUCKETS
 
     return min(BUCKETS, 4 * int(spark.conf.get("spark.sql.shuffle.partitions") or BUCKETS))
 
 
-def _as_stream(spark: SparkSession, verb: str, control: str | None, source: Any, table: Any) -> DataFrame:
-    """A literal table as a streaming DataFrame: written once beside the control folder, read as a file stream.
+@dataclass(frozen=True)
+class _Inputs:
+    """Turns the tables of a query into DataFrames of its session; literal ones are written beside the control folder."""
 
-    Raises CheckpointError where another run has read other rows there, PlanError where there is no such folder.
-    """
-    from pyspark.errors import AnalysisException
+    spark: SparkSession
+    verb: str
+    control: ControlFolder | None
 
-    if control is None:
-        found = "a checkpoint reads them from a folder that must be there as long as it is"
-        raise PlanError(
-            sentence(verb, f"source {source.shown_name()} has literal rows", found, "Give control='a folder'.")
-        )
-    path = f"{control.rstrip('/')}-literal-{source.shown_name()}"
-    df = as_dataframe(spark, table)
-    with spark_errors(verb, f"Spark cannot read or write {path}", WRITABLE, CheckpointError):
-        try:
-            kept = spark.read.parquet(path).toArrow()
-        except AnalysisException:
-            # there is no file yet
-            df.coalesce(1).write.mode("overwrite").parquet(path)
-            kept = None
-    if kept is not None and repr(kept.to_pylist()) != repr(df.toArrow().to_pylist()):
-        found = f"the checkpoint's run has read {kept.num_rows} row(s), now there are {table.num_rows}"
-        hint = "Use a new checkpoint, or a DataFrame where rows are added."
-        raise CheckpointError(
-            sentence(verb, f"the rows of {source.shown_name()} are not those of the checkpoint", found, hint)
-        )
-    return spark.readStream.schema(df.schema).parquet(path)
+    def frames(self, plan: Node, tables: Mapping[str, Any]) -> dict[str, DataFrame]:
+        """Return the DataFrames of a plan's sources, which stream, and of the tables that it joins, which do not."""
+        from streamq.compiler.streaming import check_streaming
+        from streamq.operators import JoinTable, Source
+        from streamq.plan.node import nodes
 
+        frames: dict[str, DataFrame] = {}
+        for node in nodes(plan):
+            if isinstance(node, Source):
+                table = tables[node.table]
+                frames[node.table] = table if is_dataframe(table) else self._stream_of(node, table)
+                check_streaming(node, frames[node.table], self.verb)
+            elif isinstance(node, JoinTable):
+                table = tables[node.table]
+                frames[node.table] = table if is_dataframe(table) else as_dataframe(self.spark, table)
+        return frames
 
-def temporary(prefix: str) -> str:
-    """A folder that goes with this process."""
-    path = tempfile.mkdtemp(prefix=prefix)
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
-    return path
+    def _stream_of(self, source: Source, table: Any) -> DataFrame:
+        """Return a literal table as a streaming DataFrame: it is written once, and read as a stream of files.
+
+        Raises CheckpointError where another run has read other rows there, PlanError where there is no control folder.
+        """
+        name = source.shown_name()
+        if self.control is None:
+            reason = "a checkpoint reads them from a folder that must be there as long as it is"
+            raise PlanError(sentence(self.verb, f"source {name} has literal rows", reason, "Give control='a folder'."))
+        path = f"{self.control.path.rstrip('/')}-literal-{name}"
+        frame = as_dataframe(self.spark, table)
+        written = self._written_rows(path)
+        if written is None:
+            with spark_errors(self.verb, f"Spark cannot read or write {path}", WRITABLE, CheckpointError):
+                frame.coalesce(1).write.mode("overwrite").parquet(path)
+        elif repr(written) != repr(frame.toArrow().to_pylist()):
+            wrong = f"the rows of {name} are not those of the checkpoint"
+            difference = f"the checkpoint's run has read {len(written)} row(s), now there are {table.num_rows}"
+            hint = "Use a new checkpoint, or a DataFrame where rows are added."
+            raise CheckpointError(sentence(self.verb, wrong, difference, hint))
+        return self.spark.readStream.schema(frame.schema).parquet(path)
+
+    def _written_rows(self, path: str) -> list[dict[str, Any]] | None:
+        """Return the rows that an earlier run has written; None where there are none yet."""
+        from pyspark.errors import AnalysisException
+
+        with spark_errors(self.verb, f"Spark cannot read or write {path}", WRITABLE, CheckpointError):
+            try:
+                return self.spark.read.parquet(path).toArrow().to_pylist()
+            except AnalysisException:
+                # there is no file yet
+                return None

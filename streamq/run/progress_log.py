@@ -1,4 +1,4 @@
-"""A line a micro-batch in the log of Python, as Spark's listener hears of it."""
+"""A listener of Spark's that has a run log a line on each micro-batch."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ LOGGER = logging.getLogger("streamq")
 
 
 class ProgressLog:
-    """Has ``look`` called whenever Spark reports on some query, and logs what it is told to.
+    """Calls ``look`` whenever Spark reports on a query, any query of the session.
 
-    The logger "streamq" is what the application makes of it; where nobody has set up logging, lines go to the standard error.
+    Lines go to the logger "streamq". Where the application has not set up logging, that logger writes to the standard error.
     """
 
     def __init__(self, spark: SparkSession, look: Callable[[], Any]):
@@ -38,10 +38,6 @@ class ProgressLog:
         self._streams, self._listener = spark.streams, Listener()
         self._streams.addListener(self._listener)
 
-    def say(self, line: str) -> None:
-        """Log a line."""
-        LOGGER.info(line)
-
-    def remove(self) -> None:
-        """Hear of nothing any more."""
+    def close(self) -> None:
+        """Call ``look`` no more."""
         self._streams.removeListener(self._listener)

@@ -6,70 +6,17 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from streamq.errors import PlanError, TimeError, sentence
-from streamq.operators.tables import as_dataframe
+from streamq.errors import PlanError, sentence
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
-from streamq.run.active import session_of
 from streamq.run.failure import spark_errors
-from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, plain_integer
+from streamq.run.tables import as_frames, is_literal
+from streamq.time import INFINITY, TIMESTAMP, instant_ticks
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
     from pyspark.sql import DataFrame
-
-    from streamq.compiler.program import Program
-
-
-def is_literal(tables: Mapping[str, Any]) -> bool:
-    """Whether all tables are literal or Arrow, so that the query runs in-process."""
-    import pyarrow as pa
-
-    return all(isinstance(t, pa.Table) for t in tables.values())
-
-
-def frames(tables: Mapping[str, Any], verb: str) -> dict[str, DataFrame]:
-    """The tables as DataFrames; literal ones become local relations of the others' session, or of the active one."""
-    import pyarrow as pa
-
-    return {
-        name: as_dataframe(session_of(tables.values(), verb), table) if isinstance(table, pa.Table) else table
-        for name, table in tables.items()
-    }
-
-
-def until_ticks(until: int | dt.datetime | None, axis: str, verb: str = "until") -> int | None:
-    """An instant in ticks of the axis."""
-    if until is None:
-        return None
-    if isinstance(until, dt.datetime) and axis == TIMESTAMP:
-        moment = until if until.tzinfo else until.replace(tzinfo=dt.UTC)
-        return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
-    until = plain_integer(until)
-    if isinstance(until, int) and not isinstance(until, bool) and axis != TIMESTAMP:
-        if not MINUS_INFINITY < until < INFINITY:
-            raise TimeError(sentence(verb, "an instant beyond the time axis", f"found {until!r}"))
-        return until
-    axis_name = "a timestamp axis" if axis == TIMESTAMP else "an integer axis"
-    raise TimeError(sentence(verb, "an instant that does not fit the time axis", f"found {until!r} on {axis_name}"))
-
-
-def cti_told(program: Program, to: int | dt.datetime, source: str | None) -> tuple[str | None, int]:
-    """A CTI from outside: the source's table (None: every source's), and ticks. Raises PlanError, TimeError."""
-    cti = until_ticks(to, program.plan.schema.axis, "advance")
-    if cti is None:
-        hint = "run.finish() says that the input has ended."
-        raise TimeError(sentence("advance", "no instant", "found None", hint))
-    if source is None:
-        return None, cti
-    named = {r.source.shown_name(): r.source for r in program.sources if r.source}
-    if source not in named:
-        raise PlanError(sentence("advance", f"no source {source!r}", f"there are: {', '.join(named)}"))
-    if named[source].policy.follow is not None:
-        wrong = f"source {source!r} has the progress of another"
-        raise PlanError(sentence("advance", wrong, "", "Name the one that it follows."))
-    return named[source].table, cti
 
 
 def batch_frame(
@@ -91,13 +38,13 @@ def batch_frame(
         _warn_of_units(plan, tables)
     with spark_errors(verb, "Spark does not plan the query"):
         plan, names = numbered(plan)
-        made = {names[name]: df for name, df in frames(tables, verb).items() if name in names}
+        made = {names[name]: df for name, df in as_frames(tables, verb).items() if name in names}
         for source in (n for n in nodes(plan) if isinstance(n, Source)):
             if made[source.table].isStreaming:
                 wrong = f"source {source.shown_name()} is a streaming DataFrame"
                 raise PlanError(sentence(verb, wrong, "", "Run it: q.run(...), or q.to_stream(...)."))
         rewritten = rewrite(plan).plan if rules is None else rewrite(plan, rules).plan
-        run = BatchRun(made, until_ticks(until, plan.schema.axis))
+        run = BatchRun(made, instant_ticks(until, plan.schema.axis))
         with in_utc(next(iter(made.values())).sparkSession):
             return to_user(lower(rewritten, run), plan.schema)
 
@@ -112,7 +59,7 @@ def answer(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | Non
 
     if is_literal(tables):
         _warn_of_units(plan, tables)
-        return in_user_form(local_history(plan, tables, until=until_ticks(until, plan.schema.axis)), plan.schema)
+        return in_user_form(local_history(plan, tables, until=instant_ticks(until, plan.schema.axis)), plan.schema)
     frame = batch_frame(plan, tables, until, verb=verb)
     with spark_errors("query"):
         rows = ordered(frame.toArrow(), plan.schema)

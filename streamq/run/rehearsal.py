@@ -7,23 +7,24 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from streamq.choices import OutputForm
+from streamq.choices import OutputForm, RunState
 from streamq.errors import PlanError, sentence
 from streamq.policies import Consistency, consistency_of
 from streamq.run import monitoring
+from streamq.run.control import END_OF_INPUT, OutsideCti, outside_cti
 from streamq.run.diagnosis import Why, why
 from streamq.run.idle import spoken_for
-from streamq.run.query import cti_told, in_user_form, is_literal
-from streamq.run.waiting import FINISHED, RUNNING
+from streamq.run.query import in_user_form
+from streamq.run.tables import is_literal
 from streamq.runtime.egress import changelog_rows, upsert_rows
 from streamq.runtime.readings import weighed
-from streamq.time import INFINITY, TIMESTAMP
+from streamq.time import TIMESTAMP
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from streamq.plan.schema import Schema
-    from streamq.stream import Stream
+    from streamq.plan.verbs import Verbs
 
 
 class Rehearsal:
@@ -45,7 +46,7 @@ class Rehearsal:
 
     def __init__(
         self,
-        query: Stream,
+        query: Verbs,
         output: str = "final",
         clock: Callable[[], dt.datetime] | None = None,
         consistency: str | Consistency = "middle",
@@ -72,7 +73,7 @@ class Rehearsal:
         self._clock = clock or (lambda: dt.datetime.now(dt.UTC))
         self._begun: int | None = None
         self.seen = monitoring.Seen()
-        self._state = RUNNING
+        self._state = RunState.RUNNING
 
     def arrive(self, **rows: int) -> pa.Table:
         """One micro-batch: so many of the next rows of each source named, of all sources all that is left if none is.
@@ -98,18 +99,18 @@ class Rehearsal:
 
     def advance(self, to: int | dt.datetime, source: str | None = None) -> pa.Table:
         """A CTI from outside, as ``run.advance``."""
-        return self._batch({}, [cti_told(self.program, to, source)])
+        return self._batch({}, [outside_cti(self.program, to, source)])
 
     def finish(self) -> pa.Table:
         """The end of the input, as ``run.finish``."""
-        rows = self._batch({}, [(None, INFINITY)])
-        self._state = FINISHED
+        rows = self._batch({}, [END_OF_INPUT])
+        self._state = RunState.FINISHED
         return rows
 
     def why(self) -> Why:
         """As ``run.why``."""
-        over = "its input has ended" if self._state == FINISHED else ""
-        return why(self.program, self.seen, self._state, self._clock(), over)
+        reason = "its input has ended" if self._state == RunState.FINISHED else ""
+        return why(self.program, self.seen, self._state, self._clock(), reason=reason)
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -121,21 +122,21 @@ class Rehearsal:
         """As ``run.progress``; ``spark`` is empty."""
         return monitoring.progress(self.program, self.seen)
 
-    def _spoken_for(self, wall: int) -> list[tuple[str | None, int]]:
-        """What silent sources have said for them, as ``idle_after`` has it."""
+    def _spoken_for(self, wall: int) -> list[OutsideCti]:
+        """Return the CTIs that silent sources get by their ``idle_after``."""
         self._begun = wall if self._begun is None else self._begun
         readings = monitoring.sources(self.program, self.seen)
         found = spoken_for(
             readings, monitoring.allowed_silence(self.program), self._begun, wall, monitoring.followers(self.program)
         )
         tables = {r.name: r.source.table for r in self.program.sources if r.source}
-        return [(tables[name], cti) for name, cti in found.items()]
+        return [OutsideCti(tables[relation], cti) for relation, cti in found.items()]
 
-    def _batch(self, rows: Mapping[str, pa.Table], ctis: Sequence[tuple[str | None, int]] = ()) -> pa.Table:
+    def _batch(self, rows: Mapping[str, pa.Table], ctis: Sequence[OutsideCti] = ()) -> pa.Table:
         now = self._clock()
         wall = int(now.timestamp() * 1000)
         ctis = [*ctis, *self._spoken_for(wall)]
-        deltas = self._local.batch(rows, ctis, wall=wall)
+        deltas = self._local.batch(rows, [(message.table, message.cti) for message in ctis], wall=wall)
         inserted, retracted = weighed(deltas)
         late = dict(sum((Counter(t) for t in self._local.totals.values()), Counter[str]()))
         told = self._local.told if rows or ctis else {}

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streamq.choices import RunState
 from streamq.policies import MIDDLE
 from streamq.run.idle import silent_ones, spoken_for
 from streamq.run.monitoring import (
@@ -34,10 +35,6 @@ from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, saturating_add, sh
 if TYPE_CHECKING:
     from streamq.compiler.program import Program
     from streamq.runtime.stage import Channel, Hosted
-
-RUNNING, ENDED, STOPPED, FINISHED, FAILED = "running", "ended", "stopped", "finished", "failed"
-"""States of a run. ended: an available-now run that has done all there was; finished: its input has ended."""
-
 
 EMPTIED = "nothing comes if all rows of that window have been taken back"
 MOVING = "nothing comes while the ends of its members may still move"
@@ -97,7 +94,7 @@ Needed = Mapping[str, int | None]
 class Waiting:
     """A program and what is known of its run."""
 
-    def __init__(self, program: Program, seen: Seen, state: str, now: dt.datetime):
+    def __init__(self, program: Program, seen: Seen, state: RunState, now: dt.datetime):
         self.program, self.seen, self.state = program, seen, state
         self.axis = program.plan.schema.axis
         self.told = seen.told
@@ -110,7 +107,7 @@ class Waiting:
 
     def _passed_over(self, now: int) -> tuple[set[str], Mapping[str, int]]:
         """Sources that have been silent for their ``idle_after``, and the CTIs that they get by themselves for that."""
-        if self.state != RUNNING:
+        if self.state != RunState.RUNNING:
             return set(), {}
         # of one that has never been heard nobody here knows since when it is listened to
         allowed = {n: most for n, most in allowed_silence(self.program).items() if self.sources[n].heard is not None}
@@ -360,9 +357,9 @@ class Waiting:
 
     def _end(self) -> str:
         match self.state:
-            case "running":
+            case RunState.RUNNING:
                 return "run.finish(), if the input has ended"
-            case "ended":
+            case RunState.ENDED:
                 return "a run on the checkpoint with finish=True, if the input has ended"
         return "a run on the checkpoint"
 

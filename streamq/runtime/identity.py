@@ -1,76 +1,119 @@
-"""Whose state it is: the identity of a query, which stands in its checkpoint and beside its state, and what another's differs in.
-
-An identity is a dict that JSON takes: ``version`` (of the state's layout), ``fingerprint``, ``plan`` (lines of text), and in a
-checkpoint ``folders`` (those that are written into).
-"""
+"""The identity of a query, which marks its checkpoint and each bucket of its state, so that another query's run is refused."""
 
 from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from streamq.errors import CheckpointError, sentence
 from streamq.runtime.basket import Baskets
 
+STATE_VERSION = 9
+"""Changes when the layout of the state, of the identity beside it or of the folders of a sink does."""
+
 SHOWN = 3
 """Lines of a plan that are shown where it has changed."""
 
 IDENTITY = "identity"
-"""Under which state has the identity of its query, and the manifest what tells it from others."""
+"""The name under which a bucket's state has the identity of its query, and its manifest the mark of that identity."""
 
 
-def check_state(baskets: Baskets, mine: Mapping[str, Any]) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """All that two queries must agree in so that one can go on from the other's state.
+
+    ``query`` is the digest of the rewritten plan and ``plan`` the lines that show it; ``folders``, those that rows are written
+    into, are in the identity of a checkpoint, not in that of a state.
+    """
+
+    version: int = STATE_VERSION
+    query: str
+    output: str
+    buckets: int
+    late_sink: bool
+    ctis: bool
+    plan: tuple[str, ...]
+    folders: tuple[str, ...] = ()
+
+    @property
+    def mark(self) -> str:
+        """A short text that two identities share if they agree in all but their folders."""
+        return f"{self.version}/{self.query}/{self.output}/{self.buckets}/{int(self.late_sink)}/{int(self.ctis)}"
+
+    def to_json(self) -> str:
+        """Return the identity as one line of JSON, which :func:`read_identity` reads."""
+        return json.dumps(asdict(self))
+
+
+@dataclass(frozen=True)
+class OtherLayout:
+    """What can be read of an identity that another version of streamq wrote: its version, if it says one."""
+
+    version: int | None = None
+
+
+def read_identity(text: str | bytes) -> Identity | OtherLayout:
+    """Return the identity that a JSON text holds; of another layout than this version's, no more than the version."""
+    fields: dict[str, Any] = json.loads(text)
+    if fields.get("version") != STATE_VERSION:
+        return OtherLayout(fields.get("version"))
+    plan, folders = tuple(fields.pop("plan")), tuple(fields.pop("folders"))
+    return Identity(**fields, plan=plan, folders=folders)
+
+
+def check_state(baskets: Baskets, own: Identity) -> None:
     """Mark a new bucket's state as this query's; raise CheckpointError for another query's state.
 
-    A checkpoint that streamq was not told of, that of a ``writeStream``, has no other mark.
+    The checkpoint of a user's own ``writeStream`` has no other mark.
     """
-    mark = f"{mine['version']}/{mine['fingerprint']}"
     if not baskets.values:
-        baskets.values[IDENTITY] = mark
-        baskets.store.put(IDENTITY, json.dumps(mine).encode())
-    elif baskets.values.get(IDENTITY) != mark:
-        written = baskets.store.get(IDENTITY)
-        refuse_other(json.loads(written) if written else {}, mine, "query")
+        baskets.values[IDENTITY] = own.mark
+        baskets.store.put(IDENTITY, own.to_json().encode())
+    elif baskets.values.get(IDENTITY) != own.mark:
+        stored = baskets.store.get(IDENTITY)
+        refuse_other(OtherLayout() if stored is None else read_identity(stored), own, "query")
 
 
-def refuse_other(before: Mapping[str, Any], now: Mapping[str, Any], verb: str) -> None:
+def refuse_other(stored: Identity | OtherLayout, own: Identity, verb: str) -> None:
     """Raise CheckpointError if the identity of a checkpoint is not that of the query now."""
-    differences = changes(before, now)
+    differences = changes(stored, own)
     if not differences:
         return
     hint = "Use a new checkpoint and a new sink, or the query that made this one."
-    if len(differences) == 1 and differences[0].startswith("buckets "):
-        hint = f"Give buckets={parts_of(before)['buckets']}."
+    if isinstance(stored, Identity) and len(differences) == 1 and stored.buckets != own.buckets:
+        hint = f"Give buckets={stored.buckets}."
     raise CheckpointError(
         sentence(verb, "the checkpoint is another query's", f"changed: {', '.join(differences)}", hint)
     )
 
 
-def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What two identities differ in, in words."""
-    if before.get("version") != now["version"]:
-        older = f"version {before['version']}" if before else "an older version"
-        return [f"the layout of state ({older}, now {now['version']})"]
-    parts, own = parts_of(before), parts_of(now)
-    folders = [" and ".join(i.get("folders", ())) or "no folder" for i in (before, now)]
-    return [
-        f"the query ({_plan_change(before['plan'], now['plan'])})"
-        if what == "the query"
-        else f"{what} ({_PARTS[what](parts[what])}, now {_PARTS[what](own[what])})"
-        for what in _PARTS
-        if parts[what] != own[what]
-    ] + ([f"the folders written into ({folders[0]}, now {folders[1]})"] if folders[0] != folders[1] else [])
+def changes(stored: Identity | OtherLayout, own: Identity) -> list[str]:
+    """Return, in words, what a stored identity and that of the query now differ in."""
+    if isinstance(stored, OtherLayout) or stored.version != own.version:
+        older = "an older version" if stored.version is None else f"version {stored.version}"
+        return [f"the layout of state ({older}, now {own.version})"]
+    differences = []
+    if stored.query != own.query:
+        differences.append(f"the query ({_plan_change(stored.plan, own.plan)})")
+    shown = (
+        ("output", repr(stored.output), repr(own.output)),
+        ("buckets", str(stored.buckets), str(own.buckets)),
+        ("late_sink", "given" if stored.late_sink else "none", "given" if own.late_sink else "none"),
+        ("ctis", str(stored.ctis), str(own.ctis)),
+        ("the folders written into", _listed(stored.folders), _listed(own.folders)),
+    )
+    return differences + [f"{what} ({before}, now {now})" for what, before, now in shown if before != now]
 
 
-def parts_of(identity: Mapping[str, Any]) -> dict[str, str]:
-    """The parts of an identity's fingerprint, by name."""
-    return dict(zip(_PARTS, identity["fingerprint"].split("/"), strict=True))
+def _listed(folders: Sequence[str]) -> str:
+    return " and ".join(folders) or "no folder"
 
 
 def _plan_change(before: Sequence[str], now: Sequence[str]) -> str:
-    """The lines of a plan that are not the other's: ``a; b, now c``."""
+    """Return the lines of each plan that the other lacks: ``a; b, now c``."""
     lines = list(difflib.ndiff(before, now))
     gone, new = ([line[2:].strip() for line in lines if line.startswith(sign)] for sign in "-+")
     return f"{_few(gone)}, now {_few(new)}" if gone or new else "in what its plan does not show"
@@ -79,13 +122,3 @@ def _plan_change(before: Sequence[str], now: Sequence[str]) -> str:
 def _few(lines: Sequence[str]) -> str:
     more = [f"{len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
     return "; ".join([*lines[:SHOWN], *more]) or "nothing"
-
-
-_PARTS: Mapping[str, Callable[[str], str]] = {
-    "the query": str,
-    "output": repr,
-    "buckets": str,
-    "late_sink": lambda flag: "given" if flag == "1" else "none",
-    "ctis": lambda flag: str(flag == "1"),
-}
-"""The parts of a fingerprint, and how each is shown."""

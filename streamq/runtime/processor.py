@@ -10,14 +10,14 @@ import json
 import pickle
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from streamq.runtime.basket import Baskets
 from streamq.runtime.columnar import concat, decode
-from streamq.runtime.identity import check_state
+from streamq.runtime.identity import Identity, check_state
 from streamq.runtime.progress import Message, decode_messages, encode_messages
 from streamq.runtime.readings import both
 from streamq.runtime.stage import LATE, PROGRESS, SPOKEN, TOTALS, Envelope, Packer, Stage, kept_rows, relation_of
@@ -71,7 +71,7 @@ def hush_driver_worker() -> None:
         vars(main)["print"] = lambda *_, **__: None
 
 
-def make_processor(stage: Stage, identity: Mapping[str, Any]) -> Any:
+def make_processor(stage: Stage, identity: Identity) -> Any:
     """A StatefulProcessor that hosts a stage of the query with that identity.
 
     Made by a function: its class must not be imported before a session is set up. It holds the stage packed: as a query
@@ -105,9 +105,7 @@ def make_processor(stage: Stage, identity: Mapping[str, Any]) -> Any:
     return StageProcessor(cloudpickle.dumps(hosting(stage, identity)))
 
 
-def hosting(
-    stage: Stage, identity: Mapping[str, Any]
-) -> Callable[[int, Iterable[pd.DataFrame], Any], Iterator[pd.DataFrame]]:
+def hosting(stage: Stage, identity: Identity) -> Callable[[int, Iterable[pd.DataFrame], Any], Iterator[pd.DataFrame]]:
     """A stage over one bucket's envelopes as Spark gives them, and over its state, which must be of that identity."""
 
     def run(bucket: int, rows: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:

@@ -14,15 +14,15 @@ import pyarrow as pa
 
 from streamq.choices import OutputForm
 from streamq.compiler.egress import ADDED
-from streamq.run.checkpoint import CONTROL_DDL
+from streamq.run.control import CONTROL_DDL
 from streamq.run.masters import master_of
-from streamq.run.query import batch_frame, until_ticks
+from streamq.run.query import batch_frame
 from streamq.run.session import REQUIRED, TUNED
 from streamq.stream import Stream
 from streamq.testing.case import Case
 from streamq.testing.execution import BATCH, CONTROLLED, RUN, Execution, from_changelog, net
 from streamq.testing.history import history
-from streamq.time import INFINITY
+from streamq.time import INFINITY, instant_ticks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -145,7 +145,7 @@ def _write(query: Stream, how: Execution, folder: Path, last: Sequence[int | dt.
     start()
     for until in last if control else ():
         spark = next(iter(query.tables.values())).sparkSession
-        row = (None, INFINITY, until_ticks(until, query.plan.schema.axis))
+        row = (None, INFINITY, instant_ticks(until, query.plan.schema.axis))
         spark.createDataFrame([row], CONTROL_DDL).coalesce(1).write.mode("append").parquet(control)
         start()
 

@@ -19,6 +19,7 @@ from streamq.runtime.carried_by_expr import CarriedByExpr
 from streamq.runtime.evaluators import condition, joins, spans, windows
 from streamq.runtime.evaluators.condition import Condition
 from streamq.runtime.evaluators.joins import JoinEvaluator
+from streamq.runtime.identity import Identity
 from streamq.runtime.kernels import inner_join, recompute, relay, settle, window_aggregate
 from streamq.runtime.processor import DRIVER_WORKER, make_processor
 from streamq.runtime.stage import Channel, Packer, Stage
@@ -47,7 +48,10 @@ def test_stages_kernels_and_evaluators_go_by_value(tmp_path: Path) -> None:
 def test_a_processor_says_what_state_it_has_without_what_its_stage_needs(tmp_path: Path) -> None:
     """Spark asks in a new Python as a query starts; imports would be most of it."""
     ship_runtime()
-    processor = make_processor(Stage(0, (), (Channel(0, "source:a", 0, 0, 0, ()),), frozenset(), frozenset(), 1), {})
+    identity = Identity(query="a1", output="final", buckets=1, late_sink=False, ctis=False, plan=())
+    processor = make_processor(
+        Stage(0, (), (Channel(0, "source:a", 0, 0, 0, ()),), frozenset(), frozenset(), 1), identity
+    )
     (tmp_path / "shipped").write_bytes(cloudpickle.dumps(processor))
     ask = """
 class Handle:

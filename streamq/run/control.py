@@ -1,0 +1,76 @@
+"""The control folder of a run: CTIs that no source sends, as rows of a small file source that stands in the checkpoint."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streamq.errors import PlanError, TimeError, sentence
+from streamq.time import INFINITY, instant_ticks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from streamq.compiler.program import Program
+
+CONTROL_DDL = "source string, cti bigint, until bigint"
+"""The columns of the folder's rows; a NULL source stands for every source."""
+
+
+@dataclass(frozen=True)
+class OutsideCti:
+    """A CTI that somebody outside the sources sends: ``table`` is that of its source (None: of every source).
+
+    ``until`` bounds the windows that are reported for lifetimes without an end, where the CTI ends the input.
+    """
+
+    table: str | None
+    cti: int
+    until: int | None = None
+
+
+END_OF_INPUT = OutsideCti(None, INFINITY)
+"""No source will bring anything any more."""
+
+
+@dataclass(frozen=True)
+class ControlFolder:
+    """The folder into which CTIs from outside are written, and from which a query reads them as a stream."""
+
+    path: str
+
+    def create(self, spark: SparkSession) -> None:
+        """Make the folder, if it is not there, so that a stream can read it."""
+        spark.createDataFrame([], CONTROL_DDL).write.mode("append").parquet(self.path)
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """Return the folder's rows as a streaming DataFrame."""
+        return spark.readStream.schema(CONTROL_DDL).parquet(self.path)
+
+    def send(self, spark: SparkSession, message: OutsideCti) -> None:
+        """Write a CTI; the query reads it in its next micro-batch."""
+        rows = spark.createDataFrame([(message.table, message.cti, message.until)], CONTROL_DDL)
+        rows.coalesce(1).write.mode("append").parquet(self.path)
+
+    def has_end(self, spark: SparkSession) -> bool:
+        """Return True if somebody has sent the CTI that ends the input."""
+        ends = spark.read.schema(CONTROL_DDL).parquet(self.path).where(f"cti = {INFINITY}")
+        return bool(ends.limit(1).collect())
+
+
+def outside_cti(program: Program, to: int | dt.datetime, source: str | None) -> OutsideCti:
+    """Return the CTI that a user sends by ``advance``; raise PlanError for a wrong source, TimeError for a wrong instant."""
+    cti = instant_ticks(to, program.plan.schema.axis, "advance")
+    if cti is None:
+        hint = "run.finish() says that the input has ended."
+        raise TimeError(sentence("advance", "no instant", "found None", hint))
+    if source is None:
+        return OutsideCti(None, cti)
+    sources = {r.source.shown_name(): r.source for r in program.sources if r.source}
+    if source not in sources:
+        raise PlanError(sentence("advance", f"no source {source!r}", f"there are: {', '.join(sources)}"))
+    if sources[source].policy.follow is not None:
+        wrong = f"source {source!r} has the progress of another"
+        raise PlanError(sentence("advance", wrong, "", "Name the one that it follows."))
+    return OutsideCti(sources[source].table, cti)

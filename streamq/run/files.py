@@ -1,0 +1,49 @@
+"""Files of one line that Spark reads and writes wherever a checkpoint or a sink stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamq.errors import CheckpointError
+from streamq.run.failure import spark_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrameReader, Row, SparkSession
+
+WRITABLE = "A checkpoint is a folder that all of Spark can write into."
+"""The hint of an error about a checkpoint that Spark cannot read or write."""
+
+
+def path_exists(spark: SparkSession, path: str) -> bool:
+    """Return True if a path, or one that fits its wildcards, is there."""
+    with spark_errors("run", f"Spark cannot read {path}", "Use a sink that all of Spark can write into."):
+        return _first_row(spark.read.format("binaryFile"), path, "path") is not None
+
+
+def read_line(spark: SparkSession, path: str) -> str | None:
+    """Return the line that a checkpoint's file consists of; None where there is no such file."""
+    with spark_errors("run", f"Spark cannot read {path}", WRITABLE, CheckpointError):
+        rows = _first_row(spark.read.format("text"), path, "value")
+    return str(rows[0][0]) if rows else None
+
+
+def write_line(spark: SparkSession, path: str, line: str) -> None:
+    """Write a checkpoint's file of one line, over what is there."""
+    with spark_errors("run", f"Spark cannot write {path}", WRITABLE, CheckpointError):
+        spark.createDataFrame([(line,)], "value string").coalesce(1).write.mode("overwrite").text(path)
+
+
+def _first_row(reader: DataFrameReader, path: str, column: str) -> list[Row] | None:
+    """Return the first row of a path: no row where it is empty, None where there is no such path.
+
+    The path is named twice: of a single one that is not there Spark first looks for a sink's log, and logs a warning with
+    a trace of Java's. Of a folder whose name begins with an underscore Spark reads no rows.
+    """
+    from pyspark.errors import AnalysisException
+
+    try:
+        return reader.load([path, path]).select(column).limit(1).collect()
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            return None
+        raise
