@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import streamq as sq
-from streamq import aggregates, policies, reading, sources
+from streamq import policies, reading, sources
 from streamq.operators import LOGICAL, MergePartials, PartialAggregate, WindowAggregate
 from streamq.operators.windowed import Grouped, Windowed, WindowVerbs
 from streamq.plan.node import STATED, Node, stated_of
@@ -73,7 +73,7 @@ def sections() -> dict[str, list[Entry]]:
         "Windows": [Entry(f"stream.{n}_window", getattr(WindowVerbs, f"{n}_window")) for n in WINDOWS],
         "Groups": [Entry("stream.group_by", WindowVerbs.group_by), Entry("group.apply", Grouped.apply)],
         "What a window makes of its members": methods("window", Windowed),
-        "Aggregates": [Entry(f"sq.{n}", f) for n, f in public(aggregates) if hasattr(sq, n)],
+        "Aggregates": [Entry(f"sq.{n}", f) for n, f in functions_of(sq) if f.__module__.startswith(AGGREGATES)],
         "Seeing and running": [
             *methods("stream", Stream),
             Entry("sq.from_json", sq.from_json),
@@ -83,13 +83,18 @@ def sections() -> dict[str, list[Entry]]:
     }
 
 
-OPERATORS = "streamq.operators."
+OPERATORS, AGGREGATES = "streamq.operators.", "streamq.aggregates."
 
 
 def public(module: Any) -> list[tuple[str, Callable[..., Any]]]:
     """The functions a module defines, in the order of its text."""
     found = [(n, f) for n, f in vars(module).items() if inspect.isfunction(f) and f.__module__ == module.__name__]
     return [(n, f) for n, f in sorted(found, key=lambda p: inspect.getsourcelines(p[1])[1]) if not n.startswith("_")]
+
+
+def functions_of(module: Any) -> list[tuple[str, Callable[..., Any]]]:
+    """The functions that a module offers, by name, wherever they are defined."""
+    return [(n, f) for n in dir(module) if inspect.isfunction(f := getattr(module, n))]
 
 
 def methods(owner: str, cls: type) -> list[Entry]:

@@ -1,63 +1,25 @@
 """The public names, and the modules that they are loaded from when first used (:mod:`lazy_loader`); type checkers read it too."""
 
 from . import functions as functions
-from .aggregates import (
-    avg as avg,
-)
-from .aggregates import (
-    collect as collect,
-)
-from .aggregates import (
-    corr as corr,
-)
-from .aggregates import (
-    count as count,
-)
-from .aggregates import (
-    count_distinct as count_distinct,
-)
-from .aggregates import (
-    covar as covar,
-)
-from .aggregates import (
-    covar_pop as covar_pop,
-)
-from .aggregates import (
-    first as first,
-)
-from .aggregates import (
-    last as last,
-)
-from .aggregates import (
-    max as max,
-)
-from .aggregates import (
-    median as median,
-)
-from .aggregates import (
-    min as min,
-)
-from .aggregates import (
-    percentile as percentile,
-)
-from .aggregates import (
-    stddev as stddev,
-)
-from .aggregates import (
-    stddev_pop as stddev_pop,
-)
-from .aggregates import (
-    sum as sum,
-)
-from .aggregates import (
-    time_weighted_avg as time_weighted_avg,
-)
-from .aggregates import (
-    var as var,
-)
-from .aggregates import (
-    var_pop as var_pop,
-)
+from .aggregates.counts import count as count
+from .aggregates.distinct import count_distinct as count_distinct
+from .aggregates.extremes import max as max
+from .aggregates.extremes import min as min
+from .aggregates.first_last import first as first
+from .aggregates.first_last import last as last
+from .aggregates.lists import collect as collect
+from .aggregates.means import avg as avg
+from .aggregates.pairs import corr as corr
+from .aggregates.pairs import covar as covar
+from .aggregates.pairs import covar_pop as covar_pop
+from .aggregates.percentiles import median as median
+from .aggregates.percentiles import percentile as percentile
+from .aggregates.sums import sum as sum
+from .aggregates.time_weighted import time_weighted_avg as time_weighted_avg
+from .aggregates.variances import stddev as stddev
+from .aggregates.variances import stddev_pop as stddev_pop
+from .aggregates.variances import var as var
+from .aggregates.variances import var_pop as var_pop
 from .errors import StreamqError as StreamqError
 from .expressions import (
     col as col,

@@ -11,9 +11,11 @@ import pytest
 from pyspark.sql import types as t
 
 from streamq import functions as f
+from streamq.aggregates.sums import SUM
 from streamq.errors import NeedsSpark, PlanError, StreamqError, TypeMismatch, UnknownColumn
 from streamq.expressions import col, duration, end, lit, start, when
-from streamq.plan.expr import Aggregate, Expr, Lit
+from streamq.plan.aggregate import Aggregate
+from streamq.plan.expr import Expr, Lit
 from streamq.plan.inference import infer
 from streamq.plan.schema import Field, Schema
 from streamq.runtime.arrow_expr import FUNCTIONS, arrow_type, check, evaluate
@@ -193,7 +195,7 @@ def test_plan_errors_come_first() -> None:
     with pytest.raises(TypeMismatch, match="cannot compare"):
         check(s == 1, SCHEMA, "where")
     with pytest.raises(PlanError, match="an aggregate outside"):
-        check(Aggregate("sum", (i,)), SCHEMA, "where")
+        check(Aggregate(SUM, (i,)), SCHEMA, "where")
 
 
 def test_no_rows() -> None:

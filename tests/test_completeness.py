@@ -6,15 +6,23 @@ from pathlib import Path
 
 import pytest
 from hypothesis import Phase, find, settings
+from pyspark.sql import types as t
 
+from streamq.aggregates import built_in
 from streamq.compiler.program import Options
 from streamq.compiler.rules import RULES
 from streamq.compiler.stages import compile_stages
-from streamq.operators import BATCH, LOGICAL
+from streamq.operators import BATCH, LOGICAL, WindowAggregate
+from streamq.plan.aggregate import Aggregate, AggregateFunction
+from streamq.plan.aggregation import merges
+from streamq.plan.expr import Col
 from streamq.plan.node import NODES, Node, nodes
+from streamq.plan.reduction import ReducedColumn
+from streamq.plan.schema import Field, Schema
 from streamq.testing.case import Case
 from streamq.testing.generate import cases
 from streamq.testing.oracle import ORACLE
+from streamq.testing.oracle.aggregates import ORACLE_OF
 
 ROOT = Path(__file__).parent.parent
 
@@ -42,6 +50,31 @@ def test_every_logical_operator_is_drawn_by_the_generator_and_streams() -> None:
 
     few = settings(max_examples=300, database=None, derandomize=True, deadline=None, phases=[Phase.generate])
     find(cases(), complete, settings=few)
+
+
+def test_every_aggregate_has_an_oracle_and_what_computes_it() -> None:
+    """Those that ``check_module`` tries: ``tests/testing/test_modules.py``."""
+    assert set(ORACLE_OF) == {*built_in().values()}
+    column = ReducedColumn("x", ("a", "b"), None, None, (0.5,))
+    schema = Schema((Field("v", t.LongType()),), "integer")
+    for function in built_in().values():
+        aggregate = Aggregate(function, (Col("v"),) * function.drawing.arguments, None, function.drawing.options[0])
+        assert merges(aggregate, schema) or function.reduction(column), function.name
+
+
+@pytest.mark.slow
+def test_every_aggregate_is_drawn_by_the_generator() -> None:
+    """An aggregate that no generated query holds would escape the laws."""
+
+    drawn: set[AggregateFunction] = set()
+
+    def complete(case: Case) -> bool:
+        windows = [n for n in nodes(case.plan) if isinstance(n, WindowAggregate)]
+        drawn.update(a.function for n in windows for _, a in n.aggregates)
+        return drawn == {*built_in().values()}
+
+    many = settings(max_examples=3000, database=None, derandomize=True, deadline=None, phases=[Phase.generate])
+    find(cases(), complete, settings=many)
 
 
 def test_every_room_rule_and_kernel_has_a_test_of_its_name() -> None:

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 from streamq import functions as f
+from streamq.aggregates.counts import COUNT
+from streamq.aggregates.sums import SUM
 from streamq.errors import PlanError, TypeMismatch
 from streamq.expressions import col, duration, end, lit, start, when
-from streamq.plan.expr import Aggregate, Call, Col, Expr, Lit, as_expr
+from streamq.plan.aggregate import Aggregate
+from streamq.plan.expr import Call, Col, Expr, Lit, as_expr
 from streamq.plan.passes import (
     aggregates,
     columns,
@@ -55,8 +58,8 @@ a, b, c = col("a"), col("b"), col("c")
         (duration(), "duration()"),
         (f.upper("a").startswith("X"), "startswith(upper(a), 'X')"),
         (lit(True), "true"),
-        (Aggregate("count", ()), "count(*)"),
-        (Aggregate("sum", (a,)), "sum(a)"),
+        (Aggregate(COUNT, ()), "count(*)"),
+        (Aggregate(SUM, (a,)), "sum(a)"),
         (a.eq_null_safe(None), "a <=> NULL"),
         (a.like("x%"), "like(a, 'x%')"),
     ],
@@ -72,7 +75,7 @@ def test_digests_tell_trees_apart_and_equal_trees_together() -> None:
         lit(b"1"), lit(dt.date(2000, 1, 1)), lit(dt.datetime(2000, 1, 1)), a, Col("a", "origin"), a + b, b + a, a - b,
         a.cast("int"),
         a.cast("long"), a.alias("x"), Call("x", ("a",)), Call("x", (a,)), Call("x", (None,)),
-        Aggregate("x", (a,)), start(), end(),
+        Aggregate(SUM, (a,)), start(), end(),
     ]  # fmt: skip
     assert len({e.digest for e in different}) == len(different)
     assert (col("a") + 1).digest == (col("a") + lit(1)).digest
@@ -161,4 +164,4 @@ def test_what_an_expression_reads() -> None:
     assert reads_end(duration() + 1)
     assert not is_deterministic(f.rand() + a)
     assert is_deterministic(expr)
-    assert [x.name for x in aggregates(Aggregate("sum", (a,)) / Aggregate("count", ()))] == ["sum", "count"]
+    assert [x.name for x in aggregates(Aggregate(SUM, (a,)) / Aggregate(COUNT, ()))] == ["sum", "count"]

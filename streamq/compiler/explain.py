@@ -18,9 +18,9 @@ from streamq.compiler.rewriter import Firing, Rewritten, clipped, rewrite
 from streamq.compiler.rules import Rule
 from streamq.errors import PlanError, sentence
 from streamq.operators import MergePartials, Select, Source, Union, Where
+from streamq.operators.merge_partials import strategy
 from streamq.plan.node import Node, nodes, numbered
 from streamq.plan.passes import reads_end
-from streamq.plan.schema import INTERVAL, POINT
 from streamq.time import show_duration
 
 RUN = Options()
@@ -172,7 +172,7 @@ def _notes(node: Node) -> list[tuple[str, str]]:
     if (sent := _cti(node)) != "c":
         notes.append(("CTI", sent))
     if isinstance(node, MergePartials):
-        notes.append(("batch", "{} ({})".format(*_strategy(node))))
+        notes.append(("batch", "{} ({})".format(*strategy(node))))
     return notes
 
 
@@ -191,13 +191,6 @@ def _cti(node: Node) -> str:
             return node.progress
     waits = source.traits.moves_ends and any(reads_end(e) for e in read)
     return "least start of an event whose end is open" if waits else "c"
-
-
-def _strategy(node: MergePartials) -> tuple[str, str]:
-    from streamq.operators.merging import choose_strategy
-
-    part = node.input
-    return choose_strategy(POINT if part.input.schema.shape == POINT else INTERVAL, part.window.n, part.partials)
 
 
 # rules

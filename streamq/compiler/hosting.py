@@ -14,22 +14,19 @@ from streamq.operators.clip import Clip
 from streamq.operators.distinct_ids import DistinctIds
 from streamq.operators.except_ import Except
 from streamq.operators.join import INNER, LEFT, Join
-from streamq.operators.partial_aggregate import expand, partial_fields
+from streamq.operators.partial_aggregate import partial_fields
 from streamq.operators.to_signal import ToSignal
 from streamq.operators.top_k import RANK, TopK
-from streamq.operators.window_aggregate import (
-    IN_ORDER,
-    TIME_SENSITIVE,
-    WindowAggregate,
-    aggregate_type,
-    filtered,
-    splits,
-)
+from streamq.operators.window_aggregate import WindowAggregate
 from streamq.operators.windowed_join import WindowedJoin
+from streamq.plan.aggregate import Aggregate
+from streamq.plan.aggregation import application, expand, filtered, merges
 from streamq.plan.case import Case
 from streamq.plan.expr import Cast, Col, Expr, Lit
 from streamq.plan.node import Node
+from streamq.plan.partial import COUNT
 from streamq.plan.passes import reads_end
+from streamq.plan.reduction import ReducedColumn, Reduction
 from streamq.plan.schema import Field, Schema, key_types
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.carried import Carried, Carrier
@@ -38,7 +35,6 @@ from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.evaluators.condition import Condition
 from streamq.runtime.evaluators.joins import ClipEvaluator, ExceptEvaluator, JoinEvaluator, WindowedJoinEvaluator
-from streamq.runtime.evaluators.reductions import Reduction
 from streamq.runtime.evaluators.spans import ChopEvaluator, DistinctIdsEvaluator, SignalEvaluator
 from streamq.runtime.evaluators.windows import TopKEvaluator, WindowEvaluator
 from streamq.runtime.event import LE
@@ -205,13 +201,10 @@ def _over(node: WindowAggregate | TopK, sensitive: bool) -> tuple[Bound, tuple[i
 
 def _window_aggregate(node: WindowAggregate) -> Hosting:
     source = node.input.schema
-    aggregates = [(name, filtered(a)) for name, a in node.aggregates]
-    split = expand(tuple((n, a) for n, a in aggregates if splits(a, source)), source)
+    split = expand(tuple((n, a) for n, a in node.aggregates if merges(a, source)), source)
     outputs = dict(split.outputs)
+    reducing = [(n, filtered(a)) for n, a in node.aggregates if n not in outputs]
     columns: dict[str, Expr] = {k: Col(k) for k in node.keys} | dict(split.arguments)
-    reductions = []
-    fields = [Field(k, source.type_of(k)) for k in node.keys] + [Field("__n", t.LongType())]
-    fields += partial_fields(split.partials)
     shared = {expr.digest: name for name, expr in split.arguments}
 
     def column(expr: Expr) -> str:
@@ -219,40 +212,43 @@ def _window_aggregate(node: WindowAggregate) -> Hosting:
         columns[name] = expr
         return name
 
-    for name, a in aggregates:
-        if splits(a, source):
-            continue
-        numbers = a.name in ("covar", "covar_pop", "corr", "percentile", TIME_SENSITIVE)
-        args = [Cast(e, t.DoubleType()) if numbers else e for e in a.args]
-        kind = aggregate_type(a, source)
-        where = None
-        if a.where is not None:
-            # a value is asked for only where the filter is true
-            where, args = column(a.where), [Case((a.where, e, Lit(None))) for e in args]
-        reductions.append(Reduction(name, a.name, tuple(column(e) for e in args), arrow_type(kind), where, a.options))
-        fields.append(Field(name, kind))
-        outputs[name] = Col(name)
-    order: tuple[str, ...] = ()
-    if any(a.name in IN_ORDER for _, a in aggregates):
-        order = tuple(column(Col(n)) for n in source.names)
+    reductions = tuple(_reduction(name, a, source, column) for name, a in reducing)
+    order = tuple(column(Col(n)) for n in source.names) if node.ordered else ()
     window = totally_ordered(node.window, source)
     for name in getattr(window, "order_by", ()):
         columns[name] = Col(name)
-    sensitive = any(a.name == TIME_SENSITIVE for _, a in aggregates)
-    bound, pointwise, settled, moves = _over(node, sensitive)
+    fields = [Field(k, source.type_of(k)) for k in node.keys] + [Field(COUNT, t.LongType())]
+    fields += partial_fields(split.partials)
+    fields += [Field(name, node.schema.type_of(name)) for name, _ in reducing]
+    outputs |= {name: Col(name) for name, _ in reducing}
+    bound, pointwise, settled, moves = _over(node, node.timed)
     if isinstance(window, Rows) and any(reads_end(e) for e in columns.values()):
         # of equal rows the first to end comes first
         pointwise = ()
     return Hosting(
-        WindowEvaluator(window, node.keys, node.clip, node.stamp, sensitive, split.partials, tuple(reductions), order),
+        WindowEvaluator(window, node.keys, node.clip, node.stamp, node.timed, split.partials, reductions, order),
         (Taken(tuple(columns.items()), node.keys),),
         node.schema.with_fields(fields),
-        (*((k, Col(k)) for k in node.keys), *((n, outputs[n]) for n, _ in aggregates)),
+        (*((k, Col(k)) for k in node.keys), *((n, outputs[n]) for n, _ in node.aggregates)),
         bound,
         pointwise,
         settled,
         moves,
     )
+
+
+def _reduction(name: str, aggregate: Aggregate, source: Schema, column: Callable[[Expr], str]) -> Reduction:
+    """What makes the result column ``name`` of all members; ``column`` calls an expression over them by a name."""
+    of = application(aggregate, source)
+    args, where = aggregate.function.operands(of), None
+    if aggregate.where is not None:
+        # a value is asked for only where the filter is true
+        where, args = column(aggregate.where), tuple(Case((aggregate.where, e, Lit(None))) for e in args)
+    kind = arrow_type(aggregate.function.result(of))
+    reduced = ReducedColumn(name, tuple(column(e) for e in args), kind, where, aggregate.options)
+    reduction = aggregate.function.reduction(reduced)
+    assert reduction is not None, f"{aggregate} has neither partial results nor a reduction"
+    return reduction
 
 
 def _top_k(node: TopK) -> Hosting:

@@ -21,10 +21,13 @@ from pyspark.sql.types import DataType, StructType
 import streamq.operators
 import streamq.plan.case  # noqa: F401  its expression and the operators' nodes are then among the classes
 from streamq import functions
+from streamq.aggregates import built_in
 from streamq.choices import Word
 from streamq.compiler.constants_json import decoded, encoded
 from streamq.errors import PlanError, StreamqError, nearest, sentence
+from streamq.plan.aggregate import AggregateFunction
 from streamq.plan.expr import ARITHMETIC, COMPARISON, LOGIC, Call, Expr, Opaque
+from streamq.plan.named import Named
 from streamq.plan.node import NODES, Node, nodes, written_fields
 from streamq.plan.passes import nodes as parts
 
@@ -44,6 +47,7 @@ def expression_classes() -> dict[str, type[Expr]]:
 
 def value_classes() -> dict[str, type[Any]]:
     """Return the other classes that a plan is made of, by name: those that the fields of nodes and expressions hold."""
+    built_in()  # whose partial results are then among the classes
     classes: dict[str, type[Any]] = {}
     owners: list[Any] = [*NODES.values(), *expression_classes().values()]
     for owner in owners:  # which grows
@@ -55,11 +59,15 @@ def value_classes() -> dict[str, type[Any]]:
 
 
 def _dataclasses(hint: Any) -> Iterator[type[Any]]:
-    """Yield the dataclasses that a type allows, neither nodes nor expressions: the class itself and its public subclasses."""
+    """Yield the dataclasses that a type allows, neither nodes, expressions nor named: the class and its public subclasses."""
     if arguments := typing.get_args(hint):
         for argument in arguments:
             yield from _dataclasses(argument)
-    elif isinstance(hint, type) and hint.__module__ != "builtins" and not issubclass(hint, Node | Expr | DataType):
+    elif (
+        isinstance(hint, type)
+        and hint.__module__ != "builtins"
+        and not issubclass(hint, Node | Expr | DataType | Named)
+    ):
         for cls in (hint, *_subclasses(hint)):
             if is_dataclass(cls) and not inspect.isabstract(cls) and not cls.__name__.startswith("_"):
                 yield cls
@@ -76,6 +84,12 @@ def _field_types(cls: Any) -> dict[str, Any]:
     """Return the fields of a dataclass that its constructor takes, with their types."""
     hints = typing.get_type_hints(cls)
     return {f.name: hints[f.name] for f in fields(cls) if f.init}
+
+
+@cache
+def _keys(cls: Any) -> dict[str, str]:
+    """Return what the fields are called in JSON: by their names, but where a field says otherwise."""
+    return {f.name: f.metadata.get("written", f.name) for f in fields(cls) if f.init}
 
 
 # writing
@@ -111,8 +125,8 @@ class _Writer:
         name = type(item).__name__
         if classes.get(name) is not type(item):
             raise PlanError(sentence(_WRITE, "a part that cannot be written", f"found {name}: {item!r}"))
-        of_constructor = _field_types(classes[name])
-        values = {n: self._value(getattr(item, n)) for n in written_fields(item) if n in of_constructor}
+        keys = _keys(classes[name])
+        values = {keys[n]: self._value(getattr(item, n)) for n in written_fields(item) if n in keys}
         return {"is": name, **values}
 
     def _value(self, value: Any) -> Any:
@@ -125,6 +139,10 @@ class _Writer:
                 return {"type": value.jsonValue()}
             case tuple() | list():
                 return [self._value(v) for v in value]
+            case AggregateFunction(name=name):
+                if built_in().get(name) is not value:
+                    raise PlanError(sentence(_WRITE, "an aggregate of your own cannot be written", f"found {name}"))
+                return name
         return self.entry(value, self._value_classes) if is_dataclass(value) else encoded(value)
 
     def _place(self, expression: Expr) -> int:
@@ -201,7 +219,12 @@ class _Reader:
         self.expression_classes = expression_classes()
         self._value_classes = value_classes()
         self._checks = dacite.Config(
-            type_hooks={int: _integer, **{word: partial(_word, word) for word in Word.__subclasses__()}}, strict=True
+            type_hooks={
+                int: _integer,
+                AggregateFunction: _aggregate,
+                **{word: partial(_word, word) for word in Word.__subclasses__()},
+            },
+            strict=True,
         )
 
     def item(self, entry: Any, classes: Mapping[str, Any]) -> Any:
@@ -212,16 +235,19 @@ class _Reader:
         if name not in classes:
             there = f"there are: {', '.join(classes)}"
             raise PlanError(sentence(_READ, f"no class {name!r}", there, nearest(name, list(classes))))
-        values = {n: self._value(v) for n, v in entry.items() if n != "is"}
+        keys = _keys(classes[name])
+        names = {key: n for n, key in keys.items()}
+        values = {names.get(key, key): self._value(v) for key, v in entry.items() if key != "is"}
         try:
             item = dacite.from_dict(classes[name], values, self._checks)
         except dacite.WrongTypeError as error:
-            field = str(error.field_path)
+            field = keys[str(error.field_path)]
             wrong = f"{field} of {name} does not fit"
             raise PlanError(sentence(_READ, wrong, f"found {entry[field]!r}")) from error
         except (dacite.MissingValueError, dacite.UnexpectedDataError) as error:
-            wrong = f"the fields of {name} are {', '.join(_field_types(classes[name])) or 'none'}"
-            raise PlanError(sentence(_READ, wrong, f"found {', '.join(values) or 'none'}")) from error
+            wrong = f"the fields of {name} are {', '.join(names) or 'none'}"
+            there = ", ".join(key for key in entry if key != "is")
+            raise PlanError(sentence(_READ, wrong, f"found {there or 'none'}")) from error
         except (StreamqError, RecursionError):
             raise
         except Exception as error:
@@ -261,6 +287,15 @@ def _word(words: type[Word], value: Any) -> Word:
         return words(value)
     except ValueError as error:
         raise dacite.WrongTypeError(words, value) from error
+
+
+def _aggregate(value: Any) -> AggregateFunction:
+    """Return the built-in aggregate of a name."""
+    if not isinstance(value, str):
+        raise dacite.WrongTypeError(AggregateFunction, value)
+    if value not in built_in():
+        raise PlanError(sentence(_READ, f"no aggregate {value!r}", "", nearest(value, [*built_in()])))
+    return built_in()[value]
 
 
 @cache

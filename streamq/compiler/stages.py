@@ -27,12 +27,14 @@ from streamq.operators import (
 )
 from streamq.operators.alter_lifetime import AlterLifetime, Start
 from streamq.operators.join_table import JoinTable
-from streamq.operators.partial_aggregate import Expansion, expand, partial_fields, show_partials
+from streamq.operators.partial_aggregate import partial_fields, show_partials
 from streamq.operators.window import show_keys, show_window
 from streamq.operators.window_aggregate import is_grid
+from streamq.plan.aggregation import Expansion, expand
 from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
 from streamq.plan.node import Node, Traits, fold, nodes, stated, states
+from streamq.plan.partial import Partial
 from streamq.plan.passes import reads_end
 from streamq.plan.schema import POINT, Field, Schema
 from streamq.policies import SourcePolicy
@@ -48,7 +50,6 @@ from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.kernels.relay import RelayKernel
 from streamq.runtime.kernels.settle import SettleKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
-from streamq.runtime.partial import Partial
 from streamq.runtime.stage import IN, OUT
 from streamq.windows import Hopping
 

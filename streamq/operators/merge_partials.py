@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from streamq.operators.grid import COUNT, INDEX, in_windows, window_lifetime
+from streamq.operators.evaluated import evaluated
+from streamq.operators.grid import COUNT, INDEX, bounded, in_windows, window_lifetime
 from streamq.operators.partial_aggregate import PartialAggregate, partial_columns, show_partials
 from streamq.operators.window import show_keys, show_window
+from streamq.plan.expr import Col, Expr
 from streamq.plan.node import Node, Traits, node
+from streamq.plan.partial import SparkPartial, spark_partials
 from streamq.plan.schema import INTERVAL, POINT, Schema, quote
+from streamq.runtime.evaluators.windows import WindowEvaluator
 from streamq.runtime.progress_rule import Cti
+from streamq.windows import ALIGN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,26 +53,56 @@ class MergePartials(Node):
         return f"{show_window(part.window, self.schema.axis)}{show_keys(part.keys)}: {shown}"
 
 
-def batch(node: MergePartials, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
-    """The strategy that costs least, as DataFrame operations."""
-    from streamq.operators.merging import choose_strategy, merge_partials
+def strategy(node: MergePartials) -> tuple[str, str]:
+    """How a batch merges, and why."""
+    from streamq.operators.merging import choose_strategy
 
     part = node.input
-    shape = POINT if part.input.schema.shape == POINT else INTERVAL
-    strategy, _ = choose_strategy(shape, part.window.n, part.partials)
-    if strategy == "direct":
-        return _direct(node, run)
-    df = merge_partials(inputs[0], list(part.keys), part.partials, part.window.n, strategy, divides=part.window.divides)
+    partials = spark_partials(part.partials)
+    if partials is None:
+        return "evaluated", "partial results that Arrow makes and merges"
+    return choose_strategy(POINT if part.input.schema.shape == POINT else INTERVAL, part.window.n, partials)
+
+
+def batch(node: MergePartials, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
+    """The strategy that costs least, as DataFrame operations; of partial results that Spark does not make, by the evaluator."""
+    from streamq.operators.merging import merge_partials
+
+    part = node.input
+    partials = spark_partials(part.partials)
+    if partials is None:
+        return _evaluated(node, run)
+    how, _ = strategy(node)
+    if how == "direct":
+        return _direct(node, partials, run)
+    df = merge_partials(inputs[0], list(part.keys), partials, part.window.n, how, divides=part.window.divides)
     return df.select(*window_lifetime(part.window), *(quote(f.name) for f in node.schema.fields))
 
 
-def _direct(node: MergePartials, run: BatchRun) -> DataFrame:
+def _direct(node: MergePartials, partials: Sequence[SparkPartial], run: BatchRun) -> DataFrame:
     """No split: the events themselves in each of their windows, aggregated once."""
     from pyspark.sql import functions as F
 
     part = node.input
     source = part.input.schema
     df = in_windows(part.input, run.made[part.input.digest], part.window, run)
-    columns = [F.count(F.lit(1)).alias(COUNT), *partial_columns(part.arguments, part.partials, source)]
+    columns = [F.count(F.lit(1)).alias(COUNT), *partial_columns(part.arguments, partials, source)]
     df = df.groupBy(*(quote(k) for k in part.keys), INDEX).agg(*columns)
     return df.select(*window_lifetime(part.window), *(quote(f.name) for f in node.schema.fields))
+
+
+def _evaluated(node: MergePartials, run: BatchRun) -> DataFrame:
+    """The events themselves, by the evaluator of windows: some partial result only Arrow makes and merges."""
+    part = node.input
+    df = run.made[part.input.digest]
+    if part.input.traits.infinite or run.until is not None:
+        df = bounded(df, [part.input], run)
+    columns: list[tuple[str, Expr]] = [*((k, Col(k)) for k in part.keys), *part.arguments]
+    return evaluated(
+        df,
+        WindowEvaluator(part.window, part.keys, "full", ALIGN, False, part.partials),
+        source=part.input.schema,
+        columns=columns,
+        keys=part.keys,
+        fields=node.schema.fields,
+    )

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType
 
-from streamq.runtime.merging_sql import Algebra, Frame, Subtractable, Total
-from streamq.runtime.partial import Partial
+from streamq.plan.partial import Algebra, Frame, SparkPartial
+from streamq.runtime.merging_sql import Subtractable, Total
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -29,7 +29,7 @@ __all__ = ["STRATEGIES", "choose_strategy", "merge_partials"]
 STRATEGIES = ("direct", "difference", "blocks", "explode", "dyadic")
 
 
-def choose_strategy(shape: str, n: int, partials: Sequence[Partial]) -> tuple[str, str]:
+def choose_strategy(shape: str, n: int, partials: Sequence[SparkPartial]) -> tuple[str, str]:
     """How to merge, and why, from static facts only.
 
     ``shape`` is ``"point"`` (lifetimes of one tick, declared) or any other, ``n`` the greatest number of windows a
@@ -57,7 +57,7 @@ _FEW, _SOME = 3, 8
 def merge_partials(
     df: DataFrame,
     keys: Sequence[str],
-    partials: Sequence[Partial],
+    partials: Sequence[SparkPartial],
     n: int,
     strategy: str,
     until: Column | int | None = None,
@@ -116,7 +116,7 @@ class _Layout:
     nulls: Mapping[str, str]
 
     @classmethod
-    def of(cls, df: DataFrame, keys: Sequence[str], partials: Sequence[Partial]) -> _Layout:
+    def of(cls, df: DataFrame, keys: Sequence[str], partials: Sequence[SparkPartial]) -> _Layout:
         types = {field.name: field.dataType for field in df.schema.fields}
         fields = {"__n": ("__n", types["__n"])}
         parts = [_Part(Total(), ("__n",))]

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pyspark.sql import types as t
-
-from streamq.errors import TypeMismatch, sentence
-from streamq.operators.grid import window_lifetime
+from streamq.operators.evaluated import evaluated
+from streamq.operators.grid import bounded, window_lifetime
 from streamq.operators.window import show_keys, show_policies, show_window, window_traits
-from streamq.plan.case import Case
-from streamq.plan.expr import Aggregate, Lit
-from streamq.plan.inference import infer
+from streamq.plan.aggregate import Aggregate, SparkMembers
+from streamq.plan.aggregation import aggregate_type, expand, filtered, merges
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import instant, lifetime, spark_expression
 from streamq.plan.node import Node, Traits, node
+from streamq.plan.partial import spark_partials
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
-from streamq.plan.spark_types import avg_type, is_numeric, sum_type
 from streamq.plan.tree import show
-from streamq.runtime.event import LE
+from streamq.runtime.endpoints import Bound
+from streamq.runtime.event import LE, RE
 from streamq.windows import (
     ALIGN,
     POINT_AT_END,
@@ -33,13 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from streamq.operators.batch_run import BatchRun
-
-
-AGGREGATES: dict[str, str] = {
-    "count": "count", "sum": "sum", "avg": "avg", "min": "min", "max": "max",
-    "var": "var_samp", "var_pop": "var_pop", "stddev": "stddev_samp", "stddev_pop": "stddev_pop",
-}  # fmt: skip
-"""streamq's aggregates and Spark's names for them."""
 
 
 @node
@@ -75,13 +66,28 @@ class WindowAggregate(Node):
         # what is cut at the window's end does not wait for the end of a member, unless its start alone made it one
         starts = isinstance(self.window, Rows) or (isinstance(self.window, Count) and self.window.by == "start")
         waits = starts or self.clip not in ("full", "right")
-        sensitive = waits and any(a.name == TIME_SENSITIVE for _, a in self.aggregates)
+        sensitive = waits and self.timed
         found = {self.window.name: True, "mergeable": is_grid(self), "time-sensitive": sensitive}
         return tuple(name for name, holds in found.items() if holds)
 
     @property
     def title(self) -> str:
         return self.window.name
+
+    @property
+    def timed(self) -> bool:
+        """Whether an aggregate reads members' lifetimes."""
+        return any(a.function.timed for _, a in self.aggregates)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether an aggregate takes members in their order, by which the whole payload decides."""
+        return any(a.function.ordered for _, a in self.aggregates)
+
+    @property
+    def merges(self) -> bool:
+        """Whether all aggregates are made of partial results."""
+        return all(merges(a, self.input.schema) for _, a in self.aggregates)
 
     def _schema(self) -> Schema:
         source = self.input.schema
@@ -103,100 +109,34 @@ class WindowAggregate(Node):
         return f"{show_window(self.window, self.schema.axis)}{policies}{show_keys(self.keys)}: {shown}"
 
 
-OTHERS = {"count_distinct": "count_distinct", "covar": "covar_samp", "covar_pop": "covar_pop", "corr": "corr"}
-"""Further ones that Spark has under some name."""
-
-EXACT_MEAN = 11
-"""The most digits of a decimal whose mean is that of its sum and count: beyond, Spark's quotient of those has fewer digits
-than the mean, or so few more that it could be rounded twice."""
-
-IN_ORDER = frozenset(("first", "last", "collect"))
-"""Aggregates that take members in the order of (LE, payload, RE)."""
-
-TIME_SENSITIVE = "time_weighted_avg"
-"""The built-in aggregate that reads its members' (clipped) lifetimes."""
-
-COPYING = frozenset(("collect", TIME_SENSITIVE))
-"""Aggregates for which each member is copied into each of its windows: one hands them on, one reads them cut to it."""
-
-
 def is_grid(node: WindowAggregate) -> bool:
     """Whether it is made of partial results of basic windows."""
-    plain = isinstance(node.window, Hopping) and node.stamp == ALIGN
-    return plain and all(splits(a, node.input.schema) for _, a in node.aggregates)
-
-
-def splits(aggregate: Aggregate, schema: Schema) -> bool:
-    """Whether an aggregate over a stream is made of partial results."""
-    if aggregate.name != "avg":
-        return aggregate.name in AGGREGATES
-    kind = infer(aggregate.args[0], schema, "avg")
-    return not isinstance(kind, t.DecimalType) or kind.precision <= EXACT_MEAN
-
-
-def filtered(aggregate: Aggregate) -> Aggregate:
-    """A filtered aggregate as one over values that are NULL where the filter is not true; first and last keep theirs."""
-    if aggregate.where is None or aggregate.name in ("first", "last"):
-        return aggregate
-    value = aggregate.args[0] if aggregate.args else Lit(1)
-    args = (Case((aggregate.where, value, Lit(None))), *aggregate.args[1:])
-    return Aggregate(aggregate.name, args, None, aggregate.options)
-
-
-def aggregate_type(aggregate: Aggregate, schema: Schema) -> t.DataType:
-    """Spark's type of an aggregate over a stream; raises TypeMismatch for an argument it does not take."""
-    verb = aggregate.name
-    if aggregate.where is not None:
-        condition = infer(aggregate.where, schema, verb)
-        if not isinstance(condition, t.BooleanType | t.NullType):
-            raise TypeMismatch(
-                sentence(verb, "the filter is not boolean", f"found {condition.simpleString()} in {show(aggregate)}")
-            )
-    if verb in ("window_start", "window_end"):
-        return schema.axis_type
-    if not aggregate.args:
-        return t.LongType()
-    kind = infer(aggregate.args[0], schema, verb)
-    if verb == "count_distinct":
-        check_key(kind, show(aggregate.args[0]), verb, "group")
-    if verb in ("count", "count_distinct"):
-        return t.LongType()
-    if verb in ("first", "last"):
-        return kind
-    if verb == "collect":
-        return t.ArrayType(kind, False)
-    if verb in ("min", "max"):
-        if isinstance(kind, t.ArrayType | t.MapType | t.StructType | t.VariantType):
-            raise TypeMismatch(sentence(verb, f"no order on {kind.simpleString()}", f"found {show(aggregate)}"))
-        return kind
-    if not is_numeric(kind):
-        raise TypeMismatch(
-            sentence(verb, "needs numbers", f"found {kind.simpleString()} in {show(aggregate)}", "Cast it.")
-        )
-    for other in aggregate.args[1:]:
-        if not is_numeric(infer(other, schema, verb)):
-            raise TypeMismatch(sentence(verb, "needs numbers", f"found {show(aggregate)}", "Cast it."))
-    if verb == "sum":
-        return sum_type(kind)
-    return avg_type(kind) if verb == "avg" else t.DoubleType()
+    return isinstance(node.window, Hopping) and node.stamp == ALIGN and node.merges
 
 
 def batch(node: WindowAggregate, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
     """Snapshots of exact aggregates by a sweep, of mergeable ones by merging, of others by the evaluator of streams.
 
-    Else every event is copied into its windows, and the copies are aggregated by Spark's own aggregates.
+    Else every event is copied into its windows, and the copies are aggregated by Spark's own aggregates; where there is none
+    for one of them, by the evaluator of streams too.
     """
-    from streamq.operators.snapshots import evaluated, snapshots
+    from streamq.operators.snapshots import snapshots
     from streamq.operators.window_members import ENDS, STARTS, stamped, window_members
 
-    if isinstance(node.window, Snapshot):
-        if all(splits(a, node.input.schema) for _, a in node.aggregates):
-            return stamped(snapshots(node, inputs[0]), node)
-        if not any(a.name in COPYING for _, a in node.aggregates):
-            return evaluated(node, inputs[0])
-    df, by = window_members(node, inputs[0], run)
     source = node.input.schema
-    made = [spark_aggregate(a, source, node.clip).alias(name) for name, a in node.aggregates]
+    if isinstance(node.window, Snapshot) and node.merges:
+        split = expand(node.aggregates, source)
+        partials = spark_partials(split.partials)
+        if partials is not None:
+            return stamped(snapshots(node, split, partials, inputs[0]), node)
+        return _evaluated(node, inputs[0], run)
+    if isinstance(node.window, Snapshot) and not any(a.function.copies_members for _, a in node.aggregates):
+        return _evaluated(node, inputs[0], run)
+    columns = {name: spark_aggregate(a, source, node.clip) for name, a in node.aggregates}
+    made = [column.alias(name) for name, column in columns.items() if column is not None]
+    if len(made) < len(columns):
+        return _evaluated(node, inputs[0], run)
+    df, by = window_members(node, inputs[0], run)
     keys = [quote(k) for k in node.keys]
     grouped = df.groupBy(*keys, *by).agg(*made) if made else df.select(*keys, *by).distinct()
     if isinstance(node.window, Hopping) and STARTS not in by:
@@ -205,32 +145,46 @@ def batch(node: WindowAggregate, inputs: list[DataFrame], run: BatchRun) -> Data
     return stamped(grouped, node)
 
 
-def spark_aggregate(aggregate: Aggregate, schema: Schema, clip: str = "full") -> Column:
-    """Spark's own aggregate of a window's members; those that read lifetimes or windows find them beside the member."""
+def _evaluated(node: WindowAggregate, df: DataFrame, run: BatchRun) -> DataFrame:
+    """Result rows with their lifetimes, by the evaluator of streams."""
+    from streamq.compiler.hosting import HOSTED
+
+    hosting = HOSTED[WindowAggregate](node)
+    may_be_endless = node.input.traits.infinite or run.until is not None
+    if hosting.bound is Bound.ALWAYS or (hosting.bound is Bound.ENDLESS and may_be_endless):
+        df = bounded(df, [node.input], run, bound=hosting.bound)
+    (port,) = hosting.inputs
+    rows = evaluated(
+        df,
+        hosting.evaluator,
+        source=node.input.schema,
+        columns=port.columns,
+        keys=node.keys,
+        fields=hosting.schema.fields,
+    )
+    return rows.select(LE, RE, *(spark_expression(e, hosting.schema).alias(name) for name, e in hosting.outputs))
+
+
+def spark_aggregate(aggregate: Aggregate, schema: Schema, clip: str = "full") -> Column | None:
+    """Spark's own aggregate of a window's members, if there is one; their windows' intervals stand beside them."""
     from pyspark.sql import functions as F
 
     from streamq.operators.window_members import ENDS, STARTS
 
-    found = filtered(aggregate)
-    args: list[Any] = [spark_expression(a, schema) for a in found.args] or [F.lit(1)]
-    order = F.struct(F.col(LE), *(F.col(quote(n)) for n in schema.names), lifetime(schema)[1])
-    match found.name:
-        case "percentile":
-            return F.percentile(args[0].cast("double"), F.lit(float(found.options[0])))
-        case "first" | "last":
-            at = order if found.where is None else F.when(spark_expression(found.where, schema), order)
-            return F.min_by(args[0], at) if found.name == "first" else F.max_by(args[0], at)
-        case "collect":
-            rows = F.collect_list(F.when(args[0].isNotNull(), F.struct(order.alias("at"), args[0].alias("value"))))
-            return F.transform(F.array_sort(rows), lambda row: row["value"])
-        case "time_weighted_avg":
-            le, re = lifetime(schema)
-            start, end = F.col(STARTS), F.col(ENDS)
-            le = F.greatest(le, start) if clip in ("full", "left") else le
-            re = F.least(re, end) if clip in ("full", "right") else re
-            lasts = F.greatest(re.cast("double") - le.cast("double"), F.lit(0.0))
-            length = F.max(end).cast("double") - F.max(start).cast("double")
-            return F.sum(args[0].cast("double") * lasts) / length
-        case "window_start" | "window_end":
-            return instant(F.max(STARTS if found.name == "window_start" else ENDS), schema.axis)
-    return getattr(F, AGGREGATES.get(found.name) or OTHERS[found.name])(*args)
+    aggregate = filtered(aggregate)
+
+    def cut_lifetime() -> tuple[Column, Column]:
+        le, re = lifetime(schema)
+        le = F.greatest(le, F.col(STARTS)) if clip in ("full", "left") else le
+        return le, F.least(re, F.col(ENDS)) if clip in ("full", "right") else re
+
+    members = SparkMembers(
+        values=[spark_expression(arg, schema) for arg in aggregate.args],
+        options=aggregate.options,
+        passes=None if aggregate.where is None else spark_expression(aggregate.where, schema),
+        order=lambda: F.struct(F.col(LE), *(F.col(quote(n)) for n in schema.names), lifetime(schema)[1]),
+        lifetime=cut_lifetime,
+        window=lambda: (F.col(STARTS), F.col(ENDS)),
+        instant=lambda ticks: instant(ticks, schema.axis),
+    )
+    return aggregate.function.on_spark(members)

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from streamq.operators.alter_lifetime import moved
 from streamq.operators.grid import INDEX, bounded, grid_index, grid_instant, in_windows, window_lifetime
-from streamq.operators.window_aggregate import TIME_SENSITIVE, WindowAggregate
+from streamq.operators.window_aggregate import WindowAggregate
 from streamq.plan.lowering import floor_div, lifetime
 from streamq.plan.schema import quote
 from streamq.runtime.endpoints import Bound
@@ -59,8 +59,7 @@ def window_members(node: WindowAggregate | TopK, df: DataFrame, run: BatchRun) -
 
 
 def _reads_window(node: WindowAggregate | TopK) -> bool:
-    readers = (TIME_SENSITIVE, "window_start", "window_end")
-    return not isinstance(node, WindowAggregate) or any(a.name in readers for _, a in node.aggregates)
+    return not isinstance(node, WindowAggregate) or any(a.function.reads_window for _, a in node.aggregates)
 
 
 def stamped(df: DataFrame, node: WindowAggregate | TopK) -> DataFrame:

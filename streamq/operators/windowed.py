@@ -8,13 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
+from streamq.aggregates.window_bounds import WINDOW_EDGES
 from streamq.errors import PlanError, TimeError, UnknownVerb, column_names, kind_of, sentence
 from streamq.operators.grid import grid
 from streamq.operators.select import Select
 from streamq.operators.top_k import TopK
 from streamq.operators.window import show_keys, show_window
 from streamq.operators.window_aggregate import WindowAggregate
-from streamq.plan.expr import Aggregate, Col, Expr
+from streamq.plan.aggregate import Aggregate
+from streamq.plan.expr import Col, Expr
 from streamq.plan.keys import check_key
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.passes import columns, nodes, rewrite
@@ -482,7 +484,7 @@ class Windowed(Generic[S]):
                 return None
             if part.part == "duration":
                 return rewrite(Lifetime("end") - Lifetime("start"), bounded)
-            return stands_for(Aggregate(f"window_{part.part}", ()))
+            return stands_for(Aggregate(WINDOW_EDGES[part.part], ()))
 
         for name, given in made:
             expr = resolve(given, source, "select")

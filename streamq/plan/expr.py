@@ -313,32 +313,6 @@ class Opaque(Expr):
         return Text(f"spark[{self.text}]")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Aggregate(Expr):
-    """An aggregate over a window's members (those for which ``where`` is true); only legal in a window's ``select``.
-
-    options: plain parameters, such as the fraction of a percentile.
-    """
-
-    name: str
-    args: tuple[Expr, ...]
-    where: Expr | None = None
-    options: tuple[float | int | str, ...] = ()
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        return self.args if self.where is None else (*self.args, self.where)
-
-    def with_children(self, children: Sequence[Expr]) -> Expr:
-        n = len(self.args)
-        return Aggregate(self.name, tuple(children[:n]), None if self.where is None else children[n], self.options)
-
-    def shown_over(self, parts: Sequence[Text]) -> Text:
-        args = ", ".join([*(p.text for p in parts[: len(self.args)]), *map(repr, self.options)])
-        args = args or ("*" if self.name == "count" else "")
-        return Text(f"{self.name}({args}{f' where {parts[-1].text}' if self.where is not None else ''})")
-
-
 def as_expr(value: Any) -> Expr:
     """An expression as it is, a pyspark Column as an opaque leaf, anything else as a literal."""
     if isinstance(value, Expr):

@@ -10,8 +10,9 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.errors import NeedsSpark, PlanError, TypeMismatch, sentence
+from streamq.plan.aggregate import Aggregate
 from streamq.plan.case import Case
-from streamq.plan.expr import ARITHMETIC, COMPARISON, Aggregate, Alias, Call, Cast, Col, Expr, Lit, Opaque
+from streamq.plan.expr import ARITHMETIC, COMPARISON, Alias, Call, Cast, Col, Expr, Lit, Opaque
 from streamq.plan.hints import for_aggregate
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.passes import is_opaque, show_to_user

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-from streamq.plan.expr import Aggregate, Call, Col, Expr, Lit, Opaque
+from streamq.plan.aggregate import Aggregate
+from streamq.plan.expr import Call, Col, Expr, Lit, Opaque
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.tree import fold, show
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from streamq.errors import MixedStreams, PlanError, sentence, warn
-from streamq.plan.expr import Aggregate, Alias, Call, Col, Expr, Lit, as_expr
+from streamq.plan.aggregate import Aggregate
+from streamq.plan.expr import Alias, Call, Col, Expr, Lit, as_expr
 from streamq.plan.lifetime import Lifetime, WindowBound
 from streamq.plan.node import Node, nodes
 from streamq.plan.passes import nodes as parts

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from pyspark.sql.types import DataType
 
+from streamq.plan.named import Named
+
 T = TypeVar("T")
 Branch = TypeVar("Branch", bound="Tree")
 
@@ -70,6 +72,8 @@ def _canonical(value: Any) -> Any:
     match value:
         case Tree():
             return {"expr": value.digest}
+        case Named():
+            return value.identity
         case DataType():
             return {"type": value.json()}
         case tuple():

@@ -46,11 +46,16 @@ class Evaluator(Protocol):
         """Which CTI that is, when a row is final, and when a watermark speaks for it (SEMANTICS section 6)."""
 
 
-def evaluation(evaluator: Evaluator, taken: pa.Schema, made: pa.Schema) -> Callable[[pa.Table], pa.Table]:
-    """A function for Spark: the whole result over a whole history. ``taken`` and ``made`` have ``__le`` and ``__re``."""
+UNTIL = "__until"
+"""The column of an input that says, equally in every row, before which instant windows and pieces start."""
+
+
+def evaluation(evaluator: Evaluator, read: pa.Schema, made: pa.Schema) -> Callable[[pa.Table], pa.Table]:
+    """A function for Spark: the whole result over a whole history. ``read`` and ``made`` have ``__le`` and ``__re``."""
 
     def run(table: pa.Table) -> pa.Table:
-        history = table.select(taken.names).cast(taken)
-        return evaluator.rows([history], MINUS_INFINITY, INFINITY).select(made.names).cast(made)
+        history = table.select(read.names).cast(read)
+        until = history.column(UNTIL)[0].as_py() if UNTIL in read.names else INFINITY
+        return evaluator.rows([history], MINUS_INFINITY, until).select(made.names).cast(made)
 
     return run

@@ -6,39 +6,12 @@ grows, by terms that cannot be negative.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-Sql = Mapping[str, str]
-"""Expressions by the column that they make."""
+from streamq.plan.partial import Algebra, Frame, Sql
 
 _LOW = 2**32 - 1
-
-
-@dataclass(frozen=True)
-class Frame:
-    """The rows so far, of a window in SQL's sense: ``before`` is without the current one, ``span`` with the row it ends at."""
-
-    before: str
-    span: str
-    with_current: bool
-
-
-class Algebra(ABC):
-    """One column, or some that merge together."""
-
-    @abstractmethod
-    def pair(self, left: Sequence[str], right: Sequence[str]) -> list[str]:
-        """The columns ``left`` merged with ``right``, in their order."""
-
-    @abstractmethod
-    def gathered(self, columns: Sequence[str], group: str) -> tuple[Sql, Sql]:
-        """What a row must know of its ``group`` (an OVER clause) before, and the merged columns over that."""
-
-    @abstractmethod
-    def running(self, columns: Sequence[str], targets: Sequence[str], frame: Frame) -> tuple[Sql, Sql]:
-        """The columns ``targets`` of what merges over the rows so far; the second expressions are computed over the first."""
 
 
 class _Single(Algebra):
@@ -150,4 +123,4 @@ class Moment(Algebra):
         return sums, steps
 
 
-__all__ = ["Added", "Algebra", "Extreme", "Frame", "Moment", "Subtractable", "Total"]
+__all__ = ["Added", "Extreme", "Moment", "Subtractable", "Total"]

@@ -1,15 +1,11 @@
-"""Partial results of aggregates: what one event gives, how results merge, and what merged ones are worth.
+"""The partial results of the built-in aggregates: what one event gives, how results merge, and what merged ones are worth.
 
-Each kind is a class that says all of it, in Arrow for windows over streams and in Spark for batches; none is asked for its
-name. A result merges with others of its kind (Arasu and Widom, *Resource Sharing in Continuous Sliding-Window Aggregates*);
-an exact one may also be taken back out of a running sum.
+Each kind is a class that says all of it, in Arrow for windows over streams and in Spark for batches.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,128 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import DataType, DecimalType, DoubleType, LongType
 
+from streamq.plan.partial import COUNT, Algebra, Ints, Merging, SparkPartial, Summed, Values, alive, present
+from streamq.plan.reduction import Floats
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.columnar import ints, narrowed, negated, with_column
-from streamq.runtime.values import Ints, sortable, unsortable
+from streamq.runtime.values import sortable, unsortable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
-
-    from streamq.runtime.merging_sql import Algebra
-
-COUNT = "__n"
-"""How many events lie behind a row."""
-
-Values = Mapping[str, Any]
-"""Columns by name."""
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-
-
-@dataclass(frozen=True)
-class Merging(ABC):
-    """What merges, in columns that its ``name`` heads."""
-
-    name: str
-
-    @property
-    @abstractmethod
-    def fields(self) -> tuple[tuple[str, DataType], ...]:
-        """The columns that hold it, and Spark's types of them."""
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of the columns that hold it."""
-        return [name for name, _ in self.fields]
-
-    @property
-    @abstractmethod
-    def grouped(self) -> dict[str, str]:
-        """How each of its columns merges, as an aggregate of Arrow; those that are not here :meth:`merged` merges."""
-
-    def merged(self, table: pa.Table, number: Ints, at: Ints) -> Values:
-        """Its other columns, merged over rows of equal ``number``, of the numbers ``at``."""
-        return {}
-
-    def finished(self, table: pa.Table) -> pa.Table:
-        """Merged results as values: NULL where there was none."""
-        return table
-
-
-@dataclass(frozen=True)
-class Partial(Merging):
-    """A partial result of the values in the column ``arg``; ``type`` is Spark's of what it is worth.
-
-    It travels to executors with every stage: what only a batch asks for is imported where it is asked for.
-    """
-
-    arg: str
-    type: DataType
-
-    title: ClassVar[str]
-    """What explain calls it: ``sum`` of ``sum(fare)``."""
-
-    @property
-    def exact(self) -> bool:
-        """Whether it may be taken back out of a running sum: what is left is what was there without it."""
-        return False
-
-    @property
-    def adds_floats(self) -> bool:
-        """Whether it depends on the order of events, in its last digits."""
-        return False
-
-    @property
-    def fields(self) -> tuple[tuple[str, DataType], ...]:
-        return ((self.name, self.type),)
-
-    @property
-    def null_over_none(self) -> Mapping[str, str]:
-        """Columns that are NULL where another one, a count, is 0: taken back out again, what is left of a sum is 0."""
-        return {}
-
-    # in Arrow
-
-    @abstractmethod
-    def of_events(self, table: pa.Table) -> Values:
-        """The partial results of single events."""
-
-    def of_weighted(self, table: pa.Table) -> Values:
-        """What is kept of events that may be taken back, with weights ``__n``: exact results, of others the values."""
-        return {self.name: table.column(self.arg)}
-
-    @abstractmethod
-    def from_weighted(self, table: pa.Table) -> pa.Table:
-        """Partial results that merge, of what :meth:`of_weighted` has kept."""
-
-    # in Spark
-
-    @abstractmethod
-    def on_spark(self, value: Column) -> list[Column]:
-        """Its columns as Spark's aggregates of a column."""
-
-    @property
-    @abstractmethod
-    def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
-        """How its columns merge, as SQL: an algebra, and those of its columns that it merges."""
-
-
-class Summed(Partial):
-    """What is added up, and, where it is exact, may be taken off again."""
-
-    @abstractmethod
-    def swept(self, value: Column) -> list[Column]:
-        """Its columns for one event, to be added where it starts and taken off where it ends."""
-
-
-def _present(table: pa.Table, name: str) -> pa.Array:
-    return pc.cast(table.column(name).is_valid(), pa.int64())
-
-
-def _alive(table: pa.Table, name: str) -> Any:
-    """The values of a column whose weight is above 0, the others NULL."""
-    nothing = pa.scalar(None, table.schema.field(name).type)
-    return pc.if_else(pc.greater(table.column(COUNT), 0), table.column(name), nothing)
 
 
 def _one_if_there(value: Column) -> Column:
@@ -158,7 +40,7 @@ class PartialCount(Summed):
 
     def of_events(self, table: pa.Table) -> Values:
         """1 or 0, times the weight."""
-        return {self.name: pc.multiply(_present(table, self.arg), table.column(COUNT))}
+        return {self.name: pc.multiply(present(table, self.arg), table.column(COUNT))}
 
     of_weighted = of_events
 
@@ -197,7 +79,7 @@ class PartialSum(Summed):
         return isinstance(self.type, LongType | DecimalType)
 
     @property
-    def adds_floats(self) -> bool:
+    def depends_on_order(self) -> bool:
         return not self.exact
 
     @property
@@ -218,9 +100,9 @@ class PartialSum(Summed):
         if self.exact:
             return {
                 self.name: table.column(self.arg).cast(arrow_type(self.type)),
-                self.many: pc.multiply(_present(table, self.arg), table.column(COUNT)),
+                self.many: pc.multiply(present(table, self.arg), table.column(COUNT)),
             }
-        return {self.name: table.column(self.arg), self.many: _present(table, self.arg)}
+        return {self.name: table.column(self.arg), self.many: present(table, self.arg)}
 
     def of_weighted(self, table: pa.Table) -> Values:
         """Exact sums change their sign with the weight."""
@@ -235,7 +117,7 @@ class PartialSum(Summed):
         """Values times their weights."""
         if self.exact:
             return table
-        values = _alive(table, self.name)
+        values = alive(table, self.name)
         weight = table.column(COUNT)
         table = with_column(table, self.name, pc.multiply(values, weight.cast(pa.float64())))
         return with_column(table, self.many, pc.if_else(pc.is_valid(values), weight, 0))
@@ -271,7 +153,7 @@ class PartialSum(Summed):
         return [F.coalesce(value, F.lit(0).cast(self.type)).alias(self.name), _one_if_there(value).alias(self.many)]
 
 
-class _Extreme(Partial):
+class _Extreme(SparkPartial):
     """The least or greatest value: of floats and intervals by numbers that stand for them, as Arrow orders those otherwise."""
 
     how: ClassVar[str]
@@ -289,7 +171,7 @@ class _Extreme(Partial):
 
     def from_weighted(self, table: pa.Table) -> pa.Table:
         """Values that are there, whatever their weight."""
-        values = _alive(table, self.name)
+        values = alive(table, self.name)
         return with_column(table, self.name, sortable(values) if self.stands_in else values)
 
     @property
@@ -304,9 +186,14 @@ class _Extreme(Partial):
 
     def on_spark(self, value: Column) -> list[Column]:
         """Spark's aggregate of the same name."""
+        return [self.whole(value).alias(self.name)]
+
+    @classmethod
+    def whole(cls, value: Column) -> Column:
+        """Spark's aggregate over all values."""
         from pyspark.sql import functions as F
 
-        return [getattr(F, self.how)(value).alias(self.name)]
+        return getattr(F, cls.how)(value)
 
     @property
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
@@ -377,7 +264,7 @@ def _totals(number: Ints, values: Floats) -> Floats:
     return np.bincount(number, values).astype(np.float64)
 
 
-class PartialMoments(_Deviations, Partial):
+class PartialMoments(_Deviations, SparkPartial):
     """Number, mean and sum of squared deviations (``n``, ``mean``, ``m2``) of doubles."""
 
     title = "moments"
@@ -385,16 +272,16 @@ class PartialMoments(_Deviations, Partial):
     products: ClassVar[Mapping[str, tuple[str, str]]] = {"m2": ("mean", "mean")}
 
     @property
-    def adds_floats(self) -> bool:
+    def depends_on_order(self) -> bool:
         return True
 
     def of_events(self, table: pa.Table) -> Values:
         """The value itself, without deviation."""
-        return self._single(table.column(self.arg), _present(table, self.arg))
+        return self._single(table.column(self.arg), present(table, self.arg))
 
     def from_weighted(self, table: pa.Table) -> pa.Table:
         """The values, as often as they are there."""
-        values = _alive(table, self.name)
+        values = alive(table, self.name)
         many = pc.if_else(pc.is_valid(values), table.column(COUNT), 0)
         table = table.drop_columns([self.name])
         for name, column in self._single(values.cast(pa.float64()), many).items():
@@ -428,10 +315,6 @@ class PartialComoments(_Deviations):
     products: ClassVar[Mapping[str, tuple[str, str]]] = {"xx": ("x", "x"), "yy": ("y", "y"), "xy": ("x", "y")}
 
 
-PARTIALS: tuple[type[Partial], ...] = (PartialCount, PartialSum, PartialMin, PartialMax, PartialMoments)
-"""Those that a plan can hold: what :class:`PartialComoments` is made of stands nowhere else."""
-
 __all__ = [
-    "COUNT", "PARTIALS", "Merging", "Partial", "PartialComoments", "PartialCount", "PartialMax", "PartialMin", "PartialMoments",
-    "PartialSum", "Summed",
+    "PartialComoments", "PartialCount", "PartialMax", "PartialMin", "PartialMoments", "PartialSum",
 ]  # fmt: skip

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamq.plan.partial import COUNT, Merging, Partial
 from streamq.runtime.columnar import codes, concat, group, ints, runs, with_column
-from streamq.runtime.partial import COUNT, Merging, Partial
 from streamq.runtime.values import Ints
 
 INDEX = "__i"

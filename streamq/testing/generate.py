@@ -21,6 +21,7 @@ from streamq.plan.schema import Field, Schema
 from streamq.testing import events
 from streamq.testing.arrival import Item, delay_for
 from streamq.testing.case import Arrival, Case
+from streamq.testing.drawn_expressions import matched
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.lateness import ON_TIME, manners, modelled, policed, with_invalid
 from streamq.testing.payloads import (
@@ -38,7 +39,7 @@ from streamq.testing.payloads import (
     uses,
     value_types,
 )
-from streamq.testing.queries import matched, queries, static
+from streamq.testing.queries import queries, static
 from streamq.testing.scale import TICKS, Scale, scale
 from streamq.testing.speculative import doubled, speculative
 from streamq.time import INTEGER, TIMESTAMP, ticks

@@ -18,8 +18,8 @@ import streamq as sq
 from streamq.compiler.hosting import HOSTED, Hosting
 from streamq.errors import PlanError, sentence
 from streamq.operators import WindowAggregate
-from streamq.operators.window_aggregate import splits
-from streamq.plan.expr import Aggregate, Col, Expr
+from streamq.plan.aggregate import Aggregate
+from streamq.plan.expr import Col, Expr
 from streamq.plan.node import nodes
 from streamq.plan.passes import nodes as parts
 from streamq.plan.schema import Schema
@@ -299,7 +299,7 @@ def aggregate_forms(select: Select) -> list[Module]:
         reference=select.judged,
         parts=False,
     )
-    if not all(splits(a, select.plan.input.schema) for _, a in select.plan.aggregates):
+    if not select.plan.merges:
         return [whole]
     merging, weighing = (_partial(select, merges) for merges in (True, False))
     return [

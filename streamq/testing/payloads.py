@@ -18,8 +18,9 @@ from pyspark.sql import types as t
 
 from streamq.errors import PlanError, sentence
 from streamq.operators import Source, WindowAggregate
+from streamq.plan.aggregate import Aggregate, Computes
 from streamq.plan.case import Case
-from streamq.plan.expr import COMPARISON, Aggregate, Alias, Call, Col, Expr, Lit
+from streamq.plan.expr import COMPARISON, Alias, Call, Col, Expr, Lit
 from streamq.plan.node import Node, nodes
 from streamq.plan.passes import columns, is_opaque
 from streamq.plan.passes import nodes as parts_of
@@ -288,9 +289,6 @@ SAFE = frozenset(
 )
 """Functions that give no new values: an argument of theirs may be any value of its type."""
 
-ANY_VALUE = frozenset(("count", "count_distinct", "min", "max", "first", "last", "collect"))
-"""Aggregates that give no new values."""
-
 
 def uses(plan: Node) -> Uses:
     """What a plan does with the columns of its sources.
@@ -305,8 +303,9 @@ def uses(plan: Node) -> Uses:
             computed |= _computing(expr)
         for _, a in node.aggregates if isinstance(node, WindowAggregate) else ():
             names = frozenset[str]().union(*(columns(arg) for arg in a.args))
-            if a.name not in ANY_VALUE:
-                (summed if a.name == "sum" else computed).update(names)
+            computes = a.function.drawing.computes
+            if computes != Computes.NOTHING:
+                (summed if computes == Computes.A_SUM else computed).update(names)
 
     def lineage(names: set[str]) -> frozenset[str]:
         return frozenset(names) if names <= there else there

@@ -12,9 +12,11 @@ from typing import Any
 
 from pyspark.sql import types as t
 
+from streamq.aggregates import built_in
 from streamq.errors import TypeMismatch
+from streamq.plan.aggregate import Aggregate
 from streamq.plan.case import Case
-from streamq.plan.expr import Aggregate, Alias, Call, Cast, Col, Expr, Lit
+from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.spark_types import parse_type
 from streamq.plan.tree import fold
@@ -242,11 +244,9 @@ def _binary(function_call: Call, parts: list[Text]) -> Text:
 
 
 def _aggregate(aggregate: Aggregate, parts: list[Text]) -> str:
-    if aggregate.name in ("window_start", "window_end"):
-        return f"sq.{aggregate.name}()"
+    if built_in().get(aggregate.name) is not aggregate.function:
+        raise Unwritable(aggregate.name)
     shown = [string(a.name) if isinstance(a, Col) else p[0] for a, p in zip(aggregate.args, parts, strict=False)]
-    name, options = aggregate.name, [value(o) for o in aggregate.options]
-    if name == "percentile" and aggregate.options == (0.5,):
-        name, options = "median", []
+    name, options = aggregate.function.builder(aggregate.options)
     where = [] if aggregate.where is None else [f"where={parts[-1][0]}"]
-    return f"sq.{name}({', '.join([*shown, *options, *where])})"
+    return f"sq.{name}({', '.join([*shown, *map(value, options), *where])})"

@@ -25,24 +25,12 @@ from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Field, Schema
 from streamq.stream import Stream
 from streamq.testing.case import Case
+from streamq.testing.drawn_expressions import evaluable, exact, lifetime_parts, matched, numbers, predicates
+from streamq.testing.drawn_windows import aggregate, aggregated
 from streamq.testing.generate import KINDS, WITH_IDS, Draw, cases_of, source_of
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.payloads import EPOCH, key_types, value_types
-from streamq.testing.queries import (
-    aggregate,
-    aggregated,
-    evaluable,
-    exact,
-    lifetime_parts,
-    looked_up,
-    matched,
-    numbers,
-    paired,
-    predicates,
-    spans,
-    static,
-    table_for,
-)
+from streamq.testing.queries import looked_up, paired, spans, static, table_for
 from streamq.testing.table import fields_of
 from streamq.time import INTEGER, TIMESTAMP
 from streamq.windows import ALIGN, CLIPS, POINT_AT_END

@@ -224,7 +224,7 @@ def test_json_is_the_same_as_data() -> None:
     assert (last["inputs"], last["shape"], last["axis"]) == ([], "point", "timestamp")
     assert {f["rule"] for f in found["rules"]["fired"]} >= {
         "push_where_below_window",
-        "expand_avg",
+        "restate_aggregates",
         "split_basic_windows",
     }
     (merge,) = [n for n in found["incremental"] if n["operator"] == "merge"]

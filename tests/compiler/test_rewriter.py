@@ -10,6 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamq.aggregates.counts import COUNT
+from streamq.aggregates.means import AVG
+from streamq.aggregates.variances import STDDEV
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES, Rule
 from streamq.errors import RewriteError
@@ -22,7 +25,8 @@ from streamq.operators import (
     Where,
     WindowAggregate,
 )
-from streamq.plan.expr import Aggregate, Call, Col, Expr, Lit
+from streamq.plan.aggregate import Aggregate
+from streamq.plan.expr import Call, Col, Expr, Lit
 from streamq.plan.node import Node, nodes
 from streamq.run.query import local_history
 from streamq.runtime.event import LE, RE, WEIGHT
@@ -30,7 +34,7 @@ from streamq.testing.history import assert_same_history
 from tests.compiler.rules.law import HOPPING, MORE, STAYS, TABLES, TRIPS, drawn
 
 K, V, W = Col("k"), Col("v"), Col("w")
-N, MEAN = ("n", Aggregate("count", ())), ("mean", Aggregate("avg", (W,)))
+N, MEAN = ("n", Aggregate(COUNT, ())), ("mean", Aggregate(AVG, (W,)))
 
 
 def window(source: Node, *aggregates: tuple[str, Aggregate]) -> WindowAggregate:
@@ -228,7 +232,7 @@ def wrap(below: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
         st.sampled_from([V, V + 1, V % 3]),
         st.sampled_from([W, W * 2, V * 1.5]),
     ).map(lambda e: tuple(zip(("k", "v", "w"), e, strict=True)))
-    aggregates = (("v", Aggregate("count", (V,))), ("w", Aggregate("avg", (W,))), ("d", Aggregate("stddev", (V,))))
+    aggregates = (("v", Aggregate(COUNT, (V,))), ("w", Aggregate(AVG, (W,))), ("d", Aggregate(STDDEV, (V,))))
     return st.one_of(
         st.builds(Where, below, predicates()),
         st.builds(Select, below, columns),

@@ -8,11 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamq.aggregates import distinct
+from streamq.plan.partial import COUNT, Partial
 from streamq.runtime import partial
 from streamq.runtime.columnar import group, ints, with_column
-from streamq.runtime.evaluators import reductions
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
-from streamq.runtime.partial import COUNT, Partial, PartialCount, PartialMax, PartialMoments, PartialSum
+from streamq.runtime.partial import PartialCount, PartialMax, PartialMoments, PartialSum
 from streamq.runtime.partials import grouped, merged
 from streamq.runtime.values import sortable
 from tests.mutation.mutant import Mutant, wrapped
@@ -99,6 +100,6 @@ MUTANTS = (
         "distinct values counted twice",
         "a value that two members of a window share counts twice",
         "count_distinct",
-        ((reductions, "covered", each_stretch_counted),),
+        ((distinct, "covered", each_stretch_counted),),
     ),
 )

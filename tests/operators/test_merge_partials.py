@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamq as sq
 from streamq.operators import MergePartials, PartialAggregate
-from streamq.operators.partial_aggregate import expand
+from streamq.plan.aggregation import expand
 from streamq.windows import Hopping
 
 S = sq.events([(1, 4, {"k": "a", "v": 1})]).plan

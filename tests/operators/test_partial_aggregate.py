@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import types as t
 
 import streamq as sq
-from streamq.operators.partial_aggregate import expand
+from streamq.plan.aggregation import expand
 from streamq.plan.schema import Field, Schema
 from streamq.plan.tree import show
 

@@ -18,7 +18,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType, DoubleType, LongType, StringType
 
 from streamq.operators.merging import choose_strategy, merge_partials
-from streamq.runtime.partial import Partial, PartialCount, PartialMax, PartialMin, PartialMoments, PartialSum
+from streamq.plan.partial import SparkPartial
+from streamq.runtime.partial import PartialCount, PartialMax, PartialMin, PartialMoments, PartialSum
 
 FOREVER = 2**63 - 1
 EXACT = (
@@ -157,7 +158,7 @@ def cases(shape: str, size: int, hop: int, endless: bool = False) -> tuple[Case,
 GRIDS = [(3, 7), (10, 10), (20, 10), (25, 10), (64, 1)]
 
 
-def check(rows: list[Any], expected: dict[tuple[Any, ...], dict[str, Any]], partials: Sequence[Partial]) -> None:
+def check(rows: list[Any], expected: dict[tuple[Any, ...], dict[str, Any]], partials: Sequence[SparkPartial]) -> None:
     answer = {(row["case"], row["the key"], row["__i"]): row.asDict() for row in rows}
     assert len(answer) == len(rows)
     assert answer.keys() == expected.keys()
@@ -188,7 +189,7 @@ def renumbered(made: Sequence[Case], by: int) -> list[Case]:
 
 @pytest.mark.parametrize(("strategy", "partials"), [("difference", EXACT), ("explode", PARTIALS), ("dyadic", PARTIALS)])
 @pytest.mark.parametrize("until", [None, 17])
-def test_any_ranges(spark: SparkSession, strategy: str, partials: Sequence[Partial], until: int | None) -> None:
+def test_any_ranges(spark: SparkSession, strategy: str, partials: Sequence[SparkPartial], until: int | None) -> None:
     made: list[Case] = []
     for size, hop in GRIDS:  # the forms for any ranges do not read n: all grids are one job
         for shape in ("points", "intervals"):
@@ -265,5 +266,5 @@ def test_a_strategy_that_does_not_fit_is_an_error(spark: SparkSession) -> None:
         ("interval", 1, PARTIALS, "dyadic"),
     ],
 )
-def test_choice_reads_only_what_is_static(shape: str, n: int, partials: Sequence[Partial], strategy: str) -> None:
+def test_choice_reads_only_what_is_static(shape: str, n: int, partials: Sequence[SparkPartial], strategy: str) -> None:
     assert choose_strategy(shape, n, partials)[0] == strategy

@@ -15,6 +15,8 @@ import pytest
 from pyspark.sql import types as t
 
 import streamq as sq
+from streamq.aggregates import built_in
+from streamq.aggregates.counts import COUNT
 from streamq.errors import InvalidEvent, PlanError, QueryFailed
 from streamq.expressions import col, duration, end, lit, start, when
 from streamq.operators import (
@@ -29,7 +31,8 @@ from streamq.operators import (
     Where,
     WindowAggregate,
 )
-from streamq.plan.expr import Aggregate, Call, Col, Expr, Lit, as_expr
+from streamq.plan.aggregate import Aggregate
+from streamq.plan.expr import Call, Col, Expr, Lit, as_expr
 from streamq.plan.node import Node
 from streamq.plan.schema import Field, Schema
 from streamq.policies import SourcePolicy
@@ -74,11 +77,11 @@ def window(source: Node, grid: Hopping, keys: Sequence[str] = (), **aggregates: 
 
 
 def count(*args: Expr) -> Aggregate:
-    return Aggregate("count", args)
+    return Aggregate(COUNT, args)
 
 
 def of(name: str, column: str = "v") -> Aggregate:
-    return Aggregate(name, (Col(column),))
+    return Aggregate(built_in()[name], (Col(column),))
 
 
 def test_every_logical_operator_has_a_definition_named_as_it() -> None:

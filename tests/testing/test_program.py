@@ -22,11 +22,11 @@ from streamq.operators.alter_lifetime import FIXED, GIVEN, SAME, Length, Start
 from streamq.plan.expr import Call, Expr, Lit, Opaque
 from streamq.plan.node import Node, nodes, numbered, renamed
 from streamq.plan.schema import Field, Schema
+from streamq.testing.drawn_expressions import predicates
 from streamq.testing.generate import Case, cases
 from streamq.testing.history import keys
 from streamq.testing.program import TESTING, program
 from streamq.testing.program_text import Unwritable, argument, expression
-from streamq.testing.queries import predicates
 from streamq.testing.table import fields_of, table
 from streamq.time import INTEGER, TIMESTAMP
 from tests.algebra import QUERIES, SIZES, intervals

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from streamq.compiler.rules import (
     drop_identity_select,
-    expand_avg,
-    expand_stddev,
     merge_selects,
     merge_wheres,
     prune_aggregates,
@@ -17,6 +15,7 @@ from streamq.compiler.rules import (
     push_where_below_select,
     push_where_below_union,
     push_where_below_window,
+    restate_aggregates,
     split_basic_windows,
 )
 from streamq.plan.node import Node
@@ -57,8 +56,7 @@ RULES: tuple[Rule, ...] = (
     Rule(push_select_below_union.push_select_below_union, push_select_below_union.why_not),
     Rule(prune_columns.prune_columns, prune_columns.why_not),
     Rule(prune_aggregates.prune_aggregates, recomputes=True),
-    Rule(expand_avg.expand_avg, phase=1),
-    Rule(expand_stddev.expand_stddev, phase=1),
+    Rule(restate_aggregates.restate_aggregates, phase=1),
     Rule(split_basic_windows.split_basic_windows, phase=1),
 )
 """Every law. Any subset, in any order, gives a legal plan of the same meaning."""

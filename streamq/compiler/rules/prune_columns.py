@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from streamq.compiler.rules.substitution import facts
 from streamq.operators import PartialAggregate, Select, Source, Union, Where, WindowAggregate
-from streamq.operators.window_aggregate import IN_ORDER
 from streamq.plan.expr import Col, Expr
 from streamq.plan.node import Node
 from streamq.plan.tree import show
@@ -71,7 +70,7 @@ def columns_read(node: Node, wheres: Iterable[Where]) -> frozenset[str] | None:
         return None
     keys = node.keys if isinstance(node, WindowAggregate | PartialAggregate) else ()
     if isinstance(node, WindowAggregate):
-        if isinstance(node.window, Rows) or any(a.name in IN_ORDER for _, a in node.aggregates):
+        if isinstance(node.window, Rows) or node.ordered:
             # equal starts are told apart by the whole payload
             return None
     return frozenset(keys).union(*(facts(e).uses for e in expressions))

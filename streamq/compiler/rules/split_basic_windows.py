@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from streamq.operators import MergePartials, PartialAggregate, Select, WindowAggregate
-from streamq.operators.partial_aggregate import expand
 from streamq.operators.window_aggregate import is_grid
+from streamq.plan.aggregation import expand
 from streamq.plan.expr import Col
 from streamq.plan.node import Node
 from streamq.windows import Hopping

@@ -14,14 +14,16 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import LongType
 
+from streamq.plan.partial import COUNT, Partial
+from streamq.plan.reduction import Floats, RangedMembers, Reduction
 from streamq.runtime.arithmetic import ARRAYS
 from streamq.runtime.columnar import ints, runs, with_column
-from streamq.runtime.evaluators.reductions import ADDING, Floats, Reduction, Spanned, payload_order, reduced
+from streamq.runtime.evaluators.reductions import payload_order, reduced
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid import grid_index, grid_lifetimes, grid_range
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.overlap import grouped_codes
-from streamq.runtime.partial import COUNT, Partial, PartialMin
+from streamq.runtime.partial import PartialMin
 from streamq.runtime.partials import INDEX, over_windows
 from streamq.runtime.release import Release
 from streamq.runtime.values import Ints, Mask, ranks
@@ -505,13 +507,13 @@ class WindowEvaluator(_OverWindows):
 
     def _in_order(self, table: pa.Table) -> pa.Table:
         """Events in an order of their own where floats are added up: a window's sum is the same whoever came first."""
-        added = [partial.arg for partial in self.partials if partial.adds_floats]
-        added += [a for r in self.reductions if r.kind in ADDING for a in r.args]
+        added = [partial.arg for partial in self.partials if partial.depends_on_order]
+        added += [a for r in self.reductions if r.depends_on_order for a in r.column.args]
         if not added:
             return table
         return table.take(pa.array(np.lexsort((*ranks(table, list(dict.fromkeys(added))), ints(table, LE)))))
 
-    def _spanned(self, table: pa.Table, found: Ranges, windows: pa.Table, start: Ints, end: Ints) -> Spanned:
+    def _spanned(self, table: pa.Table, found: Ranges, windows: pa.Table, start: Ints, end: Ints) -> RangedMembers:
         first = _place(ints(windows, OWNER), ints(windows, INDEX), found.owner, found.low)
         place = None
         if self.order:
@@ -528,9 +530,9 @@ class WindowEvaluator(_OverWindows):
                 b = np.minimum(b, end[window])
             return np.maximum(b.astype(np.float64) - a.astype(np.float64), 0.0)
 
-        names = dict.fromkeys(a for r in self.reductions for a in (*r.args, *filter(None, [r.where])))
+        names = dict.fromkeys(a for r in self.reductions for a in (*r.column.args, *filter(None, [r.column.where])))
         rows = table.select([*names, LE]).take(pa.array(found.event))
-        return Spanned(rows, first, first + (found.high - found.low), len(start), place, lasts, (start, end))
+        return RangedMembers(rows, first, first + (found.high - found.low), len(start), place, lasts, (start, end))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.choices import Late
+from streamq.plan.partial import COUNT, Partial
 from streamq.runtime.arithmetic import ARRAYS
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import codes, concat, group, ints, net, runs, unit_weights, with_column
@@ -24,7 +25,6 @@ from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid import first_ending_after, grid_lifetimes, last_starting_before, window_range
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, refuse_late
 from streamq.runtime.lateness import judgement
-from streamq.runtime.partial import COUNT, Partial
 from streamq.runtime.partials import EXPLODE_ROWS, INDEX, merged, netted, over_windows
 from streamq.runtime.release import Release
 from streamq.runtime.values import Mask

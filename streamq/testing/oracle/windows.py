@@ -6,18 +6,15 @@ from collections.abc import Sequence
 
 from pyspark.sql import types as t
 
-from streamq.errors import PlanError, sentence
 from streamq.operators import TopK, WindowAggregate
-from streamq.plan.expr import Aggregate, Expr
+from streamq.plan.expr import Expr
 from streamq.plan.inference import infer
 from streamq.plan.schema import Schema
-from streamq.plan.spark_types import sum_type
-from streamq.plan.tree import show
+from streamq.testing.oracle.aggregates import ORACLE_OF, Arguments
 from streamq.testing.oracle.expressions import floating, has_own_key, key, keys, listed, payload, same
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.spans import bound, hopping_windows
-from streamq.testing.oracle.values import sql_type
-from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
+from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import POINT_AT_END, Count, Hopping, Landmark, Rows, Session, Snapshot
 
 
@@ -123,10 +120,6 @@ def _order(schema: Schema) -> list[str]:
     return [f"o{i}" if has_own_key(f.type) else f"p{i}" for i, f in enumerate(schema.fields)]
 
 
-DEVIATIONS = frozenset(("var", "var_pop", "stddev", "stddev_pop", "covar", "covar_pop", "corr"))
-"""Aggregates of deviations from a mean."""
-
-
 def window_aggregate(node: WindowAggregate, inputs: Sequence[str], run: Run) -> str:
     """Per window and group: aggregates over all members."""
     source = node.input.schema
@@ -157,15 +150,17 @@ def window_aggregate(node: WindowAggregate, inputs: Sequence[str], run: Run) -> 
         f"ELSE avg(CAST(v{i}_{j} AS DOUBLE)) OVER own END AS v{i}_{j}_mean"
         for i, (_, a) in enumerate(node.aggregates)
         for j in range(len(a.args))
-        if a.name in DEVIATIONS
+        if ORACLE_OF[a.function].reads_means
     ]
     if means:
         found = run.table(f"SELECT {listed('*', *means)} FROM {found} WINDOW own AS (PARTITION BY {window})")
     order = listed("le", *(f"{o} NULLS FIRST" for o in _order(source)), "re")
-    made = [
-        aggregate(a, i, [kinds[f"v{i}_{j}"] for j in range(len(a.args))], order, node)
-        for i, (_, a) in enumerate(node.aggregates)
-    ]
+    made = []
+    for i, (_, a) in enumerate(node.aggregates):
+        types = tuple(kinds[f"v{i}_{j}"] for j in range(len(a.args)))
+        passes = f"FILTER (WHERE f{i})" if a.where is not None else ""
+        arguments = Arguments(f"v{i}_0", f"v{i}_1", types, a.options, passes, order, node.clip, source.axis)
+        made.append(ORACLE_OF[a.function].sql(arguments))
     shown = [_group(node, g, k) for g, k in zip(groups, node.keys, strict=True)]
     columns = [f"{e} AS c{i}" for i, e in enumerate([*shown, *made])]
     start, end, there = _stamped(node)
@@ -197,95 +192,3 @@ def _group(node: WindowAggregate, group: str, name: str) -> str:
     schema = node.input.schema
     nested = has_own_key(schema.type_of(name)) and not floating(schema.type_of(name))
     return f"any_value(p{schema.names.index(name)})" if nested else group
-
-
-def aggregate(found: Aggregate, i: int, kinds: Sequence[t.DataType], order: str, node: WindowAggregate) -> str:
-    """Aggregate ``i`` over a group, of columns ``v{i}_0, ...`` that have their mean beside them if it is one of DEVIATIONS."""
-    v, w = f"v{i}_0", f"v{i}_1"
-    kind = kinds[0] if kinds else None
-    n, squares = f"count({v})", _products(v, v)
-    passes = f"FILTER (WHERE f{i})" if found.where is not None else ""
-    match found.name:
-        case "count":
-            return n if found.args else f"count(*) {passes}"
-        case "count_distinct":
-            return f"count(DISTINCT {key(v, kind)})" if kind is not None else ""
-        case "min" | "max":
-            return _extreme(found.name, v, kind) if kind is not None else ""
-        case "sum":
-            return _total(v, kind) if kind is not None else ""
-        case "avg":
-            return _decimal_mean(v, kind) if isinstance(kind, t.DecimalType) else f"avg(CAST({v} AS DOUBLE))"
-        case "var":
-            return f"CASE WHEN {n} > 1 THEN {squares} / ({n} - 1) END"
-        case "var_pop":
-            return f"CASE WHEN {n} > 0 THEN {squares} / {n} END"
-        case "stddev":
-            return f"CASE WHEN {n} > 1 THEN sqrt({squares} / ({n} - 1)) END"
-        case "stddev_pop":
-            return f"CASE WHEN {n} > 0 THEN sqrt({squares} / {n}) END"
-        case "covar":
-            return f"CASE WHEN {n} > 1 THEN {_products(v, w)} / ({n} - 1) END"
-        case "covar_pop":
-            return f"CASE WHEN {n} > 0 THEN {_products(v, w)} / {n} END"
-        case "corr":
-            spread = f"sqrt({_products(v, v)} * {_products(w, w)})"
-            none = f"{_products(v, v)} = 0 OR {_products(w, w)} = 0"
-            small = f"WHEN {spread} = 0 THEN error('division by zero')"
-            return f"CASE WHEN {n} < 2 OR {none} THEN NULL {small} ELSE {_products(v, w)} / {spread} END"
-        case "first" | "last":
-            return f"{found.name}({v} ORDER BY {order}) {passes}"
-        case "collect":
-            return f"coalesce(list({v} ORDER BY {order}) FILTER (WHERE {v} IS NOT NULL), [])"
-        case "percentile":
-            return _between(v, float(found.options[0]))
-        case "time_weighted_avg":
-            start = "greatest(le, w_le)" if node.clip in ("full", "left") else "le"
-            end = "least(re, w_re)" if node.clip in ("full", "right") else "re"
-            lasts = f"greatest(CAST({end} AS DOUBLE) - CAST({start} AS DOUBLE), 0)"
-            length = "(CAST(any_value(w_re) AS DOUBLE) - CAST(any_value(w_le) AS DOUBLE))"
-            return f"sum(CAST({v} AS DOUBLE) * {lasts}) / {length}"
-        case "window_start" | "window_end":
-            at = "w_le" if found.name == "window_start" else "w_re"
-            return f"make_timestamp({at})" if node.schema.axis == TIMESTAMP else at
-    raise PlanError(sentence("oracle", f"aggregate {found.name!r} is not translated", f"found {show(found)}"))
-
-
-def _extreme(name: str, v: str, kind: t.DataType) -> str:
-    """The least or greatest value, by Spark's order."""
-    if not has_own_key(kind):
-        return f"{name}({v})"
-    return f"arg_{name}({v}, {key(v, kind)})"
-
-
-def _total(v: str, kind: t.DataType) -> str:
-    """A sum that fails where some of its parts do not fit: the order in which they are added is open."""
-    if floating(kind):
-        return f"sum(CAST({v} AS DOUBLE))"
-    to = sql_type(sum_type(kind))
-    above, below = (f"coalesce(CAST(sum({v}) FILTER (WHERE {v} {sign} 0) AS {to}), 0)" for sign in "><")
-    return f"CASE WHEN count({v}) > 0 THEN CAST({above} AS {to}) + CAST({below} AS {to}) END"
-
-
-def _products(v: str, w: str) -> str:
-    """The sum of the products of deviations."""
-    return f"sum((CAST({v} AS DOUBLE) - {v}_mean) * (CAST({w} AS DOUBLE) - {w}_mean))"
-
-
-def _between(v: str, fraction: float) -> str:
-    """Spark's percentile: ``a + (b - a) * share`` of the two values around the place, also where they are infinite."""
-    ordered = f"list(CAST({v} AS DOUBLE) ORDER BY {v}) FILTER (WHERE {v} IS NOT NULL)"
-    place = f"((count({v}) - 1) * CAST('{fraction!r}' AS DOUBLE))"
-    a, b = (f"({ordered})[CAST({side}({place}) AS BIGINT) + 1]" for side in ("floor", "ceil"))
-    return f"CASE WHEN {a} = {b} THEN {a} ELSE {a} + ({b} - {a}) * ({place} - floor({place})) END"
-
-
-def _decimal_mean(v: str, kind: t.DecimalType) -> str:
-    # the exact quotient with four more digits, rounded half up, computed in units of the last digit and written out
-    precision, scale = min(38, kind.precision + 4), min(38, kind.scale + 4)
-    units = f"CAST(replace(CAST(sum({v}) AS VARCHAR), '.', '') AS HUGEINT)"
-    n, finer = f"nullif(count({v}), 0)", 10 ** (scale - kind.scale)
-    rounded = f"(abs({units}) // {n} * {finer} + (2 * {finer} * (abs({units}) % {n}) + {n}) // (2 * {n}))"
-    one = f"{10**scale}::HUGEINT"
-    digits = f"{rounded} // {one} || '.' || lpad(CAST({rounded} % {one} AS VARCHAR), {scale}, '0')"
-    return f"CAST(CASE WHEN {units} < 0 THEN '-' ELSE '' END || {digits} AS DECIMAL({precision}, {scale}))"

@@ -1,10 +1,14 @@
+from streamq.aggregates.counts import COUNT
+from streamq.aggregates.extremes import MAX
+from streamq.aggregates.sums import SUM
 from streamq.compiler.rules.prune_aggregates import prune_aggregates
 from streamq.operators import Select, Where, WindowAggregate
-from streamq.plan.expr import Aggregate, Col
+from streamq.plan.aggregate import Aggregate
+from streamq.plan.expr import Col
 from streamq.windows import Hopping
 from tests.compiler.rules.law import HOPPING, TRIPS, holds
 
-N, S, M = ("n", Aggregate("count", ())), ("s", Aggregate("sum", (Col("v"),))), ("m", Aggregate("max", (Col("w"),)))
+N, S, M = ("n", Aggregate(COUNT, ())), ("s", Aggregate(SUM, (Col("v"),))), ("m", Aggregate(MAX, (Col("w"),)))
 
 
 def window(*aggregates: tuple[str, Aggregate]) -> WindowAggregate:
@@ -23,7 +27,7 @@ def test_a_filter_between_reads_too() -> None:
 
 def test_of_a_window_over_a_window_only_what_is_aggregated_stays() -> None:
     def above(below: WindowAggregate) -> WindowAggregate:
-        return WindowAggregate(below, (), Hopping(8, 8), (("most", Aggregate("max", (Col("n"),))),))
+        return WindowAggregate(below, (), Hopping(8, 8), (("most", Aggregate(MAX, (Col("n"),))),))
 
     holds(prune_aggregates, above(window(N, S)), above(window(N)))
 

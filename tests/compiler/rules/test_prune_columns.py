@@ -1,11 +1,14 @@
+from streamq.aggregates.counts import COUNT
+from streamq.aggregates.sums import SUM
 from streamq.compiler.rules.prune_columns import prune_columns, why_not
 from streamq.operators import MergePartials, PartialAggregate, Select, Union, Where, WindowAggregate
-from streamq.plan.expr import Aggregate, Col, Opaque
+from streamq.plan.aggregate import Aggregate
+from streamq.plan.expr import Col, Opaque
 from streamq.runtime.partial import PartialMax
 from tests.compiler.rules.law import HOPPING, MORE, PAYLOAD, TRIPS, holds
 
 K, V, W = Col("k"), Col("v"), Col("w")
-COUNT, TOTAL = ("n", Aggregate("count", ())), ("s", Aggregate("sum", (V,)))
+COUNT, TOTAL = ("n", Aggregate(COUNT, ())), ("s", Aggregate(SUM, (V,)))
 
 
 def test_a_window_reads_keys_and_arguments() -> None:

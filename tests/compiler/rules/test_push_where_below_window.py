@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import pytest
 
+from streamq.aggregates.counts import COUNT
+from streamq.aggregates.sums import SUM
 from streamq.compiler.rules.push_where_below_window import push_where_below_window, why_not
 from streamq.expressions import start
 from streamq.operators import Where, WindowAggregate
-from streamq.plan.expr import Aggregate, Call, Col, Expr
+from streamq.plan.aggregate import Aggregate
+from streamq.plan.expr import Call, Col, Expr
 from streamq.plan.node import Node
 from tests.compiler.rules.law import HOPPING, STAYS, TRIPS, holds
 
@@ -13,7 +16,7 @@ K = Col("k")
 
 
 def window(source: Node, *keys: str) -> WindowAggregate:
-    return WindowAggregate(source, keys, HOPPING, (("n", Aggregate("count", ())), ("s", Aggregate("sum", (Col("v"),)))))
+    return WindowAggregate(source, keys, HOPPING, (("n", Aggregate(COUNT, ())), ("s", Aggregate(SUM, (Col("v"),)))))
 
 
 def test_a_filter_on_keys_goes_below() -> None:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from streamq.aggregates import built_in
+from streamq.aggregates.counts import COUNT
 from streamq.compiler.rules.split_basic_windows import split_basic_windows
 from streamq.operators import MergePartials, PartialAggregate, Select, WindowAggregate
-from streamq.plan.expr import Aggregate, Col
+from streamq.plan.aggregate import Aggregate
+from streamq.plan.expr import Col
 from streamq.plan.node import Node
 from tests.compiler.rules.law import HOPPING, STAYS, TRIPS, holds
 
@@ -19,8 +22,8 @@ def split(node: Node) -> tuple[Select, PartialAggregate]:
 def test_points_and_intervals_give_the_same_answer_split() -> None:
     names = ("count", "sum", "avg", "min", "max", "var", "var_pop", "stddev", "stddev_pop")
     aggregates = (
-        ("all", Aggregate("count", ())),
-        *((f"{n}_{c.name}", Aggregate(n, (c,))) for n in names for c in (V, W)),
+        ("all", Aggregate(COUNT, ())),
+        *((f"{n}_{c.name}", Aggregate(built_in()[n], (c,))) for n in names for c in (V, W)),
     )
     for source in (TRIPS, STAYS):
         for keys in ((), ("k",)):
@@ -31,11 +34,13 @@ def test_points_and_intervals_give_the_same_answer_split() -> None:
 def test_equal_parts_are_computed_once() -> None:
     """A mean takes the sum and the count that stand beside it; all deviations of a column share its moments."""
     names = ("count", "sum", "avg", "var", "stddev", "stddev_pop")
-    _, partial = split(WindowAggregate(TRIPS, ("k",), HOPPING, tuple((n, Aggregate(n, (W,))) for n in names)))
+    _, partial = split(
+        WindowAggregate(TRIPS, ("k",), HOPPING, tuple((n, Aggregate(built_in()[n], (W,))) for n in names))
+    )
     assert [(one.title, one.name) for one in partial.partials] == [("sum", "__sum0"), ("moments", "__moments1")]
 
 
 def test_a_count_of_its_own_is_a_partial_result() -> None:
-    made, partial = split(WindowAggregate(TRIPS, (), HOPPING, (("n", Aggregate("count", (V,))),)))
+    made, partial = split(WindowAggregate(TRIPS, (), HOPPING, (("n", Aggregate(COUNT, (V,))),)))
     assert [(one.title, one.exact) for one in partial.partials] == [("count", True)]
     assert made.detail() == "n = __count0"

@@ -33,7 +33,8 @@ RUNTIME = (
 
 def targets() -> list[str]:
     """The modules in which faults are planted."""
-    folders = [p for name in ("evaluators", "kernels") for p in sorted((ROOT / "streamq/runtime" / name).glob("*.py"))]
+    rooms = ("runtime/evaluators", "runtime/kernels", "aggregates")
+    folders = [path for room in rooms for path in sorted((ROOT / "streamq" / room).glob("*.py"))]
     files = [str(path.relative_to(ROOT)) for path in folders if path.name != "__init__.py"]
     return [*files, *(f"streamq/runtime/{name}.py" for name in RUNTIME), "streamq/compiler/hosting.py"]
 

@@ -1,0 +1,42 @@
+"""How an aggregate is applied to columns, and what is asked of those."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.types import DoubleType
+
+from streamq.errors import PlanError, TypeMismatch, sentence
+from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Options
+from streamq.plan.expr import Cast, Expr, as_expr
+from streamq.plan.resolve import column_or_expr
+from streamq.plan.spark_types import is_numeric
+
+
+def applied(function: AggregateFunction, *columns: Any, where: Any = None, options: Options = ()) -> Aggregate:
+    """The aggregate of ``columns``, names or expressions, over members for which ``where`` is true.
+
+    Raises PlanError for a Python function in their place.
+    """
+    for argument in (*columns, where):
+        if callable(argument) and not isinstance(argument, Expr):
+            hint = 'Write it over columns: sq.col("fare") > 5.'
+            raise PlanError(sentence(function.name, "a function where a column is wanted", "", hint))
+    args = tuple(as_expr(column_or_expr(column)) for column in columns)
+    return Aggregate(function, args, None if where is None else as_expr(where), options)
+
+
+def check_numbers(of: Application) -> None:
+    """Raise TypeMismatch for an argument that is no number."""
+    for i, kind in enumerate(of.types):
+        if not is_numeric(kind):
+            detail = of.shown if i else f"{kind.simpleString()} in {of.shown}"
+            raise TypeMismatch(sentence(of.aggregate.name, "needs numbers", f"found {detail}", "Cast it."))
+
+
+def as_doubles(of: Application) -> tuple[Expr, ...]:
+    """The arguments as doubles."""
+    return tuple(
+        arg if isinstance(kind, DoubleType) else Cast(arg, DoubleType())
+        for arg, kind in zip(of.args, of.types, strict=True)
+    )

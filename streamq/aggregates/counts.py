@@ -1,0 +1,69 @@
+"""``count``: how many members there are, or how many values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import DataType, LongType
+
+from streamq.aggregates.arguments import applied
+from streamq.plan.aggregate import (
+    Aggregate,
+    AggregateFunction,
+    Application,
+    Computes,
+    Drawing,
+    Partials,
+    Rounding,
+    SparkMembers,
+)
+from streamq.plan.expr import Col, Expr
+from streamq.plan.partial import COUNT as MEMBERS
+from streamq.runtime.partial import PartialCount
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+class Count(AggregateFunction):
+    """The number of members, or of an argument's values."""
+
+    name = "count"
+    of_nothing = "*"
+    drawing = Drawing(
+        weight=4,
+        optional=True,
+        any_type=True,
+        lifetimes=("end", "end", "duration", "start"),
+        rounding=Rounding.NONE,
+        computes=Computes.NOTHING,
+    )
+
+    def result(self, of: Application) -> DataType:
+        return LongType()
+
+    def split(self, of: Application, partials: Partials) -> Expr | None:
+        if not of.args:
+            return Col(MEMBERS)
+        (arg,) = of.args
+        return Col(partials.lent_count(arg) or partials.partial(PartialCount, arg, LongType()).name)
+
+    def on_spark(self, members: SparkMembers) -> Column | None:
+        from pyspark.sql import functions as F
+
+        return F.count(members.values[0] if members.values else F.lit(1))
+
+
+COUNT = Count()
+
+
+def count(column: Any = None, *, where: Any = None) -> Aggregate:
+    """The number of members, or of those whose ``column`` is not NULL; a bigint.
+
+    >>> import streamq as sq
+    >>> w = sq.events([(1, 2, {"v": 3}), (2, 3, {"v": None}), (4, 5, {"v": 5})]).tumbling_window(5)
+    >>> w.select(n=sq.count(), known=sq.count("v"), big=sq.count(where=sq.col("v") > 3)).show()
+    n  known  big  start  end
+    3      2    1      0    5
+    """
+    return applied(COUNT, *(() if column is None else (column,)), where=where)

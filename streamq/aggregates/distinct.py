@@ -1,0 +1,83 @@
+"""``count_distinct``: how many different values there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import DataType, LongType
+
+from streamq.aggregates.arguments import applied
+from streamq.plan.aggregate import (
+    Aggregate,
+    AggregateFunction,
+    Application,
+    Computes,
+    Drawing,
+    Rounding,
+    SparkMembers,
+)
+from streamq.plan.keys import check_key
+from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction
+from streamq.plan.tree import show
+from streamq.runtime.columnar import codes
+from streamq.runtime.overlap import covered
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+@dataclass(frozen=True)
+class DistinctReduction(RangeReduction):
+    """Per value the stretches of windows that have it; how many of those hold a window."""
+
+    def over_ranges(self, members: RangedMembers) -> pa.Array:
+        column = members.rows.column(self.column.args[0])
+        is_there = np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False), bool)
+        value = np.asarray(codes(pa.table({"v": column}), ["v"])[0], np.int64)[is_there]
+        _, start, end = covered(value, members.first[is_there], members.last[is_there] + 1)
+        change = np.bincount(start, minlength=members.n + 1) - np.bincount(end, minlength=members.n + 1)
+        return pa.array(np.cumsum(change)[: members.n])
+
+
+class CountDistinct(AggregateFunction):
+    """The number of an argument's different values."""
+
+    name = "count_distinct"
+    drawing = Drawing(
+        any_type=True,
+        exact_arguments=True,
+        lifetimes=("end", "duration"),
+        rounding=Rounding.OF_ARGUMENTS,
+        computes=Computes.NOTHING,
+    )
+
+    def result(self, of: Application) -> DataType:
+        check_key(of.types[0], show(of.args[0]), self.name, "group")
+        return LongType()
+
+    def reduction(self, column: ReducedColumn) -> Reduction | None:
+        return DistinctReduction(column)
+
+    def on_spark(self, members: SparkMembers) -> Column | None:
+        from pyspark.sql import functions as F
+
+        return F.count_distinct(*members.values)
+
+
+COUNT_DISTINCT = CountDistinct()
+
+
+def count_distinct(column: Any, *, where: Any = None) -> Aggregate:
+    """The number of different values that are not NULL (NaN equals NaN, -0.0 equals 0.0); a bigint.
+
+    >>> import streamq as sq
+    >>> w = sq.events([(1, 2, {"v": 3}), (2, 3, {"v": 3}), (4, 5, {"v": 5})]).tumbling_window(5)
+    >>> w.select(n=sq.count_distinct("v")).show()
+    n  start  end
+    2      0    5
+    """
+    return applied(COUNT_DISTINCT, column, where=where)

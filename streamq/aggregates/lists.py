@@ -1,0 +1,68 @@
+"""``collect``: all of an argument's values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import ArrayType, DataType
+
+from streamq.aggregates.arguments import applied
+from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Computes, Drawing, SparkMembers
+from streamq.plan.reduction import CopiedMembers, MemberReduction, ReducedColumn, Reduction
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+@dataclass(frozen=True)
+class ListReduction(MemberReduction):
+    """The values that are not NULL, in order."""
+
+    def over_members(self, members: CopiedMembers) -> pa.Array:
+        values = members.rows.column(self.column.args[0]).combine_chunks()
+        is_there = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), bool)
+        order = members.order[(self.passes(members.rows) & is_there)[members.order]]
+        ends = np.cumsum(np.bincount(members.number[order], minlength=members.n))
+        offsets = pa.array(np.concatenate([[0], ends]), pa.int32())
+        by_window = order[np.argsort(members.number[order], kind="stable")]
+        return pa.ListArray.from_arrays(offsets, values.take(pa.array(by_window))).cast(self.column.type)
+
+
+class Collect(AggregateFunction):
+    """The values of an argument that are not NULL, as an array."""
+
+    name = "collect"
+    ordered = True
+    copies_members = True
+    drawing = Drawing(any_type=True, lifetimes=("end", "end", "duration", "start"), computes=Computes.NOTHING)
+
+    def result(self, of: Application) -> DataType:
+        return ArrayType(of.types[0], False)
+
+    def reduction(self, column: ReducedColumn) -> Reduction | None:
+        return ListReduction(column)
+
+    def on_spark(self, members: SparkMembers) -> Column | None:
+        from pyspark.sql import functions as F
+
+        (value,) = members.values
+        entry = F.struct(members.order().alias("at"), value.alias("value"))
+        return F.transform(F.array_sort(F.collect_list(F.when(value.isNotNull(), entry))), lambda row: row["value"])
+
+
+COLLECT = Collect()
+
+
+def collect(column: Any, *, where: Any = None) -> Aggregate:
+    """The values that are not NULL, as an array in the order of (start, payload).
+
+    >>> import streamq as sq
+    >>> w = sq.events([(1, 2, {"v": 3}), (2, 3, {"v": 1}), (4, 5, {"v": 5})]).tumbling_window(5)
+    >>> w.select(all=sq.collect("v")).show()
+          all  start  end
+    [3, 1, 5]      0    5
+    """
+    return applied(COLLECT, column, where=where)

@@ -1,0 +1,160 @@
+"""``covar``, ``covar_pop``, ``corr``: how the values of two arguments go together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import DataType, DoubleType
+
+from streamq.aggregates.arguments import applied, as_doubles, check_numbers
+from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, SparkMembers
+from streamq.plan.expr import Expr
+from streamq.plan.partial import COUNT as MEMBERS
+from streamq.plan.reduction import Floats, RangedMembers, RangeReduction, ReducedColumn, Reduction, floats
+from streamq.runtime.partial import PartialComoments
+from streamq.runtime.partials import INDEX, over_windows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+@dataclass(frozen=True)
+class Comoments:
+    """Of each window: how many pairs there are, the sums of squared deviations on both sides, and that of their products."""
+
+    n: Floats
+    xx: Floats
+    yy: Floats
+    xy: Floats
+
+
+class PairedReduction(RangeReduction):
+    """What is computed of the merged squares and products of deviations of two columns."""
+
+    @property
+    def depends_on_order(self) -> bool:
+        return True
+
+    def comoments(self, members: RangedMembers) -> Comoments:
+        """They are merged over the ranges."""
+        (x, x_there), (y, y_there) = (floats(members.rows.column(name)) for name in self.column.args)
+        is_there = x_there & y_there
+        x, y = np.where(is_there, x, 0.0), np.where(is_there, y, 0.0)
+        none = np.zeros(len(x))
+        parts = {"n": is_there.astype(np.int64), "x": x, "y": y, "xx": none, "yy": none, "xy": none}
+        ones = np.ones(len(x), np.int64)
+        table = pa.table({MEMBERS: ones, **{f"p__{name}": values for name, values in parts.items()}})
+        merged = over_windows(table, members.first, members.last, (), [PartialComoments("p")]).sort_by(INDEX)
+        return Comoments(
+            *(merged.column(f"p__{name}").to_numpy().astype(np.float64) for name in ("n", "xx", "yy", "xy"))
+        )
+
+
+@dataclass(frozen=True)
+class CovarianceReduction(PairedReduction):
+    """The mean product of deviations, of the sample or of the population."""
+
+    is_sample: bool
+
+    def over_ranges(self, members: RangedMembers) -> pa.Array:
+        of = self.comoments(members)
+        with np.errstate(all="ignore"):
+            return pa.array(of.xy / (of.n - 1 if self.is_sample else of.n), mask=of.n < (2 if self.is_sample else 1))
+
+
+@dataclass(frozen=True)
+class CorrelationReduction(PairedReduction):
+    """The sum of products of deviations by the root of those of squares; without spread on either side there is none."""
+
+    def over_ranges(self, members: RangedMembers) -> pa.Array:
+        of = self.comoments(members)
+        with np.errstate(all="ignore"):
+            value = of.xy / np.sqrt(of.xx * of.yy)
+        return pa.array(value, mask=(of.xx == 0) | (of.yy == 0) | (of.n < 2))
+
+
+class Paired(AggregateFunction):
+    """An aggregate of two arguments, over members that have both."""
+
+    drawing = Drawing(arguments=2, whole_numbers=True)
+
+    def result(self, of: Application) -> DataType:
+        check_numbers(of)
+        return DoubleType()
+
+    def operands(self, of: Application) -> tuple[Expr, ...]:
+        return as_doubles(of)
+
+
+@dataclass(frozen=True)
+class Covariance(Paired):
+    """The covariance, of the sample or of the population."""
+
+    name: str
+    is_sample: bool
+
+    def reduction(self, column: ReducedColumn) -> Reduction | None:
+        return CovarianceReduction(column, self.is_sample)
+
+    def on_spark(self, members: SparkMembers) -> Column | None:
+        from pyspark.sql import functions as F
+
+        return (F.covar_samp if self.is_sample else F.covar_pop)(*members.values)
+
+
+class Correlation(Paired):
+    """Pearson's correlation."""
+
+    name = "corr"
+
+    def reduction(self, column: ReducedColumn) -> Reduction | None:
+        return CorrelationReduction(column)
+
+    def on_spark(self, members: SparkMembers) -> Column | None:
+        from pyspark.sql import functions as F
+
+        return F.corr(*members.values)
+
+
+COVAR = Covariance("covar", True)
+COVAR_POP = Covariance("covar_pop", False)
+CORR = Correlation()
+
+
+def covar(left: Any, right: Any, *, where: Any = None) -> Aggregate:
+    """The sample covariance of two columns over members that have both, NULL over fewer than two; double.
+
+    >>> import streamq as sq
+    >>> w = sq.events([(1, 2, {"x": 1, "y": 2}), (2, 3, {"x": 3, "y": 8})]).tumbling_window(5)
+    >>> w.select(c=sq.covar("x", "y")).show()
+      c  start  end
+    6.0      0    5
+    """
+    return applied(COVAR, left, right, where=where)
+
+
+def covar_pop(left: Any, right: Any, *, where: Any = None) -> Aggregate:
+    """The population covariance of two columns over members that have both, NULL over none; double.
+
+    >>> import streamq as sq
+    >>> w = sq.events([(1, 2, {"x": 1, "y": 2}), (2, 3, {"x": 3, "y": 8})]).tumbling_window(5)
+    >>> w.select(c=sq.covar_pop("x", "y")).show()
+      c  start  end
+    3.0      0    5
+    """
+    return applied(COVAR_POP, left, right, where=where)
+
+
+def corr(left: Any, right: Any, *, where: Any = None) -> Aggregate:
+    """Pearson's correlation of two columns over members that have both, NULL over fewer than two; double.
+
+    >>> import streamq as sq
+    >>> w = sq.events([(1, 2, {"x": 1, "y": 2}), (2, 3, {"x": 3, "y": 8})]).tumbling_window(5)
+    >>> w.select(r=sq.corr("x", "y")).show()
+      r  start  end
+    1.0      0    5
+    """
+    return applied(CORR, left, right, where=where)

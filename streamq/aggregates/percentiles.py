@@ -1,0 +1,118 @@
+"""``percentile`` and ``median``: the value below which a fraction of an argument's values lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import DataType, DoubleType
+
+from streamq.aggregates.arguments import applied, as_doubles, check_numbers
+from streamq.errors import PlanError, sentence
+from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, Options, SparkMembers
+from streamq.plan.expr import Expr
+from streamq.plan.partial import Ints
+from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction, floats
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+HALF = (0.5,)
+
+
+@dataclass(frozen=True)
+class PercentileReduction(RangeReduction):
+    """Spark's interpolation between the two values around the place that is asked for."""
+
+    def over_ranges(self, members: RangedMembers) -> pa.Array:
+        values, is_there = floats(members.rows.column(self.column.args[0]))
+        first, last = members.first[is_there], members.last[is_there]
+        change = np.bincount(first, minlength=members.n + 1) - np.bincount(last + 1, minlength=members.n + 1)
+        n = np.cumsum(change)[: members.n]
+        if not len(first):
+            return pa.nulls(members.n, pa.float64())
+        # numpy sorts NaN behind everything, as Spark does; equal zeros are one value
+        every, rank = np.unique(values[is_there], return_inverse=True)
+        at = np.maximum(n - 1, 0) * float(self.column.options[0])
+        low, high = np.floor(at).astype(np.int64), np.ceil(at).astype(np.int64)
+        below, above = (every[_ranked(rank.reshape(-1), first, last, place, len(every))] for place in (low, high))
+        with np.errstate(all="ignore"):
+            between = below + (above - below) * (at - low)
+        is_exact = (low == high) | (below == above)
+        return pa.array(np.where(is_exact, below, between), mask=n == 0)
+
+
+def _ranked(rank: Ints, first: Ints, last: Ints, place: Ints, top: int) -> Ints:
+    """Per window the rank of its member at ``place`` in ascending order, bit by bit: how many have a 0 there decides."""
+    window, prefix = np.arange(len(place)), np.zeros(len(place), np.int64)
+    wide = len(place) + 1
+    for bit in range(max(top - 1, 0).bit_length() - 1, -1, -1):
+        high_bits = rank >> bit
+        begun, ended = np.sort(high_bits * wide + first), np.sort(high_bits * wide + last + 1)
+        zero = (prefix >> bit) * wide
+        here = (
+            np.searchsorted(begun, zero + window, "right")
+            - np.searchsorted(begun, zero, "left")
+            - np.searchsorted(ended, zero + window, "right")
+            + np.searchsorted(ended, zero, "left")
+        )
+        is_one = place >= here
+        place = np.where(is_one, place - here, place)
+        prefix = prefix | (is_one.astype(np.int64) << bit)
+    return np.minimum(prefix, top - 1)
+
+
+class Percentile(AggregateFunction):
+    """The exact percentile, linearly interpolated; its option is the fraction."""
+
+    name = "percentile"
+    drawing = Drawing(options=((0.0,), (0.25,), HALF, (0.9,), (1.0,)))
+
+    def result(self, of: Application) -> DataType:
+        check_numbers(of)
+        return DoubleType()
+
+    def operands(self, of: Application) -> tuple[Expr, ...]:
+        return as_doubles(of)
+
+    def reduction(self, column: ReducedColumn) -> Reduction | None:
+        return PercentileReduction(column)
+
+    def on_spark(self, members: SparkMembers) -> Column | None:
+        from pyspark.sql import functions as F
+
+        return F.percentile(members.values[0].cast("double"), F.lit(float(members.options[0])))
+
+    def builder(self, options: Options) -> tuple[str, Options]:
+        return ("median", ()) if options == HALF else (self.name, options)
+
+
+PERCENTILE = Percentile()
+
+
+def median(column: Any, *, where: Any = None) -> Aggregate:
+    """The median, between two values their mean; NULL over no values; double.
+
+    >>> import streamq as sq
+    >>> w = sq.events([(1, 2, {"v": 3}), (2, 3, {"v": 1}), (4, 5, {"v": 5})]).tumbling_window(5)
+    >>> w.select(m=sq.median("v")).show()
+      m  start  end
+    3.0      0    5
+    """
+    return percentile(column, *HALF, where=where)
+
+
+def percentile(column: Any, fraction: float, *, where: Any = None) -> Aggregate:
+    """The exact percentile, linearly interpolated; ``fraction`` from 0 to 1; NULL over no values; double.
+
+    >>> import streamq as sq
+    >>> w = sq.events([(i, i + 1, {"v": i}) for i in range(5)]).tumbling_window(5)
+    >>> w.select(p=sq.percentile("v", 0.9)).show()
+      p  start  end
+    3.6      0    5
+    """
+    if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 <= fraction <= 1:
+        raise PlanError(sentence("percentile", "the fraction lies between 0 and 1", f"found {fraction!r}"))
+    return applied(PERCENTILE, column, where=where, options=(float(fraction),))

@@ -1,0 +1,64 @@
+"""``sum``: what an argument's values add up to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import DataType
+
+from streamq.aggregates.arguments import applied, check_numbers
+from streamq.plan.aggregate import (
+    Aggregate,
+    AggregateFunction,
+    Application,
+    Computes,
+    Drawing,
+    Partials,
+    Rounding,
+    SparkMembers,
+)
+from streamq.plan.expr import Cast, Col, Expr
+from streamq.plan.spark_types import sum_type
+from streamq.runtime.partial import PartialSum
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+class Sum(AggregateFunction):
+    """The sum of an argument's values."""
+
+    name = "sum"
+    lends_counts = True
+    drawing = Drawing(weight=3, lifetimes=("duration",), rounding=Rounding.OF_ARGUMENTS, computes=Computes.A_SUM)
+
+    def result(self, of: Application) -> DataType:
+        check_numbers(of)
+        return sum_type(of.types[0])
+
+    def split(self, of: Application, partials: Partials) -> Expr | None:
+        (arg,), (kind,) = of.args, of.types
+        wide = sum_type(kind)
+        total = partials.partial(PartialSum, arg if kind == wide else Cast(arg, wide), wide)
+        partials.lend_count(arg, total.many)
+        return Col(total.name)
+
+    def on_spark(self, members: SparkMembers) -> Column | None:
+        from pyspark.sql import functions as F
+
+        return F.sum(members.values[0])
+
+
+SUM = Sum()
+
+
+def sum(column: Any, *, where: Any = None) -> Aggregate:
+    """The sum, NULL over no values; bigint for integers (overflow is an error), double, or decimal.
+
+    >>> import streamq as sq
+    >>> w = sq.events([(1, 2, {"v": 3}), (2, 3, {"v": 1}), (4, 5, {"v": 5})]).tumbling_window(5)
+    >>> w.select(total=sq.sum("v"), big=sq.sum("v", where=sq.col("v") > 3)).show()
+    total  big  start  end
+        9    5      0    5
+    """
+    return applied(SUM, column, where=where)

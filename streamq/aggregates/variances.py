@@ -1,0 +1,113 @@
+"""``var``, ``var_pop``, ``stddev``, ``stddev_pop``: how far an argument's values are spread around their mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import DataType, DoubleType
+
+from streamq.aggregates.arguments import applied, as_doubles, check_numbers
+from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Partials, SparkMembers
+from streamq.plan.case import Case
+from streamq.plan.expr import Call, Cast, Col, Expr, Lit
+from streamq.runtime.partial import PartialMoments
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+@dataclass(frozen=True)
+class Variance(AggregateFunction):
+    """The variance of an argument's values as a sample or as the whole population, in number, mean and deviations."""
+
+    name: str
+    is_sample: bool
+
+    def result(self, of: Application) -> DataType:
+        check_numbers(of)
+        return DoubleType()
+
+    def split(self, of: Application, partials: Partials) -> Expr | None:
+        moments = partials.partial(PartialMoments, as_doubles(of)[0], DoubleType())
+        n, deviations = Col(moments.part("n")), Col(moments.part("m2"))
+        variance = Call("/", (deviations, Cast(n - 1 if self.is_sample else n, DoubleType())))
+        return Case((n > (1 if self.is_sample else 0), variance, Lit(None)))
+
+    def on_spark(self, members: SparkMembers) -> Column | None:
+        from pyspark.sql import functions as F
+
+        return (F.var_samp if self.is_sample else F.var_pop)(members.values[0])
+
+
+@dataclass(frozen=True)
+class Deviation(AggregateFunction):
+    """The standard deviation: the root of a variance."""
+
+    name: str
+    variance: Variance
+
+    def result(self, of: Application) -> DataType:
+        return self.variance.result(of)
+
+    def restated(self, of: Application) -> Expr | None:
+        return Call("sqrt", (Aggregate(self.variance, of.args),))
+
+    def on_spark(self, members: SparkMembers) -> Column | None:
+        from pyspark.sql import functions as F
+
+        return (F.stddev_samp if self.variance.is_sample else F.stddev_pop)(members.values[0])
+
+
+VAR = Variance("var", True)
+VAR_POP = Variance("var_pop", False)
+STDDEV = Deviation("stddev", VAR)
+STDDEV_POP = Deviation("stddev_pop", VAR_POP)
+
+
+def var(column: Any, *, where: Any = None) -> Aggregate:
+    """The sample variance (n - 1), NULL over fewer than two values; double.
+
+    >>> import streamq as sq
+    >>> w = sq.events([(i, i + 1, {"v": i}) for i in (0, 2, 4)]).tumbling_window(5)
+    >>> w.select(s2=sq.var("v")).show()
+     s2  start  end
+    4.0      0    5
+    """
+    return applied(VAR, column, where=where)
+
+
+def var_pop(column: Any, *, where: Any = None) -> Aggregate:
+    """The population variance (n), NULL over no values; double.
+
+    >>> import streamq as sq
+    >>> w = sq.events([(i, i + 1, {"v": i}) for i in (0, 4)]).tumbling_window(5)
+    >>> w.select(s2=sq.var_pop("v")).show()
+     s2  start  end
+    4.0      0    5
+    """
+    return applied(VAR_POP, column, where=where)
+
+
+def stddev(column: Any, *, where: Any = None) -> Aggregate:
+    """The sample standard deviation, NULL over fewer than two values; double.
+
+    >>> import streamq as sq
+    >>> w = sq.events([(i, i + 1, {"v": i}) for i in (0, 2, 4)]).tumbling_window(5)
+    >>> w.select(s=sq.stddev("v")).show()
+      s  start  end
+    2.0      0    5
+    """
+    return applied(STDDEV, column, where=where)
+
+
+def stddev_pop(column: Any, *, where: Any = None) -> Aggregate:
+    """The population standard deviation, NULL over no values; double.
+
+    >>> import streamq as sq
+    >>> w = sq.events([(i, i + 1, {"v": i}) for i in (0, 4)]).tumbling_window(5)
+    >>> w.select(s=sq.stddev_pop("v")).show()
+      s  start  end
+    2.0      0    5
+    """
+    return applied(STDDEV_POP, column, where=where)

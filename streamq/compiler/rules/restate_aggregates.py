@@ -1,0 +1,43 @@
+"""Aggregates of a window stated by simpler ones, which can be merged where they cannot: DataCell's expanding replication."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from streamq.operators import Select, WindowAggregate
+from streamq.plan.aggregate import Aggregate
+from streamq.plan.aggregation import is_restated, restated
+from streamq.plan.expr import Col, Expr
+from streamq.plan.node import Node
+from streamq.plan.passes import rewrite
+
+
+def restate_aggregates(node: Node) -> Node | None:
+    """``window(a, f(x)) => select(window(a, g(x), h(x)), f of g and h)``, where f is restated by g and h, each computed once.
+
+    A mean is a sum by a count, NULL over no values; a standard deviation is the root of a variance.
+    """
+    if not isinstance(node, WindowAggregate):
+        return None
+    source = node.input.schema
+    again = {name for name, a in node.aggregates if is_restated(a, source)}
+    if not again:
+        return None
+    columns: dict[str, tuple[str, Aggregate]] = {}
+    for name, a in node.aggregates:
+        if name not in again:
+            columns.setdefault(a.digest, (name, a))
+    names = {name for name, _ in node.aggregates}
+
+    def column(expr: Expr) -> Expr | None:
+        if not isinstance(expr, Aggregate):
+            return None
+        if expr.digest not in columns:
+            number = next(i for i in range(len(names) + 1) if f"__{expr.name}{i}" not in names)
+            columns[expr.digest] = (f"__{expr.name}{number}", expr)
+            names.add(f"__{expr.name}{number}")
+        return Col(columns[expr.digest][0])
+
+    outputs = [(n, rewrite(restated(a, source) if n in again else a, column)) for n, a in node.aggregates]
+    below = replace(node, aggregates=tuple(columns.values()))
+    return Select(below, (*((k, Col(k)) for k in node.keys), *outputs))

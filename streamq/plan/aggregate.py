@@ -1,0 +1,215 @@
+"""What one aggregate is: a function of a window's members, and the expression that applies it to columns.
+
+An :class:`AggregateFunction` says all that streamq asks of an aggregate; the compiler, the hosts, explain and the tests ask it,
+and know none by name. The built-in ones are in ``streamq/aggregates``; one of a user's is one more.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from pyspark.sql.types import DataType
+
+from streamq.plan.expr import Expr
+from streamq.plan.named import Named
+from streamq.plan.partial import Partial
+from streamq.plan.reduction import ReducedColumn, Reduction
+from streamq.plan.tree import Text, show
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+P = TypeVar("P", bound=Partial)
+
+Options = tuple[float | int | str, ...]
+
+
+class Rounding(Enum):
+    """How exact results are, so that tests know what they may compare, group by and join."""
+
+    NONE = "exact whatever the arguments are"
+    OF_ARGUMENTS = "as exact as the arguments"
+    OWN = "rounded"
+
+
+class Computes(Enum):
+    """What becomes of argument values, so that tests know which values they may draw for them."""
+
+    NOTHING = "no new values: any value of the type will do"
+    A_SUM = "their sum, which must fit"
+    MORE = "new values"
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How tests draw calls of an aggregate, and the data for them.
+
+    weight: how often it is drawn; arguments: how many columns it takes; optional: whether it also takes none; options: the
+    options among which one is drawn; lifetimes: parts of members' lifetimes that it is tried on; whole_numbers: whether
+    its arguments are whole numbers only, for sums of products of others round apart; exact_arguments: whether it
+    only takes columns whose values are exact; any_type: whether it is tried on columns that are no numbers.
+    """
+
+    weight: int = 1
+    arguments: int = 1
+    optional: bool = False
+    options: tuple[Options, ...] = ((),)
+    lifetimes: tuple[str, ...] = ()
+    whole_numbers: bool = False
+    exact_arguments: bool = False
+    any_type: bool = False
+    rounding: Rounding = Rounding.OWN
+    computes: Computes = Computes.MORE
+
+
+@dataclass(frozen=True)
+class Application:
+    """An aggregate over a stream: as it was written, with the types of its arguments and that of instants."""
+
+    aggregate: Aggregate
+    types: tuple[DataType, ...]
+    time_type: DataType
+
+    @property
+    def args(self) -> tuple[Expr, ...]:
+        """The arguments."""
+        return self.aggregate.args
+
+    @property
+    def options(self) -> Options:
+        """The plain parameters."""
+        return self.aggregate.options
+
+    @property
+    def shown(self) -> str:
+        """How explain and messages write it."""
+        return show(self.aggregate)
+
+
+class Partials(Protocol):
+    """The partial results of a window, which aggregates share where they need the same ones."""
+
+    def partial(self, kind: type[P], arg: Expr, of: DataType, *parameters: object) -> P:
+        """The partial result ``kind(name, column, of, *parameters)`` of the values of ``arg``."""
+
+    def lend_count(self, arg: Expr, column: str) -> None:
+        """Offer a column that holds how many values of ``arg`` there are."""
+
+    def lent_count(self, arg: Expr) -> str | None:
+        """The column that another aggregate offers as the number of values of ``arg``, if one does."""
+
+
+@dataclass(frozen=True)
+class SparkMembers:
+    """The members of windows as Spark's columns, for an aggregate over a group of them.
+
+    values: the arguments; passes: which members the filter lets through, where it could not be pushed into the arguments;
+    order: by (start, payload, end); lifetime: start and end in ticks, cut as the window's clip says; window: its start and end in
+    ticks; instant: ticks as a user sees them.
+    """
+
+    values: Sequence[Column]
+    options: Options
+    passes: Column | None
+    order: Callable[[], Column]
+    lifetime: Callable[[], tuple[Column, Column]]
+    window: Callable[[], tuple[Column, Column]]
+    instant: Callable[[Column], Column]
+
+
+class AggregateFunction(Named, ABC):
+    """All that streamq asks of one aggregate.
+
+    It is computed in one of three ways, of which it must have one: *restated* over simpler aggregates, *split* into partial
+    results that merge, or *reduced* from all members at once. The first that is there is taken. A batch takes Spark's own
+    aggregate where windows' members are copied anyway; without one it evaluates partial results or reductions there too.
+    """
+
+    ordered: bool = False
+    """Whether it takes members in the order of (start, payload, end)."""
+
+    timed: bool = False
+    """Whether it reads its members' lifetimes, cut as the window's clip says."""
+
+    copies_members: bool = False
+    """Whether its reduction copies each member into each of its windows, so that Spark may as well do so in a batch."""
+
+    filters_arguments: bool = True
+    """Whether a filter may become part of the arguments: NULL where the filter is not true. Else ``where`` stays."""
+
+    lends_counts: bool = False
+    """Whether its partial results are made before those of others, to lend them a count."""
+
+    of_nothing: str = ""
+    """What explain writes between the brackets where there is no argument."""
+
+    drawing: Drawing = Drawing()
+    """How tests draw it."""
+
+    @property
+    def reads_window(self) -> bool:
+        """Whether Spark's form of it reads the interval of the window."""
+        return self.timed
+
+    @abstractmethod
+    def result(self, of: Application) -> DataType:
+        """Spark's type of the result; raises TypeMismatch for arguments it does not take."""
+
+    def restated(self, of: Application) -> Expr | None:
+        """An expression over simpler aggregates that has the same value, if there is one."""
+        return None
+
+    def split(self, of: Application, partials: Partials) -> Expr | None:
+        """The result as an expression over the columns of partial results, if those merge."""
+        return None
+
+    def operands(self, of: Application) -> tuple[Expr, ...]:
+        """What its reduction reads of a member: the arguments."""
+        return of.args
+
+    def reduction(self, column: ReducedColumn) -> Reduction | None:
+        """What makes a result column of all members at once, if it is computed so."""
+        return None
+
+    def on_spark(self, members: SparkMembers) -> Column | None:
+        """Spark's own aggregate over the members of a window, if there is one."""
+        return None
+
+    def builder(self, options: Options) -> tuple[str, Options]:
+        """The name of the function of ``sq`` that a user calls for it, and the options that are written there."""
+        return self.name, options
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Aggregate(Expr):
+    """An aggregate over a window's members (those for which ``where`` is true); only legal in a window's ``select``.
+
+    options: plain parameters, such as the fraction of a percentile.
+    """
+
+    function: AggregateFunction = field(metadata={"written": "name"})
+    args: tuple[Expr, ...]
+    where: Expr | None = None
+    options: Options = ()
+
+    @property
+    def name(self) -> str:
+        """What its function is called."""
+        return self.function.name
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return self.args if self.where is None else (*self.args, self.where)
+
+    def with_children(self, children: Sequence[Expr]) -> Expr:
+        n = len(self.args)
+        return Aggregate(self.function, tuple(children[:n]), None if self.where is None else children[n], self.options)
+
+    def shown_over(self, parts: Sequence[Text]) -> Text:
+        args = ", ".join([*(p.text for p in parts[: len(self.args)]), *map(repr, self.options)])
+        args = args or self.function.of_nothing
+        return Text(f"{self.name}({args}{f' where {parts[-1].text}' if self.where is not None else ''})")

@@ -1,0 +1,14 @@
+"""What expressions hold by name: objects that digests and JSON know by what they are called."""
+
+from __future__ import annotations
+
+
+class Named:
+    """An object of which plans know the name; two with one ``identity`` mean the same."""
+
+    name: str
+
+    @property
+    def identity(self) -> str:
+        """What digests have for it, and so checkpoints: the name of a built-in one; of another also what tells it from others."""
+        return self.name

@@ -1,0 +1,105 @@
+"""What a reduction must say of itself: an aggregate without partial results, computed in Arrow from all members of a window."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.plan.partial import Ints
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True)
+class RangedMembers:
+    """Rows that lie in windows ``first .. last`` each, of the windows 0 .. n - 1, none empty.
+
+    place: where each row stands in the order of (start, payload, end), if an ordered aggregate asks for it; lasts: how long
+    members (row, window) live, cut as the window's clip says, in ticks; window: each window's interval.
+    """
+
+    rows: pa.Table
+    first: Ints
+    last: Ints
+    n: int
+    place: Ints | None
+    lasts: Callable[[Ints, Ints], Floats]
+    window: tuple[Ints, Ints]
+
+
+@dataclass(frozen=True)
+class CopiedMembers:
+    """A row a member and window; ``number`` is its window's.
+
+    order: the rows in the order of (start, payload, end), if an ordered aggregate asks for it; lasts: how long each member
+    lives, cut as the window's clip says, in ticks; window: each window's interval.
+    """
+
+    rows: pa.Table
+    number: Ints
+    n: int
+    order: Ints
+    lasts: Floats
+    window: tuple[Ints, Ints]
+
+
+@dataclass(frozen=True)
+class ReducedColumn:
+    """A result column: its name and Arrow type, the columns ``args`` that it is made of, and the aggregate's ``options``.
+
+    ``where`` is a column of booleans that filters members; None: all count.
+    """
+
+    name: str
+    args: tuple[str, ...]
+    type: pa.DataType
+    where: str | None = None
+    options: tuple[float | int | str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reduction(ABC):
+    """What makes one result column of windows' members; it travels to executors."""
+
+    column: ReducedColumn
+
+    @property
+    def depends_on_order(self) -> bool:
+        """Whether the result depends on the order in which rows are added up, if only in its last digits."""
+        return False
+
+    def passes(self, rows: pa.Table) -> Mask:
+        """Which rows the filter lets through."""
+        if self.column.where is None:
+            return np.ones(rows.num_rows, bool)
+        return np.asarray(pc.fill_null(rows.column(self.column.where), False).to_numpy(), bool)
+
+
+class RangeReduction(Reduction):
+    """A reduction over ranges of windows: O(n log n) in rows and windows, however many windows a row lies in."""
+
+    @abstractmethod
+    def over_ranges(self, members: RangedMembers) -> pa.Array:
+        """A value a window."""
+
+
+class MemberReduction(Reduction):
+    """A reduction over members that have been copied into each of their windows."""
+
+    @abstractmethod
+    def over_members(self, members: CopiedMembers) -> pa.Array:
+        """A value a window."""
+
+
+def floats(column: Any) -> tuple[Floats, Mask]:
+    """The values of a column as doubles, 0.0 for NULL, and which are there."""
+    array = (column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column).cast(pa.float64())
+    is_there = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), bool)
+    return array.fill_null(0.0).to_numpy(zero_copy_only=False), is_there

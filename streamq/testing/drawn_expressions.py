@@ -1,0 +1,162 @@
+"""Random conditions and values over a stream's columns, as Hypothesis strategies, and which columns are exact.
+
+Floats have few quarters, but the values computed from them are rounded; a column is *exact* where they cannot be, and only
+those are grouped by, ordered by, compared and joined. Needs ``hypothesis``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from hypothesis import strategies as st
+from pyspark.sql import types as t
+
+from streamq.errors import NeedsSpark, PlanError, TypeMismatch
+from streamq.expressions import duration, end, start, when
+from streamq.operators import Join, JoinTable, Select, Source, TopK, Union, WindowAggregate, WindowedJoin
+from streamq.plan.aggregate import Aggregate, Rounding
+from streamq.plan.expr import Call, Col, Expr, Lit
+from streamq.plan.keys import check_key
+from streamq.plan.node import Node, fold
+from streamq.plan.passes import columns, conjunction
+from streamq.plan.schema import Schema
+from streamq.plan.tree import fold as fold_expr
+from streamq.runtime.arrow_expr import check
+from streamq.testing.intent import ANYTHING
+from streamq.testing.payloads import pool
+from streamq.time import TIMESTAMP
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+
+def exact(plan: Node) -> frozenset[str]:
+    """The columns whose values do not depend on how floats are rounded, nor do their sums."""
+    return fold(plan, _exact)
+
+
+def _exact(node: Node, inputs: list[frozenset[str]]) -> frozenset[str]:
+    match node:
+        case Source():
+            return frozenset(node.schema.names)
+        case Select():
+            return frozenset(n for n, e in node.columns if columns(e) <= inputs[0] and not fold_expr(e, _divides))
+        case Union():
+            return frozenset.intersection(*inputs)
+        case Join() | WindowedJoin():
+            sides = zip((node.left_names, node.right_names), inputs, strict=True)
+            made = {to for names, side in sides for name, to in names if name in side}
+            return frozenset(made & set(node.schema.names))
+        case JoinTable():
+            return inputs[0] | {to for _, to in node.names}
+        case TopK():
+            return frozenset(node.schema.names)
+        case WindowAggregate():
+            return frozenset(node.keys) | {n for n, a in node.aggregates if _exactly(a, inputs[0])}
+    return inputs[0]
+
+
+def _divides(expr: Expr, parts: list[bool]) -> bool:
+    return any(parts) or (isinstance(expr, Call) and expr.name == "/")
+
+
+def _exactly(aggregate: Aggregate, among: frozenset[str]) -> bool:
+    match aggregate.function.drawing.rounding:
+        case Rounding.NONE:
+            return True
+        case Rounding.OF_ARGUMENTS:
+            return all(columns(a) <= among and not fold_expr(a, _divides) for a in aggregate.args)
+    return False
+
+
+def is_a(kind: t.DataType, *kinds: type[t.DataType]) -> bool:
+    return isinstance(kind, kinds)
+
+
+def is_plain_number(kind: t.DataType) -> bool:
+    return is_a(kind, t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType)
+
+
+def matched(schema: Schema, among: Iterable[str]) -> list[str]:
+    """The columns that verbs match, group and order by."""
+    return [name for name in sorted(among) if _matches(schema.type_of(name))]
+
+
+def _matches(kind: t.DataType) -> bool:
+    try:
+        check_key(kind, "")
+    except TypeMismatch:
+        return False
+    return True
+
+
+def evaluable(expr: Expr, schema: Schema) -> bool:
+    """Whether an expression is one, and needs no Spark."""
+    try:
+        check(expr, schema, "testing")
+    except (PlanError, NeedsSpark):
+        return False
+    return True
+
+
+@st.composite
+def predicates(draw: Draw, schema: Schema, among: frozenset[str], reads_end: bool = True) -> Expr:
+    """A condition over columns ``among`` and the lifetime, with NULLs and NaN in its way."""
+    parts = draw(st.lists(_comparisons(schema, among, reads_end), min_size=1, max_size=2))
+    made: Expr = conjunction(parts) if draw(st.booleans()) or len(parts) < 2 else parts[0] | parts[1]
+    return ~made if draw(st.sampled_from([False, False, True])) else made
+
+
+@st.composite
+def _comparisons(draw: Draw, schema: Schema, among: frozenset[str], reads_end: bool) -> Expr:
+    at = draw(st.integers(-5, 20))
+    instant: Any = (
+        dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=at) if schema.axis == TIMESTAMP else at
+    )
+    found: list[Expr] = [start() >= instant, start() < instant]
+    if reads_end:
+        found += [end().is_null(), end() > instant, end() <= instant, duration() > 3]
+    if draw(st.sampled_from([True, False, False])):
+        return draw(st.sampled_from(found))
+    for name in sorted(among):
+        column, kind = Col(name), schema.type_of(name)
+        found += [column.is_null(), column.is_not_null()]
+        if is_plain_number(kind):
+            found += [column > 1, column <= 2, column == 0, column != 0, column.isin(0, 1, 7), column < column * 2]
+        else:
+            found += _of_value(column, kind)
+        if is_a(kind, t.FloatType, t.DoubleType):
+            found += [column > 1.25, column == float("nan"), Call("isnan", (column,)), column < float("inf")]
+        if is_a(kind, t.StringType):
+            found += [column == "a", column != "b", column.isin("a", "c"), column > "a", column.eq_null_safe(None)]
+    return draw(st.sampled_from([expr for expr in found if evaluable(expr, schema)]))
+
+
+def _of_value(column: Col, kind: t.DataType) -> list[Expr]:
+    """Comparisons of a column that is no plain number: with values that can be written, and with itself."""
+    if is_a(kind, t.ArrayType, t.MapType, t.StructType):
+        return [column == column, column.eq_null_safe(column), column <= column]
+    value = pool(kind, ANYTHING)[-1]
+    return [column == value, column < value, column >= value, column.eq_null_safe(value), column <= column]
+
+
+@st.composite
+def numbers(draw: Draw, schema: Schema, name: str, reads_end: bool) -> Expr:
+    """An expression over a numeric column, as exact as the column is."""
+    column, kind = Col(name), schema.type_of(name)
+    if not is_plain_number(kind):
+        return column
+    zero = Lit(0.0 if is_a(kind, t.FloatType, t.DoubleType) else 0)
+    found: list[Expr] = [column] * 5
+    found += [column + 1, column * 2, 3 - column, -column, when(column > 1, column).otherwise(zero)]
+    found += [Call("coalesce", (column, zero)), when(column.is_not_null(), column), Call("abs", (column,))]
+    if reads_end:
+        found += [when(end().is_null(), zero).otherwise(column)] * 3
+    return draw(st.sampled_from(found))
+
+
+def lifetime_parts(reads_end: bool = True) -> st.SearchStrategy[Expr]:
+    """What a column may say of a lifetime."""
+    parts: list[Expr] = [start(), end(), duration()] if reads_end else [start()]
+    return st.sampled_from(parts)

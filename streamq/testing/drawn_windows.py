@@ -1,0 +1,154 @@
+"""Random windows and what is made of their members, as Hypothesis strategies: every kind of window, every aggregate.
+
+Which aggregates there are, over which columns and how often, they say themselves (:class:`streamq.plan.aggregate.Drawing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import pyarrow as pa
+from hypothesis import strategies as st
+from pyspark.sql import types as t
+
+from streamq.aggregates import built_in
+from streamq.aggregates.counts import COUNT
+from streamq.aggregates.window_bounds import WINDOW_EDGES
+from streamq.errors import NeedsSpark, TypeMismatch
+from streamq.expressions import duration
+from streamq.operators import Points, Select, TopK, WindowAggregate
+from streamq.plan.aggregate import Aggregate, AggregateFunction
+from streamq.plan.expr import Col, Expr
+from streamq.plan.lifetime import Lifetime
+from streamq.plan.node import Node
+from streamq.plan.schema import Field, Schema
+from streamq.run.query import local_history
+from streamq.testing.drawn_expressions import Draw, exact, is_a, matched, numbers, predicates
+from streamq.testing.oracle import arrow_type
+from streamq.windows import (
+    ALIGN,
+    CLIPS,
+    POINT_AT_END,
+    Count,
+    Hopping,
+    Landmark,
+    Rows,
+    Session,
+    Snapshot,
+    Window,
+)
+
+
+def grids(most: int = 9) -> st.SearchStrategy[Hopping]:
+    """Tumbling, overlapping and gapped grids, hops that divide the size or do not, offsets of either sign."""
+    length = st.integers(1, most)
+    tumbling = length.map(lambda n: Hopping(n, n))
+    return st.one_of(tumbling, st.builds(Hopping, length, length, st.integers(-most, most)))
+
+
+@st.composite
+def windows(draw: Draw, schema: Schema, known: frozenset[str]) -> tuple[Window, str, str]:
+    """A window of any kind, with clip and stamp."""
+    kinds = ["hopping", "hopping", "hopping", "snapshot", "snapshot", "count", "session", "landmark"]
+    whole = known >= set(schema.names)
+    ordered = matched(schema, schema.names)
+    kind = draw(st.sampled_from([*kinds, "rows"] if whole else kinds))
+    stamp, clip = draw(st.sampled_from([ALIGN, ALIGN, POINT_AT_END])), draw(st.sampled_from(CLIPS))
+    match kind:
+        case "hopping":
+            return draw(grids()), clip, draw(st.sampled_from([ALIGN, ALIGN, ALIGN, stamp]))
+        case "snapshot":
+            return Snapshot(), clip, stamp
+        case "count":
+            by = draw(st.sampled_from(["start", "end"]))
+            clip = draw(st.sampled_from(["none", "right"])) if by == "end" else clip
+            return Count(draw(st.integers(1, 3)), by), clip, stamp
+        case "session":
+            return Session(draw(st.integers(2, 6))), clip, stamp
+        case "landmark":
+            period = draw(st.one_of(st.none(), st.integers(2, 15)))
+            return Landmark(draw(st.integers(1, 6)), draw(st.integers(-5, 5)), period), clip, stamp
+    order = draw(st.lists(st.sampled_from(ordered), max_size=1)) if ordered else []
+    return Rows(draw(st.integers(1, 3)), draw(st.integers(1, 4)), tuple(order)), clip, stamp
+
+
+@st.composite
+def aggregated(draw: Draw, plan: Node, label: str = "a", reads_end: bool = True) -> Node:
+    """A group_by (or none), a window and one to three aggregates called ``label0, ...``, or its greatest members."""
+    schema, known = plan.schema, exact(plan)
+    groupable = matched(schema, known)
+    keys = tuple(draw(st.lists(st.sampled_from(groupable), unique=True, max_size=2))) if groupable else ()
+    window, clip, stamp = draw(windows(schema, known))
+    whole = known >= set(schema.names)
+    sortable = [name for name in groupable if not isinstance(schema.type_of(name), t.ArrayType | t.StructType)]
+    if sortable and whole and "rank" not in schema.names and draw(st.sampled_from([False] * 5 + [True])):
+        by, broken = Col(draw(st.sampled_from(sortable))), len(groupable) == len(schema.names)
+        ties = draw(st.sampled_from(["keep", "break"] if broken else ["keep"]))
+        return TopK(plan, keys, window, draw(st.integers(1, 3)), by, draw(st.booleans()), ties, clip, stamp)
+    functions = draw(st.lists(st.sampled_from(_askable(schema, known)), min_size=1, max_size=3))
+    drawn = [draw(aggregate(schema, known, function, reads_end)) for function in functions]
+    # equal ones are one
+    aggregates = {f"{label}{i}": one for i, one in enumerate({a.digest: a for a in drawn}.values())}
+    # where a result lives on its window its lifetime has the bounds
+    bounds = [None] * 4 + list(WINDOW_EDGES.values())
+    bound = draw(st.sampled_from(bounds)) if stamp == POINT_AT_END else None
+    if bound is None:
+        return WindowAggregate(plan, keys, window, tuple(aggregates.items()), clip, stamp)
+    # as the verb has it: the bound is an aggregate with a name of its own, below a select
+    own = f"__{bound.name}{len(aggregates)}"
+    below = WindowAggregate(plan, keys, window, (*aggregates.items(), (own, Aggregate(bound, ()))), clip, stamp)
+    outputs = [(name, Col(name)) for name in (*keys, *aggregates)]
+    return Select(below, (*outputs, (f"{label}{len(aggregates)}", Col(own))))
+
+
+def _askable(schema: Schema, known: frozenset[str]) -> Sequence[AggregateFunction]:
+    """The aggregates, as often as they want to be drawn; members have an order where all columns are exact."""
+    is_ordered = known >= set(schema.names)
+    functions = [f for f in built_in().values() if is_ordered or not f.ordered]
+    return [function for function in functions for _ in range(function.drawing.weight)]
+
+
+@cache
+def _takes(function: AggregateFunction, kind: t.DataType) -> bool:
+    """Whether an aggregate of values of a type is one, and needs no Spark: tried over NULL."""
+    source = Points("s", (Field("at", t.LongType()), Field("x", kind)), "at")
+    values = (Col("x"),) * function.drawing.arguments
+    try:
+        tried = Aggregate(function, values, None, function.drawing.options[0])
+        window = WindowAggregate(source, (), Hopping(1, 1), (("a", tried),))
+        local_history(window, {"s": pa.table({"at": pa.array([0], pa.int64()), "x": pa.nulls(1, arrow_type(kind))})})
+    except (TypeMismatch, NeedsSpark):
+        return False
+    except Exception:
+        # it is no refusal: a case is to show it
+        return True
+    return True
+
+
+@st.composite
+def aggregate(
+    draw: Draw, schema: Schema, known: frozenset[str], function: AggregateFunction | None = None, reads_end: bool = True
+) -> Aggregate:
+    """An aggregate (None: any) over columns that it can read, maybe filtered; else a count."""
+    function = draw(st.sampled_from(_askable(schema, known))) if function is None else function
+    drawing = function.drawing
+    where = draw(predicates(schema, known, reads_end)) if draw(st.sampled_from([False, False, True])) else None
+    if drawing.optional and draw(st.sampled_from([True, True, True, False])):
+        return Aggregate(function, (), where)
+    lifetimes = [Lifetime(part) for part in drawing.lifetimes] if reads_end else []
+    if lifetimes and draw(st.sampled_from([False] * 3 + [True] * 2)):
+        return Aggregate(function, (draw(st.sampled_from(lifetimes)),), where)
+    among = [n for n in schema.names if not drawing.exact_arguments or n in known]
+    if drawing.whole_numbers:
+        exactly: list[Expr] = [Col(n) for n in among if is_a(schema.type_of(n), t.IntegerType, t.LongType)]
+        exactly += [duration()] if reads_end else []
+        choices = st.sampled_from(exactly) if exactly else None
+    else:
+        among = [n for n in among if drawing.any_type or is_a(schema.type_of(n), t.NumericType)]
+        among = [n for n in among if _takes(function, schema.type_of(n))]
+        choices = st.sampled_from(among).flatmap(lambda n: numbers(schema, n, reads_end)) if among else None
+    if choices is None:
+        return Aggregate(COUNT, (), where)
+    args = tuple(draw(choices) for _ in range(drawing.arguments))
+    return Aggregate(function, args, where, draw(st.sampled_from(drawing.options)))

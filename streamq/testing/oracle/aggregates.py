@@ -1,0 +1,180 @@
+"""What aggregates are, as SQL over all members of a window (SEMANTICS section 4): a second definition, from that page alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import types as t
+
+from streamq.aggregates.counts import COUNT
+from streamq.aggregates.distinct import COUNT_DISTINCT
+from streamq.aggregates.extremes import MAX, MIN
+from streamq.aggregates.first_last import FIRST, LAST
+from streamq.aggregates.lists import COLLECT
+from streamq.aggregates.means import AVG
+from streamq.aggregates.pairs import CORR, COVAR, COVAR_POP
+from streamq.aggregates.percentiles import PERCENTILE
+from streamq.aggregates.sums import SUM
+from streamq.aggregates.time_weighted import TIME_WEIGHTED_AVG
+from streamq.aggregates.variances import STDDEV, STDDEV_POP, VAR, VAR_POP
+from streamq.aggregates.window_bounds import WINDOW_END, WINDOW_START
+from streamq.plan.aggregate import AggregateFunction
+from streamq.plan.spark_types import sum_type
+from streamq.testing.oracle.expressions import floating, has_own_key, key
+from streamq.testing.oracle.values import sql_type
+from streamq.time import TIMESTAMP
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What a definition may read of a group: its arguments ``v`` and ``w``, with their means beside them if it asks for those.
+
+    passes: FILTER of what the filter lets through, or nothing; order: of members; clip: how lifetimes are cut; ``le``,
+    ``re``, ``w_le`` and ``w_re`` are there too.
+    """
+
+    v: str
+    w: str
+    types: tuple[t.DataType, ...]
+    options: tuple[Any, ...]
+    passes: str
+    order: str
+    clip: str
+    axis: str
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """A definition; ``reads_means``: whether it reads the means ``{v}_mean``, ``{w}_mean`` of the group."""
+
+    sql: Callable[[Arguments], str]
+    reads_means: bool = False
+
+
+def _count(a: Arguments) -> str:
+    return f"count({a.v})" if a.types else f"count(*) {a.passes}"
+
+
+def _count_distinct(a: Arguments) -> str:
+    return f"count(DISTINCT {key(a.v, a.types[0])})"
+
+
+def _extreme(name: str) -> Callable[[Arguments], str]:
+    """The least or greatest value, by Spark's order."""
+
+    def sql(a: Arguments) -> str:
+        (kind,) = a.types
+        return f"arg_{name}({a.v}, {key(a.v, kind)})" if has_own_key(kind) else f"{name}({a.v})"
+
+    return sql
+
+
+def _sum(a: Arguments) -> str:
+    """A sum that fails where some of its parts do not fit: the order in which they are added is open."""
+    (kind,), v = a.types, a.v
+    if floating(kind):
+        return f"sum(CAST({v} AS DOUBLE))"
+    to = sql_type(sum_type(kind))
+    above, below = (f"coalesce(CAST(sum({v}) FILTER (WHERE {v} {sign} 0) AS {to}), 0)" for sign in "><")
+    return f"CASE WHEN count({v}) > 0 THEN CAST({above} AS {to}) + CAST({below} AS {to}) END"
+
+
+def _avg(a: Arguments) -> str:
+    (kind,) = a.types
+    return _decimal_mean(a.v, kind) if isinstance(kind, t.DecimalType) else f"avg(CAST({a.v} AS DOUBLE))"
+
+
+def _decimal_mean(v: str, kind: t.DecimalType) -> str:
+    # the exact quotient with four more digits, rounded half up, computed in units of the last digit and written out
+    precision, scale = min(38, kind.precision + 4), min(38, kind.scale + 4)
+    units = f"CAST(replace(CAST(sum({v}) AS VARCHAR), '.', '') AS HUGEINT)"
+    n, finer = f"nullif(count({v}), 0)", 10 ** (scale - kind.scale)
+    rounded = f"(abs({units}) // {n} * {finer} + (2 * {finer} * (abs({units}) % {n}) + {n}) // (2 * {n}))"
+    one = f"{10**scale}::HUGEINT"
+    digits = f"{rounded} // {one} || '.' || lpad(CAST({rounded} % {one} AS VARCHAR), {scale}, '0')"
+    return f"CAST(CASE WHEN {units} < 0 THEN '-' ELSE '' END || {digits} AS DECIMAL({precision}, {scale}))"
+
+
+def _products(v: str, w: str) -> str:
+    """The sum of the products of deviations."""
+    return f"sum((CAST({v} AS DOUBLE) - {v}_mean) * (CAST({w} AS DOUBLE) - {w}_mean))"
+
+
+def _variance(root: str, *, is_sample: bool) -> Callable[[Arguments], str]:
+    def sql(a: Arguments) -> str:
+        n = f"count({a.v})"
+        return f"CASE WHEN {n} > {int(is_sample)} THEN {root}({_products(a.v, a.v)} / ({n} - {int(is_sample)})) END"
+
+    return sql
+
+
+def _covariance(*, is_sample: bool) -> Callable[[Arguments], str]:
+    def sql(a: Arguments) -> str:
+        n = f"count({a.v})"
+        return f"CASE WHEN {n} > {int(is_sample)} THEN {_products(a.v, a.w)} / ({n} - {int(is_sample)}) END"
+
+    return sql
+
+
+def _correlation(a: Arguments) -> str:
+    xx, yy = _products(a.v, a.v), _products(a.w, a.w)
+    spread = f"sqrt({xx} * {yy})"
+    small = f"WHEN {spread} = 0 THEN error('division by zero')"
+    none = f"count({a.v}) < 2 OR {xx} = 0 OR {yy} = 0"
+    return f"CASE WHEN {none} THEN NULL {small} ELSE {_products(a.v, a.w)} / {spread} END"
+
+
+def _outermost(name: str) -> Callable[[Arguments], str]:
+    return lambda a: f"{name}({a.v} ORDER BY {a.order}) {a.passes}"
+
+
+def _collect(a: Arguments) -> str:
+    return f"coalesce(list({a.v} ORDER BY {a.order}) FILTER (WHERE {a.v} IS NOT NULL), [])"
+
+
+def _percentile(args: Arguments) -> str:
+    """Spark's percentile: ``a + (b - a) * share`` of the two values around the place, also where they are infinite."""
+    v, fraction = args.v, float(args.options[0])
+    ordered = f"list(CAST({v} AS DOUBLE) ORDER BY {v}) FILTER (WHERE {v} IS NOT NULL)"
+    place = f"((count({v}) - 1) * CAST('{fraction!r}' AS DOUBLE))"
+    a, b = (f"({ordered})[CAST({side}({place}) AS BIGINT) + 1]" for side in ("floor", "ceil"))
+    return f"CASE WHEN {a} = {b} THEN {a} ELSE {a} + ({b} - {a}) * ({place} - floor({place})) END"
+
+
+def _time_weighted_avg(a: Arguments) -> str:
+    start = "greatest(le, w_le)" if a.clip in ("full", "left") else "le"
+    end = "least(re, w_re)" if a.clip in ("full", "right") else "re"
+    lasts = f"greatest(CAST({end} AS DOUBLE) - CAST({start} AS DOUBLE), 0)"
+    length = "(CAST(any_value(w_re) AS DOUBLE) - CAST(any_value(w_le) AS DOUBLE))"
+    return f"sum(CAST({a.v} AS DOUBLE) * {lasts}) / {length}"
+
+
+def _bound(at: str) -> Callable[[Arguments], str]:
+    return lambda a: f"make_timestamp({at})" if a.axis == TIMESTAMP else at
+
+
+ORACLE_OF: Mapping[AggregateFunction, Oracle] = {
+    COUNT: Oracle(_count),
+    COUNT_DISTINCT: Oracle(_count_distinct),
+    MIN: Oracle(_extreme("min")),
+    MAX: Oracle(_extreme("max")),
+    SUM: Oracle(_sum),
+    AVG: Oracle(_avg),
+    VAR: Oracle(_variance("", is_sample=True), reads_means=True),
+    VAR_POP: Oracle(_variance("", is_sample=False), reads_means=True),
+    STDDEV: Oracle(_variance("sqrt", is_sample=True), reads_means=True),
+    STDDEV_POP: Oracle(_variance("sqrt", is_sample=False), reads_means=True),
+    COVAR: Oracle(_covariance(is_sample=True), reads_means=True),
+    COVAR_POP: Oracle(_covariance(is_sample=False), reads_means=True),
+    CORR: Oracle(_correlation, reads_means=True),
+    FIRST: Oracle(_outermost("first")),
+    LAST: Oracle(_outermost("last")),
+    COLLECT: Oracle(_collect),
+    PERCENTILE: Oracle(_percentile),
+    TIME_WEIGHTED_AVG: Oracle(_time_weighted_avg),
+    WINDOW_START: Oracle(_bound("w_le")),
+    WINDOW_END: Oracle(_bound("w_re")),
+}
+"""What each built-in aggregate is."""
