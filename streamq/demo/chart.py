@@ -66,9 +66,9 @@ def chart(series: Mapping[str, Sequence[Point]], height: int = 2, unit: str = ""
     )
     for label, line in points.items():
         greatest = f"{max((y for _, y in line), default=0):,.4g}{unit}"
-        for level in reversed(range(height)):
-            is_lowest = level == 0
-            strip = _FullWidth(partial(scale.strip, line, level))
+        for lines_below in reversed(range(height)):
+            is_lowest = lines_below == 0
+            strip = _FullWidth(partial(scale.strip, line, lines_below))
             drawn.add_row(Text(label if is_lowest else ""), strip, greatest if is_lowest else "")
     drawn.add_row("", _FullWidth(partial(_ends, _axis(series, scale.low), _axis(series, scale.high))))
     return drawn
@@ -133,10 +133,10 @@ class _Scale:
         self.top = top
         self.height = height
 
-    def strip(self, line: Sequence[tuple[float, float]], level: int, width: int, ascii: bool) -> str:
-        """Return one line of a series' strip, from below the ``level``-th, between two rules."""
+    def strip(self, line: Sequence[tuple[float, float]], lines_below: int, width: int, ascii: bool) -> str:
+        """Return one line of a series' strip between two rules: the one that has so many lines below it."""
         rule, glyphs = ("|", ASCII) if ascii else ("│", BLOCKS)
-        return rule + "".join(self._glyph(y, level, glyphs) for y in self._bars(line, max(width - 2, 1))) + rule
+        return rule + "".join(self._glyph(y, lines_below, glyphs) for y in self._bars(line, max(width - 2, 1))) + rule
 
     def _bars(self, line: Sequence[tuple[float, float]], room: int) -> list[float]:
         """Return the greatest value over each of ``room`` characters, where each value stands for the gap."""
@@ -148,12 +148,12 @@ class _Scale:
                 bars[place] = max(y, bars[place])
         return bars
 
-    def _glyph(self, y: float, level: int, glyphs: str) -> str:
+    def _glyph(self, y: float, lines_below: int, glyphs: str) -> str:
         """Return the character that fills its line as far as a value does; of a small value something is seen."""
         if y <= 0:
             return glyphs[0]
         steps = len(glyphs) - 1
-        filled = max(math.ceil(y / self.top * self.height * steps - 1e-9), 1) - level * steps
+        filled = max(math.ceil(y / self.top * self.height * steps - 1e-9), 1) - lines_below * steps
         return glyphs[min(max(filled, 0), steps)]
 
 

@@ -1,0 +1,186 @@
+"""Whatever stands in backticks on a page of the documentation exists: paths, symbols, commands, targets, options, extras."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+import importlib
+import keyword
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import streamq
+import streamq.testing
+from streamq.operators.windowed import Grouped, Windowed
+from streamq.run.running import Run
+from streamq.stream import Stream
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "tests" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+CODE = ("streamq", "tests", "benchmarks", "scripts")
+
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+TICKED = re.compile(r"`([^`\n]+)`")
+
+ELSEWHERE = {
+    "_change_type": "a column of Delta's and Spark's change feeds",
+    "maxOffsetsPerTrigger": "an option of Spark's Kafka source",
+    "timeMode": "an argument of Spark's transformWithState",
+    "logout": "a column of an example",
+    "cpu": "a column of an example",
+    "closures": "a word of Python's",
+}
+"""Names that are not ours, and whose they are."""
+
+OWNERS: dict[str, Any] = {
+    "sq": streamq,
+    "t": streamq.testing,
+    "stream": Stream,
+    "query": Stream,
+    "run": Run,
+    "window": Windowed,
+    "group": Grouped,
+}
+"""What the pages' variables are, as far as their attributes go; an attribute of another class is looked up by its name."""
+
+LIBRARIES = {"pyarrow": "pyarrow", "pa": "pyarrow", "pc": "pyarrow.compute", "pyspark": "pyspark", "json": "json"}
+
+MADE_BY_RUNNING = (".venv", ".hypothesis", ".streamq-failures")
+
+
+@functools.cache
+def files() -> frozenset[str]:
+    """The names of all files of the project."""
+    folders = [ROOT / folder for folder in (*CODE, "docs", "notebooks", "requirements")]
+    return frozenset(
+        p.name for folder in [ROOT, *folders] for p in (folder.rglob("*") if folder != ROOT else ROOT.iterdir())
+    )
+
+
+@functools.cache
+def trees() -> dict[Path, ast.Module]:
+    paths = [path for folder in CODE for path in (ROOT / folder).rglob("*.py")]
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+
+
+def symbols_in(tree: ast.Module) -> set[str]:
+    """The names that a module defines or uses: of functions, classes, variables, attributes, arguments, columns."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name) | ast.Attribute(attr=name):
+                names.add(name)
+            case ast.arg(arg=name) | ast.keyword(arg=str(name)):
+                names.add(name)
+            case ast.Constant(value=str(text)) if text.isidentifier():
+                names.add(text)
+    return names
+
+
+@functools.cache
+def symbols() -> frozenset[str]:
+    """The names of the whole code, but for those that this module lists."""
+    own = Path(__file__)
+    return frozenset().union(*(symbols_in(tree) for path, tree in trees().items() if path != own))
+
+
+@functools.cache
+def arguments() -> frozenset[str]:
+    """The parameters of all functions."""
+    return frozenset(node.arg for tree in trees().values() for node in ast.walk(tree) if isinstance(node, ast.arg))
+
+
+def exists(code: str, page: Path) -> bool:
+    """Whether what stands in backticks exists; True for what is neither a name nor a command, such as a value."""
+    if code.split()[0] in ("make", "python", "pip", "pytest"):
+        return command_exists(code)
+    if re.fullmatch(r"[\w.-]+/[\w./-]*", code):
+        return path_exists(code, page)
+    if re.fullmatch(r"[\w-]+\.(py|pyi|md|ipynb|toml|txt|sh|properties)", code):
+        return code in files()
+    if match := re.fullmatch(r"([A-Za-z_][\w.]*)(\(.*\))?", code):
+        return name_exists(match[1].split("."))
+    if match := re.fullmatch(r"([a-z_]\w*)=.*", code):
+        return match[1] in arguments() | symbols()
+    return True
+
+
+def command_exists(command: str) -> bool:
+    match command.split():
+        case ["make", *targets]:
+            makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+            there = {
+                *re.findall(r"^([a-z]+):", makefile, re.MULTILINE),
+                *re.findall(r"\$\((?:if \$\()?([A-Z_]+)\)", makefile),
+            }
+            return all(target.partition("=")[0] in there for target in targets)
+        case ["python", "-m", module, *rest]:
+            there = (ROOT / module.replace(".", "/"), (ROOT / module.replace(".", "/")).with_suffix(".py"))
+            words = [word for word in rest if re.fullmatch("[a-z]+", word)]
+            return any(path.exists() for path in there) and set(words) <= symbols()
+        case ["pip", "install", wanted]:
+            extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+                "optional-dependencies"
+            ]
+            return set(re.findall(r"\[(.*)\]", wanted)) <= set(extras)
+    return True
+
+
+def path_exists(path: str, page: Path) -> bool:
+    if path.startswith(MADE_BY_RUNNING):
+        return True
+    return (ROOT / path).exists() or (page.parent / path).exists()
+
+
+def name_exists(parts: list[str]) -> bool:
+    """Whether a dotted name exists: of the package and of libraries truly, of other objects by each of its parts."""
+    head, *rest = parts
+    if head == "spark":  # a session's attribute, or a setting of Spark's
+        return True
+    if head in ("streamq", *LIBRARIES):
+        return in_library(".".join([LIBRARIES.get(head, head), *rest]))
+    if head in OWNERS and rest:
+        # a metric is called as the object that has it: query.rows, run.sql
+        is_metric = head in ("query", "run") and rest[0] in symbols()
+        return hasattr(OWNERS[head], rest[0]) or is_metric
+    modules = [path for path in trees() if path.stem == head]
+    if rest and modules and head not in symbols():
+        return any(rest[0] in symbols_in(trees()[path]) for path in modules)
+    known = symbols() | {path.stem for path in trees()} | set(ELSEWHERE) | set(dir(builtins)) | set(keyword.kwlist)
+    return all(name in known or name in files() for name in parts if name)
+
+
+def in_library(name: str) -> bool:
+    parts = name.split(".")
+    for n in range(len(parts), 0, -1):
+        try:
+            owner = importlib.import_module(".".join(parts[:n]))
+        except ImportError:
+            continue
+        for attribute in parts[n:]:
+            if not hasattr(owner, attribute):
+                return False
+            owner = getattr(owner, attribute)
+        return True
+    return False
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_what_stands_in_backticks_exists(page: Path) -> None:
+    text = FENCED.sub("", page.read_text(encoding="utf-8"))
+    assert [code for code in dict.fromkeys(TICKED.findall(text)) if not exists(code.strip(), page)] == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["streamq/compiler/no_such.py", "no_such.py", "make nothing", "python -m streamq.nothing", "sq.nothing()",
+     "run.nothing_at_all", "streamq.errors.NoSuchError", "_no_such_name", 'pip install "streamq[nothing]"',
+     "no_such_argument=1", "stages._no_such"],
+)  # fmt: skip
+def test_what_does_not_exist_is_seen(code: str) -> None:
+    assert not exists(code, ROOT / "docs" / "page.md")

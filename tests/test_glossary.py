@@ -1,0 +1,78 @@
+"""Words that once meant several things are used in one sense: what a name holds says whether it is that one.
+
+The senses stand in docs/architecture.md, part "Words". A parameter, field or variable with such a name has a type that the
+word allows: ``level`` holds a level of consistency, never the number of a stage.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "architecture.md"
+
+SENSES = {
+    "level": {"Level", "LevelName", "str"},
+    "levels": {"Level", "LevelName", "str"},
+    "ahead": {"int", "Duration"},
+    "max_ahead": {"int", "Duration"},
+    "kernel": {"Kernel", "Hosted"},
+    "kernels": {"Kernel", "Hosted"},
+    "hosted": {"Hosted"},
+    "hosting": {"Hosting"},
+    "host": set(),
+    "hosts": set(),
+}
+"""The types that may stand in the annotation of a name; one of them does."""
+
+OTHERWISE = {
+    ("streamq/compiler/local.py", "level"),
+    ("streamq/compiler/ports.py", "level"),
+    ("streamq/compiler/program.py", "level"),
+    ("streamq/compiler/stages.py", "ahead"),
+    ("streamq/run/monitoring.py", "level"),
+    ("streamq/runtime/kernels/window_aggregate.py", "ahead"),
+    ("streamq/runtime/partials.py", "levels"),
+    ("streamq/runtime/readings.py", "kernels"),
+    ("streamq/runtime/stage.py", "kernel"),
+    ("streamq/runtime/stage.py", "level"),
+    ("streamq/testing/watch.py", "kernels"),
+}
+"""Where a word still has another sense, and a better one stands in the page; nothing may be added."""
+
+
+class Annotated(NamedTuple):
+    """A name of the code with its type."""
+
+    path: str
+    name: str
+    words: frozenset[str]
+
+
+def annotated() -> Iterator[Annotated]:
+    for path in sorted((ROOT / "streamq").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name) | ast.Attribute(attr=name), annotation=annotation)
+                    | ast.arg(arg=name, annotation=ast.expr() as annotation)
+                ) if name in SENSES:
+                    words = frozenset(re.findall(r"\w+", ast.unparse(annotation)))
+                    yield Annotated(path.relative_to(ROOT).as_posix(), name, words)
+
+
+def test_a_word_holds_what_it_means() -> None:
+    others = {(one.path, one.name) for one in annotated() if not one.words & SENSES[one.name]}
+    assert sorted(others - OTHERWISE) == []
+
+
+def test_the_words_stand_in_the_glossary() -> None:
+    page = PAGE.read_text(encoding="utf-8").partition("## Words")[2].partition("\n## ")[0]
+    rows = [line for line in page.splitlines() if line.startswith("|") and "*only*" in line]
+    words = {word for row in rows for word in row.split("|")[1].replace(",", " ").split()}
+    assert words == {"level", "ahead", "kernel", "hosting", "hosted"}
+    assert words <= set(SENSES)
