@@ -1,9 +1,13 @@
-"""How a user begins an expression: a column, a constant, a case, a part of the lifetime."""
+"""How a user begins an expression: a column, a constant, a case, a part of the lifetime.
+
+Whoever has begun one also has the functions that its operators and methods call: they are loaded here.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import streamq.functions  # noqa: F401
 from streamq.errors import PlanError, sentence
 from streamq.plan.case import Case
 from streamq.plan.expr import Col, Expr, Lit, as_expr

@@ -14,13 +14,13 @@ from streamq.aggregates.counts import COUNT
 from streamq.aggregates.sums import SUM
 from streamq.errors import PlanError, TypeMismatch
 from streamq.expressions import col, duration, end, lit, start, when
+from streamq.functions.catalogue import by_name
+from streamq.functions.logic import conjunction, conjuncts
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col, Expr, Lit, as_expr
 from streamq.plan.passes import (
     aggregates,
     columns,
-    conjunction,
-    conjuncts,
     is_deterministic,
     nodes,
     reads_end,
@@ -74,7 +74,7 @@ def test_digests_tell_trees_apart_and_equal_trees_together() -> None:
         lit(float("nan")),
         lit(b"1"), lit(dt.date(2000, 1, 1)), lit(dt.datetime(2000, 1, 1)), a, Col("a", "origin"), a + b, b + a, a - b,
         a.cast("int"),
-        a.cast("long"), a.alias("x"), Call("x", ("a",)), Call("x", (a,)), Call("x", (None,)),
+        a.cast("long"), a.alias("x"), Call(by_name("x"), ("a",)), Call(by_name("x"), (a,)), Call(by_name("x"), (None,)),
         Aggregate(SUM, (a,)), start(), end(),
     ]  # fmt: skip
     assert len({e.digest for e in different}) == len(different)
@@ -116,7 +116,7 @@ def test_a_column_name_is_a_string() -> None:
 def test_passes_do_not_recurse() -> None:
     deep: Expr = a
     for k in range(5_000):
-        deep = deep + k if k % 2 else Call("abs", (deep,))
+        deep = deep + k if k % 2 else Call(by_name("abs"), (deep,))
     assert fold(deep, lambda node, parts: 1 + max(parts, default=0)) == 5_001
     assert len(nodes(deep)) == 5_000 + 1 + 2_500
     assert len(show(deep)) > 5_000
@@ -140,7 +140,8 @@ def test_substitute_replaces_columns_and_keeps_the_rest() -> None:
 
 def test_rewrite_sees_rewritten_operands() -> None:
     found = rewrite(
-        Call("f", (Call("g", (a,)), 3)), lambda n: n.children[0] if isinstance(n, Call) and n.name == "g" else None
+        Call(by_name("f"), (Call(by_name("g"), (a,)), 3)),
+        lambda n: n.children[0] if isinstance(n, Call) and n.function == by_name("g") else None,
     )
     assert show(found) == "f(a, 3)"
 

@@ -16,7 +16,7 @@ from streamq.aggregates.sums import SUM
 from streamq.errors import StreamqError, sentence
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, SparkMembers
 from streamq.plan.case import Case
-from streamq.plan.expr import Call, Cast, Expr, Lit
+from streamq.plan.expr import Cast, Expr, Lit
 from streamq.plan.partial import COUNT as MEMBERS
 from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction
 from streamq.plan.spark_types import avg_type
@@ -68,10 +68,10 @@ class Avg(AggregateFunction):
         if not isinstance(kind, DecimalType):
             values = as_doubles(of)
             total, n = Aggregate(SUM, values), Aggregate(COUNT, values)
-            mean: Expr = Call("/", (total, Cast(n, DoubleType())))
+            mean: Expr = total / Cast(n, DoubleType())
         elif kind.precision <= MOST_DIGITS:
             total, n = Aggregate(SUM, (arg,)), Aggregate(COUNT, (arg,))
-            mean = Cast(Call("/", (total, Cast(n, DecimalType(20, 0)))), avg_type(kind))
+            mean = Cast(total / Cast(n, DecimalType(20, 0)), avg_type(kind))
         else:
             return None
         return Case((n > 0, mean, Lit(None)))

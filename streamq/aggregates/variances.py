@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import DataType, DoubleType
 
 from streamq.aggregates.arguments import applied, as_doubles, check_numbers
+from streamq.functions.numbers import SQRT
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Partials, SparkMembers
 from streamq.plan.case import Case
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
@@ -31,7 +32,7 @@ class Variance(AggregateFunction):
     def split(self, of: Application, partials: Partials) -> Expr | None:
         moments = partials.partial(PartialMoments, as_doubles(of)[0], DoubleType())
         n, deviations = Col(moments.part("n")), Col(moments.part("m2"))
-        variance = Call("/", (deviations, Cast(n - 1 if self.is_sample else n, DoubleType())))
+        variance = deviations / Cast(n - 1 if self.is_sample else n, DoubleType())
         return Case((n > (1 if self.is_sample else 0), variance, Lit(None)))
 
     def on_spark(self, members: SparkMembers) -> Column | None:
@@ -51,7 +52,7 @@ class Deviation(AggregateFunction):
         return self.variance.result(of)
 
     def restated(self, of: Application) -> Expr | None:
-        return Call("sqrt", (Aggregate(self.variance, of.args),))
+        return Call(SQRT, (Aggregate(self.variance, of.args),))
 
     def on_spark(self, members: SparkMembers) -> Column | None:
         from pyspark.sql import functions as F

@@ -417,6 +417,6 @@ def _with_lifetime(reason: Any, technical: Mapping[str, Any], axis: str) -> Any:
 
 
 def _same(column: str, value: Expr) -> Expr:
-    from streamq.plan.expr import Call, Col
+    from streamq.plan.expr import Col
 
-    return Call("<=>", (Col(column), value))
+    return Col(column).eq_null_safe(value)

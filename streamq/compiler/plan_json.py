@@ -20,13 +20,14 @@ from pyspark.sql.types import DataType, StructType
 
 import streamq.operators
 import streamq.plan.case  # noqa: F401  its expression and the operators' nodes are then among the classes
-from streamq import functions
 from streamq.aggregates import built_in
 from streamq.choices import Word
 from streamq.compiler.constants_json import decoded, encoded
 from streamq.errors import PlanError, StreamqError, nearest, sentence
+from streamq.functions.catalogue import by_name, known_names
 from streamq.plan.aggregate import AggregateFunction
-from streamq.plan.expr import ARITHMETIC, COMPARISON, LOGIC, Call, Expr, Opaque
+from streamq.plan.expr import Expr, Opaque
+from streamq.plan.function import Function
 from streamq.plan.named import Named
 from streamq.plan.node import NODES, Node, nodes, written_fields
 from streamq.plan.passes import nodes as parts
@@ -139,6 +140,11 @@ class _Writer:
                 return {"type": value.jsonValue()}
             case tuple() | list():
                 return [self._value(v) for v in value]
+            case Function(name=name):
+                if by_name(name) != value:
+                    hint = "Only those of sq.functions are found again by their names."
+                    raise PlanError(sentence(_WRITE, "a function of your own cannot be written", f"found {name}", hint))
+                return name
             case AggregateFunction(name=name):
                 if built_in().get(name) is not value:
                     raise PlanError(sentence(_WRITE, "an aggregate of your own cannot be written", f"found {name}"))
@@ -222,6 +228,7 @@ class _Reader:
             type_hooks={
                 int: _integer,
                 AggregateFunction: _aggregate,
+                Function: _function,
                 **{word: partial(_word, word) for word in Word.__subclasses__()},
             },
             strict=True,
@@ -239,7 +246,7 @@ class _Reader:
         names = {key: n for n, key in keys.items()}
         values = {names.get(key, key): self._value(v) for key, v in entry.items() if key != "is"}
         try:
-            item = dacite.from_dict(classes[name], values, self._checks)
+            return dacite.from_dict(classes[name], values, self._checks)
         except dacite.WrongTypeError as error:
             field = keys[str(error.field_path)]
             wrong = f"{field} of {name} does not fit"
@@ -253,9 +260,6 @@ class _Reader:
         except Exception as error:
             # a node takes the names in its fields for those of its inputs
             raise PlanError(sentence(_READ, f"a {name} that cannot be", f"found {entry!r}")) from error
-        if isinstance(item, Call) and item.name not in _callable():
-            raise PlanError(sentence(_READ, f"no function {item.name!r}", "", nearest(item.name, _callable())))
-        return item
 
     def _value(self, value: Any) -> Any:
         match value:
@@ -298,9 +302,13 @@ def _aggregate(value: Any) -> AggregateFunction:
     return built_in()[value]
 
 
-@cache
-def _callable() -> frozenset[str]:
-    return frozenset({*ARITHMETIC, *COMPARISON, *LOGIC, "isin", "getitem", *dir(functions)})
+def _function(value: Any) -> Function:
+    """Return the function of a name."""
+    if not isinstance(value, str):
+        raise dacite.WrongTypeError(Function, value)
+    if value not in known_names():
+        raise PlanError(sentence(_READ, f"no function {value!r}", "", nearest(value, known_names())))
+    return by_name(value)
 
 
 def _type(description: Any) -> DataType:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Self
 from pyspark.sql import types as t
 
 from streamq.errors import NeedsSpark, PlanError, TimeError, TypeMismatch, sentence
+from streamq.functions.arithmetic import SUBTRACT
+from streamq.functions.dates import EXTRACT
 from streamq.plan.expr import Call, Cast, Expr, Lit, as_expr
 from streamq.plan.inference import infer
 from streamq.plan.lifetime import Lifetime
@@ -408,11 +410,11 @@ def _length(given: Given, plan: Node, verb: str = "alter_lifetime") -> Length:
             return Length(GIVEN, 0, elapsed)
         # of days alone, say, there are no seconds
         expr = Cast(expr, t.DayTimeIntervalType())
-        second = Call("extract", (Lit("SECOND"), expr))
+        second = Call(EXTRACT, (Lit("SECOND"), expr))
         # the parts are integers, in which microseconds overflow after 35 minutes
-        days = Cast(Call("extract", (Lit("DAY"), expr)), t.LongType())
-        minutes = (days * 24 + Call("extract", (Lit("HOUR"), expr))) * 60
-        whole = (minutes + Call("extract", (Lit("MINUTE"), expr))) * 60_000_000
+        days = Cast(Call(EXTRACT, (Lit("DAY"), expr)), t.LongType())
+        minutes = (days * 24 + Call(EXTRACT, (Lit("HOUR"), expr))) * 60
+        whole = (minutes + Call(EXTRACT, (Lit("MINUTE"), expr))) * 60_000_000
         return Length(GIVEN, 0, Cast(as_expr(whole), t.LongType()) + Cast(second * 1_000_000, t.LongType()))
     if not isinstance(kind, t.IntegralType | t.NullType):
         raise TypeMismatch(
@@ -426,7 +428,7 @@ def _between(expr: Expr, schema: Schema, verb: str) -> Expr | None:
     from streamq.operators.source import instant_ticks
 
     match expr:
-        case Call(name="-", args=(later, earlier)):
+        case Call(function=function, args=(later, earlier)) if function == SUBTRACT:
             kinds = [infer(e, schema, verb) for e in (later, earlier)]
             if all(isinstance(k, t.TimestampType | t.TimestampNTZType | t.DateType) for k in kinds):
                 return instant_ticks(later, kinds[0]) - instant_ticks(earlier, kinds[1])

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pyspark.sql import types as t
 
 from streamq.errors import PlanError, TypeMismatch, sentence
+from streamq.functions.choice import COALESCE
 from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.chop import Chop
 from streamq.operators.clip import Clip
@@ -82,7 +83,7 @@ def _columns(group: Group, matched: bool, taken: Collection[str]) -> Columns:
     if not matched:
         return tuple((f"__g{depth}_{i}", Col(k)) for i, k in enumerate(group.keys))
     values = [
-        (f"__g{depth}_{i}", Call("coalesce", (Col(k), _some(kind, k))))
+        (f"__g{depth}_{i}", Call(COALESCE, (Col(k), _some(kind, k))))
         for i, (k, kind) in enumerate(zip(group.keys, kinds, strict=True))
     ]
     return (*values, *((f"__g{depth}_{i}n", Col(k).is_null()) for i, k in enumerate(group.keys)))

@@ -8,6 +8,7 @@ from pyspark.sql import types as t
 
 from streamq.choices import Invalid
 from streamq.errors import TypeMismatch, sentence, unknown_column
+from streamq.functions.dates import EXTRACT, HOUR, MINUTE, UNIX_DATE, UNIX_MICROS
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
 from streamq.plan.lowering import instant, orderable
 from streamq.plan.node import Node
@@ -94,13 +95,13 @@ def axis_of(fields: tuple[Field, ...], names: tuple[str, ...], verb: str) -> str
 def instant_ticks(expr: Expr, kind: t.DataType) -> Expr:
     """An expression of a time type as ticks: microseconds since the epoch in UTC, whatever the session's time zone."""
     if isinstance(kind, t.TimestampType):
-        return Call("unix_micros", (expr,))
+        return Call(UNIX_MICROS, (expr,))
     if isinstance(kind, t.DateType):
-        return Cast(Call("unix_date", (expr,)), t.LongType()) * 86_400_000_000
+        return Cast(Call(UNIX_DATE, (expr,)), t.LongType()) * 86_400_000_000
     if isinstance(kind, t.TimestampNTZType):
-        days = Cast(Call("unix_date", (Cast(expr, t.DateType()),)), t.LongType())
-        minutes = (days * 24 + Call("hour", (expr,))) * 60 + Call("minute", (expr,))
-        seconds = Call("extract", (Lit("SECOND"), expr))
+        days = Cast(Call(UNIX_DATE, (Cast(expr, t.DateType()),)), t.LongType())
+        minutes = (days * 24 + Call(HOUR, (expr,))) * 60 + Call(MINUTE, (expr,))
+        seconds = Call(EXTRACT, (Lit("SECOND"), expr))
         return minutes * 60_000_000 + Cast(seconds * 1_000_000, t.LongType())
     return Cast(expr, t.LongType())
 

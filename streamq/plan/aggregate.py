@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from pyspark.sql.types import DataType
 
 from streamq.plan.expr import Expr
+from streamq.plan.function import Text
 from streamq.plan.named import Named
 from streamq.plan.partial import Partial
 from streamq.plan.reduction import ReducedColumn, Reduction
-from streamq.plan.tree import Text, show
+from streamq.plan.tree import show
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamq.plan.expr import Expr, as_expr
-from streamq.plan.tree import Text
+from streamq.plan.function import Text
 
 
 @dataclass(frozen=True, eq=False, repr=False)

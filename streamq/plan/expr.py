@@ -1,14 +1,14 @@
 """Expressions: a small immutable tree that is built, compared, typed and explained without a SparkSession.
 
-Functions are called by their Spark name, so all of ``pyspark.sql.functions`` exists without being listed. Every pass over a
-tree is a :func:`streamq.plan.tree.fold`: bottom-up, iterative, each shared node visited once.
+A call holds its function, a :class:`streamq.plan.function.Function`. Every pass over a tree is a
+:func:`streamq.plan.tree.fold`: bottom-up, iterative, each shared node visited once.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -16,24 +16,17 @@ import numpy as np
 from pyspark.sql.types import DataType
 
 from streamq.errors import PlanError, TypeMismatch, sentence
+from streamq.plan.function import Function, Text
 from streamq.plan.plain import hint_for, plain_value
 from streamq.plan.refusals import NoValue
 from streamq.plan.spark_types import parse_type
-from streamq.plan.tree import Shown, Text, Tree, show
-
-ARITHMETIC = ("+", "-", "*", "/", "%")
-COMPARISON = ("==", "!=", "<", "<=", ">", ">=", "<=>")
-LOGIC = ("and", "or", "not")
+from streamq.plan.tree import Shown, Tree, show
 
 _UFUNCS = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "true_divide": "/", "remainder": "%", "equal": "==",
     "not_equal": "!=", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=",
 }  # fmt: skip
 """numpy's names of operators: what a numpy number on the left calls."""
-
-_INFIX = {
-    "+": 6, "-": 6, "*": 7, "/": 7, "%": 7, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "<=>": 4, "and": 2, "or": 1,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,111 +51,111 @@ class Expr(NoValue, Tree):
         operator = _UFUNCS.get(ufunc.__name__)
         if operator is None or method != "__call__" or options:
             raise self._refused(f"numpy's {ufunc.__name__} takes no expression", self._instead_of(ufunc.__name__, []))
-        return Call(operator, tuple(as_expr(o) for o in operands))
+        return _call(operator, *operands)
 
     # operators
     def __add__(self, other: Any) -> Expr:
-        return Call("+", (self, as_expr(other)))
+        return _call("+", self, other)
 
     def __radd__(self, other: Any) -> Expr:
-        return Call("+", (as_expr(other), self))
+        return _call("+", other, self)
 
     def __sub__(self, other: Any) -> Expr:
-        return Call("-", (self, as_expr(other)))
+        return _call("-", self, other)
 
     def __rsub__(self, other: Any) -> Expr:
-        return Call("-", (as_expr(other), self))
+        return _call("-", other, self)
 
     def __mul__(self, other: Any) -> Expr:
-        return Call("*", (self, as_expr(other)))
+        return _call("*", self, other)
 
     def __rmul__(self, other: Any) -> Expr:
-        return Call("*", (as_expr(other), self))
+        return _call("*", other, self)
 
     def __truediv__(self, other: Any) -> Expr:
-        return Call("/", (self, as_expr(other)))
+        return _call("/", self, other)
 
     def __rtruediv__(self, other: Any) -> Expr:
-        return Call("/", (as_expr(other), self))
+        return _call("/", other, self)
 
     def __mod__(self, other: Any) -> Expr:
-        return Call("%", (self, as_expr(other)))
+        return _call("%", self, other)
 
     def __rmod__(self, other: Any) -> Expr:
-        return Call("%", (as_expr(other), self))
+        return _call("%", other, self)
 
     def __pow__(self, other: Any) -> Expr:
-        return Call("pow", (self, as_expr(other)))
+        return _call("pow", self, other)
 
     def __rpow__(self, other: Any) -> Expr:
-        return Call("pow", (as_expr(other), self))
+        return _call("pow", other, self)
 
     def __neg__(self) -> Expr:
-        return Call("negative", (self,))
+        return _call("negative", self)
 
     def __pos__(self) -> Expr:
-        return Call("positive", (self,))
+        return _call("positive", self)
 
     def __abs__(self) -> Expr:
-        return Call("abs", (self,))
+        return _call("abs", self)
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]
-        return Call("==", (self, as_expr(other)))
+        return _call("==", self, other)
 
     def __ne__(self, other: object) -> Expr:  # type: ignore[override]
-        return Call("!=", (self, as_expr(other)))
+        return _call("!=", self, other)
 
     def __lt__(self, other: Any) -> Expr:
-        return Call("<", (self, as_expr(other)))
+        return _call("<", self, other)
 
     def __le__(self, other: Any) -> Expr:
-        return Call("<=", (self, as_expr(other)))
+        return _call("<=", self, other)
 
     def __gt__(self, other: Any) -> Expr:
-        return Call(">", (self, as_expr(other)))
+        return _call(">", self, other)
 
     def __ge__(self, other: Any) -> Expr:
-        return Call(">=", (self, as_expr(other)))
+        return _call(">=", self, other)
 
     def __and__(self, other: Any) -> Expr:
-        return Call("and", (self, as_expr(other)))
+        return _call("and", self, other)
 
     def __rand__(self, other: Any) -> Expr:
-        return Call("and", (as_expr(other), self))
+        return _call("and", other, self)
 
     def __or__(self, other: Any) -> Expr:
-        return Call("or", (self, as_expr(other)))
+        return _call("or", self, other)
 
     def __ror__(self, other: Any) -> Expr:
-        return Call("or", (as_expr(other), self))
+        return _call("or", other, self)
 
     def __invert__(self) -> Expr:
-        return Call("not", (self,))
+        return _call("not", self)
 
     def __getitem__(self, key: Any) -> Expr:
         if isinstance(key, slice):
             hint = f"Write sq.functions.substring({self._in_code}, from, length), from 1 on; of an array sq.functions.slice."
             raise self._refused("a part of an expression", hint)
-        return Call("getitem", (self, as_expr(key)))
+        return _call("getitem", self, key)
 
     # methods, named as PySpark's
     def eq_null_safe(self, other: Any) -> Expr:
         """Equality under which NULL equals NULL."""
-        return Call("<=>", (self, as_expr(other)))
+        return _call("<=>", self, other)
 
     def is_null(self) -> Expr:
         """True where the value is NULL."""
-        return Call("isnull", (self,))
+        return _call("isnull", self)
 
     def is_not_null(self) -> Expr:
         """True where the value is not NULL."""
-        return Call("not", (Call("isnull", (self,)),))
+        return _call("not", _call("isnull", self))
 
     def isin(self, *values: Any) -> Expr:
         """True where the value equals one of ``values`` (or of the one list given)."""
-        found = values[0] if len(values) == 1 and isinstance(values[0], list | tuple | set | frozenset) else values
-        ordered = sorted(found, key=repr) if isinstance(found, set | frozenset) else found
-        return Call("isin", (self, *(as_expr(v) for v in ordered)))
+        members = values[0] if len(values) == 1 and isinstance(values[0], list | tuple | set | frozenset) else values
+        ordered = sorted(members, key=repr) if isinstance(members, set | frozenset) else members
+        return _call("isin", self, *ordered)
 
     def between(self, low: Any, high: Any) -> Expr:
         """``low <= self and self <= high``."""
@@ -170,23 +163,23 @@ class Expr(NoValue, Tree):
 
     def startswith(self, prefix: Any) -> Expr:
         """True where the string begins with ``prefix``."""
-        return Call("startswith", (self, as_expr(prefix)))
+        return _call("startswith", self, prefix)
 
     def endswith(self, suffix: Any) -> Expr:
         """True where the string ends with ``suffix``."""
-        return Call("endswith", (self, as_expr(suffix)))
+        return _call("endswith", self, suffix)
 
     def contains(self, part: Any) -> Expr:
         """True where the string contains ``part``."""
-        return Call("contains", (self, as_expr(part)))
+        return _call("contains", self, part)
 
     def like(self, pattern: str) -> Expr:
         """SQL LIKE."""
-        return Call("like", (self, as_expr(pattern)))
+        return _call("like", self, pattern)
 
     def rlike(self, pattern: str) -> Expr:
         """Regular expression match, Java syntax."""
-        return Call("rlike", (self, as_expr(pattern)))
+        return _call("rlike", self, pattern)
 
     def cast(self, to: str | DataType) -> Expr:
         """The value in another type, by Spark's ANSI rules; ``to`` is a DataType or its SQL name."""
@@ -231,9 +224,9 @@ class Lit(Expr):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Call(Expr):
-    """An operator or a Spark function by name; ``args`` are expressions or plain Python values (a format, a flag)."""
+    """A function of ``args``: expressions, or plain Python values (a format, a flag)."""
 
-    name: str
+    function: Function = field(metadata={"written": "name"})
     args: tuple[Any, ...]
 
     @property
@@ -241,27 +234,15 @@ class Call(Expr):
         return tuple(a for a in self.args if isinstance(a, Expr))
 
     def with_children(self, children: Sequence[Expr]) -> Expr:
-        rest = iter(children)
-        return Call(self.name, tuple(next(rest) if isinstance(a, Expr) else a for a in self.args))
+        return Call(self.function, self.arguments(children))
+
+    def arguments(self, operands: Sequence[Any]) -> tuple[Any, ...]:
+        """All arguments in order: something for each expression among them, plain values as they are."""
+        rest = iter(operands)
+        return tuple(next(rest) if isinstance(a, Expr) else a for a in self.args)
 
     def shown_over(self, parts: Sequence[Text]) -> Text:
-        if self.name in _INFIX:
-            rank = _INFIX[self.name]
-            return Text(f"{parts[0].within(rank)} {self.name} {parts[1].within(rank + 1)}", rank)
-        match self.name:
-            case "not":
-                return Text(f"not {parts[0].within(5)}", 3)
-            case "negative":
-                return Text(f"-{parts[0].within(8)}", 8)
-            case "isnull":
-                return Text(f"{parts[0].within(5)} is null", 4)
-            case "isin":
-                return Text(f"{parts[0].within(5)} in ({', '.join(p.text for p in parts[1:])})", 4)
-            case "getitem":
-                return Text(f"{parts[0].within(9)}[{parts[1].text}]")
-        operands = iter(parts)
-        shown = (next(operands).text if isinstance(a, Expr) else repr(a) for a in self.args)
-        return Text(f"{self.name}({', '.join(shown)})")
+        return self.function.shown_over([a if isinstance(a, Text) else Text(repr(a)) for a in self.arguments(parts)])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -311,6 +292,13 @@ class Opaque(Expr):
 
     def shown_over(self, parts: Sequence[Text]) -> Text:
         return Text(f"spark[{self.text}]")
+
+
+def _call(name: str, *operands: Any) -> Call:
+    """A call of a built-in function, of operands that need not be expressions yet."""
+    from streamq.plan.function import BUILT_IN  # stays here: on executors no expression is built
+
+    return Call(BUILT_IN[name], tuple(as_expr(o) for o in operands))
 
 
 def as_expr(value: Any) -> Expr:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streamq.plan.expr import Expr
-from streamq.plan.tree import Text
+from streamq.plan.function import Text
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.expr import Call, Col, Expr, Lit, Opaque
+from streamq.plan.expr import Call, Col, Expr, Opaque
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.tree import fold, show
-
-NONDETERMINISTIC = frozenset(
-    {
-        "rand",
-        "randn",
-        "uuid",
-        "shuffle",
-        "monotonically_increasing_id",
-        "spark_partition_id",
-        "input_file_name",
-        "random",
-        "randstr",
-        "uniform",
-    }
-)
 
 
 def nodes(root: Expr) -> list[Expr]:
@@ -55,27 +40,6 @@ def substitute(root: Expr, by: Mapping[str, Expr]) -> Expr:
     return rewrite(root, lambda n: by.get(n.name) if isinstance(n, Col) else None)
 
 
-def conjuncts(root: Expr) -> list[Expr]:
-    """The parts of a top-level AND, in order."""
-    out: list[Expr] = []
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Call) and node.name == "and":
-            stack.extend(reversed(node.children))
-        else:
-            out.append(node)
-    return out
-
-
-def conjunction(parts: Iterable[Expr]) -> Expr:
-    """``p and q and ...``; of nothing, true."""
-    result: Expr | None = None
-    for part in parts:
-        result = part if result is None else Call("and", (result, part))
-    return Lit(True) if result is None else result
-
-
 def reads_lifetime(root: Expr, *parts: str) -> bool:
     """Whether the tree reads one of these parts of the lifetime (any, if none is named)."""
     wanted = parts or ("start", "end", "duration")
@@ -93,8 +57,8 @@ def is_opaque(root: Expr) -> bool:
 
 
 def is_deterministic(root: Expr) -> bool:
-    """Whether equal input gives equal output, as far as names tell."""
-    return not any(isinstance(n, Opaque) or (isinstance(n, Call) and n.name in NONDETERMINISTIC) for n in nodes(root))
+    """Whether equal input gives equal output; of a pyspark Column that is not known."""
+    return not any(isinstance(n, Opaque) or (isinstance(n, Call) and not n.function.deterministic) for n in nodes(root))
 
 
 def aggregates(root: Expr) -> list[Aggregate]:

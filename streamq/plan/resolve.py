@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from streamq.errors import MixedStreams, PlanError, sentence, warn
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.expr import Alias, Call, Col, Expr, Lit, as_expr
+from streamq.plan.expr import Alias, Col, Expr, as_expr
 from streamq.plan.lifetime import Lifetime, WindowBound
 from streamq.plan.node import Node, nodes
 from streamq.plan.passes import nodes as parts
@@ -97,7 +97,7 @@ def resolve(given: Given, plan: Node, verb: str, of_events: bool = False) -> Exp
         if found.name not in plan.schema.names:
             head, _, rest = found.name.partition(".")
             if rest and head in plan.schema.names:
-                return Call("getitem", (Col(head), Lit(rest)))
+                return Col(head)[rest]
             plan.schema.unknown(found.name, verb)
         return None if found.origin is None else Col(found.name)
 

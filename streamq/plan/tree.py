@@ -6,10 +6,11 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from pyspark.sql.types import DataType
 
+from streamq.plan.function import Text
 from streamq.plan.named import Named
 
 T = TypeVar("T")
@@ -26,17 +27,6 @@ class Shown(str):
 
     def __radd__(self, other: str) -> Shown:
         return Shown(other.__add__(self))
-
-
-class Text(NamedTuple):
-    """How a part of an expression is shown, and how tightly it binds: 9 is what never needs brackets, 0 what always does."""
-
-    text: str
-    rank: int = 9
-
-    def within(self, least: int) -> str:
-        """The text, in brackets if it binds less tightly than that."""
-        return self.text if self.rank >= least else f"({self.text})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

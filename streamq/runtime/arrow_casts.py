@@ -16,11 +16,10 @@ import pyarrow as pa
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
+from streamq.plan.spark_types import FLOATING, INTEGRAL
 from streamq.runtime.arrow_types import (
     BITS,
     CAST_OVERFLOW,
-    FLOATING,
-    INTEGRAL,
     INVALID,
     OUT_OF_RANGE,
     Outcome,

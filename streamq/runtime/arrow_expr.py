@@ -9,6 +9,7 @@ evaluation would meet it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,18 +21,18 @@ from pyspark.sql.types import DataType
 from streamq.errors import NeedsSpark, StreamqError, nearest, sentence
 from streamq.plan.case import Case
 from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit
-from streamq.plan.inference import types
+from streamq.plan.inference import given_arguments, types
 from streamq.plan.lifetime import Lifetime
+from streamq.plan.operand import ArrowForm, Fault, Value
 from streamq.plan.passes import show_to_user
 from streamq.plan.schema import Schema
 from streamq.plan.spark_types import literal_type
 from streamq.plan.tree import fold
 from streamq.runtime.arrow_casts import can_cast, cast
-from streamq.runtime.arrow_functions import FUNCTIONS
-from streamq.runtime.arrow_types import Fault, Value, arrow_type, constant_array, true
+from streamq.runtime.arrow_types import arrow_type, constant_array, true
 
 if TYPE_CHECKING:
-    from streamq.runtime.arrow_types import Mask
+    from streamq.plan.operand import Mask
 
 _HINTS = {
     "[DIVIDE_BY_ZERO]": "Guard it: sq.when(y != 0, x / y).",
@@ -52,10 +53,10 @@ def evaluate(
     ``columns`` are the payload's arrays by name, ``lifetime`` gives those of start, end and duration. Raises
     StreamqError where Spark raises on one of the rows, NeedsSpark for what :func:`check` refuses.
     """
-    found = attempt(expr, schema, columns, lifetime, rows)
-    if found.faults:
-        raise StreamqError(min(found.faults, key=lambda f: int(f.rows.argmax())).text)
-    return found.array
+    value = attempt(expr, schema, columns, lifetime, rows)
+    if value.faults:
+        raise StreamqError(min(value.faults, key=lambda f: int(f.rows.argmax())).text)
+    return value.array
 
 
 def attempt(
@@ -82,8 +83,8 @@ def attempt(
                 return Value(array, to, ..., (*parts[0].faults, *_located(node, faults)))
             case Case():
                 return _case(parts, kind, rows)
-            case Call():
-                return _call(node, parts, kind, rows)
+            case Call() if node.function.arrow is not None:
+                return _call(node, node.function.arrow, parts, kind, rows)
         raise AssertionError(type(node))
 
     return fold(expr, visit)
@@ -96,43 +97,49 @@ def check(expr: Expr, schema: Schema, verb: str) -> None:
 
 def _checked(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType]:
     """The type of every node, each of which can be evaluated here."""
-    found: dict[str, DataType] = {}
-    known = types(expr, schema, verb)
-
-    def refuse(node: Expr, what: str, hint: str = "") -> None:
-        raise NeedsSpark(
-            sentence(
-                verb, f"{what} needs Spark, and this query runs in-process", f"found {show_to_user(node)}",
-                hint or "Give it a DataFrame as its source, or use another function.",
-            )
-        )  # fmt: skip
+    inferred = types(expr, schema, verb)
+    checked: dict[str, DataType] = {}
 
     def visit(node: Expr, parts: list[DataType]) -> DataType:
-        kind = known[node.digest]
-        match node:
-            case Call(name=name):
-                function = FUNCTIONS.get(name)
-                if function is None:
-                    refuse(node, f"{name}()", nearest(name, FUNCTIONS))
-                elif kind is None or not function.takes(_operands(node, [_sample(k) for k in parts], 0)):
-                    refuse(node, f"{name}({', '.join(k.simpleString() for k in parts)})")
-            case Case():
-                if kind is None or not all(can_cast(k, kind) for k in (*parts[1:-1:2], parts[-1])):
-                    refuse(node, "a case of values of several types", "Cast the values to one type.")
-            case Cast(type=to):
-                if not can_cast(parts[0], to):
-                    refuse(node, f"a cast of {parts[0].simpleString()} to {to.simpleString()}")
-            case Lit(value=value, type=to) if to is not None and not can_cast(literal_type(value), to):
-                refuse(node, f"a literal of type {to.simpleString()}")
-        if kind is None:
-            refuse(node, "a pyspark Column" if not node.children else "its type")
-            raise AssertionError
-        arrow_type(kind)
-        found[node.digest] = kind
-        return kind
+        kind = inferred[node.digest]
+        refusal = _refusal(node, parts, kind)
+        if refusal is None and kind is not None:
+            arrow_type(kind)
+            checked[node.digest] = kind
+            return kind
+        what, hint = refusal or ("its type" if node.children else "a pyspark Column", "")
+        hint = hint or "Give it a DataFrame as its source, or use another function."
+        wrong = f"{what} needs Spark, and this query runs in-process"
+        raise NeedsSpark(sentence(verb, wrong, f"found {show_to_user(node)}", hint))
 
     fold(expr, visit)
-    return found
+    return checked
+
+
+def _refusal(node: Expr, parts: list[DataType], kind: DataType | None) -> tuple[str, str] | None:
+    """What of a node needs Spark, and what to write instead; None where nothing does."""
+    match node:
+        case Call(function=function):
+            arrow = function.arrow
+            if arrow is None:
+                return f"{function.name}()", _nearest_here(function.name)
+            if kind is None or not arrow.takes(_operands(node, [_sample(k) for k in parts], 0)):
+                return f"{function.name}({', '.join(k.simpleString() for k in parts)})", ""
+        case Case():
+            if kind is None or not all(can_cast(k, kind) for k in (*parts[1:-1:2], parts[-1])):
+                return "a case of values of several types", "Cast the values to one type."
+        case Cast(type=to):
+            if not can_cast(parts[0], to):
+                return f"a cast of {parts[0].simpleString()} to {to.simpleString()}", ""
+        case Lit(value=value, type=to) if to is not None and not can_cast(literal_type(value), to):
+            return f"a literal of type {to.simpleString()}", ""
+    return None
+
+
+def _nearest_here(name: str) -> str:
+    from streamq.plan.function import BUILT_IN  # stays here: executors evaluate what has been checked
+
+    return nearest(name, [n for n, function in BUILT_IN.items() if function.arrow is not None])
 
 
 def _sample(kind: DataType) -> Value:
@@ -141,51 +148,44 @@ def _sample(kind: DataType) -> Value:
 
 def _operands(node: Call, parts: Sequence[Value], rows: int) -> list[Value]:
     """The arguments in order, plain Python values as constants; those left out at the end (None) are not there."""
-    args = list(node.args)
-    while args and args[-1] is None:
-        args.pop()
-    rest = iter(parts)
-    out = []
-    for arg in args:
-        if isinstance(arg, Expr):
-            value = next(rest)
-            known = isinstance(arg, Lit) and arg.type is None
-            out.append(
-                Value(value.array, value.kind, arg.value if known and isinstance(arg, Lit) else ..., value.faults)
-            )
+    operands = []
+    for argument, value in zip(given_arguments(node), node.arguments(parts), strict=False):
+        if not isinstance(argument, Expr):
+            kind = literal_type(argument)
+            operands.append(Value(constant_array(argument, kind, rows), kind, argument))
+        elif isinstance(argument, Lit) and argument.type is None:
+            operands.append(replace(value, constant=argument.value))
         else:
-            kind = literal_type(arg)
-            out.append(Value(constant_array(arg, kind, rows), kind, arg))
-    return out
+            operands.append(replace(value, constant=...))
+    return operands
 
 
-def _call(node: Call, parts: Sequence[Value], kind: DataType, rows: int) -> Value:
-    function = FUNCTIONS[node.name]
+def _call(node: Call, arrow: ArrowForm, parts: Sequence[Value], kind: DataType, rows: int) -> Value:
     operands = _operands(node, parts, rows)
     faults: list[Fault] = []
     if any(o.faults for o in operands):
-        for operand, reached in zip(operands, function.reach(operands), strict=True):
+        for operand, reached in zip(operands, arrow.reach(operands), strict=True):
             faults += _restricted(operand.faults, reached)
-    made = function.compute(operands, kind)
-    array, own = made if isinstance(made, tuple) else (made, [])
+    result = arrow.compute(operands, kind)
+    array, own = result if isinstance(result, tuple) else (result, [])
     return Value(array, kind, ..., (*faults, *_located(node, own)))
 
 
 def _case(parts: Sequence[Value], kind: DataType, rows: int) -> Value:
     faults: list[Fault] = []
     rest = np.ones(rows, dtype=bool)
-    taken: list[tuple[Mask, Value]] = []
+    branches: list[tuple[Mask, Value]] = []
     for condition, value in zip(parts[:-1:2], parts[1:-1:2], strict=True):
         faults += _restricted(condition.faults, rest)
-        here = rest & true(condition.array)
-        faults += _restricted(value.faults, here)
-        taken.append((here, value))
-        rest = rest & ~here
+        is_here = rest & true(condition.array)
+        faults += _restricted(value.faults, is_here)
+        branches.append((is_here, value))
+        rest = rest & ~is_here
     faults += _restricted(parts[-1].faults, rest)
     result, _ = cast(parts[-1].array, parts[-1].kind, kind)
     if not isinstance(kind, t.NullType):
-        for here, value in taken:
-            result = pc.if_else(pa.array(here), cast(value.array, value.kind, kind)[0], result)
+        for is_here, value in branches:
+            result = pc.if_else(pa.array(is_here), cast(value.array, value.kind, kind)[0], result)
     return Value(result, kind, ..., tuple(faults))
 
 
@@ -193,8 +193,8 @@ def _restricted(faults: Sequence[Fault], reached: Mask | None) -> list[Fault]:
     """The faults on the rows that are evaluated at all."""
     if reached is None:
         return list(faults)
-    kept = (Fault(f.rows & reached, f.text) for f in faults)
-    return [f for f in kept if f.rows.any()]
+    restricted = (Fault(f.rows & reached, f.text) for f in faults)
+    return [f for f in restricted if f.rows.any()]
 
 
 def _located(node: Expr, faults: Sequence[Fault]) -> tuple[Fault, ...]:
@@ -217,4 +217,4 @@ def _plain(array: Any, kind: DataType) -> pa.Array:
     return array if array.type == to else array.cast(to, safe=False)
 
 
-__all__ = ["FUNCTIONS", "arrow_type", "check", "evaluate"]
+__all__ = ["arrow_type", "check", "evaluate"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,11 +13,10 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.errors import NeedsSpark, sentence
+from streamq.plan.operand import Fault
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Mask = NDArray[np.bool_]
+    from streamq.plan.operand import Mask
 
 _ARROW: dict[type[DataType], pa.DataType] = {
     t.NullType: pa.null(), t.BooleanType: pa.bool_(), t.ByteType: pa.int8(), t.ShortType: pa.int16(),
@@ -28,8 +26,6 @@ _ARROW: dict[type[DataType], pa.DataType] = {
     t.DayTimeIntervalType: pa.duration("us"),
 }  # fmt: skip
 
-INTEGRAL = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
-FLOATING = (t.FloatType, t.DoubleType)
 BITS: dict[type[DataType], int] = {t.ByteType: 8, t.ShortType: 16, t.IntegerType: 32, t.LongType: 64}
 
 DIVIDED = "[DIVIDE_BY_ZERO] division by zero"
@@ -56,26 +52,8 @@ def arrow_type(kind: DataType) -> pa.DataType:
     return _ARROW[type(kind)]
 
 
-@dataclass(frozen=True)
-class Fault:
-    """The rows on which Spark raises an error, and the error."""
-
-    rows: Mask
-    text: str
-
-
-@dataclass(frozen=True)
-class Value:
-    """A computed operand; NULL where it has a fault. ``constant`` is the Python value if it was written down as one."""
-
-    array: pa.Array
-    kind: DataType
-    constant: Any = ...
-    faults: tuple[Fault, ...] = ()
-
-
 Outcome = tuple[pa.Array, Sequence[Fault]]
-"""What a function made of its operands, and the rows where it could not."""
+"""The result of a function, and the rows on which it has none, for Spark raises there."""
 
 
 class Refused(Exception):

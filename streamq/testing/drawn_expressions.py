@@ -15,12 +15,15 @@ from pyspark.sql import types as t
 
 from streamq.errors import NeedsSpark, PlanError, TypeMismatch
 from streamq.expressions import duration, end, start, when
+from streamq.functions.arithmetic import ABS, DIVIDE
+from streamq.functions.choice import COALESCE, ISNAN
+from streamq.functions.logic import conjunction
 from streamq.operators import Join, JoinTable, Select, Source, TopK, Union, WindowAggregate, WindowedJoin
 from streamq.plan.aggregate import Aggregate, Rounding
 from streamq.plan.expr import Call, Col, Expr, Lit
 from streamq.plan.keys import check_key
 from streamq.plan.node import Node, fold
-from streamq.plan.passes import columns, conjunction
+from streamq.plan.passes import columns
 from streamq.plan.schema import Schema
 from streamq.plan.tree import fold as fold_expr
 from streamq.runtime.arrow_expr import check
@@ -58,7 +61,7 @@ def _exact(node: Node, inputs: list[frozenset[str]]) -> frozenset[str]:
 
 
 def _divides(expr: Expr, parts: list[bool]) -> bool:
-    return any(parts) or (isinstance(expr, Call) and expr.name == "/")
+    return any(parts) or (isinstance(expr, Call) and expr.function == DIVIDE)
 
 
 def _exactly(aggregate: Aggregate, among: frozenset[str]) -> bool:
@@ -127,7 +130,7 @@ def _comparisons(draw: Draw, schema: Schema, among: frozenset[str], reads_end: b
         else:
             found += _of_value(column, kind)
         if is_a(kind, t.FloatType, t.DoubleType):
-            found += [column > 1.25, column == float("nan"), Call("isnan", (column,)), column < float("inf")]
+            found += [column > 1.25, column == float("nan"), Call(ISNAN, (column,)), column < float("inf")]
         if is_a(kind, t.StringType):
             found += [column == "a", column != "b", column.isin("a", "c"), column > "a", column.eq_null_safe(None)]
     return draw(st.sampled_from([expr for expr in found if evaluable(expr, schema)]))
@@ -150,7 +153,7 @@ def numbers(draw: Draw, schema: Schema, name: str, reads_end: bool) -> Expr:
     zero = Lit(0.0 if is_a(kind, t.FloatType, t.DoubleType) else 0)
     found: list[Expr] = [column] * 5
     found += [column + 1, column * 2, 3 - column, -column, when(column > 1, column).otherwise(zero)]
-    found += [Call("coalesce", (column, zero)), when(column.is_not_null(), column), Call("abs", (column,))]
+    found += [Call(COALESCE, (column, zero)), when(column.is_not_null(), column), Call(ABS, (column,))]
     if reads_end:
         found += [when(end().is_null(), zero).otherwise(column)] * 3
     return draw(st.sampled_from(found))

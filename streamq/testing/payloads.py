@@ -20,7 +20,7 @@ from streamq.errors import PlanError, sentence
 from streamq.operators import Source, WindowAggregate
 from streamq.plan.aggregate import Aggregate, Computes
 from streamq.plan.case import Case
-from streamq.plan.expr import COMPARISON, Alias, Call, Col, Expr, Lit
+from streamq.plan.expr import Alias, Call, Col, Expr, Lit
 from streamq.plan.node import Node, nodes
 from streamq.plan.passes import columns, is_opaque
 from streamq.plan.passes import nodes as parts_of
@@ -270,26 +270,6 @@ class Uses:
     summed: frozenset[str]
 
 
-SAFE = frozenset(
-    (
-        *COMPARISON,
-        "and",
-        "or",
-        "not",
-        "isnull",
-        "isnotnull",
-        "isnan",
-        "isin",
-        "coalesce",
-        "ifnull",
-        "nvl",
-        "nvl2",
-        "nullif",
-    )
-)
-"""Functions that give no new values: an argument of theirs may be any value of its type."""
-
-
 def uses(plan: Node) -> Uses:
     """What a plan does with the columns of its sources.
 
@@ -318,7 +298,7 @@ def _computing(expr: Expr) -> set[str]:
     names: set[str] = {""} if is_opaque(expr) else set()
     for part in parts_of(expr):
         plain = isinstance(part, Col | Lit | Case | Alias | Aggregate)
-        if not plain and not (isinstance(part, Call) and part.name in SAFE):
+        if not plain and not (isinstance(part, Call) and part.function.selects):
             names |= columns(part)
     return names
 

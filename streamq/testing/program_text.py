@@ -14,9 +14,11 @@ from pyspark.sql import types as t
 
 from streamq.aggregates import built_in
 from streamq.errors import TypeMismatch
+from streamq.functions.catalogue import by_name
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.case import Case
 from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit
+from streamq.plan.function import Infix, Method, Prefix, Subscript
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.spark_types import parse_type
 from streamq.plan.tree import fold
@@ -117,13 +119,8 @@ def type_name(kind: t.DataType) -> str:
 
 # expressions
 
-_BINARY = {
-    "+": ("+", 6), "-": ("-", 6), "*": ("*", 7), "/": ("/", 7), "%": ("%", 7), "and": ("&", 4), "or": ("|", 2),
-    "==": ("==", 1), "!=": ("!=", 1), "<": ("<", 1), "<=": ("<=", 1), ">": (">", 1), ">=": (">=", 1),
-}  # fmt: skip
-"""Python's operator and how closely it binds."""
+IS_NULL = Method("is_null", 1)
 _UNARY, _POSTFIX = 8, 9
-_METHODS = {"<=>": "eq_null_safe", **{n: n for n in ("startswith", "endswith", "contains", "like", "rlike", "isin")}}
 
 Text = tuple[str, int]
 """A text and how closely its outermost operator binds."""
@@ -205,33 +202,33 @@ def _case(operands: Sequence[Expr], parts: list[Text]) -> str:
 
 
 def _call(function_call: Call, parts: list[Text]) -> Text:
-    args = function_call.args
-    plain = all(isinstance(a, Expr) for a in args)
-    if function_call.name in _BINARY and len(parts) == 2 and plain:
-        return _binary(function_call, parts)
-    match function_call.name:
-        case "not" if isinstance(args[0], Call) and args[0].name == "isnull":
+    args, function = function_call.args, function_call.function
+    if by_name(function.name) != function:
+        raise Unwritable(function.name)
+    notation = function.notation if all(isinstance(a, Expr) for a in args) else None
+    match notation:
+        case Infix() if len(parts) == 2:
+            return _infix(notation, args, parts)
+        case Prefix(sign="~") if isinstance(args[0], Call) and args[0].function.notation == IS_NULL:
             return parts[0][0].removesuffix(".is_null()") + ".is_not_null()", _POSTFIX
-        case "not" | "negative":
-            sign = "~" if function_call.name == "not" else "-"
+        case Prefix(sign=sign):
             return sign + (parts[0][0] if parts[0][1] >= _UNARY else f"({parts[0][0]})"), _UNARY
-        case "isnull":
-            return f"{_receiver(parts[0])}.is_null()", _POSTFIX
-        case "getitem" if len(parts) == 2 and plain:
+        case Subscript() if len(parts) == 2:
             return f"{_receiver(parts[0])}[{_operand(args[1], parts[1])}]", _POSTFIX
-        case name if name in _METHODS and plain and (len(parts) == 2 or name == "isin"):
+        case Method(name=name, operands=count) if count in (None, len(parts)):
             shown = [_operand(a, p) for a, p in zip(args[1:], parts[1:], strict=True)]
-            return f"{_receiver(parts[0])}.{_METHODS[name]}({', '.join(shown)})", _POSTFIX
-        case name if is_name(name):
-            rest = iter(parts)
-            shown = [next(rest)[0] if isinstance(a, Expr) else value(a) for a in args]
-            return f"f.{name}({', '.join(shown)})", _POSTFIX
-    raise Unwritable(function_call.name)
+            return f"{_receiver(parts[0])}.{name}({', '.join(shown)})", _POSTFIX
+    if not is_name(function.name):
+        raise Unwritable(function.name)
+    shown = [
+        p[0] if isinstance(a, Expr) else value(a) for a, p in zip(args, function_call.arguments(parts), strict=True)
+    ]
+    return f"f.{function.name}({', '.join(shown)})", _POSTFIX
 
 
-def _binary(function_call: Call, parts: list[Text]) -> Text:
-    sign, rank = _BINARY[function_call.name]
-    left, right = function_call.args
+def _infix(notation: Infix, args: Sequence[Any], parts: list[Text]) -> Text:
+    sign, rank = notation.sign, notation.rank
+    left, right = args
     # comparisons do not chain, and what is beside one should not be mistaken for its operand
     least = (5, 5) if rank == 1 else (rank, rank + 1)
     shown = [p[0] if p[1] >= n else f"({p[0]})" for p, n in zip(parts, least, strict=True)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from streamq.choices import Late
+from streamq.functions.dates import UNIX_MICROS
 from streamq.operators import (
     AlterLifetime,
     Chop,
@@ -240,7 +241,7 @@ def _alter_lifetime(node: AlterLifetime) -> str:
 def _instant(ticks: Expr) -> Expr:
     """The instant of which these are the ticks."""
     match ticks:
-        case Call(name="unix_micros", args=(Expr() as at,)):
+        case Call(function=function, args=(Expr() as at,)) if function == UNIX_MICROS:
             return at
     raise Unwritable("ticks of no instant")
 

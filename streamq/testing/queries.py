@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from streamq.expressions import duration, start, when
+from streamq.functions.arithmetic import ABS
+from streamq.functions.choice import COALESCE
+from streamq.functions.dates import UNIX_MICROS
 from streamq.operators import (
     AlterLifetime,
     Chop,
@@ -123,7 +126,7 @@ def spans(draw: Draw, plan: Node, reads_end: bool = True, most: int = 2) -> Node
 def _altered(draw: Draw, plan: Node, known: frozenset[str], reads_end: bool) -> Node:
     """Lifetimes moved, stretched, cut, made of the payload."""
     by = st.integers(-6, 6)
-    ticks = Call("unix_micros", (start(),)) if plan.schema.axis == TIMESTAMP else start()
+    ticks = Call(UNIX_MICROS, (start(),)) if plan.schema.axis == TIMESTAMP else start()
     numbers = [n for n in sorted(known) if is_a(plan.schema.type_of(n), t.IntegerType, t.LongType)]
     starts = [Start(), Start(by=draw(by)), Start(GIVEN, 0, ticks - ticks % 4), Start(GIVEN, 0, ticks + 3)]
     lengths = [Length(), Length(SAME, draw(by)), Length(FIXED, 1), Length(FIXED, draw(st.integers(1, 9)))]
@@ -132,7 +135,7 @@ def _altered(draw: Draw, plan: Node, known: frozenset[str], reads_end: bool) -> 
         within = draw(st.integers(0, 6))
         starts.append(Start(GIVEN, 0, ticks - when(Col(name).is_not_null(), within).otherwise(0), within))
     for name in numbers:
-        size = Cast(Call("coalesce", (Call("abs", (Col(name) % 8,)), Lit(0))), t.LongType())
+        size = Cast(Call(COALESCE, (Call(ABS, (Col(name) % 8,)), Lit(0))), t.LongType())
         starts.append(Start(GIVEN, 0, ticks - size, 7))
         lengths.append(Length(GIVEN, 0, Cast(Col(name), t.LongType())))
     if reads_end:

@@ -18,6 +18,7 @@ from pyspark.sql import types as t
 
 from streamq.errors import NeedsSpark, PlanError, TimeError, UnknownVerb, nearest, sentence
 from streamq.expressions import duration, end, start, when, window_end, window_start
+from streamq.functions.dates import TIMESTAMP_MICROS, UNIX_MICROS
 from streamq.operators import JoinTable, ToSignal
 from streamq.operators.windowed import Grouped, Windowed
 from streamq.plan.expr import Call, Col, Expr
@@ -415,8 +416,8 @@ def _starts(draw: Draw, plan: Node) -> tuple[Expr | None, Any]:
             many = draw(st.integers(2, 5))
             if plan.schema.axis == INTEGER:
                 return start() - start() % many, None
-            at = Call("unix_micros", (start(),))
-            return Call("timestamp_micros", (at - at % many,)), None
+            at = Call(UNIX_MICROS, (start(),))
+            return Call(TIMESTAMP_MICROS, (at - at % many,)), None
         case "later":
             return start() + span(3), None
         case "earlier":

@@ -29,6 +29,7 @@ from streamq.compiler.plan_json import (
 )
 from streamq.compiler.rewriter import rewrite
 from streamq.errors import PlanError, StreamqError
+from streamq.functions.catalogue import by_name
 from streamq.operators import BATCH, LOGICAL, Intervals, Select, Where
 from streamq.operators.alter_lifetime import GIVEN, AlterLifetime, Length, Start
 from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit, Opaque
@@ -89,11 +90,14 @@ def every_plan() -> list[Node]:
     case = sq.when(col("v") > 1, f.upper("k")).otherwise("y")
     more = [points, physical, edges, s.union(s, z), s.select(x=case, y=col("v").cast("decimal(20,4)"))]
     named = Select(
-        s.plan, (("x", Cast(Call("concat", (Alias(col("k"), "n"), Lit("x", t.StringType()))), t.StringType())),)
+        s.plan,
+        (("x", Cast(Call(by_name("concat"), (Alias(col("k"), "n"), Lit("x", t.StringType()))), t.StringType())),),
     )
     late = s.tumbling_window(5, stamp="point_at_end").select(n=sq.count(), at=sq.window_start())
-    early = AlterLifetime(s.plan, Start(GIVEN, 0, Call("-", (sq.start(), Cast(col("v"), t.LongType()))), 8), Length())
-    bound = Where(s.plan, Call(">", (sq.window_start(), Lit(3))))
+    early = AlterLifetime(
+        s.plan, Start(GIVEN, 0, Call(by_name("-"), (sq.start(), Cast(col("v"), t.LongType()))), 8), Length()
+    )
+    bound = Where(s.plan, Call(by_name(">"), (sq.window_start(), Lit(3))))
     return made + [q.plan for q in more] + [named, late.plan, early, bound]
 
 
@@ -213,7 +217,7 @@ def test_what_is_shared_is_written_once() -> None:
 
 def test_a_pyspark_column_cannot_be_written() -> None:
     hidden = Opaque(object(), "Column<'upper(k)'>")
-    plan = Where(source(k=t.StringType()), Call("isnull", (hidden,)))
+    plan = Where(source(k=t.StringType()), Call(by_name("isnull"), (hidden,)))
     wrong = r"to_json: a pyspark Column cannot be written; found Column<'upper\(k\)'>. Write it with sq.col"
     with pytest.raises(PlanError, match=wrong):
         plan_to_json(plan)

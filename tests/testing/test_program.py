@@ -17,6 +17,7 @@ import streamq as sq
 from streamq import col, lit, when
 from streamq import functions as f
 from streamq.errors import PlanError
+from streamq.functions.catalogue import by_name
 from streamq.operators import LOGICAL, AlterLifetime, JoinTable, Select, Where, WindowAggregate
 from streamq.operators.alter_lifetime import FIXED, GIVEN, SAME, Length, Start
 from streamq.plan.expr import Call, Expr, Lit, Opaque
@@ -283,7 +284,7 @@ def test_constants_stand_alone_where_a_verb_takes_them() -> None:
 
 
 def test_what_has_no_form_is_refused() -> None:
-    for expr in (Lit(1, t.LongType()), Opaque(None, "x"), Call("no name", (col("a"),))):
+    for expr in (Lit(1, t.LongType()), Opaque(None, "x"), Call(by_name("no name"), (col("a"),))):
         with pytest.raises(Unwritable):
             expression(expr)
 
@@ -377,6 +378,6 @@ def test_another_result_and_other_rows() -> None:
 def test_what_is_wrong() -> None:
     with pytest.raises(PlanError, match="program: no table 'p'; there are: none"):
         program(NAMED.plan, {})
-    hidden = Where(NAMED.plan, Call("isnull", (Opaque(None, "upper(k)"),)))
+    hidden = Where(NAMED.plan, Call(by_name("isnull"), (Opaque(None, "upper(k)"),)))
     with pytest.raises(PlanError, match=r"to_json: a pyspark Column cannot be written; found upper\(k\)"):
         program(hidden, NAMED.tables)

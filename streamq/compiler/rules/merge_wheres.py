@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from streamq.compiler.rules.substitution import LARGEST, facts
 from streamq.compiler.rules.totality import can_fail
+from streamq.functions.logic import conjunction, conjuncts
 from streamq.operators import Where
 from streamq.plan.node import Node
-from streamq.plan.passes import conjunction, conjuncts
 from streamq.plan.tree import show
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from streamq.compiler.rules.substitution import facts, fits, inlined, is_cheap, is_plain
 from streamq.compiler.rules.totality import can_fail
+from streamq.functions.logic import conjunction, conjuncts
 from streamq.operators import Select, Source, Where
 from streamq.plan.expr import Col, Expr
 from streamq.plan.node import Node
-from streamq.plan.passes import conjunction, conjuncts
 from streamq.plan.tree import show
 
 

@@ -8,10 +8,11 @@ from pyspark.sql import types as t
 
 from streamq.compiler.rules.substitution import facts
 from streamq.compiler.rules.totality import can_fail
+from streamq.functions.logic import conjunction, conjuncts
 from streamq.operators import Where, WindowAggregate
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node
-from streamq.plan.passes import columns, conjunction, conjuncts, reads_lifetime
+from streamq.plan.passes import columns, reads_lifetime
 from streamq.plan.tree import show
 from streamq.windows import Landmark
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from streamq.plan.expr import ARITHMETIC, COMPARISON, LOGIC, Call, Cast, Col, Expr, Lit, Opaque
+from streamq.plan.expr import Call, Cast, Col, Expr, Lit, Opaque
 from streamq.plan.lifetime import Lifetime
-from streamq.plan.passes import NONDETERMINISTIC, substitute
+from streamq.plan.passes import substitute
 from streamq.plan.spark_types import literal_type
 
 LARGEST = 128
@@ -19,8 +19,6 @@ CHEAP = 4
 
 REMEMBERED = 50_000
 """Expressions whose facts are kept."""
-
-_SIMPLE = frozenset({*ARITHMETIC, *COMPARISON, *LOGIC, "negative", "isnull"})
 
 
 @dataclass(frozen=True)
@@ -63,8 +61,8 @@ def _of(node: Expr, parts: list[Facts]) -> Facts:
     for part in parts:
         uses.update(part.uses)
     opaque = isinstance(node, Opaque)
-    steady = not opaque and not (isinstance(node, Call) and node.name in NONDETERMINISTIC)
-    simple = is_plain(node) or isinstance(node, Cast) or (isinstance(node, Call) and node.name in _SIMPLE)
+    steady = not opaque and not (isinstance(node, Call) and not node.function.deterministic)
+    simple = is_plain(node) or isinstance(node, Cast) or (isinstance(node, Call) and node.function.cheap)
     return Facts(
         1 + sum(p.size for p in parts),
         (0 if is_plain(node) else 1) + sum(p.operators for p in parts),

@@ -6,18 +6,13 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.plan.case import Case
-from streamq.plan.expr import COMPARISON, LOGIC, Alias, Call, Cast, Col, Expr, Lit
-from streamq.plan.inference import types
+from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit
+from streamq.plan.inference import operands_of, types
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.passes import nodes
 from streamq.plan.schema import Schema
 
-_TOTAL = frozenset(
-    {*COMPARISON, *LOGIC, "isin", "isnull", "isnotnull", "isnan", "equal_null", "coalesce", "ifnull", "nvl", "nullif"}
-    | {"startswith", "endswith", "contains", "upper", "lower", "trim", "ltrim", "rtrim", "length", "concat"}
-)
 _WIDENING: list[type[DataType]] = [t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType]
-_FLOATING = (t.FloatType, t.DoubleType)
 
 
 def can_fail(expr: Expr, schema: Schema) -> bool:
@@ -37,13 +32,9 @@ def _is_total(node: Expr, kinds: dict[str, DataType | None]) -> bool:
             return kind is not None
         case Cast(arg=arg, type=to):
             return _widens(kinds[arg.digest], to)
-        case Call(name=name) if name in _TOTAL:
-            return kind is not None
-        case Call(name="+" | "-" | "*"):
-            return isinstance(kind, _FLOATING)
-        case Call(name="/" | "%", args=(_, Lit(value=divisor))):
-            # the least integer has no quotient by -1, but a remainder
-            return isinstance(divisor, int | float) and divisor != 0 and not isinstance(kind, t.DecimalType)
+        case Call():
+            operands = operands_of(node, [kinds[c.digest] for c in node.children], any_literal=True)
+            return node.function.is_total(operands, kind)
     return False
 
 

@@ -43,7 +43,7 @@ from streamq.operators import (
 from streamq.plan.node import Node, fold
 from streamq.plan.schema import POINT
 from streamq.testing.oracle.evaluated import Evaluated
-from streamq.testing.oracle.expressions import FUNCTIONS, Untranslated, listed, own_keys, payload, sql
+from streamq.testing.oracle.expressions import Untranslated, listed, own_keys, payload, sql
 from streamq.testing.oracle.reach import reach
 from streamq.testing.oracle.run import Run, TooMuch, database
 from streamq.testing.oracle.sources import edges, intervals, physical, points
@@ -174,7 +174,6 @@ ORACLE: dict[type[Node], Callable[..., str]] = {
 
 __all__ = [
     "EVALUATED",
-    "FUNCTIONS",
     "ORACLE",
     "TRANSLATED",
     "FalseClaim",

@@ -8,7 +8,7 @@ from pyspark.sql import types as t
 
 from streamq.errors import NeedsSpark, PlanError, sentence
 from streamq.plan.case import Case
-from streamq.plan.expr import ARITHMETIC, COMPARISON, Alias, Call, Cast, Col, Expr, Lit
+from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit
 from streamq.plan.inference import infer
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.schema import Schema
@@ -107,28 +107,34 @@ def sql(expr: Expr, schema: Schema) -> str:
             case Case():
                 branches = [f"WHEN {parts[i]} THEN {parts[i + 1]}" for i in range(0, len(parts) - 1, 2)]
                 return _as(f"CASE {' '.join(branches)} ELSE {parts[-1]} END", kind_of(node))
-            case Call(name=name) if name in ARITHMETIC:
-                return _arithmetic(node, parts, [kind_of(a) for a in node.children])
-            case Call(name=name) if name in COMPARISON:
-                return _compared(name, parts, [kind_of(a) for a in node.children])
-            case Call(name="isin"):
-                return f"({parts[0]} IN ({listed(*parts[1:])}))" if len(parts) > 1 else "false"
-            case Call(name="coalesce" | "ifnull" | "nvl"):
-                return f"coalesce({listed(*(_as(p, kind_of(node)) for p in parts))})"
-            case Call(name="greatest" | "least" as name):
-                return f"{name}({listed(*(_as(p, kind_of(node)) for p in parts))})"
-            case Call(name=name, args=args) if name in FUNCTIONS:
-                shown = iter(parts)
-                try:
-                    return f"({FUNCTIONS[name](*(next(shown) if isinstance(a, Expr) else literal(a) for a in args))})"
-                except TypeError as error:
-                    wrong = f"function {name!r} of {len(args)} arguments is not translated"
-                    raise Untranslated(sentence("oracle", wrong, f"found {show(node)}")) from error
-            case Call(name=name):
-                raise Untranslated(sentence("oracle", f"function {name!r} is not translated", f"found {show(node)}"))
+            case Call():
+                return _called(node, parts, kind_of)
         raise Untranslated(sentence("oracle", f"{type(node).__name__} is not translated", f"found {show(node)}"))
 
     return fold_expr(expr, visit)
+
+
+def _called(node: Call, parts: list[str], kind_of: Callable[[Expr], t.DataType | None]) -> str:
+    """The SQL of a call, whose function has its definition here under its identity: the name, of a built-in one."""
+    match node.function.identity:
+        case sign if sign in ARITHMETIC:
+            return _arithmetic(node, sign, parts, [kind_of(a) for a in node.children])
+        case sign if sign in COMPARISON:
+            return _compared(sign, parts, [kind_of(a) for a in node.children])
+        case "isin":
+            return f"({parts[0]} IN ({listed(*parts[1:])}))" if len(parts) > 1 else "false"
+        case name if name in COMMON:
+            return f"{COMMON[name]}({listed(*(_as(p, kind_of(node)) for p in parts))})"
+        case name if name in FUNCTIONS:
+            arguments = node.arguments(parts)
+            shown = (a if isinstance(e, Expr) else literal(e) for e, a in zip(node.args, arguments, strict=True))
+            try:
+                return f"({FUNCTIONS[name](*shown)})"
+            except TypeError as error:
+                wrong = f"function {name!r} of {len(arguments)} arguments is not translated"
+                raise Untranslated(sentence("oracle", wrong, f"found {show(node)}")) from error
+    wrong = f"function {node.function.name!r} is not translated"
+    raise Untranslated(sentence("oracle", wrong, f"found {show(node)}"))
 
 
 def lifetime(part: str, schema: Schema) -> str:
@@ -151,49 +157,49 @@ def floating(kind: t.DataType | None) -> bool:
     return isinstance(kind, t.FloatType | t.DoubleType)
 
 
-def _compared(name: str, parts: list[str], kinds: list[t.DataType | None]) -> str:
+def _compared(sign: str, parts: list[str], kinds: list[t.DataType | None]) -> str:
     # a float makes the comparison one of floats
     a, b = (f"CAST({p} AS DOUBLE)" for p in parts) if any(floating(k) for k in kinds) else parts
     if isinstance(kinds[0], t.ArrayType | t.StructType) and kinds[0] == kinds[1]:
         a, b = (key(p, kinds[0]) for p in parts)
-    operator = {"==": "=", "!=": "<>", "<=>": "IS NOT DISTINCT FROM"}.get(name, name)
+    operator = {"==": "=", "!=": "<>", "<=>": "IS NOT DISTINCT FROM"}.get(sign, sign)
     return f"({a} {operator} {b})"
 
 
-def _arithmetic(node: Call, parts: list[str], kinds: list[t.DataType | None]) -> str:
+def _arithmetic(node: Call, sign: str, parts: list[str], kinds: list[t.DataType | None]) -> str:
     """Operands in Spark's common type; overflow and division by zero are errors; a remainder has the left's sign."""
     if any(isinstance(k, t.DecimalType) for k in kinds):
-        return _decimal(node, parts, kinds)
+        return _decimal(node, sign, parts, kinds)
     left, right = kinds
-    if isinstance(left, t.TimestampType) and isinstance(right, t.DayTimeIntervalType) and node.name in "+-":
-        return f"({parts[0]} {node.name} to_microseconds({parts[1]}))"
+    if isinstance(left, t.TimestampType) and isinstance(right, t.DayTimeIntervalType) and sign in "+-":
+        return f"({parts[0]} {sign} to_microseconds({parts[1]}))"
     common = wider(left, right) if left is not None and right is not None else None
     if not isinstance(common, t.NumericType):
-        raise Untranslated(sentence("oracle", f"{node.name!r} on these types is not translated", f"found {show(node)}"))
-    if node.name == "/":
+        raise Untranslated(sentence("oracle", f"{sign!r} on these types is not translated", f"found {show(node)}"))
+    if sign == "/":
         common = t.DoubleType()
     a, b = (_as(p, common) for p in parts)
-    if node.name not in ("/", "%"):
-        return _as(f"{a} {node.name} {b}", common)
+    if sign not in ("/", "%"):
+        return _as(f"{a} {sign} {b}", common)
     # the least integer has no remainder by -1 that a machine could compute
-    by_one = f"WHEN {b} = -1 THEN 0" if node.name == "%" and type(common) in _DIGITS else ""
+    by_one = f"WHEN {b} = -1 THEN 0" if sign == "%" and type(common) in _DIGITS else ""
     null = f"WHEN {a} IS NULL OR {b} IS NULL THEN NULL"
-    return _as(f"CASE {null} WHEN {b} = 0 THEN error('division by zero') {by_one} ELSE {a} {node.name} {b} END", common)
+    return _as(f"CASE {null} WHEN {b} = 0 THEN error('division by zero') {by_one} ELSE {a} {sign} {b} END", common)
 
 
-def _decimal(node: Call, parts: list[str], kinds: list[t.DataType | None]) -> str:
+def _decimal(node: Call, sign: str, parts: list[str], kinds: list[t.DataType | None]) -> str:
     # what is no decimal and no integer has too many digits for a product or a sum
     found = [
         (k.precision, k.scale) if isinstance(k, t.DecimalType) else (_DIGITS.get(type(k or t.NullType()), 99), 0)
         for k in kinds
     ]
     (p, s), (q, r) = found
-    scale = s + r if node.name == "*" else max(s, r)
-    precision = p + q + 1 if node.name == "*" else max(p - s, q - r) + scale + 1
-    if node.name in ("/", "%") or precision > 38:
-        raise Untranslated(sentence("oracle", f"{node.name!r} on these types is not translated", f"found {show(node)}"))
+    scale = s + r if sign == "*" else max(s, r)
+    precision = p + q + 1 if sign == "*" else max(p - s, q - r) + scale + 1
+    if sign in ("/", "%") or precision > 38:
+        raise Untranslated(sentence("oracle", f"{sign!r} on these types is not translated", f"found {show(node)}"))
     a, b = (f"CAST({part} AS DECIMAL({n}, {m}))" for part, (n, m) in zip(parts, found, strict=True))
-    return f"CAST({a} {node.name} {b} AS DECIMAL({precision}, {scale}))"
+    return f"CAST({a} {sign} {b} AS DECIMAL({precision}, {scale}))"
 
 
 def _cast(node: Expr, part: str, kind: t.DataType | None, to: t.DataType) -> str:
@@ -251,6 +257,11 @@ def _power(a: str, b: str) -> str:
     return f"power(CAST({a} AS DOUBLE), CAST({b} AS DOUBLE))"
 
 
+ARITHMETIC = ("+", "-", "*", "/", "%")
+COMPARISON = ("==", "!=", "<", "<=", ">", ">=", "<=>")
+COMMON = {"coalesce": "coalesce", "ifnull": "coalesce", "nvl": "coalesce", "greatest": "greatest", "least": "least"}
+"""Functions of operands in their common type, and DuckDB's of the same meaning."""
+
 _NAMESAKES = ("abs", "length", "year", "month", "day", "hour", "minute", "second")
 
 FUNCTIONS: dict[str, Callable[..., str]] = {
@@ -285,6 +296,9 @@ FUNCTIONS: dict[str, Callable[..., str]] = {
 }
 """Spark's functions that SQL here gives Spark's values for; the others are refused by name."""
 
-__all__ = ["FUNCTIONS", "Untranslated", "floating", "has_own_key", "key", "keys", "lifetime", "listed", "own_keys",
+DEFINED = frozenset({*ARITHMETIC, *COMPARISON, "isin", *COMMON, *FUNCTIONS})
+"""The functions that the oracle has a definition of."""
+
+__all__ = ["DEFINED", "Untranslated", "floating", "has_own_key", "key", "keys", "lifetime", "listed", "own_keys",
     "payload", "same", "sql",
 ]  # fmt: skip

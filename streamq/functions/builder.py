@@ -1,4 +1,4 @@
-"""Every function of ``pyspark.sql.functions`` under its own name, as a builder of expressions: ``f.upper("name")``.
+"""What makes a call of a function of ``pyspark.sql.functions``, with the signature that PySpark gives it.
 
 Needs neither a SparkSession nor a JVM: PySpark's signatures say which arguments are columns. A string where PySpark
 takes a column or its name becomes a column, so that plans know what is read; a format, a flag or a length stays as it
@@ -10,41 +10,53 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql.types import DataType
 
 from streamq.errors import PlanError, sentence
+from streamq.functions.built_in import BuiltIn
+from streamq.functions.catalogue import by_name
+from streamq.plan.expr import Alias, Call, Col, Expr, Lit, as_expr
 from streamq.plan.hints import for_aggregate, for_function
+from streamq.plan.lifetime import Lifetime
+from streamq.plan.plain import plain_value
 from streamq.plan.spark_names import AGGREGATES, ELSEWHERE, GENERATORS, WINDOWED, function_names
+from streamq.plan.tree import show
 
-if TYPE_CHECKING:
-    from streamq.plan.expr import Call
-
-Builder = Callable[..., "Call"]
+Builder = Callable[..., Call]
 
 
 class UnknownFunction(PlanError, AttributeError):
     """A name that is no function an expression can call; an AttributeError too, so that ``hasattr`` works."""
 
 
-NAMING = frozenset({"arrays_zip", "struct"})
-"""Functions that call the fields of their result after the columns they are given."""
-
-
-def __dir__() -> list[str]:
-    return list(function_names())
-
-
-def __getattr__(name: str) -> Builder:
-    if name.startswith("_"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _builder(name)
-
-
 @cache
-def _builder(name: str) -> Builder:
+def builder(name: str) -> Builder:
+    """What makes a call of the function of that name; raises UnknownFunction where it is none of one event's values."""
     from pyspark.sql import functions as F
 
     verb = f"functions.{name}"
+    _check(name, verb)
+    function, signature = by_name(name), inspect.signature(getattr(F, name))
+    keeps_names = isinstance(function, BuiltIn) and function.names_fields
+
+    def build(*args: Any, **kwargs: Any) -> Call:
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise PlanError(sentence(verb, str(error), f"it is {name}({', '.join(signature.parameters)})")) from None
+        arguments = _positional(verb, signature, bound)
+        return Call(function, tuple(map(_named, arguments) if keeps_names else arguments))
+
+    build.__name__ = build.__qualname__ = name
+    build.__doc__ = inspect.getdoc(getattr(F, name))
+    build.__signature__ = signature  # type: ignore[attr-defined]
+    return build
+
+
+def _check(name: str, verb: str) -> None:
+    """Raise UnknownFunction for a name that is no function of one event's values."""
     if name in AGGREGATES:
         raise UnknownFunction(sentence(verb, "an aggregate is no function of one event", "", for_aggregate(f"{name}(")))
     if name in WINDOWED:
@@ -60,66 +72,40 @@ def _builder(name: str) -> Builder:
     if name not in function_names():
         hint = for_function(name, function_names())
         raise UnknownFunction(sentence("functions", f"no function {name!r}", "looked in pyspark.sql.functions", hint))
-    function = getattr(F, name)
-    signature = inspect.signature(function)
-
-    def build(*args: Any, **kwargs: Any) -> Call:
-        from streamq.plan.expr import Call
-
-        try:
-            bound = signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise PlanError(sentence(verb, str(error), f"it is {name}({', '.join(signature.parameters)})")) from None
-        found = _positional(verb, signature, bound)
-        return Call(name, tuple(map(_named, found) if name in NAMING else found))
-
-    build.__name__ = build.__qualname__ = name
-    build.__doc__ = inspect.getdoc(function)
-    build.__signature__ = signature  # type: ignore[attr-defined]
-    return build
 
 
-def _named(given: Any) -> Any:
+def _named(argument: Any) -> Any:
     """An argument that keeps its name whatever a rule writes in its place."""
-    from streamq.plan.expr import Alias, Col
-    from streamq.plan.lifetime import Lifetime
-    from streamq.plan.tree import show
-
-    match given:
+    match argument:
         case Col(name=name):
-            return Alias(given, name)
+            return Alias(argument, name)
         case Lifetime():
-            return Alias(given, show(given).removesuffix("()"))
-    return given
+            return Alias(argument, show(argument).removesuffix("()"))
+    return argument
 
 
 def _positional(verb: str, signature: inspect.Signature, bound: inspect.BoundArguments) -> list[Any]:
     """The arguments in the order of the signature; what was skipped before a keyword argument has its default."""
-    out: list[Any] = []
-    given = 0
+    arguments: list[Any] = []
+    last = 0
     for name, parameter in signature.parameters.items():
         kind = str(parameter.annotation)
         if name not in bound.arguments:
-            out.append(parameter.default if parameter.kind is not parameter.VAR_POSITIONAL else None)
+            arguments.append(parameter.default if parameter.kind is not parameter.VAR_POSITIONAL else None)
             continue
         value = bound.arguments[name]
         if parameter.kind is parameter.VAR_POSITIONAL:
             if len(value) == 1 and isinstance(value[0], list | tuple) and "Sequence" in kind:
                 value = value[0]
-            out.extend(_argument(verb, name, kind, v) for v in value)
+            arguments.extend(_argument(verb, name, kind, v) for v in value)
         else:
-            out.append(_argument(verb, name, kind, value))
-        given = len(out)
-    return out[:given]
+            arguments.append(_argument(verb, name, kind, value))
+        last = len(arguments)
+    return arguments[:last]
 
 
 def _argument(verb: str, name: str, kind: str, value: Any) -> Any:
     """One argument: an expression, or a plain value that a plan can hold as JSON."""
-    from pyspark.sql.types import DataType
-
-    from streamq.plan.expr import Col, Expr, Lit, as_expr
-    from streamq.plan.plain import plain_value
-
     if isinstance(value, DataType):
         return value.json()
     value = plain_value(value)
@@ -139,11 +125,11 @@ def _argument(verb: str, name: str, kind: str, value: Any) -> Any:
     if isinstance(value, str | int | float | bool) or value is None:
         # Only a Column is taken, as the field of extract(): the string is meant as a constant.
         return value if kind not in _COLUMN_ONLY else None if value is None else Lit(value)
-    found = as_expr(value)
+    expr = as_expr(value)
     if "Column" in kind or "Any" in kind:
-        return found
-    if isinstance(found, Lit) and isinstance(found.value, str | int | float | bool):
-        return found.value
+        return expr
+    if isinstance(expr, Lit) and isinstance(expr.value, str | int | float | bool):
+        return expr.value
     raise PlanError(
         sentence(verb, f"{name} is a plain value in PySpark", f"found {value!r}", "Give a Python constant.")
     )
@@ -154,4 +140,4 @@ _COLUMN_ONLY = frozenset({
     "typing.Optional[ForwardRef('Column')]",
 })  # fmt: skip
 
-__all__ = ["UnknownFunction"]
+__all__ = ["UnknownFunction", "builder"]

@@ -1,0 +1,22 @@
+"""Every function of ``pyspark.sql.functions`` under its own name, as a builder of expressions: ``f.upper("name")``.
+
+Those of the rooms in this folder are typed without a session and run without Spark too; the others are Spark's alone.
+"""
+
+from __future__ import annotations
+
+from streamq.functions.builder import Builder, UnknownFunction, builder
+from streamq.plan.spark_names import function_names
+
+
+def __dir__() -> list[str]:
+    return list(function_names())
+
+
+def __getattr__(name: str) -> Builder:
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return builder(name)
+
+
+__all__ = ["UnknownFunction"]

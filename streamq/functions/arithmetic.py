@@ -1,0 +1,189 @@
+"""Arithmetic on numbers, instants and durations."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as t
+from pyspark.sql.types import DataType
+
+from streamq.functions import results
+from streamq.functions.arithmetic_types import arithmetic_type
+from streamq.functions.built_in import BuiltIn
+from streamq.functions.checked import checked
+from streamq.functions.operands import DOUBLE, NUMBER, converted, divisor_first, each, is_of
+from streamq.functions.shown import infix
+from streamq.plan.function import Infix, Prefix, Text
+from streamq.plan.operand import ArrowForm, Compute, Operand, Value
+from streamq.plan.spark_types import FLOATING, INTEGRAL, as_decimal
+from streamq.runtime.arrow_casts import quotient
+from streamq.runtime.arrow_types import (
+    DIVIDED,
+    OUT_OF_RANGE,
+    REMAINDER,
+    Outcome,
+    arrow_type,
+    fault,
+    from_numpy,
+    nulls,
+    rowwise,
+    to_numpy,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+def _ticks(array: pa.Array) -> pa.Array:
+    return array.view(pa.int64()) if pa.types.is_temporal(array.type) else array
+
+
+def _computed(
+    kernel: Callable[..., pa.Array], plain: Callable[..., pa.Array], exact: Callable[[Any, Any], Any]
+) -> Compute:
+    """``kernel`` checks for overflow, ``plain`` does not, ``exact`` is Python's own."""
+
+    def compute(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
+        if isinstance(kind, t.TimestampType | t.DayTimeIntervalType):
+            arrays = [
+                _ticks(o.array) if not isinstance(o.kind, t.NullType) else o.array.cast(pa.int64()) for o in operands
+            ]
+            ticks, faults = checked(kernel, exact, kind, *arrays)
+            return ticks.view(arrow_type(kind)), faults
+        if isinstance(kind, t.DecimalType):
+            # exact in both, and the types of the two agree where no digit is given up
+            left, right = (converted(o, as_decimal(o.kind) or kind) for o in operands)
+            return plain(left, right).cast(arrow_type(kind))
+        left, right = (converted(o, kind) for o in operands)
+        return plain(left, right) if isinstance(kind, FLOATING) else checked(kernel, exact, kind, left, right)
+
+    return compute
+
+
+def _arithmetic(sign: str, rank: int, compute: Compute, spark: Callable[[Any, Any], Column]) -> BuiltIn:
+    def takes(operands: Sequence[Value]) -> bool:
+        kinds = [o.kind for o in operands]
+        if any(isinstance(k, t.DecimalType) for k in kinds):
+            return not any(isinstance(k, t.NullType) for k in kinds) and _fits(sign, operands)
+        return all(is_of(k, (*DOUBLE, t.TimestampType, t.DayTimeIntervalType)) for k in kinds)
+
+    return BuiltIn(
+        sign,
+        spark,
+        arithmetic_type(sign),
+        ArrowForm(takes, compute),
+        total=lambda _, kind: isinstance(kind, FLOATING),
+        cheap=True,
+        shown=infix(sign, rank),
+        notation=Infix(sign, rank),
+    )
+
+
+def _fits(sign: str, operands: Sequence[Value]) -> bool:
+    """Integers are widened here without a look at literals: 39 digits may come out where Spark's result has fewer."""
+    if any(isinstance(o.kind, FLOATING) for o in operands):
+        return True
+    left, right = (as_decimal(o.kind) for o in operands)
+    if left is None or right is None:
+        return False
+    if sign == "*":
+        return left.precision + right.precision + 1 <= 38
+    return max(left.precision - left.scale, right.precision - right.scale) + max(left.scale, right.scale) + 1 <= 38
+
+
+def _without_decimals(operands: Sequence[Value]) -> bool:
+    """Numbers whose quotient is a double or an integer, not a decimal."""
+    decimals = any(isinstance(o.kind, t.DecimalType) for o in operands)
+    return each(NUMBER, NUMBER)(operands) and (not decimals or any(isinstance(o.kind, FLOATING) for o in operands))
+
+
+def _divides(operands: Sequence[Value]) -> bool:
+    """Numbers; decimals beside decimals and integers as well."""
+    return _without_decimals(operands) or (
+        len(operands) == 2 and not any(isinstance(o.kind, t.NullType) or as_decimal(o.kind) is None for o in operands)
+    )
+
+
+def _divide(operands: Sequence[Value], kind: DataType) -> Outcome:
+    if isinstance(kind, t.DecimalType):
+        return _decimal_quotient(operands, kind)
+    left, right = (converted(o, t.DoubleType()) for o in operands)
+    a, b, empty = to_numpy(left), to_numpy(right), nulls(left) | nulls(right)
+    bad = (b == 0) & ~empty
+    with np.errstate(all="ignore"):
+        return from_numpy(a / np.where(b == 0, 1.0, b), empty | bad, kind), fault(bad, DIVIDED)
+
+
+def _decimal_quotient(operands: Sequence[Value], kind: DataType) -> Outcome:
+    left, right = (converted(o, as_decimal(o.kind) or kind) for o in operands)
+    empty = nulls(left) | nulls(right)
+    zero = pc.fill_null(pc.equal(right, pa.scalar(0, right.type)), False).to_numpy(zero_copy_only=False) & ~empty
+    divisor = pc.if_else(pa.array(zero), pa.scalar(None, right.type), right)
+    quotients, faults = rowwise(
+        lambda a, b: quotient(a, b, kind), kind, OUT_OF_RANGE.format(to=kind.simpleString()), left, divisor
+    )
+    return quotients, [*fault(zero, DIVIDED), *faults]
+
+
+def _remainder(operands: Sequence[Value], kind: DataType) -> Outcome:
+    left, right = (converted(o, kind) for o in operands)
+    a, b, empty = to_numpy(left), to_numpy(right), nulls(left) | nulls(right)
+    bad = (b == 0) & ~empty
+    # by -1 the remainder is 0, as by 1, and the least integer does not trap
+    safe = np.where((b == 0) | ((b == -1) & isinstance(kind, INTEGRAL)), np.ones(1, b.dtype), b)
+    with np.errstate(all="ignore"):
+        return from_numpy(np.fmod(a, safe), empty | bad, kind), fault(bad, REMAINDER)
+
+
+def _signed(kernel: Callable[..., pa.Array], plain: Callable[..., pa.Array], exact: Callable[[Any], Any]) -> Compute:
+    def compute(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
+        array = operands[0].array
+        return checked(kernel, exact, kind, array) if isinstance(kind, INTEGRAL) else plain(array)
+
+    return compute
+
+
+def _has_safe_divisor(operands: Sequence[Operand], kind: DataType | None) -> bool:
+    """Whether the divisor is a constant that cannot fail; the least integer has no quotient by -1, but a remainder."""
+    divisor = operands[1].constant
+    return isinstance(divisor, int | float) and divisor != 0 and not isinstance(kind, t.DecimalType)
+
+
+ADD = _arithmetic("+", 6, _computed(pc.add_checked, pc.add, operator.add), lambda a, b: a + b)
+SUBTRACT = _arithmetic("-", 6, _computed(pc.subtract_checked, pc.subtract, operator.sub), lambda a, b: a - b)
+MULTIPLY = _arithmetic("*", 7, _computed(pc.multiply_checked, pc.multiply, operator.mul), lambda a, b: a * b)
+DIVIDE = BuiltIn(
+    "/",
+    lambda a, b: a / b,
+    arithmetic_type("/"),
+    ArrowForm(_divides, _divide, divisor_first),
+    total=_has_safe_divisor,
+    cheap=True,
+    shown=infix("/", 7),
+    notation=Infix("/", 7),
+)
+REMAIN = BuiltIn(
+    "%",
+    lambda a, b: a % b,
+    arithmetic_type("%"),
+    ArrowForm(_without_decimals, _remainder, divisor_first),
+    total=_has_safe_divisor,
+    cheap=True,
+    shown=infix("%", 7),
+    notation=Infix("%", 7),
+)
+NEGATIVE = BuiltIn(
+    "negative",
+    result=results.SAME_NUMBER,
+    arrow=ArrowForm(each(NUMBER), _signed(pc.negate_checked, pc.negate, operator.neg)),
+    cheap=True,
+    shown=lambda arguments: Text(f"-{arguments[0].within(8)}", 8),
+    notation=Prefix("-"),
+)
+POSITIVE = BuiltIn("positive", result=results.SAME_NUMBER, arrow=ArrowForm(each(NUMBER), lambda o, _: o[0].array))
+ABS = BuiltIn("abs", result=results.SAME_NUMBER, arrow=ArrowForm(each(NUMBER), _signed(pc.abs_checked, pc.abs, abs)))

@@ -1,0 +1,44 @@
+"""The built-in functions by name: those of the rooms beside this file, and any other of ``pyspark.sql.functions``.
+
+A room's functions are the values of its module: there is no list of them to keep.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from streamq.functions import (
+    arithmetic,
+    choice,
+    comparison,
+    dates,
+    logic,
+    nondeterministic,
+    numbers,
+    patterns,
+    structures,
+    text,
+)  # fmt: skip
+from streamq.functions.built_in import BuiltIn
+from streamq.plan.function import BUILT_IN, Function
+from streamq.plan.spark_names import function_names
+
+ROOMS = (arithmetic, choice, comparison, dates, logic, nondeterministic, numbers, patterns, structures, text)
+
+BUILT_IN.update({f.name: f for room in ROOMS for f in vars(room).values() if isinstance(f, BuiltIn)})
+
+
+def by_name(name: str) -> Function:
+    """The function of a name, or the operator of a sign; what no room has is Spark's alone, which alone knows its type."""
+    return BUILT_IN[name] if name in BUILT_IN else _of_spark(name)
+
+
+@cache
+def _of_spark(name: str) -> Function:
+    return BuiltIn(name)
+
+
+@cache
+def known_names() -> frozenset[str]:
+    """The names that :func:`by_name` has a function for."""
+    return frozenset({*BUILT_IN, *function_names()})

@@ -1,0 +1,34 @@
+"""Integers, which Spark checks for overflow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as t
+from pyspark.sql.types import DataType
+
+from streamq.runtime.arrow_types import BITS, OVERFLOW, Outcome, Refused, arrow_type, rowwise
+
+
+def overflow(kind: DataType) -> str:
+    """Spark's message where a result does not fit the type."""
+    return OVERFLOW.format(to=kind.simpleString())
+
+
+def checked(kernel: Callable[..., pa.Array], exact: Callable[..., Any], kind: DataType, *arrays: pa.Array) -> Outcome:
+    """The result of Arrow's kernel; where that overflows, Python's integers say on which rows, and those are faults."""
+    try:
+        return kernel(*arrays), []
+    except pa.ArrowInvalid:
+        bits = 64 if pa.types.is_temporal(arrow_type(kind)) else BITS[type(kind)]
+
+    def bounded(*row: int) -> int:
+        result = exact(*row)
+        if not -(1 << bits - 1) <= result < 1 << bits - 1:
+            raise Refused
+        return result
+
+    integral = {8: t.ByteType, 16: t.ShortType, 32: t.IntegerType, 64: t.LongType}[bits]()
+    return rowwise(bounded, integral, overflow(kind), *arrays)

@@ -1,0 +1,128 @@
+"""One of the operands, or whether one is NULL or NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as t
+from pyspark.sql.types import DataType
+
+from streamq.functions import results
+from streamq.functions.built_in import BuiltIn
+from streamq.functions.comparison import compare
+from streamq.functions.operands import ANY, NUMBER, alike, always, converted, each, picked, until_valid
+from streamq.plan.function import Method, Text
+from streamq.plan.operand import ArrowForm, Compute, Operand, Value
+from streamq.plan.spark_types import FLOATING, wider
+from streamq.runtime.arrow_types import arrow_type, nulls, to_numpy, true, valid
+
+if TYPE_CHECKING:
+    from streamq.plan.operand import Mask
+
+
+def _coalesce(operands: Sequence[Value], kind: DataType) -> pa.Array:
+    if isinstance(kind, t.NullType):
+        return operands[0].array
+    return pc.coalesce(*(converted(o, kind) for o in operands))
+
+
+def _nvl2(operands: Sequence[Value], kind: DataType) -> pa.Array:
+    return pc.if_else(operands[0].array.is_valid(), converted(operands[1], kind), converted(operands[2], kind))
+
+
+def _nullif(operands: Sequence[Value], kind: DataType) -> pa.Array:
+    same = true(compare("==", *operands))
+    return pc.if_else(pa.array(same), pa.nulls(len(same), arrow_type(kind)), operands[0].array)
+
+
+def _nanvl(operands: Sequence[Value], kind: DataType) -> pa.Array:
+    first = converted(operands[0], kind)
+    return pc.if_else(pa.array(np.isnan(to_numpy(first))), converted(operands[1], kind), first)
+
+
+def _extreme(name: str) -> Compute:
+    def compute(operands: Sequence[Value], kind: DataType) -> pa.Array:
+        best = Value(converted(operands[0], kind), kind)
+        for operand in operands[1:]:
+            other = Value(converted(operand, kind), kind)
+            better = true(compare(name, other, best)) | nulls(best.array)
+            if not isinstance(kind, t.NullType):
+                best = Value(pc.if_else(pa.array(better), other.array, best.array), kind)
+        return best.array
+
+    return compute
+
+
+def _by_null(operands: Sequence[Value]) -> list[Mask | None]:
+    return [None, valid(operands[0].array), nulls(operands[0].array)]
+
+
+def _by_nan(operands: Sequence[Value]) -> list[Mask | None]:
+    return [None, np.isnan(to_numpy(operands[0].array))]
+
+
+def _nvl2_type(operands: Sequence[Operand]) -> DataType | None:
+    kinds = [o.kind for o in operands]
+    if len(kinds) != 3 or kinds[0] is None or kinds[1] is None or kinds[2] is None:
+        return None
+    return wider(kinds[1], kinds[2])
+
+
+def _is_nan(operands: Sequence[Value], kind: DataType) -> pa.Array:
+    return pa.array(np.isnan(to_numpy(converted(operands[0], t.DoubleType()))))
+
+
+COALESCE = BuiltIn(
+    "coalesce", result=results.COMMON, arrow=ArrowForm(picked, _coalesce, until_valid), total=True, selects=True
+)
+IFNULL = replace(COALESCE, name="ifnull")
+NVL = replace(COALESCE, name="nvl")
+NVL2 = BuiltIn(
+    "nvl2",
+    result=_nvl2_type,
+    arrow=ArrowForm(lambda o: len(o) == 3 and picked(o[1:]), _nvl2, _by_null),
+    selects=True,
+)
+NULLIF = BuiltIn(
+    "nullif",
+    result=results.FIRST,
+    arrow=ArrowForm(lambda o: len(o) == 2 and alike(o), _nullif),
+    total=True,
+    selects=True,
+)
+NANVL = BuiltIn(
+    "nanvl",
+    result=results.FLOATS,
+    arrow=ArrowForm(lambda o: len(o) == 2 and all(isinstance(v.kind, FLOATING) for v in o), _nanvl, _by_nan),
+)
+GREATEST = BuiltIn(
+    "greatest", result=results.COMMON, arrow=ArrowForm(lambda o: len(o) > 1 and picked(o), _extreme(">"), always)
+)
+LEAST = BuiltIn(
+    "least", result=results.COMMON, arrow=ArrowForm(lambda o: len(o) > 1 and picked(o), _extreme("<"), always)
+)
+ISNULL = BuiltIn(
+    "isnull",
+    result=t.BooleanType(),
+    arrow=ArrowForm(each(ANY), lambda o, _: o[0].array.is_null(), always),
+    total=True,
+    cheap=True,
+    selects=True,
+    shown=lambda arguments: Text(f"{arguments[0].within(5)} is null", 4),
+    notation=Method("is_null", 1),
+)
+ISNOTNULL = BuiltIn(
+    "isnotnull",
+    result=t.BooleanType(),
+    arrow=ArrowForm(each(ANY), lambda o, _: o[0].array.is_valid(), always),
+    total=True,
+    selects=True,
+)
+ISNAN = BuiltIn(
+    "isnan", result=t.BooleanType(), arrow=ArrowForm(each(NUMBER), _is_nan, always), total=True, selects=True
+)

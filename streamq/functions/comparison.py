@@ -1,0 +1,122 @@
+"""Comparisons: total, and none makes a value that was not there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as t
+from pyspark.sql.types import DataType
+
+from streamq.functions import results
+from streamq.functions.built_in import BuiltIn
+from streamq.functions.operands import alike, always, common, converted
+from streamq.functions.shown import infix
+from streamq.plan.function import Infix, Method, Notation, Text
+from streamq.plan.operand import ArrowForm, Value
+from streamq.plan.spark_types import FLOATING
+from streamq.runtime.arrow_types import nulls, to_numpy, true, valid
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from streamq.plan.operand import Mask
+
+_KERNELS = {
+    "==": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+def compare(sign: str, *operands: Value) -> pa.Array:
+    """Two operands compared in their common type; NaN equals NaN and is greater than any number."""
+    kind = common(operands)
+    assert kind is not None
+    left, right = (converted(o, kind) for o in operands)
+    if isinstance(kind, t.NullType):
+        return pa.nulls(len(left), pa.bool_())
+    if not isinstance(kind, FLOATING):
+        return _KERNELS[sign](left, right)
+    a, b = to_numpy(left), to_numpy(right)
+    with np.errstate(invalid="ignore"):
+        nan_a, nan_b = np.isnan(a), np.isnan(b)
+        equal, less = (a == b) | (nan_a & nan_b), (a < b) | (nan_b & ~nan_a)
+    holds = {"==": equal, "!=": ~equal, "<": less, "<=": less | equal, ">": ~(less | equal), ">=": ~less}[sign]
+    return pa.array(holds, pa.bool_(), mask=nulls(left) | nulls(right))
+
+
+def _null_safe(operands: Sequence[Value], kind: DataType) -> pa.Array:
+    left, right = (nulls(o.array) for o in operands)
+    return pa.array(np.where(left | right, left & right, true(compare("==", *operands))), pa.bool_())
+
+
+def _isin(operands: Sequence[Value], kind: DataType) -> pa.Array:
+    first, *rest = operands
+    if not rest:
+        return pa.repeat(pa.scalar(False), len(first.array))
+    to = common(operands)
+    assert to is not None
+    if all(o.constant is not ... for o in rest) and not isinstance(to, (*FLOATING, t.NullType)):
+        values = pa.concat_arrays([converted(o, to)[:1] for o in rest]).drop_null()
+        array = converted(first, to)
+        is_member = pc.is_in(array, value_set=values).to_numpy(zero_copy_only=False)
+        is_unknown = nulls(array) | (~is_member & any(o.constant is None for o in rest))
+        return pa.array(is_member, pa.bool_(), mask=is_unknown)
+    among = pa.repeat(pa.scalar(False), len(first.array))
+    for operand in rest:
+        among = pc.or_kleene(among, compare("==", first, operand))
+    return among
+
+
+def _until_equal(operands: Sequence[Value]) -> list[Mask | None]:
+    first = operands[0]
+    rest = valid(first.array)
+    reached: list[Mask | None] = [None]
+    for operand in operands[1:]:
+        reached.append(rest)
+        rest = rest & ~true(compare("==", first, operand))
+    return reached
+
+
+def _comparison(sign: str, spark: Callable[[Any, Any], Column], arrow: ArrowForm, notation: Notation) -> BuiltIn:
+    return BuiltIn(
+        sign, spark, results.compared, arrow, total=True, cheap=True, selects=True, shown=infix(sign, 4), notation=notation
+    )  # fmt: skip
+
+
+def _ordered(sign: str, spark: Callable[[Any, Any], Column]) -> BuiltIn:
+    arrow = ArrowForm(lambda o: len(o) == 2 and alike(o), lambda o, _: compare(sign, *o))
+    return _comparison(sign, spark, arrow, Infix(sign, 1))
+
+
+def _among(arguments: Sequence[Text]) -> Text:
+    return Text(f"{arguments[0].within(5)} in ({', '.join(a.text for a in arguments[1:])})", 4)
+
+
+_NULL_SAFE = ArrowForm(lambda o: len(o) == 2 and alike(o), _null_safe, always)
+
+EQUAL = _ordered("==", lambda a, b: a == b)
+DIFFERENT = _ordered("!=", lambda a, b: a != b)
+LESS = _ordered("<", lambda a, b: a < b)
+LESS_OR_EQUAL = _ordered("<=", lambda a, b: a <= b)
+GREATER = _ordered(">", lambda a, b: a > b)
+GREATER_OR_EQUAL = _ordered(">=", lambda a, b: a >= b)
+EQUAL_NULL_SAFE = _comparison("<=>", lambda a, b: a.eqNullSafe(b), _NULL_SAFE, Method("eq_null_safe"))
+EQUAL_NULL = BuiltIn("equal_null", result=t.BooleanType(), arrow=_NULL_SAFE, total=True)
+ISIN = BuiltIn(
+    "isin",
+    lambda value, *members: value.isin(*members),
+    results.compared,
+    ArrowForm(alike, _isin, _until_equal),
+    total=True,
+    selects=True,
+    shown=_among,
+    notation=Method("isin", None),
+)

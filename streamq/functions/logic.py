@@ -1,0 +1,94 @@
+"""AND, OR and NOT over three truth values, which are total; and conditions as the parts of a conjunction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as t
+from pyspark.sql.types import DataType
+
+from streamq.functions import results
+from streamq.functions.built_in import BuiltIn
+from streamq.functions.operands import BOOLEAN, converted, each
+from streamq.functions.shown import infix
+from streamq.plan.expr import Call, Expr, Lit
+from streamq.plan.function import Infix, Prefix, Text
+from streamq.plan.operand import ArrowForm, Compute, Reach, Value
+from streamq.runtime.arrow_types import true
+
+if TYPE_CHECKING:
+    from streamq.plan.operand import Mask
+
+
+def _kleene(kernel: Callable[..., pa.Array]) -> Compute:
+    def compute(operands: Sequence[Value], kind: DataType) -> pa.Array:
+        return kernel(*(converted(o, t.BooleanType()) for o in operands))
+
+    return compute
+
+
+def _until(stop: bool) -> Reach:
+    def reach(operands: Sequence[Value]) -> list[Mask | None]:
+        left = operands[0].array
+        return [None, ~true(pc.invert(left) if not stop and not pa.types.is_null(left.type) else left)]
+
+    return reach
+
+
+AND = BuiltIn(
+    "and",
+    lambda a, b: a & b,
+    results.logical("and"),
+    ArrowForm(each(BOOLEAN, BOOLEAN), _kleene(pc.and_kleene), _until(False)),
+    total=True,
+    cheap=True,
+    selects=True,
+    shown=infix("and", 2),
+    notation=Infix("&", 4),
+)
+OR = BuiltIn(
+    "or",
+    lambda a, b: a | b,
+    results.logical("or"),
+    ArrowForm(each(BOOLEAN, BOOLEAN), _kleene(pc.or_kleene), _until(True)),
+    total=True,
+    cheap=True,
+    selects=True,
+    shown=infix("or", 1),
+    notation=Infix("|", 2),
+)
+NOT = BuiltIn(
+    "not",
+    lambda a: ~a,
+    results.logical("not"),
+    ArrowForm(each(BOOLEAN), _kleene(pc.invert)),
+    total=True,
+    cheap=True,
+    selects=True,
+    shown=lambda arguments: Text(f"not {arguments[0].within(5)}", 3),
+    notation=Prefix("~"),
+)
+
+
+def conjuncts(root: Expr) -> list[Expr]:
+    """The parts of a top-level AND, in order."""
+    parts: list[Expr] = []
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Call) and node.function == AND:
+            stack.extend(reversed(node.children))
+        else:
+            parts.append(node)
+    return parts
+
+
+def conjunction(parts: Iterable[Expr]) -> Expr:
+    """``p and q and ...``; of nothing, true."""
+    result: Expr | None = None
+    for part in parts:
+        result = part if result is None else Call(AND, (result, part))
+    return Lit(True) if result is None else result

@@ -1,0 +1,115 @@
+"""Which operands a function's Arrow form takes, in which common type, and on which rows Spark evaluates them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import types as t
+from pyspark.sql.types import DataType
+
+from streamq.plan.operand import Takes, Value
+from streamq.plan.spark_types import FLOATING, INTEGRAL, as_decimal, wider
+from streamq.runtime.arrow_casts import can_cast, cast
+from streamq.runtime.arrow_types import nulls, valid
+
+if TYPE_CHECKING:
+    from streamq.plan.operand import Mask
+
+Group = tuple[type[DataType], ...]
+BOOLEAN: Group = (t.BooleanType,)
+STRING: Group = (t.StringType,)
+BYTES: Group = (t.StringType, t.BinaryType)
+WHOLE: Group = (t.IntegerType, t.ShortType, t.ByteType)
+INSTANT: Group = (t.TimestampType,)
+DAYS: Group = (t.DateType, t.TimestampType)
+DOUBLE: Group = (t.DoubleType, t.FloatType, *INTEGRAL)
+ANY: Group = (DataType,)
+NUMBER: Group = (*DOUBLE, t.DecimalType)
+
+
+def is_of(kind: DataType, group: Group) -> bool:
+    """Whether a type is one of the group, or that of NULL; strings of a collation are not."""
+    return isinstance(kind, (*group, t.NullType)) and (not isinstance(kind, t.StringType) or kind == t.StringType())
+
+
+def each(*groups: Group, optional: int = 0, repeated: bool = False) -> Takes:
+    """One group of types an operand; the last one may be repeated, the last ``optional`` ones missing."""
+
+    def takes(operands: Sequence[Value]) -> bool:
+        if len(operands) < len(groups) - optional or (len(operands) > len(groups) and not repeated):
+            return False
+        wanted = [*groups, *[groups[-1]] * (len(operands) - len(groups))]
+        return all(is_of(o.kind, g) for o, g in zip(operands, wanted, strict=False))
+
+    return takes
+
+
+def constant(takes: Takes, at: int, kind: type) -> Takes:
+    """The operand ``at``, if it is there, is written down as a constant."""
+    return lambda operands: takes(operands) and (len(operands) <= at or type(operands[at].constant) is kind)
+
+
+def common(operands: Sequence[Value]) -> DataType | None:
+    """The type in which operands are compared or picked; None where only Spark knows it, or compares otherwise."""
+
+    def both(a: DataType | None, b: DataType) -> DataType | None:
+        if a is None:
+            return None
+        if plain := wider(a, b):
+            return plain
+        if (isinstance(a, t.DecimalType) and isinstance(b, FLOATING)) or (
+            isinstance(b, t.DecimalType) and isinstance(a, FLOATING)
+        ):
+            return t.DoubleType()
+        left, right = as_decimal(a), as_decimal(b)
+        if left is None or right is None:
+            return None
+        scale = max(left.scale, right.scale)
+        precision = max(left.precision - left.scale, right.precision - right.scale) + scale
+        return t.DecimalType(precision, scale) if precision <= 38 else None
+
+    start: DataType | None = t.NullType()
+    kind = reduce(both, (o.kind for o in operands), start)
+    if kind is None or isinstance(kind, t.ArrayType | t.MapType | t.StructType):
+        return None
+    return kind if all(can_cast(o.kind, kind) for o in operands) else None
+
+
+def alike(operands: Sequence[Value]) -> bool:
+    """Operands that have a common type."""
+    return len(operands) > 0 and common(operands) is not None
+
+
+def picked(operands: Sequence[Value]) -> bool:
+    """As Spark's common type of values, which has no decimal of another precision."""
+    return alike(operands) and reduce(lambda a, b: a and wider(a, b), (o.kind for o in operands)) is not None  # type: ignore[arg-type, return-value]
+
+
+def converted(operand: Value, to: DataType) -> pa.Array:
+    """The operand's array in another type, into which it can be cast without a fault."""
+    return cast(operand.array, operand.kind, to)[0]
+
+
+# the rows on which an operand is evaluated
+
+
+def divisor_first(operands: Sequence[Value]) -> list[Mask | None]:
+    """The right operand, then the left where the right is not NULL."""
+    return [valid(operands[1].array), None]
+
+
+def always(operands: Sequence[Value]) -> list[Mask | None]:
+    """Every operand on every row."""
+    return [None] * len(operands)
+
+
+def until_valid(operands: Sequence[Value]) -> list[Mask | None]:
+    """Each operand where all before it are NULL."""
+    reached: list[Mask | None] = [None]
+    for operand in operands[:-1]:
+        is_null = nulls(operand.array)
+        reached.append(is_null if reached[-1] is None else reached[-1] & is_null)
+    return reached

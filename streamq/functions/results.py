@@ -1,0 +1,75 @@
+"""The types of calls by the types of their operands, as Spark's rules have them; None where Spark has to be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import types as t
+from pyspark.sql.types import DataType
+
+from streamq.functions.built_in import Result
+from streamq.plan.function import Unfit
+from streamq.plan.operand import Operand
+from streamq.plan.spark_types import FLOATING, comparable, is_numeric, wider
+
+Rule = Callable[..., DataType | None]
+"""The type of a call from the types of its operands, all of which are known."""
+
+
+def by(rule: Rule) -> Result:
+    """A rule that needs the types of all operands."""
+
+    def result(operands: Sequence[Operand]) -> DataType | None:
+        kinds = [o.kind for o in operands]
+        return rule(*kinds) if kinds and None not in kinds else None
+
+    return result
+
+
+def compared(operands: Sequence[Operand]) -> DataType:
+    """BOOLEAN of operands that can each be compared with the first; raises Unfit for others."""
+    first, *others = operands
+    for other in others:
+        if first.kind is not None and other.kind is not None and not comparable(first.kind, other.kind):
+            wrong = f"cannot compare {first.kind.simpleString()} with {other.kind.simpleString()}"
+            raise Unfit(wrong, "Cast one side.")
+    return t.BooleanType()
+
+
+def logical(name: str) -> Result:
+    """BOOLEAN of booleans; raises Unfit for others."""
+
+    def result(operands: Sequence[Operand]) -> DataType:
+        for kind in (o.kind for o in operands):
+            if kind is not None and not isinstance(kind, t.BooleanType | t.NullType):
+                raise Unfit(f"{name} needs booleans", "Compare it with something.", kind)
+        return t.BooleanType()
+
+    return result
+
+
+def _common(*kinds: DataType) -> DataType | None:
+    common: DataType | None = kinds[0]
+    for kind in kinds[1:]:
+        common = wider(common, kind) if common is not None else None
+    return common
+
+
+def _number(first: DataType, *rest: DataType) -> DataType | None:
+    return first if is_numeric(first) else None
+
+
+def _text(first: DataType, *rest: DataType) -> DataType | None:
+    return first if isinstance(first, t.StringType | t.BinaryType) else None
+
+
+COMMON = by(_common)
+"""The common type of all operands."""
+FIRST = by(lambda first, *rest: first)
+"""The type of the first operand."""
+SAME_NUMBER = by(_number)
+"""The type of the first operand, a number."""
+SAME_TEXT = by(_text)
+"""The type of the first operand, a string or bytes."""
+FLOATS = by(lambda *kinds: _common(*kinds) if all(isinstance(k, FLOATING) for k in kinds) else None)
+"""The widest of types of floats."""

@@ -1,0 +1,10 @@
+"""How operators are shown."""
+
+from __future__ import annotations
+
+from streamq.plan.function import Show, Text
+
+
+def infix(sign: str, rank: int) -> Show:
+    """``a sign b``, which binds as tightly as ``rank`` and groups from the left."""
+    return lambda arguments: Text(f"{arguments[0].within(rank)} {sign} {arguments[1].within(rank + 1)}", rank)

@@ -1,0 +1,133 @@
+"""What a function of one event's values says of itself: nothing else in streamq asks for its name.
+
+The built-in ones are instances in ``streamq/functions/``; a function of a user's own is one more instance.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import DataType
+
+from streamq.plan.named import Named
+from streamq.plan.operand import ArrowForm, Operand
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+@dataclass(frozen=True)
+class Text:
+    """How a part of an expression is shown, and how tightly it binds: 9 is what never needs brackets, 0 what always does."""
+
+    text: str
+    rank: int = 9
+
+    def within(self, least: int) -> str:
+        """The text, in brackets if it binds less tightly than that."""
+        return self.text if self.rank >= least else f"({self.text})"
+
+
+@dataclass(frozen=True)
+class Infix:
+    """Python writes the call as an operator between two operands; ``rank`` is how tightly Python binds it."""
+
+    sign: str
+    rank: int
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """Python writes the call as a sign before its operand."""
+
+    sign: str
+
+
+@dataclass(frozen=True)
+class Method:
+    """Python writes the call as a method of the first operand; ``operands``: how many there are, None for any number."""
+
+    name: str
+    operands: int | None = 2
+
+
+@dataclass(frozen=True)
+class Subscript:
+    """Python writes the second operand in square brackets after the first."""
+
+
+Notation = Infix | Prefix | Method | Subscript
+"""How a user writes a call in Python, if not as ``sq.functions.name(...)``."""
+
+
+class Unfit(Exception):
+    """Raised by :meth:`Function.result_type` where Spark would refuse the types; the caller adds the verb and the expression."""
+
+    def __init__(self, wrong: str, hint: str, kind: DataType | None = None):
+        super().__init__(wrong)
+        self.wrong, self.hint, self.kind = wrong, hint, kind
+
+
+class Function(Named, ABC):
+    """A function of one event's values, as a value: plans hold it, and every host asks it for what it needs.
+
+    It must be fit to travel to executors by value where ``arrow`` is used there: what its methods refer to goes along.
+    """
+
+    name: str
+    """What explain, messages and Spark call it; JSON too, if it is built in."""
+
+    arrow: ArrowForm | None = None
+    """How it is computed without Spark; None if only Spark computes it."""
+
+    deterministic: bool = True
+    """True if equal operands give equal results, so that rules may move a call or evaluate it twice."""
+
+    cheap: bool = False
+    """True if a call costs next to nothing, so that rules may write it twice."""
+
+    selects: bool = False
+    """True if the result is a truth value or one of the operands: no values arise that were not there."""
+
+    notation: Notation | None = None
+    """How a user writes a call in Python, if not as ``sq.functions.name(...)``."""
+
+    @property
+    def identity(self) -> str:
+        """What tells it from every other function, in digests; the same in every run of a program.
+
+        By default its class and its name: a class whose instances differ in more overrides it.
+        """
+        return f"{type(self).__module__}.{type(self).__qualname__}({self.name!r})"
+
+    @abstractmethod
+    def on_spark(self, *arguments: Any) -> Column:
+        """The Spark Column of a call, of the Columns of its operands; plain Python arguments come as they are."""
+
+    def result_type(self, operands: Sequence[Operand]) -> DataType | None:
+        """The type of a call, by Spark's rules; None where Spark has to be asked. Raises Unfit where Spark would refuse it."""
+        return None
+
+    def is_total(self, operands: Sequence[Operand], result: DataType | None) -> bool:
+        """True if no row can make a call fail; False where that is not known. Every literal among the operands is a constant."""
+        return False
+
+    def shown_over(self, arguments: Sequence[Text]) -> Text:
+        """How explain and messages show a call."""
+        return Text(f"{self.name}({', '.join(a.text for a in arguments)})")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Function) and self.identity == other.identity
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
+
+Show = Callable[[Sequence[Text]], Text]
+"""How a call is shown, from how its arguments are."""
+
+BUILT_IN: dict[str, Function] = {}
+"""The built-in functions by name, and operators by sign; :mod:`streamq.functions` fills it when it is loaded."""

@@ -1,0 +1,73 @@
+"""The operands of a function: their types while a query is checked, their values in Arrow while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import DataType
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """The type of an operand, None where only Spark knows it; ``constant`` is the Python value if it was written down as one."""
+
+    kind: DataType | None
+    constant: Any = ...
+
+
+@dataclass(frozen=True)
+class Fault:
+    """The rows on which Spark raises an error, and the error."""
+
+    rows: Mask
+    text: str
+
+
+@dataclass(frozen=True)
+class Value:
+    """A computed operand; NULL where it has a fault. ``constant`` is the Python value if it was written down as one."""
+
+    array: pa.Array
+    kind: DataType
+    constant: Any = ...
+    faults: tuple[Fault, ...] = ()
+
+
+Takes = Callable[[Sequence[Value]], bool]
+"""Whether operands of these types (and constants; the arrays are empty) are taken."""
+Reach = Callable[[Sequence[Value]], "list[Mask | None]"]
+"""For each operand the rows on which Spark evaluates it, None for all."""
+Compute = Callable[[Sequence[Value], DataType], "pa.Array | tuple[pa.Array, Sequence[Fault]]"]
+"""The result of that type; and where a row can fail, the faults."""
+
+
+def in_order(operands: Sequence[Value]) -> list[Mask | None]:
+    """Spark evaluates operands from left to right, and none after a NULL."""
+    reached: list[Mask | None] = [None]
+    for operand in operands[:-1]:
+        is_valid = operand.array.is_valid().to_numpy(zero_copy_only=False)
+        reached.append(is_valid if reached[-1] is None else reached[-1] & is_valid)
+    return reached
+
+
+@dataclass(frozen=True)
+class ArrowForm:
+    """How a function is computed in-process, from Arrow arrays to an array, with Spark's answer to the last bit.
+
+    ``takes``: the types it is computed for; any other needs Spark. ``compute``: the array of the result type, NULL where the
+    result is; with the rows on which Spark raises, if there are any. ``reach``: the rows on which each operand is
+    evaluated, for an error elsewhere is none; by default from left to right up to the first NULL.
+    """
+
+    takes: Takes
+    compute: Compute
+    reach: Reach = in_order
