@@ -49,7 +49,7 @@ def test_without_a_mean_nothing_is_done() -> None:
 def test_a_deviation_is_the_root_of_a_variance() -> None:
     left = WindowAggregate(TRIPS, ("k",), HOPPING, (("d", Aggregate(STDDEV, (W,))), ("p", Aggregate(STDDEV_POP, (W,)))))
     parts = (("__var0", Aggregate(VAR, (W,))), ("__var_pop0", Aggregate(VAR_POP, (W,))))
-    roots = (("d", Call(by_name("sqrt"), (Col("__var0"),))), ("p", Call("sqrt", (Col("__var_pop0"),))))
+    roots = (("d", Call(by_name("sqrt"), (Col("__var0"),))), ("p", Call(by_name("sqrt"), (Col("__var_pop0"),))))
     holds(restate_aggregates, left, Select(WindowAggregate(TRIPS, ("k",), HOPPING, parts), (("k", Col("k")), *roots)))
 
 
