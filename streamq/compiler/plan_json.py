@@ -60,7 +60,7 @@ def value_classes() -> dict[str, type[Any]]:
 
 
 def _dataclasses(hint: Any) -> Iterator[type[Any]]:
-    """Yield the dataclasses that a type allows, neither nodes, expressions nor named: the class and its public subclasses."""
+    """Yield the dataclasses that a type allows, neither nodes, expressions nor named: it and streamq's public subclasses."""
     if arguments := typing.get_args(hint):
         for argument in arguments:
             yield from _dataclasses(argument)
@@ -70,7 +70,8 @@ def _dataclasses(hint: Any) -> Iterator[type[Any]]:
         and not issubclass(hint, Node | Expr | DataType | Named)
     ):
         for cls in (hint, *_subclasses(hint)):
-            if is_dataclass(cls) and not inspect.isabstract(cls) and not cls.__name__.startswith("_"):
+            is_ours = cls.__module__.startswith("streamq.") and not cls.__name__.startswith("_")
+            if is_ours and is_dataclass(cls) and not inspect.isabstract(cls):
                 yield cls
 
 
