@@ -44,23 +44,23 @@ def _ticks(array: pa.Array) -> pa.Array:
 
 
 def _computed(
-    kernel: Callable[..., pa.Array], plain: Callable[..., pa.Array], exact: Callable[[Any, Any], Any]
+    strict: Callable[..., pa.Array], plain: Callable[..., pa.Array], exact: Callable[[Any, Any], Any]
 ) -> Compute:
-    """``kernel`` checks for overflow, ``plain`` does not, ``exact`` is Python's own."""
+    """``strict`` checks for overflow, ``plain`` does not, ``exact`` is Python's own."""
 
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
         if isinstance(kind, t.TimestampType | t.DayTimeIntervalType):
             arrays = [
                 _ticks(o.array) if not isinstance(o.kind, t.NullType) else o.array.cast(pa.int64()) for o in operands
             ]
-            ticks, faults = checked(kernel, exact, kind, *arrays)
+            ticks, faults = checked(strict, exact, kind, *arrays)
             return ticks.view(arrow_type(kind)), faults
         if isinstance(kind, t.DecimalType):
             # exact in both, and the types of the two agree where no digit is given up
             left, right = (converted(o, as_decimal(o.kind) or kind) for o in operands)
             return plain(left, right).cast(arrow_type(kind))
         left, right = (converted(o, kind) for o in operands)
-        return plain(left, right) if isinstance(kind, FLOATING) else checked(kernel, exact, kind, left, right)
+        return plain(left, right) if isinstance(kind, FLOATING) else checked(strict, exact, kind, left, right)
 
     return compute
 
@@ -140,10 +140,10 @@ def _remainder(operands: Sequence[Value], kind: DataType) -> Outcome:
         return from_numpy(np.fmod(a, safe), empty | bad, kind), fault(bad, REMAINDER)
 
 
-def _signed(kernel: Callable[..., pa.Array], plain: Callable[..., pa.Array], exact: Callable[[Any], Any]) -> Compute:
+def _signed(strict: Callable[..., pa.Array], plain: Callable[..., pa.Array], exact: Callable[[Any], Any]) -> Compute:
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
         array = operands[0].array
-        return checked(kernel, exact, kind, array) if isinstance(kind, INTEGRAL) else plain(array)
+        return checked(strict, exact, kind, array) if isinstance(kind, INTEGRAL) else plain(array)
 
     return compute
 

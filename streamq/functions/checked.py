@@ -17,10 +17,10 @@ def overflow(kind: DataType) -> str:
     return OVERFLOW.format(to=kind.simpleString())
 
 
-def checked(kernel: Callable[..., pa.Array], exact: Callable[..., Any], kind: DataType, *arrays: pa.Array) -> Outcome:
-    """The result of Arrow's kernel; where that overflows, Python's integers say on which rows, and those are faults."""
+def checked(strict: Callable[..., pa.Array], exact: Callable[..., Any], kind: DataType, *arrays: pa.Array) -> Outcome:
+    """The result of Arrow's strict function; where that overflows, Python's integers say on which rows, and those are faults."""
     try:
-        return kernel(*arrays), []
+        return strict(*arrays), []
     except pa.ArrowInvalid:
         bits = 64 if pa.types.is_temporal(arrow_type(kind)) else BITS[type(kind)]
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from streamq.plan.operand import Mask
 
 
-def _kleene(kernel: Callable[..., pa.Array]) -> Compute:
+def _kleene(function: Callable[..., pa.Array]) -> Compute:
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array:
-        return kernel(*(converted(o, t.BooleanType()) for o in operands))
+        return function(*(converted(o, t.BooleanType()) for o in operands))
 
     return compute
 
