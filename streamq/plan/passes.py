@@ -13,9 +13,9 @@ from streamq.plan.tree import fold, show
 
 def nodes(root: Expr) -> list[Expr]:
     """Every distinct node, children first."""
-    found: list[Expr] = []
-    fold(root, lambda node, _: found.append(node))
-    return found
+    in_order: list[Expr] = []
+    fold(root, lambda node, _: in_order.append(node))
+    return in_order
 
 
 def columns(root: Expr) -> frozenset[str]:
@@ -69,10 +69,10 @@ def aggregates(root: Expr) -> list[Aggregate]:
 def show_to_user(root: Expr) -> str:
     """As :func:`show`; columns of streamq's own, such as the aggregates that a result is made of, by what they hold."""
 
-    def described(found: Expr) -> Expr | None:
-        if not isinstance(found, Col) or not found.name.startswith("__"):
+    def described(node: Expr) -> Expr | None:
+        if not isinstance(node, Col) or not node.name.startswith("__"):
             return None
-        own = _OWN.fullmatch(found.name)
+        own = _OWN.fullmatch(node.name)
         kind, part = own.groups() if own else ("value", None)
         return Col({None: kind or "count", "n": "count", "mean": "avg"}.get(part, "var") + "(...)")
 

@@ -61,55 +61,55 @@ Given = Any
 """An expression as a verb takes it: an Expr, a plain value, or a function of a :class:`Row`."""
 
 
-def resolve(given: Given, plan: Node, verb: str, of_events: bool = False) -> Expr:
+def resolve(argument: Given, plan: Node, verb: str, of_events: bool = False) -> Expr:
     """The expression over ``plan``: lambdas traced, columns checked and freed of their origin.
 
     ``of_events``: it is about the plan's events, and not about windows of them; then only a window's result has the bounds
     of a window. Raises UnknownColumn for a name the stream does not have, MixedStreams for a column of another stream,
     PlanError for a window's bound where there is no window.
     """
-    made = given(Row(plan, verb)) if callable(given) and not isinstance(given, Expr) else given
-    if isinstance(made, bool | None) and callable(given):
-        raise no_expression(made, verb)
-    if isinstance(made, Row):
-        made._refused()
-    expr = as_expr(made)
+    result = argument(Row(plan, verb)) if callable(argument) and not isinstance(argument, Expr) else argument
+    if isinstance(result, bool | None) and callable(argument):
+        raise no_expression(result, verb)
+    if isinstance(result, Row):
+        result._refused()
+    expr = as_expr(result)
     _check_bounds(expr, plan, verb, of_events)
     ancestors: list[set[str]] = []
 
-    def check(found: Expr) -> Expr | None:
-        if isinstance(found, WindowBound):
-            return Lifetime(found.part)
-        if not isinstance(found, Col):
+    def check(node: Expr) -> Expr | None:
+        if isinstance(node, WindowBound):
+            return Lifetime(node.part)
+        if not isinstance(node, Col):
             return None
-        if found.origin is not None and found.origin != plan.digest:
+        if node.origin is not None and node.origin != plan.digest:
             if not ancestors:
                 ancestors.append({n.digest for n in nodes(plan)})
-            if found.origin not in ancestors[0]:
+            if node.origin not in ancestors[0]:
                 raise MixedStreams(
                     sentence(
                         verb,
                         "an expression that mixes streams",
-                        f"column {found.name!r} is of another one",
+                        f"column {node.name!r} is of another one",
                         "Join or union the streams first.",
                     )
                 )
-        if found.name not in plan.schema.names:
-            head, _, rest = found.name.partition(".")
+        if node.name not in plan.schema.names:
+            head, _, rest = node.name.partition(".")
             if rest and head in plan.schema.names:
                 return Col(head)[rest]
-            plan.schema.unknown(found.name, verb)
-        return None if found.origin is None else Col(found.name)
+            plan.schema.unknown(node.name, verb)
+        return None if node.origin is None else Col(node.name)
 
     return rewrite(expr, check)
 
 
 def _check_bounds(expr: Expr, plan: Node, verb: str, of_events: bool) -> None:
     """Raise for ``window_start()`` and ``window_end()`` of events, or of the members that an aggregate takes."""
-    found = parts(expr)
-    if not any(isinstance(p, WindowBound) for p in found):
+    all_parts = parts(expr)
+    if not any(isinstance(p, WindowBound) for p in all_parts):
         return
-    where = [expr] if of_events and not _on_windows(plan) else [p for p in found if isinstance(p, Aggregate)]
+    where = [expr] if of_events and not _on_windows(plan) else [p for p in all_parts if isinstance(p, Aggregate)]
     for part in where:
         bound = next((p for p in parts(part) if isinstance(p, WindowBound)), None)
         if bound is not None:
@@ -125,30 +125,30 @@ def _on_windows(plan: Node) -> bool:
 
     stack = [plan]
     while stack:
-        found = stack.pop()
-        if isinstance(found, Where | Select | Union | JoinTable):
-            stack.extend(found.children)
-        elif not isinstance(found, WindowedJoin):
-            if not isinstance(found, WindowAggregate | TopK) or found.stamp != ALIGN:
+        node = stack.pop()
+        if isinstance(node, Where | Select | Union | JoinTable):
+            stack.extend(node.children)
+        elif not isinstance(node, WindowedJoin):
+            if not isinstance(node, WindowAggregate | TopK) or node.stamp != ALIGN:
                 return False
     return True
 
 
-def no_expression(made: bool | None, verb: str) -> PlanError:
+def no_expression(result: bool | None, verb: str) -> PlanError:
     """What to raise for a lambda that gave a plain truth value, or nothing."""
     return PlanError(
         sentence(
             verb,
             "the function gave no expression",
-            f"found {made!r}",
+            f"found {result!r}",
             "Use & | ~ and == on its columns, not and, or, not, is.",
         )
     )
 
 
-def column_or_expr(given: Given) -> Given:
+def column_or_expr(argument: Given) -> Given:
     """A string is a column's name where a verb takes columns."""
-    return Col(given) if isinstance(given, str) else given
+    return Col(argument) if isinstance(argument, str) else argument
 
 
 def named(
@@ -158,25 +158,25 @@ def named(
 
     Warns of a keyword's text that is the name of a column.
     """
-    for given in positional:
-        found = column_or_expr(given)
-        match found:
+    for argument in positional:
+        item = column_or_expr(argument)
+        match item:
             case Col(name=name):
-                yield name, found
+                yield name, item
             case Alias(arg=arg, name=name):
                 yield name, arg
             case Expr():
                 raise PlanError(
-                    sentence(verb, "an expression without a name", f"found {show(found)}", "Write name=expression.")
+                    sentence(verb, "an expression without a name", f"found {show(item)}", "Write name=expression.")
                 )
             case _:
                 raise PlanError(
                     sentence(
-                        verb, "neither a column nor a named expression", f"found {given!r}", "Write name=expression."
+                        verb, "neither a column nor a named expression", f"found {argument!r}", "Write name=expression."
                     )
                 )
-    for name, given in keywords.items():
-        if isinstance(given, str) and given in schema.names:
-            hint = f"Write {name}=sq.col({given!r}) for the column, {name}=sq.lit({given!r}) for the text."
-            warn(sentence(verb, f"{name}={given!r} is a text", "there is a column of that name", hint))
-        yield name, given
+    for name, argument in keywords.items():
+        if isinstance(argument, str) and argument in schema.names:
+            hint = f"Write {name}=sq.col({argument!r}) for the column, {name}=sq.lit({argument!r}) for the text."
+            warn(sentence(verb, f"{name}={argument!r} is a text", "there is a column of that name", hint))
+        yield name, argument

@@ -130,9 +130,9 @@ def check_names(names: Iterable[Any], verb: str) -> None:
 
 def key_types(left: Schema, right: Schema, on: Iterable[tuple[str, str]]) -> list[DataType]:
     """The common type of each pair of key columns, which must have one."""
-    found = [wider(left.type_of(a), right.type_of(b)) for a, b in on]
-    assert None not in found
-    return [kind for kind in found if kind is not None]
+    common = [wider(left.type_of(a), right.type_of(b)) for a, b in on]
+    assert None not in common
+    return [kind for kind in common if kind is not None]
 
 
 def quote(name: str) -> str:

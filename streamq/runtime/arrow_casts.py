@@ -58,9 +58,9 @@ def cast(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
         return array, []
     if isinstance(kind, t.NullType):
         return pa.nulls(len(array), arrow_type(to)), []
-    found = _cast(kind, to)
-    assert found is not None, (kind, to)
-    return found(array, kind, to)
+    convert = _cast(kind, to)
+    assert convert is not None, (kind, to)
+    return convert(array, kind, to)
 
 
 def can_cast(kind: DataType, to: DataType) -> bool:
@@ -169,10 +169,10 @@ def rescaled(value: Decimal, to: DataType) -> Decimal:
         raise Refused
     if not value or value.adjusted() < -80:
         return Decimal(0).scaleb(-to.scale)
-    found = value.quantize(Decimal(1).scaleb(-to.scale), ROUND_HALF_UP, _WIDE)
-    if found and found.adjusted() + 1 + to.scale > to.precision:
+    rounded = value.quantize(Decimal(1).scaleb(-to.scale), ROUND_HALF_UP, _WIDE)
+    if rounded and rounded.adjusted() + 1 + to.scale > to.precision:
         raise Refused
-    return found
+    return rounded
 
 
 def quotient(left: Decimal, right: Decimal, to: DataType) -> Decimal:
@@ -182,11 +182,11 @@ def quotient(left: Decimal, right: Decimal, to: DataType) -> Decimal:
 
 def _from_decimal(to: DataType) -> Callable[[pa.Array, DataType, DataType], Outcome] | None:
     def integral(value: Decimal) -> int:
-        found = int(value.to_integral_value(ROUND_DOWN))
+        whole = int(value.to_integral_value(ROUND_DOWN))
         limit = 1 << BITS[type(to)] - 1
-        if not -limit <= found < limit:
+        if not -limit <= whole < limit:
             raise Refused
-        return found
+        return whole
 
     if isinstance(to, INTEGRAL):
         return lambda a, _, to: rowwise(integral, to, _text(CAST_OVERFLOW, to), a)
@@ -203,24 +203,24 @@ def _from_decimal(to: DataType) -> Callable[[pa.Array, DataType, DataType], Outc
 
 def _from_string(to: DataType) -> Callable[[pa.Array, DataType, DataType], Outcome] | None:
     def integral(text: str) -> int:
-        found = text.strip(_BLANK)
+        stripped = text.strip(_BLANK)
         limit = 1 << BITS[type(to)] - 1
-        if not re.fullmatch("[+-]?[0-9]+", found) or not -limit <= int(found) < limit:
+        if not re.fullmatch("[+-]?[0-9]+", stripped) or not -limit <= int(stripped) < limit:
             raise Refused
-        return int(found)
+        return int(stripped)
 
     def boolean(text: str) -> bool:
-        found = text.strip(_BLANK).lower()
-        if found not in _TRUE and found not in _FALSE:
+        stripped = text.strip(_BLANK).lower()
+        if stripped not in _TRUE and stripped not in _FALSE:
             raise Refused
-        return found in _TRUE
+        return stripped in _TRUE
 
     def decimal(text: str) -> Decimal:
-        found = text.strip(_BLANK[:33])
-        match = _DECIMAL.fullmatch(found)
+        stripped = text.strip(_BLANK[:33])
+        match = _DECIMAL.fullmatch(stripped)
         if not match or abs(int(match.group(1) or 0)) >= 2**31:
             raise Refused
-        return rescaled(Decimal(found), to)
+        return rescaled(Decimal(stripped), to)
 
     if isinstance(to, INTEGRAL):
         return lambda a, _, to: rowwise(integral, to, _text(INVALID, to), a)
@@ -243,16 +243,16 @@ def _dates(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
 
 
 def _real(text: str) -> float:
-    found = text.strip(_BLANK[:33])
-    if match := _HEX.fullmatch(found):
+    stripped = text.strip(_BLANK[:33])
+    if match := _HEX.fullmatch(stripped):
         try:
             return float.fromhex(match.group(1))
         except OverflowError:
-            return float("-inf" if found.startswith("-") else "inf")
-    if _REAL.fullmatch(found):
-        return float(found.rstrip("fFdD")) if found[-1] in "fFdD" else float(found)
-    if found.lower() in _SPECIAL:
-        return _SPECIAL[found.lower()]
+            return float("-inf" if stripped.startswith("-") else "inf")
+    if _REAL.fullmatch(stripped):
+        return float(stripped.rstrip("fFdD")) if stripped[-1] in "fFdD" else float(stripped)
+    if stripped.lower() in _SPECIAL:
+        return _SPECIAL[stripped.lower()]
     raise Refused
 
 

@@ -36,24 +36,24 @@ class Facts:
     uses: Mapping[str, int]
 
 
-_known: dict[str, Facts] = {}
+_remembered: dict[str, Facts] = {}
 
 
 def facts(expr: Expr) -> Facts:
     """The facts of an expression; those of its parts are known from before, however often a rule extends it."""
-    if len(_known) > REMEMBERED:
-        _known.clear()
+    if len(_remembered) > REMEMBERED:
+        _remembered.clear()
     todo = [expr]
     while todo:
         node = todo[-1]
-        missing = [c for c in node.children if c.digest not in _known]
+        missing = [c for c in node.children if c.digest not in _remembered]
         if missing:
             todo += missing
         else:
             todo.pop()
-            if node.digest not in _known:
-                _known[node.digest] = _of(node, [_known[c.digest] for c in node.children])
-    return _known[expr.digest]
+            if node.digest not in _remembered:
+                _remembered[node.digest] = _of(node, [_remembered[c.digest] for c in node.children])
+    return _remembered[expr.digest]
 
 
 def _of(node: Expr, parts: list[Facts]) -> Facts:
@@ -80,14 +80,14 @@ def is_plain(expr: Expr) -> bool:
 
 def is_cheap(expr: Expr) -> bool:
     """Whether evaluating it twice costs next to nothing: a few plain operators, no function."""
-    found = facts(expr)
-    return found.operators <= CHEAP and found.simple
+    of_expr = facts(expr)
+    return of_expr.operators <= CHEAP and of_expr.simple
 
 
 def grown(expr: Expr, by: Mapping[str, Expr]) -> int:
     """The nodes of an expression over what its columns stand for."""
-    found = facts(expr)
-    return found.size + sum(n * (facts(by[name]).size - 1) for name, n in found.uses.items())
+    of_expr = facts(expr)
+    return of_expr.size + sum(n * (facts(by[name]).size - 1) for name, n in of_expr.uses.items())
 
 
 def fits(expr: Expr, by: Mapping[str, Expr]) -> bool:
@@ -98,10 +98,10 @@ def fits(expr: Expr, by: Mapping[str, Expr]) -> bool:
 
 def uses(exprs: Iterable[Expr]) -> Counter[str]:
     """How often each column is read."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for expr in exprs:
-        found.update(facts(expr).uses)
-    return found
+        counts.update(facts(expr).uses)
+    return counts
 
 
 def inlined(expr: Expr, by: Mapping[str, Expr]) -> Expr:

@@ -38,13 +38,11 @@ def _is_total(node: Expr, kinds: dict[str, DataType | None]) -> bool:
     return False
 
 
-def _widens(found: DataType | None, to: DataType) -> bool:
-    if found is None:
+def _widens(kind: DataType | None, to: DataType) -> bool:
+    if kind is None:
         return False
-    if type(found) in _WIDENING and type(to) in _WIDENING:
-        return _WIDENING.index(type(found)) <= _WIDENING.index(type(to))
+    if type(kind) in _WIDENING and type(to) in _WIDENING:
+        return _WIDENING.index(type(kind)) <= _WIDENING.index(type(to))
     return (
-        found == to
-        or isinstance(found, t.NullType)
-        or (isinstance(to, t.StringType) and isinstance(found, t.AtomicType))
+        kind == to or isinstance(kind, t.NullType) or (isinstance(to, t.StringType) and isinstance(kind, t.AtomicType))
     )

@@ -96,8 +96,8 @@ def sql(expr: Expr, schema: Schema) -> str:
             case Col(name=name):
                 return f"c{schema.names.index(name)}"
             case Lit(value=value, type=kind):
-                made = literal(value)
-                return made if kind is None else f"CAST({made} AS {sql_type(kind)})"
+                constant = literal(value)
+                return constant if kind is None else f"CAST({constant} AS {sql_type(kind)})"
             case Lifetime(part=part):
                 return lifetime(part, schema)
             case Alias():
@@ -189,16 +189,16 @@ def _arithmetic(node: Call, sign: str, parts: list[str], kinds: list[t.DataType 
 
 def _decimal(node: Call, sign: str, parts: list[str], kinds: list[t.DataType | None]) -> str:
     # what is no decimal and no integer has too many digits for a product or a sum
-    found = [
+    digits = [
         (k.precision, k.scale) if isinstance(k, t.DecimalType) else (_DIGITS.get(type(k or t.NullType()), 99), 0)
         for k in kinds
     ]
-    (p, s), (q, r) = found
+    (p, s), (q, r) = digits
     scale = s + r if sign == "*" else max(s, r)
     precision = p + q + 1 if sign == "*" else max(p - s, q - r) + scale + 1
     if sign in ("/", "%") or precision > 38:
         raise Untranslated(sentence("oracle", f"{sign!r} on these types is not translated", f"found {show(node)}"))
-    a, b = (f"CAST({part} AS DECIMAL({n}, {m}))" for part, (n, m) in zip(parts, found, strict=True))
+    a, b = (f"CAST({part} AS DECIMAL({n}, {m}))" for part, (n, m) in zip(parts, digits, strict=True))
     return f"CAST({a} {sign} {b} AS DECIMAL({precision}, {scale}))"
 
 
@@ -236,9 +236,9 @@ def _cast(node: Expr, part: str, kind: t.DataType | None, to: t.DataType) -> str
     )
 
 
-def _well_formed(part: str, form: str, made: str, to: t.DataType) -> str:
+def _well_formed(part: str, form: str, value: str, to: t.DataType) -> str:
     wrong = f"error('no {to.simpleString()}: ' || {part})"
-    return f"CASE WHEN regexp_full_match({part}, '{form}') THEN {made} WHEN {part} IS NOT NULL THEN {wrong} END"
+    return f"CASE WHEN regexp_full_match({part}, '{form}') THEN {value} WHEN {part} IS NOT NULL THEN {wrong} END"
 
 
 def _namesake(name: str) -> Callable[[str], str]:
