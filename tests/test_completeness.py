@@ -12,17 +12,22 @@ from streamq.aggregates import built_in
 from streamq.compiler.program import Options
 from streamq.compiler.rules import RULES
 from streamq.compiler.stages import compile_stages
+from streamq.functions.built_in import BuiltIn
 from streamq.operators import BATCH, LOGICAL, WindowAggregate
 from streamq.plan.aggregate import Aggregate, AggregateFunction
 from streamq.plan.aggregation import merges
 from streamq.plan.expr import Col
+from streamq.plan.function import BUILT_IN
 from streamq.plan.node import NODES, Node, nodes
 from streamq.plan.reduction import ReducedColumn
 from streamq.plan.schema import Field, Schema
+from streamq.plan.spark_names import function_names
 from streamq.testing.case import Case
 from streamq.testing.generate import cases
 from streamq.testing.oracle import ORACLE
 from streamq.testing.oracle.aggregates import ORACLE_OF
+from streamq.testing.oracle.expressions import DEFINED
+from tests.spark.test_expressions import called
 
 ROOT = Path(__file__).parent.parent
 
@@ -75,6 +80,79 @@ def test_every_aggregate_is_drawn_by_the_generator() -> None:
 
     many = settings(max_examples=3000, database=None, derandomize=True, deadline=None, phases=[Phase.generate])
     find(cases(), complete, settings=many)
+
+
+SPARK_JUDGES = frozenset(
+    (
+        "btrim",
+        "ceil",
+        "ceiling",
+        "char_length",
+        "character_length",
+        "date_add",
+        "date_diff",
+        "date_from_unix_date",
+        "date_sub",
+    )
+    + (
+        "date_trunc",
+        "datediff",
+        "dayofyear",
+        "equal_null",
+        "floor",
+        "instr",
+        "last_day",
+        "lcase",
+        "left",
+        "log",
+        "lower",
+    )
+    + (
+        "lpad",
+        "nanvl",
+        "octet_length",
+        "quarter",
+        "regexp",
+        "regexp_like",
+        "repeat",
+        "replace",
+        "reverse",
+        "right",
+        "rint",
+    )
+    + (
+        "round",
+        "rpad",
+        "sign",
+        "signum",
+        "substr",
+        "substring",
+        "timestamp_millis",
+        "timestamp_seconds",
+        "to_date",
+        "ucase",
+    )
+    + ("unix_date", "unix_millis", "unix_seconds", "upper", "weekday", "weekofyear")
+)
+"""Functions that the oracle does not define, so that only Spark's own answers judge them."""
+
+
+def test_every_function_that_runs_in_process_is_judged() -> None:
+    """By a definition of the oracle's, and each by Spark, which :mod:`tests.spark.test_expressions` draws calls for."""
+    here = {name for name, function in BUILT_IN.items() if function.arrow is not None}
+    assert here - DEFINED == SPARK_JUDGES
+    assert BUILT_IN.keys() >= DEFINED
+    assert here - called() == set()
+
+
+def test_every_function_states_its_type_where_it_runs_in_process() -> None:
+    """Without it no query over literal data could use the function."""
+    assert [n for n, f in BUILT_IN.items() if isinstance(f, BuiltIn) and f.arrow is not None and f.result is None] == []
+
+
+def test_no_room_of_functions_hides_a_function_of_sparks() -> None:
+    rooms = {path.stem for path in (ROOT / "streamq" / "functions").glob("*.py")}
+    assert rooms & {*function_names()} == set()
 
 
 def test_every_room_rule_and_kernel_has_a_test_of_its_name() -> None:

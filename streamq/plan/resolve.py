@@ -125,11 +125,11 @@ def _on_windows(plan: Node) -> bool:
 
     stack = [plan]
     while stack:
-        node = stack.pop()
-        if isinstance(node, Where | Select | Union | JoinTable):
-            stack.extend(node.children)
-        elif not isinstance(node, WindowedJoin):
-            if not isinstance(node, WindowAggregate | TopK) or node.stamp != ALIGN:
+        found = stack.pop()
+        if isinstance(found, Where | Select | Union | JoinTable):
+            stack.extend(found.children)
+        elif not isinstance(found, WindowedJoin):
+            if not isinstance(found, WindowAggregate | TopK) or found.stamp != ALIGN:
                 return False
     return True
 

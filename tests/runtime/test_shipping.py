@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import pkgutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 from pyspark import cloudpickle
+from pyspark.sql.types import LongType
 
+from streamq import functions
 from streamq.compiler.hosting import HOSTED
 from streamq.compiler.streaming import ship_runtime
 from streamq.plan.expr import Col
-from streamq.plan.schema import Schema
+from streamq.plan.schema import Field, Schema
 from streamq.runtime.arrow_expr import evaluate
 from streamq.runtime.carried import Carried
 from streamq.runtime.carried_by_expr import CarriedByExpr
@@ -87,3 +90,13 @@ def test_a_join_takes_it_along_only_where_it_has_a_condition() -> None:
     condition_of = Condition(Col("a") == Col("b"), Schema((), "integer"))
     shipped = [cloudpickle.dumps(JoinEvaluator("inner", (), where, (), (), ())) for where in (None, condition_of)]
     assert [evaluate.__module__.encode() in s for s in shipped] == [False, True]
+
+
+def test_a_condition_takes_along_the_functions_it_calls_and_no_others() -> None:
+    ship_runtime()
+    schema = Schema((Field("a", LongType()), Field("b", LongType())), "integer")
+    shipped = cloudpickle.dumps(Condition(Col("a") == Col("b"), schema))
+    rooms = [m.name for m in pkgutil.iter_modules(functions.__path__, "streamq.functions.")]
+    assert {"streamq.functions.comparison", "streamq.functions.dates"} <= set(rooms)
+    rooms_along = {room for room in rooms if room.encode() in shipped}
+    assert rooms_along == {f"streamq.functions.{n}" for n in ("built_in", "comparison", "operands", "results", "shown")}
