@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import streamq as sq
 from streamq import policies, reading, sources
-from streamq.operators import LOGICAL, MergePartials, PartialAggregate, WindowAggregate
+from streamq.operators import MergePartials, PartialAggregate, WindowAggregate, written_operators
 from streamq.operators.windowed import Grouped, Windowed, WindowVerbs
 from streamq.plan.node import STATED, Node, stated_of
 from streamq.run.running import Run
@@ -187,7 +187,7 @@ What a streaming query says when, and what it keeps. c is the CTI of an operator
 def facts() -> str:
     """Progress, finality, state and cost of every operator; of one with cases, of those that say the same together."""
     rows = [FACTS_HEAD]
-    for kind in (*LOGICAL, PartialAggregate, MergePartials):
+    for kind in (*written_operators(), PartialAggregate, MergePartials):
         told: dict[tuple[str, ...], list[str]] = {}
         for case in alternatives(kind):
             found = stated_of(kind, case)

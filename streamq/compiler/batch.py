@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamq.operators import BATCH, Source
-from streamq.operators.batch_run import BatchRun
+from streamq.errors import PlanError, sentence
+from streamq.operators.operator import BatchRun, Operator
+from streamq.operators.source import Source
 from streamq.plan.lowering import instant
 from streamq.plan.node import Node, fold, nodes
 from streamq.plan.schema import Schema, quote
@@ -22,8 +23,10 @@ def lower(plan: Node, run: BatchRun) -> DataFrame:
     run.sources = {n.table: n for n in nodes(plan) if isinstance(n, Source)}
 
     def visit(node: Node, inputs: list[DataFrame]) -> DataFrame:
-        run.made[node.digest] = BATCH[type(node)](node, inputs, run)
-        return run.made[node.digest]
+        if not isinstance(node, Operator):
+            raise PlanError(sentence("batch", f"no batch form of {type(node).__name__}"))
+        run.lowered[node.digest] = node.in_batch(inputs, run)
+        return run.lowered[node.digest]
 
     return fold(plan, visit)
 

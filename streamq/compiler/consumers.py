@@ -1,62 +1,84 @@
-"""Who reads what in a plan: how often a node is read, and what is read of a source on the way to its windows."""
+"""Who reads what in a plan: how often a node is read, and what is read of a source on the way to the first state."""
 
 from __future__ import annotations
 
-from streamq.compiler.hosting import HOSTED
-from streamq.operators import MergePartials, PartialAggregate, Select, Source, Where, WindowAggregate
-from streamq.operators.alter_lifetime import AlterLifetime
-from streamq.operators.join_table import JoinTable
+from dataclasses import dataclass, replace
+
+from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.operator import Operator
+from streamq.operators.source import Source
+from streamq.operators.step import Step
 from streamq.plan.expr import Expr
-from streamq.plan.node import Node, fold, nodes
+from streamq.plan.node import Node, expressions, fold, nodes
 from streamq.plan.passes import reads_lifetime
+from streamq.windows import Window
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """One way of a source's events to the first operator that keeps state, or to the result.
+
+    ``reads``: the expressions read on the way, by that operator too; ``steps``: the steps on the way; ``has_state``: the way ends
+    at an operator with state; ``window``: that operator's window, if it has one.
+    """
+
+    source: str
+    reads: tuple[Expr, ...] = ()
+    steps: tuple[Step, ...] = ()
+    has_state: bool = False
+    window: Window | None = None
+
+    def past(self, node: Node) -> Consumer:
+        """The way, gone on through a node."""
+        steps = (*self.steps, node) if isinstance(node, Step) else self.steps
+        return replace(self, reads=(*self.reads, *expressions(node)), steps=steps)
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether rows are moved, or become several, on the way."""
+        return any(step.carrier is not None or step.multiplies for step in self.steps)
+
+    @property
+    def moves_starts(self) -> bool:
+        """Whether an event may start elsewhere at the end of the way."""
+        return any(step.moves_start for step in self.steps)
+
+    @property
+    def reads_lifetime(self) -> bool:
+        """Whether an expression on the way reads some part of a lifetime."""
+        return any(reads_lifetime(expr, "start", "end", "duration") for expr in self.reads)
 
 
 def readers(plan: Node) -> dict[str, int]:
-    """How often each node is read."""
-    found = {plan.digest: 1}
+    """How often each node is read, by its digest."""
+    counts = {plan.digest: 1}
     for node in nodes(plan):
         for child in node.children:
-            found[child.digest] = found.get(child.digest, 0) + 1
-    return found
+            counts[child.digest] = counts.get(child.digest, 0) + 1
+    return counts
 
 
-def consumers(plan: Node) -> dict[str, list[tuple[object, ...]]]:
-    """For each source: a chain (expressions read on the way, then the window's grid) for every window it feeds first."""
-    found: dict[str, list[tuple[object, ...]]] = {}
+def consumers(plan: Node) -> dict[str, list[Consumer]]:
+    """The consumers of each source, by the source's digest."""
+    by_source: dict[str, list[Consumer]] = {}
 
-    def visit(node: Node, inputs: list[list[tuple[str, tuple[object, ...]]]]) -> list[tuple[str, tuple[object, ...]]]:
-        flat = [chain for chains in inputs for chain in chains]
-        match node:
-            case Source():
-                return [(node.digest, ())]
-            case Where(predicate=p):
-                return [(d, (*read, p)) for d, read in flat]
-            case AlterLifetime() | JoinTable():
-                return [(d, (*read, node)) for d, read in flat]
-            case Select(columns=columns):
-                return [(d, (*read, *(e for _, e in columns))) for d, read in flat]
-            case PartialAggregate(arguments=arguments):
-                return [(d, (*read, *(expr for _, expr in arguments))) for d, read in flat]
-            case MergePartials(input=part):
-                for d, read in flat:
-                    found.setdefault(d, []).append((*read, part.window))
-                return []
-            case WindowAggregate(aggregates=aggregates, window=window):
-                for d, read in flat:
-                    found.setdefault(d, []).append((*read, *(a for _, a in aggregates), window))
-                return []
-        if type(node) in HOSTED:
-            for d, read in flat:
-                found.setdefault(d, []).append((*read, getattr(node, "window", node.title)))
-            return []
-        return flat
+    def visit(node: Node, inputs: list[list[Consumer]]) -> list[Consumer]:
+        if isinstance(node, Source):
+            return [Consumer(node.digest)]
+        ways = [way.past(node) for ways in inputs for way in ways]
+        if not _has_state(node):
+            return ways
+        window: Window | None = getattr(node, "window", None)
+        windows = node.grid_windows() if isinstance(node, Operator) else None
+        for way in ways:
+            end = replace(way, has_state=True, window=windows.window if windows else window)
+            by_source.setdefault(way.source, []).append(end)
+        return []
 
-    open_chains = fold(plan, visit)
-    for d, read in open_chains:
-        found.setdefault(d, []).append((*read, None))
-    return found
+    for way in fold(plan, visit):
+        by_source.setdefault(way.source, []).append(way)
+    return by_source
 
 
-def reads(chain: tuple[object, ...], *parts: str) -> bool:
-    """Whether an expression of a chain reads some of these parts of a lifetime."""
-    return any(isinstance(e, Expr) and reads_lifetime(e, *parts) for e in chain)
+def _has_state(node: Node) -> bool:
+    return isinstance(node, EvaluatedOperator) or (isinstance(node, Operator) and node.grid_windows() is not None)

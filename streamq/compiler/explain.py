@@ -12,15 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamq.choices import OutputForm
-from streamq.compiler.hosting import HOSTED
 from streamq.compiler.program import Options
 from streamq.compiler.rewriter import Firing, Rewritten, clipped, rewrite
 from streamq.compiler.rules import Rule
 from streamq.errors import PlanError, sentence
-from streamq.operators import MergePartials, Select, Source, Union, Where
-from streamq.operators.merge_partials import strategy
+from streamq.operators import MergePartials, Select, Source
 from streamq.plan.node import Node, nodes, numbered
-from streamq.plan.passes import reads_end
 from streamq.time import show_duration
 
 RUN = Options()
@@ -169,28 +166,11 @@ def _nothing(node: Node) -> list[tuple[str, str]]:
 def _notes(node: Node) -> list[tuple[str, str]]:
     """Return what stands below a node of the incremental plan: the CTI it sends if it is not c, the strategy of a batch job."""
     notes = []
-    if (sent := _cti(node)) != "c":
-        notes.append(("CTI", sent))
+    if node.progress != "c":
+        notes.append(("CTI", node.progress))
     if isinstance(node, MergePartials):
-        notes.append(("batch", "{} ({})".format(*strategy(node))))
+        notes.append(("batch", "{} ({})".format(*node.strategy)))
     return notes
-
-
-def _cti(node: Node) -> str:
-    match node:
-        case Where(source, predicate):
-            read = [predicate]
-        case Select(source, columns):
-            read = [e for _, e in columns]
-        case Union():
-            return "c"
-        case _ if type(node) in HOSTED:
-            rule = HOSTED[type(node)](node).evaluator.progress_rule
-            return rule.cti.shown(len(node.children))
-        case _:
-            return node.progress
-    waits = source.traits.moves_ends and any(reads_end(e) for e in read)
-    return "least start of an event whose end is open" if waits else "c"
 
 
 # rules

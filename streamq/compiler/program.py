@@ -11,11 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from streamq.choices import OutputForm
-from streamq.compiler.hosting import carried_by
-from streamq.operators import Source, Where
-from streamq.operators.alter_lifetime import FIXED, AlterLifetime
-from streamq.operators.alter_lifetime import RE as AT_END
-from streamq.operators.join_table import JoinTable
+from streamq.operators.source import Source
+from streamq.operators.step import Step
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node
 from streamq.plan.schema import POINT, Schema
@@ -51,7 +48,7 @@ class Path:
     relation: str
     level: int
     schema: Schema
-    steps: tuple[Node, ...] = ()
+    steps: tuple[Step, ...] = ()
     retracts: bool = False
     points: bool = False
     moves: bool = False
@@ -63,32 +60,26 @@ class Path:
         """What tells it from every other path: where it begins, and its steps."""
         return hashlib.sha256(" ".join([self.relation, *(s.digest for s in self.steps)]).encode()).hexdigest()[:16]
 
-    def then(self, step: Node) -> Path:
+    def then(self, step: Step) -> Path:
         """One more step."""
-        steps = (*self.steps, step)
         first = len(self.steps) if self.moves and step.reads_open_end else None
         open_end = first if self.open_end is None else self.open_end
-        if not isinstance(step, AlterLifetime):
-            return replace(self, schema=step.schema, steps=steps, open_end=open_end)
-        carried = (*self.carried, carried_by(step))
-        points, moves = (
-            step.schema.shape == POINT,
-            self.moves and (step.length.kind != FIXED or step.start.anchor == AT_END),
-        )
-        return replace(
-            self, schema=step.schema, steps=steps, points=points, moves=moves, carried=carried, open_end=open_end
-        )
+        path = replace(self, schema=step.schema, steps=(*self.steps, step), open_end=open_end)
+        if step.carrier is None:
+            return path
+        is_point, moves = step.schema.shape == POINT, self.moves and step.keeps_end
+        return replace(path, points=is_point, moves=moves, carried=(*self.carried, step.carrier))
 
     @property
     def filters_open_end(self) -> bool:
         """Whether a filter follows where such an end is read."""
-        return self.open_end is not None and any(isinstance(s, Where | JoinTable) for s in self.steps[self.open_end :])
+        return self.open_end is not None and any(step.may_drop for step in self.steps[self.open_end :])
 
     def upto(self, at: int) -> Path:
         """The path without the steps from ``at`` on, which is where ends that may still move are first read."""
         steps = self.steps[:at]
-        carried = tuple(carried_by(step) for step in steps if isinstance(step, AlterLifetime))
-        return Path(self.relation, self.level, self.steps[at].children[0].schema, steps, True, False, True, carried)
+        carried = tuple(step.carrier for step in steps if step.carrier is not None)
+        return Path(self.relation, self.level, self.steps[at].input.schema, steps, True, False, True, carried)
 
 
 @dataclass(frozen=True)

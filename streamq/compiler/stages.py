@@ -9,29 +9,21 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.choices import Late, OutputForm
-from streamq.compiler.consumers import consumers, readers, reads
-from streamq.compiler.hosting import AS_INPUTS, HOSTED, reads_ends
+from streamq.compiler.consumers import consumers, readers
 from streamq.compiler.ports import Input, Port, feed_result, host, with_ctis
 from streamq.compiler.program import Options, Path, Program, Relation
 from streamq.errors import PlanError, sentence
-from streamq.operators import (
-    Edges,
-    MergePartials,
-    PartialAggregate,
-    Physical,
-    Select,
-    Source,
-    Union,
-    Where,
-    WindowAggregate,
-)
-from streamq.operators.alter_lifetime import AlterLifetime, Start
-from streamq.operators.join_table import JoinTable
+from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.evaluation import AS_INPUTS, Evaluation
+from streamq.operators.grid_windows import GridWindows
+from streamq.operators.merge_partials import MergePartials
+from streamq.operators.operator import Operator, Passing
 from streamq.operators.partial_aggregate import partial_fields, show_partials
+from streamq.operators.select import Select
+from streamq.operators.source import Ingress, Source
+from streamq.operators.step import Step
 from streamq.operators.window import show_keys, show_window
-from streamq.operators.window_aggregate import is_grid
-from streamq.plan.aggregation import Expansion, expand
-from streamq.plan.expr import Col, Expr
+from streamq.plan.expr import Col
 from streamq.plan.inference import infer
 from streamq.plan.node import Node, Traits, fold, nodes, stated, states
 from streamq.plan.partial import Partial
@@ -39,18 +31,15 @@ from streamq.plan.passes import reads_end
 from streamq.plan.schema import POINT, Field, Schema
 from streamq.policies import SourcePolicy
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.consistency import CLOSED, OPENED
 from streamq.runtime.endpoints import Bound
-from streamq.runtime.event import KIND, LE, NEW_END, OPENS, RE, WEIGHT
+from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Kernel
-from streamq.runtime.kernels.edges import EdgesKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
-from streamq.runtime.kernels.physical import PhysicalKernel
 from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.kernels.relay import RelayKernel
 from streamq.runtime.kernels.settle import SettleKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
-from streamq.runtime.stage import IN, OUT
+from streamq.runtime.stage import IN
 from streamq.windows import Hopping
 
 
@@ -93,79 +82,57 @@ class _Compiler:
         return replace(path, retracts=False, moves=False)
 
     def _visit(self, node: Node, inputs: list[list[Path]]) -> list[Path]:
-        match node:
-            case Source():
-                return [self._source(node)]
-            case Where() | Select():
-                return [p.then(node) for p in inputs[0]]
-            case JoinTable():
-                return [self._alone(node.input, p).then(node) for p in inputs[0]]
-            case AlterLifetime():
-                return [self._settled(p.then(node)) for p in inputs[0]]
-            case Union():
-                return [p for paths in inputs for p in paths]
-            case PartialAggregate():
-                return inputs[0]
-            case MergePartials(input=part):
-                split = Expansion(part.arguments, part.partials, ())
-                return [self._window(node, part.input, part.keys, part.window, split, inputs[0], True)]
-            case WindowAggregate(window=Hopping() as grid) if is_grid(node):
-                split = expand(node.aggregates, node.input.schema)
-                merged = self._window(node, node.input, node.keys, grid, split, inputs[0], False)
-                columns = (*((k, Col(k)) for k in node.keys), *split.outputs)
-                return [merged.then(Select(_Given.of(merged.schema), columns))]
-        if type(node) in HOSTED:
-            return [self._hosted(node, inputs)]
+        if isinstance(node, Source):
+            return [self._source(node)]
+        if isinstance(node, Step):
+            return [self._step(node, path) for path in inputs[0]]
+        if isinstance(node, Passing):
+            return [path for paths in inputs for path in paths]
+        if isinstance(node, Operator) and (windows := node.grid_windows()) is not None:
+            return [self._window(node, windows, inputs[0])]
+        if isinstance(node, EvaluatedOperator):
+            return [self._evaluated(node, inputs)]
         raise PlanError(sentence("stream", f"no streaming form of {type(node).__name__}"))
+
+    def _step(self, step: Step, path: Path) -> Path:
+        if step.multiplies:
+            path = self._alone(step.input, path)
+        path = path.then(step)
+        return self._settled(path) if step.carrier is not None else path
 
     # operators that the kernel `recompute` hosts
 
-    def _hosted(self, node: Node, inputs: list[list[Path]]) -> Path:
-        found = HOSTED[type(node)](node)
+    def _evaluated(self, node: EvaluatedOperator, inputs: list[list[Path]]) -> Path:
+        evaluation = node.evaluation()
         ports = []
-        for taken, child, paths in zip(found.inputs, node.children, inputs, strict=True):
+        for columns, child, paths in zip(evaluation.inputs, node.children, inputs, strict=True):
             # what bounds windows is said on the map side, before a kernel could judge: late rows must be gone by then
-            paths = [self._ingress_of(p) if found.bound is not Bound.NONE and p.level == 0 else p for p in paths]
+            paths = [self._ingress_of(p) if evaluation.bound is not Bound.NONE and p.level == 0 else p for p in paths]
             paths = [self._settled(p) for p in paths]
             moving = [p for p in paths if p.moves]
-            if moving and (found.settled or reads_ends(taken)):
+            if moving and (evaluation.settled or columns.reads_ends):
                 waiting = self._settle(moving, child.schema, f"settle:{child.digest}")
                 paths = [*(p for p in paths if not p.moves), waiting]
             lifetimes = (LE,) if all(p.points for p in paths) else (LE, RE)
             if any(p.retracts for p in paths):
                 lifetimes = (*lifetimes, WEIGHT)
-            ports.append(Input(paths, taken.columns, lifetimes, taken.hashed))
-        schemas = tuple(
-            pa.schema([(n, arrow_type(infer(e, child.schema, "stream"))) for n, e in taken.columns])
-            for taken, child in zip(found.inputs, node.children, strict=True)
-        )
+            ports.append(Input(paths, columns.columns, lifetimes, columns.hashed))
         every = [p for port in ports for p in port.paths]
         level = max(p.level for p in every)
         name = f"{node.title.replace(' ', '_')}:{node.digest}"
-        moves = any(p.moves for p in every) if found.moves is AS_INPUTS else found.moves
-        retracts = True
-        if found.kernel is not None:
-            kernel: Kernel = found.kernel(schemas, found.schema.names)
-            retracts = any(p.retracts for p in every)
-        else:
-            unmoved = None if any(p.moves for p in ports[0].paths) else found.unmoved
-            kernel = RecomputeKernel(
-                found.evaluator if unmoved is None else unmoved,
-                schemas,
-                found.schema.names,
-                bound=found.bound,
-                pointwise=found.pointwise,
-            )
+        kernel = _kernel(node, evaluation, ends_move=any(p.moves for p in ports[0].paths))
         lines = (
             f"{node.title} {node.detail()}".rstrip(),
-            f"basket: {states(node)['State']}" + ("" if found.kernel else "; rows reported and not settled"),
+            f"basket: {states(node)['State']}" + ("" if evaluation.kernel else "; rows reported and not settled"),
             f"CTI: {kernel.progress_rule.cti.shown(len(node.children))}",
             *_told(node),
         )
-        made = Path(name, level + 1, found.schema, retracts=retracts, moves=moves)
-        self.ports.append(Port(name, kernel, ports, found.schema, lines, level, IN))
-        self.program.relations[name] = Relation(name, level + 1, found.schema)
-        return made.then(Select(_Given.of(found.schema), found.outputs)) if found.outputs else made
+        moves = any(p.moves for p in every) if evaluation.moves is AS_INPUTS else evaluation.moves
+        retracts = evaluation.kernel is None or any(p.retracts for p in every)
+        path = Path(name, level + 1, evaluation.schema, retracts=retracts, moves=moves)
+        self.ports.append(Port(name, kernel, ports, evaluation.schema, lines, level, IN))
+        self.program.relations[name] = Relation(name, level + 1, evaluation.schema)
+        return path.then(Select(_Given.of(path.schema), evaluation.outputs)) if evaluation.outputs else path
 
     def _settled(self, path: Path) -> Path:
         """A path whose steps read ends that may still move: its rows wait, before those steps, until they are settled."""
@@ -181,9 +148,9 @@ class _Compiler:
     def _alone(self, node: Node, path: Path) -> Path:
         """A path that nobody else shares its relation with: a row of it may become several."""
         below = node
-        while self.readers[below.digest] == 1 and isinstance(below, Where | Select | AlterLifetime | JoinTable):
+        while self.readers[below.digest] == 1 and isinstance(below, Step):
             below = below.input
-        if self.readers[below.digest] == 1 and not isinstance(below, Union):
+        if self.readers[below.digest] == 1 and not isinstance(below, Passing):
             return path
         path = self._settled(path)
         name = f"relay:{node.digest}:{path.relation}:{len(self.ports)}"
@@ -206,27 +173,20 @@ class _Compiler:
         policy = self.policies[node.table]
         self.program.relations[name] = Relation(name, 0, node.schema, replace(node, policy=policy))
         path = Path(name, 0, node.schema, points=node.schema.shape == POINT)
-        if isinstance(node, Edges):
-            kernel: Kernel = EdgesKernel(node.key, node.payload_from == "end")
-            return self._ingress(path, kernel, (OPENS,), node.key, f"edges by {', '.join(node.key)}")
-        if isinstance(node, Physical):
-            columns = tuple(f.name for f in node.payload)
-            kernel = PhysicalKernel(columns, node.id)
-            hashed = (node.id,) if node.id else (LE,)
-            return self._ingress(path, kernel, (KIND, RE, NEW_END), hashed, "match retractions with their events")
+        if node.ingress is not None:
+            return self._ingress(path, node.ingress)
         if node.ids:
             return self._ingress_of(path)
-        chains = self.consumers[node.digest]
-        judged_by_kernel = len(chains) == 1 and chains[0][-1] is not None
+        ways = self.consumers[node.digest]
+        judged_by_kernel = len(ways) == 1 and ways[0].has_state
         # what is left of an event whose window began before another ended cannot be told from its windows
-        grid = chains[0][-1] if len(chains) == 1 else None
+        grid = ways[0].window if len(ways) == 1 else None
         uneven = isinstance(grid, Hopping) and grid.size % grid.hop != 0
-        # a source's rows are judged before they are moved, or become several
-        changed = any(isinstance(step, AlterLifetime | JoinTable) for c in chains for step in c)
-        # what may be adjusted, by its policy or at a weak level, is read from c on only
-        cut = any(reads(c, "start", "end", "duration") for c in chains)
+        # a source's rows are judged before they are moved, or become several; and what may be adjusted, by its policy or at a
+        # weak level, is read from c on only
+        judged_first = any(way.changes_rows or way.reads_lifetime for way in ways)
         asks = self.options.late_output or policy.late != Late.DROP
-        if self.options.late_output or len(chains) > 1 or cut or changed or uneven or (asks and not judged_by_kernel):
+        if self.options.late_output or len(ways) > 1 or judged_first or uneven or (asks and not judged_by_kernel):
             return self._ingress_of(path)
         return path
 
@@ -234,96 +194,72 @@ class _Compiler:
         """An insert-only source judged in a stage of its own, with the steps after it."""
         source = self.program.relations[path.relation].source
         assert source is not None
-        chains = self.consumers[replace(source, policy=SourcePolicy()).digest]
+        ways = self.consumers[replace(source, policy=SourcePolicy()).digest]
         # c is rounded down to the grid of a window that is first to take the source's own starts
-        grid = chains[0][-1] if len(chains) == 1 and not any(_moves_start(step) for step in chains[0]) else None
+        grid = ways[0].window if len(ways) == 1 and not ways[0].moves_starts else None
         bare = Path(path.relation, 0, source.schema, points=source.schema.shape == POINT)
         kernel = InsertIngressKernel(bare.points, grid if isinstance(grid, Hopping) else None, source.ids)
         title = f"each id once ({', '.join(source.ids)}), judge lateness" if source.ids else "judge lateness"
-        made = self._ingress(bare, kernel, () if bare.points else (RE,), source.ids or (LE,), title)
+        ingress = Ingress(kernel, () if bare.points else (RE,), source.ids or (LE,), title)
+        judged = self._ingress(bare, ingress)
         for step in path.steps:
-            made = made.then(step)
-        return made
+            judged = judged.then(step)
+        return judged
 
-    def _ingress(self, path: Path, kernel: Kernel, extra: tuple[str, ...], hashed: tuple[str, ...], title: str) -> Path:
+    def _ingress(self, path: Path, ingress: Ingress) -> Path:
         name = f"ingress:{path.relation.removeprefix('source:')}"
         columns = tuple((f.name, Col(f.name)) for f in path.schema.fields)
         source = self.program.relations[path.relation].source
         assert source is not None
-        state = "none" if isinstance(kernel, InsertIngressKernel) and not kernel.ids else states(source)["State"]
-        cti, aligns = kernel.progress_rule.cti.shown(), OUT
-        if isinstance(kernel, EdgesKernel):
-            aligns = CLOSED if kernel.from_end else OPENED
-        lines = (f"ingress of {source.shown_name()}: {title}", f"basket: {state}", f"CTI: {cti}", *_told(source))
-        self.ports.append(
-            Port(name, kernel, [Input([path], columns, (LE, *extra), hashed)], path.schema, lines, aligns=aligns)
+        keeps_nothing = source.insert_only and not source.ids
+        lines = (
+            f"ingress of {source.shown_name()}: {ingress.title}",
+            f"basket: {'none' if keeps_nothing else states(source)['State']}",
+            f"CTI: {ingress.kernel.progress_rule.cti.shown()}",
+            *_told(source),
         )
+        columns_in = Input([path], columns, (LE, *ingress.columns), ingress.hashed)
+        self.ports.append(Port(name, ingress.kernel, [columns_in], path.schema, lines, aligns=ingress.aligns))
         retracts = not source.insert_only
         self.program.relations[name] = Relation(name, 1, path.schema)
         return Path(name, 1, path.schema, retracts=retracts, points=False, moves=retracts)
 
     # windows
 
-    def _window(
-        self,
-        node: Node,
-        source: Node,
-        keys: tuple[str, ...],
-        window: Hopping,
-        split: Expansion,
-        paths: list[Path],
-        ahead: bool,
-    ) -> Path:
+    def _window(self, node: Node, windows: GridWindows, paths: list[Path]) -> Path:
         final = self.options.output == OutputForm.FINAL
         # what a filter lets in once an end has moved must not come into a window that is final
         paths = [self._settled(p) if p.filters_open_end else p for p in paths]
-        points = all(p.points for p in paths)
         retracts = any(p.retracts for p in paths)
-        # a speculative window below hands on rows that are taken back when they are corrected
-        steps = [step for p in paths for step in p.steps if not isinstance(step, AlterLifetime)]
-        reads = any(p.moves for p in paths) and (
-            any(step.reads_open_end for step in steps) or any(reads_end(expr) for _, expr in split.arguments)
-        )
+        reads_moving_end = any(p.moves for p in paths) and _reads_end(windows, paths)
         kernel = WindowAggregateKernel(
-            keys,
-            window,
-            split.partials,
-            points,
-            merges=not retracts and ahead,
-            ahead=ahead,
-            infinite=source.traits.infinite,
-            reads_end=reads,
+            windows.keys,
+            windows.window,
+            windows.partials,
+            all(p.points for p in paths),
+            merges=not retracts and windows.combined,
+            ahead=windows.combined,
+            infinite=windows.input.traits.infinite,
+            reads_end=reads_moving_end,
             final=final,
         )
-        columns: list[tuple[str, Expr]] = [(k, Col(k)) for k in keys]
-        columns += split.arguments
-        lifetimes = (LE,) if points else (LE, RE)
+        columns = (*((key, Col(key)) for key in windows.keys), *windows.arguments)
+        lifetimes = (LE,) if kernel.points else (LE, RE)
         if retracts:
             lifetimes = (*lifetimes, WEIGHT)
         level = max(p.level for p in paths)
         name = f"window:{node.digest}"
-        bound = "windows not final" if not reads else "windows not final, and members not settled"
-        lines = (
-            f"hopping {show_window(window, node.schema.axis)}{show_keys(keys)}: {show_partials(split.arguments, split.partials)}",
-            ("partial results" if kernel.merges else "values with weights")
-            + (", combined before the shuffle" if ahead else ""),
-            f"basket: {bound}" + ("" if final else "; rows reported and not final"),
-            f"CTI: {kernel.progress_rule.cti.shown()}",
-            f"final: {kernel.progress_rule.final_rows}",
-            f"cost: {stated(MergePartials)['Cost']}",
-        )
+        schema = node.schema
+        if not windows.combined:
+            keys = [f for f in node.schema.fields if f.name in windows.keys]
+            schema = node.schema.with_fields([*keys, *_partial_fields(windows.partials)])
+        lines = _window_lines(node, windows, kernel)
         self.ports.append(
-            Port(name, kernel, [Input(paths, tuple(columns), lifetimes, keys)], node.schema, lines, level)
-        )
-        schema = (
-            node.schema
-            if ahead
-            else node.schema.with_fields(
-                [*(f for f in node.schema.fields if f.name in keys), *_partial_fields(split.partials)]
-            )
+            Port(name, kernel, [Input(paths, columns, lifetimes, windows.keys)], node.schema, lines, level)
         )
         self.program.relations[name] = Relation(name, level + 1, schema)
-        return Path(name, level + 1, schema, retracts=not final)
+        path = Path(name, level + 1, schema, retracts=not final)
+        return path if windows.combined else path.then(Select(_Given.of(schema), windows.outputs))
 
     def _settle(self, paths: list[Path], schema: Schema, name: str) -> Path:
         """Rows wait until they are settled; then they are never taken back."""
@@ -353,6 +289,42 @@ class _Given(Node):
         made = _Given()
         made.schema, made.traits, made.digest = schema, Traits(), f"given:{schema.names}"
         return made
+
+
+def _kernel(node: EvaluatedOperator, evaluation: Evaluation, ends_move: bool) -> Kernel:
+    """The kernel that hosts an operator; ``ends_move``: ends of the first input's events may still move."""
+    schemas = tuple(
+        pa.schema([(name, arrow_type(infer(expr, child.schema, "stream"))) for name, expr in columns.columns])
+        for columns, child in zip(evaluation.inputs, node.children, strict=True)
+    )
+    names = evaluation.schema.names
+    if evaluation.kernel is not None:
+        return evaluation.kernel(schemas, names)
+    settled = None if ends_move else evaluation.unmoved
+    evaluator = evaluation.evaluator if settled is None else settled
+    return RecomputeKernel(evaluator, schemas, names, bound=evaluation.bound, pointwise=evaluation.pointwise)
+
+
+def _reads_end(windows: GridWindows, paths: list[Path]) -> bool:
+    """Whether a value that goes into windows, or a step before them, reads the end of an event."""
+    # a step that changes lifetimes has waited until the ends that it reads are settled
+    steps = [step for p in paths for step in p.steps if step.carrier is None]
+    return any(step.reads_open_end for step in steps) or any(reads_end(expr) for _, expr in windows.arguments)
+
+
+def _window_lines(node: Node, windows: GridWindows, kernel: WindowAggregateKernel) -> tuple[str, ...]:
+    """What explain says of windows of a grid."""
+    grid, shown = show_window(windows.window, node.schema.axis), show_partials(windows.arguments, windows.partials)
+    bound = "windows not final, and members not settled" if kernel.reads_end else "windows not final"
+    return (
+        f"hopping {grid}{show_keys(windows.keys)}: {shown}",
+        ("partial results" if kernel.merges else "values with weights")
+        + (", combined before the shuffle" if windows.combined else ""),
+        f"basket: {bound}" + ("" if kernel.final else "; rows reported and not final"),
+        f"CTI: {kernel.progress_rule.cti.shown()}",
+        f"final: {kernel.progress_rule.final_rows}",
+        f"cost: {stated(MergePartials)['Cost']}",
+    )
 
 
 def _partial_fields(partials: tuple[Partial, ...]) -> list[Field]:
@@ -386,7 +358,3 @@ def _without_policies(plan: Node) -> tuple[Node, dict[str, SourcePolicy]]:
 def _told(node: Node) -> tuple[str, str]:
     found = states(node)
     return f"final: {found['Final']}", f"cost: {found['Cost']}"
-
-
-def _moves_start(step: object) -> bool:
-    return isinstance(step, AlterLifetime) and step.start != Start()

@@ -6,16 +6,14 @@ stateful processor. Nothing here touches the JVM, so it runs on Spark Connect as
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from streamq.compiler.program import Feed, Program, Relation
 from streamq.errors import PlanError, sentence
-from streamq.operators import ROWS, Select, Source, Where
-from streamq.operators.alter_lifetime import AlterLifetime, altered
-from streamq.operators.join import INNER
-from streamq.operators.join_table import JoinTable, looked_up
+from streamq.operators.source import Source
+from streamq.operators.step import SparkRows
 from streamq.plan.expr import Expr
 from streamq.plan.inference import infer
 from streamq.plan.lowering import DeltaColumns, as_key, ship_runtime
@@ -87,7 +85,7 @@ def _packed_source(program: Program, relation: Relation, tables: Mapping[str, Da
 
     source = relation.source
     assert source is not None
-    df = ROWS[type(source)](source, tables[source.table], True)
+    df = source.on_spark(tables[source.table], True)
     good = F.col(BAD).isNull() if BAD in df.columns else F.col(LE).isNotNull()
     if KIND in df.columns:
         good = good & ((F.col(KIND) != CTI) | F.lit(False))
@@ -112,9 +110,9 @@ def _along(
     if len(feeds) == 1:
         relation, feed = feeds[0]
         df = df.withColumn(KEEP, keep if keep is not None else F.col("__channel") == _raw(relation))
-        df = _steps(feed, df, relation.schema, tables)
+        df = _apply_steps(feed, df, relation.schema, tables)
         # a column costs: rows that are no events are told by their start or reason
-        always = KIND not in outside and not any(isinstance(step, Where) for step in feed.path.steps)
+        always = KIND not in outside and not any(step.may_drop for step in feed.path.steps)
         df = df.select(*_port(feed, df, outside, always))
         return df, Lanes({feed.channel.number: (None, feed.channel.columns)})
     single = len(relations) == 1
@@ -129,7 +127,7 @@ def _along(
         base = F.col("__row") if struct is None else F.col("__row")[struct]
         side = df.select(*rest, "__row", *packed, *(base[n].alias(n) for n in fields))
         side = side.withColumn(KEEP, keep if keep is not None else F.col("__channel") == _raw(relation))
-        side = _steps(feed, side, relation.schema, tables)
+        side = _apply_steps(feed, side, relation.schema, tables)
         name = f"__lane{feed.channel.number}"
         side = side.select(*rest, "__row", *packed, F.struct(*_port(feed, side, [])).alias(name))
         packed.append(name)
@@ -140,45 +138,60 @@ def _along(
     return df, Lanes(lanes)
 
 
-def _lookup(step: JoinTable, df: DataFrame, table: DataFrame) -> DataFrame:
-    """Rows that are kept beside those of the table; the others stay as they are, once."""
-    from pyspark.sql import functions as F
-
-    keys = {f"__kept{i}": F.when(F.col(KEEP), F.col(quote(a))) for i, (a, _) in enumerate(step.on)}
-    looked = looked_up(step, df.withColumns(keys), table, "__matched", list(keys))
-    return looked.withColumn("__matched", F.coalesce(F.col("__matched"), F.lit(False))).drop(*keys)
-
-
-def _steps(feed: Feed, df: DataFrame, schema: Schema, tables: Mapping[str, DataFrame]) -> DataFrame:
-    """The path's filters and projections; what a filter drops stays as a row (it moves progress) and is not evaluated."""
-    from pyspark.sql import functions as F
-
-    names = schema.names
+def _apply_steps(feed: Feed, df: DataFrame, schema: Schema, tables: Mapping[str, DataFrame]) -> DataFrame:
+    """The rows of a relation, with ``__keep``, at the end of a path."""
+    rows: SparkRows = FlaggedRows(df, schema, tables)
     for step in feed.path.steps:
-        technical = [n for n in df.columns if n not in names]
-        if isinstance(step, Where):
-            df = df.withColumn(
-                KEEP, F.col(KEEP) & F.coalesce(_guarded(step.predicate, step.input.schema), F.lit(False))
-            )
-        elif isinstance(step, AlterLifetime):
-            at, end, stays = altered(step)
-            new = {
-                "__at": F.when(F.col(KEEP), at),
-                "__end": F.when(F.col(KEEP), end),
-                KEEP: F.col(KEEP) & F.coalesce(stays, F.lit(False)),
-            }
-            rest = [F.col(quote(n)) for n in df.columns if n not in (LE, RE, KEEP)]
-            df = df.select(*rest, *(c.alias(n) for n, c in new.items())).withColumnsRenamed({"__at": LE, "__end": RE})
-        elif isinstance(step, JoinTable):
-            looked = _lookup(step, df, tables[step.table])
-            df = looked.withColumn(KEEP, F.col(KEEP) & F.col("__matched")) if step.how == INNER else looked
-            df = df.drop("__matched")
-            names = step.schema.names
-        elif isinstance(step, Select):
-            made = [_guarded(e, step.input.schema).alias(n) for n, e in step.columns]
-            df = df.select(*(F.col(quote(n)) for n in technical), *made)
-            names = step.schema.names
-    return df
+        rows = step.on_spark(rows)
+    return rows.frame
+
+
+class FlaggedRows(SparkRows):
+    """The rows of a micro-batch: what a step drops stays as a row, for it moves progress, and is not evaluated any more.
+
+    ``__keep`` says of each whether it is still there. Columns beside the payload are passed on.
+    """
+
+    def __init__(self, frame: DataFrame, schema: Schema, tables: Mapping[str, DataFrame]):
+        self.frame, self.schema, self.tables = frame, schema, tables
+
+    def _over(self, frame: DataFrame, schema: Schema | None = None) -> FlaggedRows:
+        return FlaggedRows(frame, schema or self.schema, self.tables)
+
+    def evaluate(self, expr: Expr) -> Column:
+        return _guarded(expr, self.schema)
+
+    def filter(self, is_kept: Column) -> FlaggedRows:
+        from pyspark.sql import functions as F
+
+        return self._over(self.frame.withColumn(KEEP, F.col(KEEP) & F.coalesce(is_kept, F.lit(False))))
+
+    def with_payload(self, columns: Mapping[str, Column], schema: Schema) -> FlaggedRows:
+        from pyspark.sql import functions as F
+
+        technical = [F.col(quote(name)) for name in self.frame.columns if name not in self.schema.names]
+        payload = [column.alias(name) for name, column in columns.items()]
+        return self._over(self.frame.select(*technical, *payload), schema)
+
+    def with_lifetimes(self, start: Column, end: Column, is_alive: Column, schema: Schema) -> FlaggedRows:
+        from pyspark.sql import functions as F
+
+        is_kept = F.col(KEEP) & F.coalesce(is_alive, F.lit(False))
+        lifetimes = {"__start": F.when(F.col(KEEP), start), "__end": F.when(F.col(KEEP), end), KEEP: is_kept}
+        rest = [F.col(quote(name)) for name in self.frame.columns if name not in (LE, RE, KEEP)]
+        frame = self.frame.select(*rest, *(column.alias(name) for name, column in lifetimes.items()))
+        return self._over(frame.withColumnsRenamed({"__start": LE, "__end": RE}), schema)
+
+    def join(self, table: DataFrame, on: Sequence[tuple[str, str]], inner: bool, schema: Schema) -> FlaggedRows:
+        from pyspark.sql import functions as F
+
+        # only rows that are kept are looked up; the others stay as they are, once
+        keys = {f"__key{i}": F.when(F.col(KEEP), F.col(quote(ours))) for i, (ours, _) in enumerate(on)}
+        is_equal = [F.col(key) == F.col(quote(theirs)) for key, (_, theirs) in zip(keys, on, strict=True)]
+        frame = self.frame.withColumns(keys).join(table.withColumn("__matched", F.lit(True)), is_equal, "left")
+        if inner:
+            frame = frame.withColumn(KEEP, F.col(KEEP) & F.coalesce(F.col("__matched"), F.lit(False)))
+        return self._over(frame.drop("__matched", *keys, *(theirs for _, theirs in on)), schema)
 
 
 def _guarded(expr: Expr, schema: Schema) -> Column:
@@ -228,7 +241,7 @@ def _relation_columns(relation: Relation) -> list[str]:
 def _arrow_columns(relation: Relation) -> Any:
     import pyarrow as pa
 
-    from streamq.runtime.arrow_expr import arrow_type
+    from streamq.runtime.arrow_types import arrow_type
 
     kinds = [pa.int64()] * 3 + [arrow_type(f.type) for f in relation.schema.fields]
     return pa.schema(list(zip(_relation_columns(relation), kinds, strict=True)))
@@ -294,7 +307,7 @@ def _result(program: Program, df: DataFrame, tables: Mapping[str, DataFrame]) ->
     if len(feeds) == 1 and len(unique) == 1:
         relation, feed = feeds[0]
         rows = opened.withColumn(KEEP, F.col("__channel") == _raw(relation))
-        rows = _steps(feed, rows, relation.schema, tables)
+        rows = _apply_steps(feed, rows, relation.schema, tables)
         rows = rows.where(F.col(KEEP) | F.col("__channel").isin(LATE, TOTALS))
         return rows.select(*meta, *(F.col(quote(n)) for n in names))
     side = opened
@@ -306,7 +319,7 @@ def _result(program: Program, df: DataFrame, tables: Mapping[str, DataFrame]) ->
         raw = relation.number if found is None else _raw(relation)
         step = side.select(*kept, *base).withColumn(KEEP, F.col("__channel") == raw)
         if found is not None:
-            step = _steps(found, step, relation.schema, tables)
+            step = _apply_steps(found, step, relation.schema, tables)
         name = f"__out{number}"
         fields = F.struct(*(F.col(quote(n)) for n in names))
         side = step.select(

@@ -2,65 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import types as t
 
-from streamq.errors import NeedsSpark, PlanError, TimeError, TypeMismatch, sentence
-from streamq.functions.arithmetic import SUBTRACT
-from streamq.functions.dates import EXTRACT
-from streamq.plan.expr import Call, Cast, Expr, Lit, as_expr
+from streamq.errors import TimeError, TypeMismatch, sentence
+from streamq.operators.lifetime_change import BREACH, FIXED, GIVEN, LE, RE, SAME, Length, Start, length_of, start_of
+from streamq.operators.step import SparkRows, Step
+from streamq.plan.expr import Lit
 from streamq.plan.inference import infer
-from streamq.plan.lifetime import Lifetime
-from streamq.plan.lowering import spark_expression
+from streamq.plan.lowering import lifetime, moved, spark_expression
 from streamq.plan.node import Node, Traits, node
-from streamq.plan.passes import columns, reads_end, reads_lifetime
-from streamq.plan.resolve import Given, resolve
-from streamq.plan.schema import INTERVAL, POINT, Schema, quote
+from streamq.plan.passes import reads_end
+from streamq.plan.resolve import Given
+from streamq.plan.schema import INTERVAL, POINT, Schema
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
-from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, Duration, show_duration, ticks
+from streamq.runtime.carried import Carried, Carrier
+from streamq.runtime.carried_by_expr import CarriedByExpr
+from streamq.runtime.lifetimes import saturating
+from streamq.time import INFINITY, MINUS_INFINITY, Duration, show_duration, ticks
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
 
-    from streamq.operators.batch_run import BatchRun
-
-LE, RE, GIVEN, SAME, FIXED = "LE", "RE", "given", "same", "fixed"
-
-
-BREACH = "a start further back than within allows"
-"""What is wrong where the promise is broken."""
-
-
-@dataclass(frozen=True)
-class Start:
-    """Where a lifetime starts: at ``LE`` or ``RE`` moved by ``by`` ticks, or at the instant that ``expr`` gives.
-
-    within: for an expression that reads the payload, how far before LE it can fall, in ticks.
-    """
-
-    anchor: str = LE
-    by: int = 0
-    expr: Expr | None = None
-    within: int | None = None
-
-
-@dataclass(frozen=True)
-class Length:
-    """How long it lives: as long as before plus ``by`` ticks (``same``), ``by`` ticks (``fixed``), or what ``expr`` gives.
-
-    ``expr`` gives bigint ticks; NULL is for ever.
-    """
-
-    kind: str = SAME
-    by: int = 0
-    expr: Expr | None = None
+    from streamq.operators.arrow_rows import ArrowRows
 
 
 @node
-class AlterLifetime(Node):
+class AlterLifetime(Step):
     """``(s, s + duration(e), p)`` with ``s = start(e)``, saturating; a duration that is not positive drops the event.
 
     An event without end keeps none under a length that is ``same``; from an end that is infinite nothing starts.
@@ -76,6 +49,7 @@ class AlterLifetime(Node):
     length: Length
 
     title = "alter_lifetime"
+    may_drop = True
 
     @property
     def progress(self) -> str:
@@ -141,62 +115,109 @@ class AlterLifetime(Node):
                 length = f"{'+' if by > 0 else '-'}{show_duration(abs(by), axis)}"
         return f"start={start}, duration={length}"
 
+    @property
+    def carrier(self) -> Carrier:
+        """What moving lifetimes makes of progress (the table of SEMANTICS section 6)."""
+        start, length = self.start, self.length
+        if start.expr is not None:
+            return Carried(-start.within) if start.within is not None else CarriedByExpr(start.expr, self.input.schema)
+        return Carried(start.by + (min(0, length.by) if length.kind == SAME else 0))
 
-def altered(node: AlterLifetime) -> tuple[Column, Column, Column]:
-    """The new LE and RE over a delta's columns, and whether the event has a lifetime at all.
+    def carry_on_spark(self) -> Column:
+        from pyspark.sql import functions as F
 
-    The last is computed where it stands: Spark would push a filter by it below, and write out the lifetimes in it, those
-    below in these, and so on, ten times as much at each step.
-    """
-    from pyspark.sql import functions as F
+        start, carrier = self.start, self.carrier
+        if isinstance(carrier, Carried):
+            carried = moved(F.col("__le"), carrier.by)
+        else:
+            assert start.expr is not None
+            carried = spark_expression(start.expr, self.input.schema)
+        return F.greatest(F.lit(MINUS_INFINITY + 1), F.least(F.lit(INFINITY - 1), carried))
 
-    source, start, length = node.input.schema, node.start, node.length
-    le = F.col("__le")
-    re = le + 1 if source.shape == POINT else F.col("__re")
-    endless = F.lit(False) if source.shape == POINT else re == INFINITY
-    if start.expr is not None:
+    @property
+    def moves_start(self) -> bool:
+        return self.start != Start()
+
+    @property
+    def keeps_end(self) -> bool:
+        return self.length.kind != FIXED or self.start.anchor == RE
+
+    def on_spark(self, rows: SparkRows) -> SparkRows:
+        """Compute the new lifetimes; whether there is one is computed where it stands.
+
+        Spark would push a filter by it below, and write out the lifetimes in it, those below in these, and so on, ten times as
+        much at each step.
+        """
+        from pyspark.sql import functions as F
+
+        start = self._start_on_spark()
+        lasts = self._length_on_spark()
+        end = F.when(lasts == INFINITY, F.lit(INFINITY)).otherwise(F.coalesce(F.try_add(start, lasts), F.lit(INFINITY)))
+        is_alive = start.isNotNull() & (start < INFINITY) & (lasts > 0) & (end > start)
+        return rows.with_lifetimes(start, end, is_alive & (F.spark_partition_id() >= 0), self.schema)
+
+    def _start_on_spark(self) -> Column:
+        from pyspark.sql import functions as F
+
+        source, start = self.input.schema, self.start
+        le, re = lifetime(source)
+        if start.expr is None:
+            if start.anchor == LE:
+                return moved(le, start.by)
+            return F.when(re == INFINITY, F.lit(INFINITY)).otherwise(moved(re, start.by))
         at = spark_expression(start.expr, source)
-        if start.within is not None:
-            told = F.concat(F.lit(f"alter_lifetime: {BREACH}; found start "), at, F.lit(" of an event at "), le)
-            least = F.coalesce(F.try_subtract(le, F.lit(start.within)), F.lit(MINUS_INFINITY))
-            at = F.when(at < least, F.raise_error(told).cast("bigint")).otherwise(at)
-    elif start.anchor == RE:
-        at = F.when(endless, F.lit(INFINITY)).otherwise(moved(re, start.by))
-    else:
-        at = moved(le, start.by)
-    match length.kind:
-        case "fixed":
-            lasts: Column = F.lit(length.by).cast("bigint")
-        case "given":
-            assert length.expr is not None
-            lasts = F.coalesce(spark_expression(length.expr, source), F.lit(INFINITY))
-        case _:
-            # what is older than the axis is long lasts for ever
-            long = F.coalesce(F.try_subtract(re, le), F.lit(INFINITY))
-            lasts = F.when(endless, F.lit(INFINITY)).otherwise(moved(long, length.by))
-    end = F.when(lasts == INFINITY, F.lit(INFINITY)).otherwise(F.coalesce(F.try_add(at, lasts), F.lit(INFINITY)))
-    stays = at.isNotNull() & (at < INFINITY) & (lasts > 0) & (end > at)
-    return at, end, stays & (F.spark_partition_id() >= 0)
+        if start.within is None:
+            return at
+        message = F.concat(F.lit(f"alter_lifetime: {BREACH}; found start "), at, F.lit(" of an event at "), le)
+        least = F.coalesce(F.try_subtract(le, F.lit(start.within)), F.lit(MINUS_INFINITY))
+        return F.when(at < least, F.raise_error(message).cast("bigint")).otherwise(at)
 
+    def _length_on_spark(self) -> Column:
+        from pyspark.sql import functions as F
 
-def moved(ticks: Column, by: int) -> Column:
-    """``ticks + by``, saturating: infinity stays, nothing overflows."""
-    from pyspark.sql import functions as F
+        source, length = self.input.schema, self.length
+        if length.kind == FIXED:
+            return F.lit(length.by).cast("bigint")
+        if length.expr is not None:
+            return F.coalesce(spark_expression(length.expr, source), F.lit(INFINITY))
+        le, re = lifetime(source)
+        # what is older than the axis is long lasts for ever
+        duration = F.coalesce(F.try_subtract(re, le), F.lit(INFINITY))
+        return F.when(re == INFINITY, F.lit(INFINITY)).otherwise(moved(duration, length.by))
 
-    if by == 0:
-        return ticks
-    end = INFINITY if by > 0 else MINUS_INFINITY + 1
-    return F.when(ticks == INFINITY, F.lit(INFINITY)).otherwise(F.coalesce(F.try_add(ticks, F.lit(by)), F.lit(end)))
+    def in_arrow(self, rows: ArrowRows) -> ArrowRows:
+        """Compute the new lifetimes, saturating; raises TimeError for a start further back than ``within`` allows."""
+        is_there, start = self._start_in_arrow(rows)
+        lasts = self._length_in_arrow(rows)
+        end = np.where(lasts == INFINITY, INFINITY, saturating(start, lasts))
+        is_alive = is_there & (lasts > 0) & (start < INFINITY) & (end > start)
+        return rows.with_lifetimes(pa.array(start), pa.array(end), pa.array(is_alive), self.schema)
 
+    def _start_in_arrow(self, rows: ArrowRows) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Whether there is a start, and the starts."""
+        start, le = self.start, rows.starts.to_numpy()
+        if start.expr is None:
+            anchor = rows.ends.to_numpy() if start.anchor == RE else le
+            return np.ones(rows.count, bool), saturating(anchor, start.by)
+        at = rows.evaluate(start.expr)
+        is_there, starts = at.is_valid().to_numpy(zero_copy_only=False), pc.fill_null(at, INFINITY).to_numpy()
+        if start.within is not None and (is_early := starts < saturating(le, -start.within)).any():
+            shown = f"found start {starts[is_early][0]} of an event at {le[is_early][0]}"
+            raise TimeError(sentence("alter_lifetime", BREACH, shown))
+        return is_there, starts
 
-def batch(node: AlterLifetime, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
-    """A projection and a filter."""
-    from pyspark.sql import functions as F
-
-    at, end, stays = altered(node)
-    df = inputs[0].withColumns({"__at": at, "__end": end, "__stays": stays}).where("__stays")
-    payload = [F.col(quote(n)) for n in node.schema.names]
-    return df.select(F.col("__at").alias("__le"), F.col("__end").alias("__re"), *payload)
+    def _length_in_arrow(self, rows: ArrowRows) -> np.ndarray[Any, Any]:
+        length = self.length
+        if length.kind == FIXED:
+            return np.full(rows.count, length.by)
+        if length.expr is not None:
+            return pc.fill_null(rows.evaluate(length.expr), INFINITY).to_numpy(zero_copy_only=False)
+        le, re = rows.starts.to_numpy(), rows.ends.to_numpy()
+        with np.errstate(over="ignore"):
+            duration = re - le
+        # a difference that overflows is longer than the axis: durations saturate
+        duration = np.where(duration < 0, INFINITY, duration)
+        return np.where(re == INFINITY, INFINITY, saturating(duration, length.by))
 
 
 class AlterLifetimeVerbs(Verbs):
@@ -224,7 +245,9 @@ class AlterLifetimeVerbs(Verbs):
         a  2      1    3
         b  4      3    7
         """
-        return self._derive(AlterLifetime(self.plan, _start(start, within, self.plan), _length(duration, self.plan)))
+        return self._derive(
+            AlterLifetime(self.plan, start_of(start, within, self.plan), length_of(duration, self.plan))
+        )
 
     def shift(self, by: Duration) -> Self:
         """Lifetimes moved along the axis by ``by``, which may be negative.
@@ -257,7 +280,7 @@ class AlterLifetimeVerbs(Verbs):
         8      4    6
         """
         length = Lit(None).cast("bigint") if duration is None else duration
-        return self._derive(AlterLifetime(self.plan, Start(), _length(length, self.plan, "set_duration")))
+        return self._derive(AlterLifetime(self.plan, Start(), length_of(length, self.plan, "set_duration")))
 
     def extend(self, by: Duration) -> Self:
         """Lifetimes that end later by ``by`` (sooner, if negative; what then has no duration is gone).
@@ -304,139 +327,3 @@ class AlterLifetimeVerbs(Verbs):
         3      5    6
         """
         return self._derive(AlterLifetime(self.plan, Start(RE), Length(FIXED, 1)))
-
-
-def _start(given: Given, within: Duration | None, plan: Node) -> Start:
-    axis = plan.schema.axis
-    most = None if within is None else ticks(within, axis, "alter_lifetime")
-    if most is not None and most < 0:
-        raise TimeError(sentence("alter_lifetime", "within must not be negative", f"found {within!r}"))
-    if given is None:
-        return Start()
-    expr = resolve(given, plan, "alter_lifetime")
-    match expr:
-        case Lifetime(part="start"):
-            return Start()
-        case Lifetime(part="end"):
-            return Start(RE)
-    if columns(expr) and most is None:
-        raise PlanError(
-            sentence(
-                "alter_lifetime",
-                "a start that reads the payload",
-                f"found {show(expr)}",
-                "Say how far before the event's start it can fall at most: within=...",
-            )
-        )
-    if reads_lifetime(expr, "end") and (columns(expr) or reads_lifetime(expr, "start")):
-        raise PlanError(
-            sentence(
-                "alter_lifetime",
-                "a start that reads the end beside other things",
-                f"found {show(expr)}",
-                "Start at sq.start() or sq.end() alone, or at a function of sq.start().",
-            )
-        )
-    kind = infer(expr, plan.schema, "alter_lifetime")
-    if most is None:
-        _check_order(expr, plan.schema)
-    expected = isinstance(kind, t.TimestampType | t.TimestampNTZType | t.DateType) if axis == TIMESTAMP else True
-    if not expected or (axis != TIMESTAMP and not isinstance(kind, t.IntegralType)):
-        raise TypeMismatch(
-            sentence(
-                "alter_lifetime", "start is no instant of the axis", f"found {kind.simpleString()} in {show(expr)}"
-            )
-        )
-    if axis == TIMESTAMP:
-        from streamq.operators.source import instant_ticks
-
-        return Start(GIVEN, 0, instant_ticks(expr, kind), most)
-    return Start(GIVEN, 0, expr if isinstance(kind, t.LongType) else Cast(expr, t.LongType()), most)
-
-
-def _check_order(expr: Expr, schema: Schema) -> None:
-    """Raise for a function of instants that visibly falls: progress could not go through it."""
-    import pyarrow as pa
-
-    from streamq.runtime.arrow_expr import attempt, check
-
-    try:
-        check(expr, schema, "alter_lifetime")
-    except NeedsSpark:
-        # only Spark can tell; a late row is then counted as late
-        return
-    if schema.axis == TIMESTAMP:
-        hour = 3_600_000_000
-        tried = [n * hour + 1_700_000_000_000_000 for n in range(-30, 24 * 400, 7)]
-    else:
-        tried = [*range(-100, 101), *(sign * 10**k for k in range(3, 13) for sign in (-1, 1))]
-    at = pa.array(sorted(tried), pa.int64())
-    if schema.axis == TIMESTAMP:
-        at = at.cast(pa.timestamp("us", tz="UTC"))
-    made = attempt(expr, schema, {}, lambda part: at, len(at))
-    wrong = {row for fault in made.faults for row in fault.rows.nonzero()[0].tolist()}
-    known = [
-        (a, b) for n, (a, b) in enumerate(zip(at.to_pylist(), made.array.to_pylist(), strict=True)) if n not in wrong
-    ]
-    last = None
-    for when, value in known:
-        if value is None:
-            continue
-        if last is not None and value < last[1]:
-            raise PlanError(
-                sentence(
-                    "alter_lifetime",
-                    "a start that does not keep the order of events",
-                    f"{show(expr)} gives {last[1]} at {last[0]} and {value} at {when}",
-                    "A start is a non-decreasing function of sq.start(); or say within=...",
-                )
-            )
-        last = (when, value)
-
-
-def _length(given: Given, plan: Node, verb: str = "alter_lifetime") -> Length:
-    if given is None:
-        return Length()
-    axis = plan.schema.axis
-    if (isinstance(given, str | int) and not isinstance(given, bool)) or type(given).__name__ == "timedelta":
-        return Length(FIXED, _positive(given, axis, verb))
-    expr = resolve(given, plan, verb)
-    if isinstance(expr, Lifetime) and expr.part == "duration":
-        return Length()
-    kind = infer(expr, plan.schema, verb)
-    if isinstance(kind, t.DayTimeIntervalType) and axis == TIMESTAMP:
-        elapsed = _between(expr, plan.schema, verb)
-        if elapsed is not None:
-            return Length(GIVEN, 0, elapsed)
-        # of days alone, say, there are no seconds
-        expr = Cast(expr, t.DayTimeIntervalType())
-        second = Call(EXTRACT, (Lit("SECOND"), expr))
-        # the parts are integers, in which microseconds overflow after 35 minutes
-        days = Cast(Call(EXTRACT, (Lit("DAY"), expr)), t.LongType())
-        minutes = (days * 24 + Call(EXTRACT, (Lit("HOUR"), expr))) * 60
-        whole = (minutes + Call(EXTRACT, (Lit("MINUTE"), expr))) * 60_000_000
-        return Length(GIVEN, 0, Cast(as_expr(whole), t.LongType()) + Cast(second * 1_000_000, t.LongType()))
-    if not isinstance(kind, t.IntegralType | t.NullType):
-        raise TypeMismatch(
-            sentence(verb, "duration is neither ticks nor a duration", f"found {kind.simpleString()} in {show(expr)}")
-        )
-    return Length(GIVEN, 0, expr if isinstance(kind, t.LongType) else Cast(expr, t.LongType()))
-
-
-def _between(expr: Expr, schema: Schema, verb: str) -> Expr | None:
-    """The ticks between two instants, where a difference of instants is given: Spark's would be by the clocks of a time zone."""
-    from streamq.operators.source import instant_ticks
-
-    match expr:
-        case Call(function=function, args=(later, earlier)) if function == SUBTRACT:
-            kinds = [infer(e, schema, verb) for e in (later, earlier)]
-            if all(isinstance(k, t.TimestampType | t.TimestampNTZType | t.DateType) for k in kinds):
-                return instant_ticks(later, kinds[0]) - instant_ticks(earlier, kinds[1])
-    return None
-
-
-def _positive(given: Duration, axis: str, verb: str) -> int:
-    made = ticks(given, axis, verb)
-    if made <= 0:
-        raise TimeError(sentence(verb, "the duration must be positive", f"found {given!r}"))
-    return made

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 from streamq.errors import TimeError, sentence
+from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.evaluation import AS_INPUTS, Evaluation, PortColumns, all_columns
+from streamq.operators.grid import INDEX, bounded, in_windows, window_lifetime
+from streamq.operators.operator import BatchRun
 from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.schema import Schema, quote
 from streamq.plan.verbs import Verbs
+from streamq.runtime.endpoints import Bound
+from streamq.runtime.evaluators.spans import ChopEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.time import Duration, show_duration, ticks
 from streamq.windows import Hopping
@@ -16,11 +23,9 @@ from streamq.windows import Hopping
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.operators.batch_run import BatchRun
-
 
 @node
-class Chop(Node):
+class Chop(EvaluatedOperator):
     """One event a cell ``[offset + i*period, offset + (i+1)*period)`` that the lifetime meets, on what they share.
 
     Pieces of lifetimes without an end are reported as windows are: those that start before ``until`` (SEMANTICS section 3).
@@ -47,23 +52,33 @@ class Chop(Node):
         shown = f"period={show_duration(self.period, self.schema.axis)}"
         return shown + (f", offset={show_duration(self.offset, self.schema.axis)}" if self.offset else "")
 
+    def evaluation(self) -> Evaluation:
+        cells = Hopping(self.period, self.period, self.offset)
+        return Evaluation(
+            evaluator=ChopEvaluator(cells),
+            inputs=(PortColumns(all_columns(self.schema), (LE,)),),
+            schema=self.schema,
+            bound=Bound.ENDLESS,
+            moves=AS_INPUTS,
+        )
 
-def batch(node: Chop, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
-    """An event copied into each of its cells, its lifetime cut to the cell."""
-    from pyspark.sql import functions as F
+    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
+        """An event copied into each of its cells, its lifetime cut to the cell."""
+        from pyspark.sql import functions as F
 
-    from streamq.operators.grid import INDEX, bounded, in_windows, window_lifetime
+        cells = Hopping(self.period, self.period, self.offset)
+        le, re = lifetime(self.input.schema)
+        df = inputs[0].select(le, re, *(quote(n) for n in self.schema.names))
+        bound = self.input.traits.infinite or run.until is not None
+        df = bounded(df, [self.input], run) if bound else df
+        df = in_windows(self.input, df, cells, run)
+        start, end = window_lifetime(cells)
+        df = df.withColumns({"__from": F.greatest(F.col(LE), start), "__to": F.least(F.col(RE), end)}).drop(INDEX)
+        df = df.where("__from < __until") if bound else df
+        return df.select(F.col("__from").alias(LE), F.col("__to").alias(RE), *(quote(n) for n in self.schema.names))
 
-    cells = Hopping(node.period, node.period, node.offset)
-    le, re = lifetime(node.input.schema)
-    df = inputs[0].select(le, re, *(quote(n) for n in node.schema.names))
-    bound = node.input.traits.infinite or run.until is not None
-    df = bounded(df, [node.input], run) if bound else df
-    df = in_windows(node.input, df, cells, run)
-    start, end = window_lifetime(cells)
-    df = df.withColumns({"__from": F.greatest(F.col(LE), start), "__to": F.least(F.col(RE), end)}).drop(INDEX)
-    df = df.where("__from < __until") if bound else df
-    return df.select(F.col("__from").alias(LE), F.col("__to").alias(RE), *(quote(n) for n in node.schema.names))
+    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        return self.with_children(inputs)
 
 
 class ChopVerbs(Verbs):

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 from streamq.errors import PlanError, sentence
-from streamq.operators.join import On, check_pairs, pairs
+from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.evaluation import Evaluation, KeyColumns, PortColumns, all_columns
+from streamq.operators.join_arguments import On, check_pairs, pairs
+from streamq.operators.operator import BatchRun, not_of_the_group
 from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node, node
 from streamq.plan.schema import Schema, key_types, quote
 from streamq.plan.verbs import Verbs, not_a_stream
+from streamq.runtime.evaluators.joins import ClipEvaluator
 from streamq.runtime.event import LE, RE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.operators.batch_run import BatchRun
-
 
 @node
-class Clip(Node):
+class Clip(EvaluatedOperator):
     """``on`` are pairs of columns that must be equal (NULL equals nothing); none: any event of ``by`` clips.
 
     CTI: c, the least over the inputs
@@ -33,6 +36,7 @@ class Clip(Node):
     on: tuple[tuple[str, str], ...]
 
     title = "clip"
+    matches_keys = True
 
     def _schema(self) -> Schema:
         ours, theirs = self.input.schema, self.by.schema
@@ -44,29 +48,45 @@ class Clip(Node):
     def detail(self) -> str:
         return "on " + (", ".join(a if a == b else f"{a} = {b}" for a, b in self.on) or "no key")
 
+    def evaluation(self) -> Evaluation:
+        keys = KeyColumns.of(self.input.schema, self.by.schema, self.on)
+        ours = PortColumns((*all_columns(self.schema), *keys.left), keys.hashed)
+        return Evaluation(
+            evaluator=ClipEvaluator(self.schema.names, keys.on),
+            inputs=(ours, PortColumns(keys.right, keys.hashed)),
+            schema=self.schema,
+            pointwise=(1,),
+            unmoved=ClipEvaluator(self.schema.names, keys.on, ends_move=False),
+        )
 
-def batch(node: Clip, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
-    """Both streams by key, latest start first: the least start of ``by`` seen so far that is later."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
+    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
+        """Both streams by key, latest start first: the least start of ``by`` seen so far that is later."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
 
-    ours, theirs, keys = [], [], [f"__k{i}" for i in range(len(node.on))]
-    kinds = key_types(node.input.schema, node.by.schema, node.on)
-    for key, (a, b), common in zip(keys, node.on, kinds, strict=True):
-        ours.append(F.col(quote(a)).cast(common).alias(key))
-        theirs.append(F.col(quote(b)).cast(common).alias(key))
-    payload = F.struct(F.lit(True).alias("there"), *(F.col(quote(n)) for n in node.schema.names)).alias("__row")
-    left = inputs[0].select(*lifetime(node.input.schema), *ours, payload)
-    kind = left.schema["__row"].dataType
-    by = inputs[1].select(F.col(LE), F.col(LE).alias(RE), *theirs, F.lit(None).cast(kind).alias("__row"))
-    for key in keys:
-        by = by.where(F.col(key).isNotNull())
-    later = Window.partitionBy(*keys).orderBy(F.col(LE).desc()).rangeBetween(Window.unboundedPreceding, -1)
-    first = F.min(F.when(F.col("__row").isNull(), F.col(LE))).over(later)
-    df = left.unionAll(by).withColumn("__first", first).where(F.col("__row").isNotNull())
-    return df.select(
-        LE, F.least(F.col(RE), F.col("__first")).alias(RE), *(F.col("__row")[n].alias(n) for n in node.schema.names)
-    )
+        ours, theirs, keys = [], [], [f"__k{i}" for i in range(len(self.on))]
+        kinds = key_types(self.input.schema, self.by.schema, self.on)
+        for key, (a, b), common in zip(keys, self.on, kinds, strict=True):
+            ours.append(F.col(quote(a)).cast(common).alias(key))
+            theirs.append(F.col(quote(b)).cast(common).alias(key))
+        payload = F.struct(F.lit(True).alias("there"), *(F.col(quote(n)) for n in self.schema.names)).alias("__row")
+        left = inputs[0].select(*lifetime(self.input.schema), *ours, payload)
+        kind = left.schema["__row"].dataType
+        by = inputs[1].select(F.col(LE), F.col(LE).alias(RE), *theirs, F.lit(None).cast(kind).alias("__row"))
+        for key in keys:
+            by = by.where(F.col(key).isNotNull())
+        later = Window.partitionBy(*keys).orderBy(F.col(LE).desc()).rangeBetween(Window.unboundedPreceding, -1)
+        first = F.min(F.when(F.col("__row").isNull(), F.col(LE))).over(later)
+        df = left.unionAll(by).withColumn("__first", first).where(F.col("__row").isNotNull())
+        return df.select(
+            LE, F.least(F.col(RE), F.col("__first")).alias(RE), *(F.col("__row")[n].alias(n) for n in self.schema.names)
+        )
+
+    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        if not is_keyed[0]:
+            raise not_of_the_group(self, "one of its inputs")
+        on = (*self.on, *((key, key) for key in keys)) if all(is_keyed) else self.on
+        return Clip(inputs[0], inputs[1], on)
 
 
 class ClipVerbs(Verbs):

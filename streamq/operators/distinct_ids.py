@@ -6,21 +6,24 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 from streamq.errors import PlanError, TimeError, column_names, sentence
+from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
+from streamq.operators.operator import BatchRun
+from streamq.plan.keys import check_key
 from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node, node
 from streamq.plan.schema import Schema, quote
 from streamq.plan.verbs import Verbs
+from streamq.runtime.evaluators.spans import DistinctIdsEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.time import MINUS_INFINITY, Duration, show_duration, ticks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.operators.batch_run import BatchRun
-
 
 @node
-class DistinctIds(Node):
+class DistinctIds(EvaluatedOperator):
     """An event goes if one of equal ``ids`` (NULLs equal), kept or not, has LE in ``[LE - within, LE)``,
 
     or the same LE and a smaller (RE, payload); of events equal in all of these one stays.
@@ -38,8 +41,6 @@ class DistinctIds(Node):
     title = "distinct_ids"
 
     def _schema(self) -> Schema:
-        from streamq.plan.keys import check_key
-
         for name in self.input.schema.names:
             check_key(self.input.schema.type_of(name), name, "distinct_ids", "order")
         for name in self.ids:
@@ -49,20 +50,31 @@ class DistinctIds(Node):
     def detail(self) -> str:
         return f"{', '.join(self.ids)} within {show_duration(self.within, self.schema.axis)}"
 
+    def evaluation(self) -> Evaluation:
+        return Evaluation(
+            evaluator=DistinctIdsEvaluator(self.ids, self.schema.names, self.within),
+            inputs=(PortColumns(all_columns(self.schema), self.ids),),
+            schema=self.schema,
+            settled=True,
+            moves=False,
+        )
 
-def batch(node: DistinctIds, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
-    """Two windows by id: the last start before the own one, and the place among equal starts."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
+    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
+        """Two windows by id: the last start before the own one, and the place among equal starts."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
 
-    names = [quote(n) for n in node.schema.names]
-    ids = [quote(i) for i in node.ids]
-    df = inputs[0].select(*lifetime(node.input.schema), *names)
-    before = F.max(LE).over(Window.partitionBy(*ids).orderBy(LE).rangeBetween(Window.unboundedPreceding, -1))
-    place = F.row_number().over(Window.partitionBy(*ids, LE).orderBy(RE, *names))
-    near = before >= F.coalesce(F.try_subtract(F.col(LE), F.lit(node.within)), F.lit(MINUS_INFINITY))
-    df = df.withColumns({"__near": near, "__place": place})
-    return df.where((F.col("__place") == 1) & ~F.coalesce(F.col("__near"), F.lit(False))).select(LE, RE, *names)
+        names = [quote(n) for n in self.schema.names]
+        ids = [quote(i) for i in self.ids]
+        df = inputs[0].select(*lifetime(self.input.schema), *names)
+        before = F.max(LE).over(Window.partitionBy(*ids).orderBy(LE).rangeBetween(Window.unboundedPreceding, -1))
+        place = F.row_number().over(Window.partitionBy(*ids, LE).orderBy(RE, *names))
+        near = before >= F.coalesce(F.try_subtract(F.col(LE), F.lit(self.within)), F.lit(MINUS_INFINITY))
+        df = df.withColumns({"__near": near, "__place": place})
+        return df.where((F.col("__place") == 1) & ~F.coalesce(F.col("__near"), F.lit(False))).select(LE, RE, *names)
+
+    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        return DistinctIds(inputs[0], (*self.ids, *keys), self.within)
 
 
 class DistinctIdsVerbs(Verbs):

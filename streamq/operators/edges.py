@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from streamq.errors import TypeMismatch, sentence
+from streamq.operators.arrow_items import ArrowItems, column_ticks
+from streamq.operators.arrow_rows import ArrowRows
+from streamq.operators.operator import BatchRun
 from streamq.operators.source import (
     AS_KIND,
     AS_START,
+    Ingress,
     Source,
     axis_of,
     checked,
@@ -16,20 +24,21 @@ from streamq.operators.source import (
     source_schema,
     ticks_of,
 )
-from streamq.plan.expr import Expr, Lit
+from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.inference import types
+from streamq.plan.keys import check_key
 from streamq.plan.lowering import orderable, spark_expression
 from streamq.plan.node import Traits, node
 from streamq.plan.schema import EDGE, Field, Schema, quote
 from streamq.plan.spark_types import comparable
 from streamq.policies import SourcePolicy
+from streamq.runtime.consistency import CLOSED, OPENED
 from streamq.runtime.event import BAD, LE, OPENS, RE
+from streamq.runtime.kernels.edges import EdgesKernel
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from streamq.operators.batch_run import BatchRun
 
 
 @node
@@ -56,15 +65,12 @@ class Edges(Source):
     policy: SourcePolicy = SourcePolicy()
 
     title = "edges"
-    insert_only = False
 
     @property
     def consumed(self) -> dict[str, str]:
         return {self.time: AS_START, self.edge: AS_KIND}
 
     def _schema(self) -> Schema:
-        from streamq.plan.keys import check_key
-
         raw = Schema(self.columns, "integer")
         raw.require(self.edge, "edges")
         for name in self.key:
@@ -90,48 +96,68 @@ class Edges(Source):
         keys = ", ".join(self.key)
         return f"{self.shown_name()}, time={self.time}, {marks}, key=[{keys}], payload={self.payload_from}"
 
+    def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
+        """``__le`` (the instant of the edge), ``__opens``, payload and ``__bad`` of every row."""
+        from pyspark.sql import functions as F
 
-def rows(node: Edges, df: DataFrame, streaming: bool) -> DataFrame:
-    """``__le`` (the instant of the edge), ``__opens``, payload and ``__bad`` of every row."""
-    from pyspark.sql import functions as F
+        raw = Schema(self.columns, self.schema.axis)
+        le = spark_expression(ticks_of(self.time, raw.type_of(self.time)))
+        edge = F.col(quote(self.edge))
+        opens, closes = edge.eqNullSafe(spark_expression(self.open)), edge.eqNullSafe(spark_expression(self.close))
+        reason = no_start(le).when(~opens & ~closes, F.lit("neither a start nor an end"))
+        le, reason = checked(le, reason, self, streaming)
+        return table.select(
+            le.alias(LE), opens.alias(OPENS), *(F.col(quote(f.name)) for f in self.payload), reason.alias(BAD)
+        )
 
-    raw = Schema(node.columns, node.schema.axis)
-    le = spark_expression(ticks_of(node.time, raw.type_of(node.time)))
-    edge = F.col(quote(node.edge))
-    opens, closes = edge.eqNullSafe(spark_expression(node.open)), edge.eqNullSafe(spark_expression(node.close))
-    reason = no_start(le).when(~opens & ~closes, F.lit("neither a start nor an end"))
-    le, reason = checked(le, reason, node, streaming)
-    return df.select(le.alias(LE), opens.alias(OPENS), *(F.col(quote(f.name)) for f in node.payload), reason.alias(BAD))
+    def in_arrow(self, table: pa.Table) -> ArrowItems:
+        columns = Schema(self.columns, self.schema.axis)
+        rows = ArrowRows.of(table, columns, {})
 
+        def is_marked(value: Expr) -> pa.Array:
+            return pc.fill_null(rows.evaluate(Col(self.edge).eq_null_safe(value)), False)
 
-def batch(node: Edges, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
-    """Per key in time order, ends before starts: a start lives until the next edge; an end needs an open start before it."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
+        opens = is_marked(self.open)
+        items = ArrowItems({LE: column_ticks(table, self.time), OPENS: opens})
+        items.refuse_starts()
+        items.refuse(pc.invert(pc.or_(opens, is_marked(self.close))), "neither a start nor an end")
+        return items
 
-    df = keep_good(rows(node, run.table(node), False))
-    rest = [f.name for f in node.payload if f.name not in node.key]
-    # ties between starts of one instant are errors of the source; the payload makes which one stays deterministic
-    compared = [orderable(F.col(quote(f.name)), f.type) for f in node.payload if f.name in rest]
-    chain = Window.partitionBy(*(quote(k) for k in node.key)).orderBy(LE, OPENS, *compared)
-    # what is delivered again stands beside what it repeats
-    row = F.struct(F.col(LE), F.col(OPENS), *(c.alias(f"_{i}") for i, c in enumerate(compared)))
-    df = df.withColumn("__again", row.eqNullSafe(F.lag(row).over(chain))).where(~F.col("__again")).drop("__again")
-    whole = F.struct(F.col(LE), F.col(OPENS), *(F.col(quote(name)) for name in rest))
-    df = df.withColumn("__prev", F.lag(whole).over(chain))
-    open_before = F.coalesce(F.col("__prev")[OPENS] & (F.col("__prev")[LE] < F.col(LE)), F.lit(False))
-    tie = F.coalesce(F.col(OPENS) & F.col("__prev")[OPENS] & (F.col("__prev")[LE] == F.col(LE)), F.lit(False))
-    reason = F.when(~F.col(OPENS) & ~open_before, F.lit("an end without an open start")).when(
-        tie, F.lit("two starts of one key at one instant")
-    )
-    le, reason = checked(F.col(LE), reason, node, False)
-    df = keep_good(df.withColumn(LE, le).withColumn(BAD, reason)).withColumn("__next", F.lead(whole).over(chain))
-    df = df.where(F.col(OPENS)).withColumn(RE, F.coalesce(F.col("__next")[LE], F.lit(INFINITY)))
-    taken: Any = {name: F.col(quote(name)) for name in (f.name for f in node.payload)}
-    if node.payload_from == "end":
-        closed = F.coalesce(~F.col("__next")[OPENS], F.lit(False))
-        taken |= {name: F.when(closed, F.col("__next")[name]).otherwise(F.col(quote(name))) for name in rest}
-    return df.select(LE, RE, *(taken[f.name].alias(f.name) for f in node.payload))
+    @property
+    def ingress(self) -> Ingress:
+        kernel, title = EdgesKernel(self.key, self.payload_from == "end"), f"edges by {', '.join(self.key)}"
+        if kernel.from_end:
+            return Ingress(kernel, (OPENS,), self.key, title, "the least open start, at most c", CLOSED)
+        return Ingress(kernel, (OPENS,), self.key, title, "c", OPENED)
+
+    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
+        """Per key in time order, ends before starts: a start lives until the next edge; an end needs an open start before it."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        df = keep_good(self.on_spark(run.tables[self.table], False))
+        rest = [f.name for f in self.payload if f.name not in self.key]
+        # ties between starts of one instant are errors of the source; the payload makes which one stays deterministic
+        compared = [orderable(F.col(quote(f.name)), f.type) for f in self.payload if f.name in rest]
+        chain = Window.partitionBy(*(quote(k) for k in self.key)).orderBy(LE, OPENS, *compared)
+        # what is delivered again stands beside what it repeats
+        row = F.struct(F.col(LE), F.col(OPENS), *(c.alias(f"_{i}") for i, c in enumerate(compared)))
+        df = df.withColumn("__again", row.eqNullSafe(F.lag(row).over(chain))).where(~F.col("__again")).drop("__again")
+        whole = F.struct(F.col(LE), F.col(OPENS), *(F.col(quote(name)) for name in rest))
+        df = df.withColumn("__prev", F.lag(whole).over(chain))
+        open_before = F.coalesce(F.col("__prev")[OPENS] & (F.col("__prev")[LE] < F.col(LE)), F.lit(False))
+        tie = F.coalesce(F.col(OPENS) & F.col("__prev")[OPENS] & (F.col("__prev")[LE] == F.col(LE)), F.lit(False))
+        reason = F.when(~F.col(OPENS) & ~open_before, F.lit("an end without an open start")).when(
+            tie, F.lit("two starts of one key at one instant")
+        )
+        le, reason = checked(F.col(LE), reason, self, False)
+        df = keep_good(df.withColumn(LE, le).withColumn(BAD, reason)).withColumn("__next", F.lead(whole).over(chain))
+        df = df.where(F.col(OPENS)).withColumn(RE, F.coalesce(F.col("__next")[LE], F.lit(INFINITY)))
+        taken: Any = {name: F.col(quote(name)) for name in (f.name for f in self.payload)}
+        if self.payload_from == "end":
+            closed = F.coalesce(~F.col("__next")[OPENS], F.lit(False))
+            taken |= {name: F.when(closed, F.col("__next")[name]).otherwise(F.col(quote(name))) for name in rest}
+        return df.select(LE, RE, *(taken[f.name].alias(f.name) for f in self.payload))
 
 
 def edge_literal(value: Any) -> Expr:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 from streamq.errors import PlanError, sentence
+from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
+from streamq.operators.operator import BatchRun, not_of_the_group
+from streamq.plan.keys import check_key
 from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node, node
 from streamq.plan.schema import INTERVAL, Schema, quote
 from streamq.plan.verbs import Verbs, not_a_stream
+from streamq.runtime.evaluators.joins import ExceptEvaluator
 from streamq.runtime.event import LE, RE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.operators.batch_run import BatchRun
-
 
 @node
-class Except(Node):
+class Except(EvaluatedOperator):
     """Equal payloads (NULLs equal) occur ``max(0, l - r)`` times; maximal intervals, one row a unit.
 
     CTI: c, the least over the inputs
@@ -33,8 +37,6 @@ class Except(Node):
     title = "except"
 
     def _schema(self) -> Schema:
-        from streamq.plan.keys import check_key
-
         left, right = self.left.schema, self.right.schema
         if left.axis != right.axis or left.fields != right.fields:
             raise PlanError(
@@ -50,31 +52,40 @@ class Except(Node):
         # of points that meet, too, one row a unit
         return left.with_shape(INTERVAL)
 
+    def evaluation(self) -> Evaluation:
+        names = self.schema.names
+        columns = PortColumns(all_columns(self.schema), names)
+        return Evaluation(evaluator=ExceptEvaluator(names), inputs=(columns, columns), schema=self.schema)
 
-def batch(node: Except, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
-    """A sweep: changes summed up a payload and instant, a running level, a row where a unit begins till it ends."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
+    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
+        """A sweep: changes summed up a payload and instant, a running level, a row where a unit begins till it ends."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
 
-    names = [quote(n) for n in node.schema.names]
-    changes = []
-    for df, child, sign in zip(inputs, (node.left, node.right), (1, -1), strict=True):
-        le, re = lifetime(child.schema)
-        ends = F.array(
-            F.struct(le.alias("t"), F.lit(sign).alias("d")), F.struct(re.alias("t"), F.lit(-sign).alias("d"))
-        )
-        changes.append(df.select(*names, F.inline(ends)))
-    df = changes[0].unionAll(changes[1]).groupBy(*names, "t").agg(F.sum("d").alias("d"))
-    order = Window.partitionBy(*names).orderBy("t")
-    running = F.sum("d").over(order.rowsBetween(Window.unboundedPreceding, Window.currentRow))
-    df = df.withColumn("__level", F.greatest(F.lit(0), running))
-    df = df.withColumn("__was", F.coalesce(F.lag("__level").over(order), F.lit(0))).where("__level != __was")
-    low, high = F.least("__level", "__was"), F.greatest("__level", "__was")
-    df = df.withColumn("__unit", F.explode(F.sequence(low + 1, high)))
-    # per payload and unit rises and falls alternate
-    ends_at = F.lead("t").over(Window.partitionBy(*names, "__unit").orderBy("t"))
-    df = df.withColumn("__end", ends_at).where("__level > __was")
-    return df.select(F.col("t").alias(LE), F.col("__end").alias(RE), *names)
+        names = [quote(n) for n in self.schema.names]
+        changes = []
+        for df, child, sign in zip(inputs, (self.left, self.right), (1, -1), strict=True):
+            le, re = lifetime(child.schema)
+            ends = F.array(
+                F.struct(le.alias("t"), F.lit(sign).alias("d")), F.struct(re.alias("t"), F.lit(-sign).alias("d"))
+            )
+            changes.append(df.select(*names, F.inline(ends)))
+        df = changes[0].unionAll(changes[1]).groupBy(*names, "t").agg(F.sum("d").alias("d"))
+        order = Window.partitionBy(*names).orderBy("t")
+        running = F.sum("d").over(order.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+        df = df.withColumn("__level", F.greatest(F.lit(0), running))
+        df = df.withColumn("__was", F.coalesce(F.lag("__level").over(order), F.lit(0))).where("__level != __was")
+        low, high = F.least("__level", "__was"), F.greatest("__level", "__was")
+        df = df.withColumn("__unit", F.explode(F.sequence(low + 1, high)))
+        # per payload and unit rises and falls alternate
+        ends_at = F.lead("t").over(Window.partitionBy(*names, "__unit").orderBy("t"))
+        df = df.withColumn("__end", ends_at).where("__level > __was")
+        return df.select(F.col("t").alias(LE), F.col("__end").alias(RE), *names)
+
+    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        if not all(is_keyed):
+            raise not_of_the_group(self, "one of its inputs")
+        return self.with_children(inputs)
 
 
 class ExceptVerbs(Verbs):

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from streamq.errors import TimeError, sentence
+from streamq.operators.operator import BatchRun
+from streamq.operators.reach import REACH, reach
 from streamq.plan.lowering import floor_div
 from streamq.plan.node import Node
 from streamq.plan.schema import INTERVAL, POINT
@@ -19,7 +21,7 @@ from streamq.windows import Hopping
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from streamq.operators.batch_run import BatchRun
+    from streamq.operators.operator import BatchRun
 
 INDEX, LO, HI, COUNT = "__i", "__lo", "__hi", "__n"
 """A window's number, the range of windows an event or partial result lies in, and the events behind it."""
@@ -92,8 +94,6 @@ def bounded(
     have come.
     """
     from pyspark.sql import functions as F
-
-    from streamq.operators.reach import REACH, reach
 
     if run.until is not None:
         return df.withColumn("__until", F.lit(run.until))

@@ -8,26 +8,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection
-from dataclasses import replace
 
 from pyspark.sql import types as t
 
 from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.functions.choice import COALESCE
-from streamq.operators.alter_lifetime import AlterLifetime
-from streamq.operators.chop import Chop
-from streamq.operators.clip import Clip
-from streamq.operators.distinct_ids import DistinctIds
-from streamq.operators.except_ import Except
-from streamq.operators.join import INNER, Join
-from streamq.operators.join_table import JoinTable
+from streamq.operators.operator import Operator
 from streamq.operators.select import Select
-from streamq.operators.to_signal import ToSignal
-from streamq.operators.top_k import TopK
-from streamq.operators.union import Union
-from streamq.operators.where import Where
-from streamq.operators.window_aggregate import WindowAggregate
-from streamq.operators.windowed_join import WindowedJoin
 from streamq.plan.case import Case
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
 from streamq.plan.node import Node, fold, nodes
@@ -52,7 +39,7 @@ class Group(Node):
 def applied(result: Node, group: Group) -> Node:
     """The sub-plan ``result`` over one group, for every group; its columns follow the keys it does not have itself."""
     parts = nodes(result)
-    matched = any(isinstance(n, Join | WindowedJoin | Clip) for n in parts)
+    matched = any(isinstance(n, Operator) and n.matches_keys for n in parts)
     # an apply within the sub-plan carries keys of its own
     taken = {name for n in (group.input, *parts) for name in n.schema.names}
     carried = _columns(group, matched, taken)
@@ -119,49 +106,7 @@ def _carried(found: Node, inputs: list[tuple[Node, bool]], group: Group, carried
         return Select(inputs[0][0], (*((n, Col(n)) for n in group.schema.names), *carried)), True
     if not any(keyed for _, keyed in inputs):
         return found, False
-    made = _keyed(found, inputs, hidden)
+    assert isinstance(found, Operator)
+    made = found.with_keys([n for n, _ in inputs], [keyed for _, keyed in inputs], hidden)
     wanted = (*found.schema.names, *hidden)
     return (made if made.schema.names == wanted else Select(made, tuple((n, Col(n)) for n in wanted))), True
-
-
-def _keyed(found: Node, inputs: list[tuple[Node, bool]], hidden: tuple[str, ...]) -> Node:
-    made_inputs = [n for n, _ in inputs]
-    both = all(keyed for _, keyed in inputs)
-    same = tuple((h, h) for h in hidden)
-    match found:
-        case Where() | AlterLifetime() | Chop() | JoinTable():
-            return found.with_children(made_inputs)
-        case Select():
-            return Select(made_inputs[0], (*found.columns, *((h, Col(h)) for h in hidden)))
-        case WindowAggregate() | TopK():
-            return replace(found, input=made_inputs[0], keys=(*found.keys, *hidden))
-        case ToSignal():
-            return replace(found, input=made_inputs[0], keys=(*found.keys, *hidden))
-        case DistinctIds():
-            return replace(found, input=made_inputs[0], ids=(*found.ids, *hidden))
-        case Union() | Except() if both:
-            return found.with_children(made_inputs)
-        case Clip() if inputs[0][1]:
-            return replace(found, input=made_inputs[0], by=made_inputs[1], on=(*found.on, *(same if both else ())))
-        case Join() | WindowedJoin():
-            left = inputs[0][1]
-            if not left and isinstance(found, Join) and found.how != INNER:
-                raise _outside(found, "its left side")
-            made = replace(found, left=made_inputs[0], right=made_inputs[1])
-            if both:
-                return replace(made, on=(*found.on, *same), left_names=(*found.left_names, *same))
-            if left:
-                return replace(made, left_names=(*found.left_names, *same))
-            return replace(made, right_names=(*found.right_names, *same))
-    raise _outside(found, "one of its inputs")
-
-
-def _outside(found: Node, which: str) -> PlanError:
-    return PlanError(
-        sentence(
-            "apply",
-            f"{found.title} takes a stream that is not of the group",
-            f"{which} does not come from the sub-plan's argument",
-            "Derive it from the argument, or do this outside of apply.",
-        )
-    )

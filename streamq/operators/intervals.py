@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from streamq.errors import PlanError, sentence
+from streamq.operators.arrow_items import ArrowItems, column_ticks
+from streamq.operators.operator import BatchRun
 from streamq.operators.source import (
     AS_END,
     AS_START,
@@ -27,8 +33,6 @@ from streamq.time import INFINITY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from streamq.operators.batch_run import BatchRun
 
 
 @node
@@ -72,19 +76,26 @@ class Intervals(Identified):
     def detail(self) -> str:
         return f"{self.shown_name()}, start={self.start}, end={self.end}{self.shown_ids()}"
 
+    def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
+        """``__le``, ``__re``, payload and ``__bad`` of every row."""
+        from pyspark.sql import functions as F
 
-def rows(node: Intervals, df: DataFrame, streaming: bool) -> DataFrame:
-    """``__le``, ``__re``, payload and ``__bad`` of every row."""
-    from pyspark.sql import functions as F
+        raw = Schema(self.columns, self.schema.axis)
+        le = spark_expression(ticks_of(self.start, raw.type_of(self.start)))
+        re = F.coalesce(spark_expression(ticks_of(self.end, raw.type_of(self.end))), F.lit(INFINITY))
+        reason = no_start(le).when(re <= le, F.lit("end not after start"))
+        le, reason = checked(le, reason, self, streaming, re)
+        return table.select(
+            le.alias(LE), re.alias(RE), *(F.col(quote(f.name)) for f in self.payload), reason.alias(BAD)
+        )
 
-    raw = Schema(node.columns, node.schema.axis)
-    le = spark_expression(ticks_of(node.start, raw.type_of(node.start)))
-    re = F.coalesce(spark_expression(ticks_of(node.end, raw.type_of(node.end))), F.lit(INFINITY))
-    reason = no_start(le).when(re <= le, F.lit("end not after start"))
-    le, reason = checked(le, reason, node, streaming, re)
-    return df.select(le.alias(LE), re.alias(RE), *(F.col(quote(f.name)) for f in node.payload), reason.alias(BAD))
+    def in_arrow(self, table: pa.Table) -> ArrowItems:
+        starts, ends = column_ticks(table, self.start), column_ticks(table, self.end, INFINITY)
+        items = ArrowItems({LE: starts, RE: ends})
+        items.refuse_starts()
+        items.refuse(pc.less_equal(ends, starts), "end not after start")
+        return items
 
-
-def batch(node: Intervals, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
-    """One row an event."""
-    return once(node, keep_good(rows(node, run.table(node), False)))
+    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
+        """One row an event."""
+        return once(self, keep_good(self.on_spark(run.tables[self.table], False)))

@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import types as t
 
-from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch, sentence, unknown_column
-from streamq.plan.expr import Col, Expr, as_expr
+from streamq.errors import PlanError, TypeMismatch, sentence
+from streamq.operators.evaluation import AS_INPUTS, Evaluation, KeyColumns, PortColumns, condition_of
+from streamq.operators.interval_join import OTHER_LE, OTHER_RE, covered_parts, overlap_join, uncovered_parts
+from streamq.operators.join_arguments import ANTI, INNER, KINDS, LEFT, SEMI, On, Pairs, check_pairs, paired
+from streamq.operators.operator import BatchRun, not_of_the_group
+from streamq.operators.pairing import Pairing
+from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
-from streamq.plan.lowering import lifetime, spark_expression
+from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, node
-from streamq.plan.passes import reads_lifetime, rewrite
-from streamq.plan.plain import hint_for
-from streamq.plan.resolve import Row, no_expression
-from streamq.plan.schema import INTERVAL, POINT, Field, Schema, key_types, quote
-from streamq.plan.spark_types import wider
+from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
-from streamq.plan.verbs import Verbs, not_a_stream
+from streamq.plan.verbs import Verbs
+from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.event import LE, RE
+from streamq.runtime.kernels.inner_join import InnerJoinKernel
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from streamq.operators.batch_run import BatchRun
-    from streamq.operators.windowed_join import WindowedJoin
-
-INNER, LEFT, SEMI, ANTI = "inner", "left", "semi", "anti"
-KINDS = (INNER, LEFT, SEMI, ANTI)
-
-On = str | Sequence[str | tuple[str, str]] | Mapping[str, str]
-Pairs = tuple[tuple[str, str], ...]
-
 
 @node
-class Join(Node):
+class Join(Pairing):
     """``how`` is inner, left, semi or anti; ``on`` are pairs of columns that must be equal (NULL equals nothing).
 
     ``left_names`` and ``right_names`` say what each side's columns are called for ``where`` and in the result; a right
@@ -96,70 +89,75 @@ class Join(Node):
             parts.append(f"where {show(self.where)}")
         return ", ".join(parts)
 
-
-def batch(node: Join, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
-    """An equi-join over cells of time; parts with and without a partner by a sweep over each left event's partners."""
-    from pyspark.sql import functions as F
-
-    from streamq.operators.interval_join import OTHER_LE, OTHER_RE, covered_parts, overlap_join, uncovered_parts
-
-    left, right = sides(node, inputs)
-    names = [to for _, to in node.left_names], [to for _, to in node.right_names]
-    condition = None if node.where is None else spark_expression(node.where, node.both)
-    start, end = F.greatest(F.col(LE), F.col(OTHER_LE)), F.least(F.col(RE), F.col(OTHER_RE))
-    if node.how != INNER:
-        left = left.withColumn("__id", F.monotonically_increasing_id())
-    pairs = overlap_join(left, right, key_pairs(node), condition, node.how in (LEFT, ANTI))
-    if node.how == INNER:
-        return pairs.select(start.alias(LE), end.alias(RE), *(quote(n) for n in (*names[0], *names[1])))
-    alone = F.col(OTHER_LE).isNull()
-    # beside nobody: an empty piece, so that the event is there
-    pieces = pairs.withColumns({"__from": start, "__to": F.when(alone, F.col(LE)).otherwise(end)})
-    if node.how == SEMI:
-        return renamed(covered_parts(pieces, "__id", names[0]), node)
-    parted = uncovered_parts(pieces, "__id")
-    if node.how == ANTI:
-        gaps = parted.select("*", F.explode("__gaps").alias("__gap")).drop(LE, RE)
-        return renamed(
-            gaps.select(F.col("__gap.a").alias(LE), F.col("__gap.b").alias(RE), *(quote(n) for n in names[0])), node
+    def evaluation(self) -> Evaluation:
+        keys = KeyColumns.of(self.left.schema, self.right.schema, self.on)
+        left = tuple((to, Col(n)) for n, to in self.left_names)
+        right = tuple((to, Col(n)) for n, to in self.right_names)
+        whole = self.how in (INNER, LEFT)
+        evaluator = JoinEvaluator(
+            self.how,
+            keys.on,
+            condition_of(self.where, self.both),
+            tuple(to for to, _ in left),
+            tuple(to for to, _ in right),
+            tuple(to if whole else n for n, to in self.left_names),
+        )
+        inputs = PortColumns((*left, *keys.left), keys.hashed), PortColumns((*right, *keys.right), keys.hashed)
+        if self.how != INNER:
+            return Evaluation(evaluator=evaluator, inputs=inputs, schema=self.schema)
+        return Evaluation(
+            evaluator=evaluator,
+            inputs=inputs,
+            schema=self.schema,
+            moves=AS_INPUTS,
+            kernel=lambda schemas, result: InnerJoinKernel(evaluator, schemas, result),
         )
 
-    def part(start: Column, end: Column, paired: bool) -> Column:
-        return F.struct(start.alias("a"), end.alias("b"), F.lit(paired).alias("paired"))
+    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
+        """An equi-join over cells of time; parts with and without a partner by a sweep over each left event's partners."""
+        from pyspark.sql import functions as F
 
-    lonely = F.transform("__gaps", lambda g: part(g["a"], g["b"], False))
-    own = F.when(alone, F.filter(lonely, lambda g: F.lit(False))).otherwise(
-        F.array(part(F.col("__from"), F.col("__to"), True))
-    )
-    every = parted.select("*", F.explode(F.concat(lonely, own)).alias("__part")).drop(LE, RE)
-    return every.select(
-        F.col("__part.a").alias(LE),
-        F.col("__part.b").alias(RE),
-        *(quote(n) for n in names[0]),
-        *(F.when(F.col("__part.paired"), F.col(quote(n))).alias(n) for n in names[1]),
-    )
+        left, right = self.sides(inputs)
+        names = [to for _, to in self.left_names], [to for _, to in self.right_names]
+        condition = None if self.where is None else spark_expression(self.where, self.both)
+        start, end = F.greatest(F.col(LE), F.col(OTHER_LE)), F.least(F.col(RE), F.col(OTHER_RE))
+        if self.how != INNER:
+            left = left.withColumn("__id", F.monotonically_increasing_id())
+        pairs = overlap_join(left, right, self.key_pairs, condition, self.how in (LEFT, ANTI))
+        if self.how == INNER:
+            return pairs.select(start.alias(LE), end.alias(RE), *(quote(n) for n in (*names[0], *names[1])))
+        alone = F.col(OTHER_LE).isNull()
+        # beside nobody: an empty piece, so that the event is there
+        pieces = pairs.withColumns({"__from": start, "__to": F.when(alone, F.col(LE)).otherwise(end)})
+        if self.how == SEMI:
+            return renamed(covered_parts(pieces, "__id", names[0]), self)
+        parted = uncovered_parts(pieces, "__id")
+        if self.how == ANTI:
+            gaps = parted.select("*", F.explode("__gaps").alias("__gap")).drop(LE, RE)
+            return renamed(
+                gaps.select(F.col("__gap.a").alias(LE), F.col("__gap.b").alias(RE), *(quote(n) for n in names[0])), self
+            )
 
+        def part(start: Column, end: Column, paired: bool) -> Column:
+            return F.struct(start.alias("a"), end.alias("b"), F.lit(paired).alias("paired"))
 
-def sides(node: Join | WindowedJoin, inputs: list[DataFrame]) -> tuple[DataFrame, DataFrame]:
-    """The inputs under the pair's names, keys as ``__k*`` and ``__j*`` in a common type, the right lifetime under its own."""
-    from pyspark.sql import functions as F
+        lonely = F.transform("__gaps", lambda g: part(g["a"], g["b"], False))
+        own = F.when(alone, F.filter(lonely, lambda g: F.lit(False))).otherwise(
+            F.array(part(F.col("__from"), F.col("__to"), True))
+        )
+        every = parted.select("*", F.explode(F.concat(lonely, own)).alias("__part")).drop(LE, RE)
+        return every.select(
+            F.col("__part.a").alias(LE),
+            F.col("__part.b").alias(RE),
+            *(quote(n) for n in names[0]),
+            *(F.when(F.col("__part.paired"), F.col(quote(n))).alias(n) for n in names[1]),
+        )
 
-    from streamq.operators.interval_join import OTHER_LE, OTHER_RE
-
-    ours = [F.col(quote(n)).alias(to) for n, to in node.left_names]
-    theirs = [F.col(quote(n)).alias(to) for n, to in node.right_names]
-    kinds = key_types(node.left.schema, node.right.schema, node.on)
-    for i, ((a, b), common) in enumerate(zip(node.on, kinds, strict=True)):
-        ours.append(F.col(quote(a)).cast(common).alias(f"__k{i}"))
-        theirs.append(F.col(quote(b)).cast(common).alias(f"__j{i}"))
-    left = inputs[0].select(*lifetime(node.left.schema), *ours)
-    le, re = lifetime(node.right.schema)
-    return left, inputs[1].select(le.alias(OTHER_LE), re.alias(OTHER_RE), *theirs)
-
-
-def key_pairs(node: Join | WindowedJoin) -> list[tuple[str, str]]:
-    """The key columns of :func:`sides`."""
-    return [(f"__k{i}", f"__j{i}") for i in range(len(node.on))]
+    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        if not is_keyed[0] and self.how != INNER:
+            raise not_of_the_group(self, "its left side")
+        on, left_names, right_names = self.pairs_with_keys(is_keyed, keys)
+        return Join(inputs[0], inputs[1], on, self.where, self.how, left_names, right_names)
 
 
 def renamed(df: DataFrame, node: Join) -> DataFrame:
@@ -230,178 +228,3 @@ class JoinVerbs(Verbs):
         1      5    9
         """
         return self.join(other, on, where, ANTI)
-
-
-def paired(
-    left: Node,
-    other: object,
-    on: On,
-    where: Callable[[Any, Any], Any] | Expr | None,
-    suffixes: tuple[str, str] | None,
-    how: str,
-    verb: str,
-) -> tuple[Pairs, Expr | None, Pairs, Pairs]:
-    """What a verb was given, as fields of a node over pairs: the keys, the condition, each side's names in the result."""
-    if not isinstance(other, Verbs):
-        not_a_stream(verb, other)
-    keys = pairs(on, verb)
-    left_names, right_names = result_names(left, other.plan, keys, suffixes, how, verb)
-    condition = None if where is None else over_pair(where, left, other.plan, left_names, right_names, keys, verb)
-    return keys, condition, left_names, right_names
-
-
-def pairs(on: On, verb: str) -> Pairs:
-    """Key columns as pairs (left, right)."""
-    if isinstance(on, str):
-        return ((on, on),)
-    if isinstance(on, Mapping):
-        return tuple((str(a), str(b)) for a, b in on.items())
-    made: list[Any] = []
-    for part in on if isinstance(on, list | tuple) else [on]:
-        if isinstance(part, str):
-            made.append((part, part))
-        elif isinstance(part, tuple) and len(part) == 2 and all(isinstance(p, str) for p in part):
-            made.append(part)
-        else:
-            raise PlanError(
-                sentence(
-                    verb,
-                    "a key is a column name or a pair of them",
-                    f"found {part!r}",
-                    hint_for(part, 'Write on="k" or on=[("a", "b")].'),
-                )
-            )
-    return tuple(made)
-
-
-def check_pairs(on: Pairs, left: Schema, right: Schema, verb: str) -> None:
-    """Raise for key columns that do not exist or cannot be equal."""
-    from streamq.plan.keys import check_key
-
-    for a, b in on:
-        ours, theirs = left.require(a, verb), right.require(b, verb)
-        if wider(ours, theirs) is None:
-            raise TypeMismatch(
-                sentence(
-                    verb,
-                    f"keys {a!r} and {b!r} of different types",
-                    f"found {ours.simpleString()} and {theirs.simpleString()}",
-                    "Cast one of them.",
-                )
-            )
-        check_key(ours, a, verb, "match")
-
-
-def check_suffixes(suffixes: tuple[str, str] | None, verb: str) -> None:
-    """Raise for suffixes that are not a pair of strings."""
-    if suffixes is None:
-        return
-    if not isinstance(suffixes, list | tuple) or len(suffixes) != 2 or not all(isinstance(s, str) for s in suffixes):
-        raise PlanError(
-            sentence(verb, "suffixes are two strings", f"found {suffixes!r}", 'Write suffixes=("_l", "_r").')
-        )
-
-
-def result_names(
-    left: Node, right: Node, keys: Pairs, suffixes: tuple[str, str] | None, how: str, verb: str
-) -> tuple[Pairs, Pairs]:
-    """What the columns of each side are called in the result; keys of one name are one column, the left one."""
-    check_suffixes(suffixes, verb)
-    check_pairs(keys, left.schema, right.schema, verb)
-    shared = {a for a, b in keys if a == b}
-    theirs = [n for n in right.schema.names if n not in shared]
-    lower = {n.lower() for n in theirs}
-    clash = [n for n in left.schema.names if n.lower() in lower]
-    if clash and suffixes is None and how in (INNER, LEFT):
-        raise AmbiguousColumn(
-            sentence(
-                verb,
-                "columns of both streams have equal names",
-                f"found {', '.join(clash)}",
-                'Bring them apart with suffixes=("_l", "_r"), or rename them first.',
-            )
-        )
-    # a semi or anti join hands on the left columns under their own names; the suffixes are for the condition only
-    one, two = suffixes if suffixes is not None else ("", "__right")
-    clashing = {n.lower() for n in clash}
-    ours = tuple((n, n + one if n.lower() in clashing else n) for n in left.schema.names)
-    named = tuple((n, n + two if n.lower() in clashing else n) for n in theirs)
-    seen: set[str] = set()
-    for name in [to for _, to in (*ours, *named)]:
-        if name.lower() in seen:
-            raise AmbiguousColumn(
-                sentence(
-                    verb, f"column {name!r} twice in the result", "", "Choose other suffixes, or rename one first."
-                )
-            )
-        seen.add(name.lower())
-    return ours, named
-
-
-def over_pair(
-    where: Callable[[Any, Any], Any] | Expr,
-    left: Node,
-    right: Node,
-    left_names: Pairs,
-    right_names: Pairs,
-    keys: Pairs,
-    verb: str,
-) -> Expr:
-    """A condition on two events as an expression over the columns of the pair."""
-    ours, theirs = dict(left_names), dict(right_names)
-    theirs |= {b: ours[a] for a, b in keys if b not in theirs}
-    if callable(where) and not isinstance(where, Expr):
-        try:
-            inspect.signature(where).bind(None, None)
-        except TypeError as error:
-            wrong = sentence(verb, "the condition takes two events", f"{error}", "Write lambda left, right: ...")
-            raise PlanError(wrong) from None
-        # two proxies of equal plans (a self-join) must stay apart
-        made = where(_Side(left, verb, ours), _Side(right, verb, theirs))
-        if isinstance(made, bool | None):
-            raise no_expression(made, verb)
-        given = as_expr(made)
-    else:
-        given = as_expr(where)
-    known = {*ours.values(), *theirs.values()}
-    consumed = left.schema.with_consumed(right.schema).consumed
-
-    def place(found: Expr) -> Expr | None:
-        if not isinstance(found, Col):
-            return None
-        if found.origin == _PAIR:
-            return Col(found.name)
-        if found.origin == left.digest:
-            return Col(ours[found.name])
-        if found.origin == right.digest:
-            return Col(theirs[found.name])
-        if found.name not in known:
-            unknown_column(verb, found.name, sorted(known), consumed=consumed)
-        return Col(found.name)
-
-    made = rewrite(given, place)
-    if reads_lifetime(made, "start", "end", "duration"):
-        raise PlanError(
-            sentence(
-                verb,
-                "the condition reads a lifetime",
-                f"found {show(made)}",
-                "Put it into the payload first: with_columns(at=sq.start()).",
-            )
-        )
-    return made
-
-
-_PAIR = "pair"
-
-
-class _Side(Row):
-    """One event of a pair in a lambda."""
-
-    def __init__(self, plan: Node, verb: str, names: Mapping[str, str]):
-        super().__init__(plan, verb)
-        self._names = names
-
-    def __getitem__(self, name: str) -> Expr:
-        super().__getitem__(name)
-        return Col(self._names[name], _PAIR)

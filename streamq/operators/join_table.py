@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from streamq.errors import AmbiguousColumn, PlanError, sentence
-from streamq.operators.join import INNER, LEFT, On, check_pairs, check_suffixes, pairs
+from streamq.operators.join_arguments import INNER, LEFT, On, check_pairs, check_suffixes, pairs
+from streamq.operators.step import SparkRows, Step
 from streamq.operators.tables import source_name, static_table
 from streamq.plan.node import Node, node
-from streamq.plan.schema import Field, Schema, check_names, quote
+from streamq.plan.schema import Field, Schema, check_names, key_types, quote
 from streamq.plan.verbs import Verbs
+from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.columnar import runs
+from streamq.runtime.overlap import matched_codes
+from streamq.runtime.values import Ints
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from streamq.operators.batch_run import BatchRun
+    from streamq.operators.arrow_rows import ArrowRows
 
 
 @node
-class JoinTable(Node):
+class JoinTable(Step):
     """``table`` has ``columns``; ``on`` are pairs (payload column, table column), NULL equals nothing; ``how``: inner, left.
 
     ``names`` are the table's columns that the result has, and what they are called there.
@@ -38,7 +44,7 @@ class JoinTable(Node):
     names: tuple[tuple[str, str], ...]
 
     title = "join_table"
-    progress = "c"
+    may_drop = multiplies = True
 
     def _schema(self) -> Schema:
         source = self.input.schema
@@ -50,30 +56,46 @@ class JoinTable(Node):
         keys = ", ".join(a if a == b else f"{a} = {b}" for a, b in self.on)
         return f"{self.table.removeprefix('#')} on {keys}" + ("" if self.how == INNER else f", {self.how}")
 
+    def on_spark(self, rows: SparkRows) -> SparkRows:
+        """Spark's own join."""
+        from pyspark.sql import functions as F
 
-def batch(node: JoinTable, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
-    """Spark's own join."""
-    names = [*(quote(n) for n in inputs[0].columns), *(quote(to) for _, to in node.names)]
-    return looked_up(node, inputs[0], run.tables[node.table]).select(*names)
+        keys = [F.col(quote(theirs)).alias(f"__j{i}") for i, (_, theirs) in enumerate(self.on)]
+        table = rows.tables[self.table].select(*keys, *(F.col(quote(n)).alias(to) for n, to in self.names))
+        on = [(ours, f"__j{i}") for i, (ours, _) in enumerate(self.on)]
+        return rows.join(table, on, self.how == INNER, self.schema)
+
+    def in_arrow(self, rows: ArrowRows) -> ArrowRows:
+        """Both sides' keys as numbers, each row beside the run of the table's rows that have its number."""
+        table = rows.tables[self.table]
+        mine, others = self._codes(rows, table)
+        order = np.argsort(others, kind="stable")
+        low = np.searchsorted(others[order], mine, "left")
+        high = np.searchsorted(others[order], mine, "right") - 1
+        events, places = runs(low, np.where(mine >= 0, high, low - 1))
+        matches = pa.array(order[places])
+        if self.how != INNER:
+            alone = np.setdiff1d(np.arange(len(mine)), events)
+            events = np.concatenate([events, alone])
+            matches = pa.concat_arrays([matches, pa.nulls(len(alone), pa.int64())])
+        beside = rows.take(pa.array(events))
+        theirs = {to: table.column(name).combine_chunks().take(matches) for name, to in self.names}
+        return beside.with_payload({**beside.payload, **theirs}, self.schema)
+
+    def _codes(self, rows: ArrowRows, table: pa.Table) -> tuple[Ints, Ints]:
+        """The keys of events and of the table's rows as numbers, equal where they are equal; -1 for a NULL."""
+        ours, theirs = {}, {}
+        kinds = key_types(self.input.schema, Schema(self.columns, self.schema.axis), self.on)
+        for i, ((mine, other), common) in enumerate(zip(self.on, kinds, strict=True)):
+            ours[f"k{i}"] = _key(rows.payload[mine], arrow_type(common))
+            theirs[f"k{i}"] = _key(table.column(other).combine_chunks(), arrow_type(common))
+        return matched_codes(pa.table(ours), pa.table(theirs), [(name, name) for name in ours])
 
 
-def looked_up(
-    node: JoinTable, df: DataFrame, table: DataFrame, matched: str | None = None, keys: Sequence[str] = ()
-) -> DataFrame:
-    """``df`` beside the table's rows with equal keys; ``matched`` names a flag and keeps those without one in any case.
-
-    keys: the columns of ``df`` to compare, unless the node's.
-    """
-    from pyspark.sql import functions as F
-
-    theirs = [F.col(quote(b)).alias(f"__j{i}") for i, (_, b) in enumerate(node.on)]
-    made = table.select(*theirs, *(F.col(quote(n)).alias(to) for n, to in node.names))
-    if matched is not None:
-        made = made.withColumn(matched, F.lit(True))
-    ours = keys or [a for a, _ in node.on]
-    on = [F.col(quote(a)) == F.col(f"__j{i}") for i, a in enumerate(ours)]
-    joined = df.join(made, on, "inner" if node.how == INNER and matched is None else "left")
-    return joined.drop(*(f"__j{i}" for i in range(len(node.on))))
+def _key(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    # -0.0 and 0.0 are one key
+    values = column.cast(kind)
+    return pc.add(values, pa.scalar(0.0, kind)) if pa.types.is_floating(kind) else values
 
 
 class JoinTableVerbs(Verbs):

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from streamq.operators.evaluated import evaluated
-from streamq.operators.grid import COUNT, INDEX, bounded, in_windows, window_lifetime
+from streamq.operators.batch_host import evaluate_in_buckets
+from streamq.operators.evaluation import Evaluation, PortColumns
+from streamq.operators.grid import COUNT, INDEX, in_windows, window_lifetime
+from streamq.operators.grid_windows import GridWindows
+from streamq.operators.merging import choose_strategy, merge_partials
+from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.partial_aggregate import PartialAggregate, partial_columns, show_partials
 from streamq.operators.window import show_keys, show_window
-from streamq.plan.expr import Col, Expr
-from streamq.plan.node import Node, Traits, node
+from streamq.plan.expr import Col
+from streamq.plan.node import Traits, node
 from streamq.plan.partial import SparkPartial, spark_partials
 from streamq.plan.schema import INTERVAL, POINT, Schema, quote
+from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.windows import WindowEvaluator
 from streamq.runtime.progress_rule import Cti
 from streamq.windows import ALIGN
@@ -20,11 +25,9 @@ from streamq.windows import ALIGN
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.operators.batch_run import BatchRun
-
 
 @node
-class MergePartials(Node):
+class MergePartials(Operator):
     """One row a window with members, on the window's interval, of the partial results of ``input``.
 
     CTI: start of the earliest window not final
@@ -36,6 +39,7 @@ class MergePartials(Node):
     input: PartialAggregate
 
     title = "merge"
+    only_rewritten = True
     progress = Cti.EARLIEST_WINDOW.shown()
 
     def _schema(self) -> Schema:
@@ -52,57 +56,57 @@ class MergePartials(Node):
         shown = show_partials(part.arguments, part.partials)
         return f"{show_window(part.window, self.schema.axis)}{show_keys(part.keys)}: {shown}"
 
+    def grid_windows(self) -> GridWindows:
+        """The windows that it is, whose partial results are made before the shuffle."""
+        part = self.input
+        return GridWindows(
+            input=part.input,
+            keys=part.keys,
+            window=part.window,
+            arguments=part.arguments,
+            partials=part.partials,
+            combined=True,
+        )
 
-def strategy(node: MergePartials) -> tuple[str, str]:
-    """How a batch merges, and why."""
-    from streamq.operators.merging import choose_strategy
+    @property
+    def strategy(self) -> tuple[str, str]:
+        """How a batch merges, and why."""
+        part = self.input
+        partials = spark_partials(part.partials)
+        if partials is None:
+            return "evaluated", "partial results that Arrow makes and merges"
+        shape = POINT if part.input.schema.shape == POINT else INTERVAL
+        return choose_strategy(shape, part.window.n, partials)
 
-    part = node.input
-    partials = spark_partials(part.partials)
-    if partials is None:
-        return "evaluated", "partial results that Arrow makes and merges"
-    return choose_strategy(POINT if part.input.schema.shape == POINT else INTERVAL, part.window.n, partials)
+    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
+        """The strategy that costs least, on DataFrames; by the evaluator, if Spark does not make some partial result."""
+        part = self.input
+        partials = spark_partials(part.partials)
+        if partials is None:
+            return evaluate_in_buckets(self._evaluation(), [part.input], [run.lowered[part.input.digest]], run)
+        how, _ = self.strategy
+        if how == "direct":
+            return self._direct(partials, run)
+        rows = merge_partials(inputs[0], list(part.keys), partials, part.window.n, how, divides=part.window.divides)
+        return rows.select(*window_lifetime(part.window), *(quote(f.name) for f in self.schema.fields))
 
+    def _direct(self, partials: Sequence[SparkPartial], run: BatchRun) -> DataFrame:
+        """No split: the events themselves in each of their windows, aggregated once."""
+        from pyspark.sql import functions as F
 
-def batch(node: MergePartials, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
-    """The strategy that costs least, as DataFrame operations; of partial results that Spark does not make, by the evaluator."""
-    from streamq.operators.merging import merge_partials
+        part = self.input
+        events = in_windows(part.input, run.lowered[part.input.digest], part.window, run)
+        columns = [F.count(F.lit(1)).alias(COUNT), *partial_columns(part.arguments, partials, part.input.schema)]
+        rows = events.groupBy(*(quote(k) for k in part.keys), INDEX).agg(*columns)
+        return rows.select(*window_lifetime(part.window), *(quote(f.name) for f in self.schema.fields))
 
-    part = node.input
-    partials = spark_partials(part.partials)
-    if partials is None:
-        return _evaluated(node, run)
-    how, _ = strategy(node)
-    if how == "direct":
-        return _direct(node, partials, run)
-    df = merge_partials(inputs[0], list(part.keys), partials, part.window.n, how, divides=part.window.divides)
-    return df.select(*window_lifetime(part.window), *(quote(f.name) for f in node.schema.fields))
-
-
-def _direct(node: MergePartials, partials: Sequence[SparkPartial], run: BatchRun) -> DataFrame:
-    """No split: the events themselves in each of their windows, aggregated once."""
-    from pyspark.sql import functions as F
-
-    part = node.input
-    source = part.input.schema
-    df = in_windows(part.input, run.made[part.input.digest], part.window, run)
-    columns = [F.count(F.lit(1)).alias(COUNT), *partial_columns(part.arguments, partials, source)]
-    df = df.groupBy(*(quote(k) for k in part.keys), INDEX).agg(*columns)
-    return df.select(*window_lifetime(part.window), *(quote(f.name) for f in node.schema.fields))
-
-
-def _evaluated(node: MergePartials, run: BatchRun) -> DataFrame:
-    """The events themselves, by the evaluator of windows: some partial result only Arrow makes and merges."""
-    part = node.input
-    df = run.made[part.input.digest]
-    if part.input.traits.infinite or run.until is not None:
-        df = bounded(df, [part.input], run)
-    columns: list[tuple[str, Expr]] = [*((k, Col(k)) for k in part.keys), *part.arguments]
-    return evaluated(
-        df,
-        WindowEvaluator(part.window, part.keys, "full", ALIGN, False, part.partials),
-        source=part.input.schema,
-        columns=columns,
-        keys=part.keys,
-        fields=node.schema.fields,
-    )
+    def _evaluation(self) -> Evaluation:
+        """The evaluator of windows over the events themselves: some partial result only Arrow makes and merges."""
+        part = self.input
+        columns = (*((k, Col(k)) for k in part.keys), *part.arguments)
+        return Evaluation(
+            evaluator=WindowEvaluator(part.window, part.keys, "full", ALIGN, False, part.partials),
+            inputs=(PortColumns(columns, part.keys),),
+            schema=self.schema,
+            bound=Bound.ENDLESS,
+        )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
 
 from streamq.operators.grid import COUNT, HI, LO, members
+from streamq.operators.operator import BatchRun, Passing
 from streamq.operators.window import show_keys, show_window
 from streamq.plan.expr import Expr
 from streamq.plan.keys import check_key
@@ -21,11 +22,9 @@ from streamq.windows import Hopping
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from streamq.operators.batch_run import BatchRun
-
 
 @node
-class PartialAggregate(Node):
+class PartialAggregate(Passing):
     """Events of ``input`` grouped by keys and range of windows (DataCell's basic window, DESIGN D6) into partial results.
 
     ``arguments`` are what those are made of: columns by name, of which several may share one.
@@ -43,6 +42,7 @@ class PartialAggregate(Node):
     partials: tuple[Partial, ...]
 
     title = "partial"
+    only_rewritten = True
 
     def _schema(self) -> Schema:
         source = self.input.schema
@@ -60,6 +60,24 @@ class PartialAggregate(Node):
         shown = show_partials(self.arguments, self.partials)
         return f"{show_window(self.window, self.schema.axis)}{show_keys(self.keys)}: {shown}"
 
+    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
+        """A group by; for points on a grid whose hop divides its size, by the last window alone."""
+        from pyspark.sql import functions as F
+
+        partials = spark_partials(self.partials)
+        if partials is None:
+            # what merges them evaluates the events themselves
+            return inputs[0]
+        source, window = self.input.schema, self.window
+        events = members(self.input, inputs[0], window, run)
+        columns = [F.count(F.lit(1)).alias(COUNT), *partial_columns(self.arguments, partials, source)]
+        single = source.shape == POINT and window.divides
+        ranges = [F.col(HI)] if single else [F.col(LO), F.col(HI)]
+        rows = events.groupBy(*(F.col(quote(k)) for k in self.keys), *ranges).agg(*columns)
+        if single:
+            rows = rows.withColumn(LO, F.col(HI) - (window.n - 1))
+        return rows.select(*(quote(f.name) for f in self.schema.fields))
+
 
 def partial_fields(partials: Iterable[Partial]) -> list[Field]:
     """The columns of partial results."""
@@ -72,26 +90,6 @@ def show_partials(arguments: Iterable[tuple[str, Expr]], partials: Iterable[Part
     return ", ".join(["count(*)", *(f"{partial.title}({shown[partial.arg]})" for partial in partials)])
 
 
-def batch(node: PartialAggregate, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
-    """A group by; for points on a grid whose hop divides its size, by the last window alone."""
-    from pyspark.sql import functions as F
-
-    partials = spark_partials(node.partials)
-    if partials is None:
-        # what merges them evaluates the events themselves
-        return inputs[0]
-    source, window = node.input.schema, node.window
-    df = members(node.input, inputs[0], window, run)
-    made = [F.count(F.lit(1)).alias(COUNT)]
-    made += partial_columns(node.arguments, partials, source)
-    single = source.shape == POINT and window.divides
-    ranges = [F.col(HI)] if single else [F.col(LO), F.col(HI)]
-    df = df.groupBy(*(F.col(quote(k)) for k in node.keys), *ranges).agg(*made)
-    if single:
-        df = df.withColumn(LO, F.col(HI) - (window.n - 1))
-    return df.select(*(quote(f.name) for f in node.schema.fields))
-
-
 def partial_columns(
     arguments: Iterable[tuple[str, Expr]], partials: Iterable[SparkPartial], schema: Schema
 ) -> list[Column]:
@@ -100,4 +98,4 @@ def partial_columns(
     return [column for partial in partials for column in partial.on_spark(values[partial.arg])]
 
 
-__all__ = ["PartialAggregate", "batch", "partial_columns", "partial_fields", "show_partials"]
+__all__ = ["PartialAggregate", "partial_columns", "partial_fields", "show_partials"]

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from streamq.choices import Invalid
 from streamq.errors import TypeMismatch, sentence
+from streamq.operators.arrow_items import ArrowItems, column_ticks
+from streamq.operators.operator import BatchRun
 from streamq.operators.source import (
     AS_END,
     AS_KIND,
     AS_START,
+    Ingress,
     Source,
     axis_of,
     checked,
@@ -18,17 +25,17 @@ from streamq.operators.source import (
     source_schema,
     ticks_of,
 )
+from streamq.plan.keys import check_key
 from streamq.plan.lowering import orderable, spark_expression
 from streamq.plan.node import Traits, node
 from streamq.plan.schema import INTERVAL, Field, Schema, quote
 from streamq.policies import SourcePolicy
 from streamq.runtime.event import BAD, CTI, INSERT, KIND, LE, NEW_END, NO_START, RE, RETRACT
+from streamq.runtime.kernels.physical import PhysicalKernel
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, GroupedData
-
-    from streamq.operators.batch_run import BatchRun
 
 
 @node
@@ -53,7 +60,6 @@ class Physical(Source):
     policy: SourcePolicy = SourcePolicy(delay=None)
 
     title = "physical"
-    insert_only = False
     cases = ("with id", "without id")
 
     @property
@@ -66,8 +72,6 @@ class Physical(Source):
 
     def _schema(self) -> Schema:
         from pyspark.sql.types import StringType
-
-        from streamq.plan.keys import check_key
 
         kind = Schema(self.columns, "integer").require(self.kind, "physical")
         if not isinstance(kind, StringType):
@@ -93,53 +97,73 @@ class Physical(Source):
             f", id={self.id}" if self.id else ""
         )
 
+    def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
+        """``__kind``, ``__le``, ``__re``, ``__new``, payload and ``__bad`` of every row."""
+        from pyspark.sql import functions as F
 
-def rows(node: Physical, df: DataFrame, streaming: bool) -> DataFrame:
-    """``__kind``, ``__le``, ``__re``, ``__new``, payload and ``__bad`` of every row."""
-    from pyspark.sql import functions as F
+        raw = Schema(self.columns, self.schema.axis)
+        kind = F.lower(F.col(quote(self.kind)))
+        le = spark_expression(ticks_of(self.start, raw.type_of(self.start)))
+        re = F.coalesce(spark_expression(ticks_of(self.end, raw.type_of(self.end))), F.lit(INFINITY))
+        new = F.coalesce(spark_expression(ticks_of(self.new_end, raw.type_of(self.new_end))), F.lit(INFINITY))
+        is_row = kind.isin(INSERT, RETRACT)
+        is_known = F.coalesce(kind.isin(INSERT, RETRACT, CTI), F.lit(False))
+        reason = F.coalesce(
+            F.when(~is_known, F.lit("a kind that is not insert, retract or cti")),
+            F.when(le.isNull(), F.lit(NO_START)),
+            F.when(is_row, no_start(le)),
+            F.when(is_row & (re <= le), F.lit("end not after start")),
+            F.when((kind == RETRACT) & (new < le), F.lit("new end before start")),
+        )
+        le, reason = checked(le, reason, self, streaming, re)
+        columns = (F.col(quote(f.name)) for f in self.payload)
+        return table.select(
+            kind.alias(KIND), le.alias(LE), re.alias(RE), new.alias(NEW_END), *columns, reason.alias(BAD)
+        )
 
-    raw = Schema(node.columns, node.schema.axis)
-    kind = F.lower(F.col(quote(node.kind)))
-    le = spark_expression(ticks_of(node.start, raw.type_of(node.start)))
-    re = F.coalesce(spark_expression(ticks_of(node.end, raw.type_of(node.end))), F.lit(INFINITY))
-    new = F.coalesce(spark_expression(ticks_of(node.new_end, raw.type_of(node.new_end))), F.lit(INFINITY))
-    is_row = kind.isin(INSERT, RETRACT)
-    is_known = F.coalesce(kind.isin(INSERT, RETRACT, CTI), F.lit(False))
-    reason = F.coalesce(
-        F.when(~is_known, F.lit("a kind that is not insert, retract or cti")),
-        F.when(le.isNull(), F.lit(NO_START)),
-        F.when(is_row, no_start(le)),
-        F.when(is_row & (re <= le), F.lit("end not after start")),
-        F.when((kind == RETRACT) & (new < le), F.lit("new end before start")),
-    )
-    le, reason = checked(le, reason, node, streaming, re)
-    columns = (F.col(quote(f.name)) for f in node.payload)
-    return df.select(kind.alias(KIND), le.alias(LE), re.alias(RE), new.alias(NEW_END), *columns, reason.alias(BAD))
+    def in_arrow(self, table: pa.Table) -> ArrowItems:
+        kind = pc.utf8_lower(table.column(self.kind).combine_chunks())
+        starts, ends = column_ticks(table, self.start), column_ticks(table, self.end, INFINITY)
+        new_ends = column_ticks(table, self.new_end, INFINITY)
+        items = ArrowItems({KIND: kind, LE: starts, RE: ends, NEW_END: new_ends})
+        is_known = pc.fill_null(pc.is_in(kind, pa.array([INSERT, RETRACT, CTI])), False)
+        is_cti = pc.equal(kind, CTI)
+        items.refuse(pc.invert(is_known), "a kind that is not insert, retract or cti")
+        items.refuse(pc.is_null(starts), NO_START)
+        items.refuse_starts(but=is_cti)
+        items.refuse(pc.and_(pc.invert(is_cti), pc.less_equal(ends, starts)), "end not after start")
+        items.refuse(pc.and_(pc.equal(kind, RETRACT), pc.less(new_ends, starts)), "new end before start")
+        return items
 
+    @property
+    def ingress(self) -> Ingress:
+        kernel = PhysicalKernel(tuple(f.name for f in self.payload), self.id)
+        hashed = (self.id,) if self.id else (LE,)
+        return Ingress(kernel, (KIND, RE, NEW_END), hashed, "match retractions with their events")
 
-def batch(node: Physical, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
-    """Every retraction folded into its insert: signed deltas, summed by (LE, RE, payload); a CTI is no event."""
-    from pyspark.sql import functions as F
+    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
+        """Every retraction folded into its insert: signed deltas, summed by (LE, RE, payload); a CTI is no event."""
+        from pyspark.sql import functions as F
 
-    df = keep_good(rows(node, run.table(node), False)).where(F.col(KIND) != CTI)
-    if node.id is not None:
-        return _by_id(node, df)
-    moved = F.array(_delta(RE, -1, to=F.col(NEW_END)), _delta(NEW_END, 1))
-    deltas = F.when(F.col(KIND) == INSERT, F.array(_delta(RE, 1, inserts=1))).otherwise(moved)
-    payload = [quote(f.name) for f in node.payload]
-    df = df.select(LE, *payload, F.inline(deltas))
-    # an end moved back to the start is a deletion: the empty lifetime is no event
-    df = df.where(F.col(RE) > F.col(LE))
-    df = df.groupBy(LE, *payload, RE).agg(
-        F.sum("__w").alias("__w"), F.sum("__inserts").alias("__inserts"), F.collect_list("__to").alias("__to")
-    )
-    if node.policy.invalid_in(False) == Invalid.DROP:
-        df = _without_unmatched(df.groupBy(LE, *payload))
-    reason = F.when(F.col("__w") < 0, F.lit("a retraction that matches nothing"))
-    weight, reason = checked(F.col(LE), reason, node, False, F.col(RE), F.col("__w"))
-    df = keep_good(df.withColumn("__w", weight).withColumn(BAD, reason)).where(F.col("__w") > 0)
-    copies = F.explode(F.sequence(F.lit(1), F.col("__w").cast("int")))
-    return df.select(LE, RE, *payload, copies.alias("__copy")).drop("__copy")
+        df = keep_good(self.on_spark(run.tables[self.table], False)).where(F.col(KIND) != CTI)
+        if self.id is not None:
+            return _by_id(self, df)
+        moved = F.array(_delta(RE, -1, to=F.col(NEW_END)), _delta(NEW_END, 1))
+        deltas = F.when(F.col(KIND) == INSERT, F.array(_delta(RE, 1, inserts=1))).otherwise(moved)
+        payload = [quote(f.name) for f in self.payload]
+        df = df.select(LE, *payload, F.inline(deltas))
+        # an end moved back to the start is a deletion: the empty lifetime is no event
+        df = df.where(F.col(RE) > F.col(LE))
+        df = df.groupBy(LE, *payload, RE).agg(
+            F.sum("__w").alias("__w"), F.sum("__inserts").alias("__inserts"), F.collect_list("__to").alias("__to")
+        )
+        if self.policy.invalid_in(False) == Invalid.DROP:
+            df = _without_unmatched(df.groupBy(LE, *payload))
+        reason = F.when(F.col("__w") < 0, F.lit("a retraction that matches nothing"))
+        weight, reason = checked(F.col(LE), reason, self, False, F.col(RE), F.col("__w"))
+        df = keep_good(df.withColumn("__w", weight).withColumn(BAD, reason)).where(F.col("__w") > 0)
+        copies = F.explode(F.sequence(F.lit(1), F.col("__w").cast("int")))
+        return df.select(LE, RE, *payload, copies.alias("__copy")).drop("__copy")
 
 
 def _by_id(node: Physical, df: DataFrame) -> DataFrame:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from streamq.operators.arrow_items import ArrowItems, column_ticks
+from streamq.operators.operator import BatchRun
 from streamq.operators.source import (
     AS_START,
     Identified,
@@ -24,8 +29,6 @@ from streamq.runtime.event import BAD, LAST_POINT, LE, RE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from streamq.operators.batch_run import BatchRun
 
 
 @node
@@ -59,22 +62,25 @@ class Points(Identified):
     def detail(self) -> str:
         return f"{self.shown_name()}, time={self.time}{self.shown_ids()}"
 
+    def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
+        """``__le`` and payload of every row; in batch also ``__bad``, for in a stream a row without a start tells itself."""
+        from pyspark.sql import functions as F
 
-def rows(node: Points, df: DataFrame, streaming: bool) -> DataFrame:
-    """``__le`` and payload of every row; in batch also ``__bad``, for in a stream a row without a start tells itself."""
-    from pyspark.sql import functions as F
+        le = spark_expression(ticks_of(self.time, Schema(self.columns, self.schema.axis).type_of(self.time)))
+        payload = [F.col(quote(f.name)) for f in self.payload]
+        if streaming:
+            return table.select(le.alias(LE), *payload)
+        le, reason = checked(le, no_start(le, LAST_POINT), self, streaming)
+        return table.select(le.alias(LE), *payload, reason.alias(BAD))
 
-    le = spark_expression(ticks_of(node.time, Schema(node.columns, node.schema.axis).type_of(node.time)))
-    payload = [F.col(quote(f.name)) for f in node.payload]
-    if streaming:
-        return df.select(le.alias(LE), *payload)
-    le, reason = checked(le, no_start(le, LAST_POINT), node, streaming)
-    return df.select(le.alias(LE), *payload, reason.alias(BAD))
+    def in_arrow(self, table: pa.Table) -> ArrowItems:
+        items = ArrowItems({LE: column_ticks(table, self.time)})
+        items.refuse_starts(LAST_POINT)
+        return items
 
+    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
+        """One row an event."""
+        from pyspark.sql import functions as F
 
-def batch(node: Points, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
-    """One row an event."""
-    from pyspark.sql import functions as F
-
-    df = keep_good(rows(node, run.table(node), False))
-    return once(node, df.select(LE, (F.col(LE) + 1).alias(RE), *(F.col(quote(f.name)) for f in node.payload)))
+        df = keep_good(self.on_spark(run.tables[self.table], False))
+        return once(self, df.select(LE, (F.col(LE) + 1).alias(RE), *(F.col(quote(f.name)) for f in self.payload)))

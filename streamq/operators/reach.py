@@ -10,19 +10,15 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from streamq.compiler.hosting import carried_by
-from streamq.operators import ROWS, Select, Source, Union
-from streamq.operators.alter_lifetime import AlterLifetime, moved
-from streamq.operators.batch_run import BatchRun
-from streamq.operators.source import keep_good
-from streamq.plan.lowering import spark_expression
+from streamq.operators.operator import BatchRun, Operator
+from streamq.operators.source import Source, keep_good
+from streamq.operators.step import Step
+from streamq.plan.lowering import moved
 from streamq.plan.node import Node, fold, nodes
-from streamq.runtime.carried import Carried
 from streamq.runtime.event import CTI, KIND, LE, OPENS
-from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 REACH = "__reach"
 
@@ -32,40 +28,27 @@ def reach(inputs: Sequence[Node], run: BatchRun) -> DataFrame | None:
 
     None where that adds nothing to their events' starts: nothing is taken back, dropped or moved on the way from the sources.
     """
-    if all(_is_plain(n) for i in inputs for n in nodes(i)):
+    if all(_hands_on_all(node) for root in inputs for node in nodes(root)):
         return None
-    return _furthest([fold(i, lambda node, below: _reach(node, below, run)) for i in inputs])
+    return _furthest([fold(root, lambda node, below: _reach(node, below, run)) for root in inputs])
 
 
-def _is_plain(node: Node) -> bool:
+def _hands_on_all(node: Node) -> bool:
     if isinstance(node, Source):
         return node.insert_only and node.policy.follow is None
-    return isinstance(node, Select | Union)
+    return isinstance(node, Operator) and node.keeps_events
 
 
 def _reach(node: Node, below: list[DataFrame], run: BatchRun) -> DataFrame:
     from pyspark.sql import functions as F
 
-    match node:
-        case Source():
-            return _of_source(node, run)
-        case AlterLifetime():
-            (of,) = below
-            carrier = carried_by(node)
-            if isinstance(carrier, Carried):
-                there = F.col(REACH).isNotNull()
-                return of.select(F.when(there, _on_axis(moved(F.col(REACH), carrier.by))).alias(REACH))
-            # a function of starts alone
-            assert node.start.expr is not None
-            start = spark_expression(node.start.expr, node.input.schema)
-            return of.withColumn(LE, F.col(REACH)).select(_on_axis(start).alias(REACH))
+    if isinstance(node, Source):
+        return _of_source(node, run)
+    if isinstance(node, Step) and node.carrier is not None:
+        (of,) = below
+        carried = F.when(F.col(REACH).isNotNull(), node.carry_on_spark())
+        return of.withColumn(LE, F.col(REACH)).select(carried.alias(REACH))
     return _furthest(below)
-
-
-def _on_axis(instant: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.greatest(F.lit(MINUS_INFINITY + 1), F.least(F.lit(INFINITY - 1), instant))
 
 
 def _furthest(reaches: Sequence[DataFrame]) -> DataFrame:
@@ -82,7 +65,9 @@ def _of_source(node: Source, run: BatchRun) -> DataFrame:
 
     other = node
     while other.policy.follow is not None:
-        other = run.sources[other.policy.follow]
+        followed = run.sources[other.policy.follow]
+        assert isinstance(followed, Source)
+        other = followed
     own = _progress(node, run)
     promise = own if other is node else _progress(other, run)
     furthest = own.select(F.greatest("__start", "__cti").alias(REACH))
@@ -93,7 +78,7 @@ def _progress(node: Source, run: BatchRun) -> DataFrame:
     """One row: ``__start``, the greatest start, and ``__cti``, the greatest CTI, made of it or a row."""
     from pyspark.sql import functions as F
 
-    df = keep_good(ROWS[type(node)](node, run.table(node), False))
+    df = keep_good(node.on_spark(run.tables[node.table], False))
     le, policy = F.col(LE), node.policy
     starts, ctis = le, F.lit(None).cast("bigint")
     if KIND in df.columns:

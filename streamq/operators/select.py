@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping, Sequence
+from typing import Self
 
 from pyspark.sql import types as t
 
 from streamq.errors import PlanError, sentence
+from streamq.operators.step import ExpressionStep, Rows, V
 from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
-from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, node
 from streamq.plan.passes import reads_end
 from streamq.plan.resolve import Given, named, resolve
 from streamq.plan.schema import Field, Schema, check_names
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
-from streamq.runtime.event import LE, RE
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from streamq.operators.batch_run import BatchRun
 
 
 @node
-class Select(Node):
+class Select(ExpressionStep):
     """The payload ``columns``: pairs of a name and the expression it stands for.
 
     CTI: c; where an expression reads an end that may still move, the least start of an event whose end is open
@@ -39,6 +33,7 @@ class Select(Node):
     columns: tuple[tuple[str, Expr], ...]
 
     title = "select"
+    keeps_events = True
 
     def _schema(self) -> Schema:
         fields = []
@@ -70,11 +65,11 @@ class Select(Node):
             name if isinstance(e, Col) and e.name == name else f"{name} = {show(e)}" for name, e in self.columns
         )
 
+    def apply(self, rows: Rows[V]) -> Rows[V]:
+        return rows.with_payload({name: rows.evaluate(expr) for name, expr in self.columns}, self.schema)
 
-def batch(node: Select, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
-    """A projection."""
-    made = (spark_expression(e, node.input.schema).alias(name) for name, e in node.columns)
-    return inputs[0].select(LE, RE, *made)
+    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        return Select(inputs[0], (*self.columns, *((key, Col(key)) for key in keys)))
 
 
 class SelectVerbs(Verbs):

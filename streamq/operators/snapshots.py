@@ -11,39 +11,36 @@ from pyspark.sql import functions as F
 from streamq.operators.grid import COUNT, INDEX
 from streamq.operators.merging import merge_partials
 from streamq.operators.partial_aggregate import partial_columns, partial_fields
-from streamq.operators.window_aggregate import WindowAggregate
 from streamq.operators.window_members import ENDS, NUMBER, STARTS, numbered, same_keys, snapshot_windows
 from streamq.plan.aggregation import Expansion
 from streamq.plan.lowering import lifetime, spark_expression
 from streamq.plan.partial import SparkPartial, Summed
-from streamq.plan.schema import Field, quote
+from streamq.plan.schema import INTERVAL, Field, Schema, quote
 from streamq.runtime.event import LE, RE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def snapshots(node: WindowAggregate, split: Expansion, partials: Sequence[SparkPartial], df: DataFrame) -> DataFrame:
+def snapshots(
+    source: Schema, keys: tuple[str, ...], split: Expansion, partials: Sequence[SparkPartial], df: DataFrame
+) -> DataFrame:
     """One row a window with members: the keys, the aggregates, ``__wle`` and ``__wre``; ``partials`` are those of ``split``."""
-    source = node.input.schema
-    keys = [quote(k) for k in node.keys]
+    quoted = [quote(k) for k in keys]
     df = df.select(*lifetime(source), *(quote(n) for n in source.names))
     summed = [partial for partial in partials if isinstance(partial, Summed) and partial.exact]
     if len(summed) == len(partials):
-        made = _swept(node, df, split, summed, keys)
+        rows = _swept(source, df, split, summed, quoted)
     else:
-        made = _merged(node, df, split, partials, keys)
-    fields = [Field(k, source.type_of(k)) for k in node.keys]
+        rows = _merged(source, df, split, partials, quoted)
+    fields = [Field(k, source.type_of(k)) for k in keys]
     fields += partial_fields(split.partials)
-    inner = node.schema.with_fields(fields)
-    return made.select(*keys, STARTS, ENDS, *(spark_expression(e, inner).alias(name) for name, e in split.outputs))
+    inner = source.with_fields(fields).with_shape(INTERVAL)
+    return rows.select(*quoted, STARTS, ENDS, *(spark_expression(e, inner).alias(name) for name, e in split.outputs))
 
 
-def _swept(
-    node: WindowAggregate, df: DataFrame, split: Expansion, summed: Sequence[Summed], keys: list[str]
-) -> DataFrame:
+def _swept(source: Schema, df: DataFrame, split: Expansion, summed: Sequence[Summed], keys: list[str]) -> DataFrame:
     """What starts is added, what ends is taken off: a running sum over the endpoints of a group, O(n log n)."""
-    source = node.input.schema
     values = {name: spark_expression(expr, source) for name, expr in split.arguments}
     columns = [column for partial in summed for column in partial.swept(values[partial.arg])]
     names = [name for partial in summed for name in partial.columns]
@@ -56,30 +53,30 @@ def _swept(
     # the last change of an instant knows the sums there, and what comes next
     order = Over.partitionBy(*keys).orderBy(STARTS)
     running = order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
-    made = df.select(*keys, F.inline(F.array(change(LE, 1), change(RE, -1))))
-    made = made.select(
+    changes = df.select(*keys, F.inline(F.array(change(LE, 1), change(RE, -1))))
+    changes = changes.select(
         *keys,
         STARTS,
         F.lead(STARTS).over(order).alias(ENDS),
         *(F.sum(n).over(running).alias(n) for n in (COUNT, *names)),
     )
-    made = made.where(F.col(STARTS) < F.col(ENDS))
-    made = made.where(F.col(COUNT) > 0)
+    changes = changes.where(F.col(STARTS) < F.col(ENDS))
+    changes = changes.where(F.col(COUNT) > 0)
     for partial in summed:
         for name, kind in partial.fields:
             if (count := partial.null_over_none.get(name)) is not None:
-                made = made.withColumn(name, F.when(F.col(count) > 0, F.col(name).cast(kind)))
-    return made
+                changes = changes.withColumn(name, F.when(F.col(count) > 0, F.col(name).cast(kind)))
+    return changes
 
 
 def _merged(
-    node: WindowAggregate, df: DataFrame, split: Expansion, partials: Sequence[SparkPartial], keys: list[str]
+    source: Schema, df: DataFrame, split: Expansion, partials: Sequence[SparkPartial], keys: list[str]
 ) -> DataFrame:
     """Partial results of events with the same range of windows, merged over dyadic nodes: no member is copied a window."""
     windows = snapshot_windows(df, keys)
     events = numbered(df, windows, keys)
-    columns = [F.count(F.lit(1)).alias(COUNT), *partial_columns(split.arguments, partials, node.input.schema)]
+    columns = [F.count(F.lit(1)).alias(COUNT), *partial_columns(split.arguments, partials, source)]
     ranges = events.groupBy(*keys, "__lo", "__hi").agg(*columns)
-    merged = merge_partials(ranges, list(node.keys), partials, 1, "dyadic")
-    found, on = same_keys(merged, windows, keys, [NUMBER, STARTS, ENDS])
-    return merged.join(found, on & (F.col(INDEX) == F.col(NUMBER)))
+    merged = merge_partials(ranges, keys, partials, 1, "dyadic")
+    intervals, on = same_keys(merged, windows, keys, [NUMBER, STARTS, ENDS])
+    return merged.join(intervals, on & (F.col(INDEX) == F.col(NUMBER)))

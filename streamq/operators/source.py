@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.choices import Invalid
 from streamq.errors import TypeMismatch, sentence, unknown_column
-from streamq.functions.dates import EXTRACT, HOUR, MINUTE, UNIX_DATE, UNIX_MICROS
-from streamq.plan.expr import Call, Cast, Col, Expr, Lit
+from streamq.operators.arrow_items import ArrowItems
+from streamq.operators.instants import instant_ticks
+from streamq.operators.operator import Operator
+from streamq.plan.expr import Col, Expr
+from streamq.plan.keys import check_key
 from streamq.plan.lowering import instant, orderable
-from streamq.plan.node import Node
 from streamq.plan.schema import Field, Schema, check_names, quote
 from streamq.policies import SourcePolicy
 from streamq.runtime.event import BAD, LE, NO_START, RE, TOO_EARLY, TOO_LATE
+from streamq.runtime.kernel import Kernel
+from streamq.runtime.stage import OUT
 from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, TIMESTAMP
 
 if TYPE_CHECKING:
@@ -26,19 +33,61 @@ AS_KIND = "it says what a row is, and is no part of an event"
 """What has become of the columns that sources consume."""
 
 
-class Source(Node):
+@dataclass(frozen=True)
+class Ingress:
+    """The kernel that makes events of a source's items, at the beginning of a stream.
+
+    ``columns``: beside starts and payload what it takes of an item; ``hashed``: whose values decide on its bucket; ``title`` says
+    for explain what it does, ``cti`` its CTI rule.
+    """
+
+    kernel: Kernel
+    columns: tuple[str, ...]
+    hashed: tuple[str, ...]
+    title: str
+    cti: str = "c"
+    aligns: str = OUT
+
+
+class Source(Operator):
     """A leaf: the rows of ``table`` read as events. ``columns`` are all of the table's, in order."""
 
     table: str
     columns: tuple[Field, ...]
     policy: SourcePolicy
     ids: tuple[str, ...] = ()
-    insert_only = True
 
     @property
+    @abstractmethod
     def consumed(self) -> dict[str, str]:
         """The columns that give lifetimes and kinds, and what each is in expressions; they are no payload."""
-        raise NotImplementedError
+
+    @abstractmethod
+    def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
+        """Every row of the table as an item: ``__le`` and what else is known of its lifetime, payload, ``__bad``."""
+
+    @abstractmethod
+    def in_arrow(self, table: pa.Table) -> ArrowItems:
+        """The same in Arrow."""
+
+    @property
+    def ingress(self) -> Ingress | None:
+        """The kernel that makes events of the items; None where every item is an insert."""
+        return None
+
+    @property
+    def insert_only(self) -> bool:
+        """Whether every item is an event, so that none is ever taken back."""
+        return self.ingress is None
+
+    def rows_in_arrow(self, table: pa.Table, streaming: bool) -> pa.Table:
+        """The items of a table with payload and ``__bad``; under ``invalid="fail"`` the first reason says the lifetime."""
+        items = self.in_arrow(table)
+        reason = items.reason
+        if self.policy.invalid_in(streaming) == Invalid.FAIL:
+            reason = items.reason_with_lifetime(self.schema.axis)
+        payload = {f.name: table.column(f.name) for f in self.payload}
+        return pa.table({**items.columns, **payload, BAD: reason})
 
     @property
     def payload(self) -> tuple[Field, ...]:
@@ -92,24 +141,8 @@ def axis_of(fields: tuple[Field, ...], names: tuple[str, ...], verb: str) -> str
     return axes.pop()
 
 
-def instant_ticks(expr: Expr, kind: t.DataType) -> Expr:
-    """An expression of a time type as ticks: microseconds since the epoch in UTC, whatever the session's time zone."""
-    if isinstance(kind, t.TimestampType):
-        return Call(UNIX_MICROS, (expr,))
-    if isinstance(kind, t.DateType):
-        return Cast(Call(UNIX_DATE, (expr,)), t.LongType()) * 86_400_000_000
-    if isinstance(kind, t.TimestampNTZType):
-        days = Cast(Call(UNIX_DATE, (Cast(expr, t.DateType()),)), t.LongType())
-        minutes = (days * 24 + Call(HOUR, (expr,))) * 60 + Call(MINUTE, (expr,))
-        seconds = Call(EXTRACT, (Lit("SECOND"), expr))
-        return minutes * 60_000_000 + Cast(seconds * 1_000_000, t.LongType())
-    return Cast(expr, t.LongType())
-
-
 def source_schema(node: Source, axis: str, shape: str, verb: str) -> Schema:
     """The stream's schema: the payload, checked for names that clash with the lifetime's, and for ids that can be compared."""
-    from streamq.plan.keys import check_key
-
     check_names([f.name for f in node.payload], verb)
     schema = Schema(node.payload, axis, shape, node.consumed)
     for name in node.ids:

@@ -6,20 +6,23 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 from streamq.errors import column_names
+from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
+from streamq.operators.operator import BatchRun
+from streamq.plan.keys import check_key
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.schema import SIGNAL, Schema, quote
 from streamq.plan.verbs import Verbs
+from streamq.runtime.evaluators.spans import SignalEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.operators.batch_run import BatchRun
-
 
 @node
-class ToSignal(Node):
+class ToSignal(EvaluatedOperator):
     """``[LE, next LE of equal keys that is greater)``; NULL keys are equal; samples of one instant all live.
 
     CTI: c
@@ -34,8 +37,6 @@ class ToSignal(Node):
     title = "to_signal"
 
     def _schema(self) -> Schema:
-        from streamq.plan.keys import check_key
-
         for key in self.keys:
             check_key(self.input.schema.require(key, "to_signal"), key, "to_signal")
         return self.input.schema.with_shape(SIGNAL)
@@ -46,15 +47,23 @@ class ToSignal(Node):
     def detail(self) -> str:
         return f"by {', '.join(self.keys)}" if self.keys else "one signal"
 
+    def evaluation(self) -> Evaluation:
+        columns = PortColumns(all_columns(self.schema), self.keys)
+        return Evaluation(evaluator=SignalEvaluator(self.keys), inputs=(columns,), schema=self.schema, pointwise=(0,))
 
-def batch(node: ToSignal, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
-    """A window by key, latest start first: the least start seen so far that is later."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
+    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
+        """A window by key, latest start first: the least start seen so far that is later."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
 
-    order = Window.partitionBy(*(quote(k) for k in node.keys)).orderBy(F.col(LE).desc())
-    later = F.min(LE).over(order.rangeBetween(Window.unboundedPreceding, -1))
-    return inputs[0].select(LE, F.coalesce(later, F.lit(INFINITY)).alias(RE), *(quote(n) for n in node.schema.names))
+        order = Window.partitionBy(*(quote(k) for k in self.keys)).orderBy(F.col(LE).desc())
+        later = F.min(LE).over(order.rangeBetween(Window.unboundedPreceding, -1))
+        return inputs[0].select(
+            LE, F.coalesce(later, F.lit(INFINITY)).alias(RE), *(quote(n) for n in self.schema.names)
+        )
+
+    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        return ToSignal(inputs[0], (*self.keys, *keys))
 
 
 class ToSignalVerbs(Verbs):

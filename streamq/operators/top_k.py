@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
 
 from streamq.errors import PlanError, sentence
-from streamq.operators.window import show_keys, show_policies, show_window, window_traits
+from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
+from streamq.operators.operator import BatchRun
+from streamq.operators.window import (
+    WindowEvaluation,
+    show_keys,
+    show_policies,
+    show_window,
+    totally_ordered,
+    window_traits,
+)
 from streamq.operators.window_aggregate import WindowAggregate
 from streamq.plan.expr import Expr
 from streamq.plan.inference import infer
@@ -16,18 +28,17 @@ from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
-from streamq.windows import POINT_AT_END, Window, default_stamp
+from streamq.runtime.evaluators.windows import TopKEvaluator
+from streamq.windows import ALIGN, POINT_AT_END, Window, default_stamp
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from streamq.operators.batch_run import BatchRun
 
 RANK = "rank"
 
 
 @node
-class TopK(Node):
+class TopK(EvaluatedOperator):
     """SQL RANK by ``by`` over a window's members, those up to ``k``; ``ties``: "keep" all at the last rank, or "break".
 
     NULL is less than any value, NaN greater. Broken ties go by the payload's columns in order, ascending, then LE, RE.
@@ -54,6 +65,10 @@ class TopK(Node):
 
     title = "top_k"
     cases = WindowAggregate.cases
+
+    @property
+    def on_windows(self) -> bool:
+        return self.stamp == ALIGN
 
     @property
     def case(self) -> tuple[str, ...]:
@@ -84,24 +99,43 @@ class TopK(Node):
         stamp = "" if self.stamp == default_stamp(self.window) else f", stamp={self.stamp}"
         return f"{self.k} {way} by {show(self.by)} in {shown}{ties}{stamp}"
 
+    def evaluation(self) -> Evaluation:
+        source = self.input.schema
+        window, policies = totally_ordered(self.window, source), (self.clip, self.stamp, False)
+        of_window = WindowEvaluation.of(window, *policies)
+        evaluator = TopKEvaluator(
+            window, self.keys, *policies, self.k, "__by", self.desc, self.ties, source.names, RANK
+        )
+        return Evaluation(
+            evaluator=evaluator,
+            inputs=(PortColumns((*all_columns(source), ("__by", self.by)), self.keys),),
+            schema=self.schema,
+            bound=of_window.bound,
+            pointwise=of_window.pointwise,
+            settled=of_window.settled,
+            moves=of_window.moves,
+        )
 
-def batch(node: TopK, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
-    """Members copied into their windows, ranked by Spark's RANK."""
-    from pyspark.sql import Window as Over
-    from pyspark.sql import functions as F
+    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
+        """Members copied into their windows, ranked by Spark's RANK."""
+        from pyspark.sql import Window as Over
+        from pyspark.sql import functions as F
 
-    from streamq.operators.window_members import stamped, window_members
+        from streamq.operators.window_members import MemberWindows, stamped, window_members
 
-    source = node.input.schema
-    df, by = window_members(node, inputs[0], run)
-    value = spark_expression(node.by, source)
-    order = value.desc() if node.desc else value.asc()
-    windows = Over.partitionBy(*(quote(k) for k in node.keys), *by)
-    df = df.withColumn("__rank", F.rank().over(windows.orderBy(order)))
-    if node.ties == "keep":
-        df = df.where(F.col("__rank") <= node.k)
-    else:
-        payload = [F.col(quote(n)) for n in source.names]
-        df = df.withColumn("__place", F.row_number().over(windows.orderBy(order, *payload)))
-        df = df.where(F.col("__place") <= node.k)
-    return stamped(df.withColumn(RANK, F.col("__rank").cast("int")), node)
+        source = self.input.schema
+        df, by = window_members(MemberWindows(self.input, self.keys, self.window, True), inputs[0], run)
+        value = spark_expression(self.by, source)
+        order = value.desc() if self.desc else value.asc()
+        windows = Over.partitionBy(*(quote(k) for k in self.keys), *by)
+        df = df.withColumn("__rank", F.rank().over(windows.orderBy(order)))
+        if self.ties == "keep":
+            df = df.where(F.col("__rank") <= self.k)
+        else:
+            payload = [F.col(quote(n)) for n in source.names]
+            df = df.withColumn("__place", F.row_number().over(windows.orderBy(order, *payload)))
+            df = df.where(F.col("__place") <= self.k)
+        return stamped(df.withColumn(RANK, F.col("__rank").cast("int")), self.stamp, self.schema)
+
+    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        return replace(self, input=inputs[0], keys=(*self.keys, *keys))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Self
 
 from streamq.errors import PlanError, sentence
+from streamq.operators.operator import BatchRun, Passing, not_of_the_group
 from streamq.plan.node import Node, node
 from streamq.plan.schema import INTERVAL, Schema
 from streamq.plan.verbs import Verbs, not_a_stream
@@ -13,11 +15,9 @@ from streamq.plan.verbs import Verbs, not_a_stream
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.operators.batch_run import BatchRun
-
 
 @node
-class Union(Node):
+class Union(Passing):
     """``inputs`` of equal payload columns (names, order and types) on one axis.
 
     CTI: c, the least over the inputs
@@ -29,7 +29,7 @@ class Union(Node):
     inputs: tuple[Node, ...]
 
     title = "union"
-    progress = "c, the least over the inputs"
+    keeps_events = True
 
     def _schema(self) -> Schema:
         first = self.inputs[0].schema
@@ -50,14 +50,22 @@ class Union(Node):
         shape = first.shape if all(i.schema.shape == first.shape for i in self.inputs) else INTERVAL
         return first.with_shape(shape).with_consumed(*(i.schema for i in self.inputs[1:]))
 
+    @property
+    def on_windows(self) -> bool:
+        return all(node.on_windows for node in self.inputs)
+
+    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
+        """UNION ALL."""
+        return reduce(lambda a, b: a.unionByName(b), inputs)
+
+    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        if not all(is_keyed):
+            raise not_of_the_group(self, "one of its inputs")
+        return self.with_children(inputs)
+
 
 def _columns(schema: Schema) -> str:
     return ", ".join(f"{f.name} {f.type.simpleString()}" for f in schema.fields)
-
-
-def batch(node: Union, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
-    """UNION ALL."""
-    return reduce(lambda a, b: a.unionByName(b), inputs)
 
 
 class UnionVerbs(Verbs):

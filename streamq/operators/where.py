@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from pyspark.sql import types as t
 
 from streamq.errors import TypeMismatch, sentence
+from streamq.operators.step import ExpressionStep, Rows, V
 from streamq.plan.expr import Expr
 from streamq.plan.inference import infer
-from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, node
 from streamq.plan.passes import reads_end
 from streamq.plan.resolve import Given, resolve
@@ -17,14 +17,9 @@ from streamq.plan.schema import Schema
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from streamq.operators.batch_run import BatchRun
-
 
 @node
-class Where(Node):
+class Where(ExpressionStep):
     """The events of ``input`` for which ``predicate`` is true (not false, not NULL).
 
     CTI: c; where the predicate reads an end that may still move, the least start of an event whose end is open
@@ -37,6 +32,7 @@ class Where(Node):
     predicate: Expr
 
     title = "where"
+    may_drop = True
 
     def _schema(self) -> Schema:
         kind = infer(self.predicate, self.input.schema, "where")
@@ -55,10 +51,8 @@ class Where(Node):
     def detail(self) -> str:
         return show(self.predicate)
 
-
-def batch(node: Where, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
-    """A filter."""
-    return inputs[0].where(spark_expression(node.predicate, node.input.schema))
+    def apply(self, rows: Rows[V]) -> Rows[V]:
+        return rows.filter(rows.evaluate(self.predicate))
 
 
 class WhereVerbs(Verbs):

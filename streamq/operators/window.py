@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from streamq.plan.node import Traits
+from streamq.plan.schema import Schema
+from streamq.runtime.endpoints import Bound
 from streamq.time import show_duration, show_ticks
 from streamq.windows import (
     ALIGN,
+    POINT_AT_END,
     Count,
     Hopping,
     Landmark,
@@ -52,3 +57,36 @@ def show_policies(window: Window, clip: str, stamp: str) -> str:
 def show_keys(keys: tuple[str, ...]) -> str:
     """`` by zone, kind`` or nothing."""
     return f" by {', '.join(keys)}" if keys else ""
+
+
+@dataclass(frozen=True)
+class WindowEvaluation:
+    """What the kind of window says of a :class:`Evaluation`: its bound, pointwise, settled and moves."""
+
+    bound: Bound
+    pointwise: tuple[int, ...]
+    settled: bool
+    moves: bool
+
+    @staticmethod
+    def of(window: Window, clip: str, stamp: str, is_time_sensitive: bool) -> WindowEvaluation:
+        """Those of a window whose results read the lifetimes of members, or do not."""
+        by_starts = isinstance(window, Rows) or (isinstance(window, Count) and window.by == "start")
+        bound = Bound.NONE
+        if isinstance(window, Hopping | Landmark):
+            bound = Bound.ENDLESS if isinstance(window, Hopping) else Bound.ALWAYS
+        is_unclipped = clip not in ("full", "right")
+        return WindowEvaluation(
+            bound,
+            pointwise=(0,) if by_starts and not is_time_sensitive else (),
+            settled=is_time_sensitive and (by_starts or is_unclipped),
+            # the CTI of the others is at most the start of a window that is not final: what is before it has its last end
+            moves=isinstance(window, Snapshot) and stamp != POINT_AT_END and not is_time_sensitive,
+        )
+
+
+def totally_ordered(window: Window, source: Schema) -> Window:
+    """A window of rows whose ties go by the rest of the payload."""
+    if not isinstance(window, Rows):
+        return window
+    return replace(window, order_by=(*window.order_by, *(n for n in source.names if n not in window.order_by)))

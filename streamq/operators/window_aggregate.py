@@ -2,39 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from streamq.operators.evaluated import evaluated
-from streamq.operators.grid import bounded, window_lifetime
-from streamq.operators.window import show_keys, show_policies, show_window, window_traits
+from pyspark.sql import types as t
+
+from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.evaluation import Evaluation, PortColumns
+from streamq.operators.grid import window_lifetime
+from streamq.operators.grid_windows import GridWindows
+from streamq.operators.operator import BatchRun
+from streamq.operators.partial_aggregate import partial_fields
+from streamq.operators.snapshots import snapshots
+from streamq.operators.window import (
+    WindowEvaluation,
+    show_keys,
+    show_policies,
+    show_window,
+    totally_ordered,
+    window_traits,
+)
+from streamq.operators.window_members import ENDS, STARTS, MemberWindows, stamped, window_members
 from streamq.plan.aggregate import Aggregate, SparkMembers
-from streamq.plan.aggregation import aggregate_type, expand, filtered, merges
+from streamq.plan.aggregation import aggregate_type, application, expand, filtered, merges
+from streamq.plan.case import Case
+from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import instant, lifetime, spark_expression
 from streamq.plan.node import Node, Traits, node
-from streamq.plan.partial import spark_partials
+from streamq.plan.partial import COUNT, spark_partials
+from streamq.plan.passes import reads_end
+from streamq.plan.reduction import ReducedColumn, Reduction
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
-from streamq.runtime.endpoints import Bound
-from streamq.runtime.event import LE, RE
-from streamq.windows import (
-    ALIGN,
-    POINT_AT_END,
-    Count,
-    Hopping,
-    Rows,
-    Snapshot,
-    Window,
-)
+from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.evaluators.windows import WindowEvaluator
+from streamq.runtime.event import LE
+from streamq.windows import ALIGN, POINT_AT_END, Count, Hopping, Rows, Snapshot, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from streamq.operators.batch_run import BatchRun
-
 
 @node
-class WindowAggregate(Node):
+class WindowAggregate(EvaluatedOperator):
     """The members of each window, per group of ``keys``, reduced to ``aggregates`` (SEMANTICS section 3).
 
     CTI: hopping: start of the earliest window not final; snapshot: c, under a time-sensitive aggregate the start of the
@@ -62,12 +74,16 @@ class WindowAggregate(Node):
     cases = ("hopping", "snapshot", "count", "rows", "session", "landmark", "time-sensitive", "mergeable")
 
     @property
+    def on_windows(self) -> bool:
+        return self.stamp == ALIGN
+
+    @property
     def case(self) -> tuple[str, ...]:
         # what is cut at the window's end does not wait for the end of a member, unless its start alone made it one
         starts = isinstance(self.window, Rows) or (isinstance(self.window, Count) and self.window.by == "start")
         waits = starts or self.clip not in ("full", "right")
         sensitive = waits and self.timed
-        found = {self.window.name: True, "mergeable": is_grid(self), "time-sensitive": sensitive}
+        found = {self.window.name: True, "mergeable": self.is_grid, "time-sensitive": sensitive}
         return tuple(name for name, holds in found.items() if holds)
 
     @property
@@ -108,68 +124,116 @@ class WindowAggregate(Node):
         policies = show_policies(self.window, self.clip, self.stamp)
         return f"{show_window(self.window, self.schema.axis)}{policies}{show_keys(self.keys)}: {shown}"
 
+    @property
+    def is_grid(self) -> bool:
+        """Whether it is made of partial results of basic windows."""
+        return isinstance(self.window, Hopping) and self.stamp == ALIGN and self.merges
 
-def is_grid(node: WindowAggregate) -> bool:
-    """Whether it is made of partial results of basic windows."""
-    return isinstance(node.window, Hopping) and node.stamp == ALIGN and node.merges
+    def evaluation(self) -> Evaluation:
+        """The evaluator of windows: what merges by partial results, the other aggregates by reductions."""
+        source = self.input.schema
+        split = expand(tuple((n, a) for n, a in self.aggregates if merges(a, source)), source)
+        outputs = dict(split.outputs)
+        reducing = [(n, filtered(a)) for n, a in self.aggregates if n not in outputs]
+        columns: dict[str, Expr] = {k: Col(k) for k in self.keys} | dict(split.arguments)
+        shared = {expr.digest: name for name, expr in split.arguments}
+
+        def column(expr: Expr) -> str:
+            name = shared.setdefault(expr.digest, f"__arg{len(shared)}")
+            columns[name] = expr
+            return name
+
+        reductions = tuple(_reduction(name, a, source, column) for name, a in reducing)
+        order = tuple(column(Col(n)) for n in source.names) if self.ordered else ()
+        window = totally_ordered(self.window, source)
+        for name in getattr(window, "order_by", ()):
+            columns[name] = Col(name)
+        fields = [Field(k, source.type_of(k)) for k in self.keys] + [Field(COUNT, t.LongType())]
+        fields += partial_fields(split.partials)
+        fields += [Field(name, self.schema.type_of(name)) for name, _ in reducing]
+        outputs |= {name: Col(name) for name, _ in reducing}
+        of_window = WindowEvaluation.of(window, self.clip, self.stamp, self.timed)
+        # of equal rows the first to end comes first
+        by_ends = isinstance(window, Rows) and any(reads_end(e) for e in columns.values())
+        return Evaluation(
+            evaluator=WindowEvaluator(
+                window, self.keys, self.clip, self.stamp, self.timed, split.partials, reductions, order
+            ),
+            inputs=(PortColumns(tuple(columns.items()), self.keys),),
+            schema=self.schema.with_fields(fields),
+            outputs=(*((k, Col(k)) for k in self.keys), *((n, outputs[n]) for n, _ in self.aggregates)),
+            bound=of_window.bound,
+            pointwise=() if by_ends else of_window.pointwise,
+            settled=of_window.settled,
+            moves=of_window.moves,
+        )
+
+    def grid_windows(self) -> GridWindows | None:
+        """Where all aggregates merge, windows of a grid are made of partial results, combined in the kernel."""
+        if not self.is_grid:
+            return None
+        assert isinstance(self.window, Hopping)
+        split = expand(self.aggregates, self.input.schema)
+        return GridWindows(
+            input=self.input,
+            keys=self.keys,
+            window=self.window,
+            arguments=split.arguments,
+            partials=split.partials,
+            combined=False,
+            outputs=(*((k, Col(k)) for k in self.keys), *split.outputs),
+        )
+
+    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
+        """Snapshots of exact aggregates by a sweep, of mergeable ones by merging, of others by the evaluator of streams.
+
+        Else every event is copied into its windows, and the copies are aggregated by Spark's own aggregates; where there is
+        none for one of them, by the evaluator of streams too.
+        """
+        source = self.input.schema
+        if isinstance(self.window, Snapshot):
+            split = expand(self.aggregates, source) if self.merges else None
+            partials = spark_partials(split.partials) if split else None
+            if split is not None and partials is not None:
+                rows = snapshots(source, self.keys, split, partials, inputs[0])
+                return stamped(rows, self.stamp, self.schema)
+            if self.merges or not any(a.function.copies_members for _, a in self.aggregates):
+                return super().in_batch(inputs, run)
+        columns = {name: spark_aggregate(a, source, self.clip) for name, a in self.aggregates}
+        values = [column.alias(name) for name, column in columns.items() if column is not None]
+        if len(values) < len(columns):
+            return super().in_batch(inputs, run)
+        reads_bounds = any(a.function.reads_window for _, a in self.aggregates)
+        windows = MemberWindows(self.input, self.keys, self.window, reads_bounds)
+        members, by = window_members(windows, inputs[0], run)
+        keys = [quote(k) for k in self.keys]
+        rows = members.groupBy(*keys, *by).agg(*values) if values else members.select(*keys, *by).distinct()
+        if isinstance(self.window, Hopping) and STARTS not in by:
+            start, end = window_lifetime(self.window)
+            rows = rows.withColumns({STARTS: start, ENDS: end})
+        return stamped(rows, self.stamp, self.schema)
+
+    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        return replace(self, input=inputs[0], keys=(*self.keys, *keys))
 
 
-def batch(node: WindowAggregate, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
-    """Snapshots of exact aggregates by a sweep, of mergeable ones by merging, of others by the evaluator of streams.
-
-    Else every event is copied into its windows, and the copies are aggregated by Spark's own aggregates; where there is none
-    for one of them, by the evaluator of streams too.
-    """
-    from streamq.operators.snapshots import snapshots
-    from streamq.operators.window_members import ENDS, STARTS, stamped, window_members
-
-    source = node.input.schema
-    if isinstance(node.window, Snapshot) and node.merges:
-        split = expand(node.aggregates, source)
-        partials = spark_partials(split.partials)
-        if partials is not None:
-            return stamped(snapshots(node, split, partials, inputs[0]), node)
-        return _evaluated(node, inputs[0], run)
-    if isinstance(node.window, Snapshot) and not any(a.function.copies_members for _, a in node.aggregates):
-        return _evaluated(node, inputs[0], run)
-    columns = {name: spark_aggregate(a, source, node.clip) for name, a in node.aggregates}
-    made = [column.alias(name) for name, column in columns.items() if column is not None]
-    if len(made) < len(columns):
-        return _evaluated(node, inputs[0], run)
-    df, by = window_members(node, inputs[0], run)
-    keys = [quote(k) for k in node.keys]
-    grouped = df.groupBy(*keys, *by).agg(*made) if made else df.select(*keys, *by).distinct()
-    if isinstance(node.window, Hopping) and STARTS not in by:
-        start, end = window_lifetime(node.window)
-        grouped = grouped.withColumns({STARTS: start, ENDS: end})
-    return stamped(grouped, node)
-
-
-def _evaluated(node: WindowAggregate, df: DataFrame, run: BatchRun) -> DataFrame:
-    """Result rows with their lifetimes, by the evaluator of streams."""
-    from streamq.compiler.hosting import HOSTED
-
-    hosting = HOSTED[WindowAggregate](node)
-    may_be_endless = node.input.traits.infinite or run.until is not None
-    if hosting.bound is Bound.ALWAYS or (hosting.bound is Bound.ENDLESS and may_be_endless):
-        df = bounded(df, [node.input], run, bound=hosting.bound)
-    (port,) = hosting.inputs
-    rows = evaluated(
-        df,
-        hosting.evaluator,
-        source=node.input.schema,
-        columns=port.columns,
-        keys=node.keys,
-        fields=hosting.schema.fields,
-    )
-    return rows.select(LE, RE, *(spark_expression(e, hosting.schema).alias(name) for name, e in hosting.outputs))
+def _reduction(name: str, aggregate: Aggregate, source: Schema, column: Callable[[Expr], str]) -> Reduction:
+    """What makes the result column ``name`` of all members; ``column`` calls an expression over them by a name."""
+    of = application(aggregate, source)
+    args, where = aggregate.function.operands(of), None
+    if aggregate.where is not None:
+        # a value is asked for only where the filter is true
+        where, args = column(aggregate.where), tuple(Case((aggregate.where, e, Lit(None))) for e in args)
+    kind = arrow_type(aggregate.function.result(of))
+    reduced = ReducedColumn(name, tuple(column(e) for e in args), kind, where, aggregate.options)
+    reduction = aggregate.function.reduction(reduced)
+    assert reduction is not None, f"{aggregate} has neither partial results nor a reduction"
+    return reduction
 
 
 def spark_aggregate(aggregate: Aggregate, schema: Schema, clip: str = "full") -> Column | None:
     """Spark's own aggregate of a window's members, if there is one; their windows' intervals stand beside them."""
     from pyspark.sql import functions as F
-
-    from streamq.operators.window_members import ENDS, STARTS
 
     aggregate = filtered(aggregate)
 

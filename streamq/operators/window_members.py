@@ -2,45 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
-from streamq.operators.alter_lifetime import moved
 from streamq.operators.grid import INDEX, bounded, grid_index, grid_instant, in_windows, window_lifetime
-from streamq.operators.window_aggregate import WindowAggregate
-from streamq.plan.lowering import floor_div, lifetime
-from streamq.plan.schema import quote
+from streamq.plan.lowering import floor_div, lifetime, moved
+from streamq.plan.node import Node
+from streamq.plan.schema import Schema, quote
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY
-from streamq.windows import POINT_AT_END, Count, Hopping, Landmark, Rows, Session, Snapshot
+from streamq.windows import POINT_AT_END, Count, Hopping, Landmark, Rows, Session, Snapshot, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
 
-    from streamq.operators.batch_run import BatchRun
-    from streamq.operators.top_k import TopK
+    from streamq.operators.operator import BatchRun
 
 NUMBER, STARTS, ENDS = "__window", "__wle", "__wre"
 """A window's number in its group, its start and its end."""
 
 
-def window_members(node: WindowAggregate | TopK, df: DataFrame, run: BatchRun) -> tuple[DataFrame, list[str]]:
+@dataclass(frozen=True)
+class MemberWindows:
+    """Windows over the events of ``input``, a group of ``keys`` each; ``reads_bounds``: a result needs to know their interval."""
+
+    input: Node
+    keys: tuple[str, ...]
+    window: Window
+    reads_bounds: bool
+
+
+def window_members(windows: MemberWindows, df: DataFrame, run: BatchRun) -> tuple[DataFrame, list[str]]:
     """A row a member and window, and the columns that tell the windows of a group apart: ``__wle``, ``__wre`` among them.
 
     Hopping windows whose interval nobody reads are told apart by their number ``__i`` alone.
     """
-    window, source = node.window, node.input.schema
+    window, source = windows.window, windows.input.schema
     payload = [quote(n) for n in source.names]
-    keys = [quote(k) for k in node.keys]
+    keys = [quote(k) for k in windows.keys]
     if not isinstance(window, Hopping):
         df = df.select(*lifetime(source), *payload)
     match window:
         case Hopping():
-            df = in_windows(node.input, df, window, run)
-            if not _reads_window(node):
+            df = in_windows(windows.input, df, window, run)
+            if not windows.reads_bounds:
                 return df, [INDEX]
             start, end = window_lifetime(window)
             return df.withColumns({STARTS: start, ENDS: end}), [STARTS, ENDS]
@@ -55,18 +64,14 @@ def window_members(node: WindowAggregate | TopK, df: DataFrame, run: BatchRun) -
         case Session(gap=gap):
             return _in_sessions(df, keys, gap), [STARTS, ENDS]
         case Landmark():
-            return _since_landmarks(bounded(df, [node.input], run, bound=Bound.ALWAYS), window), [STARTS, ENDS]
+            return _since_landmarks(bounded(df, [windows.input], run, bound=Bound.ALWAYS), window), [STARTS, ENDS]
 
 
-def _reads_window(node: WindowAggregate | TopK) -> bool:
-    return not isinstance(node, WindowAggregate) or any(a.function.reads_window for _, a in node.aggregates)
-
-
-def stamped(df: DataFrame, node: WindowAggregate | TopK) -> DataFrame:
+def stamped(df: DataFrame, stamp: str, schema: Schema) -> DataFrame:
     """Result rows with ``__wle`` and ``__wre`` on their window, or at its end."""
-    columns = [quote(f.name) for f in node.schema.fields]
+    columns = [quote(f.name) for f in schema.fields]
     start, end = F.col(STARTS), F.col(ENDS)
-    if node.stamp == POINT_AT_END:
+    if stamp == POINT_AT_END:
         return df.where(end < INFINITY).select(end.alias(LE), (end + 1).alias(RE), *columns)
     return df.select(start.alias(LE), end.alias(RE), *columns)
 

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import types as t
 
 from streamq.errors import PlanError, TypeMismatch, sentence
-from streamq.operators.join import INNER, On, Pairs, check_pairs, key_pairs, paired, sides
-from streamq.plan.expr import Expr
+from streamq.operators.evaluation import Evaluation, KeyColumns, PortColumns, condition_of
+from streamq.operators.grid import INDEX, bounded, grid, window_lifetime, windows_of
+from streamq.operators.interval_join import OTHER_LE, OTHER_RE
+from streamq.operators.join_arguments import INNER, On, Pairs, check_pairs, paired
+from streamq.operators.operator import BatchRun
+from streamq.operators.pairing import Pairing
+from streamq.operators.window import show_window
+from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.schema import INTERVAL, Field, Schema, quote
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
+from streamq.runtime.endpoints import Bound
+from streamq.runtime.evaluators.joins import WindowedJoinEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY, Duration
 from streamq.windows import Hopping
@@ -23,11 +31,9 @@ from streamq.windows import Hopping
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.operators.batch_run import BatchRun
-
 
 @node
-class WindowedJoin(Node):
+class WindowedJoin(Pairing):
     """One row a window and pair of members with equal ``on`` (NULL equals nothing) and ``where``; names as in Join.
 
     CTI: start of the earliest window not final, the least over the inputs
@@ -45,6 +51,7 @@ class WindowedJoin(Node):
     right_names: Pairs
 
     title = "windowed_join"
+    on_windows = True
 
     def _schema(self) -> Schema:
         left, right = self.left.schema, self.right.schema
@@ -68,34 +75,45 @@ class WindowedJoin(Node):
         return Traits(self.left.traits.retracts or self.right.traits.retracts)
 
     def detail(self) -> str:
-        from streamq.operators.window import show_window
-
         keys = ", ".join(a if a == b else f"{a} = {b}" for a, b in self.on) or "no key"
         shown = f"{show_window(self.window, self.schema.axis)}, on {keys}"
         return shown + (f", where {show(self.where)}" if self.where is not None else "")
 
+    def evaluation(self) -> Evaluation:
+        keys = KeyColumns.of(self.left.schema, self.right.schema, self.on)
+        left = tuple((to, Col(n)) for n, to in self.left_names)
+        right = tuple((to, Col(n)) for n, to in self.right_names)
+        names = tuple(to for to, _ in left), tuple(to for to, _ in right)
+        return Evaluation(
+            evaluator=WindowedJoinEvaluator(self.window, keys.on, condition_of(self.where, self.schema), *names),
+            inputs=(PortColumns((*left, *keys.left), keys.hashed), PortColumns((*right, *keys.right), keys.hashed)),
+            schema=self.schema,
+            bound=Bound.ENDLESS,
+            moves=False,
+        )
 
-def batch(node: WindowedJoin, inputs: list[DataFrame], run: BatchRun) -> DataFrame:
-    """Members copied into their windows, then an equality of window and keys."""
-    from pyspark.sql import functions as F
+    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
+        """Members copied into their windows, then an equality of window and keys."""
+        from pyspark.sql import functions as F
 
-    from streamq.operators.grid import INDEX, bounded, window_lifetime, windows_of
-    from streamq.operators.interval_join import OTHER_LE, OTHER_RE
+        left, right = self.sides(inputs)
+        bound = self.left.traits.infinite or self.right.traits.infinite or run.until is not None
+        right = right.withColumnsRenamed({OTHER_LE: LE, OTHER_RE: RE})
+        both = left.select(LE, RE).unionAll(right.select(LE, RE))
+        copies = []
+        for df in (left, right):
+            df = bounded(df, self.children, run, over=both) if bound else df.withColumn("__until", F.lit(INFINITY))
+            copies.append(windows_of(df, self.window).drop(LE, RE, "__until"))
+        ours, theirs = copies[0], copies[1].withColumnRenamed(INDEX, "__i2")
+        on = [F.col(INDEX) == F.col("__i2"), *(F.col(a) == F.col(b) for a, b in self.key_pairs)]
+        if self.where is not None:
+            on.append(spark_expression(self.where, self.schema))
+        joined = ours.join(theirs, on, "inner")
+        return joined.select(*window_lifetime(self.window), *(quote(n) for n in self.schema.names))
 
-    left, right = sides(node, inputs)
-    bound = node.left.traits.infinite or node.right.traits.infinite or run.until is not None
-    right = right.withColumnsRenamed({OTHER_LE: LE, OTHER_RE: RE})
-    both = left.select(LE, RE).unionAll(right.select(LE, RE))
-    copies = []
-    for df in (left, right):
-        df = bounded(df, node.children, run, over=both) if bound else df.withColumn("__until", F.lit(INFINITY))
-        copies.append(windows_of(df, node.window).drop(LE, RE, "__until"))
-    ours, theirs = copies[0], copies[1].withColumnRenamed(INDEX, "__i2")
-    on = [F.col(INDEX) == F.col("__i2"), *(F.col(a) == F.col(b) for a, b in key_pairs(node))]
-    if node.where is not None:
-        on.append(spark_expression(node.where, node.schema))
-    joined = ours.join(theirs, on, "inner")
-    return joined.select(*window_lifetime(node.window), *(quote(n) for n in node.schema.names))
+    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        on, left_names, right_names = self.pairs_with_keys(is_keyed, keys)
+        return WindowedJoin(inputs[0], inputs[1], self.window, on, self.where, left_names, right_names)
 
 
 class WindowedJoinVerbs(Verbs):
@@ -128,8 +146,6 @@ class WindowedJoinVerbs(Verbs):
         k  v  w  start  end
         1  a  b      0    5
         """
-        from streamq.operators.grid import grid
-
         keys, condition, *names = paired(self.plan, other, on, where, suffixes, INNER, "windowed_join")
         window = grid(size, size if hop is None else hop, offset, self.plan.schema.axis, "windowed_join")
         return self._derive(WindowedJoin(self.plan, other.plan, window, keys, condition, *names), other)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from streamq.plan.expr import Expr
 from streamq.plan.schema import POINT, Schema, quote
 from streamq.plan.spark_form import to_spark
-from streamq.time import INFINITY, TIMESTAMP
+from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -73,6 +74,16 @@ def lifetime(schema: Schema) -> tuple[Column, Column]:
 
     le = F.col("__le")
     return le, (le + 1 if schema.shape == POINT else F.col("__re")).alias("__re")
+
+
+def moved(ticks: Column, by: int) -> Column:
+    """``ticks + by``, saturating: infinity stays, nothing overflows."""
+    from pyspark.sql import functions as F
+
+    if by == 0:
+        return ticks
+    end = INFINITY if by > 0 else MINUS_INFINITY + 1
+    return F.when(ticks == INFINITY, F.lit(INFINITY)).otherwise(F.coalesce(F.try_add(ticks, F.lit(by)), F.lit(end)))
 
 
 def spark_expression(expr: Expr, schema: Schema | None = None) -> Column:
@@ -154,7 +165,6 @@ def ship_runtime() -> None:
     """Make Spark send streamq's own code to executors by value: they need not have it installed (DESIGN D7b)."""
     from pyspark import cloudpickle
 
-    import streamq
-
-    if streamq.__name__ not in cloudpickle.list_registry_pickle_by_value():
-        cloudpickle.register_pickle_by_value(streamq)
+    package = __name__.partition(".")[0]
+    if package not in cloudpickle.list_registry_pickle_by_value():
+        cloudpickle.register_pickle_by_value(sys.modules[package])

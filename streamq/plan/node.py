@@ -77,6 +77,11 @@ class Node:
         return "c"
 
     @property
+    def on_windows(self) -> bool:
+        """Whether every lifetime is the interval of a window."""
+        return False
+
+    @property
     def case(self) -> tuple[str, ...]:
         """Those of ``cases`` that hold of it."""
         return ()
@@ -84,11 +89,6 @@ class Node:
     def detail(self) -> str:
         """The node's own parameters, for explain."""
         return ""
-
-    @property
-    def reads_open_end(self) -> bool:
-        """Whether what a step makes of an event depends on its end, beyond an end that moves along."""
-        return False
 
     @property
     def children(self) -> tuple[Node, ...]:
@@ -211,6 +211,21 @@ def fold(root: Node, visit: Callable[[Node, list[T]], T]) -> T:
             stack.append((found, True))
             stack.extend((c, False) for c in reversed(found.children))
     return done[root.digest]
+
+
+def expressions(node: Node) -> list[Expr]:
+    """The expressions that are parameters of a node, in the order of its fields."""
+    values: list[Any] = [getattr(node, f.name) for f in reversed(dataclasses.fields(node))]
+    exprs: list[Expr] = []
+    while values:
+        value = values.pop()
+        if isinstance(value, Expr):
+            exprs.append(value)
+        elif isinstance(value, tuple):
+            values.extend(reversed(value))
+        elif dataclasses.is_dataclass(value) and not isinstance(value, Node):
+            values.extend(getattr(value, f.name) for f in reversed(dataclasses.fields(value)))
+    return exprs
 
 
 def nodes(root: Node) -> list[Node]:

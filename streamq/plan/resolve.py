@@ -14,7 +14,6 @@ from streamq.plan.passes import nodes as parts
 from streamq.plan.passes import rewrite
 from streamq.plan.schema import Schema
 from streamq.plan.tree import show
-from streamq.windows import ALIGN
 
 
 class Row:
@@ -109,7 +108,7 @@ def _check_bounds(expr: Expr, plan: Node, verb: str, of_events: bool) -> None:
     all_parts = parts(expr)
     if not any(isinstance(p, WindowBound) for p in all_parts):
         return
-    where = [expr] if of_events and not _on_windows(plan) else [p for p in all_parts if isinstance(p, Aggregate)]
+    where = [expr] if of_events and not plan.on_windows else [p for p in all_parts if isinstance(p, Aggregate)]
     for part in where:
         bound = next((p for p in parts(part) if isinstance(p, WindowBound)), None)
         if bound is not None:
@@ -117,21 +116,6 @@ def _check_bounds(expr: Expr, plan: Node, verb: str, of_events: bool) -> None:
             raise PlanError(
                 sentence(verb, "a bound of a window where there are only events", f"found {show(part)}", hint)
             )
-
-
-def _on_windows(plan: Node) -> bool:
-    """Whether every lifetime is a window's."""
-    from streamq.operators import JoinTable, Select, TopK, Union, Where, WindowAggregate, WindowedJoin
-
-    stack = [plan]
-    while stack:
-        found = stack.pop()
-        if isinstance(found, Where | Select | Union | JoinTable):
-            stack.extend(found.children)
-        elif not isinstance(found, WindowedJoin):
-            if not isinstance(found, WindowAggregate | TopK) or found.stamp != ALIGN:
-                return False
-    return True
 
 
 def no_expression(result: bool | None, verb: str) -> PlanError:

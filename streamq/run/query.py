@@ -30,7 +30,7 @@ def batch_frame(
     from streamq.compiler.batch import lower, to_user
     from streamq.compiler.rewriter import rewrite
     from streamq.operators import Source
-    from streamq.operators.batch_run import BatchRun
+    from streamq.operators.operator import BatchRun
     from streamq.plan.lowering import in_utc
     from streamq.plan.node import nodes, numbered
 

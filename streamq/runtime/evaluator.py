@@ -6,13 +6,12 @@ open, and hands on the difference to what it has reported. So an operator says o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from streamq.runtime.values import Mask
-from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
@@ -44,18 +43,3 @@ class Evaluator(Protocol):
     @property
     def progress_rule(self) -> ProgressRule:
         """Which CTI that is, when a row is final, and when a watermark speaks for it (SEMANTICS section 6)."""
-
-
-UNTIL = "__until"
-"""The column of an input that says, equally in every row, before which instant windows and pieces start."""
-
-
-def evaluation(evaluator: Evaluator, read: pa.Schema, made: pa.Schema) -> Callable[[pa.Table], pa.Table]:
-    """A function for Spark: the whole result over a whole history. ``read`` and ``made`` have ``__le`` and ``__re``."""
-
-    def run(table: pa.Table) -> pa.Table:
-        history = table.select(read.names).cast(read)
-        until = history.column(UNTIL)[0].as_py() if UNTIL in read.names else INFINITY
-        return evaluator.rows([history], MINUS_INFINITY, until).select(made.names).cast(made)
-
-    return run

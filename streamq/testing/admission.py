@@ -29,7 +29,7 @@ from streamq.operators import (
     WindowAggregate,
     WindowedJoin,
 )
-from streamq.operators.alter_lifetime import Start
+from streamq.operators.lifetime_change import Start
 from streamq.plan.node import Node, fold, nodes
 from streamq.plan.schema import Field
 from streamq.policies import SourcePolicy

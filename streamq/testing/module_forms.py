@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 import streamq as sq
-from streamq.compiler.hosting import HOSTED, Hosting
 from streamq.errors import PlanError, sentence
 from streamq.operators import WindowAggregate
+from streamq.operators.evaluation import Evaluation
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
 from streamq.plan.node import nodes
@@ -187,7 +187,7 @@ class Select:
 
     plan: WindowAggregate
     source: str
-    hosting: Hosting
+    evaluation: Evaluation
 
     @property
     def payload(self) -> Schema:
@@ -203,7 +203,7 @@ class Select:
     @property
     def evaluator(self) -> WindowEvaluator:
         """What computes a whole window."""
-        found = self.hosting.evaluator
+        found = self.evaluation.evaluator
         assert isinstance(found, WindowEvaluator)
         return found
 
@@ -231,13 +231,13 @@ class Select:
         columns = self.columns(rows)
         le, re = columns["start"], columns["end"]
         instants = {"start": le, "end": re, "duration": pa.array(re.to_numpy() - le.to_numpy())}
-        arguments = _evaluated(self.hosting.inputs[0].columns, self.payload, columns, instants)
+        arguments = _evaluated(self.evaluation.inputs[0].columns, self.payload, columns, instants)
         return pa.table({**arguments, LE: le, RE: re})
 
     def results(self, windows: pa.Table) -> dict[str, Any]:
         """The aggregates, from a row a group and window with partial results and lifetimes."""
         columns = {n: windows.column(n).combine_chunks() for n in windows.column_names}
-        made = _evaluated(self.hosting.outputs, self.hosting.schema, columns, {})
+        made = _evaluated(self.evaluation.outputs, self.evaluation.schema, columns, {})
         return self._by_window(pa.table(made), ints(windows, LE))
 
     def judged(self, rows: Rows) -> dict[str, Any]:
@@ -283,7 +283,7 @@ def selected(aggregates: Iterable[Aggregate], kinds: Sequence[DataType]) -> Sele
     query = sq.events([], schema=schema).group_by(group).hopping_window(SIZE, HOP).select(**found)
     (plan,) = (n for n in nodes(query.plan) if isinstance(n, WindowAggregate))
     (source,) = query.tables
-    return Select(plan, source, HOSTED[WindowAggregate](plan))
+    return Select(plan, source, plan.evaluation())
 
 
 def aggregate_forms(select: Select) -> list[Module]:

@@ -27,8 +27,8 @@ from streamq.operators import (
     WindowAggregate,
     WindowedJoin,
 )
-from streamq.operators.alter_lifetime import FIXED, GIVEN, RE, SAME, Length, Start
-from streamq.operators.join import INNER
+from streamq.operators.join_arguments import INNER
+from streamq.operators.lifetime_change import FIXED, GIVEN, RE, SAME, Length, Start
 from streamq.plan.expr import Alias, Call, Col, Expr, Lit
 from streamq.plan.node import Node
 from streamq.plan.passes import columns, rewrite

@@ -30,7 +30,7 @@ from streamq.operators import (
     Where,
     WindowedJoin,
 )
-from streamq.operators.alter_lifetime import FIXED, GIVEN, RE, SAME, Length, Start
+from streamq.operators.lifetime_change import FIXED, GIVEN, RE, SAME, Length, Start
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
 from streamq.plan.inference import infer
 from streamq.plan.node import Node

@@ -30,13 +30,15 @@ from streamq.compiler.plan_json import (
 from streamq.compiler.rewriter import rewrite
 from streamq.errors import PlanError, StreamqError
 from streamq.functions.catalogue import by_name
-from streamq.operators import BATCH, LOGICAL, Intervals, Select, Where
-from streamq.operators.alter_lifetime import GIVEN, AlterLifetime, Length, Start
+from streamq.operators import Intervals, Select, Where, written_operators
+from streamq.operators.alter_lifetime import AlterLifetime
+from streamq.operators.lifetime_change import GIVEN, Length, Start
 from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit, Opaque
-from streamq.plan.node import Node, nodes, numbered
+from streamq.plan.node import NODES, Node, nodes, numbered
 from streamq.plan.schema import Field
 from streamq.policies import SourcePolicy
-from streamq.testing.generate import Case, cases
+from streamq.testing.case import Case
+from streamq.testing.generate import cases
 from tests.algebra import QUERIES, SIZES, intervals
 
 
@@ -114,8 +116,8 @@ def test_every_class_is_written_and_read() -> None:
     for plan in plans:
         same(plan)
         found |= classes(plan_to_json(plan))
-    assert found == {n.__name__ for n in BATCH} | set(expression_classes()) | set(value_classes())
-    assert {n.__name__ for n in LOGICAL} <= found
+    assert found == {*NODES} | set(expression_classes()) | set(value_classes())
+    assert {n.__name__ for n in written_operators()} <= found
 
 
 VALUES_OF_ALL_KINDS = [

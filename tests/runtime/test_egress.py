@@ -21,7 +21,8 @@ from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError, QueryFailed
 from streamq.operators import Where
-from streamq.operators.alter_lifetime import AlterLifetime, Length, Start
+from streamq.operators.alter_lifetime import AlterLifetime
+from streamq.operators.lifetime_change import Length, Start
 from streamq.plan.node import Node, numbered
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.egress import changelog_rows, folding, split_ctis, upsert_rows

@@ -21,7 +21,6 @@ from streamq.errors import InvalidEvent, PlanError, QueryFailed
 from streamq.expressions import col, duration, end, lit, start, when
 from streamq.functions.catalogue import by_name
 from streamq.operators import (
-    LOGICAL,
     Edges,
     Intervals,
     Physical,
@@ -31,6 +30,7 @@ from streamq.operators import (
     Union,
     Where,
     WindowAggregate,
+    written_operators,
 )
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col, Expr, Lit, as_expr
@@ -86,7 +86,7 @@ def of(name: str, column: str = "v") -> Aggregate:
 
 
 def test_every_logical_operator_has_a_definition_named_as_it() -> None:
-    assert set(ORACLE) == set(LOGICAL)
+    assert set(ORACLE) == set(written_operators())
     names = {node.__name__.lower(): f.__name__.replace("_", "") for node, f in ORACLE.items()}
     assert all(node == function for node, function in names.items())
 

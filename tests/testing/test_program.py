@@ -18,13 +18,14 @@ from streamq import col, lit, when
 from streamq import functions as f
 from streamq.errors import PlanError
 from streamq.functions.catalogue import by_name
-from streamq.operators import LOGICAL, AlterLifetime, JoinTable, Select, Where, WindowAggregate
-from streamq.operators.alter_lifetime import FIXED, GIVEN, SAME, Length, Start
+from streamq.operators import AlterLifetime, JoinTable, Select, Where, WindowAggregate, written_operators
+from streamq.operators.lifetime_change import FIXED, GIVEN, SAME, Length, Start
 from streamq.plan.expr import Call, Expr, Lit, Opaque
 from streamq.plan.node import Node, nodes, numbered, renamed
 from streamq.plan.schema import Field, Schema
+from streamq.testing.case import Case
 from streamq.testing.drawn_expressions import predicates
-from streamq.testing.generate import Case, cases
+from streamq.testing.generate import cases
 from streamq.testing.history import keys
 from streamq.testing.program import TESTING, program
 from streamq.testing.program_text import Unwritable, argument, expression
@@ -98,7 +99,7 @@ def test_every_operator_has_verbs() -> None:
     for query in made:
         assert "sq.from_json(" not in check(query.plan, query.tables)
         found |= {type(n) for n in nodes(query.plan)}
-    assert found == set(LOGICAL)
+    assert found == set(written_operators())
 
 
 LOG = table(

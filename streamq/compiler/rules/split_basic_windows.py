@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from streamq.operators import MergePartials, PartialAggregate, Select, WindowAggregate
-from streamq.operators.window_aggregate import is_grid
 from streamq.plan.aggregation import expand
 from streamq.plan.expr import Col
 from streamq.plan.node import Node
@@ -18,7 +17,7 @@ def split_basic_windows(node: Node) -> Node | None:
     Whether a batch job merges partials or takes the events at once is a matter of cost, not of this law.
     """
     match node:
-        case WindowAggregate(source, keys, Hopping() as window, aggregates) if is_grid(node):
+        case WindowAggregate(source, keys, Hopping() as window, aggregates) if node.is_grid:
             split = expand(aggregates, source.schema)
             merged = MergePartials(PartialAggregate(source, keys, window, split.arguments, split.partials))
             return Select(merged, (*((k, Col(k)) for k in keys), *split.outputs))

@@ -36,7 +36,8 @@ def targets() -> list[str]:
     rooms = ("runtime/evaluators", "runtime/kernels", "aggregates")
     folders = [path for room in rooms for path in sorted((ROOT / "streamq" / room).glob("*.py"))]
     files = [str(path.relative_to(ROOT)) for path in folders if path.name != "__init__.py"]
-    return [*files, *(f"streamq/runtime/{name}.py" for name in RUNTIME), "streamq/compiler/hosting.py"]
+    rooms = ("streamq/operators/window.py", "streamq/operators/evaluation.py")
+    return [*files, *(f"streamq/runtime/{name}.py" for name in RUNTIME), *rooms]
 
 
 def chosen(paths: Sequence[str], sample: int | None, seed: int) -> list[Fault]:

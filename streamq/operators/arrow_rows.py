@@ -1,0 +1,88 @@
+"""Rows in Arrow arrays, as the in-process backend applies steps to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.operators.step import Rows
+from streamq.plan.expr import Expr
+from streamq.plan.schema import Schema
+from streamq.runtime.arrow_expr import evaluate
+from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.event import LE, RE
+from streamq.time import INFINITY
+
+
+@dataclass(frozen=True)
+class ArrowRows(Rows[pa.Array]):
+    """``count`` rows: ``payload`` columns as in ``schema``, and beside them ``technical`` ones, such as ``__le``, ``__re``.
+
+    ``tables``: the static tables of the query, by name.
+    """
+
+    count: int
+    schema: Schema
+    technical: Mapping[str, pa.Array]
+    payload: Mapping[str, pa.Array]
+    tables: Mapping[str, pa.Table]
+
+    @staticmethod
+    def of(table: pa.Table, schema: Schema, tables: Mapping[str, pa.Table]) -> ArrowRows:
+        """The rows of a table."""
+        technical = {n: _array(table.column(n)) for n in table.column_names if n.startswith("__")}
+        payload = {n: _array(table.column(n)) for n in schema.names}
+        return ArrowRows(table.num_rows, schema, technical, payload, tables)
+
+    @property
+    def starts(self) -> pa.Array:
+        """Their starts, in ticks."""
+        return self.technical[LE]
+
+    @property
+    def ends(self) -> pa.Array:
+        """Their ends, in ticks; those of declared points are a tick after their starts."""
+        return self.technical[RE] if RE in self.technical else pc.add(self.starts, 1)
+
+    def evaluate(self, expr: Expr) -> pa.Array:
+        return _array(evaluate(expr, self.schema, dict(self.payload), self._lifetime, self.count))
+
+    def _lifetime(self, part: str) -> Any:
+        axis = arrow_type(self.schema.axis_type)
+        if part == "start":
+            return self.starts.cast(axis)
+        is_endless = pc.equal(self.ends, INFINITY)
+        if part == "end":
+            return pc.if_else(is_endless, None, self.ends).cast(axis)
+        # a difference that overflows is longer than the axis: durations saturate
+        duration = pc.subtract(self.ends, self.starts)
+        return pc.if_else(is_endless, None, pc.if_else(pc.less(duration, 0), INFINITY, duration))
+
+    def filter(self, is_kept: pa.Array) -> ArrowRows:
+        is_kept = pc.fill_null(is_kept, False)
+        return self.take(pc.indices_nonzero(is_kept).cast(pa.int64()))
+
+    def take(self, places: pa.Array) -> ArrowRows:
+        """The rows at these places, in this order; one may occur several times."""
+        technical = {name: column.take(places) for name, column in self.technical.items()}
+        payload = {name: column.take(places) for name, column in self.payload.items()}
+        return replace(self, count=len(places), technical=technical, payload=payload)
+
+    def with_payload(self, columns: Mapping[str, pa.Array], schema: Schema) -> ArrowRows:
+        return replace(self, payload=columns, schema=schema)
+
+    def with_lifetimes(self, starts: pa.Array, ends: pa.Array, is_alive: pa.Array, schema: Schema) -> ArrowRows:
+        """The rows that are alive, on other lifetimes (ticks)."""
+        technical = {**self.technical, LE: starts, RE: ends}
+        return replace(self, technical=technical, schema=schema).filter(is_alive)
+
+
+def _array(column: Any) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+__all__ = ["ArrowRows"]

@@ -1,0 +1,97 @@
+"""The batch host: any evaluator over the whole histories of its inputs, bucket by bucket, in Spark's Python workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from streamq.operators.evaluation import Evaluation, PortColumns
+from streamq.operators.grid import bounded
+from streamq.operators.operator import BatchRun
+from streamq.plan.inference import infer
+from streamq.plan.lowering import as_key, lifetime, ship_runtime, spark_expression
+from streamq.plan.node import Node
+from streamq.plan.schema import quote
+from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.batch_evaluation import BUCKET, PORT, UNTIL, BatchEvaluation, port_column
+from streamq.runtime.endpoints import Bound
+from streamq.runtime.event import LE, RE
+from streamq.time import INFINITY
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+BUCKETS = 4
+"""Buckets a shuffle partition: each is evaluated as a whole, in a worker's memory."""
+
+
+def evaluate_in_buckets(
+    operator: Evaluation, nodes: Sequence[Node], inputs: Sequence[DataFrame], run: BatchRun
+) -> DataFrame:
+    """The operator's result rows with their lifetimes, over the results ``inputs`` of its input ``nodes``.
+
+    The inputs' events stand in one frame, each input's columns in a struct of their own, so that there may be any number.
+    """
+    ports = list(zip(operator.inputs, nodes, inputs, strict=True))
+    sides = [_side(port, node, frame) for port, node, frame in ports]
+    events = _until(_union(sides), operator, nodes, run)
+    schemas = tuple(
+        pa.schema([(name, arrow_type(infer(expr, node.schema, "batch"))) for name, expr in port.columns])
+        for port, node, _ in ports
+    )
+    times = [(LE, pa.int64()), (RE, pa.int64())]
+    result = pa.schema([*times, *((f.name, arrow_type(f.type)) for f in operator.schema.fields)])
+    ship_runtime()
+    evaluation = BatchEvaluation(operator.evaluator, schemas, result)
+    rows = events.groupBy(BUCKET).applyInArrow(lambda bucket: evaluation.rows(bucket), from_arrow_schema(result))
+    if not operator.outputs:
+        return rows.select(LE, RE, *(quote(name) for name in operator.schema.names))
+    return rows.select(
+        LE, RE, *(spark_expression(expr, operator.schema).alias(name) for name, expr in operator.outputs)
+    )
+
+
+def _side(port: PortColumns, node: Node, frame: DataFrame) -> DataFrame:
+    """One input's events: the bucket, lifetime and a struct of the columns that the evaluator takes."""
+    columns = {name: spark_expression(expr, node.schema) for name, expr in port.columns}
+    types = {name: infer(expr, node.schema, "batch") for name, expr in port.columns}
+    keys = [F.col(LE) if name == LE else as_key(columns[name], types[name]) for name in port.hashed]
+    struct = F.struct(F.lit(True).alias(PORT), *(column.alias(name) for name, column in columns.items()))
+    return frame.select(_bucket(frame, keys).alias(BUCKET), *lifetime(node.schema), struct.alias("__columns"))
+
+
+def _bucket(frame: DataFrame, keys: Sequence[Column]) -> Column:
+    if not keys:
+        return F.lit(0).cast("bigint")
+    buckets = BUCKETS * int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    return F.pmod(F.xxhash64(*keys), F.lit(buckets).cast("bigint"))
+
+
+def _union(sides: Sequence[DataFrame]) -> DataFrame:
+    """All inputs' events, with the number of the input, and its columns in the struct of that number."""
+    types = [side.schema["__columns"].dataType for side in sides]
+    frames = []
+    for number, side in enumerate(sides):
+        structs = [
+            (F.col("__columns") if i == number else F.lit(None).cast(kind)).alias(port_column(i))
+            for i, kind in enumerate(types)
+        ]
+        frames.append(side.select(BUCKET, LE, RE, F.lit(number).alias(PORT), *structs))
+    return reduce(lambda a, b: a.unionAll(b), frames)
+
+
+def _until(events: DataFrame, evaluation: Evaluation, nodes: Sequence[Node], run: BatchRun) -> DataFrame:
+    """The events with the bound on windows and pieces without number, if the evaluator makes such."""
+    bound = evaluation.bound
+    may_be_endless = any(node.traits.infinite for node in nodes) or run.until is not None
+    if bound is Bound.ALWAYS or (bound is Bound.ENDLESS and may_be_endless):
+        return bounded(events, nodes, run, bound=bound)
+    return events.withColumn(UNTIL, F.lit(INFINITY))
+
+
+__all__ = ["evaluate_in_buckets"]

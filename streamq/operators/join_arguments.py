@@ -1,0 +1,198 @@
+"""What joins are given: key columns, a condition on pairs, and what the columns of both sides are called in the result."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch, sentence, unknown_column
+from streamq.plan.expr import Col, Expr, as_expr
+from streamq.plan.keys import check_key
+from streamq.plan.node import Node
+from streamq.plan.passes import reads_lifetime, rewrite
+from streamq.plan.plain import hint_for
+from streamq.plan.resolve import Row, no_expression
+from streamq.plan.schema import Schema
+from streamq.plan.spark_types import wider
+from streamq.plan.tree import show
+from streamq.plan.verbs import Verbs, not_a_stream
+
+INNER, LEFT, SEMI, ANTI = "inner", "left", "semi", "anti"
+KINDS = (INNER, LEFT, SEMI, ANTI)
+
+On = str | Sequence[str | tuple[str, str]] | Mapping[str, str]
+Pairs = tuple[tuple[str, str], ...]
+
+
+def paired(
+    left: Node,
+    other: object,
+    on: On,
+    where: Callable[[Any, Any], Any] | Expr | None,
+    suffixes: tuple[str, str] | None,
+    how: str,
+    verb: str,
+) -> tuple[Pairs, Expr | None, Pairs, Pairs]:
+    """What a verb was given, as fields of a node over pairs: the keys, the condition, each side's names in the result."""
+    if not isinstance(other, Verbs):
+        not_a_stream(verb, other)
+    keys = pairs(on, verb)
+    left_names, right_names = result_names(left, other.plan, keys, suffixes, how, verb)
+    condition = None if where is None else over_pair(where, left, other.plan, left_names, right_names, keys, verb)
+    return keys, condition, left_names, right_names
+
+
+def pairs(on: On, verb: str) -> Pairs:
+    """Key columns as pairs (left, right)."""
+    if isinstance(on, str):
+        return ((on, on),)
+    if isinstance(on, Mapping):
+        return tuple((str(a), str(b)) for a, b in on.items())
+    made: list[Any] = []
+    for part in on if isinstance(on, list | tuple) else [on]:
+        if isinstance(part, str):
+            made.append((part, part))
+        elif isinstance(part, tuple) and len(part) == 2 and all(isinstance(p, str) for p in part):
+            made.append(part)
+        else:
+            raise PlanError(
+                sentence(
+                    verb,
+                    "a key is a column name or a pair of them",
+                    f"found {part!r}",
+                    hint_for(part, 'Write on="k" or on=[("a", "b")].'),
+                )
+            )
+    return tuple(made)
+
+
+def check_pairs(on: Pairs, left: Schema, right: Schema, verb: str) -> None:
+    """Raise for key columns that do not exist or cannot be equal."""
+    for a, b in on:
+        ours, theirs = left.require(a, verb), right.require(b, verb)
+        if wider(ours, theirs) is None:
+            raise TypeMismatch(
+                sentence(
+                    verb,
+                    f"keys {a!r} and {b!r} of different types",
+                    f"found {ours.simpleString()} and {theirs.simpleString()}",
+                    "Cast one of them.",
+                )
+            )
+        check_key(ours, a, verb, "match")
+
+
+def check_suffixes(suffixes: tuple[str, str] | None, verb: str) -> None:
+    """Raise for suffixes that are not a pair of strings."""
+    if suffixes is None:
+        return
+    if not isinstance(suffixes, list | tuple) or len(suffixes) != 2 or not all(isinstance(s, str) for s in suffixes):
+        raise PlanError(
+            sentence(verb, "suffixes are two strings", f"found {suffixes!r}", 'Write suffixes=("_l", "_r").')
+        )
+
+
+def result_names(
+    left: Node, right: Node, keys: Pairs, suffixes: tuple[str, str] | None, how: str, verb: str
+) -> tuple[Pairs, Pairs]:
+    """What the columns of each side are called in the result; keys of one name are one column, the left one."""
+    check_suffixes(suffixes, verb)
+    check_pairs(keys, left.schema, right.schema, verb)
+    shared = {a for a, b in keys if a == b}
+    theirs = [n for n in right.schema.names if n not in shared]
+    lower = {n.lower() for n in theirs}
+    clash = [n for n in left.schema.names if n.lower() in lower]
+    if clash and suffixes is None and how in (INNER, LEFT):
+        raise AmbiguousColumn(
+            sentence(
+                verb,
+                "columns of both streams have equal names",
+                f"found {', '.join(clash)}",
+                'Bring them apart with suffixes=("_l", "_r"), or rename them first.',
+            )
+        )
+    # a semi or anti join hands on the left columns under their own names; the suffixes are for the condition only
+    one, two = suffixes if suffixes is not None else ("", "__right")
+    clashing = {n.lower() for n in clash}
+    ours = tuple((n, n + one if n.lower() in clashing else n) for n in left.schema.names)
+    named = tuple((n, n + two if n.lower() in clashing else n) for n in theirs)
+    seen: set[str] = set()
+    for name in [to for _, to in (*ours, *named)]:
+        if name.lower() in seen:
+            raise AmbiguousColumn(
+                sentence(
+                    verb, f"column {name!r} twice in the result", "", "Choose other suffixes, or rename one first."
+                )
+            )
+        seen.add(name.lower())
+    return ours, named
+
+
+def over_pair(
+    where: Callable[[Any, Any], Any] | Expr,
+    left: Node,
+    right: Node,
+    left_names: Pairs,
+    right_names: Pairs,
+    keys: Pairs,
+    verb: str,
+) -> Expr:
+    """A condition on two events as an expression over the columns of the pair."""
+    ours, theirs = dict(left_names), dict(right_names)
+    theirs |= {b: ours[a] for a, b in keys if b not in theirs}
+    if callable(where) and not isinstance(where, Expr):
+        try:
+            inspect.signature(where).bind(None, None)
+        except TypeError as error:
+            wrong = sentence(verb, "the condition takes two events", f"{error}", "Write lambda left, right: ...")
+            raise PlanError(wrong) from None
+        # two proxies of equal plans (a self-join) must stay apart
+        made = where(_Side(left, verb, ours), _Side(right, verb, theirs))
+        if isinstance(made, bool | None):
+            raise no_expression(made, verb)
+        given = as_expr(made)
+    else:
+        given = as_expr(where)
+    known = {*ours.values(), *theirs.values()}
+    consumed = left.schema.with_consumed(right.schema).consumed
+
+    def place(found: Expr) -> Expr | None:
+        if not isinstance(found, Col):
+            return None
+        if found.origin == _PAIR:
+            return Col(found.name)
+        if found.origin == left.digest:
+            return Col(ours[found.name])
+        if found.origin == right.digest:
+            return Col(theirs[found.name])
+        if found.name not in known:
+            unknown_column(verb, found.name, sorted(known), consumed=consumed)
+        return Col(found.name)
+
+    made = rewrite(given, place)
+    if reads_lifetime(made, "start", "end", "duration"):
+        raise PlanError(
+            sentence(
+                verb,
+                "the condition reads a lifetime",
+                f"found {show(made)}",
+                "Put it into the payload first: with_columns(at=sq.start()).",
+            )
+        )
+    return made
+
+
+_PAIR = "pair"
+
+
+class _Side(Row):
+    """One event of a pair in a lambda."""
+
+    def __init__(self, plan: Node, verb: str, names: Mapping[str, str]):
+        super().__init__(plan, verb)
+        self._names = names
+
+    def __getitem__(self, name: str) -> Expr:
+        super().__getitem__(name)
+        return Col(self._names[name], _PAIR)

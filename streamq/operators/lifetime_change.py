@@ -1,0 +1,184 @@
+"""What ``alter_lifetime`` makes of lifetimes: where they start and how long they last, read from what a user gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import types as t
+
+from streamq.errors import NeedsSpark, PlanError, TimeError, TypeMismatch, sentence
+from streamq.functions.arithmetic import SUBTRACT
+from streamq.functions.dates import EXTRACT
+from streamq.operators.instants import instant_ticks
+from streamq.plan.expr import Call, Cast, Expr, Lit, as_expr
+from streamq.plan.inference import infer
+from streamq.plan.lifetime import Lifetime
+from streamq.plan.node import Node
+from streamq.plan.passes import columns, reads_lifetime
+from streamq.plan.resolve import Given, resolve
+from streamq.plan.schema import Schema
+from streamq.plan.tree import show
+from streamq.time import TIMESTAMP, Duration, ticks
+
+LE, RE, GIVEN, SAME, FIXED = "LE", "RE", "given", "same", "fixed"
+
+
+BREACH = "a start further back than within allows"
+"""What is wrong where the promise is broken."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a lifetime starts: at ``LE`` or ``RE`` moved by ``by`` ticks, or at the instant that ``expr`` gives.
+
+    within: for an expression that reads the payload, how far before LE it can fall, in ticks.
+    """
+
+    anchor: str = LE
+    by: int = 0
+    expr: Expr | None = None
+    within: int | None = None
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long it lives: as long as before plus ``by`` ticks (``same``), ``by`` ticks (``fixed``), or what ``expr`` gives.
+
+    ``expr`` gives bigint ticks; NULL is for ever.
+    """
+
+    kind: str = SAME
+    by: int = 0
+    expr: Expr | None = None
+
+
+def start_of(given: Given, within: Duration | None, plan: Node) -> Start:
+    axis = plan.schema.axis
+    most = None if within is None else ticks(within, axis, "alter_lifetime")
+    if most is not None and most < 0:
+        raise TimeError(sentence("alter_lifetime", "within must not be negative", f"found {within!r}"))
+    if given is None:
+        return Start()
+    expr = resolve(given, plan, "alter_lifetime")
+    match expr:
+        case Lifetime(part="start"):
+            return Start()
+        case Lifetime(part="end"):
+            return Start(RE)
+    if columns(expr) and most is None:
+        raise PlanError(
+            sentence(
+                "alter_lifetime",
+                "a start that reads the payload",
+                f"found {show(expr)}",
+                "Say how far before the event's start it can fall at most: within=...",
+            )
+        )
+    if reads_lifetime(expr, "end") and (columns(expr) or reads_lifetime(expr, "start")):
+        raise PlanError(
+            sentence(
+                "alter_lifetime",
+                "a start that reads the end beside other things",
+                f"found {show(expr)}",
+                "Start at sq.start() or sq.end() alone, or at a function of sq.start().",
+            )
+        )
+    kind = infer(expr, plan.schema, "alter_lifetime")
+    if most is None:
+        _check_order(expr, plan.schema)
+    expected = isinstance(kind, t.TimestampType | t.TimestampNTZType | t.DateType) if axis == TIMESTAMP else True
+    if not expected or (axis != TIMESTAMP and not isinstance(kind, t.IntegralType)):
+        raise TypeMismatch(
+            sentence(
+                "alter_lifetime", "start is no instant of the axis", f"found {kind.simpleString()} in {show(expr)}"
+            )
+        )
+    if axis == TIMESTAMP:
+        return Start(GIVEN, 0, instant_ticks(expr, kind), most)
+    return Start(GIVEN, 0, expr if isinstance(kind, t.LongType) else Cast(expr, t.LongType()), most)
+
+
+def _check_order(expr: Expr, schema: Schema) -> None:
+    """Raise for a function of instants that visibly falls: progress could not go through it."""
+    import pyarrow as pa
+
+    from streamq.runtime.arrow_expr import attempt, check
+
+    try:
+        check(expr, schema, "alter_lifetime")
+    except NeedsSpark:
+        # only Spark can tell; a late row is then counted as late
+        return
+    if schema.axis == TIMESTAMP:
+        hour = 3_600_000_000
+        tried = [n * hour + 1_700_000_000_000_000 for n in range(-30, 24 * 400, 7)]
+    else:
+        tried = [*range(-100, 101), *(sign * 10**k for k in range(3, 13) for sign in (-1, 1))]
+    at = pa.array(sorted(tried), pa.int64())
+    if schema.axis == TIMESTAMP:
+        at = at.cast(pa.timestamp("us", tz="UTC"))
+    made = attempt(expr, schema, {}, lambda part: at, len(at))
+    wrong = {row for fault in made.faults for row in fault.rows.nonzero()[0].tolist()}
+    known = [
+        (a, b) for n, (a, b) in enumerate(zip(at.to_pylist(), made.array.to_pylist(), strict=True)) if n not in wrong
+    ]
+    last = None
+    for when, value in known:
+        if value is None:
+            continue
+        if last is not None and value < last[1]:
+            raise PlanError(
+                sentence(
+                    "alter_lifetime",
+                    "a start that does not keep the order of events",
+                    f"{show(expr)} gives {last[1]} at {last[0]} and {value} at {when}",
+                    "A start is a non-decreasing function of sq.start(); or say within=...",
+                )
+            )
+        last = (when, value)
+
+
+def length_of(given: Given, plan: Node, verb: str = "alter_lifetime") -> Length:
+    if given is None:
+        return Length()
+    axis = plan.schema.axis
+    if (isinstance(given, str | int) and not isinstance(given, bool)) or type(given).__name__ == "timedelta":
+        return Length(FIXED, _positive(given, axis, verb))
+    expr = resolve(given, plan, verb)
+    if isinstance(expr, Lifetime) and expr.part == "duration":
+        return Length()
+    kind = infer(expr, plan.schema, verb)
+    if isinstance(kind, t.DayTimeIntervalType) and axis == TIMESTAMP:
+        elapsed = _between(expr, plan.schema, verb)
+        if elapsed is not None:
+            return Length(GIVEN, 0, elapsed)
+        # of days alone, say, there are no seconds
+        expr = Cast(expr, t.DayTimeIntervalType())
+        second = Call(EXTRACT, (Lit("SECOND"), expr))
+        # the parts are integers, in which microseconds overflow after 35 minutes
+        days = Cast(Call(EXTRACT, (Lit("DAY"), expr)), t.LongType())
+        minutes = (days * 24 + Call(EXTRACT, (Lit("HOUR"), expr))) * 60
+        whole = (minutes + Call(EXTRACT, (Lit("MINUTE"), expr))) * 60_000_000
+        return Length(GIVEN, 0, Cast(as_expr(whole), t.LongType()) + Cast(second * 1_000_000, t.LongType()))
+    if not isinstance(kind, t.IntegralType | t.NullType):
+        raise TypeMismatch(
+            sentence(verb, "duration is neither ticks nor a duration", f"found {kind.simpleString()} in {show(expr)}")
+        )
+    return Length(GIVEN, 0, expr if isinstance(kind, t.LongType) else Cast(expr, t.LongType()))
+
+
+def _between(expr: Expr, schema: Schema, verb: str) -> Expr | None:
+    """The ticks between two instants, where a difference of instants is given: Spark's would be by the clocks of a time zone."""
+    match expr:
+        case Call(function=function, args=(later, earlier)) if function == SUBTRACT:
+            kinds = [infer(e, schema, verb) for e in (later, earlier)]
+            if all(isinstance(k, t.TimestampType | t.TimestampNTZType | t.DateType) for k in kinds):
+                return instant_ticks(later, kinds[0]) - instant_ticks(earlier, kinds[1])
+    return None
+
+
+def _positive(given: Duration, axis: str, verb: str) -> int:
+    made = ticks(given, axis, verb)
+    if made <= 0:
+        raise TimeError(sentence(verb, "the duration must be positive", f"found {given!r}"))
+    return made

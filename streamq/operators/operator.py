@@ -1,0 +1,75 @@
+"""What the compiler asks of every operator: its form in batch, and what it is over groups."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from streamq.errors import PlanError, sentence
+from streamq.operators.grid_windows import GridWindows
+from streamq.plan.node import Node
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass
+class BatchRun:
+    """A plan on its way to become a DataFrame: its tables by name, and the bound on windows of endless lifetimes, in ticks.
+
+    ``sources`` are the plan's source nodes, by table; ``lowered`` the DataFrames of the nodes so far, by digest.
+    """
+
+    tables: Mapping[str, DataFrame]
+    until: int | None = None
+    sources: dict[str, Node] = field(default_factory=dict)
+    lowered: dict[str, DataFrame] = field(default_factory=dict)
+
+
+class Operator(Node, ABC):
+    """A node that can be executed.
+
+    ``only_rewritten``: users do not write it, the rewriter makes it. ``keeps_events``: it hands on every event of its inputs,
+    with the lifetime that it has. ``matches_keys``: it compares keys of two inputs, of which a NULL equals nothing.
+    """
+
+    only_rewritten: ClassVar[bool] = False
+    matches_keys: ClassVar[bool] = False
+    keeps_events: ClassVar[bool] = False
+
+    @abstractmethod
+    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
+        """The operator's result over the results of its inputs: columns ``__le``, ``__re`` (ticks) and payload."""
+
+    def grid_windows(self) -> GridWindows | None:
+        """The operator as windows of a grid made of partial results, if it is that in a stream."""
+        return None
+
+    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        """The operator applied to every group at once: over ``inputs`` of which some (``is_keyed``) carry the columns ``keys``.
+
+        Rows meet only within a group, and the result carries the keys, too. Raises PlanError where the operator needs an
+        input of the group and has one that is the same for all groups.
+        """
+        raise not_of_the_group(self, "one of its inputs")
+
+
+def not_of_the_group(operator: Node, which: str) -> PlanError:
+    """The error for an operator in a sub-plan of ``apply`` that takes a stream from outside where it cannot."""
+    return PlanError(
+        sentence(
+            "apply",
+            f"{operator.title} takes a stream that is not of the group",
+            f"{which} does not come from the sub-plan's argument",
+            "Derive it from the argument, or do this outside of apply.",
+        )
+    )
+
+
+class Passing(Operator):
+    """An operator that in a stream hands on the rows of its inputs as they are, to whatever reads it."""
+
+
+__all__ = ["BatchRun", "Operator", "Passing", "not_of_the_group"]

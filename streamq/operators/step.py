@@ -1,0 +1,176 @@
+"""Steps: operators without state. A step makes of each row what comes of it, whatever other rows there are."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from streamq.operators.operator import BatchRun, Operator
+from streamq.plan.expr import Expr
+from streamq.plan.lowering import spark_expression
+from streamq.plan.node import Node
+from streamq.plan.schema import Schema, quote
+from streamq.runtime.carried import Carrier
+from streamq.runtime.event import LE, RE
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from streamq.operators.arrow_rows import ArrowRows
+
+V = TypeVar("V")
+
+
+class Rows(ABC, Generic[V]):
+    """Rows that steps are applied to, with values ``V`` a column: Spark's columns, or Arrow's arrays."""
+
+    @abstractmethod
+    def evaluate(self, expr: Expr) -> V:
+        """The values of an expression over the rows."""
+
+    @abstractmethod
+    def filter(self, is_kept: V) -> Rows[V]:
+        """The rows where ``is_kept`` is true (not NULL)."""
+
+    @abstractmethod
+    def with_payload(self, columns: Mapping[str, V], schema: Schema) -> Rows[V]:
+        """The rows with other payload columns, those of ``schema``."""
+
+
+class SparkRows(Rows["Column"]):
+    """Rows in a DataFrame ``frame``, with ``__le`` and, unless they are declared points, ``__re``; payload as in ``schema``.
+
+    ``tables``: the static tables of the query, by name.
+    """
+
+    frame: DataFrame
+    schema: Schema
+    tables: Mapping[str, DataFrame]
+
+    @abstractmethod
+    def filter(self, is_kept: Column) -> SparkRows: ...
+
+    @abstractmethod
+    def with_payload(self, columns: Mapping[str, Column], schema: Schema) -> SparkRows: ...
+
+    @abstractmethod
+    def with_lifetimes(self, start: Column, end: Column, is_alive: Column, schema: Schema) -> SparkRows:
+        """The rows that are alive, on other lifetimes (ticks)."""
+
+    @abstractmethod
+    def join(self, table: DataFrame, on: Sequence[tuple[str, str]], inner: bool, schema: Schema) -> SparkRows:
+        """Each row beside every row of a static table with equal ``on`` columns (its, the table's); those of the table go.
+
+        Unless ``inner``, a row without a match stays, with NULLs.
+        """
+
+
+class Step(Operator):
+    """An operator of one input and without state, by default one that leaves lifetimes as they are.
+
+    ``may_drop``: it drops rows; ``multiplies``: it makes several of one.
+    """
+
+    input: Node
+    may_drop: ClassVar[bool] = False
+    multiplies: ClassVar[bool] = False
+
+    @abstractmethod
+    def on_spark(self, rows: SparkRows) -> SparkRows:
+        """Apply the step to rows in a DataFrame, of a batch or a micro-batch."""
+
+    @abstractmethod
+    def in_arrow(self, rows: ArrowRows) -> ArrowRows:
+        """Apply the step to rows in Arrow arrays."""
+
+    @property
+    def carrier(self) -> Carrier | None:
+        """What the step makes of progress where it changes lifetimes; None where lifetimes stay."""
+        return None
+
+    def carry_on_spark(self) -> Column:
+        """What :attr:`carrier` makes of the finite instant in column ``__le``, as a Spark column of ticks."""
+        from pyspark.sql import functions as F
+
+        return F.col(LE)
+
+    @property
+    def progress(self) -> str:
+        waits = self.input.traits.moves_ends and self.reads_open_end
+        return "least start of an event whose end is open" if waits else "c"
+
+    @property
+    def on_windows(self) -> bool:
+        return self.carrier is None and self.input.on_windows
+
+    @property
+    def moves_start(self) -> bool:
+        """Whether a row may start elsewhere than in the input."""
+        return False
+
+    @property
+    def keeps_end(self) -> bool:
+        """Whether the end of a row moves where its end in the input moves."""
+        return True
+
+    @property
+    def reads_open_end(self) -> bool:
+        """Whether what the step makes of an event depends on its end, beyond an end that moves along."""
+        return False
+
+    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
+        """The step applied to the whole input."""
+        return self.on_spark(BatchRows(inputs[0], self.input.schema, run.tables)).frame
+
+    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        """The same step: rows keep the keys that they have."""
+        return self.with_children(inputs)
+
+
+class ExpressionStep(Step):
+    """A step that expressions say whole: written once for Spark and Arrow."""
+
+    @abstractmethod
+    def apply(self, rows: Rows[V]) -> Rows[V]:
+        """Apply the step to rows of either kind."""
+
+    def on_spark(self, rows: SparkRows) -> SparkRows:
+        applied: Any = self.apply(rows)
+        return applied
+
+    def in_arrow(self, rows: ArrowRows) -> ArrowRows:
+        applied: Any = self.apply(rows)
+        return applied
+
+
+class BatchRows(SparkRows):
+    """The rows of a batch: what is dropped is gone."""
+
+    def __init__(self, frame: DataFrame, schema: Schema, tables: Mapping[str, DataFrame]):
+        self.frame, self.schema, self.tables = frame, schema, tables
+
+    def evaluate(self, expr: Expr) -> Column:
+        return spark_expression(expr, self.schema)
+
+    def filter(self, is_kept: Column) -> BatchRows:
+        return BatchRows(self.frame.where(is_kept), self.schema, self.tables)
+
+    def with_payload(self, columns: Mapping[str, Column], schema: Schema) -> BatchRows:
+        frame = self.frame.select(LE, RE, *(column.alias(name) for name, column in columns.items()))
+        return BatchRows(frame, schema, self.tables)
+
+    def with_lifetimes(self, start: Column, end: Column, is_alive: Column, schema: Schema) -> BatchRows:
+        frame = self.frame.withColumns({"__start": start, "__end": end, "__is_alive": is_alive}).where("__is_alive")
+        frame = frame.drop(LE, RE, "__is_alive").withColumnsRenamed({"__start": LE, "__end": RE})
+        return BatchRows(frame.select(LE, RE, *(quote(name) for name in schema.names)), schema, self.tables)
+
+    def join(self, table: DataFrame, on: Sequence[tuple[str, str]], inner: bool, schema: Schema) -> BatchRows:
+        from pyspark.sql import functions as F
+
+        is_equal = [F.col(quote(ours)) == F.col(quote(theirs)) for ours, theirs in on]
+        joined = self.frame.join(table, is_equal, "inner" if inner else "left")
+        return BatchRows(joined.select(LE, RE, *(quote(name) for name in schema.names)), schema, self.tables)
+
+
+__all__ = ["BatchRows", "ExpressionStep", "Rows", "SparkRows", "Step"]
