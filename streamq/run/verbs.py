@@ -6,16 +6,13 @@ from typing import TYPE_CHECKING
 
 from streamq.plan.verbs import Verbs
 from streamq.policies import Consistency
-from streamq.run.arguments import RunArguments
-from streamq.run.control import ControlFolder
-from streamq.run.failure import spark_errors
-from streamq.run.prepared import StreamRequest, prepare
-from streamq.run.running import Run, start_run
-from streamq.run.sinks import Sink
 from streamq.time import Duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from streamq.run.running import Run
+    from streamq.run.sinks import Sink
 
 
 class RunVerbs(Verbs):
@@ -50,6 +47,9 @@ class RunVerbs(Verbs):
             rows.writeStream.format("parquet").option("path", out).option("checkpointLocation", folder).start()
         """
         from streamq.compiler.egress import user_rows
+        from streamq.run.control import ControlFolder
+        from streamq.run.failure import spark_errors
+        from streamq.run.prepared import StreamRequest, prepare
 
         request = StreamRequest(
             verb="to_stream",
@@ -119,6 +119,9 @@ class RunVerbs(Verbs):
                 run.await_termination(600)
                 print(run.late)
         """
+        from streamq.run.arguments import RunArguments
+        from streamq.run.running import start_run
+
         arguments = RunArguments(
             name=name,
             checkpoint=checkpoint,
