@@ -100,8 +100,8 @@ def follow(other: OverTables) -> Follow:
     """
     tables = list(getattr(other, "tables", ()))
     if len(tables) != 1:
-        found = f"found {len(tables)}" if hasattr(other, "tables") else f"found {other!r}"
-        raise PlanError(sentence("follow", "not one source", found, "Give the source itself, a stream."))
+        what = f"found {len(tables)}" if hasattr(other, "tables") else f"found {other!r}"
+        raise PlanError(sentence("follow", "not one source", what, "Give the source itself, a stream."))
     return Follow(tables[0])
 
 

@@ -61,10 +61,10 @@ class Node:
         raise NotImplementedError
 
     def _traits(self) -> Traits:
-        found = Traits()
+        traits = Traits()
         for child in self.children:
-            found |= child.traits
-        return found
+            traits |= child.traits
+        return traits
 
     @property
     def title(self) -> str:
@@ -93,14 +93,14 @@ class Node:
     @property
     def children(self) -> tuple[Node, ...]:
         """The input nodes, in field order."""
-        found: list[Node] = []
+        inputs: list[Node] = []
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
             if isinstance(value, Node):
-                found.append(value)
+                inputs.append(value)
             elif isinstance(value, tuple):
-                found.extend(v for v in value if isinstance(v, Node))
-        return tuple(found)
+                inputs.extend(v for v in value if isinstance(v, Node))
+        return tuple(inputs)
 
     def with_children(self, children: Sequence[Node]) -> Node:
         """The same node over other inputs."""
@@ -129,10 +129,10 @@ NODES: dict[str, type[Node]] = {}
 
 @dataclass_transform(frozen_default=True, eq_default=False)
 def node(cls: type[N]) -> type[N]:
-    """A frozen dataclass, known by its name; its schema, traits and digest are made on construction."""
-    made = dataclass(frozen=True, eq=False, repr=False)(cls)
-    NODES[cls.__name__] = made
-    return made
+    """Make a class a frozen dataclass that plans know by its name; its schema, traits and digest are computed on construction."""
+    frozen = dataclass(frozen=True, eq=False, repr=False)(cls)
+    NODES[cls.__name__] = frozen
+    return frozen
 
 
 def canonical(value: Any) -> Any:
@@ -165,17 +165,17 @@ STATED = ("CTI", "Final", "State", "Cost")
 
 def stated(kind: type[Node]) -> dict[str, str]:
     """What a node's docstring states of progress, finality, state and cost; a statement ends at the next, or a blank line."""
-    found: dict[str, list[str]] = {name: [] for name in STATED}
+    statements: dict[str, list[str]] = {name: [] for name in STATED}
     current: list[str] | None = None
     for line in (kind.__doc__ or "").splitlines():
         name, colon, rest = line.strip().partition(": ")
-        if colon and name in found:
-            current = found[name] = [rest]
+        if colon and name in statements:
+            current = statements[name] = [rest]
         elif not line.strip():
             current = None
         elif current is not None:
             current.append(line.strip())
-    return {name: " ".join(parts) for name, parts in found.items()}
+    return {name: " ".join(parts) for name, parts in statements.items()}
 
 
 def stated_of(kind: type[Node], case: tuple[str, ...]) -> dict[str, str]:
@@ -188,28 +188,28 @@ def stated_of(kind: type[Node], case: tuple[str, ...]) -> dict[str, str]:
             return clause
         return rest if labels & set(case) else ""
 
-    told = {name: [holds(c) for c in text.split("; ")] for name, text in stated(kind).items()}
-    return {name: "; ".join(c for c in clauses if c) for name, clauses in told.items()}
+    statements = {name: [holds(c) for c in text.split("; ")] for name, text in stated(kind).items()}
+    return {name: "; ".join(c for c in clauses if c) for name, clauses in statements.items()}
 
 
-def states(found: Node) -> dict[str, str]:
-    """What holds of one node."""
-    return stated_of(type(found), found.case)
+def states(node: Node) -> dict[str, str]:
+    """Return what the docstring of a node's class states of this node."""
+    return stated_of(type(node), node.case)
 
 
 def fold(root: Node, visit: Callable[[Node, list[T]], T]) -> T:
-    """Bottom-up over a plan, without recursion, each shared node once: ``visit(node, results of its inputs)``."""
+    """Visit a plan bottom-up, without recursion, each shared node once: ``visit(node, results of its inputs)``."""
     done: dict[str, T] = {}
     stack: list[tuple[Node, bool]] = [(root, False)]
     while stack:
-        found, ready = stack.pop()
-        if found.digest in done:
+        node, ready = stack.pop()
+        if node.digest in done:
             continue
         if ready:
-            done[found.digest] = visit(found, [done[c.digest] for c in found.children])
+            done[node.digest] = visit(node, [done[c.digest] for c in node.children])
         else:
-            stack.append((found, True))
-            stack.extend((c, False) for c in reversed(found.children))
+            stack.append((node, True))
+            stack.extend((c, False) for c in reversed(node.children))
     return done[root.digest]
 
 
@@ -229,14 +229,14 @@ def expressions(node: Node) -> list[Expr]:
 
 
 def nodes(root: Node) -> list[Node]:
-    """Every distinct node, inputs first, in a fixed order."""
-    found: list[Node] = []
-    fold(root, lambda n, _: found.append(n))
-    return found
+    """Return every distinct node, inputs first, in a fixed order."""
+    in_order: list[Node] = []
+    fold(root, lambda n, _: in_order.append(n))
+    return in_order
 
 
 def numbered(root: Node) -> tuple[Node, dict[str, str]]:
-    """The plan with unnamed sources numbered by order of appearance, and the new name of each table.
+    """Return the plan with unnamed sources numbered by order of appearance, and the new name of each table.
 
     Two programs that write the same query then have the same digests, which is what checkpoints go by.
     """
@@ -247,17 +247,17 @@ def numbered(root: Node) -> tuple[Node, dict[str, str]]:
 
 
 def renamed(root: Node, names: Mapping[str, str]) -> Node:
-    """The plan with its tables called otherwise."""
+    """Return the plan with its tables called by other names."""
 
-    def visit(found: Node, inputs: list[Node]) -> Node:
-        if any(a is not b for a, b in zip(found.children, inputs, strict=True)):
-            found = found.with_children(inputs)
-        table: Any = getattr(found, "table", None)
-        policy: Any = getattr(found, "policy", None)
+    def visit(node: Node, inputs: list[Node]) -> Node:
+        if any(a is not b for a, b in zip(node.children, inputs, strict=True)):
+            node = node.with_children(inputs)
+        table: Any = getattr(node, "table", None)
+        policy: Any = getattr(node, "policy", None)
         changes: dict[str, Any] = {} if table is None else {"table": names[table]}
         if policy is not None and policy.follow is not None:
             changes["policy"] = dataclasses.replace(policy, follow=names.get(policy.follow, policy.follow))
-        same = all(getattr(found, name) == value for name, value in changes.items())
-        return found if same else dataclasses.replace(found, **changes)
+        same = all(getattr(node, name) == value for name, value in changes.items())
+        return node if same else dataclasses.replace(node, **changes)
 
     return fold(root, visit)

@@ -31,11 +31,11 @@ def named_after(cls: type, name: str) -> None:
             function.__qualname__ = f"{name}.{function.__name__}"
 
 
-def not_a_stream(verb: str, found: Any) -> NoReturn:
+def not_a_stream(verb: str, value: Any) -> NoReturn:
     """Raise for what a verb was given instead of a stream."""
-    kind = kind_of(found)
-    hint = getattr(type(found), "not_yet", "")
-    hint = f"Begin with the scenario: scenario.{verb}(stream)." if type(found).__name__ == "Scenario" else hint
+    kind = kind_of(value)
+    hint = getattr(type(value), "not_yet", "")
+    hint = f"Begin with the scenario: scenario.{verb}(stream)." if type(value).__name__ == "Scenario" else hint
     if kind.endswith("DataFrame") or kind == "pyarrow Table":
         hint = "Make a source of it, as sq.points(df, time=...)."
     raise PlanError(sentence(verb, "not a stream", f"found {kind}", hint))

@@ -25,9 +25,9 @@ def why_not(node: Node) -> str | None:
     """What speaks against it, for a where over a where."""
     match node:
         case Where(Where(source, p), q):
-            for found in (p, q):
-                if not facts(found).deterministic:
-                    return f"{show(found)} is not known to be deterministic"
+            for predicate in (p, q):
+                if not facts(predicate).deterministic:
+                    return f"{show(predicate)} is not known to be deterministic"
             if facts(p).size + facts(q).size >= LARGEST:
                 return "the predicate would become too large"
             if can_fail(q, source.schema):

@@ -21,8 +21,8 @@ def push_where_below_select(node: Node) -> Node | None:
         case Where(Select(source, x) as select, p) if not _prunes(select):
             going, staying = _split(select, p)
             if going:
-                made = Select(Where(source, conjunction(inlined(part, dict(x)) for part in going)), x)
-                return Where(made, conjunction(staying)) if staying else made
+                below = Select(Where(source, conjunction(inlined(part, dict(x)) for part in going)), x)
+                return Where(below, conjunction(staying)) if staying else below
     return None
 
 

@@ -29,9 +29,9 @@ def push_where_below_window(node: Node) -> Node | None:
             parts = conjuncts(p)
             going = [part for part in parts if _obstacle(below, part) is None]
             if going:
-                made = replace(below, input=Where(source, conjunction(going)))
+                filtered = replace(below, input=Where(source, conjunction(going)))
                 staying = [part for part in parts if _obstacle(below, part) is not None]
-                return Where(made, conjunction(staying)) if staying else made
+                return Where(filtered, conjunction(staying)) if staying else filtered
     return None
 
 
