@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamq.choices import OutputForm
+from streamq.compiler.explain_html import Part, page
 from streamq.compiler.program import Options
 from streamq.compiler.rewriter import Firing, Rewritten, clipped, rewrite
 from streamq.compiler.rules import Rule
@@ -28,16 +29,6 @@ FORMATS = ("text", "json", "html")
 
 SHOWN = 2
 """Firings of a rule that are shown; the others are counted."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """One part of an explanation: a heading, its lines, and the same as data."""
-
-    mode: str
-    heading: str
-    lines: list[str]
-    data: Any
 
 
 @dataclass(frozen=True)
@@ -66,8 +57,6 @@ def explain(plan: Node, mode: str | None = None, format: str = "text", options: 
     if format == "json":
         return json.dumps({part.mode: part.data for part in parts}, indent=2)
     if format == "html":
-        from streamq.compiler.explain_html import page
-
         return page(parts)
     return "\n\n".join("\n".join([part.heading, *(f"  {line}".rstrip() for line in part.lines)]) for part in parts)
 

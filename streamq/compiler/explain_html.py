@@ -1,13 +1,11 @@
-"""The lines of an explanation as one self-contained page."""
+"""The parts of an explanation, and the lines of them all as one self-contained page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from streamq.compiler.explain import Part
+from typing import Any
 
 STYLE = """
   .streamq { font: 14px/1.5 system-ui, sans-serif; color-scheme: light dark; }
@@ -15,6 +13,16 @@ STYLE = """
   .streamq pre { font: 13px/1.45 ui-monospace, monospace; margin: 0; padding: .7em 1em; overflow-x: auto;
     border-left: 3px solid #4a8; background: color-mix(in srgb, currentColor 6%, transparent); }
 """
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of an explanation: a heading, its lines, and the same as data."""
+
+    mode: str
+    heading: str
+    lines: list[str]
+    data: Any
 
 
 def page(parts: Sequence[Part]) -> str:

@@ -22,6 +22,7 @@ from rich.console import Console
 from streamq.demo import agreement, eventlog, job
 from streamq.demo.chart import ProgressBar, chart, table
 from streamq.demo.land import ddl, land
+from streamq.demo.task_edges import disorder, task_edges
 from streamq.errors import SourceError, StreamqError, sentence
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 def _demo(options: argparse.Namespace, folder: Path) -> int:
     log = eventlog.find_log(options.event_log or _own_log(folder))
-    edges = eventlog.task_edges(log)
+    edges = task_edges(log)
     _describe(log, edges)
     if edges.num_rows == 0:
         early = (
@@ -117,7 +118,7 @@ def _demo(options: argparse.Namespace, folder: Path) -> int:
     span = pc.min_max(edges["ts"]).as_py()
     fitting = queries.windows((span["max"] - span["min"]).total_seconds())
     size, hop = (options.size, options.hop) if options.size else fitting
-    ask = functools.partial(queries.asked, delay=timedelta(microseconds=eventlog.disorder(edges)), size=size, hop=hop)
+    ask = functools.partial(queries.asked, delay=timedelta(microseconds=disorder(edges)), size=size, hop=hop)
     landed = folder / "edges"
     batches = len(land(edges, landed, options.batches))
     return _answer(ask, landed, ddl(edges.schema), batches, folder, _labels(eventlog.stages(log)))
@@ -142,7 +143,7 @@ def _describe(log: eventlog.EventLog, edges: pa.Table) -> None:
     ends = edges.filter(pc.equal(edges["edge"], "end"))
     starts, failed = edges.num_rows - ends.num_rows, pc.sum(ends["failed"]).as_py() or 0
     print(f"Tasks: {starts:,} started, {ends.num_rows:,} ended ({failed:,} failed), {starts - ends.num_rows:,} open")
-    print(f"Disorder: {eventlog.disorder(edges) / 1000:g} ms at most, in order of arrival")
+    print(f"Disorder: {disorder(edges) / 1000:g} ms at most, in order of arrival")
     for harm in log.damage:
         print(f"warning: {harm}", file=sys.stderr)
 

@@ -1,4 +1,4 @@
-"""Spark event logs read without Spark: found, decompressed, checked, and turned into edges of task lifetimes.
+"""Spark event logs read without Spark: found, decompressed, checked; what they say of stages and of the application.
 
 A log is a file of JSON lines (plain, zstd, gzip, lz4 or snappy) or, Spark's default, a directory of such files that
 were rolled, some of them perhaps compacted. Logs are read in bounded memory; what cannot be read is counted.
@@ -14,34 +14,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeGuard
 
-import pyarrow as pa
-
 from streamq.demo.lines import Lines, count, refusal
 from streamq.errors import SourceError
 
 LAST_MS: Final = 253_402_300_800_000
 """The end of the year 9999, in milliseconds: no instant of a log is later."""
-EDGES: Final = pa.schema(
-    [
-        pa.field("ts", pa.timestamp("us", "UTC"), nullable=False),
-        pa.field("edge", pa.string(), nullable=False),
-        pa.field("task_id", pa.int64(), nullable=False),
-        pa.field("stage_id", pa.int64(), nullable=False),
-        pa.field("attempt", pa.int32()),
-        pa.field("executor", pa.string()),
-        pa.field("host", pa.string()),
-        pa.field("locality", pa.string()),
-        pa.field("reason", pa.string()),
-        pa.field("failed", pa.bool_()),
-        pa.field("run_ms", pa.int64()),
-        pa.field("records_read", pa.int64()),
-        pa.field("bytes_read", pa.int64()),
-        pa.field("shuffle_read", pa.int64()),
-        pa.field("shuffle_write", pa.int64()),
-    ]
-)
-"""The columns of `task_edges`: those from ``reason`` on are NULL in start edges; sizes are in bytes."""
-
 _PART = re.compile(r"events_(\d+)_.+")
 _NAMED = re.compile(rb'\{"Event":"([^"]+)"')
 
@@ -118,6 +95,11 @@ class EventLog:
                 pass
         return tuple(self._losses or ())
 
+    def lose(self, what: str) -> None:
+        """Note that something of the log was left out, once it has been read."""
+        if self._losses is not None:
+            self._losses.append(what)
+
     @property
     def truncated(self) -> bool:
         """Whether something of the log could not be read. Reads the log if need be."""
@@ -154,61 +136,15 @@ def find_log(path: str | Path) -> EventLog:
     return log
 
 
-def task_edges(log: EventLog) -> pa.Table:
-    """The starts and ends of a log's tasks, in log order (the order of arrival), with the columns `EDGES`.
-
-    A start edge is at the task's launch, an end edge at its finish; the driver stamps both, in milliseconds. What the
-    algebra of edges does not allow is put right here:
-
-    * A task that ended within the millisecond of its launch: an end must be later than its start, so it ends one
-      microsecond after it. (So does one whose clock was set back between both.)
-    * A task whose start is not in the log (a compacted one): its end names the launch; the start edge is put in front.
-    * A second end of a task (Spark reports a finished task again when the executor with its output is lost), or a
-      second start: dropped, the first counts.
-
-    A task without an end (the application still runs or was killed) stays open. Raises SourceError as `events` does.
-    """
-    columns: dict[str, list[Any]] = {name: [] for name in EDGES.names}
-    launched: dict[int, int] = {}
-    ended: set[int] = set()
-    strange = 0
-    for event in log.events("SparkListenerTaskStart", "SparkListenerTaskEnd"):
-        info, ending = _part_of(event, "Task Info"), event["Event"] == "SparkListenerTaskEnd"
-        task, launch, finish = info.get("Task ID"), info.get("Launch Time"), info.get("Finish Time")
-        if not (_within(task, 2**63) and _within(launch, LAST_MS) and (not ending or _within(finish, LAST_MS))):
-            strange += 1
-            continue
-        if task in ended:
-            continue
-        if task not in launched:
-            launched[task] = launch * 1000
-            _append(columns, event, info, "start", launch * 1000)
-        if ending and finish:
-            ended.add(task)
-            _append(columns, event, info, "end", max(finish * 1000, launched[task] + 1))
-    if strange and log._losses is not None:
-        log._losses.append(f"{count(strange, 'task event')} without a task id or a time skipped")
-    return pa.table(columns, schema=EDGES)
-
-
-def disorder(edges: pa.Table) -> int:
-    """How far an edge arrives behind the latest time before it, at most, in microseconds: the delay a source needs."""
-    latest = worst = 0
-    for ts in edges["ts"].cast(pa.int64()).to_pylist():
-        latest = max(latest, ts)
-        worst = max(worst, latest - ts)
-    return worst
-
-
 def stages(log: EventLog) -> dict[int, Stage]:
     """The stages that were submitted, by id."""
     by_id: dict[int, Stage] = {}
     for event in log.events("SparkListenerStageSubmitted", "SparkListenerStageCompleted"):
-        info = _part_of(event, "Stage Info")
-        if not _within(info.get("Stage ID"), 2**63):
+        info = part_of(event, "Stage Info")
+        if not is_within(info.get("Stage ID"), 2**63):
             continue
         number, earlier_attempt = info["Stage ID"], by_id.get(info["Stage ID"])
-        description = _part_of(event, "Properties").get("spark.job.description") or (
+        description = part_of(event, "Properties").get("spark.job.description") or (
             earlier_attempt.description if earlier_attempt else None
         )
         tasks = earlier_attempt.tasks if earlier_attempt else info.get("Number of Tasks", 0)
@@ -231,49 +167,13 @@ def app(log: EventLog) -> App:
     return App(name, number, version, started, ended)
 
 
-def _append(columns: dict[str, list[Any]], event: dict[str, Any], info: dict[str, Any], edge: str, ts: int) -> None:
-    row: dict[str, Any] = {
-        "ts": ts,
-        "edge": edge,
-        "task_id": info["Task ID"],
-        "stage_id": event["Stage ID"] if _within(event.get("Stage ID"), 2**63) else -1,
-        "attempt": info.get("Attempt"),
-        "executor": info.get("Executor ID"),
-        "host": info.get("Host"),
-        "locality": info.get("Locality"),
-    }
-    if edge == "end":
-        metrics = _part_of(event, "Task Metrics")
-        read, fetched = _part_of(metrics, "Input Metrics"), _part_of(metrics, "Shuffle Read Metrics")
-        remote, local = fetched.get("Remote Bytes Read"), fetched.get("Local Bytes Read")
-        row |= {
-            "reason": _part_of(event, "Task End Reason").get("Reason"),
-            "failed": bool(info.get("Failed")),
-            "run_ms": metrics.get("Executor Run Time"),
-            "records_read": read.get("Records Read"),
-            "bytes_read": read.get("Bytes Read"),
-            "shuffle_read": None if remote is None and local is None else (remote or 0) + (local or 0),
-            "shuffle_write": _part_of(metrics, "Shuffle Write Metrics").get("Shuffle Bytes Written"),
-        }
-    for column in EDGES:
-        columns[column.name].append(_fitting(row.get(column.name), column.type))
-
-
-def _within(value: Any, limit: int) -> TypeGuard[int]:
+def is_within(value: Any, limit: int) -> TypeGuard[int]:
+    """Return True for an integer from 0 to below ``limit``; a damaged line may hold anything."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < limit
 
 
-def _fitting(value: Any, kind: pa.DataType) -> Any:
-    """The value, or None where a damaged line has something else in its place."""
-    if pa.types.is_string(kind):
-        return value if isinstance(value, str) else None
-    if pa.types.is_integer(kind):
-        return value if _within(value, 2 ** (kind.bit_width - 1)) else None
-    return value
-
-
 def _instant(milliseconds: Any) -> datetime | None:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC) if _within(milliseconds, LAST_MS) else None
+    return datetime.fromtimestamp(milliseconds / 1000, UTC) if is_within(milliseconds, LAST_MS) else None
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:
@@ -284,7 +184,8 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     return event if isinstance(event, dict) and isinstance(event.get("Event"), str) else None
 
 
-def _part_of(event: dict[str, Any], name: str) -> dict[str, Any]:
+def part_of(event: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return an object within an event, empty where there is none."""
     part = event.get(name)
     return part if isinstance(part, dict) else {}
 

@@ -14,7 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from streamq.demo.eventlog import EDGES, app, disorder, find_log, stages, task_edges
+from streamq.demo.eventlog import app, find_log, stages
+from streamq.demo.task_edges import EDGES, disorder, task_edges
 from streamq.errors import SourceError
 
 DATA = Path(__file__).parent / "data"

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streamq.demo.eventlog import EDGES
 from streamq.demo.land import ddl, land
+from streamq.demo.task_edges import EDGES
 from streamq.errors import SourceError
 
 

@@ -1,0 +1,114 @@
+"""The starts and ends of an event log's tasks as rows of a table: what the demo asks its questions of."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pyarrow as pa
+
+from streamq.demo.eventlog import LAST_MS, EventLog, is_within, part_of
+from streamq.demo.lines import count
+
+EDGES: Final = pa.schema(
+    [
+        pa.field("ts", pa.timestamp("us", "UTC"), nullable=False),
+        pa.field("edge", pa.string(), nullable=False),
+        pa.field("task_id", pa.int64(), nullable=False),
+        pa.field("stage_id", pa.int64(), nullable=False),
+        pa.field("attempt", pa.int32()),
+        pa.field("executor", pa.string()),
+        pa.field("host", pa.string()),
+        pa.field("locality", pa.string()),
+        pa.field("reason", pa.string()),
+        pa.field("failed", pa.bool_()),
+        pa.field("run_ms", pa.int64()),
+        pa.field("records_read", pa.int64()),
+        pa.field("bytes_read", pa.int64()),
+        pa.field("shuffle_read", pa.int64()),
+        pa.field("shuffle_write", pa.int64()),
+    ]
+)
+"""The columns of `task_edges`: those from ``reason`` on are NULL in start edges; sizes are in bytes."""
+
+
+def task_edges(log: EventLog) -> pa.Table:
+    """The starts and ends of a log's tasks, in log order (the order of arrival), with the columns `EDGES`.
+
+    A start edge is at the task's launch, an end edge at its finish; the driver stamps both, in milliseconds. What the
+    algebra of edges does not allow is put right here:
+
+    * A task that ended within the millisecond of its launch: an end must be later than its start, so it ends one
+      microsecond after it. (So does one whose clock was set back between both.)
+    * A task whose start is not in the log (a compacted one): its end names the launch; the start edge is put in front.
+    * A second end of a task (Spark reports a finished task again when the executor with its output is lost), or a
+      second start: dropped, the first counts.
+
+    A task without an end (the application still runs or was killed) stays open. Raises SourceError as `events` does.
+    """
+    columns: dict[str, list[Any]] = {name: [] for name in EDGES.names}
+    launched: dict[int, int] = {}
+    ended: set[int] = set()
+    strange = 0
+    for event in log.events("SparkListenerTaskStart", "SparkListenerTaskEnd"):
+        info, ending = part_of(event, "Task Info"), event["Event"] == "SparkListenerTaskEnd"
+        task, launch, finish = info.get("Task ID"), info.get("Launch Time"), info.get("Finish Time")
+        if not (is_within(task, 2**63) and is_within(launch, LAST_MS) and (not ending or is_within(finish, LAST_MS))):
+            strange += 1
+            continue
+        if task in ended:
+            continue
+        if task not in launched:
+            launched[task] = launch * 1000
+            _append(columns, event, info, "start", launch * 1000)
+        if ending and finish:
+            ended.add(task)
+            _append(columns, event, info, "end", max(finish * 1000, launched[task] + 1))
+    if strange:
+        log.lose(f"{count(strange, 'task event')} without a task id or a time skipped")
+    return pa.table(columns, schema=EDGES)
+
+
+def disorder(edges: pa.Table) -> int:
+    """How far an edge arrives behind the latest time before it, at most, in microseconds: the delay a source needs."""
+    latest = worst = 0
+    for ts in edges["ts"].cast(pa.int64()).to_pylist():
+        latest = max(latest, ts)
+        worst = max(worst, latest - ts)
+    return worst
+
+
+def _append(columns: dict[str, list[Any]], event: dict[str, Any], info: dict[str, Any], edge: str, ts: int) -> None:
+    row: dict[str, Any] = {
+        "ts": ts,
+        "edge": edge,
+        "task_id": info["Task ID"],
+        "stage_id": event["Stage ID"] if is_within(event.get("Stage ID"), 2**63) else -1,
+        "attempt": info.get("Attempt"),
+        "executor": info.get("Executor ID"),
+        "host": info.get("Host"),
+        "locality": info.get("Locality"),
+    }
+    if edge == "end":
+        metrics = part_of(event, "Task Metrics")
+        read, fetched = part_of(metrics, "Input Metrics"), part_of(metrics, "Shuffle Read Metrics")
+        remote, local = fetched.get("Remote Bytes Read"), fetched.get("Local Bytes Read")
+        row |= {
+            "reason": part_of(event, "Task End Reason").get("Reason"),
+            "failed": bool(info.get("Failed")),
+            "run_ms": metrics.get("Executor Run Time"),
+            "records_read": read.get("Records Read"),
+            "bytes_read": read.get("Bytes Read"),
+            "shuffle_read": None if remote is None and local is None else (remote or 0) + (local or 0),
+            "shuffle_write": part_of(metrics, "Shuffle Write Metrics").get("Shuffle Bytes Written"),
+        }
+    for column in EDGES:
+        columns[column.name].append(_fitting(row.get(column.name), column.type))
+
+
+def _fitting(value: Any, kind: pa.DataType) -> Any:
+    """The value, or None where a damaged line has something else in its place."""
+    if pa.types.is_string(kind):
+        return value if isinstance(value, str) else None
+    if pa.types.is_integer(kind):
+        return value if is_within(value, 2 ** (kind.bit_width - 1)) else None
+    return value
