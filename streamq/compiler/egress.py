@@ -15,8 +15,8 @@ from streamq.plan.node import Node
 from streamq.plan.schema import Schema, quote
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.egress import CHANGELOG_ADDS, UPSERT_ADDS, changelog_rows, folding, upsert_rows
+from streamq.runtime.envelope import LATE
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.stage import LATE
 from streamq.time import INFINITY
 from streamq.windows import ALIGN, Landmark, Rows
 

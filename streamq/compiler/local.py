@@ -18,10 +18,10 @@ from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.columnar import concat, decode, with_column
 from streamq.runtime.egress import split_ctis
+from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.event import CTI, KIND, LE, RE, WEIGHT
 from streamq.runtime.progress import Message, decode_messages
 from streamq.runtime.readings import both, together
-from streamq.runtime.stage import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.time import INFINITY, MINUS_INFINITY
 
 

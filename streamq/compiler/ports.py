@@ -15,6 +15,7 @@ from streamq.errors import PlanError, sentence
 from streamq.plan.expr import Col, Expr
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Judge, Kernel
 from streamq.runtime.kernels.ctis import CtisKernel
@@ -41,7 +42,7 @@ class Port:
     schema: Schema
     title: tuple[str, ...]
     level: int = 0
-    aligns: str = ""
+    aligns: AlignAt | None = None
 
     @property
     def paths(self) -> list[Path]:

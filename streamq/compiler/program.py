@@ -19,7 +19,8 @@ from streamq.plan.schema import POINT, Schema
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.carried import Carrier
 from streamq.runtime.kernel import Kernel
-from streamq.runtime.stage import Channel, Lane, Packer, SourceInfo, Stage
+from streamq.runtime.packer import Lane, Packer, SourceInfo
+from streamq.runtime.stage import Channel, Stage
 
 BUCKETS = 32
 """Buckets of a stage, at most, where their number is not given."""

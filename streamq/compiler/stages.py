@@ -31,6 +31,7 @@ from streamq.plan.passes import reads_end
 from streamq.plan.schema import POINT, Field, Schema
 from streamq.policies import SourcePolicy
 from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.consistency import AlignAt
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Kernel
@@ -39,7 +40,6 @@ from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.kernels.relay import RelayKernel
 from streamq.runtime.kernels.settle import SettleKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
-from streamq.runtime.stage import IN
 from streamq.windows import Hopping
 
 
@@ -130,7 +130,7 @@ class _Compiler:
         moves = any(p.moves for p in every) if evaluation.moves is AS_INPUTS else evaluation.moves
         retracts = evaluation.kernel is None or any(p.retracts for p in every)
         path = Path(name, level + 1, evaluation.schema, retracts=retracts, moves=moves)
-        self.ports.append(Port(name, kernel, ports, evaluation.schema, lines, level, IN))
+        self.ports.append(Port(name, kernel, ports, evaluation.schema, lines, level, AlignAt.INPUT))
         self.program.relations[name] = Relation(name, level + 1, evaluation.schema)
         return path.then(Select(_Given.of(path.schema), evaluation.outputs)) if evaluation.outputs else path
 

@@ -20,9 +20,9 @@ from streamq.plan.lowering import DeltaColumns, as_key, ship_runtime
 from streamq.plan.passes import is_opaque
 from streamq.plan.schema import Schema, quote
 from streamq.plan.spark_form import to_spark
+from streamq.runtime.envelope import LATE, READINGS, TOTALS
 from streamq.runtime.event import BAD, CTI, KEEP, KIND, LE, OPENS, RE, WEIGHT
 from streamq.runtime.readings import OBSERVED, how, names
-from streamq.runtime.stage import LATE, READINGS, TOTALS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

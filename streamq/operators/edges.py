@@ -32,7 +32,7 @@ from streamq.plan.node import Traits, node
 from streamq.plan.schema import EDGE, Field, Schema, quote
 from streamq.plan.spark_types import comparable
 from streamq.policies import SourcePolicy
-from streamq.runtime.consistency import CLOSED, OPENED
+from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import BAD, LE, OPENS, RE
 from streamq.runtime.kernels.edges import EdgesKernel
 from streamq.time import INFINITY
@@ -127,8 +127,8 @@ class Edges(Source):
     def ingress(self) -> Ingress:
         kernel, title = EdgesKernel(self.key, self.payload_from == "end"), f"edges by {', '.join(self.key)}"
         if kernel.from_end:
-            return Ingress(kernel, (OPENS,), self.key, title, "the least open start, at most c", CLOSED)
-        return Ingress(kernel, (OPENS,), self.key, title, "c", OPENED)
+            return Ingress(kernel, (OPENS,), self.key, title, "the least open start, at most c", AlignAt.EDGE_CLOSE)
+        return Ingress(kernel, (OPENS,), self.key, title, "c", AlignAt.EDGE_OPEN)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Per key in time order, ends before starts: a start lives until the next edge; an end needs an open start before it."""

@@ -19,9 +19,9 @@ from streamq.plan.keys import check_key
 from streamq.plan.lowering import instant, orderable
 from streamq.plan.schema import Field, Schema, check_names, quote
 from streamq.policies import SourcePolicy
+from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import BAD, LE, NO_START, RE, TOO_EARLY, TOO_LATE
 from streamq.runtime.kernel import Kernel
-from streamq.runtime.stage import OUT
 from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, TIMESTAMP
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Ingress:
     hashed: tuple[str, ...]
     title: str
     cti: str = "c"
-    aligns: str = OUT
+    aligns: AlignAt = AlignAt.OUTPUT
 
 
 class Source(Operator):

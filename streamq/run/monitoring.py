@@ -224,7 +224,7 @@ def paces(program: Program, told: Mapping[str, int]) -> dict[str, tuple[int, int
         for r in program.sources
     }
     for stage in program.stages[:1]:
-        said = {name: (c, w) for name, (c, w, _) in paced(stage.consistency, said, stage.follows).items()}
+        said = {name: (pace.c, pace.w) for name, pace in paced(stage.consistency, said, stage.follows).items()}
     return said
 
 

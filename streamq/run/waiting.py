@@ -27,9 +27,9 @@ from streamq.run.monitoring import (
     sources,
 )
 from streamq.runtime.carried import Carried, carry
+from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import WEIGHT
 from streamq.runtime.progress_rule import Cti, EndlessRow, RowsWanted
-from streamq.runtime.stage import IN
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, saturating_add, show_duration
 
 if TYPE_CHECKING:
@@ -140,10 +140,12 @@ class Waiting:
         sooner = self.level.block is not None and self.level.block < max(self._delay(s) for s in self._speaking())
         least = min(self._speaking(), key=lambda s: self._reach(s) if sooner else self.sources[s].c)
         release = self._released(self._together(first if sooner else first + 1, sooner), not sooner)
-        place = "before" if hosted.aligns == IN else "behind"
+        place = "before" if hosted.aligns == AlignAt.INPUT else "behind"
         operator = f"consistency: rows held back {place} {self.title(hosted)}"
         source, proviso = self.sources[least], DEPENDS if self._taken_back() else ""
-        onward = hosted if hosted.aligns == IN and hosted.kernel.progress_rule.holds else self._onward(hosted)
+        onward = (
+            hosted if hosted.aligns == AlignAt.INPUT and hosted.kernel.progress_rule.holds else self._onward(hosted)
+        )
         return Wait(
             operator, held, source.c, source.name, first + 1, None, source, release,
             by_start=True, beyond=True, proviso=proviso or self._goes_on(onward),
@@ -214,7 +216,7 @@ class Waiting:
             return DEPENDS if self._taken_back() or rule.cti is Cti.OPEN_END else ""
         # what comes with progress from below may change what waits; on a grid it only comes later than that
         coming = any(self._due(k) is not None or self.told.get(f"held|{k.name}") for k in below)
-        if rule.grid is None and (coming or (hosted.aligns == IN and self.told.get(f"held|{hosted.name}"))):
+        if rule.grid is None and (coming or (hosted.aligns == AlignAt.INPUT and self.told.get(f"held|{hosted.name}"))):
             return DEPENDS
         return ""
 

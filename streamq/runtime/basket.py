@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -51,6 +52,15 @@ class DictStore:
         del self.held[key]
 
 
+@dataclass(eq=False, repr=False)
+class Bin:
+    """What is counted of a bin as its chunks are written: how many there are, their rows and their bytes."""
+
+    chunks: int = 0
+    rows: int = 0
+    bytes: int = 0
+
+
 class Baskets:
     """The baskets of one bucket; ``values`` holds small JSON-like things beside them. ``flush`` makes changes durable."""
 
@@ -59,11 +69,12 @@ class Baskets:
     def __init__(self, store: Store):
         self.store = store
         # Spark logs a warning where a value is asked for that is not there
-        found = store.get(self.MANIFEST) if self.MANIFEST in store else None
-        manifest = json.loads(found) if found else {"values": {}, "bins": {}}
+        body = store.get(self.MANIFEST) if self.MANIFEST in store else None
+        manifest = json.loads(body) if body else {"values": {}, "bins": {}}
         self.values: dict[str, Any] = manifest["values"]
-        # of each bin: how many chunks, their rows, their bytes
-        self._bins: dict[str, dict[str, list[int]]] = manifest["bins"]
+        self._bins: dict[str, dict[str, Bin]] = {
+            basket: {name: Bin(**fields) for name, fields in bins.items()} for basket, bins in manifest["bins"].items()
+        }
 
     def scoped(self, prefix: str) -> Scope:
         """The baskets of one kernel of the stage."""
@@ -77,37 +88,37 @@ class Baskets:
         """Add rows to a bin."""
         if table.num_rows == 0:
             return
-        held = self._bins.setdefault(basket, {}).setdefault(bin, [0, 0, 0])
+        filled = self._bins.setdefault(basket, {}).setdefault(bin, Bin())
         rows = max(1, CHUNK_BYTES * table.num_rows // max(1, table.nbytes))
         for at in range(0, table.num_rows, rows):
             body = encode_small(table.slice(at, rows))
-            self.store.put(f"{basket}/{bin}/{held[0]}", body)
-            held[0] += 1
-            held[2] += len(body)
-        held[1] += table.num_rows
+            self.store.put(f"{basket}/{bin}/{filled.chunks}", body)
+            filled.chunks += 1
+            filled.bytes += len(body)
+        filled.rows += table.num_rows
 
     def chunks(self, basket: str, bin: str) -> int:
         """How many chunks a bin has."""
-        return self._bins.get(basket, {}).get(bin, [0])[0]
+        return self._bins.get(basket, {}).get(bin, Bin()).chunks
 
     def size(self, prefix: str) -> tuple[int, int]:
         """Rows and bytes of the baskets whose names begin so: what was counted when they were written, nothing is read."""
-        found = [b for name, bins in self._bins.items() if name.startswith(prefix) for b in bins.values()]
-        return sum(b[1] for b in found), sum(b[2] for b in found)
+        every = [b for name, bins in self._bins.items() if name.startswith(prefix) for b in bins.values()]
+        return sum(b.rows for b in every), sum(b.bytes for b in every)
 
     def read(self, basket: str, bin: str) -> pa.Table | None:
         """The rows of a bin."""
-        found = []
+        chunks = []
         for seq in range(self.chunks(basket, bin)):
             body = self.store.get(f"{basket}/{bin}/{seq}")
             if body is None:
                 raise RuntimeError(f"basket {basket}/{bin}: chunk {seq} is gone from the state store")
-            found.append(decode_small(body))
-        return concat(found) if found else None
+            chunks.append(decode_small(body))
+        return concat(chunks) if chunks else None
 
     def drop(self, basket: str, bin: str) -> None:
         """Forget a bin."""
-        for seq in range(self._bins.get(basket, {}).pop(bin, [0])[0]):
+        for seq in range(self._bins.get(basket, {}).pop(bin, Bin()).chunks):
             self.store.remove(f"{basket}/{bin}/{seq}")
         if not self._bins.get(basket, True):
             del self._bins[basket]
@@ -119,7 +130,7 @@ class Baskets:
 
     def flush(self) -> None:
         """Write the manifest: the last act of a micro-batch."""
-        text = json.dumps({"values": self.values, "bins": self._bins}, separators=(",", ":"))
+        text = json.dumps({"values": self.values, "bins": self._bins}, default=vars, separators=(",", ":"))
         self.store.put(self.MANIFEST, text.encode())
 
 
@@ -169,5 +180,5 @@ class Scope:
 
     def read_all(self, basket: str, compact: Callable[[pa.Table], pa.Table] | None = None) -> pa.Table | None:
         """The rows of all bins of a basket."""
-        found = [t for b in self.bins(basket) if (t := self.read(basket, b, compact)) is not None]
-        return concat(found) if found else None
+        tables = [t for b in self.bins(basket) if (t := self.read(basket, b, compact)) is not None]
+        return concat(tables) if tables else None

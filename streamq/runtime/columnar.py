@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from streamq.errors import StreamqError, sentence
 from streamq.runtime.event import WEIGHT
-from streamq.runtime.values import SAME, Ints, bytes_tell, numbered, together
+from streamq.runtime.values import SAME, Ints, Mask, bytes_tell, numbered, together
 
 NUMBER = "__number"
 """The column of group numbers, where a table has to have them."""
@@ -170,6 +170,13 @@ def codes(table: pa.Table, by: Sequence[str]) -> tuple[Ints, Ints]:
     # of several that are written to one place the last one stays
     first[number[::-1]] = np.arange(len(number))[::-1]
     return number, first
+
+
+def matching(table: pa.Table, wanted: pa.Table, by: Sequence[str]) -> Mask:
+    """Which rows agree with some row of ``wanted`` in the columns ``by``; NULL agrees with NULL."""
+    both = concat([table.select(by), wanted.select(by).cast(table.select(by).schema)])
+    number, _ = codes(both, by)
+    return np.isin(number[: table.num_rows], number[table.num_rows :])
 
 
 def runs(low: np.ndarray[Any, Any], high: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

@@ -7,6 +7,7 @@ said, so a checkpoint goes on at another level.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +17,24 @@ from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import codes, concat, ints, net, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.pairs import paired
+from streamq.runtime.progress import Pace
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY, saturating_add
 
-OPENED, CLOSED = "opened", "closed"
-"""How events that are made of edges go on, whose ends are items of their own: as without an end until that is due; or, where it
-brings the payload, as a whole once it is due."""
+
+class AlignAt(StrEnum):
+    """Where the level of consistency holds the rows of a kernel back, and by what."""
+
+    INPUT = "input"
+    """Before the kernel: the events that it takes from a source."""
+    OUTPUT = "output"
+    """Behind it: the events that it makes of items."""
+    EDGE_OPEN = "edge open"
+    """Behind it, where an event has two items, the edges of its start and of its end. Its start is released at once, with an
+    infinite end, which is put right once the end is due."""
+    EDGE_CLOSE = "edge close"
+    """The same, where the edge of the end brings the payload: an event is released as a whole, once its end is due."""
+
 
 CELLS = 64
 """How many bins the span of what is held makes."""
@@ -30,28 +43,27 @@ CROWDED = 4
 """How many times as many there may be before they are made wider."""
 
 
-def paced(
-    level: Level, said: Mapping[str, tuple[int, int]], follows: Mapping[str, str]
-) -> dict[str, tuple[int, int, int]]:
-    """What each source's c, W count as for the operators above, and what it has promised itself; all sources are in ``said``.
+def paced(level: Level, spoken: Mapping[str, tuple[int, int]], follows: Mapping[str, str]) -> dict[str, Pace]:
+    """What each source's c and W count as for the operators above, from what all sources have ``spoken``.
 
-    Blocked for longer than not at all, operators hear of what has been released: the least over the sources. Where history
-    is remembered for M only, every source counts as having said ``cti(W - M)``, W the least of those that make their own
-    progress; a source that has said more than it has brought counts as having come so far.
+    At a blocking level every source counts as having the least c of all sources, because rows are released only when all of
+    them have come that far. Where history is remembered for M only, every source counts as having sent ``cti(W - M)``, W the
+    least of those that make their own progress; a source that has promised more than it has brought counts as having come
+    that far.
     """
-    own = {name: said[follows.get(name, name)][0] for name in said}
+    own = {name: spoken[follows.get(name, name)][0] for name in spoken}
     least_c = min(own.values())
     # a source that has promised more than it has brought holds nobody back, nor keeps what is remembered
-    least_w = min(max(c, w) for name, (c, w) in said.items() if name not in follows)
-    made = {}
-    for name, (_, w) in said.items():
+    least_w = min(max(c, w) for name, (c, w) in spoken.items() if name not in follows)
+    paces = {}
+    for name, (_, w) in spoken.items():
         c = own[name]
         if level.block != 0:
             c, w = least_c, _before(least_w, level.block)
         if level.remember is not None:
             c = max(c, _before(least_w, level.remember))
-        made[name] = (c, w, own[name])
-    return made
+        paces[name] = Pace(c, w, own[name])
+    return paces
 
 
 def _before(t: int, by: int | None) -> int:
@@ -61,11 +73,12 @@ def _before(t: int, by: int | None) -> int:
 
 
 def aligned(
-    scope: Scope, table: pa.Table | None, c: int, w: int, ends: str = "", key: Sequence[str] = ()
+    scope: Scope, table: pa.Table | None, c: int, w: int, at: AlignAt = AlignAt.INPUT, key: Sequence[str] = ()
 ) -> pa.Table | None:
     """Deltas of sync time before ``c``, or not after ``w``: those of ``table`` and those held; the others are held.
 
-    A retraction of what is held is folded into it. ``ends``: OPENED or CLOSED, of events made of edges by ``key``.
+    A retraction of what is held is folded into it. ``at``: for EDGE_OPEN and EDGE_CLOSE, ``key`` are the columns whose equal
+    values make a chain of edges.
     """
     limit = max(c, saturating_add(w, 1) if w != MINUS_INFINITY else w)
     ready: list[pa.Table] = []
@@ -80,18 +93,19 @@ def aligned(
             scope.drop("held", bin)
             ready += [] if held is None else [held]
     ready = [t for t in ready if t.num_rows]
-    scope.values["waits"] = [limit, INFINITY]
+    scope.values["waits"] = {"limit": limit, "least": INFINITY}
     if not ready:
         return None
     rows = concat([t.select(ready[0].column_names) for t in ready])
     if (ints(rows, WEIGHT) < 0).any():
         rows = net(rows)
-    whose = [*key, LE] if ends == CLOSED else [n for n in rows.column_names if n not in (RE, WEIGHT)]
-    rows, sync = _synced(rows, whose, ends == CLOSED)
+    closes = at == AlignAt.EDGE_CLOSE
+    event = [*key, LE] if closes else [n for n in rows.column_names if n not in (RE, WEIGHT)]
+    rows, sync = _synced(rows, event, closes)
     due = sync < limit
-    if ends == OPENED:
+    if at == AlignAt.EDGE_OPEN:
         rows, sync, due = _opened(rows, sync, due, limit)
-    scope.values["waits"] = [limit, int(sync[~due].min(initial=INFINITY))]
+    scope.values["waits"] = {"limit": limit, "least": int(sync[~due].min(initial=INFINITY))}
     _hold(scope, rows.filter(pa.array(~due)))
     return rows.filter(pa.array(due))
 
@@ -102,13 +116,14 @@ def backlog(scope: Scope) -> tuple[int, int]:
     if not bins:
         return 0, INFINITY
     # what starts before the limit that was last reached waits for an end; of the others the first bin has the least start
-    limit, least = scope.values.get("waits", [MINUS_INFINITY, INFINITY])
+    waits = scope.values.get("waits", {"limit": MINUS_INFINITY, "least": INFINITY})
+    limit, least = waits["limit"], int(waits["least"])
     for bin in bins:
         held = scope.read("held", str(bin))
         starts = ints(held, LE) if held is not None else np.zeros(0, np.int64)
         if (starts >= limit).any():
-            return scope.size("held")[0], min(int(least), int(starts[starts >= limit].min()))
-    return scope.size("held")[0], int(least)
+            return scope.size("held")[0], min(least, int(starts[starts >= limit].min()))
+    return scope.size("held")[0], least
 
 
 def _opened(rows: pa.Table, sync: Ints, due: Mask, limit: int) -> tuple[pa.Table, Ints, Mask]:

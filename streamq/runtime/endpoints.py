@@ -7,14 +7,27 @@ the greatest finite endpoint there is, and how far the input has come (SEMANTICS
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from streamq.runtime.arithmetic import INTEGERS, Arithmetic, Number
 from streamq.time import INFINITY, MINUS_INFINITY
 
-Endpoint = tuple[int, int, int]
-"""An endpoint, instant or number of a window: where it is, whether the lifetime goes on for ever, and its weight."""
+
+@dataclass
+class Endpoint:
+    """An endpoint of lifetimes that the map side announces to every bucket.
+
+    at: the instant, or the number of the last window before it; endless: whether the lifetimes go on for ever, and this is
+    where they start; weight: how many there are, negative for those taken back; first: the number of the first window that
+    they lie in, by which a kernel of windows tells what is late.
+    """
+
+    at: int
+    endless: bool
+    weight: int
+    first: int = MINUS_INFINITY
 
 
 class Bound(StrEnum):
@@ -53,24 +66,25 @@ class Endpoints:
     """
 
     def __init__(self, values: dict[str, Any]):
-        self.held = values.setdefault("ends", {"endless": 0, "ahead": []})
+        self.state = values.setdefault("ends", {"endless": 0, "ahead": {}})
 
     def add(self, endpoints: Iterable[Endpoint], reach: int) -> None:
         """Take in a micro-batch's endpoints, and forget those up to ``reach``, how far the input has come with it."""
-        weights: dict[int, int] = dict(self.held["ahead"])
-        for end, endless, weight in endpoints:
-            self.held["endless"] += weight if endless else 0
-            weights[end] = weights.get(end, 0) + weight
-        self.held["ahead"] = sorted([end, weight] for end, weight in weights.items() if weight and end > reach)
+        weights: dict[int, int] = {int(at): weight for at, weight in self.state["ahead"].items()}
+        for endpoint in endpoints:
+            self.state["endless"] += endpoint.weight if endpoint.endless else 0
+            weights[endpoint.at] = weights.get(endpoint.at, 0) + endpoint.weight
+        self.state["ahead"] = {str(at): weight for at, weight in sorted(weights.items()) if weight and at > reach}
 
     @property
     def endless(self) -> bool:
         """Whether a lifetime has no end."""
-        return bool(self.held["endless"] > 0)
+        return bool(self.state["endless"] > 0)
 
     def last(self, reach: int) -> int:
         """The greater of ``reach`` and the greatest endpoint; one that waits for what it takes back is none."""
-        return max([reach, MINUS_INFINITY + 1, *(end for end, weight in self.held["ahead"] if weight > 0)])
+        ahead = (int(at) for at, weight in self.state["ahead"].items() if weight > 0)
+        return max([reach, MINUS_INFINITY + 1, *ahead])
 
     def limit(self, bound: Bound, reach: int, until: int | None) -> int:
         """Where windows end with the input: ``until``, if the caller gave it, else before the last endpoint."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 from streamq.choices import Invalid, Late
 from streamq.errors import InvalidEvent, LateEvent, sentence
 from streamq.runtime.basket import Scope
+from streamq.runtime.endpoints import Endpoint
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, show_ticks
 
@@ -28,7 +29,7 @@ class Judge:
     axis: str = INTEGER
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Arrival:
     """What one channel brought in a micro-batch: deltas (or partial results of them) for a port.
 
@@ -44,7 +45,20 @@ class Arrival:
     promised: int = MINUS_INFINITY
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
+class Note:
+    """What the map side announced of one task's deltas of a channel: the endpoints of their lifetimes.
+
+    judge, c, promised: of the channel, as in :class:`Arrival`; the deltas were not judged when they were announced.
+    """
+
+    judge: Judge | None
+    c: int
+    promised: int
+    endpoints: list[Endpoint]
+
+
+@dataclass(eq=False, repr=False)
 class Clock:
     """Progress before and after a micro-batch: CTI ``c``, watermark ``m``; ``notes`` are what the map side announced.
 
@@ -57,13 +71,13 @@ class Clock:
     c: int
     m_before: int
     m: int
-    notes: tuple[Any, ...] = ()
+    notes: tuple[Note, ...] = ()
     until: int | None = None
     promised: int = INFINITY
     reach: int = MINUS_INFINITY
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Totals:
     """What became of items that were not taken as they came; counted by (source, reason), rows for the late output."""
 
@@ -77,7 +91,7 @@ class Totals:
             self.counts[key] = self.counts.get(key, 0) + n
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Output:
     """What a kernel gives in a micro-batch: deltas with ``__le``, ``__re``, ``__w`` and payload, and its own CTI.
 
@@ -101,8 +115,8 @@ class Kernel(Protocol):
     def combine(self, port: int, table: pa.Table) -> pa.Table:
         """Map side, before the shuffle: the same deltas in fewer rows; the columns that decide on the bucket stay."""
 
-    def announce(self, port: int, table: pa.Table) -> Any:
-        """Map side: what every bucket must know of these deltas, JSON-like; None for nothing."""
+    def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
+        """Map side: the endpoints of these deltas, which every bucket must know; None: it need not know any."""
 
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """One micro-batch of one bucket."""
@@ -115,8 +129,8 @@ class Uncombined:
         """The rows."""
         return table
 
-    def announce(self, port: int, table: pa.Table) -> Any:
-        """Nothing."""
+    def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
+        """No endpoint."""
         return None
 
 

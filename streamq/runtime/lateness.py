@@ -54,7 +54,7 @@ def late_rows(source: str, reason: str, table: pa.Table, c: int | None) -> pa.Ta
     )
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Judgement:
     """What becomes of items: those that lie behind ``c`` are late, and act from c on or not at all.
 

@@ -17,10 +17,12 @@ import pyarrow as pa
 
 from streamq.runtime.basket import Baskets
 from streamq.runtime.columnar import concat, decode
+from streamq.runtime.envelope import LATE, OUTPUTS, PROGRESS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.identity import Identity, check_state
+from streamq.runtime.packer import Packer, passed_rows
 from streamq.runtime.progress import Message, decode_messages, encode_messages
 from streamq.runtime.readings import both
-from streamq.runtime.stage import LATE, PROGRESS, SPOKEN, TOTALS, Envelope, Packer, Stage, kept_rows, relation_of
+from streamq.runtime.stage import Stage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -158,7 +160,7 @@ class Lanes:
                 if isinstance(column, pa.ChunkedArray):
                     column = pa.concat_arrays(column.chunks)
                 rows = pa.Table.from_struct_array(column)
-            made[number] = kept_rows(rows, columns)
+            made[number] = passed_rows(rows, columns)
         return made
 
 
@@ -284,7 +286,7 @@ def stage_packer(packer: Packer, lanes: Lanes) -> Callable[[Iterable[pa.RecordBa
         spoken: list[Message] = []
         for batch in batches:
             table = pa.Table.from_batches([batch])
-            opened = pc.less_equal(table.column("__channel"), -100)
+            opened = pc.less_equal(table.column("__channel"), OUTPUTS)
             rest = table.select(["__to", "__channel", "__body"]).filter(pc.invert(opened))
             passed: list[Envelope] = []
             for row in rest.to_pylist():

@@ -7,10 +7,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from streamq.runtime.endpoints import Endpoint
 from streamq.time import INFINITY, MINUS_INFINITY
 
-Pace = tuple[int, int, int]
-"""c and W as they count, and the CTI that a source has promised itself."""
+
+@dataclass
+class Pace:
+    """c and W of a relation as they count at the level of consistency, and the CTI that a source has promised itself."""
+
+    c: int
+    w: int
+    promised: int
+
+    @property
+    def counted(self) -> int:
+        """The CTI by which items are late."""
+        return max(self.c, self.promised)
+
 
 NOTES_ONLY = -1
 """The sender of a message that carries notes and says nothing of c and W."""
@@ -27,7 +40,7 @@ class Message:
     c: int = MINUS_INFINITY
     w: int = MINUS_INFINITY
     sender: int | None = None
-    notes: dict[int, list[Any]] = field(default_factory=dict)
+    notes: dict[int, list[list[Endpoint]]] = field(default_factory=dict)
     invalid: dict[str, int] = field(default_factory=dict)
     until: int | None = None
     looked: list[int] = field(default_factory=list)
@@ -43,28 +56,15 @@ class Message:
         """Of a source, the greatest start and finite CTI that it speaks of."""
         return max(self.reach, self.w, self.finite_c)
 
-    def to_json(self) -> Any:
-        return [
-            self.relation,
-            self.c,
-            self.w,
-            self.sender,
-            {str(k): v for k, v in self.notes.items()},
-            self.invalid,
-            self.until,
-            self.looked,
-            self.reach,
-        ]
-
     @staticmethod
-    def from_json(found: Any) -> Message:
-        relation, c, w, sender, notes, invalid, until, looked, reach = found
-        return Message(relation, c, w, sender, {int(k): v for k, v in notes.items()}, invalid, until, looked, reach)
+    def from_json(fields: dict[str, Any]) -> Message:
+        notes = {int(k): [[Endpoint(**e) for e in note] for note in v] for k, v in fields["notes"].items()}
+        return Message(**{**fields, "notes": notes})
 
 
 def encode_messages(messages: Iterable[Message]) -> bytes:
     """Messages as an envelope's body."""
-    return json.dumps([m.to_json() for m in messages], separators=(",", ":")).encode()
+    return json.dumps(list(messages), default=vars, separators=(",", ":")).encode()
 
 
 def decode_messages(body: bytes) -> list[Message]:
@@ -113,13 +113,19 @@ class RelationClock:
     @property
     def pace(self) -> Pace:
         """What c and W count as: of a source as the level of consistency has it, of a stage as they are."""
-        c, w, promised = self.held.get("pace") or (self.c, self.w, MINUS_INFINITY)
-        return int(c), int(w), int(promised)
+        pace = self._pace
+        return Pace(self.c, self.w, MINUS_INFINITY) if pace is None else pace
 
-    def set_pace(self, c: int, w: int, promised: int) -> None:
-        """A source's pace; nothing of it goes back."""
-        before = self.held.get("pace") or (MINUS_INFINITY, MINUS_INFINITY, MINUS_INFINITY)
-        self.held["pace"] = [max(a, b) for a, b in zip(before, (c, w, promised), strict=True)]
+    def set_pace(self, pace: Pace) -> None:
+        """Set a source's pace; nothing of it goes back."""
+        before = self._pace or pace
+        c, w, promised = max(before.c, pace.c), max(before.w, pace.w), max(before.promised, pace.promised)
+        self.held["pace"] = {"c": c, "w": w, "promised": promised}
+
+    @property
+    def _pace(self) -> Pace | None:
+        pace = self.held.get("pace")
+        return None if pace is None else Pace(**pace)
 
     def hear(self, message: Message) -> None:
         """Take in what a task or bucket says."""

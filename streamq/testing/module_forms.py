@@ -30,7 +30,8 @@ from streamq.runtime.columnar import concat, ints, with_column
 from streamq.runtime.evaluators.windows import WindowEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid import grid_lifetimes
-from streamq.runtime.kernels.window_aggregate import HI, LO, WindowAggregateKernel
+from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
+from streamq.runtime.open_windows import HI, LO
 from streamq.runtime.partials import INDEX, merged, netted, over_windows
 from streamq.testing.oracle import oracle
 from streamq.testing.oracle.aggregates import ORACLE_OF

@@ -13,7 +13,7 @@ from streamq.runtime.event import LE, RE
 from streamq.runtime.kernels import edges
 from streamq.runtime.kernels.edges import EdgesKernel
 from streamq.runtime.kernels.physical import PhysicalKernel
-from streamq.runtime.stage import Packer
+from streamq.runtime.packer import Packer
 from tests.mutation.mutant import MISCOUNTED, Mutant, wrapped
 
 
@@ -67,7 +67,7 @@ MUTANTS = (
         "a tick less of delay",
         "generated CTIs are one tick too high",
         "intervals",
-        (wrapped(Packer, "_tell", a_tick_too_eager),),
+        (wrapped(Packer, "_read_progress", a_tick_too_eager),),
         MISCOUNTED,
     ),
     Mutant(

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 
 from streamq.compiler.stages import _Compiler
-from streamq.runtime import bins, partials, stage
+from streamq.runtime import bins, packer, partials
 from streamq.runtime.basket import Baskets
 from streamq.runtime.columnar import concat, ints
-from streamq.runtime.evaluators import windows
+from streamq.runtime.evaluators import window_kinds
 from streamq.runtime.evaluators.joins import ExceptEvaluator, JoinEvaluator, WindowedJoinEvaluator
 from streamq.runtime.evaluators.settling import Settling
 from streamq.runtime.evaluators.spans import ChopEvaluator
 from streamq.runtime.event import RE, WEIGHT
 from streamq.runtime.kernels import inner_join
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
-from streamq.runtime.progress import Message, RelationClock
+from streamq.runtime.progress import Message, Pace, RelationClock
 from streamq.runtime.release import Release
 from streamq.time import INFINITY, MINUS_INFINITY
 from tests.mutation.mutant import BREACHED, ENDLESS, FINAL_TAKEN_BACK, GOES_BACK, NEVER_WAS, Mutant, wrapped
@@ -83,7 +83,7 @@ def one_window_too_many(right: Any, kernel: WindowAggregateKernel, state: Any, l
 
 def reported_not_written(baskets: Baskets) -> None:
     bins = {name: kept for name, kept in baskets._bins.items() if not name.endswith(".reported")}
-    baskets.store.put(Baskets.MANIFEST, json.dumps({"values": baskets.values, "bins": bins}).encode())
+    baskets.store.put(Baskets.MANIFEST, json.dumps({"values": baskets.values, "bins": bins}, default=vars).encode())
 
 
 def by_place(table: Any, hashed: Any, buckets: int) -> Any:
@@ -105,8 +105,8 @@ def not_corrected(kernel: WindowAggregateKernel, state: Any, everything: Any, di
     return []
 
 
-def whatever_counts_now(right: Any, clock: RelationClock, *pace: int) -> None:
-    clock.held["pace"] = list(pace)
+def whatever_counts_now(right: Any, clock: RelationClock, pace: Pace) -> None:
+    clock.held["pace"] = vars(pace)
 
 
 def taken_back_twice(right: Any, kernel: WindowAggregateKernel, *given: Any) -> list[Any]:
@@ -124,7 +124,7 @@ MUTANTS = (
         "CTI into an open session",
         "a session window sends the CTI that it was sent, though a session may go on",
         "session, on its window",
-        ((windows._Session, "aligned_progress", c_as_it_is),),
+        ((window_kinds.SessionKind, "aligned_progress", c_as_it_is),),
         BREACHED,
     ),
     Mutant(
@@ -205,7 +205,7 @@ MUTANTS = (
         "buckets by place",
         "rows go to buckets by their place, not by their keys",
         "snapshot",
-        ((stage, "buckets_of", by_place),),
+        ((packer, "buckets_of", by_place),),
     ),
     Mutant(
         "basic windows where hop does not divide size",

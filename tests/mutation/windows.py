@@ -9,8 +9,9 @@ import numpy as np
 
 from streamq.runtime import grid
 from streamq.runtime.columnar import ints, with_column
-from streamq.runtime.evaluators import windows
-from streamq.runtime.evaluators.windows import Ranges, WindowEvaluator
+from streamq.runtime.evaluators import window_kinds, windows
+from streamq.runtime.evaluators.window_kinds import Ranges
+from streamq.runtime.evaluators.windows import WindowEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid import grid_lifetimes, window_range
 from streamq.runtime.kernels import window_aggregate
@@ -118,31 +119,31 @@ MUTANTS = (
         "snapshot of its end",
         "an event is also a member of the snapshot that begins where it ends",
         "snapshot",
-        (wrapped(windows._Snapshot, "ranges", snapshot_of_its_end),),
+        (wrapped(window_kinds.SnapshotKind, "ranges", snapshot_of_its_end),),
     ),
     Mutant(
         "session joined at the gap",
         "an event joins a session at just the gap's distance, not only below it",
         "session",
-        (wrapped(windows._Session, "_sessions", joins_at_the_gap),),
+        (wrapped(window_kinds.SessionKind, "_sessions", joins_at_the_gap),),
     ),
     Mutant(
         "count windows count events",
         "a count window goes over N events, not over N distinct instants",
         "count",
-        ((windows, "_distinct", each_event_an_instant),),
+        ((window_kinds, "distinct", each_event_an_instant),),
     ),
     Mutant(
         "rows in order of arrival",
         "rows of one instant are numbered as they came, not by order_by",
         "rows",
-        (wrapped(windows._Rows, "_ordered", order_by_ignored),),
+        (wrapped(window_kinds.RowsKind, "_ordered", order_by_ignored),),
     ),
     Mutant(
         "landmark window not cut",
         "the last window of a landmark runs on beyond the next landmark",
         "landmark",
-        (wrapped(windows._Landmark, "ranges", runs_over_the_next_mark),),
+        (wrapped(window_kinds.LandmarkKind, "ranges", runs_over_the_next_mark),),
     ),
     Mutant(
         "not clipped on the right",

@@ -17,8 +17,9 @@ from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.policies import Level, consistency_of
 from streamq.runtime.basket import Baskets, DictStore, Scope
-from streamq.runtime.consistency import CLOSED, OPENED, aligned, backlog, paced
+from streamq.runtime.consistency import AlignAt, aligned, backlog, paced
 from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.progress import Pace
 from streamq.testing.execution import net
 from streamq.testing.history import assert_same_history
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -190,16 +191,16 @@ def test_several_sources_are_released_together() -> None:
 
 def test_what_a_source_s_progress_counts_as() -> None:
     said = {"a": (40, 60), "b": (10, 90)}
-    assert paced(MIDDLE, said, {}) == {"a": (40, 60, 40), "b": (10, 90, 10)}
-    assert paced(STRONG, said, {}) == {"a": (10, NEVER, 40), "b": (10, NEVER, 10)}
-    assert paced(Level(5), said, {}) == {"a": (10, 55, 40), "b": (10, 55, 10)}
-    assert paced(Level(0, 25), said, {}) == {"a": (40, 60, 40), "b": (35, 90, 10)}
-    assert paced(MIDDLE, said, {"b": "a"}) == {"a": (40, 60, 40), "b": (40, 90, 40)}
+    assert paced(MIDDLE, said, {}) == {"a": Pace(40, 60, 40), "b": Pace(10, 90, 10)}
+    assert paced(STRONG, said, {}) == {"a": Pace(10, NEVER, 40), "b": Pace(10, NEVER, 10)}
+    assert paced(Level(5), said, {}) == {"a": Pace(10, 55, 40), "b": Pace(10, 55, 10)}
+    assert paced(Level(0, 25), said, {}) == {"a": Pace(40, 60, 40), "b": Pace(35, 90, 10)}
+    assert paced(MIDDLE, said, {"b": "a"}) == {"a": Pace(40, 60, 40), "b": Pace(40, 90, 40)}
     # one that has promised more than it has brought, or has ended, holds nobody back
-    assert paced(Level(5), {"a": (40, 60), "b": (70, NEVER)}, {})["a"] == (40, 55, 40)
-    assert paced(Level(0, 25), {"a": (10, 60), "b": (INFINITY, 9)}, {})["a"] == (35, 60, 10)
+    assert paced(Level(5), {"a": (40, 60), "b": (70, NEVER)}, {})["a"] == Pace(40, 55, 40)
+    assert paced(Level(0, 25), {"a": (10, 60), "b": (INFINITY, 9)}, {})["a"] == Pace(35, 60, 10)
     # of those that have no progress of their own nobody need wait
-    assert paced(Level(5), {**said, "b": (10, 3)}, {"b": "a"})["a"] == (40, 55, 40)
+    assert paced(Level(5), {**said, "b": (10, 3)}, {"b": "a"})["a"] == Pace(40, 55, 40)
 
 
 def deltas(*rows: tuple[int, int, int]) -> pa.Table:
@@ -226,7 +227,7 @@ def test_items_are_held_folded_and_released_by_sync_time() -> None:
 
 def test_an_end_that_an_edge_brings_is_due_at_its_own_time() -> None:
     """Until then its event goes on without one; or, where its payload comes with it, it waits."""
-    opened, closed = (Baskets(DictStore({})).scoped(name) for name in (OPENED, CLOSED))
+    opened, closed = (Baskets(DictStore({})).scoped(name) for name in (AlignAt.EDGE_OPEN, AlignAt.EDGE_CLOSE))
 
     def step(scope: Scope, ends: str, c: int, *rows: tuple[str, int, int, int]) -> list[tuple[Any, ...]]:
         v, le, re, w = zip(*rows, strict=True) if rows else ((), (), (), ())
@@ -236,19 +237,29 @@ def test_an_end_that_an_edge_brings_is_due_at_its_own_time() -> None:
         found = aligned(scope, table if rows else None, c, NEVER, ends, ["k"])
         return [] if found is None else sorted((r["v"], r[LE], r[RE], r[WEIGHT]) for r in found.to_pylist())
 
-    assert step(opened, OPENED, 5, ("x", 1, 20, 1), ("x", 7, 9, 1)) == [("x", 1, INFINITY, 1)]
+    assert step(opened, AlignAt.EDGE_OPEN, 5, ("x", 1, 20, 1), ("x", 7, 9, 1)) == [("x", 1, INFINITY, 1)]
     assert backlog(opened) == (3, 7)
-    assert step(opened, OPENED, 6, ("x", 1, 20, -1), ("x", 1, 10, 1)) == []
-    assert step(opened, OPENED, 8) == [("x", 7, INFINITY, 1)] and backlog(opened) == (4, 9)
-    assert step(opened, OPENED, 11) == [("x", 1, 10, 1), ("x", 1, INFINITY, -1), ("x", 7, 9, 1), ("x", 7, INFINITY, -1)]
+    assert step(opened, AlignAt.EDGE_OPEN, 6, ("x", 1, 20, -1), ("x", 1, 10, 1)) == []
+    assert step(opened, AlignAt.EDGE_OPEN, 8) == [("x", 7, INFINITY, 1)] and backlog(opened) == (4, 9)
+    released = [("x", 1, 10, 1), ("x", 1, INFINITY, -1), ("x", 7, 9, 1), ("x", 7, INFINITY, -1)]
+    assert step(opened, AlignAt.EDGE_OPEN, 11) == released
     # another level let an end go on ahead of its time
-    assert step(opened, OPENED, 12, ("x", 2, 30, -1), ("x", 2, 25, 1)) == []
-    assert step(opened, OPENED, 26) == [("x", 2, 25, 1), ("x", 2, 30, -1)] and backlog(opened) == (0, INFINITY)
+    assert step(opened, AlignAt.EDGE_OPEN, 12, ("x", 2, 30, -1), ("x", 2, 25, 1)) == []
+    assert step(opened, AlignAt.EDGE_OPEN, 26) == [("x", 2, 25, 1), ("x", 2, 30, -1)] and backlog(opened) == (
+        0,
+        INFINITY,
+    )
 
-    assert step(closed, CLOSED, 5, ("x", 1, INFINITY, 1), ("z", 2, 20, 1)) == [("x", 1, INFINITY, 1)]
-    assert step(closed, CLOSED, 6, ("x", 1, INFINITY, -1), ("y", 1, 10, 1)) == [] and backlog(closed) == (3, 10)
-    assert step(closed, CLOSED, 11) == [("x", 1, INFINITY, -1), ("y", 1, 10, 1)] and backlog(closed) == (1, 20)
-    assert step(closed, CLOSED, INFINITY) == [("z", 2, 20, 1)]
+    assert step(closed, AlignAt.EDGE_CLOSE, 5, ("x", 1, INFINITY, 1), ("z", 2, 20, 1)) == [("x", 1, INFINITY, 1)]
+    assert step(closed, AlignAt.EDGE_CLOSE, 6, ("x", 1, INFINITY, -1), ("y", 1, 10, 1)) == [] and backlog(closed) == (
+        3,
+        10,
+    )
+    assert step(closed, AlignAt.EDGE_CLOSE, 11) == [("x", 1, INFINITY, -1), ("y", 1, 10, 1)] and backlog(closed) == (
+        1,
+        20,
+    )
+    assert step(closed, AlignAt.EDGE_CLOSE, INFINITY) == [("z", 2, 20, 1)]
 
 
 def test_bins_of_what_is_held_stay_few() -> None:

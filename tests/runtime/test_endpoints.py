@@ -16,7 +16,7 @@ from streamq.compiler.stages import compile_stages
 from streamq.plan.node import numbered
 from streamq.policies import Level
 from streamq.run.query import local_history
-from streamq.runtime.endpoints import Endpoints
+from streamq.runtime.endpoints import Endpoint, Endpoints
 from streamq.runtime.event import WEIGHT
 from streamq.testing.execution import as_history, net
 from streamq.testing.history import assert_same_history
@@ -26,26 +26,26 @@ from streamq.time import MINUS_INFINITY
 
 def test_the_greatest_endpoint_counts_until_it_is_taken_back() -> None:
     values: dict[str, Any] = {}
-    Endpoints(values).add([(9, 0, 1), (5, 0, 1), (3, 1, 1)], 3)
+    Endpoints(values).add([Endpoint(9, False, 1), Endpoint(5, False, 1), Endpoint(3, True, 1)], 3)
     assert Endpoints(values).last(3) == 9
-    Endpoints(values).add([(9, 0, -1)], 4)
+    Endpoints(values).add([Endpoint(9, False, -1)], 4)
     assert Endpoints(values).last(4) == 5
 
 
 def test_what_the_input_has_passed_is_forgotten_and_counts_for_ever() -> None:
     values: dict[str, Any] = {}
-    Endpoints(values).add([(9, 0, 1)], 9)
-    Endpoints(values).add([(9, 0, -1)], 9)
-    assert (Endpoints(values).last(9), values["ends"]["ahead"]) == (9, [])
+    Endpoints(values).add([Endpoint(9, False, 1)], 9)
+    Endpoints(values).add([Endpoint(9, False, -1)], 9)
+    assert (Endpoints(values).last(9), values["ends"]["ahead"]) == (9, {})
 
 
 def test_lifetimes_without_an_end_are_counted() -> None:
     values: dict[str, Any] = {}
     endpoints = Endpoints(values)
-    endpoints.add([(1, 1, 2)], 1)
-    endpoints.add([(1, 1, -1)], 1)
+    endpoints.add([Endpoint(1, True, 2)], 1)
+    endpoints.add([Endpoint(1, True, -1)], 1)
     assert endpoints.endless
-    endpoints.add([(1, 1, -1)], 1)
+    endpoints.add([Endpoint(1, True, -1)], 1)
     assert not endpoints.endless
 
 

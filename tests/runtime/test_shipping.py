@@ -25,8 +25,9 @@ from streamq.runtime.evaluators.condition import Condition
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.identity import Identity
 from streamq.runtime.kernels import inner_join, recompute, relay, settle, window_aggregate
+from streamq.runtime.packer import Packer
 from streamq.runtime.processor import DRIVER_WORKER, make_processor
-from streamq.runtime.stage import Channel, Packer, Stage
+from streamq.runtime.stage import Channel, Stage
 
 READ = """
 import pickle, sys

@@ -19,10 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.basket import Scope
-from streamq.runtime.columnar import codes, concat, ints, with_column
+from streamq.runtime.columnar import codes, concat, ints, matching, with_column
 from streamq.runtime.event import INSERT, KIND, LE, NEW_END, RE, RETRACT, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, Uncombined, remembered_judge
-from streamq.runtime.kernels.window_aggregate import matching
 from streamq.runtime.lateness import (
     Judgement,
     count_duplicates,

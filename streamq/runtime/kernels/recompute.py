@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from streamq.runtime.arithmetic import ARRAYS
 from streamq.runtime.basket import COMPACT_AT, Scope
 from streamq.runtime.columnar import concat, group, ints, net, with_column
-from streamq.runtime.endpoints import Bound, Endpoints, endpoint
+from streamq.runtime.endpoints import Bound, Endpoint, Endpoints, endpoint
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined
@@ -62,16 +62,16 @@ class RecomputeKernel(Uncombined):
         rule = self.evaluator.progress_rule
         return rule.when_final() if self.final else rule
 
-    def announce(self, port: int, table: pa.Table) -> Any:
-        """The endpoints, as far as they bound the windows reported at the end of the stream: ``[end, endless, weight]``."""
+    def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
+        """The endpoints, as far as they bound the windows reported at the end of the stream."""
         if self.bound is Bound.NONE or table.num_rows == 0:
             return None
         le = ints(table, LE)
         re = ints(table, RE) if RE in table.column_names else le + 1
         endless = re == INFINITY
         rows = pa.table({"end": endpoint(le, re, ARRAYS), "endless": endless.astype(np.int64), "w": _weights(table)})
-        found = group(rows, ["end", "endless"], {"w": ("w", "sum")})
-        return [[r["end"], r["endless"], r["w"]] for r in found.to_pylist() if r["w"]]
+        weights = group(rows, ["end", "endless"], {"w": ("w", "sum")})
+        return [Endpoint(r["end"], bool(r["endless"]), r["w"]) for r in weights.to_pylist() if r["w"]]
 
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Take in deltas, evaluate, report what is new and take back what is no longer so."""
@@ -121,7 +121,7 @@ class RecomputeKernel(Uncombined):
         if self.bound is Bound.NONE:
             return INFINITY
         endpoints = Endpoints(state.values)
-        endpoints.add([tuple(e) for *_, note in clock.notes for e in note or ()], clock.reach)
+        endpoints.add([e for note in clock.notes for e in note.endpoints], clock.reach)
         if clock.c != INFINITY:
             return clock.m + 1 if clock.m > MINUS_INFINITY else clock.m
         return endpoints.limit(self.bound, clock.reach, clock.until)

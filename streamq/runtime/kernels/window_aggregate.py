@@ -19,12 +19,13 @@ from streamq.choices import Late
 from streamq.plan.partial import COUNT, Partial
 from streamq.runtime.arithmetic import ARRAYS
 from streamq.runtime.basket import Scope
-from streamq.runtime.columnar import codes, concat, group, ints, net, runs, unit_weights, with_column
+from streamq.runtime.columnar import concat, group, ints, matching, net, runs, unit_weights, with_column
 from streamq.runtime.endpoints import Bound, Endpoint, Endpoints, endpoint
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid import first_ending_after, grid_lifetimes, last_starting_before, window_range
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, refuse_late
 from streamq.runtime.lateness import judgement
+from streamq.runtime.open_windows import HI, LO, OpenWindows, Spans, first_open, least_open
 from streamq.runtime.partials import EXPLODE_ROWS, INDEX, merged, netted, over_windows
 from streamq.runtime.release import Release
 from streamq.runtime.values import Mask
@@ -33,8 +34,6 @@ from streamq.windows import Hopping
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-
-LO, HI = "__lo", "__hi"
 
 REPORTED_BIN = 16
 """Windows a bin of reported rows spans."""
@@ -84,7 +83,7 @@ class WindowAggregateKernel:
         partials = self._partials(table)
         return self._merge(partials, self._by(partials)) if self.ahead else partials
 
-    def announce(self, port: int, table: pa.Table) -> Any:
+    def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
         """The greatest finite endpoints, as window numbers: what bounds the windows reported at the end of the stream."""
         if not self.infinite or table.num_rows == 0:
             return None
@@ -96,10 +95,10 @@ class WindowAggregateKernel:
         rows = pa.table({"low": low, "last": last, "endless": endless.astype(np.int64), "w": weight})
         # the first window goes along, for the late are left out where c is known
         if self.merges:
-            found = group(rows, ["low", "endless"], {"last": ("last", "max"), "w": ("w", "max")})
+            weights = group(rows, ["low", "endless"], {"last": ("last", "max"), "w": ("w", "max")})
         else:
-            found = group(rows, ["low", "endless", "last"], {"w": ("w", "sum")})
-        return [[r["low"], r["last"], r["endless"], r["w"]] for r in found.to_pylist() if r["w"]]
+            weights = group(rows, ["low", "endless", "last"], {"w": ("w", "sum")})
+        return [Endpoint(r["last"], bool(r["endless"]), r["w"], r["low"]) for r in weights.to_pylist() if r["w"]]
 
     # one bucket, one micro-batch
 
@@ -120,10 +119,10 @@ class WindowAggregateKernel:
 
         needed = report_to >= report_from or self.reads_end
         held = self._held(state) if needed else None
-        closed = self._opened(held, clock.c_before) if self.reads_end and held is not None else None
+        closed = OpenWindows.of(held, self.keys, clock.c_before) if self.reads_end and held is not None else None
         dirty = None
         if new is not None and not self.final and report_from != MINUS_INFINITY:
-            dirty = self._touched(new, _least(closed, open_before), report_from - 1)
+            dirty = self._touched(new, least_open(closed, open_before), report_from - 1)
         if dirty is not None and not needed:
             needed, held = True, self._held(state)
         all_of = [t for t in (held, new) if t is not None]
@@ -132,8 +131,8 @@ class WindowAggregateKernel:
         out: list[pa.Table] = []
         least = open_now
         if everything is not None and self.reads_end:
-            opened = self._opened(everything, clock.c)
-            least = _least(opened, open_now)
+            opened = OpenWindows.of(everything, self.keys, clock.c)
+            least = least_open(opened, open_now)
             if self.final:
                 out += self._final_rows(everything, opened, closed, open_before, report_to)
             else:
@@ -147,7 +146,7 @@ class WindowAggregateKernel:
         if new is not None and clock.c != INFINITY:
             self._store(state, new)
         self._forget(state, least)
-        due = self._due(state, least if self.final else grid.first_ending_after(clock.m))
+        due = Spans(state.values).due(grid, least if self.final else grid.first_ending_after(clock.m))
         return Output(self._deltas(out), self._start(least), totals, due)
 
     # taking in
@@ -272,52 +271,33 @@ class WindowAggregateKernel:
     def _reported_columns(self) -> list[str]:
         return [*self.keys, INDEX, COUNT, *(name for partial in self.partials for name in partial.columns), WEIGHT]
 
-    # windows whose members' ends are read wait for those members
-
-    def _opened(self, partials: pa.Table, c: int) -> pa.Table | None:
-        """Per key with an unsettled member the first window that it lies in, ``__lo``: it is not final, nor are later ones."""
-        if c == INFINITY:
-            return None
-        unsettled = partials.filter(
-            pc.and_(pc.greater_equal(partials.column(RE), c), pc.greater(partials.column(COUNT), 0))
-        )
-        return group(unsettled, self.keys, {LO: (LO, "min")}) if unsettled.num_rows else None
-
-    def _first_open(self, rows: pa.Table, opened: pa.Table | None, otherwise: int) -> np.ndarray[Any, Any]:
-        """For each row the first window of its key that is not final, at most ``otherwise``."""
-        first = np.full(rows.num_rows, otherwise, np.int64)
-        if opened is None:
-            return first
-        if not self.keys:
-            return np.minimum(first, ints(opened, LO))
-        names = list(self.keys)
-        number, _ = codes(concat([opened.select(names).cast(rows.select(names).schema), rows.select(names)]), names)
-        of_key = np.full(int(number.max(initial=0)) + 1, otherwise, np.int64)
-        of_key[number[: opened.num_rows]] = ints(opened, LO)
-        return np.minimum(first, of_key[number[opened.num_rows :]])
-
     def _final_rows(
-        self, partials: pa.Table, opened: pa.Table | None, before: pa.Table | None, open_before: int, report_to: int
+        self,
+        partials: pa.Table,
+        opened: OpenWindows | None,
+        before: OpenWindows | None,
+        open_before: int,
+        report_to: int,
     ) -> list[pa.Table]:
         """The rows of windows that were not final before and are now."""
-        rows = self._rows(partials, _least(before, open_before), report_to)
+        rows = self._rows(partials, least_open(before, open_before), report_to)
         if not rows:
             return []
         table = rows[0]
         index = ints(table, INDEX)
-        final = (index >= self._first_open(table, before, open_before)) & (
-            index < self._first_open(table, opened, INFINITY)
-        )
+        final = (index >= first_open(table, before, open_before)) & (index < first_open(table, opened, INFINITY))
         return [table.filter(pa.array(final))] if final.any() else []
 
     # keeping and forgetting
 
     def _store(self, state: Scope, new: pa.Table) -> None:
+        """Put partial results into bins by their last windows."""
+        spans = Spans(state.values)
         low, high = ints(new, LO), ints(new, HI)
         endless = high == INFINITY
         if endless.any():
             state.append("partials", "inf", self._packed(new.filter(pa.array(endless))))
-            self._span(state, "inf", low[endless], high[endless])
+            spans.add("inf", low[endless], high[endless])
             new, low, high = new.filter(pa.array(~endless)), low[~endless], high[~endless]
         if not len(high):
             return
@@ -327,18 +307,7 @@ class WindowAggregateKernel:
         for n, (cls, bin) in enumerate(bins):
             mine = number.reshape(-1) == n
             state.append("partials", f"{cls}.{bin}", self._packed(new.filter(pa.array(mine))))
-            self._span(state, f"{cls}.{bin}", low[mine], high[mine])
-
-    def _span(self, state: Scope, bin: str, low: np.ndarray[Any, Any], high: np.ndarray[Any, Any]) -> None:
-        """Note the windows of a bin: ranges that share one overlap, so there is none without members between its ends."""
-        spans = state.values.setdefault("spans", {})
-        first, last = spans.get(bin, (INFINITY, MINUS_INFINITY))
-        spans[bin] = [min(first, int(low.min())), max(last, int(high.max()))]
-
-    def _due(self, state: Scope, first: int) -> int | None:
-        """The end of the next window, from ``first`` on, that had members; all of a window's may have been taken back."""
-        spans = state.values.get("spans", {}).values()
-        return min((self.window.end(max(low, first)) for low, high in spans if high >= first), default=None)
+            spans.add(f"{cls}.{bin}", low[mine], high[mine])
 
     def _packed(self, table: pa.Table) -> pa.Table:
         """As it is stored: in order, so that it compresses; without the first window where the last one tells it."""
@@ -377,7 +346,7 @@ class WindowAggregateKernel:
             cls, _, number = bin.partition(".")
             if (least == INFINITY) if bin == "inf" else ((int(number) + 1) << int(cls)) - 1 < least:
                 state.drop("partials", bin)
-                state.values["spans"].pop(bin)
+                Spans(state.values).forget(bin)
         for bin in state.bins("reported"):
             if (int(bin) + 1) * REPORTED_BIN - 1 < least:
                 state.drop("reported", bin)
@@ -389,11 +358,11 @@ class WindowAggregateKernel:
             return INFINITY if until is None else until
         endpoints, reach = Endpoints(state.values), self.window.last_starting_before(clock.reach)
         announced: list[Endpoint] = []
-        for judge, _, promised, note in clock.notes:
+        for note in clock.notes:
             # of what the source drops as late nothing counts
-            drops = judge is not None and judge.late == Late.DROP
-            first = self.window.first_ending_after(promised) if drops else MINUS_INFINITY
-            announced += [(last, endless, weight) for low, last, endless, weight in note or () if low >= first]
+            drops = note.judge is not None and note.judge.late == Late.DROP
+            first = self.window.first_ending_after(note.promised) if drops else MINUS_INFINITY
+            announced += [endpoint for endpoint in note.endpoints if endpoint.first >= first]
         endpoints.add(announced, reach)
         return endpoints.limit(Bound.ENDLESS, reach, until)
 
@@ -409,15 +378,3 @@ class WindowAggregateKernel:
         start, end = grid_lifetimes(self.window, ints(table, INDEX))
         table = with_column(with_column(table, LE, start), RE, end)
         return table.drop_columns([INDEX])
-
-
-def _least(opened: pa.Table | None, first: int) -> int:
-    """The first window of any key that is not final, at most ``first``."""
-    return first if opened is None else min(first, pc.min(opened.column(LO)).as_py())
-
-
-def matching(table: pa.Table, wanted: pa.Table, by: list[str]) -> np.ndarray[Any, Any]:
-    """Which rows agree with some row of ``wanted`` in the columns ``by``; NULL agrees with NULL."""
-    both = concat([table.select(by), wanted.select(by).cast(table.select(by).schema)])
-    number, _ = codes(both, by)
-    return np.isin(number[: table.num_rows], number[table.num_rows :])

@@ -1,0 +1,59 @@
+"""Places of instants in their groups, in numpy: what windows of every kind are numbered by.
+
+``g`` are numbers of groups; ``group, at`` are the distinct pairs of a group and an instant, in order, and a place is an index of
+these.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamq.runtime.values import Ints, Mask
+from streamq.time import INFINITY, MINUS_INFINITY
+
+
+def distinct(g: Ints, at: Ints) -> tuple[Ints, Ints]:
+    """The distinct pairs, in order."""
+    order = np.lexsort((at, g))
+    g, at = g[order], at[order]
+    new = changes(g, at)
+    return g[new], at[new]
+
+
+def beyond(t: Ints | int, mark: Ints) -> Ints:
+    """How far instants lie behind others, at most as long as the axis."""
+    with np.errstate(over="ignore"):
+        found = t - mark
+    found = np.where((t >= mark) & ((found < 0) | (found == INFINITY)), INFINITY - 1, found)
+    return np.where((t < mark) & (found > 0), MINUS_INFINITY + 1, found)
+
+
+def changes(a: Ints, b: Ints) -> Mask:
+    """Where an ordered pair is another than the one before."""
+    new = np.ones(len(a), bool)
+    new[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
+    return new
+
+
+def places(group: Ints, at: Ints, g: Ints, t: Ints) -> Ints:
+    """Where each (g, t) stands among the ordered pairs, which hold it."""
+    every = np.unique(at)
+    m = len(every) + 1
+    return np.searchsorted(group * m + np.searchsorted(every, at), g * m + np.searchsorted(every, t))
+
+
+def bounds(group: Ints, g: Ints) -> tuple[Ints, Ints]:
+    """The first and last place of each group among ordered places."""
+    return np.searchsorted(group, g, "left"), np.searchsorted(group, g, "right") - 1
+
+
+def first_in(group: Ints, wanted: Mask, g: Ints) -> Ints:
+    """The first wanted place of each group, behind its last if there is none."""
+    first, last = bounds(group, g)
+    places = np.flatnonzero(wanted)
+    found = np.searchsorted(places, first)
+    return (
+        np.where(found < len(places), places[np.minimum(found, max(len(places) - 1, 0))], last + 1)
+        if len(places)
+        else last + 1
+    )

@@ -1,0 +1,79 @@
+"""Windows that are not final because the end of a member is read and may still move, key by key; and the spans of bins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.plan.partial import COUNT
+from streamq.runtime.columnar import codes, concat, group, ints
+from streamq.runtime.event import RE
+from streamq.runtime.values import Ints
+from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.windows import Hopping
+
+LO, HI = "__lo", "__hi"
+"""The first and the last window of a partial result."""
+
+
+class OpenWindows:
+    """Per key with a member that is not settled the first window that it lies in: that one is not final, nor are later ones."""
+
+    def __init__(self, first: pa.Table, keys: Sequence[str]):
+        self.first, self.keys = first, list(keys)
+
+    @staticmethod
+    def of(partials: pa.Table, keys: Sequence[str], c: int) -> OpenWindows | None:
+        """The open windows at CTI c; None if there is none."""
+        if c == INFINITY:
+            return None
+        is_unsettled = pc.and_(pc.greater_equal(partials.column(RE), c), pc.greater(partials.column(COUNT), 0))
+        unsettled = partials.filter(is_unsettled)
+        return OpenWindows(group(unsettled, keys, {LO: (LO, "min")}), keys) if unsettled.num_rows else None
+
+
+def least_open(windows: OpenWindows | None, otherwise: int) -> int:
+    """The first window of any key that is not final, at most ``otherwise``."""
+    return otherwise if windows is None else min(otherwise, pc.min(windows.first.column(LO)).as_py())
+
+
+def first_open(rows: pa.Table, windows: OpenWindows | None, otherwise: int) -> Ints:
+    """For each row the first window of its key that is not final, at most ``otherwise``."""
+    first = np.full(rows.num_rows, otherwise, np.int64)
+    if windows is None:
+        return first
+    opened, keys = windows.first, windows.keys
+    if not keys:
+        return np.minimum(first, ints(opened, LO))
+    number, _ = codes(concat([opened.select(keys).cast(rows.select(keys).schema), rows.select(keys)]), keys)
+    of_key = np.full(int(number.max(initial=0)) + 1, otherwise, np.int64)
+    of_key[number[: opened.num_rows]] = ints(opened, LO)
+    return np.minimum(first, of_key[number[opened.num_rows :]])
+
+
+class Spans:
+    """The windows that each bin of partial results spans, kept in ``values`` (JSON-like, in the state store).
+
+    Ranges that share a bin overlap, so there is no window without members between the ends of its span.
+    """
+
+    def __init__(self, values: dict[str, Any]):
+        self.state: dict[str, dict[str, int]] = values.setdefault("spans", {})
+
+    def add(self, bin: str, low: Ints, high: Ints) -> None:
+        """Widen a bin's span to ranges of windows."""
+        span = self.state.get(bin, {"first": INFINITY, "last": MINUS_INFINITY})
+        self.state[bin] = {"first": min(span["first"], int(low.min())), "last": max(span["last"], int(high.max()))}
+
+    def forget(self, bin: str) -> None:
+        """Forget a bin."""
+        del self.state[bin]
+
+    def due(self, window: Hopping, first: int) -> int | None:
+        """The end of the next window, from ``first`` on, that had members; all of a window's may have been taken back."""
+        ends = (window.end(max(span["first"], first)) for span in self.state.values() if span["last"] >= first)
+        return min(ends, default=None)

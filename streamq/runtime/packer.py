@@ -1,0 +1,184 @@
+"""The map side of a stage: reads a source's rows, combines deltas, sorts them into buckets and sends progress to each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.choices import Invalid
+from streamq.runtime.bucket import buckets_of
+from streamq.runtime.columnar import concat, encode, split_by, with_column
+from streamq.runtime.endpoints import Endpoint
+from streamq.runtime.envelope import LATE, PROGRESS, Envelope
+from streamq.runtime.event import BAD, CTI, KEEP, KIND, LAST_POINT, LE, NEW_END, OPENS, WEIGHT, start_reasons
+from streamq.runtime.kernel import Kernel, refuse_invalid
+from streamq.runtime.lateness import late_rows
+from streamq.runtime.progress import NOTES_ONLY, Message, encode_messages
+from streamq.runtime.readings import both, looked_at
+from streamq.runtime.rendering import python_rows
+from streamq.runtime.stage import Channel
+from streamq.time import MINUS_INFINITY
+
+
+@dataclass(frozen=True)
+class SourceInfo:
+    """How a source's rows speak of progress.
+
+    delay: in ticks, how far its CTI stays behind its greatest start; None where CTI rows say it, or another source; every: the
+    grid of its CTIs; ahead: how far beyond the wall clock a start may lie, in ticks.
+    """
+
+    relation: str
+    name: str
+    delay: int | None
+    invalid: Invalid
+    every: int = 1
+    ahead: int | None = None
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A channel on the map side: the kernel that combines its deltas before the shuffle (None: pass them on as they are)."""
+
+    channel: Channel
+    kernel: Kernel | None
+
+
+@dataclass(frozen=True)
+class Packer:
+    """The map side of a stage: it combines deltas, sorts them into buckets, and sends progress to every bucket."""
+
+    lanes: tuple[Lane, ...]
+    buckets: int
+    source: SourceInfo | None = None
+    late_output: bool = False
+
+    def pack(
+        self, tables: dict[int, list[pa.Table]], spoken: Sequence[Message], source_message: Message | None
+    ) -> list[Envelope]:
+        """The envelopes of one task: ``tables`` by channel number, progress as a stage or as source rows speak of it."""
+        envelopes: list[Envelope] = []
+        messages: dict[tuple[str, int | None], Message] = {(m.relation, m.sender): m for m in spoken}
+        if source_message is not None:
+            messages[(source_message.relation, None)] = source_message
+        for lane in self.lanes:
+            table = concat(tables[lane.channel.number]) if tables.get(lane.channel.number) else None
+            if table is None or table.num_rows == 0:
+                continue
+            if lane.kernel is not None:
+                _announce(lane.channel, lane.kernel.announce(lane.channel.port, table), messages)
+                table = lane.kernel.combine(lane.channel.port, table)
+            for bucket, rows in split_by(table, buckets_of(table, lane.channel.hashed, self.buckets)):
+                envelopes.append((bucket, lane.channel.number, encode(rows)))
+        if messages:
+            body = encode_messages(messages.values())
+            envelopes += [(bucket, PROGRESS, body) for bucket in range(self.buckets)]
+        return envelopes
+
+    def read_source(self, batches: Iterable[pa.Table]) -> tuple[list[pa.Table], Message | None, list[Envelope]]:
+        """Rows of a source that are events, what they say of its progress, and envelopes for rows that are none."""
+        assert self.source is not None
+        events: list[pa.Table] = []
+        late: list[pa.Table] = []
+        message = Message(self.source.relation)
+        any_rows = False
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            any_rows = True
+            batch, is_bad = self._checked(batch)
+            if pc.any(is_bad).as_py():
+                late += self._refused(batch.filter(is_bad), message)
+                batch = batch.filter(pc.invert(is_bad))
+            batch = batch.drop_columns([n for n in batch.column_names if n == BAD])
+            if batch.num_rows:
+                self._read_progress(batch, message)
+                message.looked = both(message.looked, looked_at(_starts(batch)))
+                events.append(batch)
+        envelopes = [(0, LATE, encode(concat(late)))] if late and self.late_output else []
+        return events, message if any_rows else None, envelopes
+
+    def _checked(self, batch: pa.Table) -> tuple[pa.Table, Any]:
+        """Source rows with ``__bad``, why each is no event, and which are none."""
+        assert self.source is not None
+        if BAD not in batch.column_names:
+            batch = with_column(batch, BAD, start_reasons(batch.column(LE), LAST_POINT))
+        is_bad = pc.is_valid(batch.column(BAD))
+        if self.source.ahead is None:
+            return batch, is_bad
+        return _too_far(batch, is_bad, time.time_ns() // 1_000 + self.source.ahead)
+
+    def _refused(self, rows: pa.Table, message: Message) -> list[pa.Table]:
+        """Count rows that are no events in ``message``, and give them as the late output shows them, if there is one."""
+        assert self.source is not None
+        if self.source.invalid == Invalid.FAIL:
+            first = rows.drop_columns([n for n in rows.column_names if n.startswith("__")]).slice(0, 1)
+            # what refuses a row at its source tells its lifetime in the reason, as the axis shows it
+            refuse_invalid(self.source.name, rows.column(BAD)[0].as_py(), (python_rows(first) or [{}])[0])
+        key = f"{self.source.name}|invalid"
+        message.invalid[key] = message.invalid.get(key, 0) + rows.num_rows
+        if not self.late_output:
+            return []
+        reasons = sorted(set(rows.column(BAD).to_pylist()))
+        hidden = [n for n in (KEEP, BAD, KIND, NEW_END, OPENS, WEIGHT) if n in rows.column_names]
+        shown = [(reason, rows.filter(pc.equal(rows.column(BAD), reason)).drop_columns(hidden)) for reason in reasons]
+        return [late_rows(self.source.name, reason, table, None) for reason, table in shown]
+
+    def _read_progress(self, batch: pa.Table, message: Message) -> None:
+        """Take the greatest start, and the CTI that rows state or that follows from the greatest start, into ``message``."""
+        assert self.source is not None
+        le = batch.column(LE)
+        if KIND in batch.column_names:
+            is_cti = pc.equal(batch.column(KIND), CTI)
+            if self.source.delay is None and pc.any(is_cti).as_py():
+                message.c = max(message.c, pc.max(le.filter(is_cti)).as_py())
+            le = le.filter(pc.invert(is_cti))
+        elif OPENS in batch.column_names:
+            le = le.filter(batch.column(OPENS))
+        if len(le):
+            message.w = max(message.w, pc.max(le).as_py())
+            if self.source.delay is not None:
+                c = (message.w - self.source.delay) // self.source.every * self.source.every
+                message.c = max(message.c, MINUS_INFINITY + 1, c)
+
+
+def _announce(
+    channel: Channel, endpoints: list[Endpoint] | None, messages: dict[tuple[str, int | None], Message]
+) -> None:
+    """Add what a kernel announces of a channel's deltas to a message of the channel's relation."""
+    if endpoints is None:
+        return
+    message = next((m for (relation, _), m in messages.items() if relation == channel.relation), None)
+    if message is None:
+        # a stage's own words are in another task: only the note travels, its c and W add nothing
+        message = Message(channel.relation, sender=NOTES_ONLY)
+        messages[(channel.relation, NOTES_ONLY)] = message
+    message.notes.setdefault(channel.number, []).append(endpoints)
+
+
+def _too_far(batch: pa.Table, is_bad: Any, last: int) -> tuple[pa.Table, Any]:
+    """Source rows and which are no events, where those that start after ``last`` are none either."""
+    is_far = pc.and_(pc.invert(is_bad), pc.fill_null(pc.greater(batch.column(LE), last), False))
+    if not pc.any(is_far).as_py():
+        return batch, is_bad
+    reason = pc.if_else(is_far, "a start too far ahead of the clock", batch.column(BAD))
+    return with_column(batch, BAD, reason), pc.or_(is_bad, is_far)
+
+
+def _starts(batch: pa.Table) -> pa.ChunkedArray:
+    """Where the events of a source's rows start, ends of edge events too; CTIs are none."""
+    le = batch.column(LE)
+    return le.filter(pc.not_equal(batch.column(KIND), CTI)) if KIND in batch.column_names else le
+
+
+def passed_rows(batch: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """The rows that passed the filters, in the columns a port takes."""
+    if KEEP in batch.column_names and pc.min(batch.column(KEEP)).as_py() is not True:
+        batch = batch.filter(batch.column(KEEP))
+    # rebuilt, for tables of several sources are put together and must agree in what they say of NULLs
+    return pa.table({n: batch.column(n) for n in columns})
