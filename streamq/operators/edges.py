@@ -127,8 +127,8 @@ class Edges(Source):
     def ingress(self) -> Ingress:
         kernel, title = EdgesKernel(self.key, self.payload_from == "end"), f"edges by {', '.join(self.key)}"
         if kernel.from_end:
-            return Ingress(kernel, (OPENS,), self.key, title, "the least open start, at most c", AlignAt.EDGE_CLOSE)
-        return Ingress(kernel, (OPENS,), self.key, title, "c", AlignAt.EDGE_OPEN)
+            return Ingress(kernel, (OPENS,), self.key, title, AlignAt.EDGE_CLOSE)
+        return Ingress(kernel, (OPENS,), self.key, title, AlignAt.EDGE_OPEN)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Per key in time order, ends before starts: a start lives until the next edge; an end needs an open start before it."""

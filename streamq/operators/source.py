@@ -38,14 +38,13 @@ class Ingress:
     """The kernel that makes events of a source's items, at the beginning of a stream.
 
     ``columns``: beside starts and payload what it takes of an item; ``hashed``: whose values decide on its bucket; ``title`` says
-    for explain what it does, ``cti`` its CTI rule.
+    for explain what it does; ``aligns`` where the level of consistency holds events back.
     """
 
     kernel: Kernel
     columns: tuple[str, ...]
     hashed: tuple[str, ...]
     title: str
-    cti: str = "c"
     aligns: AlignAt = AlignAt.OUTPUT
 
 

@@ -2,6 +2,8 @@
 
 The kernel ``recompute`` hosts any evaluator incrementally: it keeps the events that can still matter, evaluates what is
 open, and hands on the difference to what it has reported. So an operator says only what it means.
+
+An evaluator can be asked for a part of its result: it is given the histories of some groups only, and a range of windows.
 """
 
 from __future__ import annotations
@@ -27,7 +29,16 @@ class Evaluator(Protocol):
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """The operator's result over these histories: all rows with ``RE > since``, others may be left out.
 
-        Of windows and pieces without number those that start before ``upto``.
+        Of windows and pieces without number those that start before ``upto``. The histories may be those of some groups only
+        (``group_columns``): the result is what these groups have in the result over all.
+        """
+
+    @property
+    def group_columns(self) -> tuple[tuple[str, ...], ...]:
+        """Per input the columns that tell groups apart, those of several inputs in the same order; (): there is one group.
+
+        Events make a row together only where these columns are equal, NULL with NULL: the result over the histories of some
+        groups is a part of the result over all, and the parts add up to it.
         """
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:

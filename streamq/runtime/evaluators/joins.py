@@ -42,6 +42,11 @@ class JoinEvaluator(Settling):
     kept: tuple[str, ...]
 
     @property
+    def group_columns(self) -> tuple[tuple[str, ...], ...]:
+        """The columns that must be equal."""
+        return tuple(a for a, _ in self.on), tuple(b for _, b in self.on)
+
+    @property
     def progress_rule(self) -> ProgressRule:
         """Rows are final once they are settled; an anti join takes away what has a partner."""
         from streamq.runtime.progress_rule import SETTLED
@@ -147,6 +152,11 @@ class WindowedJoinEvaluator:
         return with_column(with_column(made, LE, start), RE, end)
 
     @property
+    def group_columns(self) -> tuple[tuple[str, ...], ...]:
+        """The columns that must be equal."""
+        return tuple(a for a, _ in self.on), tuple(b for _, b in self.on)
+
+    @property
     def progress_rule(self) -> ProgressRule:
         """Windows of a grid are final once they have ended."""
         from streamq.runtime.progress_rule import Cti, ProgressRule
@@ -170,6 +180,11 @@ class ExceptEvaluator(Settling):
     """Per payload the units of the left stream above those of the right one, over maximal intervals."""
 
     names: tuple[str, ...]
+
+    @property
+    def group_columns(self) -> tuple[tuple[str, ...], ...]:
+        """The payload."""
+        return self.names, self.names
 
     @property
     def progress_rule(self) -> ProgressRule:
@@ -227,6 +242,11 @@ class ClipEvaluator(Settling):
     names: tuple[str, ...]
     on: tuple[tuple[str, str], ...]
     ends_move: bool = True
+
+    @property
+    def group_columns(self) -> tuple[tuple[str, ...], ...]:
+        """The columns that must be equal."""
+        return tuple(a for a, _ in self.on), tuple(b for _, b in self.on)
 
     @property
     def progress_rule(self) -> ProgressRule:

@@ -29,6 +29,11 @@ class SignalEvaluator(Settling):
     keys: tuple[str, ...]
 
     @property
+    def group_columns(self) -> tuple[tuple[str, ...], ...]:
+        """The keys."""
+        return (self.keys,)
+
+    @property
     def progress_rule(self) -> ProgressRule:
         """Rows are final once they are settled; the last one of a key ends with the next."""
         from streamq.runtime.progress_rule import SETTLED, EndlessRow
@@ -57,6 +62,11 @@ class ChopEvaluator(Settling):
 
     cells: Hopping
 
+    @property
+    def group_columns(self) -> tuple[tuple[str, ...], ...]:
+        """An event is cut by itself, so that events may be parted in any way: by their starts."""
+        return ((LE,),)
+
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """An event copied into its cells, its lifetime cut to each."""
         table = inputs[0]
@@ -82,6 +92,11 @@ class DistinctIdsEvaluator(Settling):
     ids: tuple[str, ...]
     names: tuple[str, ...]
     within: int
+
+    @property
+    def group_columns(self) -> tuple[tuple[str, ...], ...]:
+        """The ids."""
+        return (self.ids,)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """One sort by id and (LE, RE, payload)."""

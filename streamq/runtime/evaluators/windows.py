@@ -90,6 +90,11 @@ class _OverWindows:
         return with_column(with_column(made, LE, start), RE, end)
 
     @property
+    def group_columns(self) -> tuple[tuple[str, ...], ...]:
+        """The keys of the group."""
+        return (self.keys,)
+
+    @property
     def progress_rule(self) -> ProgressRule:
         """The table of SEMANTICS section 6; a snapshot may become longer until progress is past its end."""
         from streamq.runtime.progress_rule import ProgressRule
