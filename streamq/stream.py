@@ -148,7 +148,7 @@ class Stream(
     ) -> str:
         """What :meth:`explain` prints."""
         from streamq.compiler.explain import explain
-        from streamq.compiler.program import Options
+        from streamq.compiler.options import Options
 
         form = OutputForm.chosen(output, "output", "explain")
         level = consistency_of(consistency, self.plan.schema.axis, "explain")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import streamq as sq
-from streamq.compiler.program import Options
+from streamq.compiler.options import Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError

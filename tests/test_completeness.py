@@ -9,7 +9,7 @@ from hypothesis import Phase, find, settings
 from pyspark.sql import types as t
 
 from streamq.aggregates import built_in
-from streamq.compiler.program import Options
+from streamq.compiler.options import Options
 from streamq.compiler.rules import RULES
 from streamq.compiler.stages import compile_stages
 from streamq.functions.built_in import BuiltIn

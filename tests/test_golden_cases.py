@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import Options
+from streamq.compiler.options import Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.runtime.event import LE, RE, WEIGHT

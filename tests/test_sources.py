@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import Options
+from streamq.compiler.options import Options
 from streamq.compiler.stages import compile_stages
 from streamq.errors import (
     AmbiguousColumn,

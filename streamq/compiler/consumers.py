@@ -11,6 +11,7 @@ from streamq.operators.step import Step
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node, expressions, fold, nodes
 from streamq.plan.passes import reads_lifetime
+from streamq.runtime.endpoints import Bound
 from streamq.windows import Window
 
 
@@ -19,7 +20,8 @@ class Consumer:
     """One way of a source's events to the first operator that keeps state, or to the result.
 
     ``reads``: the expressions read on the way, by that operator too; ``steps``: the steps on the way; ``has_state``: the way ends
-    at an operator with state; ``window``: that operator's window, if it has one.
+    at an operator with state; ``window``: that operator's window, if it has one; ``bounds_windows``: its events decide how
+    far windows of endless lifetimes go.
     """
 
     source: str
@@ -27,6 +29,7 @@ class Consumer:
     steps: tuple[Step, ...] = ()
     has_state: bool = False
     window: Window | None = None
+    bounds_windows: bool = False
 
     def past(self, node: Node) -> Consumer:
         """The way, gone on through a node."""
@@ -68,16 +71,22 @@ def consumers(plan: Node) -> dict[str, list[Consumer]]:
         ways = [way.past(node) for ways in inputs for way in ways]
         if not _has_state(node):
             return ways
-        window: Window | None = getattr(node, "window", None)
-        windows = node.grid_windows() if isinstance(node, Operator) else None
         for way in ways:
-            end = replace(way, has_state=True, window=windows.window if windows else window)
-            by_source.setdefault(way.source, []).append(end)
+            by_source.setdefault(way.source, []).append(_ended(way, node))
         return []
 
     for way in fold(plan, visit):
         by_source.setdefault(way.source, []).append(way)
     return by_source
+
+
+def _ended(way: Consumer, node: Node) -> Consumer:
+    """The way, at an operator with state."""
+    windows = node.grid_windows() if isinstance(node, Operator) else None
+    if windows is not None:
+        return replace(way, has_state=True, window=windows.window)
+    bounds_windows = isinstance(node, EvaluatedOperator) and node.evaluation().bound is not Bound.NONE
+    return replace(way, has_state=True, window=getattr(node, "window", None), bounds_windows=bounds_windows)
 
 
 def _has_state(node: Node) -> bool:

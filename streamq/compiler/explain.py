@@ -13,7 +13,7 @@ from typing import Any
 
 from streamq.choices import OutputForm
 from streamq.compiler.explain_html import Part, page
-from streamq.compiler.program import Options
+from streamq.compiler.options import Options
 from streamq.compiler.rewriter import Firing, Rewritten, clipped, rewrite
 from streamq.compiler.rules import Rule
 from streamq.errors import PlanError, sentence

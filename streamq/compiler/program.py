@@ -10,32 +10,17 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from streamq.choices import OutputForm
+from streamq.compiler.options import Options
+from streamq.compiler.strategy import Strategy, choose
 from streamq.operators.source import Source
 from streamq.operators.step import Step
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node
 from streamq.plan.schema import POINT, Schema
-from streamq.policies import MIDDLE, Level
 from streamq.runtime.carried import Carrier
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.packer import Lane, Packer, SourceInfo
 from streamq.runtime.stage import Channel, Stage
-
-BUCKETS = 32
-"""Buckets of a stage, at most, where their number is not given."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a plan is to run as a stream; ``ctis``: with the result's CTIs among its rows."""
-
-    output: OutputForm = OutputForm.FINAL
-    late_output: bool = False
-    buckets: int = BUCKETS
-    streaming: bool = True
-    level: Level = MIDDLE
-    ctis: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,6 +101,10 @@ class Program:
     stages: list[Stage] = field(default_factory=list)
     feeds: list[Feed] = field(default_factory=list)
     titles: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    strategy: Strategy = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.strategy = choose(self.plan, self.options)
 
     @property
     def sources(self) -> list[Relation]:

@@ -8,10 +8,12 @@ from dataclasses import replace
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from streamq.choices import Late, OutputForm
-from streamq.compiler.consumers import consumers, readers
+from streamq.choices import OutputForm
+from streamq.compiler.consumers import readers
+from streamq.compiler.options import Options
 from streamq.compiler.ports import Input, Port, feed_result, host, with_ctis
-from streamq.compiler.program import Options, Path, Program, Relation
+from streamq.compiler.program import Path, Program, Relation
+from streamq.compiler.strategy import JudgedAt
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import AS_INPUTS, Evaluation
@@ -32,7 +34,6 @@ from streamq.plan.schema import POINT, Field, Schema
 from streamq.policies import SourcePolicy
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.consistency import AlignAt
-from streamq.runtime.endpoints import Bound
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
@@ -40,7 +41,6 @@ from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.kernels.relay import RelayKernel
 from streamq.runtime.kernels.settle import SettleKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
-from streamq.windows import Hopping
 
 
 class _Compiler:
@@ -52,7 +52,7 @@ class _Compiler:
         self.options = options
         self.policies = policies
         self.ports: list[Port] = []
-        self.consumers = consumers(plan)
+        self.strategy = self.program.strategy
         self.readers = readers(plan)
 
     def compile(self) -> Program:
@@ -63,8 +63,6 @@ class _Compiler:
             if moving:
                 settled = self._settle(moving, self.program.plan.schema, f"settle:{self.program.plan.digest}")
                 paths = [*(p for p in paths if p not in moving), settled]
-        # c must be kept somewhere: late rows and rows that are no events are judged and counted there
-        paths = [self._ingress_of(p) if p.level == 0 else p for p in paths]
         if self.options.ctis:
             paths = [with_ctis(self.program, self.ports, paths)]
         host(self.program, self.ports)
@@ -106,8 +104,6 @@ class _Compiler:
         evaluation = node.evaluation()
         ports = []
         for columns, child, paths in zip(evaluation.inputs, node.children, inputs, strict=True):
-            # what bounds windows is said on the map side, before a kernel could judge: late rows must be gone by then
-            paths = [self._ingress_of(p) if evaluation.bound is not Bound.NONE and p.level == 0 else p for p in paths]
             paths = [self._settled(p) for p in paths]
             moving = [p for p in paths if p.moves]
             if moving and (evaluation.settled or columns.reads_ends):
@@ -159,7 +155,6 @@ class _Compiler:
         cti = kernel.progress_rule.cti.shown()
         lines = ("relay: rows that are looked up in a table", "basket: none", f"CTI: {cti}")
         lifetimes = (LE, RE, WEIGHT)
-        path = self._ingress_of(path) if path.level == 0 else path
         self.ports.append(
             Port(name, kernel, [Input([path], columns, lifetimes, (LE,))], path.schema, lines, path.level)
         )
@@ -175,36 +170,13 @@ class _Compiler:
         path = Path(name, 0, node.schema, points=node.schema.shape == POINT)
         if node.ingress is not None:
             return self._ingress(path, node.ingress)
-        if node.ids:
-            return self._ingress_of(path)
-        ways = self.consumers[node.digest]
-        judged_by_kernel = len(ways) == 1 and ways[0].has_state
-        # what is left of an event whose window began before another ended cannot be told from its windows
-        grid = ways[0].window if len(ways) == 1 else None
-        uneven = isinstance(grid, Hopping) and grid.size % grid.hop != 0
-        # a source's rows are judged before they are moved, or become several; and what may be adjusted, by its policy or at a
-        # weak level, is read from c on only
-        judged_first = any(way.changes_rows or way.reads_lifetime for way in ways)
-        asks = self.options.late_output or policy.late != Late.DROP
-        if self.options.late_output or len(ways) > 1 or judged_first or uneven or (asks and not judged_by_kernel):
-            return self._ingress_of(path)
-        return path
-
-    def _ingress_of(self, path: Path) -> Path:
-        """An insert-only source judged in a stage of its own, with the steps after it."""
-        source = self.program.relations[path.relation].source
-        assert source is not None
-        ways = self.consumers[replace(source, policy=SourcePolicy()).digest]
-        # c is rounded down to the grid of a window that is first to take the source's own starts
-        grid = ways[0].window if len(ways) == 1 and not ways[0].moves_starts else None
-        bare = Path(path.relation, 0, source.schema, points=source.schema.shape == POINT)
-        kernel = InsertIngressKernel(bare.points, grid if isinstance(grid, Hopping) else None, source.ids)
-        title = f"each id once ({', '.join(source.ids)}), judge lateness" if source.ids else "judge lateness"
-        ingress = Ingress(kernel, () if bare.points else (RE,), source.ids or (LE,), title)
-        judged = self._ingress(bare, ingress)
-        for step in path.steps:
-            judged = judged.then(step)
-        return judged
+        judging = self.strategy.judging[node.table]
+        if judging.at is JudgedAt.FIRST_KERNEL:
+            return path
+        kernel = InsertIngressKernel(path.points, judging.grid, node.ids)
+        title = f"each id once ({', '.join(node.ids)}), judge lateness" if node.ids else "judge lateness"
+        ingress = Ingress(kernel, () if path.points else (RE,), node.ids or (LE,), title)
+        return self._ingress(path, ingress)
 
     def _ingress(self, path: Path, ingress: Ingress) -> Path:
         name = f"ingress:{path.relation.removeprefix('source:')}"
@@ -217,6 +189,7 @@ class _Compiler:
             f"basket: {'none' if keeps_nothing else states(source)['State']}",
             f"CTI: {ingress.kernel.progress_rule.cti.shown()}",
             *_told(source),
+            *((f"judged here: {reason}",) if (reason := self.strategy.judging[source.table].reason) else ()),
         )
         columns_in = Input([path], columns, (LE, *ingress.columns), ingress.hashed)
         self.ports.append(Port(name, ingress.kernel, [columns_in], path.schema, lines, aligns=ingress.aligns))

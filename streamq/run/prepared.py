@@ -76,7 +76,7 @@ class PreparedStream:
 def prepare(request: StreamRequest) -> PreparedStream:
     """Compile a query for its session; raise PlanError, SessionError or CheckpointError where it cannot run as requested."""
     from streamq.compiler.egress import egress
-    from streamq.compiler.program import Options
+    from streamq.compiler.options import Options
     from streamq.compiler.rewriter import rewrite
     from streamq.compiler.stages import compile_stages
     from streamq.plan.node import numbered
@@ -114,7 +114,7 @@ def prepare(request: StreamRequest) -> PreparedStream:
 
 def _default_buckets(spark: SparkSession) -> int:
     """Return how many buckets keep all tasks of a shuffle busy; each costs some milliseconds a micro-batch."""
-    from streamq.compiler.program import BUCKETS
+    from streamq.compiler.options import BUCKETS
 
     return min(BUCKETS, 4 * int(spark.conf.get("spark.sql.shuffle.partitions") or BUCKETS))
 

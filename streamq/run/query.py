@@ -96,7 +96,7 @@ def _warn_of_units(plan: Node, tables: Mapping[str, Any]) -> None:
 def local_history(plan: Node, tables: Mapping[str, pa.Table], rules: Any = None, until: int | None = None) -> pa.Table:
     """The answer in-process, as deltas: ``__le``, ``__re`` in ticks, payload."""
     from streamq.compiler.local import LocalRun
-    from streamq.compiler.program import Options
+    from streamq.compiler.options import Options
     from streamq.compiler.rewriter import rewrite
     from streamq.compiler.stages import compile_stages
     from streamq.plan.node import numbered

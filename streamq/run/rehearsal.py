@@ -53,7 +53,7 @@ class Rehearsal:
     ):
         from streamq.compiler.egress import egress
         from streamq.compiler.local import LocalRun
-        from streamq.compiler.program import Options
+        from streamq.compiler.options import Options
         from streamq.compiler.rewriter import rewrite
         from streamq.compiler.stages import compile_stages
         from streamq.plan.node import numbered

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import Options
+from streamq.compiler.options import Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES, Rule
 from streamq.compiler.stages import compile_stages

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamq as sq
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import Options
+from streamq.compiler.options import Options
 from streamq.compiler.stages import compile_stages
 from streamq.plan.node import numbered
 from streamq.runtime.kernel import Uncombined

@@ -10,7 +10,7 @@ import pytest
 
 import streamq as sq
 from streamq import time_weighted_avg
-from streamq.compiler.program import Options
+from streamq.compiler.options import Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.operators import Edges, MergePartials, written_operators

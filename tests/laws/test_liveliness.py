@@ -13,7 +13,7 @@ import streamq as sq
 from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import Options
+from streamq.compiler.options import Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.operators import Source, written_operators

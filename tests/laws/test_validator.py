@@ -18,7 +18,7 @@ from pyspark.sql import types as t
 import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import Options
+from streamq.compiler.options import Options
 from streamq.compiler.stages import compile_stages
 from streamq.errors import InvalidEvent
 from streamq.operators import Source

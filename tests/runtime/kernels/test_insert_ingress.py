@@ -9,7 +9,7 @@ import pytest
 
 from streamq.choices import Invalid, Late, OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import Options
+from streamq.compiler.options import Options
 from streamq.compiler.stages import compile_stages
 from streamq.errors import InvalidEvent, LateEvent
 from streamq.operators import Intervals, Points

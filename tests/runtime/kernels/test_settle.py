@@ -10,7 +10,7 @@ import pytest
 import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import Options
+from streamq.compiler.options import Options
 from streamq.compiler.stages import compile_stages
 from streamq.plan.node import numbered
 from streamq.runtime.basket import Baskets, DictStore

@@ -14,7 +14,7 @@ import streamq.runtime.partials as partials
 from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.program import Options
+from streamq.compiler.options import Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.errors import LateEvent

@@ -1,0 +1,81 @@
+"""The strategy of a streaming program: where the lateness of each source is judged, and why there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from streamq.compiler.consumers import Consumer, consumers
+from streamq.compiler.options import Options
+from streamq.operators.source import Source
+from streamq.plan.node import Node, nodes
+from streamq.windows import Hopping
+
+
+class JudgedAt(StrEnum):
+    """Who holds a source's items against its CTI."""
+
+    OWN_KERNEL = "by the kernel that makes events of its items"
+    STAGE = "in a stage of its own"
+    FIRST_KERNEL = "by the kernel that reads it first"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judging:
+    """Where a source's lateness is judged; ``reason``: why, where there was a choice.
+
+    ``grid``: windows that take the source's own starts first, to whose starts its CTI may be rounded down.
+    """
+
+    at: JudgedAt
+    reason: str = ""
+    grid: Hopping | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strategy:
+    """What was chosen for a plan: where each source, by its table, is judged."""
+
+    judging: Mapping[str, Judging]
+
+
+def choose(plan: Node, options: Options) -> Strategy:
+    """Choose for every source of a plan."""
+    ways = consumers(plan)
+    sources = [node for node in nodes(plan) if isinstance(node, Source)]
+    return Strategy(judging={s.table: _judging(s, ways[s.digest], options) for s in sources})
+
+
+def _judging(source: Source, ways: Sequence[Consumer], options: Options) -> Judging:
+    if source.ingress is not None:
+        return Judging(at=JudgedAt.OWN_KERNEL)
+    way = ways[0] if len(ways) == 1 else None
+    grid = way.window if way is not None and isinstance(way.window, Hopping) and not way.moves_starts else None
+    reason = _reason_for_a_stage(source, ways, options)
+    return Judging(at=JudgedAt.STAGE if reason else JudgedAt.FIRST_KERNEL, reason=reason, grid=grid)
+
+
+def _reason_for_a_stage(source: Source, ways: Sequence[Consumer], options: Options) -> str:
+    """Why lateness is judged before everything else; none: the first kernel can do it."""
+    if source.ids:
+        return "each id counts once"
+    if options.late_output:
+        return "late rows are an output"
+    if len(ways) > 1:
+        return "it is read several times"
+    (way,) = ways
+    if not way.has_state:
+        return "no kernel reads it"
+    if way.changes_rows:
+        return "rows are judged before they are moved, or become several"
+    if way.reads_lifetime:
+        return "what may be adjusted is read from the CTI on only"
+    if way.bounds_windows:
+        return "what bounds windows of endless lifetimes must be on time"
+    if isinstance(way.window, Hopping) and way.window.size % way.window.hop:
+        return "what is left of a late event cannot be told from windows that overlap unevenly"
+    return ""
+
+
+__all__ = ["JudgedAt", "Judging", "Strategy", "choose"]
