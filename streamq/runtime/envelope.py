@@ -16,9 +16,9 @@ OUTPUTS = -100
 """From this number down envelopes hold what a kernel hands on, before it goes along the paths to its readers."""
 
 
-def output_number(kernel: int) -> int:
-    """The channel number under which a kernel's output travels to where it is opened."""
-    return OUTPUTS - kernel
+def output_number(number: int) -> int:
+    """The channel number under which the output of the kernel of this number travels to where it is opened."""
+    return OUTPUTS - number
 
 
 def relation_of(number: int) -> int | None:
