@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,14 +13,14 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.functions import results
-from streamq.functions.arithmetic_types import arithmetic_type
-from streamq.functions.built_in import BuiltIn
+from streamq.functions import arithmetic_types, results
+from streamq.functions.arithmetic_types import OfDecimals, product_of_decimals, sum_of_decimals
+from streamq.functions.built_in import BuiltIn, Result
 from streamq.functions.checked import checked
 from streamq.functions.operands import DOUBLE, NUMBER, converted, divisor_first, each, is_of
 from streamq.functions.shown import infix
 from streamq.plan.function import Infix, Prefix, Text
-from streamq.plan.operand import ArrowForm, Compute, Operand, Value
+from streamq.plan.operand import ArrowForm, Compute, Operand, Takes, Value
 from streamq.plan.spark_types import FLOATING, INTEGRAL, as_decimal
 from streamq.runtime.arrow_casts import quotient
 from streamq.runtime.arrow_types import (
@@ -65,18 +66,12 @@ def _computed(
     return compute
 
 
-def _arithmetic(sign: str, rank: int, compute: Compute, spark: Callable[[Any, Any], Column]) -> BuiltIn:
-    def takes(operands: Sequence[Value]) -> bool:
-        kinds = [o.kind for o in operands]
-        if any(isinstance(k, t.DecimalType) for k in kinds):
-            return not any(isinstance(k, t.NullType) for k in kinds) and _fits(sign, operands)
-        return all(is_of(k, (*DOUBLE, t.TimestampType, t.DayTimeIntervalType)) for k in kinds)
-
+def _arithmetic(sign: str, rank: int, spark: Callable[[Any, Any], Column], result: Result, arrow: ArrowForm) -> BuiltIn:
     return BuiltIn(
         sign,
         spark,
-        arithmetic_type(sign),
-        ArrowForm(takes, compute),
+        result,
+        arrow,
         total=lambda _, kind: isinstance(kind, FLOATING),
         cheap=True,
         shown=infix(sign, rank),
@@ -84,16 +79,22 @@ def _arithmetic(sign: str, rank: int, compute: Compute, spark: Callable[[Any, An
     )
 
 
-def _fits(sign: str, operands: Sequence[Value]) -> bool:
-    """Integers are widened here without a look at literals: 39 digits may come out where Spark's result has fewer."""
-    if any(isinstance(o.kind, FLOATING) for o in operands):
-        return True
-    left, right = (as_decimal(o.kind) for o in operands)
-    if left is None or right is None:
-        return False
-    if sign == "*":
-        return left.precision + right.precision + 1 <= 38
-    return max(left.precision - left.scale, right.precision - right.scale) + max(left.scale, right.scale) + 1 <= 38
+def _takes(of_decimals: OfDecimals) -> Takes:
+    """Numbers, instants and durations; decimals if the result, as it is computed here, has no more than 38 digits.
+
+    Integers are widened here without a look at literals: 39 digits may come out where Spark's result has fewer.
+    """
+
+    def takes(operands: Sequence[Value]) -> bool:
+        kinds = [o.kind for o in operands]
+        if not any(isinstance(k, t.DecimalType) for k in kinds):
+            return all(is_of(k, (*DOUBLE, t.TimestampType, t.DayTimeIntervalType)) for k in kinds)
+        if any(isinstance(k, FLOATING) for k in kinds):
+            return not any(isinstance(k, t.NullType) for k in kinds)
+        left, right = (as_decimal(k) for k in kinds)
+        return left is not None and right is not None and of_decimals(left, right) is not None
+
+    return takes
 
 
 def _without_decimals(operands: Sequence[Value]) -> bool:
@@ -154,28 +155,36 @@ def _has_safe_divisor(operands: Sequence[Operand], kind: DataType | None) -> boo
     return isinstance(divisor, int | float) and divisor != 0 and not isinstance(kind, t.DecimalType)
 
 
-ADD = _arithmetic("+", 6, _computed(pc.add_checked, pc.add, operator.add), lambda a, b: a + b)
-SUBTRACT = _arithmetic("-", 6, _computed(pc.subtract_checked, pc.subtract, operator.sub), lambda a, b: a - b)
-MULTIPLY = _arithmetic("*", 7, _computed(pc.multiply_checked, pc.multiply, operator.mul), lambda a, b: a * b)
-DIVIDE = BuiltIn(
-    "/",
-    lambda a, b: a / b,
-    arithmetic_type("/"),
-    ArrowForm(_divides, _divide, divisor_first),
-    total=_has_safe_divisor,
-    cheap=True,
-    shown=infix("/", 7),
-    notation=Infix("/", 7),
+ADD = _arithmetic(
+    "+",
+    6,
+    lambda a, b: a + b,
+    arithmetic_types.SUM,
+    ArrowForm(_takes(sum_of_decimals), _computed(pc.add_checked, pc.add, operator.add)),
 )
-REMAIN = BuiltIn(
-    "%",
-    lambda a, b: a % b,
-    arithmetic_type("%"),
-    ArrowForm(_without_decimals, _remainder, divisor_first),
+SUBTRACT = _arithmetic(
+    "-",
+    6,
+    lambda a, b: a - b,
+    arithmetic_types.DIFFERENCE,
+    ArrowForm(_takes(sum_of_decimals), _computed(pc.subtract_checked, pc.subtract, operator.sub)),
+)
+MULTIPLY = _arithmetic(
+    "*",
+    7,
+    lambda a, b: a * b,
+    arithmetic_types.PRODUCT,
+    ArrowForm(_takes(product_of_decimals), _computed(pc.multiply_checked, pc.multiply, operator.mul)),
+)
+DIVIDE = replace(
+    _arithmetic("/", 7, lambda a, b: a / b, arithmetic_types.QUOTIENT, ArrowForm(_divides, _divide, divisor_first)),
     total=_has_safe_divisor,
-    cheap=True,
-    shown=infix("%", 7),
-    notation=Infix("%", 7),
+)
+REMAIN = replace(
+    _arithmetic(
+        "%", 7, lambda a, b: a % b, arithmetic_types.REMAINDER, ArrowForm(_without_decimals, _remainder, divisor_first)
+    ),
+    total=_has_safe_divisor,
 )
 NEGATIVE = BuiltIn(
     "negative",

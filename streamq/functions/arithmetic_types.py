@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
@@ -15,7 +15,52 @@ from streamq.plan.spark_types import FLOATING, as_decimal, is_numeric, quotient_
 _NO_NUMBERS = (t.StringType, t.BooleanType, t.BinaryType, t.ArrayType, t.MapType, t.StructType)
 
 
-def arithmetic_type(sign: str) -> Result:
+OfTimes = Callable[[DataType, DataType], DataType | None]
+"""The type of an operator of instants and durations; None where Spark has to be asked."""
+OfDecimals = Callable[[t.DecimalType, t.DecimalType], t.DecimalType | None]
+"""The type of an operator of decimals; None beyond 38 digits, where Spark gives up some of the fraction and may overflow."""
+
+_DURATION = t.DayTimeIntervalType()
+
+
+def _sum_of_times(a: DataType, b: DataType) -> DataType | None:
+    if isinstance(a, t.DayTimeIntervalType) and a == b:
+        return a
+    if isinstance(a, t.TimestampType) and b == _DURATION:
+        return a
+    return b if a == _DURATION and isinstance(b, t.TimestampType) else None
+
+
+def _difference_of_times(a: DataType, b: DataType) -> DataType | None:
+    if isinstance(a, t.DayTimeIntervalType) and a == b:
+        return a
+    if isinstance(a, t.TimestampType) and isinstance(b, t.TimestampType):
+        return _DURATION
+    return a if isinstance(a, t.TimestampType) and b == _DURATION else None
+
+
+def _unknown(a: DataType, b: DataType) -> None:
+    return None
+
+
+def sum_of_decimals(left: t.DecimalType, right: t.DecimalType) -> t.DecimalType | None:
+    """The type of a sum or difference."""
+    scale = max(left.scale, right.scale)
+    return _within_38(max(left.precision - left.scale, right.precision - right.scale) + scale + 1, scale)
+
+
+def product_of_decimals(left: t.DecimalType, right: t.DecimalType) -> t.DecimalType | None:
+    """The type of a product."""
+    return _within_38(left.precision + right.precision + 1, left.scale + right.scale)
+
+
+def _within_38(precision: int, scale: int) -> t.DecimalType | None:
+    return t.DecimalType(precision, scale) if precision <= 38 else None
+
+
+def _operator(
+    sign: str, of_times: OfTimes, of_decimals: OfDecimals, of_numbers: Callable[[DataType, DataType], DataType | None]
+) -> Result:
     """The type of ``a sign b``; raises Unfit where an operand is no number, no instant and no duration."""
 
     def result(operands: Sequence[Operand]) -> DataType | None:
@@ -27,42 +72,20 @@ def arithmetic_type(sign: str) -> Result:
                 raise Unfit(f"{sign} needs numbers", "Cast it.", kind)
         if isinstance(a, t.NullType) and isinstance(b, t.NullType):
             return None
-        if isinstance(a, t.TimestampType) or isinstance(b, t.TimestampType):
-            return _instant_type(sign, a, b)
-        if isinstance(a, t.DayTimeIntervalType) and a == b and sign in ("+", "-"):
-            return a
+        if isinstance(a, t.TimestampType) or isinstance(b, t.TimestampType) or isinstance(a, t.DayTimeIntervalType):
+            return of_times(a, b)
         if isinstance(a, t.DecimalType) or isinstance(b, t.DecimalType):
-            return _decimal_type(sign, operands)
-        if not all(is_numeric(k) or isinstance(k, t.NullType) for k in (a, b)):
-            return None
-        return t.DoubleType() if sign == "/" else wider(a, b)
+            if isinstance(a, FLOATING) or isinstance(b, FLOATING):
+                return t.DoubleType()
+            left, right = as_decimal(a, operands[0].constant), as_decimal(b, operands[1].constant)
+            return None if left is None or right is None else of_decimals(left, right)
+        return of_numbers(a, b) if all(is_numeric(k) or isinstance(k, t.NullType) for k in (a, b)) else None
 
     return result
 
 
-def _instant_type(sign: str, a: DataType, b: DataType) -> DataType | None:
-    whole = t.DayTimeIntervalType()
-    if sign == "-" and isinstance(a, t.TimestampType) and isinstance(b, t.TimestampType):
-        return whole
-    if (sign in ("+", "-") and isinstance(a, t.TimestampType) and b == whole) or (sign == "+" and a == whole):
-        return t.TimestampType()
-    return None
-
-
-def _decimal_type(sign: str, operands: Sequence[Operand]) -> DataType | None:
-    if any(isinstance(o.kind, FLOATING) for o in operands):
-        return t.DoubleType()
-    left, right = (None if o.kind is None else as_decimal(o.kind, o.constant) for o in operands)
-    if left is None or right is None:
-        return None
-    if sign == "/":
-        return quotient_type(left, right)
-    if sign in ("+", "-"):
-        scale = max(left.scale, right.scale)
-        precision = max(left.precision - left.scale, right.precision - right.scale) + scale + 1
-    elif sign == "*":
-        precision, scale = left.precision + right.precision + 1, left.scale + right.scale
-    else:
-        return None
-    # beyond 38 digits Spark gives up some of the fraction, and it may overflow: ask it
-    return t.DecimalType(precision, scale) if precision <= 38 else None
+SUM = _operator("+", _sum_of_times, sum_of_decimals, wider)
+DIFFERENCE = _operator("-", _difference_of_times, sum_of_decimals, wider)
+PRODUCT = _operator("*", _unknown, product_of_decimals, wider)
+QUOTIENT = _operator("/", _unknown, quotient_type, lambda a, b: t.DoubleType())
+REMAINDER = _operator("%", _unknown, _unknown, wider)
