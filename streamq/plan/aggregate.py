@@ -97,6 +97,9 @@ class Partials(Protocol):
     def partial(self, kind: type[P], arg: Expr, of: DataType, *parameters: object) -> P:
         """The partial result ``kind(name, column, of, *parameters)`` of the values of ``arg``."""
 
+    def column(self, arg: Expr) -> str:
+        """The column of the values of ``arg``, for partial results of several arguments."""
+
     def lend_count(self, arg: Expr, column: str) -> None:
         """Offer a column that holds how many values of ``arg`` there are."""
 

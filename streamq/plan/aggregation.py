@@ -127,12 +127,16 @@ class _Shared:
     counts: dict[str, str] = field(default_factory=dict)
 
     def partial(self, kind: type[P], arg: Expr, of: t.DataType, *parameters: object) -> P:
-        column, _ = self.arguments.setdefault(arg.digest, (f"__arg{len(self.arguments)}", arg))
+        column = self.column(arg)
         key = (kind, column, *parameters)
         name = f"__{kind.title}{len(self.partials)}"
         partial = self.partials.setdefault(key, kind(name, column, of, *parameters))
         assert isinstance(partial, kind)
         return partial
+
+    def column(self, arg: Expr) -> str:
+        name, _ = self.arguments.setdefault(arg.digest, (f"__arg{len(self.arguments)}", arg))
+        return name
 
     def lend_count(self, arg: Expr, column: str) -> None:
         self.counts[arg.digest] = column

@@ -1,4 +1,4 @@
-"""What expressions hold by name: objects that digests and JSON know by what they are called."""
+"""What plans hold by name: objects that digests and JSON know by what they are called."""
 
 from __future__ import annotations
 

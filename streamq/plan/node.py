@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 from pyspark.sql.types import DataType
 
 from streamq.plan.expr import Expr
+from streamq.plan.named import Named
 from streamq.plan.schema import Schema
 
 T = TypeVar("T")
@@ -142,6 +143,8 @@ def canonical(value: Any) -> Any:
             return {"node": value.digest}
         case Expr():
             return {"expr": value.digest}
+        case Named():
+            return value.identity
         case DataType():
             return {"type": value.json()}
         case tuple() | list():

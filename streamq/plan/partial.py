@@ -85,6 +85,16 @@ class Partial(Merging):
     def fields(self) -> tuple[tuple[str, DataType], ...]:
         return ((self.name, self.type),)
 
+    @property
+    def read_columns(self) -> tuple[str, ...]:
+        """The columns of events that it is made of."""
+        return (self.arg,)
+
+    @property
+    def value_columns(self) -> tuple[str, ...]:
+        """The columns of values that :meth:`of_weighted` keeps, if it is not exact."""
+        return (self.name,)
+
     @abstractmethod
     def of_events(self, table: pa.Table) -> Values:
         """The partial results of single events."""

@@ -51,7 +51,9 @@ def grouped(partials: Iterable[Merging]) -> dict[str, tuple[str, str]]:
 def netted(table: pa.Table, by: Sequence[str], partials: Sequence[Partial]) -> pa.Table:
     """Values with weights of equal ``by`` and equal values as one row, and none where nothing is left."""
     sums = grouped(partial for partial in partials if partial.exact)
-    found = group(table, [*by, *(partial.name for partial in partials if not partial.exact)], sums)
+    found = group(
+        table, [*by, *(name for partial in partials if not partial.exact for name in partial.value_columns)], sums
+    )
     left = pc.not_equal(found.column(COUNT), 0)
     for name in sums:
         values = found.column(name)

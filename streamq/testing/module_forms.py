@@ -1,14 +1,9 @@
-"""What is checked, as states and what is done to them: modules of every shape, and the aggregates by the code that computes them.
-
-A module's *methods* here take events as it wants them (pandas Series, an Arrow table) and give new states.
-"""
+"""What is checked, as states and what is done to them: modules as hosts call them, aggregates by the code that computes them."""
 
 from __future__ import annotations
 
-import copy
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +26,7 @@ from streamq.runtime.evaluators.windows import WindowEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid import grid_lifetimes
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
+from streamq.runtime.module import States, as_series, module_of
 from streamq.runtime.open_windows import HI, LO
 from streamq.runtime.partials import INDEX, merged, netted, over_windows
 from streamq.testing.oracle import oracle
@@ -39,7 +35,6 @@ from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
 
 if TYPE_CHECKING:
-    import pandas as pd
     from pyspark.sql.types import DataType
 
 Rows = Sequence[tuple[Any, ...]]
@@ -49,131 +44,47 @@ SIZE, HOP = 4, 2
 """Windows that aggregates are checked in: events lie in several, and each holds several basic windows."""
 
 
-@dataclass(frozen=True)
-class Module:
-    """States, and what may be done to them; ``fields`` name the values of an event.
+@dataclass(frozen=True, kw_only=True)
+class Checked(States):
+    """States, and what its laws are asked of; ``fields`` name the values of an event.
 
-    events: rows as the methods take them; parts: whether events may come in parts; any_order: and in any order; remove, merge:
-    None where there is none; reference: what else says the result over rows, if anything does; foreign: whether its methods
-    may keep something, or change what they are given.
+    events: rows as the methods take them; reference: what else says the result over rows, if anything does; foreign: whether
+    its methods may keep something, or change what they are given.
     """
 
-    name: str
     fields: tuple[str, ...]
     events: Callable[[Rows], Any]
-    initial: Callable[[], Any]
-    add: Callable[[Any, Any], Any]
-    result: Callable[[Any], Any]
-    remove: Callable[[Any, Any], Any] | None = None
-    merge: Callable[[Any, Any], Any] | None = None
     reference: Callable[[Rows], Any] | None = None
-    parts: bool = True
-    any_order: bool = True
     foreign: bool = True
 
     def has(self, need: str) -> bool:
         """Whether a law that needs this has something to say."""
         return not need or bool(getattr(self, need))
 
-    def state(self, rows: Rows) -> Any:
+    def of(self, rows: Rows) -> Any:
         """The state over rows that came at once."""
         return self.add(self.initial(), self.events(rows))
 
     def over(self, rows: Rows) -> Any:
         """The result over rows that came at once."""
-        return self.result(self.state(rows))
+        return self.result(self.of(rows))
 
 
-# modules
+def checked_module(
+    code: Any, kinds: Sequence[DataType], order_insensitive: bool, reference: Callable[..., Any] | None
+) -> Checked:
+    """A user's module, as hosts call it; ``reference`` is a function of Series. Raises PlanError for what is none."""
+    module = module_of(code, "check_module", order_insensitive=order_insensitive)
 
+    def columns(rows: Rows) -> list[pa.Array]:
+        return [pa.array([row[i] for row in rows], arrow_type(kind), from_pandas=False) for i, kind in enumerate(kinds)]
 
-def module_of(
-    given: Any, kinds: Sequence[DataType], order_insensitive: bool, reference: Callable[..., Any] | None
-) -> Module:
-    """A user's module, by the methods it has; ``reference`` is a function of Series. Raises PlanError for what is none."""
-    name = getattr(given, "__name__", type(given).__name__)
-    module: Any = given() if inspect.isclass(given) else given
-    fields = tuple(f"x{i}" if i else "x" for i in range(len(kinds)))
-
-    def events(rows: Rows) -> tuple[pd.Series, ...]:
-        return tuple(series([row[i] for row in rows], kind) for i, kind in enumerate(kinds))
-
-    def has(*methods: str) -> bool:
-        return all(getattr(module, m, None) is not None for m in methods)
-
-    if has("initial", "add", "result"):
-        found = Module(
-            name,
-            fields,
-            events,
-            module.initial,
-            lambda state, found: module.add(state, *found),
-            module.result,
-            (lambda state, found: module.remove(state, *found)) if has("remove") else None,
-            module.merge if has("merge") else None,
-        )
-    elif has("zero", "reduce", "merge", "finish"):
-        found = _aggregator(name, module, fields)
-    elif callable(module) and not inspect.isclass(given):
-        found = _function(name, module, fields, events, order_insensitive)
-    else:
-        methods = "initial(), add(state, values), result(state)"
-        hint = f"Give an aggregate, a function of Series, or what has {methods}, or zero, reduce, merge and finish."
-        raise PlanError(sentence("check_module", "not a module", f"found {given!r}", hint))
-    if reference is None:
-        return found
-    return replace(found, reference=lambda rows: reference(*events(rows)))
-
-
-def _function(
-    name: str,
-    function: Callable[..., Any],
-    fields: tuple[str, ...],
-    events: Callable[[Rows], tuple[pd.Series, ...]],
-    any_order: bool,
-) -> Module:
-    """All members at once: what has come is the state."""
-    return Module(
-        name,
-        fields,
-        events,
-        lambda: events(()),
-        lambda _, found: found,
-        lambda found: function(*found),
-        parts=False,
-        any_order=any_order,
+    return Checked(
+        **{f.name: getattr(module, f.name) for f in fields(States)},
+        fields=tuple(f"x{i}" if i else "x" for i in range(len(kinds))),
+        events=lambda rows: module.read(columns(rows)),
+        reference=None if reference is None else lambda rows: reference(*as_series(columns(rows))),
     )
-
-
-def _aggregator(name: str, module: Any, fields: tuple[str, ...]) -> Module:
-    """Spark's Aggregator: a value at a time (a tuple of several), into a buffer that its methods may change and return."""
-
-    def zero() -> Any:
-        return copy.deepcopy(module.zero() if callable(module.zero) else module.zero)
-
-    def reduce(buffer: Any, rows: Rows) -> Any:
-        buffer = copy.deepcopy(buffer)
-        for row in rows:
-            buffer = module.reduce(buffer, row if len(fields) > 1 else row[0])
-        return buffer
-
-    def merge(a: Any, b: Any) -> Any:
-        return module.merge(copy.deepcopy(a), b)
-
-    return Module(name, fields, list, zero, reduce, lambda buffer: module.finish(copy.deepcopy(buffer)), merge=merge)
-
-
-def series(values: Sequence[Any], kind: DataType) -> pd.Series:
-    """A column as pandas has it after ``to_pandas``: integers and booleans with NULLs are nullable, NULL among floats is NaN."""
-    import pandas as pd
-
-    array = pa.array(values, arrow_type(kind), from_pandas=False)
-    plain = pa.types.is_integer(array.type) or pa.types.is_boolean(array.type)
-    if plain and array.null_count:
-        dtype = "boolean" if pa.types.is_boolean(array.type) else f"Int{array.type.bit_width}"
-        return pd.Series(values, dtype=dtype)
-    # a copy: what Arrow lends cannot be written to, and a module that writes to it is to be found
-    return array.to_pandas(date_as_object=False).copy()
 
 
 # aggregates
@@ -287,7 +198,7 @@ def selected(aggregates: Iterable[Aggregate], kinds: Sequence[DataType]) -> Sele
     return Select(plan, source, plan.evaluation())
 
 
-def aggregate_forms(select: Select) -> list[Module]:
+def aggregate_forms(select: Select) -> list[Checked]:
     """The ways in which a window's aggregates are computed: all members at once; where all of them merge, partial results."""
     name = ", ".join(name for name, _ in select.plan.aggregates)
 
@@ -296,15 +207,15 @@ def aggregate_forms(select: Select) -> list[Module]:
 
     # what only Spark can evaluate is no matter of laws: NeedsSpark
     at_once(select.events(()))
-    whole = Module(
-        f"{name}, all members at once",
-        select.fields,
-        select.events,
-        lambda: select.events(()),
-        lambda _, table: table,
-        at_once,
+    whole = Checked(
+        name=f"{name}, all members at once",
+        fields=select.fields,
+        events=select.events,
+        initial=lambda: select.events(()),
+        add=lambda _, table: table,
+        result=at_once,
         reference=select.judged if select.has_oracle else None,
-        parts=False,
+        in_parts=False,
     )
     if not select.plan.merges:
         return [whole]
@@ -316,7 +227,7 @@ def aggregate_forms(select: Select) -> list[Module]:
     ]
 
 
-def _partial(select: Select, merges: bool) -> Module:
+def _partial(select: Select, merges: bool) -> Checked:
     """Partial results by range of windows: merged for good, or as values with weights, of which some can be taken back."""
     keys, partials = list(select.plan.keys), select.evaluator.partials
     kernel = WindowAggregateKernel(select.plan.keys, select.window, partials, False, merges, ahead=True)
@@ -339,15 +250,15 @@ def _partial(select: Select, merges: bool) -> Module:
         start, end = grid_lifetimes(select.window, ints(found, INDEX))
         return select.results(with_column(with_column(found, LE, start), RE, end))
 
-    return Module(
-        "",
-        select.fields,
-        select.events,
-        lambda: kernel.combine(0, select.events(())),
-        add,
-        result,
-        None if merges else remove,
-        merge,
+    return Checked(
+        name="",
+        fields=select.fields,
+        events=select.events,
+        initial=lambda: kernel.combine(0, select.events(())),
+        add=add,
+        result=result,
+        remove=None if merges else remove,
+        merge=merge,
         foreign=False,
     )
 

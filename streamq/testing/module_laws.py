@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from streamq.errors import sentence
-from streamq.testing.module_forms import Module, Rows
+from streamq.testing.module_forms import Checked, Rows
 
 Bags = dict[str, Rows]
 Claim = tuple[str, Any, Any]
@@ -45,7 +45,7 @@ class Law:
     claims: Callable[..., Iterator[Claim]]
     exact: bool = False
 
-    def broken(self, module: Module, drawn: Bags, tolerance: float) -> LawBroken | None:
+    def broken(self, module: Checked, drawn: Bags, tolerance: float) -> LawBroken | None:
         """How the module breaks the law on these events, if it does."""
         bags = {name: drawn[bag] for name, bag in self.bags.items()}
         allowed = 0.0 if self.exact else tolerance
@@ -60,7 +60,7 @@ class Law:
             return self._broken(module, bags, "a method raises", Raised(error), "a state")
         return None
 
-    def _broken(self, module: Module, bags: Bags, claim: str, found: Any, expected: Any) -> LawBroken:
+    def _broken(self, module: Checked, bags: Bags, claim: str, found: Any, expected: Any) -> LawBroken:
         shown = {name: shown_rows(rows, module.fields) for name, rows in bags.items()}
         error = LawBroken(module.name, self.name, claim, shown, found, expected)
         error.__cause__ = next((r.error for r in (found, expected) if isinstance(r, Raised)), None)
@@ -134,32 +134,32 @@ def shown_rows(rows: Rows, fields: Sequence[str]) -> list[Any]:
 # laws
 
 
-def _answers(m: Module, events: Rows) -> Iterator[Claim]:
+def _answers(m: Checked, events: Rows) -> Iterator[Claim]:
     found = outcome(lambda: m.over(events))
     yield "it has a result over any events", found, "a result" if isinstance(found, Raised) else found
 
 
-def _deterministic(m: Module, events: Rows, others: Rows) -> Iterator[Claim]:
+def _deterministic(m: Checked, events: Rows, others: Rows) -> Iterator[Claim]:
     def twice(call: Callable[[], Any]) -> tuple[Any, Any]:
         return outcome(call), outcome(call)
 
     said = "the same calls on a copy give the same"
-    start, state = m.initial(), m.state(events)
+    start, state = m.initial(), m.of(events)
     yield f"{said} (add, result)", *twice(lambda: m.result(m.add(copy.deepcopy(start), m.events(events))))
     if m.remove is not None:
-        remove, both = m.remove, m.state([*events, *others])
+        remove, both = m.remove, m.of([*events, *others])
         yield f"{said} (remove, result)", *twice(lambda: m.result(remove(copy.deepcopy(both), m.events(others))))
     if m.merge is not None:
-        merge, other = m.merge, m.state(others)
+        merge, other = m.merge, m.of(others)
         yield f"{said} (merge, result)", *twice(lambda: m.result(merge(copy.deepcopy(state), copy.deepcopy(other))))
 
 
-def _pure(m: Module, events: Rows, others: Rows) -> Iterator[Claim]:
+def _pure(m: Checked, events: Rows, others: Rows) -> Iterator[Claim]:
     given, before = m.events(events), plain(m.events(events))
     state = m.add(m.initial(), given)
     first = outcome(lambda: m.result(state))
     yield "add and result leave the values as they are", plain(given), before
-    if not m.parts:
+    if not m.in_parts:
         return
     empty = outcome(lambda: m.result(m.initial()))
     start = m.initial()
@@ -178,48 +178,48 @@ def _pure(m: Module, events: Rows, others: Rows) -> Iterator[Claim]:
     yield "nothing is kept between calls", outcome(lambda: m.result(start)), empty
 
 
-def _zero(m: Module, events: Rows) -> Iterator[Claim]:
+def _zero(m: Checked, events: Rows) -> Iterator[Claim]:
     whole = outcome(lambda: m.over(events))
     said = "adding no events changes nothing"
     yield said, outcome(lambda: m.result(m.add(m.add(m.initial(), m.events(())), m.events(events)))), whole
-    yield said, outcome(lambda: m.result(m.add(m.state(events), m.events(())))), whole
+    yield said, outcome(lambda: m.result(m.add(m.of(events), m.events(())))), whole
     if m.merge is not None:
         merge = m.merge
         said = "merging with the initial state changes nothing"
-        yield said, outcome(lambda: m.result(merge(m.state(events), m.initial()))), whole
-        yield said, outcome(lambda: m.result(merge(m.initial(), m.state(events)))), whole
+        yield said, outcome(lambda: m.result(merge(m.of(events), m.initial()))), whole
+        yield said, outcome(lambda: m.result(merge(m.initial(), m.of(events)))), whole
 
 
-def _add(m: Module, first: Rows, then: Rows) -> Iterator[Claim]:
-    found = outcome(lambda: m.result(m.add(m.state(first), m.events(then))))
+def _add(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
+    found = outcome(lambda: m.result(m.add(m.of(first), m.events(then))))
     yield "added in parts is added at once", found, outcome(lambda: m.over([*first, *then]))
 
 
-def _order(m: Module, first: Rows, then: Rows) -> Iterator[Claim]:
+def _order(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
     found = outcome(lambda: m.over([*then, *first[::-1]]))
     yield "events in another order give the same", found, outcome(lambda: m.over([*first, *then]))
 
 
-def _remove_copies(m: Module, rest: Rows) -> Iterator[Claim]:
+def _remove_copies(m: Checked, rest: Rows) -> Iterator[Claim]:
     yield from _remove(m, rest, rest)
 
 
-def _remove(m: Module, rest: Rows, removed: Rows) -> Iterator[Claim]:
+def _remove(m: Checked, rest: Rows, removed: Rows) -> Iterator[Claim]:
     assert m.remove is not None
     remove, gone = m.remove, removed[::-1]
     whole = outcome(lambda: m.over(rest))
     said = "what is added and removed leaves no trace"
-    yield said, outcome(lambda: m.result(remove(m.add(m.state(rest), m.events(removed)), m.events(gone)))), whole
-    yield said, outcome(lambda: m.result(m.add(remove(m.state(removed), m.events(gone)), m.events(rest)))), whole
+    yield said, outcome(lambda: m.result(remove(m.add(m.of(rest), m.events(removed)), m.events(gone)))), whole
+    yield said, outcome(lambda: m.result(m.add(remove(m.of(removed), m.events(gone)), m.events(rest)))), whole
     one = m.events(gone[:1])
-    found = outcome(lambda: m.result(remove(remove(m.state([*removed, *rest]), one), m.events(gone[1:]))))
+    found = outcome(lambda: m.result(remove(remove(m.of([*removed, *rest]), one), m.events(gone[1:]))))
     yield "what is removed in parts leaves no trace", found, whole
 
 
-def _merge(m: Module, first: Rows, second: Rows, third: Rows) -> Iterator[Claim]:
+def _merge(m: Checked, first: Rows, second: Rows, third: Rows) -> Iterator[Claim]:
     assert m.merge is not None
     merge = m.merge
-    a, b, c = m.state(first), m.state(second), m.state(third)
+    a, b, c = m.of(first), m.of(second), m.of(third)
     left = outcome(lambda: m.result(merge(a, b)))
     yield "merged parts are the whole", left, outcome(lambda: m.over([*first, *second]))
     yield "it does not matter which of two comes first", outcome(lambda: m.result(merge(b, a))), left
@@ -230,7 +230,7 @@ def _merge(m: Module, first: Rows, second: Rows, third: Rows) -> Iterator[Claim]
     yield "what is added to a merged state counts as before", added, outcome(lambda: m.over([*first, *second, *third]))
 
 
-def _reference(m: Module, events: Rows) -> Iterator[Claim]:
+def _reference(m: Checked, events: Rows) -> Iterator[Claim]:
     assert m.reference is not None
     reference = m.reference
     yield "it says what the reference says", outcome(lambda: m.over(events)), outcome(lambda: reference(events))
@@ -240,8 +240,8 @@ LAWS = (
     Law("answers", "", {"events": "a"}, _answers),
     Law("deterministic", "foreign", {"events": "a", "others": "b"}, _deterministic, exact=True),
     Law("pure", "foreign", {"events": "a", "others": "b"}, _pure, exact=True),
-    Law("zero", "parts", {"events": "a"}, _zero),
-    Law("add", "parts", {"first": "a", "then": "b"}, _add),
+    Law("zero", "in_parts", {"events": "a"}, _zero),
+    Law("add", "in_parts", {"first": "a", "then": "b"}, _add),
     Law("order", "any_order", {"first": "a", "then": "b"}, _order),
     Law("remove", "remove", {"rest": "a", "removed": "huge"}, _remove),
     Law("remove", "remove", {"rest": "a", "removed": "b"}, _remove),

@@ -19,7 +19,16 @@ from pyspark.sql.types import DataType
 
 from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.plan.spark_types import parse_type
-from streamq.testing.module_forms import HOP, SIZE, Module, Rows, aggregate_forms, given_aggregates, module_of, selected
+from streamq.testing.module_forms import (
+    HOP,
+    SIZE,
+    Checked,
+    Rows,
+    aggregate_forms,
+    checked_module,
+    given_aggregates,
+    selected,
+)
 from streamq.testing.module_laws import LAWS, Bags, Law, LawBroken
 from streamq.testing.module_values import values_of
 
@@ -99,7 +108,7 @@ def check_module(
     aggregates = given_aggregates(module)
     if aggregates is None:
         _check_made(module)
-        forms = [module_of(module, kinds, order_insensitive, reference)]
+        forms = [checked_module(module, kinds, order_insensitive, reference)]
         bags = _Bags(kinds, values)
     else:
         select = selected(aggregates, kinds)
@@ -186,7 +195,7 @@ class _Search:
     seed: int | None
     tolerance: float
 
-    def broken(self, module: Module) -> LawBroken | None:
+    def broken(self, module: Checked) -> LawBroken | None:
         """How the module breaks a law, if it does: all are tried on one example, then the one that failed on smaller ones."""
         laws = [law for law in LAWS if module.has(law.need)]
         first = self._broken(laws, module, Phase.generate)
@@ -195,7 +204,7 @@ class _Search:
         broken = [law for law in laws if law.name == first.law]
         return self._broken(broken, module, Phase.generate, Phase.shrink) or first
 
-    def _broken(self, laws: Sequence[Law], module: Module, *phases: Phase) -> LawBroken | None:
+    def _broken(self, laws: Sequence[Law], module: Checked, *phases: Phase) -> LawBroken | None:
         found: list[LawBroken] = []
 
         def holds(drawn: Bags) -> None:

@@ -18,12 +18,14 @@ from pyspark.sql import types as t
 
 import streamq as sq
 from streamq.aggregates.arguments import applied, check_numbers
+from streamq.aggregates.modules import module_aggregate
 from streamq.compiler.explain import explain
 from streamq.errors import PlanError
 from streamq.plan.aggregate import AggregateFunction, Application, Partials
 from streamq.plan.expr import Col, Expr
 from streamq.plan.partial import COUNT, Ints, Partial, Values
 from streamq.plan.reduction import CopiedMembers, MemberReduction, ReducedColumn, Reduction
+from streamq.runtime.module import module_of
 from streamq.testing.history import assert_same_history
 from streamq.testing.modules import check_module
 from tests.spark.replay import ended, replayed
@@ -121,7 +123,34 @@ class Rise(AggregateFunction):
         return LongestRise(column)
 
 
+# what a module is, and streamq makes an aggregate of
+
+
+class Mean:
+    """The mean of two columns' products, of members that have both."""
+
+    def initial(self) -> tuple[float, int]:
+        return 0.0, 0
+
+    def add(self, state: tuple[float, int], x: Any, y: Any) -> tuple[float, int]:
+        products = (x * y).dropna()
+        return state[0] + float(products.sum()), state[1] + len(products)
+
+    def merge(self, a: tuple[float, int], b: tuple[float, int]) -> tuple[float, int]:
+        return a[0] + b[0], a[1] + b[1]
+
+    def result(self, state: tuple[float, int]) -> float | None:
+        return state[0] / state[1] if state[1] else None
+
+
+def last_known(values: Any) -> int | None:
+    known = values.dropna()
+    return int(known.iloc[-1]) if len(known) else None
+
+
 MODE, RISE = Mode(), Rise()
+MEAN = module_aggregate("mean", module_of(Mean, "test"), t.DoubleType())
+LAST_KNOWN = module_aggregate("last_known", module_of(last_known, "test"), t.LongType())
 
 ROWS: list[tuple[int, int | None, dict[str, Any]]] = [
     (1, 4, {"k": "a", "v": 3}),
@@ -137,11 +166,18 @@ ROWS: list[tuple[int, int | None, dict[str, Any]]] = [
 
 
 def modes(s: Any) -> Any:
-    return s.select(x=applied(MODE, "v"), few=applied(MODE, "v", where=sq.col("v") > 3), n=sq.count())
+    means = {"mean": applied(MEAN, "v", sq.col("v") + 1), "some": applied(MEAN, "v", "v", where=sq.col("v") > 3)}
+    return s.select(x=applied(MODE, "v"), few=applied(MODE, "v", where=sq.col("v") > 3), n=sq.count(), **means)
 
 
 def rises(s: Any) -> Any:
-    return s.select(x=applied(RISE, "v"), few=applied(RISE, "v", where=sq.col("v") > 3), mode=applied(MODE, "v"))
+    return s.select(
+        x=applied(RISE, "v"),
+        few=applied(RISE, "v", where=sq.col("v") > 3),
+        mode=applied(MODE, "v"),
+        last=applied(LAST_KNOWN, "v"),
+        early=applied(LAST_KNOWN, "v", where=sq.col("v") < 6),
+    )
 
 
 WINDOWS = {
@@ -166,6 +202,10 @@ def by_hand(start: int, end: int, key: str) -> list[int | None]:
     return [v for _, v in sorted(members, key=lambda m: (m[0], m[1] is not None, m[1] or 0))]
 
 
+def mean(values: Sequence[int]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
 @pytest.mark.parametrize("window", ["hopping", "snapshot"])
 def test_in_process_they_are_what_they_are_by_hand(window: str) -> None:
     s = WINDOWS[window](sq.events(ROWS))
@@ -173,16 +213,35 @@ def test_in_process_they_are_what_they_are_by_hand(window: str) -> None:
         values = by_hand(row["start"], row["end"] or 99, row["k"])
         assert row["x"] == most_frequent(Counter(v for v in values if v is not None))
         assert row["few"] == most_frequent(Counter(v for v in values if v is not None and v > 3))
+        assert row["mean"] == mean([v * (v + 1) for v in values if v is not None])
+        assert row["some"] == mean([v * v for v in values if v is not None and v > 3])
     for row in rises(s).to_arrow().to_pylist():
         values = by_hand(row["start"], row["end"] or 99, row["k"])
         assert row["x"] == longest_rise(values)
         assert row["few"] == longest_rise([v for v in values if v is not None and v > 3])
+        assert row["last"] == next((v for v in reversed(values) if v is not None), None)
+        assert row["early"] == next((v for v in reversed(values) if v is not None and v < 6), None)
 
 
 def test_they_keep_the_laws() -> None:
     """Also as partial results, and as values with weights, of which some are taken back."""
     assert "merge" in check_module(applied(MODE, "v"), "int", examples=20)
     check_module(applied(RISE, "v"), "int", examples=20)
+    assert "remove" in check_module(applied(MEAN, "v", "w"), "double", examples=20)
+    check_module(applied(LAST_KNOWN, "v"), "int", examples=20)
+
+
+def test_modules_are_told_apart_by_their_code() -> None:
+    other = module_aggregate("mean", module_of(last_known, "test"), t.DoubleType())
+    again = module_aggregate("mean", module_of(Mean, "test"), t.DoubleType())
+    assert applied(MEAN, "v").digest == applied(again, "v").digest != applied(other, "v").digest
+
+    def top(k: int) -> Any:
+        return lambda values: int(values.nlargest(k).iloc[-1])
+
+    halves: list[Any] = [lambda v: v.quantile(0.5), lambda v: v.quantile(0.25), top(1), top(2)]
+    assert len({module_of(code, "test").identity for code in halves}) == len(halves)
+    assert module_of(top(2), "test").identity == module_of(top(2), "test").identity
 
 
 def test_one_that_merges_is_split_into_basic_windows_and_neither_is_written_as_json() -> None:

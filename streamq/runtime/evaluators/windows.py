@@ -193,7 +193,7 @@ class WindowEvaluator(_OverWindows):
 
     def _in_order(self, table: pa.Table) -> pa.Table:
         """Events in an order of their own where floats are added up: a window's sum is the same whoever came first."""
-        added = [partial.arg for partial in self.partials if partial.depends_on_order]
+        added = [name for partial in self.partials if partial.depends_on_order for name in partial.read_columns]
         added += [a for r in self.reductions if r.depends_on_order for a in r.column.args]
         if not added:
             return table
