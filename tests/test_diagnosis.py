@@ -13,8 +13,8 @@ import pytest
 
 import streamq as sq
 from streamq.choices import RunState
-from streamq.run import monitoring
 from streamq.run.diagnosis import why
+from streamq.run.micro_batches import RunHistory
 from streamq.run.rehearsal import Rehearsal
 from streamq.run.waiting import Wait
 
@@ -120,14 +120,14 @@ def test_an_idle_input_that_is_allowed_to_be_is_told_with_the_time_at_which_it_i
     found = run.why()
     assert found.verdict == "idle_input"
     assert found.summary == f"Rows are held back: {silent} lets it pass at 2024-06-01 00:04:00."
-    found = why(run.program, run.seen, now=found.now + dt.timedelta(minutes=1))
+    found = why(run.program, run.history, now=found.now + dt.timedelta(minutes=1))
     over = "is over: it goes by the CTI that the others had a micro-batch before."
     assert (found.verdict, found.summary) == ("waiting", f"Rows are held back: {silent} {over}")
     assert found.waits[-1].release[0] == "the next micro-batch, which passes b over"
     assert found.waits[-1].proviso == "b, silent, has by itself the CTI that the others had a micro-batch before"
     run.arrive()
     run.arrive(a=0, b=0)
-    assert run.seen.last is not None and run.seen.last.inserted == 1, "as said, without a row of b"
+    assert run.history.last is not None and run.history.last.inserted == 1, "as said, without a row of b"
     run = rehearsal(query)
     run.arrive(a=1)
     so = "b has brought no row yet; idle_after, 3 minutes from the start of the run, lets it pass."
@@ -220,11 +220,11 @@ def test_runs_that_are_over() -> None:
     query = counted(events("a", 1, 2))
     run = rehearsal(query)
     run.arrive()
-    found = why(run.program, run.seen, RunState.STOPPED, reason="stop was called on it")
+    found = why(run.program, run.history, RunState.STOPPED, reason="stop was called on it")
     assert found.verdict == "stopped" and found.waits[0].release[-1] == "a run on the checkpoint"
-    found = why(run.program, run.seen, RunState.FAILED, reason="source a: 1 late item(s).")
+    found = why(run.program, run.history, RunState.FAILED, reason="source a: 1 late item(s).")
     assert (found.verdict, found.waits) == ("failed", ()) and found.summary.endswith("source a: 1 late item(s).")
-    assert why(run.program, monitoring.Seen()).verdict == "no_rows"
+    assert why(run.program, RunHistory()).verdict == "no_rows"
 
 
 # a release that is one

@@ -8,47 +8,47 @@ import pytest
 
 import streamq as sq
 from streamq.errors import PlanError
-from streamq.run.idle import spoken_for
-from streamq.run.monitoring import SourceReading
+from streamq.run.idle import ctis_for_silent
 from streamq.run.rehearsal import Rehearsal
+from streamq.run.source_status import SourceStatus
 from streamq.time import MINUS_INFINITY
 
 SECOND = 1_000_000
 
 
-def reading(name: str, c: int, w: int, heard: int | None) -> SourceReading:
-    return SourceReading(name, 5, c=c, w=w, heard=heard)
+def reading(name: str, c: int, w: int, heard: int | None) -> SourceStatus:
+    return SourceStatus(name=name, delay=5, cti=c, watermark=w, heard_at=heard)
 
 
 def test_a_silent_source_has_the_ctis_of_those_that_speak() -> None:
     readings = {"a": reading("a", 10, 15, 1_000), "b": reading("b", 40, 45, 9_000), "c": reading("c", 60, 65, 9_500)}
     allowed = {"a": 5 * SECOND}
-    assert spoken_for(readings, allowed, 0, 5_999) == {}
-    assert spoken_for(readings, allowed, 0, 6_000) == {"a": 40}
+    assert ctis_for_silent(readings, allowed, 0, 5_999) == {}
+    assert ctis_for_silent(readings, allowed, 0, 6_000) == {"a": 40}
     # what it has said itself is more
-    assert spoken_for({**readings, "a": reading("a", 41, 46, 1_000)}, allowed, 0, 6_000) == {}
+    assert ctis_for_silent({**readings, "a": reading("a", 41, 46, 1_000)}, allowed, 0, 6_000) == {}
     # one that never spoke is silent since the run began
     never = {**readings, "a": reading("a", MINUS_INFINITY, MINUS_INFINITY, None)}
-    assert spoken_for(never, allowed, 2_000, 6_000) == {}
-    assert spoken_for(never, allowed, 1_000, 6_000) == {"a": 40}
+    assert ctis_for_silent(never, allowed, 2_000, 6_000) == {}
+    assert ctis_for_silent(never, allowed, 1_000, 6_000) == {"a": 40}
     # what it said before this run began is no silence yet, and who follows it does not speak
-    assert spoken_for(readings, allowed, 1_500, 6_000) == {}
+    assert ctis_for_silent(readings, allowed, 1_500, 6_000) == {}
     followed = {**readings, "f": reading("f", 3, 3, 1_000)}
-    assert spoken_for(followed, allowed, 0, 6_000) == {}
-    assert spoken_for(followed, allowed, 0, 6_000, ["f"]) == {"a": 40}
+    assert ctis_for_silent(followed, allowed, 0, 6_000) == {}
+    assert ctis_for_silent(followed, allowed, 0, 6_000, ["f"]) == {"a": 40}
     # where the other has no progress there is nothing to follow
-    assert spoken_for({"a": readings["a"], "b": reading("b", MINUS_INFINITY, 9, 9_000)}, allowed, 0, 9_000) == {}
+    assert ctis_for_silent({"a": readings["a"], "b": reading("b", MINUS_INFINITY, 9, 9_000)}, allowed, 0, 9_000) == {}
 
 
 def test_where_all_are_silent_no_delay_is_waited_for() -> None:
     readings = {"a": reading("a", 10, 15, 1_000), "b": reading("b", 40, 45, 1_500)}
     allowed = {"a": 5 * SECOND, "b": 5 * SECOND}
-    assert spoken_for(readings, allowed, 0, 6_200) == {"a": 40}, "b still speaks"
-    assert spoken_for(readings, allowed, 0, 7_000) == {"a": 45, "b": 45}
+    assert ctis_for_silent(readings, allowed, 0, 6_200) == {"a": 40}, "b still speaks"
+    assert ctis_for_silent(readings, allowed, 0, 7_000) == {"a": 45, "b": 45}
     alone = {"a": readings["a"]}
-    assert spoken_for(alone, allowed, 0, 7_000) == {"a": 15}
+    assert ctis_for_silent(alone, allowed, 0, 7_000) == {"a": 15}
     nothing = {"a": reading("a", MINUS_INFINITY, MINUS_INFINITY, None)}
-    assert spoken_for(nothing, allowed, 0, 7_000) == {}
+    assert ctis_for_silent(nothing, allowed, 0, 7_000) == {}
 
 
 class Clock:

@@ -10,10 +10,14 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
+from streamq.choices import RunState
 from streamq.errors import PlanError
-from streamq.run import monitoring
-from streamq.run.monitoring import Report, Seen
+from streamq.run.instants import iso
+from streamq.run.metrics import line as report_line
+from streamq.run.metrics import metrics, progress
+from streamq.run.micro_batches import MicroBatch, RunHistory, from_spark
 from streamq.run.rehearsal import Rehearsal
+from streamq.runtime.readings import KernelReadings, Readings, SourceReadings
 
 NOON = dt.datetime(2024, 5, 1, 12)
 LATER = dt.datetime(2024, 5, 1, 13, tzinfo=dt.UTC)
@@ -52,13 +56,13 @@ def test_rows_that_repeat_others_are_counted_and_are_not_late() -> None:
         sq.points(table, "at", id="no", name="cars", progress=sq.generate(50)).tumbling_window(10).select(n=sq.count())
     )
     run.arrive(cars=2)
-    assert monitoring.line(run.program, run.seen, None).endswith("; 1 delivered again")
+    assert report_line(run.program, run.history, None).endswith("; 1 delivered again")
     run.arrive(cars=1)
-    assert monitoring.line(run.program, run.seen, None).endswith("; cars at -20 (lag 50)"), "none, this time"
+    assert report_line(run.program, run.history, None).endswith("; cars at -20 (lag 50)"), "none, this time"
     run.arrive()
     found = run.metrics["sources"]["cars"]
     assert (found["rows"], found["duplicates"], found["dropped"], found["invalid"]) == (4, 2, 0, 0)
-    assert monitoring.line(run.program, run.seen, None).endswith("; cars at -20 (lag 50); 1 delivered again")
+    assert report_line(run.program, run.history, None).endswith("; cars at -20 (lag 50); 1 delivered again")
     assert (run.why().verdict, run.why().warnings) == ("waiting", ())
 
 
@@ -90,7 +94,7 @@ def test_instants_of_a_timestamp_axis() -> None:
     found = run.metrics["sources"]["trips"]
     assert (found["cti_at"], found["watermark_at"]) == ("2024-05-01T11:55:00Z", "2024-05-01T12:00:00Z")
     assert (found["lag"], found["behind_seconds"]) == (300_000_000, 3900.0)
-    line = monitoring.line(run.program, run.seen, "rides")
+    line = report_line(run.program, run.history, "rides")
     assert line == "rides: batch 0, 1 rows, 0 results; trips at 2024-05-01 11:55:00 (lag 5 minutes)"
 
 
@@ -141,7 +145,7 @@ def test_progress_of_a_micro_batch_without_input() -> None:
     run.arrive(cars=0)
     assert (run.progress["batch"], run.progress["rows"], run.progress["sources"]["cars"]["rows"]) == (1, 0, 0)
     assert run.progress["sources"]["cars"]["cti"] == -1, "where it was"
-    assert monitoring.line(run.program, Seen(), None) == "query: no micro-batch yet"
+    assert report_line(run.program, RunHistory(), None) == "query: no micro-batch yet"
 
 
 def spark_report(number: int, **observed: Any) -> dict[str, Any]:
@@ -152,57 +156,61 @@ def spark_report(number: int, **observed: Any) -> dict[str, Any]:
 
 
 def test_a_report_of_spark() -> None:
-    told = {"fresh|source:cars": 4, "cti|source:cars": 23, "rows|source:cars": 9, "moved|source:cars": None}
+    told = {"new_rows|source:cars": 4, "cti|source:cars": 23, "rows|source:cars": 9, "moved_at|source:cars": None}
     results = {"inserted": 2, "retracted": None, "cars|dropped": 1, "cars|invalid": None}
-    report = monitoring.from_spark(spark_report(3, streamq=results, streamq_readings=told))
+    report = from_spark(spark_report(3, streamq=results, streamq_readings=told))
     assert (report.number, report.duration_ms, report.rows) == (3, 250, 4)
     assert (report.inserted, report.retracted, report.late) == (2, 0, {"cars|dropped": 1})
-    assert "moved|source:cars" not in report.told
+    assert report.readings.source("source:cars") == SourceReadings(new_rows=4, cti=23, rows=9)
     connect = {
-        "streamq_readings": {"values": [4, None], "schema": {"fields": [{"name": "fresh|s"}, {"name": "cti|s"}]}}
+        "streamq_readings": {"values": [4, None], "schema": {"fields": [{"name": "new_rows|s"}, {"name": "cti|s"}]}}
     }
-    assert monitoring.from_spark(spark_report(3, **connect)).told == {"fresh|s": 4}
-    nothing = monitoring.from_spark(spark_report(4, streamq_readings=dict.fromkeys(told)))
-    assert (nothing.rows, nothing.told) == (7, {})
+    assert from_spark(spark_report(3, **connect)).readings.columns() == {"new_rows|s": 4}
+    nothing = from_spark(spark_report(4, streamq_readings=dict.fromkeys(told)))
+    assert (nothing.rows, nothing.readings) == (7, Readings())
 
 
 def test_what_is_known_after_reports_of_which_some_are_lost() -> None:
-    def seen(*reports: Report) -> Seen:
-        known = Seen()
+    def seen(*reports: MicroBatch) -> RunHistory:
+        known = RunHistory()
         for report in reports:
             known = known.after(report)
         return known
 
-    first = Report(5, inserted=1, told={"rows|source:cars": 8, "given|w": 6, "made|w": 2}, late={"cars|dropped": 1})
-    empty, far = Report(6), Report(9, inserted=2, retracted=1, told={"rows|source:cars": 20, "given|w": 9, "made|w": 1})
+    def readings(rows: int, inserted: int, now: int) -> Readings:
+        kernel = KernelReadings(inserted=inserted, inserted_now=now)
+        return Readings({"source:cars": SourceReadings(rows=rows)}, {"w": kernel})
+
+    first = MicroBatch(number=5, inserted=1, readings=readings(8, 6, 2), late={"cars|dropped": 1})
+    empty, far = MicroBatch(number=6), MicroBatch(number=9, inserted=2, retracted=1, readings=readings(20, 9, 1))
     known = seen(first, first, empty, far)
     assert (known.number, known.inserted, known.retracted, known.unseen) == (9, 3, 1, 2)
-    assert known.told["rows|source:cars"] == 20 and known.late == {"cars|dropped": 1}
-    assert known.earlier == {"w": 4}
-    assert seen(first, empty).told == first.told, "what nobody told anew stands"
+    assert known.readings.source("source:cars").rows == 20 and known.late == {"cars|dropped": 1}
+    assert known.inserted_before == {"w": 4}
+    assert seen(first, empty).readings == first.readings, "what nobody told anew stands"
     assert known.after(empty) is known
 
 
 def test_time_of_stages_is_the_tasks_that_spark_reports_from_the_last_stage_on() -> None:
     run = Rehearsal(windows(cars(1)).tumbling_window(20).select(n=sq.sum("n")))
     operators = [{"allUpdatesTimeMs": 5, "commitTimeMs": 2}, {"allUpdatesTimeMs": 40, "commitTimeMs": 3}]
-    report = Report(0, spark={"stateOperators": operators, "inputRowsPerSecond": 3.5})
-    found = monitoring.metrics(run.program, Seen().after(report), "running")
+    report = MicroBatch(number=0, spark={"stateOperators": operators, "inputRowsPerSecond": 3.5})
+    found = metrics(run.program, RunHistory().after(report), RunState.RUNNING)
     assert [stage["time_ms"] for stage in found["stages"]] == [43, 7]
     assert found["query"]["rows_per_second"] == 3.5
 
 
 def test_rows_of_a_query_without_stages_are_those_that_spark_counts() -> None:
     run = Rehearsal(cars(1).where(sq.col("k") > 1), "changelog")
-    seen = Seen().after(monitoring.from_spark(spark_report(0, streamq={"inserted": 3})))
-    assert (seen.inserted, monitoring.progress(run.program, seen)["rows"]) == (3, 7)
+    seen = RunHistory().after(from_spark(spark_report(0, streamq={"inserted": 3})))
+    assert (seen.inserted, progress(run.program, seen)["rows"]) == (3, 7)
 
 
 @pytest.mark.parametrize(
     ("t", "shown"), [(2**63 - 1, None), (-(2**63), None), (2**62, None), (0, "1970-01-01T00:00:00Z")]
 )
 def test_instants_that_no_calendar_has(t: int, shown: str | None) -> None:
-    assert monitoring.iso(t) == shown
+    assert iso(t) == shown
 
 
 def test_a_rehearsal_is_asked_for_what_there_is() -> None:

@@ -11,20 +11,22 @@ import pytest
 
 import streamq as sq
 from streamq.errors import StreamqWarning
-from streamq.run.monitoring import SourceReading
 from streamq.run.oddities import oddities
-from streamq.time import INTEGER, MINUS_INFINITY, TIMESTAMP
+from streamq.run.source_status import SourceStatus
+from streamq.time import INTEGER, TIMESTAMP
 
 MAY = int(dt.datetime(2024, 5, 1, tzinfo=dt.UTC).timestamp()) * 1_000_000
 DAY = 86_400_000_000
 
 
-def told(axis: str, *sources: SourceReading) -> list[tuple[str, str]]:
+def told(axis: str, *sources: SourceStatus) -> list[tuple[str, str]]:
     return [(w.kind, w.source) for w in oddities(sources, axis)]
 
 
-def source(w: int, midst: int, least: int, rows: int = 50, name: str = "a", **late: int) -> SourceReading:
-    return SourceReading(name, 0, w, w, rows, rows, least, midst, late=late)
+def source(w: int, midst: int, least: int, rows: int = 50, name: str = "a", **late: int) -> SourceStatus:
+    return SourceStatus(
+        name=name, cti=w, watermark=w, rows=rows, new_rows=rows, least_start=least, middle_start=midst, late=late
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,10 +40,10 @@ def source(w: int, midst: int, least: int, rows: int = 50, name: str = "a", **la
         pytest.param(source(100_000, 60, 10), INTEGER, True, id="a thousand times the spread"),
         pytest.param(source(100_000, 60, 10, rows=3), INTEGER, False, id="of three rows"),
         pytest.param(source(40_000, 60, 10), INTEGER, False, id="less than that"),
-        pytest.param(SourceReading("a", 0), TIMESTAMP, False, id="no rows"),
+        pytest.param(SourceStatus(name="a"), TIMESTAMP, False, id="no rows"),
     ],
 )
-def test_a_start_far_ahead_of_the_others(found: SourceReading, axis: str, far: bool) -> None:
+def test_a_start_far_ahead_of_the_others(found: SourceStatus, axis: str, far: bool) -> None:
     assert told(axis, found) == ([("far_future", "a")] if far else [])
 
 
@@ -79,11 +81,11 @@ def test_many_late_or_invalid_rows() -> None:
     assert told(INTEGER, source(9, 8, 1, dropped=4, adjusted=1)) == [("late", "a")]
     assert told(INTEGER, source(9, 8, 1, invalid=4)) == []
     assert told(INTEGER, source(9, 8, 1, invalid=5)) == [("invalid", "a")]
-    none = SourceReading("a", 0, MINUS_INFINITY, MINUS_INFINITY, 3, late={"invalid": 3})
+    none = SourceStatus(name="a", rows=3, late={"invalid": 3})
     assert told(INTEGER, none) == [("invalid", "a")]
 
 
-def text(found: SourceReading, axis: str = INTEGER) -> str:
+def text(found: SourceStatus, axis: str = INTEGER) -> str:
     (warned,) = oddities([found], axis)
     return warned.text
 

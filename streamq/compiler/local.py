@@ -21,7 +21,8 @@ from streamq.runtime.egress import split_ctis
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.event import CTI, KIND, LE, RE, WEIGHT
 from streamq.runtime.progress import Message, decode_messages
-from streamq.runtime.readings import both, together
+from streamq.runtime.readings import NO_READINGS, Readings, combined
+from streamq.runtime.starts import joined
 from streamq.time import INFINITY, MINUS_INFINITY
 
 
@@ -29,8 +30,8 @@ from streamq.time import INFINITY, MINUS_INFINITY
 class LocalRun:
     """A program running in-process: feed it micro-batches, take deltas. State survives in ``stores``, by stage and bucket.
 
-    ``cti`` is the result's, where the program tells it (``Options.ctis``); ``told`` is what the stages said of themselves in
-    the last micro-batch that had input (``runtime.readings``); ``restart()`` forgets everything but what a checkpoint would
+    ``cti`` is the result's, where the program tells it (``Options.ctis``); ``readings`` are what the stages reported of
+    themselves in the last micro-batch that had input; ``restart()`` forgets everything but what a checkpoint would
     hold.
     """
 
@@ -40,7 +41,7 @@ class LocalRun:
     totals: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)
     static: Mapping[str, pa.Table] = field(default_factory=dict)
     cti: int = MINUS_INFINITY
-    told: dict[str, int] = field(default_factory=dict)
+    readings: Readings = NO_READINGS
 
     def restart(self) -> LocalRun:
         """The same query, started again from its state."""
@@ -59,7 +60,7 @@ class LocalRun:
         ``wall`` is the time of day, in milliseconds since 1970, of which only the readings tell.
         """
         envelopes: list[Envelope] = []
-        readings: list[dict[str, int]] = []
+        columns: list[dict[str, int]] = []
         result: list[pa.Table] = []
         for relation in self.program.sources:
             assert relation.source is not None
@@ -84,9 +85,9 @@ class LocalRun:
                 if mine:
                     baskets = Baskets(DictStore(self.stores.setdefault((stage.level, bucket), {})))
                     out += stage.run(bucket, baskets, mine, wall)
-            readings += [json.loads(body) for _, number, body in out if number == READINGS]
+            columns += [json.loads(body) for _, number, body in out if number == READINGS]
             envelopes = self._between(stage.level, out, result)
-        self.told = together(readings) or self.told
+        self.readings = combined(columns) or self.readings
         deltas = _deltas(result, self.program)
         if self.program.options.ctis:
             deltas, cti = split_ctis(deltas)
@@ -143,7 +144,7 @@ def _merged(relation: str, messages: Sequence[Message]) -> Message | None:
     merged = Message(relation, c=c, w=w, until=until, reach=reach)
     for message in messages:
         merged.invalid |= message.invalid
-        merged.looked = both(merged.looked, message.looked)
+        merged.starts = joined(merged.starts, message.starts)
     return merged
 
 

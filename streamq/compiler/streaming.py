@@ -22,7 +22,7 @@ from streamq.plan.schema import Schema, quote
 from streamq.plan.spark_form import to_spark
 from streamq.runtime.envelope import LATE, READINGS, TOTALS
 from streamq.runtime.event import BAD, CTI, KEEP, KIND, LE, OPENS, RE, WEIGHT
-from streamq.runtime.readings import OBSERVED, how, names
+from streamq.runtime.readings import OBSERVED, Combine, columns_of, combine_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,13 +66,16 @@ def _observed(program: Program, df: DataFrame) -> DataFrame:
     """The envelopes of the last stage, a few a bucket, with what is read off those that hold readings."""
     from pyspark.sql import functions as F
 
-    aggregates: dict[str, Callable[[Column], Column]] = {"max": F.max, "min": F.min, "sum": F.sum}
+    aggregates: dict[Combine, Callable[[Column], Column]]
+    aggregates = {Combine.MAX: F.max, Combine.MIN: F.min, Combine.SUM: F.sum}
     sources = [r.name for r in program.sources]
     kernels = {h.name: {c.port for c in h.channels} for stage in program.stages for h in stage.hosted}
-    told = F.from_json(F.col("__body").cast("string"), "map<string,bigint>")
-    read = df.withColumn("__read", F.when(F.col("__channel") == READINGS, told))
-    made = [aggregates[how(name)](F.col("__read")[name]).alias(name) for name in names(sources, kernels)]
-    return read.observe(OBSERVED, *made).drop("__read")
+    readings = F.from_json(F.col("__body").cast("string"), "map<string,bigint>")
+    read = df.withColumn("__read", F.when(F.col("__channel") == READINGS, readings))
+    observed = [
+        aggregates[combine_of(column)](F.col("__read")[column]).alias(column) for column in columns_of(sources, kernels)
+    ]
+    return read.observe(OBSERVED, *observed).drop("__read")
 
 
 # map sides

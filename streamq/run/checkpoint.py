@@ -13,6 +13,7 @@ from streamq.run.control import ControlFolder
 from streamq.run.files import path_exists, read_line, write_line
 from streamq.run.sinks import folder_name
 from streamq.runtime.identity import Identity, changes, read_identity, refuse_other
+from streamq.runtime.readings import LATEST, NO_READINGS, Readings, combined
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +39,7 @@ class EarlierRuns:
     """What earlier runs on a checkpoint have counted: totals by ``source|reason``, and the readings of the last micro-batch."""
 
     late: Mapping[str, int] = field(default_factory=dict)
-    readings: Mapping[str, int] = field(default_factory=dict)
+    readings: Readings = NO_READINGS
 
 
 def identity_of(plan: Node, program: Program) -> Identity:
@@ -111,12 +112,11 @@ class Checkpoint:
 
         from streamq.runtime.basket import Baskets
         from streamq.runtime.processor import STATE
-        from streamq.runtime.readings import together
 
         if not path_exists(self.spark, f"{self.path}/commits/*"):
             return EarlierRuns()
         late: dict[str, int] = {}
-        readings: list[dict[str, int]] = []
+        columns: list[dict[str, int]] = []
         reader = self.spark.read.format("statestore").option("stateVarName", STATE)
         for stage in program.stages:
             state = reader.option("operatorId", stage.level).load(self.path)
@@ -124,11 +124,11 @@ class Checkpoint:
             for (manifest,) in manifests.collect():
                 # Spark numbers operators in an order of its own
                 for name, values in json.loads(bytes(manifest))["values"].items():
-                    if name.startswith("told"):
-                        readings.append(values)
+                    if name.startswith(LATEST):
+                        columns.append(values)
                     for reason, count in values.items() if name.startswith("totals") else ():
                         late[reason] = late.get(reason, 0) + count
-        return EarlierRuns(late=late, readings=together(readings))
+        return EarlierRuns(late=late, readings=combined(columns))
 
     @property
     def _identity(self) -> str:

@@ -9,8 +9,11 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from streamq.choices import RunState, Verdict
-from streamq.run.monitoring import VERSION, Seen, SourceReading, instant, shown, wall
-from streamq.run.oddities import Warned, oddities
+from streamq.run.instants import instant_fields, iso_time_of_day, moment_of, shown
+from streamq.run.metrics import VERSION
+from streamq.run.micro_batches import RunHistory
+from streamq.run.oddities import Oddity, oddities
+from streamq.run.source_status import SourceStatus
 from streamq.run.waiting import Wait, Waiting
 from streamq.time import MINUS_INFINITY, TIMESTAMP, show_duration
 
@@ -32,7 +35,7 @@ class Why:
     verdict: Verdict
     summary: str
     waits: tuple[Wait, ...]
-    warnings: tuple[Warned, ...]
+    warnings: tuple[Oddity, ...]
     axis: str
     now: dt.datetime
 
@@ -44,23 +47,25 @@ class Why:
             "verdict": self.verdict,
             "summary": self.summary,
             "waits": [self._plain(wait) for wait in self.waits],
-            "warnings": [{"kind": w.kind, "source": w.source, "text": w.text} for w in self.warnings],
+            "warnings": [
+                {"kind": oddity.kind, "source": oddity.source, "text": oddity.text} for oddity in self.warnings
+            ],
         }
 
     def _plain(self, wait: Wait) -> dict[str, Any]:
-        start, end = wait.window or (MINUS_INFINITY, MINUS_INFINITY)
+        start, end = wait.window or (None, None)
         return {
             "operator": wait.operator,
             "state_rows": wait.rows,
-            **instant("cti", wait.cti, self.axis),
+            **instant_fields("cti", wait.cti, self.axis),
             "least_input": wait.least,
-            **instant("needs", MINUS_INFINITY if wait.goal is None else wait.goal, self.axis),
-            **instant("window_start", start, self.axis),
-            **instant("window_end", end, self.axis),
+            **instant_fields("needs", wait.goal, self.axis),
+            **instant_fields("window_start", start, self.axis),
+            **instant_fields("window_end", end, self.axis),
             "exact": wait.exact,
             "proviso": wait.proviso or None,
             "source": None if wait.source is None else wait.source.name,
-            "since": None if wait.source is None else wall(wait.source.moved),
+            "since": None if wait.source is None else iso_time_of_day(wait.source.moved_at),
             "release": list(wait.release),
         }
 
@@ -69,8 +74,8 @@ class Why:
         for wait in self.waits:
             yield wait.operator
             yield from (f"  {line}" for line in self._held(wait))
-        for warned in self.warnings:
-            yield f"! {warned.text}"
+        for oddity in self.warnings:
+            yield f"! {oddity.text}"
 
     def _held(self, wait: Wait) -> Iterator[str]:
         cti = "no CTI yet" if wait.cti == MINUS_INFINITY else f"CTI {shown(wait.cti, self.axis)}"
@@ -89,14 +94,14 @@ class Why:
         if wait.proviso:
             yield wait.proviso
 
-    def _stands(self, source: SourceReading) -> str:
-        if source.c == MINUS_INFINITY:
+    def _stands(self, source: SourceStatus) -> str:
+        if source.cti == MINUS_INFINITY:
             return f"{source.name}: no CTI yet, {source.rows:,} rows"
         moved = ""
-        if source.moved is not None:
-            at = dt.datetime.fromtimestamp(source.moved / 1000, dt.UTC)
+        if source.moved_at is not None:
+            at = moment_of(source.moved_at)
             moved = f"; moved {_ago(self.now - at)} (at {at:%Y-%m-%d %H:%M:%S} UTC)"
-        return f"{source.name}: CTI {shown(source.c, self.axis)}, greatest start {shown(source.w, self.axis)}{moved}"
+        return f"{source.name}: CTI {shown(source.cti, self.axis)}, greatest start {shown(source.watermark, self.axis)}{moved}"
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -111,7 +116,7 @@ class Why:
 
 def why(
     program: Program,
-    seen: Seen,
+    history: RunHistory,
     state: RunState = RunState.RUNNING,
     now: dt.datetime | None = None,
     *,
@@ -119,7 +124,7 @@ def why(
 ) -> Why:
     """Return the diagnosis of a run; ``reason`` is the error it failed with, or the reason why it no longer runs."""
     now = now or dt.datetime.now(dt.UTC)
-    case = Waiting(program, seen, state, now)
+    case = Waiting(program, history, state, now)
     has_ended = state in (RunState.FAILED, RunState.FINISHED)
     waits = () if has_ended else tuple(case.waits())
     answer = _ended(state, reason) or _came(case) or _left_out_last(case) or _held(case, waits, now) or _left_out(case)
@@ -150,7 +155,7 @@ def _ended(state: RunState, reason: str) -> Answer | None:
 
 def _came(case: Waiting) -> Answer | None:
     """Nothing has come in, or something has just gone out."""
-    last, every = case.seen.last, case.sources.values()
+    last, every = case.history.last, case.sources.values()
     # without a stage nobody counts by source
     rows = sum(s.events for s in every) if case.program.stages else 0 if last is None else last.rows
     refused = [f"{n:,} of {s.name}" for s in every if (n := s.late.get("invalid"))]
@@ -170,7 +175,7 @@ def _held(case: Waiting, waits: Sequence[Wait], now: dt.datetime) -> Answer | No
         return None
     wait = waits[-1]
     source = wait.source
-    if source is not None and not wait.early and source.c == MINUS_INFINITY and source.events:
+    if source is not None and not wait.early and source.cti == MINUS_INFINITY and source.events:
         text = f"Rows are held back: {source.name} has sent no CTI yet, and nobody else speaks for it"
         return Answer(Verdict.NO_CTI, f"{text}; progress=sq.generate(...) makes CTIs of its rows.")
     if source is not None and not wait.early and _idle(case, source):
@@ -181,15 +186,15 @@ def _held(case: Waiting, waits: Sequence[Wait], now: dt.datetime) -> Answer | No
     return Answer(Verdict.WAITING, f"{text}; {wait.proviso}." if wait.proviso else f"{text}.")
 
 
-def _silent(source: SourceReading, now: dt.datetime) -> str:
+def _silent(source: SourceStatus, now: dt.datetime) -> str:
     """Since when nothing has come of a source, and who lets the others go on without it."""
     if source.idle_after is None:
         so = "brings no rows any more, and others do" if source.events else "has brought no row yet"
         return f"{so}; idle_after in sq.generate lets it pass"
     allowed = f"idle_after, {show_duration(source.idle_after, TIMESTAMP)}"
-    if source.heard is None:
+    if source.heard_at is None:
         return f"has brought no row yet; {allowed} from the start of the run, lets it pass"
-    since = dt.datetime.fromtimestamp(source.heard / 1000, dt.UTC)
+    since = moment_of(source.heard_at)
     passed = since + dt.timedelta(microseconds=source.idle_after)
     so = f"has brought no rows since {since:%Y-%m-%d %H:%M:%S} UTC"
     if now < passed:
@@ -197,17 +202,17 @@ def _silent(source: SourceReading, now: dt.datetime) -> str:
     return f"{so}; {allowed}, is over: it goes by the CTI that the others had a micro-batch before"
 
 
-def _idle(case: Waiting, source: SourceReading) -> bool:
+def _idle(case: Waiting, source: SourceStatus) -> bool:
     """Whether others have brought rows since it did, by the time of day or in the last micro-batch."""
     others = [s for s in case.sources.values() if s is not source and s.events]
-    since = max((s.heard or 0 for s in others), default=0) > (source.heard or 0)
-    return bool(others) and (not source.events or since or (not source.fresh and any(s.fresh for s in others)))
+    since = max((s.heard_at or 0 for s in others), default=0) > (source.heard_at or 0)
+    return bool(others) and (not source.events or since or (not source.new_rows and any(s.new_rows for s in others)))
 
 
 def _left_out(case: Waiting) -> Answer:
     """Rows came, nothing is held, nothing came out in the last micro-batch."""
     for hosted in case.kernels.values():
-        taken = {ch.port: case.told.get(f"taken {ch.port}|{hosted.name}", 0) for ch in hosted.channels}
+        taken = case.arrived(hosted)
         for channel in (ch for ch in hosted.channels if not taken[ch.port]):
             came = case.handed_on(channel.relation)
             if came:
@@ -225,11 +230,12 @@ def _left_out(case: Waiting) -> Answer:
 
 
 def _gone(case: Waiting) -> Answer:
-    if case.seen.result is not None:
+    if case.history.last_with_results is not None:
         return Answer(
-            Verdict.NOTHING_HELD, f"Nothing is held: the last rows came out in micro-batch {case.seen.result.number}."
+            Verdict.NOTHING_HELD,
+            f"Nothing is held: the last rows came out in micro-batch {case.history.last_with_results.number}.",
         )
-    late = [s for s in case.sources.values() if 0 < s.events <= s.refused]
+    late = [s for s in case.sources.values() if 0 < s.events <= s.late_rows]
     if late:
         return Answer(Verdict.LATE, f"All {late[0].events:,} rows of {late[0].name} came behind its CTI.")
     if not case.program.stages:
@@ -240,8 +246,8 @@ def _gone(case: Waiting) -> Answer:
 def _left_out_last(case: Waiting) -> Answer | None:
     """Rows reached the last filters in this run, and none came out."""
     for relation in dict.fromkeys(feed.path.relation for feed in case.program.result):
-        made = case.told.get(f"given|{relation}", 0) - case.seen.earlier.get(relation, 0)
-        if case.seen.result is None and made > 0:
+        made = (case.readings.kernel(relation).inserted or 0) - case.history.inserted_before.get(relation, 0)
+        if case.history.last_with_results is None and made > 0:
             text = f"{made:,} rows came out of {case.shown(relation)}, and none passed the filters behind it."
             return Answer(Verdict.FILTERED, text)
     return None
@@ -250,13 +256,13 @@ def _left_out_last(case: Waiting) -> Answer | None:
 def _without_partners(case: Waiting) -> Iterator[Wait]:
     """Joins of which one side has brought rows, and the sources of the other none."""
     for hosted in case.kernels.values():
-        taken = {ch.port: case.told.get(f"taken {ch.port}|{hosted.name}", 0) for ch in hosted.channels}
+        taken = case.arrived(hosted)
         for channel in hosted.channels:
             silent = [case.sources[r] for r in case.feeding(channel.relation)]
             if any(taken.values()) and not taken[channel.port] and not any(s.events for s in silent):
-                rows, source = case.told.get(f"state_rows|{hosted.name}", 0), silent[0]
+                rows, source = case.readings.kernel(hosted.name).state_rows or 0, silent[0]
                 release = (f"a row of {source.name} that matches",)
-                yield Wait(case.title(hosted), rows, source.c, source.name, None, None, source, release)
+                yield Wait(case.title(hosted), rows, source.cti, source.name, None, None, source, release)
 
 
 def _ago(span: dt.timedelta) -> str:

@@ -1,6 +1,6 @@
-"""Silent sources: after a while by the wall clock their progress follows the others', and then, if none speaks, the data.
+"""CTIs for silent sources: after ``idle_after`` by the wall clock a source's progress follows that of the others.
 
-DESIGN D3: what no source says needs a way in; it is said through the control stream, so that it is in the checkpoint.
+What no source says needs a way into the checkpoint (DESIGN D3): such CTIs go through the control folder.
 """
 
 from __future__ import annotations
@@ -9,44 +9,44 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 
 from streamq.run.control import OutsideCti
-from streamq.run.monitoring import SourceReading
 from streamq.run.progress_log import LOGGER
+from streamq.run.source_status import SourceStatus
 from streamq.time import INFINITY, MINUS_INFINITY
 
 CHECKS = 4
 """How often a silence is looked at, in the time that a source may be silent."""
 
 
-def spoken_for(
-    readings: Mapping[str, SourceReading],
+def ctis_for_silent(
+    sources: Mapping[str, SourceStatus],
     allowed: Mapping[str, int],
     since: int,
     now: int,
     followers: Collection[str] = (),
 ) -> dict[str, int]:
-    """The CTIs that silent sources are given, by relation.
+    """Return the CTIs that silent sources get, by relation.
 
-    ``allowed``: microseconds of silence; ``since``: when the run began, before which nobody was listening; ``since`` and
-    ``now`` in milliseconds since 1970. A silent source has the least CTI of those that are not. Where all are silent nothing
-    more is waited for: each has the greatest start of all. ``followers`` have the progress of another: they neither speak
-    nor are silent.
+    ``allowed`` is how long each source may be silent, in microseconds; ``since`` is when the run began, before which nobody
+    listened; ``since`` and ``now`` are in milliseconds since 1970. A silent source gets the least CTI of those that are not.
+    Where all are silent nothing more is waited for: each gets the greatest start of all. ``followers`` have the progress of
+    another source: they neither speak nor are silent.
     """
-    own = {name: r for name, r in readings.items() if name not in followers}
-    silent = silent_ones(own, allowed, since, now)
-    speaking = [r.c for name, r in own.items() if name not in silent]
-    starts = [r.w for r in own.values() if r.w != MINUS_INFINITY]
-    to = min(speaking) if speaking else max(starts, default=MINUS_INFINITY)
-    if to in (INFINITY, MINUS_INFINITY):
+    leaders = {relation: source for relation, source in sources.items() if relation not in followers}
+    silent = silent_sources(leaders, allowed, since, now)
+    ctis = [source.cti for relation, source in leaders.items() if relation not in silent]
+    starts = [source.watermark for source in leaders.values() if source.watermark != MINUS_INFINITY]
+    cti = min(ctis) if ctis else max(starts, default=MINUS_INFINITY)
+    if cti in (INFINITY, MINUS_INFINITY):
         return {}
-    return {name: to for name in sorted(silent) if to > readings[name].c}
+    return {relation: cti for relation in sorted(silent) if cti > sources[relation].cti}
 
 
-def silent_ones(readings: Mapping[str, SourceReading], allowed: Mapping[str, int], since: int, now: int) -> set[str]:
-    """The sources, of those that make progress of their own, that have been silent for as long as they may, or longer."""
+def silent_sources(sources: Mapping[str, SourceStatus], allowed: Mapping[str, int], since: int, now: int) -> set[str]:
+    """Return those of some sources, by relation, that have been silent for as long as they may be, or longer."""
     return {
-        name
-        for name, most in allowed.items()
-        if name in readings and (now - max(readings[name].heard or since, since)) * 1_000 >= most
+        relation
+        for relation, silence in allowed.items()
+        if relation in sources and (now - max(sources[relation].heard_at or since, since)) * 1_000 >= silence
     }
 
 

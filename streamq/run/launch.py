@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from streamq.run.arguments import RunArguments
 from streamq.run.checkpoint import Checkpoint
-from streamq.run.monitoring import RESULTS
+from streamq.run.micro_batches import RESULTS
 from streamq.run.prepared import PreparedStream
 from streamq.run.sinks import SplitWriter, write_to
 from streamq.run.trigger import Trigger

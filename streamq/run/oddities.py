@@ -1,6 +1,6 @@
-"""What is odd about a source's own time: a start far ahead of all others, seconds read as microseconds, all of it late.
+"""Odd times of a source: a start far ahead of all others, seconds read as microseconds, rows that are mostly late.
 
-Each is told from the readings of a source (``streamq.run.monitoring``), by a bound that ordinary data does not cross.
+Each is recognised from the status of a source (``streamq.run.source_status``), by a bound that ordinary data does not cross.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from streamq.errors import Line, warn
-from streamq.run.monitoring import SourceReading, shown
+from streamq.run.instants import shown
+from streamq.run.source_status import SourceStatus
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_duration
 
 YEAR = 365 * 86_400_000_000
 FAR = 1_000
-"""A start that lies so many times as far beyond the midst of the last rows as that lies beyond the first is far ahead."""
+"""A start is far ahead if it lies so many times as far beyond the middle of the last rows as that lies beyond the first row."""
 FEW = 10
-"""Rows below which nothing is said of how far they are spread."""
+"""Of fewer rows nothing is said of how far they are spread; a tenth of all rows is many."""
 
 UNITS = (("seconds", 10**9), ("milliseconds", 10**12), ("microseconds", 10**15), ("nanoseconds", 10**18))
-"""What an instant of the years 2001 to 2100 is, counted from 1970, at least; four times as much at most."""
+"""Of each unit, what an instant of the years 2001 to 2100 is at least, counted from 1970; four times as much at most."""
 
 REASONS = (
     "no start, a start beyond the time axis, an end not after it, an unknown kind of row or edge, two edges of a key at one "
@@ -29,76 +30,86 @@ REASONS = (
 
 
 @dataclass(frozen=True)
-class Warned:
-    """Something odd: its kind ("far_future", "unit", "late", "invalid"), the source, and what it means."""
+class Oddity:
+    """Something odd about a source: its kind ("far_future", "unit", "late", "invalid"), the source, and a text for people."""
 
     kind: str
     source: str
     text: str
 
 
-def oddities(sources: Sequence[SourceReading], axis: str) -> tuple[Warned, ...]:
-    """What is odd about the sources of a query."""
-    found = []
+def oddities(sources: Sequence[SourceStatus], axis: str) -> tuple[Oddity, ...]:
+    """Return what is odd about the sources of a query."""
+    odd: list[Oddity] = []
     for source in sources:
-        far = list(_far(source, axis))
-        found += [*far, *_unit(source, axis), *([] if far else _late(source, axis)), *_invalid(source)]
-    return (*found, *_units_differ(sources, axis))
+        far = list(_far_ahead(source, axis))
+        odd += [*far, *_wrong_unit(source, axis), *([] if far else _mostly_late(source, axis)), *_invalid(source)]
+    return (*odd, *_different_units(sources, axis))
 
 
-def _far(source: SourceReading, axis: str) -> Iterator[Warned]:
-    if source.midst is None or source.least is None or source.w in (INFINITY, MINUS_INFINITY):
+@dataclass(frozen=True)
+class _Lead:
+    """How far a source's greatest start lies beyond the middle of its last rows, and how far that lies beyond its first row."""
+
+    ahead: int
+    spread: int
+
+
+def _lead(source: SourceStatus) -> _Lead | None:
+    if source.middle_start is None or source.least_start is None or source.watermark in (INFINITY, MINUS_INFINITY):
+        return None
+    return _Lead(source.watermark - source.middle_start, source.middle_start - source.least_start)
+
+
+def _far_ahead(source: SourceStatus, axis: str) -> Iterator[Oddity]:
+    lead = _lead(source)
+    if lead is None or source.middle_start is None:
         return
-    ahead, spread = source.w - source.midst, source.midst - source.least
-    years = axis == TIMESTAMP and ahead > max(YEAR, FEW * spread)
-    if not years and (source.rows < FEW or spread < 1 or ahead < FAR * spread):
+    is_years_ahead = axis == TIMESTAMP and lead.ahead > max(YEAR, FEW * lead.spread)
+    is_ahead_of_few = source.rows < FEW or lead.spread < 1
+    if not is_years_ahead and (is_ahead_of_few or lead.ahead < FAR * lead.spread):
         return
-    so = f", and {source.refused:,} rows have come late since" if source.refused else ""
+    late = f", and {source.late_rows:,} rows have come late since" if source.late_rows else ""
     bound = ", or bound how far one row may move progress: max_ahead in sq.generate" if axis == TIMESTAMP else ""
-    yield Warned(
-        "far_future",
-        source.name,
-        f"{source.name}: its greatest start, {shown(source.w, axis)}, lies {_about(ahead, axis)} beyond its other rows "
-        f"(about {shown(source.midst, axis)}), and progress has followed it{so}. If that start is wrong, mend the source{bound}.",
+    greatest, middle = shown(source.watermark, axis), shown(source.middle_start, axis)
+    text = (
+        f"its greatest start, {greatest}, lies {_rough_duration(lead.ahead, axis)} beyond its other rows (about {middle}), "
+        f"and progress has followed it{late}. If that start is wrong, mend the source{bound}."
     )
+    yield Oddity("far_future", source.name, f"{source.name}: {text}")
 
 
-def _unit(source: SourceReading, axis: str) -> Iterator[Warned]:
-    if axis != TIMESTAMP or not source.rows or not 0 <= source.w < INFINITY:
+def _wrong_unit(source: SourceStatus, axis: str) -> Iterator[Oddity]:
+    if axis != TIMESTAMP or not source.rows or not 0 <= source.watermark < INFINITY:
         return
-    unit = _unit_of(source.w)
+    unit = _unit_of(source.watermark)
     if unit == "nanoseconds":
-        likely = "nanoseconds read as microseconds, or milliseconds read as seconds"
-    elif source.w < YEAR:
-        likely = f"{unit} read as microseconds" if unit else "another unit read as microseconds"
+        guess = "nanoseconds read as microseconds, or milliseconds read as seconds"
+    elif source.watermark < YEAR:
+        guess = f"{unit} read as microseconds" if unit else "another unit read as microseconds"
     else:
         return
-    where = "in 1970" if source.w < YEAR else "in the far future"
-    yield Warned(
-        "unit",
-        source.name,
-        f"{source.name}: its starts lie {where} (up to {shown(source.w, axis)}): {likely}? "
-        "Spark's timestamp_seconds and timestamp_millis make timestamps of numbers.",
-    )
+    years = "in 1970" if source.watermark < YEAR else "in the far future"
+    text = f"its starts lie {years} (up to {shown(source.watermark, axis)}): {guess}?"
+    hint = "Spark's timestamp_seconds and timestamp_millis make timestamps of numbers."
+    yield Oddity("unit", source.name, f"{source.name}: {text} {hint}")
 
 
-def warn_of_units(sources: Sequence[SourceReading], axis: str, line: Line | None = None) -> None:
+def warn_of_units(sources: Sequence[SourceStatus], axis: str, line: Line | None = None) -> None:
     """Warn, at a line or else at the user's, of sources whose instants look like seconds, ms or ns read as microseconds."""
     for source in sources:
-        for odd in _unit(source, axis) if _unit_of(source.w) else ():
-            warn(odd.text, line)
+        for oddity in _wrong_unit(source, axis) if _unit_of(source.watermark) else ():
+            warn(oddity.text, line)
 
 
-def _units_differ(sources: Sequence[SourceReading], axis: str) -> Iterator[Warned]:
-    units = {s.name: _unit_of(s.w) for s in sources if s.rows}
+def _different_units(sources: Sequence[SourceStatus], axis: str) -> Iterator[Oddity]:
+    units = {source.name: _unit_of(source.watermark) for source in sources if source.rows}
     if axis == TIMESTAMP or len(set(units.values())) < 2 or None in units.values():
         return
-    told = ", ".join(f"{name} as {unit}" for name, unit in units.items())
-    yield Warned(
-        "unit",
-        ", ".join(units),
-        f"Sources of one query count time in different units, if it is counted from 1970: {told}. "
-        "Only sources that agree can be joined, or one holds the others back.",
+    listed = ", ".join(f"{name} as {unit}" for name, unit in units.items())
+    wrong = f"Sources of one query count time in different units, if it is counted from 1970: {listed}."
+    yield Oddity(
+        "unit", ", ".join(units), f"{wrong} Only sources that agree can be joined, or one holds the others back."
     )
 
 
@@ -106,15 +117,18 @@ def _unit_of(t: int) -> str | None:
     return next((unit for unit, least in UNITS if least <= t < 4 * least), None)
 
 
-def _late(source: SourceReading, axis: str) -> Iterator[Warned]:
-    if source.refused * FEW < source.rows or not source.rows:
+def _mostly_late(source: SourceStatus, axis: str) -> Iterator[Oddity]:
+    if source.late_rows * FEW < source.rows or not source.rows:
         return
-    text = f"{source.refused:,} of {source.rows:,} rows came behind its CTI ({_reasons(source)})"
-    yield Warned("late", source.name, f"{source.name}: {text}{_ahead(source, axis)}: {_remedy(source)}.")
+    counts = ", ".join(
+        f"{source.late[reason]:,} {reason}" for reason in ("dropped", "adjusted") if source.late.get(reason)
+    )
+    text = f"{source.late_rows:,} of {source.rows:,} rows came behind its CTI ({counts})"
+    yield Oddity("late", source.name, f"{source.name}: {text}{_lead_text(source, axis)}: {_remedy(source)}.")
 
 
-def _remedy(source: SourceReading) -> str:
-    """What takes late rows in, by who makes the source's CTIs."""
+def _remedy(source: SourceStatus) -> str:
+    """Return what would take late rows in, which depends on who makes the source's CTIs."""
     if source.follows is not None:
         return f"a greater delay of {source.follows}, whose progress it has, takes them in, or progress of its own"
     if source.delay is None:
@@ -125,30 +139,25 @@ def _remedy(source: SourceReading) -> str:
     )
 
 
-def _ahead(source: SourceReading, axis: str) -> str:
-    """Where the greatest start is far from the others, though not so far that it must be wrong."""
-    if source.midst is None or source.least is None or source.w in (INFINITY, MINUS_INFINITY):
+def _lead_text(source: SourceStatus, axis: str) -> str:
+    """Return what to say of a greatest start that is far from the others, though not so far that it must be wrong."""
+    lead = _lead(source)
+    if lead is None or lead.ahead <= FEW * max(lead.spread, 1):
         return ""
-    ahead, spread = source.w - source.midst, source.midst - source.least
-    if ahead <= FEW * max(spread, 1):
-        return ""
-    lies = f"Its greatest start, {shown(source.w, axis)}, lies {_about(ahead, axis)} beyond the midst of its last rows"
-    return f". {lies}: if that is wrong, mend the source; if it is right"
+    distance = f"{_rough_duration(lead.ahead, axis)} beyond the midst of its last rows"
+    text = f"Its greatest start, {shown(source.watermark, axis)}, lies {distance}"
+    return f". {text}: if that is wrong, mend the source; if it is right"
 
 
-def _invalid(source: SourceReading) -> Iterator[Warned]:
+def _invalid(source: SourceStatus) -> Iterator[Oddity]:
     invalid = source.late.get("invalid", 0)
     if invalid * FEW >= source.rows > 0:
         text = f"{invalid:,} of {source.rows:,} rows are no events: {REASONS}. The late output (late_sink) has each one's reason."
-        yield Warned("invalid", source.name, f"{source.name}: {text}")
+        yield Oddity("invalid", source.name, f"{source.name}: {text}")
 
 
-def _reasons(source: SourceReading) -> str:
-    return ", ".join(f"{n:,} {reason}" for reason, n in source.late.items() if n and reason in ("dropped", "adjusted"))
-
-
-def _about(ticks: int, axis: str) -> str:
-    """A long duration, roughly."""
+def _rough_duration(ticks: int, axis: str) -> str:
+    """Return a long duration in whole units."""
     if axis != TIMESTAMP:
         return f"{ticks:,}"
     for name, unit in (("years", YEAR), ("days", 86_400_000_000), ("hours", 3_600_000_000), ("minutes", 60_000_000)):

@@ -54,8 +54,8 @@ def answer(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | Non
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from streamq.run.monitoring import SourceReading
     from streamq.run.oddities import warn_of_units
+    from streamq.run.source_status import SourceStatus
 
     if is_literal(tables):
         _warn_of_units(plan, tables)
@@ -65,7 +65,7 @@ def answer(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | Non
         rows = ordered(frame.toArrow(), plan.schema)
     if plan.schema.axis == TIMESTAMP and rows.num_rows:
         w = pc.max(rows.column("start")).cast(pa.int64()).as_py()
-        warn_of_units([SourceReading("the result", None, w=w, rows=rows.num_rows)], TIMESTAMP)
+        warn_of_units([SourceStatus(name="the result", delay=None, watermark=w, rows=rows.num_rows)], TIMESTAMP)
     return rows
 
 
@@ -77,8 +77,8 @@ def _warn_of_units(plan: Node, tables: Mapping[str, Any]) -> None:
     from streamq.operators import Source
     from streamq.operators.source import AS_START
     from streamq.plan.node import nodes
-    from streamq.run.monitoring import SourceReading
     from streamq.run.oddities import warn_of_units
+    from streamq.run.source_status import SourceStatus
 
     if plan.schema.axis != TIMESTAMP:
         return
@@ -89,7 +89,9 @@ def _warn_of_units(plan: Node, tables: Mapping[str, Any]) -> None:
             greatest = pc.max(tables[source.table].column(time))
             if greatest.is_valid:
                 w = greatest.cast(pa.timestamp("us", getattr(greatest.type, "tz", None))).cast(pa.int64()).as_py()
-                readings.append(SourceReading(source.shown_name(), None, w=w, rows=tables[source.table].num_rows))
+                readings.append(
+                    SourceStatus(name=source.shown_name(), delay=None, watermark=w, rows=tables[source.table].num_rows)
+                )
     warn_of_units(readings, TIMESTAMP)
 
 

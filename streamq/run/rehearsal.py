@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 from streamq.choices import OutputForm, RunState
 from streamq.errors import PlanError, sentence
 from streamq.policies import Consistency, consistency_of
-from streamq.run import monitoring
+from streamq.run import metrics as reports
 from streamq.run.control import END_OF_INPUT, OutsideCti, outside_cti
 from streamq.run.diagnosis import Why, why
-from streamq.run.idle import spoken_for
+from streamq.run.idle import ctis_for_silent
+from streamq.run.micro_batches import MicroBatch, RunHistory
 from streamq.run.query import in_user_form
+from streamq.run.source_status import allowed_silence, followers, source_statuses, tables_of
 from streamq.run.tables import is_literal
 from streamq.runtime.egress import changelog_rows, upsert_rows
-from streamq.runtime.readings import weighed
+from streamq.runtime.readings import NO_READINGS, weighed
 from streamq.time import TIMESTAMP
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ class Rehearsal:
         self._named = {r.source.shown_name(): r.source.table for r in self.program.sources if r.source}
         self._clock = clock or (lambda: dt.datetime.now(dt.UTC))
         self._begun: int | None = None
-        self.seen = monitoring.Seen()
+        self.history = RunHistory()
         self._state = RunState.RUNNING
 
     def arrive(self, **rows: int) -> pa.Table:
@@ -110,26 +112,24 @@ class Rehearsal:
     def why(self) -> Why:
         """As ``run.why``."""
         reason = "its input has ended" if self._state == RunState.FINISHED else ""
-        return why(self.program, self.seen, self._state, self._clock(), reason=reason)
+        return why(self.program, self.history, self._state, self._clock(), reason=reason)
 
     @property
     def metrics(self) -> dict[str, Any]:
         """As ``run.metrics``; what only Spark knows is None."""
-        return monitoring.metrics(self.program, self.seen, self._state, self._clock())
+        return reports.metrics(self.program, self.history, self._state, self._clock())
 
     @property
     def progress(self) -> dict[str, Any]:
         """As ``run.progress``; ``spark`` is empty."""
-        return monitoring.progress(self.program, self.seen)
+        return reports.progress(self.program, self.history)
 
     def _spoken_for(self, wall: int) -> list[OutsideCti]:
         """Return the CTIs that silent sources get by their ``idle_after``."""
         self._begun = wall if self._begun is None else self._begun
-        readings = monitoring.sources(self.program, self.seen)
-        found = spoken_for(
-            readings, monitoring.allowed_silence(self.program), self._begun, wall, monitoring.followers(self.program)
-        )
-        tables = {r.name: r.source.table for r in self.program.sources if r.source}
+        readings = source_statuses(self.program, self.history)
+        found = ctis_for_silent(readings, allowed_silence(self.program), self._begun, wall, followers(self.program))
+        tables = tables_of(self.program)
         return [OutsideCti(tables[relation], cti) for relation, cti in found.items()]
 
     def _batch(self, rows: Mapping[str, pa.Table], ctis: Sequence[OutsideCti] = ()) -> pa.Table:
@@ -139,10 +139,17 @@ class Rehearsal:
         deltas = self._local.batch(rows, [(message.table, message.cti) for message in ctis], wall=wall)
         inserted, retracted = weighed(deltas)
         late = dict(sum((Counter(t) for t in self._local.totals.values()), Counter[str]()))
-        told = self._local.told if rows or ctis else {}
         count = sum(table.num_rows for table in rows.values())
-        report = monitoring.Report(self.seen.number + 1, now, None, count, inserted, retracted, told, late)
-        self.seen = self.seen.after(report)
+        micro_batch = MicroBatch(
+            number=self.history.number + 1,
+            began_at=now,
+            rows=count,
+            inserted=inserted,
+            retracted=retracted,
+            readings=self._local.readings if rows or ctis else NO_READINGS,
+            late=late,
+        )
+        self.history = self.history.after(micro_batch)
         schema = self.program.plan.schema
         match self._egress.output:
             case OutputForm.CHANGELOG:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self
 from streamq.choices import RunState
 from streamq.errors import PlanError, sentence, users_line
 from streamq.plan.node import Node
-from streamq.run import monitoring
 from streamq.run.arguments import RunArguments
 from streamq.run.checkpoint import Checkpoint, Claim, EarlierRuns
 from streamq.run.control import END_OF_INPUT, ControlFolder, OutsideCti, outside_cti
@@ -20,9 +19,12 @@ from streamq.run.diagnosis import Why, why
 from streamq.run.failure import spark_errors, translated
 from streamq.run.idle import IdleWatch
 from streamq.run.launch import Launch
+from streamq.run.metrics import metrics, progress
+from streamq.run.micro_batches import RunHistory
 from streamq.run.prepared import StreamRequest, prepare
 from streamq.run.progress_log import LOGGER, ProgressLog
 from streamq.run.sinks import folder_name
+from streamq.run.source_status import allowed_silence
 from streamq.run.temporary import temporary_folder
 from streamq.run.trigger import Trigger, trigger_of
 from streamq.run.watching import Watcher
@@ -78,7 +80,7 @@ class Run:
             program=self._program,
             checkpoint=launch.checkpoint,
             name=self.name,
-            line=users_line(),
+            user_line=users_line(),
             earlier=self._earlier_runs(claim),
             log=LOGGER.info if launch.arguments.progress_log else None,
         )
@@ -93,7 +95,7 @@ class Run:
         return self._launch.checkpoint.earlier_runs(self._program) if self._launch.arguments.progress_log else None
 
     def _idle_watch(self) -> IdleWatch | None:
-        allowed = monitoring.allowed_silence(self._program)
+        allowed = allowed_silence(self._program)
         if not allowed or self._launch.trigger.available_now:
             return None
         return IdleWatch(allowed, lambda: self._watcher.silent_sources(self.query), self._send)
@@ -189,7 +191,7 @@ class Run:
     @property
     def progress(self) -> dict[str, Any]:
         """The last micro-batch: its number, duration, rows, results and the sources' CTIs; Spark's report under "spark"."""
-        return monitoring.progress(self._program, self._look())
+        return progress(self._program, self._look())
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -198,7 +200,7 @@ class Run:
         docs/operations.md lists the fields. Before the first micro-batch they are 0 or None.
         """
         state = self._status().state
-        return monitoring.metrics(self._program, self._watcher.all_micro_batches(self.query), state)
+        return metrics(self._program, self._watcher.all_micro_batches(self.query), state)
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -214,7 +216,7 @@ class Run:
         counts = self._watcher.all_micro_batches(self.query).late
         return {reason: counts.get(reason, 0) for reason in self._program.late_reasons}
 
-    def _look(self) -> monitoring.Seen:
+    def _look(self) -> RunHistory:
         """Read what Spark has reported so far."""
         return self._watcher.own_micro_batches(self.query)
 

@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING
 
 from streamq.choices import RunState
 from streamq.policies import MIDDLE
-from streamq.run.idle import silent_ones, spoken_for
-from streamq.run.monitoring import (
-    Seen,
-    SourceReading,
+from streamq.run.idle import ctis_for_silent, silent_sources
+from streamq.run.instants import iso, shown
+from streamq.run.micro_batches import RunHistory
+from streamq.run.source_status import (
+    SourceStatus,
     allowed_silence,
     ctis_in,
     followers,
-    iso,
     kernels,
-    paces,
-    shown,
-    sources,
+    progress_of_sources,
+    source_statuses,
 )
 from streamq.runtime.carried import Carried, carry
 from streamq.runtime.consistency import AlignAt
@@ -74,7 +73,7 @@ class Wait:
     least: str
     goal: int | None
     window: tuple[int, int] | None
-    source: SourceReading | None
+    source: SourceStatus | None
     release: tuple[str, ...]
     early: bool = False
     by_start: bool = False
@@ -94,13 +93,13 @@ Needed = Mapping[str, int | None]
 class Waiting:
     """A program and what is known of its run."""
 
-    def __init__(self, program: Program, seen: Seen, state: RunState, now: dt.datetime):
-        self.program, self.seen, self.state = program, seen, state
+    def __init__(self, program: Program, history: RunHistory, state: RunState, now: dt.datetime):
+        self.program, self.history, self.state = program, history, state
         self.axis = program.plan.schema.axis
-        self.told = seen.told
-        self.sources: dict[str, SourceReading] = sources(program, seen)
+        self.readings = history.readings
+        self.sources: dict[str, SourceStatus] = source_statuses(program, history)
         self.kernels: dict[str, Hosted] = kernels(program)
-        self.paces = paces(program, self.told)
+        self.progress = progress_of_sources(program, self.readings)
         self.level = program.stages[0].consistency if program.stages else MIDDLE
         self.follows = followers(program)
         self.silent, self.given = self._passed_over(int(now.timestamp() * 1_000))
@@ -110,14 +109,15 @@ class Waiting:
         if self.state != RunState.RUNNING:
             return set(), {}
         # of one that has never been heard nobody here knows since when it is listened to
-        allowed = {n: most for n, most in allowed_silence(self.program).items() if self.sources[n].heard is not None}
-        silent = silent_ones({n: self.sources[n] for n in self._speaking()}, allowed, 0, now)
-        return silent, spoken_for(self.sources, allowed, 0, now, self.follows)
+        allowed = {n: most for n, most in allowed_silence(self.program).items() if self.sources[n].heard_at is not None}
+        silent = silent_sources({n: self.sources[n] for n in self._speaking()}, allowed, 0, now)
+        return silent, ctis_for_silent(self.sources, allowed, 0, now, self.follows)
 
     def waits(self) -> Iterator[Wait]:
         """The operators that hold rows until time has passed something, in the order of the stages."""
         for hosted in self.kernels.values():
-            rows, held = (self.told.get(f"{what}|{hosted.name}", 0) for what in ("state_rows", "held"))
+            readings = self.readings.kernel(hosted.name)
+            rows, held = readings.state_rows or 0, readings.held_rows or 0
             if held and hosted.aligns and self._least_c() != INFINITY:
                 yield self._blocked(hosted, held)
             rows = held if hosted.kernel.progress_rule.sorts else rows - held
@@ -131,14 +131,14 @@ class Waiting:
     def _due(self, hosted: Hosted) -> int | None:
         """The progress that lets the next of its rows go, if no others come; None: none waits."""
         if hosted.kernel.progress_rule.sorts:
-            return self.told[f"first|{hosted.name}"] + 1
-        return self.told.get(f"due|{hosted.name}")
+            return self._held_from(hosted) + 1
+        return self.readings.kernel(hosted.name).due
 
     def _blocked(self, hosted: Hosted, held: int) -> Wait:
         """Rows that the level of consistency holds back: until all sources have promised, or come, far enough."""
-        first = self.told[f"first|{hosted.name}"]
+        first = self._held_from(hosted)
         sooner = self.level.block is not None and self.level.block < max(self._delay(s) for s in self._speaking())
-        least = min(self._speaking(), key=lambda s: self._reach(s) if sooner else self.sources[s].c)
+        least = min(self._speaking(), key=lambda s: self._reach(s) if sooner else self.sources[s].cti)
         release = self._released(self._together(first if sooner else first + 1, sooner), not sooner)
         place = "before" if hosted.aligns == AlignAt.INPUT else "behind"
         operator = f"consistency: rows held back {place} {self.title(hosted)}"
@@ -147,22 +147,22 @@ class Waiting:
             hosted if hosted.aligns == AlignAt.INPUT and hosted.kernel.progress_rule.holds else self._onward(hosted)
         )
         return Wait(
-            operator, held, source.c, source.name, first + 1, None, source, release,
+            operator, held, source.cti, source.name, first + 1, None, source, release,
             by_start=True, beyond=True, proviso=proviso or self._goes_on(onward),
         )  # fmt: skip
 
     def _taken_back(self) -> bool:
         """Whether something was; rows that wait with their retractions go by the end that moves."""
-        return any(self.told.get(f"back|{kernel}", 0) for kernel in self.kernels)
+        return any(self.readings.kernel(kernel).retracted for kernel in self.kernels)
 
     def _together(self, goal: int, early: bool) -> Needed:
         """Where sources are released together: those that are not there yet, by their watermarks if ``early``."""
         come = saturating_add(goal, self.level.block or 0)
-        return {s: goal for s in self._speaking() if (self._reach(s) < come if early else self.sources[s].c < goal)}
+        return {s: goal for s in self._speaking() if (self._reach(s) < come if early else self.sources[s].cti < goal)}
 
     def _reach(self, source: str) -> int:
         """How far a source counts as having come, where several are looked at together."""
-        return max(self.sources[source].c, self.sources[source].w)
+        return max(self.sources[source].cti, self.sources[source].watermark)
 
     def _speaking(self) -> list[str]:
         """The sources that make progress of their own."""
@@ -173,10 +173,19 @@ class Waiting:
         return INFINITY if delay is None else delay
 
     def _least_c(self) -> int:
-        return min(source.c for source in self.sources.values())
+        return min(source.cti for source in self.sources.values())
+
+    def _held_from(self, hosted: Hosted) -> int:
+        first = self.readings.kernel(hosted.name).held_from
+        assert first is not None, "a kernel that holds rows says from which start on"
+        return first
+
+    def _output_cti(self, hosted: Hosted) -> int:
+        cti = self.readings.kernel(hosted.name).output_cti
+        return MINUS_INFINITY if cti is None else cti
 
     def _ctis(self, hosted: Hosted) -> dict[int, int]:
-        return ctis_in(self.program, hosted, self.told)
+        return ctis_in(self.program, hosted, self.readings)
 
     def _wait(self, hosted: Hosted, rows: int) -> Wait:
         rule, c, due = hosted.kernel.progress_rule, min(self._ctis(hosted).values()), self._due(hosted)
@@ -195,7 +204,7 @@ class Waiting:
         lacking = self._lacking(needed, early)
         source = None
         if lacking and (not early or len(lacking) == 1):
-            least = min(lacking, key=lambda s: self.paces[s][0] - (lacking[s] or 0))
+            least = min(lacking, key=lambda s: self.progress[s].cti - (lacking[s] or 0))
             source = self.sources[self.follows.get(least, least)]
         ways, passed_over = self._released_by(lacking, not early) if lacking else (self._held_below(hosted), "")
         release = rule.early if early else rule.final
@@ -215,8 +224,10 @@ class Waiting:
         if rule.sorts:
             return DEPENDS if self._taken_back() or rule.cti is Cti.OPEN_END else ""
         # what comes with progress from below may change what waits; on a grid it only comes later than that
-        coming = any(self._due(k) is not None or self.told.get(f"held|{k.name}") for k in below)
-        if rule.grid is None and (coming or (hosted.aligns == AlignAt.INPUT and self.told.get(f"held|{hosted.name}"))):
+        coming = any(self._due(k) is not None or self.readings.kernel(k.name).held_rows for k in below)
+        if rule.grid is None and (
+            coming or (hosted.aligns == AlignAt.INPUT and self.readings.kernel(hosted.name).held_rows)
+        ):
             return DEPENDS
         return ""
 
@@ -251,7 +262,9 @@ class Waiting:
         return max(carry(self._w(channel.relation), channel.carried) for channel in hosted.channels)
 
     def _w(self, relation: str) -> int:
-        return self.paces[relation][1] if relation in self.paces else self._watermark(self.kernels[relation])
+        return (
+            self.progress[relation].watermark if relation in self.progress else self._watermark(self.kernels[relation])
+        )
 
     def _needed(self, hosted: Hosted, goal: int, until_final: bool) -> Needed:
         found: dict[str, int | None] = {}
@@ -281,7 +294,7 @@ class Waiting:
         known = [t for t in needed.values() if t is not None]
         if self.level.block != 0 and len(known) == len(needed):
             return self._together(max(known), early)
-        c = {s: self.paces[s][0] for s in needed}
+        c = {s: self.progress[s].cti for s in needed}
         behind = {s: t for s, t in needed.items() if early or (c[s] == min(c.values()) if t is None else c[s] < t)}
         return behind if early else {self.follows.get(s, s): t for s, t in behind.items()}
 
@@ -291,7 +304,7 @@ class Waiting:
         """What releases rows, without what silent sources get by themselves; and that they do, "" if none is in the way."""
         silent = [s for s in lacking if s in self.silent]
         names = " and ".join(self.sources[s].name for s in silent)
-        left = {s: t for s, t in lacking.items() if t is None or self.given.get(s, self.sources[s].c) < t}
+        left = {s: t for s, t in lacking.items() if t is None or self.given.get(s, self.sources[s].cti) < t}
         speaking = {s: t for s, t in left.items() if s not in silent}
         if not silent or (left and not speaking):
             return self._released(lacking, until_final), ""
@@ -326,11 +339,11 @@ class Waiting:
         below = [self.kernels[ch.relation] for ch in hosted.channels if ch.relation in self.kernels]
         if not below:
             return ("members whose ends no longer move", self._end())
-        least = min(below, key=lambda k: self.told.get(f"out|{k.name}", MINUS_INFINITY))
+        least = min(below, key=lambda k: self._output_cti(k))
         cti = least.kernel.progress_rule.cti.shown(len({channel.port for channel in least.channels}))
         return (f"progress of {self.title(least)}, whose CTI: {cti}", self._end())
 
-    def _row(self, source: SourceReading, t: int | None, until_final: bool) -> str:
+    def _row(self, source: SourceStatus, t: int | None, until_final: bool) -> str:
         # a row is enough that is so far beyond
         ways: list[int] = []
         made = ""
@@ -347,10 +360,10 @@ class Waiting:
                 made = ", ".join(f"{name} {show_duration(n, self.axis)}" for name, n, none in said if n != none)
                 made = f" ({made})" if made and ways[-1] == min(ways) else ""
         if ways:
-            return f"a {source.row} of {source.name} {self._from(min(ways))}{made}"
+            return f"a {source.moved_by} of {source.name} {self._from(min(ways))}{made}"
         if source.delay is None and until_final:
             return f"a CTI of {source.name}" + ("" if t is None else f" at {shown(t, self.axis)} or later")
-        return f"a {source.row} of {source.name}"
+        return f"a {source.moved_by} of {source.name}"
 
     def _from(self, t: int) -> str:
         """An instant and all later ones; the last microsecond before shows better than one that is hardly past it."""
@@ -382,10 +395,15 @@ class Waiting:
         """The source relations behind a relation, itself if it is one."""
         return [relation] if relation in self.sources else self.behind(self.kernels[relation])
 
+    def arrived(self, hosted: Hosted) -> dict[int, int]:
+        """The deltas that have reached each port of a kernel so far."""
+        arrived = self.readings.kernel(hosted.name).arrived
+        return {channel.port: arrived.get(channel.port, 0) for channel in hosted.channels}
+
     def handed_on(self, relation: str) -> int:
         """Rows that a source or a kernel has brought so far."""
         found = self.sources.get(relation)
-        return found.events if found is not None else self.told.get(f"given|{relation}", 0)
+        return found.events if found is not None else self.readings.kernel(relation).inserted or 0
 
     def title(self, hosted: Hosted) -> str:
         """A kernel as explain shows it."""

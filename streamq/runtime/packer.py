@@ -19,9 +19,9 @@ from streamq.runtime.event import BAD, CTI, KEEP, KIND, LAST_POINT, LE, NEW_END,
 from streamq.runtime.kernel import Kernel, refuse_invalid
 from streamq.runtime.lateness import late_rows
 from streamq.runtime.progress import NOTES_ONLY, Message, encode_messages
-from streamq.runtime.readings import both, looked_at
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.stage import Channel
+from streamq.runtime.starts import joined, summary
 from streamq.time import MINUS_INFINITY
 
 
@@ -98,7 +98,7 @@ class Packer:
             batch = batch.drop_columns([n for n in batch.column_names if n == BAD])
             if batch.num_rows:
                 self._read_progress(batch, message)
-                message.looked = both(message.looked, looked_at(_starts(batch)))
+                message.starts = joined(message.starts, summary(_starts(batch)))
                 events.append(batch)
         envelopes = [(0, LATE, encode(concat(late)))] if late and self.late_output else []
         return events, message if any_rows else None, envelopes

@@ -21,8 +21,8 @@ from streamq.runtime.envelope import LATE, OUTPUTS, PROGRESS, SPOKEN, TOTALS, En
 from streamq.runtime.identity import Identity, check_state
 from streamq.runtime.packer import Packer, passed_rows
 from streamq.runtime.progress import Message, decode_messages, encode_messages
-from streamq.runtime.readings import both
 from streamq.runtime.stage import Stage
+from streamq.runtime.starts import joined
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -206,9 +206,9 @@ def source_packer(packer: Packer, lanes: Lanes) -> Callable[[Iterable[pa.RecordB
 
 def _joined(a: Message, b: Message) -> Message:
     invalid = {k: a.invalid.get(k, 0) + b.invalid.get(k, 0) for k in {**a.invalid, **b.invalid}}
-    looked = both(a.looked, b.looked)
+    starts = joined(a.starts, b.starts)
     c, w, reach = max(a.c, b.c), max(a.w, b.w), max(a.reach, b.reach)
-    return Message(a.relation, c, w, None, {**a.notes, **b.notes}, invalid, looked=looked, reach=reach)
+    return Message(a.relation, c, w, None, {**a.notes, **b.notes}, invalid, starts=starts, reach=reach)
 
 
 def control_packer(

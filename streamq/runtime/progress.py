@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamq.runtime.endpoints import Endpoint
+from streamq.runtime.starts import Starts
 from streamq.time import INFINITY, MINUS_INFINITY
 
 
@@ -33,7 +34,7 @@ NOTES_ONLY = -1
 class Message:
     """What one task (or bucket ``sender``) says of a relation: CTI, greatest LE, and notes for the channels that read it.
 
-    looked: of a source, what its rows were (``runtime.readings``); reach: how far it has come, where c and W do not say so.
+    starts: of a source, those of its rows; reach: how far it has come, where c and W do not say so.
     """
 
     relation: str
@@ -43,7 +44,7 @@ class Message:
     notes: dict[int, list[list[Endpoint]]] = field(default_factory=dict)
     invalid: dict[str, int] = field(default_factory=dict)
     until: int | None = None
-    looked: list[int] = field(default_factory=list)
+    starts: Starts | None = None
     reach: int = MINUS_INFINITY
 
     @property
@@ -59,7 +60,8 @@ class Message:
     @staticmethod
     def from_json(fields: dict[str, Any]) -> Message:
         notes = {int(k): [[Endpoint(**e) for e in note] for note in v] for k, v in fields["notes"].items()}
-        return Message(**{**fields, "notes": notes})
+        starts = None if fields["starts"] is None else Starts(**fields["starts"])
+        return Message(**{**fields, "notes": notes, "starts": starts})
 
 
 def encode_messages(messages: Iterable[Message]) -> bytes:

@@ -1,136 +1,250 @@
-"""What a stage says of itself in every micro-batch: plain numbers under names ``what|whose``, for whoever watches the query.
+"""What a stage reports of itself in every micro-batch, as plain numbers: readings of its sources and of its kernels.
 
-Each is a running total or an instant, so that the latest is enough; what it is says how those of several buckets are put
-together. All of it is read off what the stage has in its hands anyway.
+Each reading is a running total or an instant, so that the latest one is enough. All of them are read off what the stage has in
+its hands anyway. Spark observes each as a column called ``reading|relation``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.columnar import ints
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Output
+from streamq.runtime.starts import Starts
 
 OBSERVED = "streamq_readings"
-"""Under which Spark's reports have them, in ``observedMetrics``."""
+"""The name under which Spark's reports have the readings, in ``observedMetrics``."""
 
-HOW: Mapping[str, str] = {
-    "cti": "max",  # the CTI of a source
-    "watermark": "max",
-    "moved": "max",  # when its CTI last moved, in milliseconds since 1970
-    "heard": "max",  # when it last brought events
-    "rows": "max",  # rows read so far, those of the late and of filters, and those that are no events, too
-    "fresh": "max",  # those of this micro-batch
-    "least": "min",  # the least start so far
-    "midst": "max",  # a start in the midst of the last rows
-    "out": "min",  # the CTI of a kernel
-    "due": "min",  # the least progress that lets the next of its rows go; not told where none waits
-    "taken": "sum",  # deltas (combined ones where the map side combines) that reached a port of it so far
-    "given": "sum",  # rows it has handed on
-    "made": "sum",  # those of this micro-batch
-    "back": "sum",  # rows it has taken back
-    "state_rows": "sum",  # what it keeps
-    "state_bytes": "sum",
-    "held": "sum",  # rows that the level of consistency holds back before or behind it
-    "first": "min",  # the least start of those
+LATEST = "latest_readings"
+"""The name, before the stage's level, under which a bucket's state has its latest readings."""
+
+TALLIES = "tallies"
+"""The name, before the stage's level, under which a bucket's state has the running totals of sources and kernels."""
+
+ARRIVED = "arrived"
+"""The reading of a kernel's port, before the port's number: the deltas that have reached it."""
+
+
+class Combine(StrEnum):
+    """How the readings of several buckets become one."""
+
+    MAX = "max"
+    """All buckets read the same, or one reads for all."""
+    MIN = "min"
+    """The bucket that is furthest behind counts."""
+    SUM = "sum"
+    """Each bucket reads of its own rows."""
+
+
+_FUNCTIONS: Mapping[Combine, Callable[[Iterable[int]], int]] = {Combine.MAX: max, Combine.MIN: min, Combine.SUM: sum}
+
+
+def _reading(combine: Combine) -> Any:
+    return field(default=None, metadata={"combine": combine})
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceReadings:
+    """What a stage reports of a source; None: nothing yet. Times of day are in milliseconds since 1970, starts in ticks."""
+
+    cti: int | None = _reading(Combine.MAX)
+    watermark: int | None = _reading(Combine.MAX)
+    moved_at: int | None = _reading(Combine.MAX)
+    """The time of day at which its CTI last moved."""
+    heard_at: int | None = _reading(Combine.MAX)
+    """The time of day at which it last brought events."""
+    rows: int | None = _reading(Combine.MAX)
+    """Rows read so far, those that are late, that filters drop and that are no events included."""
+    new_rows: int | None = _reading(Combine.MAX)
+    """Rows read in this micro-batch."""
+    least_start: int | None = _reading(Combine.MIN)
+    middle_start: int | None = _reading(Combine.MAX)
+    """A start in the middle of the last rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelReadings:
+    """What a stage reports of a kernel; None: nothing yet. Rows are totals since the checkpoint began, unless they say now."""
+
+    output_cti: int | None = _reading(Combine.MIN)
+    due: int | None = _reading(Combine.MIN)
+    """The least progress that lets the next of its rows go; None where none waits."""
+    inserted: int | None = _reading(Combine.SUM)
+    """Rows it has put out."""
+    inserted_now: int | None = _reading(Combine.SUM)
+    """Rows it has put out in this micro-batch."""
+    retracted: int | None = _reading(Combine.SUM)
+    """Rows it has taken back."""
+    state_rows: int | None = _reading(Combine.SUM)
+    state_bytes: int | None = _reading(Combine.SUM)
+    held_rows: int | None = _reading(Combine.SUM)
+    """Rows that the level of consistency holds back before or behind it."""
+    held_from: int | None = _reading(Combine.MIN)
+    """The least start of those."""
+    arrived: Mapping[int, int] = field(default_factory=dict)
+    """By port, the deltas that have reached it, combined ones where the map side combines."""
+
+
+_COMBINE: Mapping[str, Combine] = {
+    ARRIVED: Combine.SUM,
+    **{f.name: f.metadata["combine"] for kind in (SourceReadings, KernelReadings) for f in fields(kind) if f.metadata},
 }
-"""What there is, and the aggregate over buckets: "max" where all say the same, or one speaks for all."""
-
-OF_SOURCES = ("cti", "watermark", "moved", "heard", "rows", "fresh", "least", "midst")
-OF_KERNELS = ("out", "due", "given", "made", "back", "state_rows", "state_bytes", "held", "first")
-
-SAMPLE = 256
-"""Rows of a table, evenly spread, whose median stands for the midst of all."""
-
-_AGGREGATES: Mapping[str, Callable[[Iterable[int]], int]] = {"max": max, "min": min, "sum": sum}
+_OF_SOURCES = [f.name for f in fields(SourceReadings)]
+_OF_KERNELS = [f.name for f in fields(KernelReadings) if f.name != ARRIVED]
 
 
-def together(told: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """The readings of several buckets as one."""
-    found: dict[str, list[int]] = {}
-    for readings in told:
-        for name, value in readings.items():
-            found.setdefault(name, []).append(value)
-    return {name: _AGGREGATES[how(name)](values) for name, values in found.items()}
+@dataclass(frozen=True)
+class Readings:
+    """The readings of a stage, or of all stages, by the relations that the sources and the kernels make."""
+
+    sources: Mapping[str, SourceReadings] = field(default_factory=dict)
+    kernels: Mapping[str, KernelReadings] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.sources or self.kernels)
+
+    def source(self, relation: str) -> SourceReadings:
+        """Return the readings of a source; empty ones where it has none."""
+        return self.sources.get(relation, SourceReadings())
+
+    def kernel(self, relation: str) -> KernelReadings:
+        """Return the readings of a kernel; empty ones where it has none."""
+        return self.kernels.get(relation, KernelReadings())
+
+    def columns(self) -> dict[str, int]:
+        """Return the readings as columns ``reading|relation``, those that are None left out."""
+        columns: dict[str, int] = {}
+        named: list[tuple[str, Any, list[str]]] = [(name, source, _OF_SOURCES) for name, source in self.sources.items()]
+        named += [(name, kernel, _OF_KERNELS) for name, kernel in self.kernels.items()]
+        for relation, readings, names in named:
+            values = {name: getattr(readings, name) for name in names}
+            columns |= {f"{name}|{relation}": value for name, value in values.items() if value is not None}
+        for relation, kernel in self.kernels.items():
+            columns |= {f"{ARRIVED} {port}|{relation}": rows for port, rows in kernel.arrived.items()}
+        return columns
+
+    @staticmethod
+    def from_columns(columns: Mapping[str, int | None]) -> Readings:
+        """Return the readings that stand in columns ``reading|relation``."""
+        sources: dict[str, dict[str, int]] = {}
+        kernels: dict[str, dict[str, int]] = {}
+        arrived: dict[str, dict[int, int]] = {}
+        for column, value in columns.items():
+            if value is None:
+                continue
+            name, _, relation = column.partition("|")
+            if name.startswith(ARRIVED):
+                arrived.setdefault(relation, {})[int(name.removeprefix(ARRIVED))] = value
+            else:
+                (sources if name in _OF_SOURCES else kernels).setdefault(relation, {})[name] = value
+        return Readings(
+            {relation: SourceReadings(**values) for relation, values in sources.items()},
+            {
+                relation: KernelReadings(**kernels.get(relation, {}), arrived=arrived.get(relation, {}))
+                for relation in dict.fromkeys([*kernels, *arrived])
+            },
+        )
 
 
-# the map side
+NO_READINGS = Readings()
+"""What stages report before their first micro-batch."""
 
 
-def looked_at(starts: Any) -> list[int]:
-    """Starts of a table's events as ``[rows, least, midst]``; nothing of none."""
-    if not len(starts):
-        return []
-    values = starts.to_numpy()
-    some = values[:: max(1, len(values) // SAMPLE)]
-    return [len(values), int(values.min()), int(np.partition(some, (len(some) - 1) // 2)[(len(some) - 1) // 2])]
+def combined(columns_of_buckets: Iterable[Mapping[str, int]]) -> Readings:
+    """Return the readings of several buckets, each given as columns, as one."""
+    values: dict[str, list[int]] = {}
+    for columns in columns_of_buckets:
+        for column, value in columns.items():
+            values.setdefault(column, []).append(value)
+    return Readings.from_columns({column: _FUNCTIONS[combine_of(column)](some) for column, some in values.items()})
 
 
-def both(a: Sequence[int], b: Sequence[int]) -> list[int]:
-    """What was looked at twice; the midst is that of the greater part."""
-    if not (a and b):
-        return list(a or b)
-    return [a[0] + b[0], min(a[1], b[1]), a[2] if a[0] >= b[0] else b[2]]
+def combine_of(column: str) -> Combine:
+    """Return how a column's values of several buckets become one."""
+    return _COMBINE[column.partition("|")[0].partition(" ")[0]]
 
 
-# a stage
+def columns_of(sources: Iterable[str], kernels: Mapping[str, Iterable[int]]) -> list[str]:
+    """Return all columns that stages over these sources, and with kernels of these ports, can have."""
+    return [
+        *(f"{name}|{source}" for source in sources for name in _OF_SOURCES),
+        *(f"{name}|{kernel}" for kernel in kernels for name in _OF_KERNELS),
+        *(f"{ARRIVED} {port}|{kernel}" for kernel, ports in kernels.items() for port in ports),
+    ]
 
 
-def of_source(
-    held: dict[str, int], source: str, c: int, w: int, moved: bool, looked: Sequence[int], refused: int, wall: int
+# On executors readings are plain columns: the classes above would travel with every stage.
+
+
+def source_columns(
+    relation: str,
+    tally: dict[str, int],
+    *,
+    cti: int,
+    watermark: int,
+    has_moved: bool,
+    starts: Starts | None,
+    refused: int,
+    now: int,
 ) -> dict[str, int]:
-    """c and W of a source, and what its rows were, ``refused`` of them no events; ``held`` keeps it from batch to batch."""
-    if moved:
-        held["moved"] = wall
-    fresh = refused
-    if looked:
-        n, least, midst = looked
-        fresh += n
-        held |= {"heard": wall, "least": min(least, held.get("least", least)), "midst": midst}
-    if fresh:
-        held["rows"] = held.get("rows", 0) + fresh
-    told = {"cti": c, "watermark": w, "fresh": fresh, **held}
-    return {f"{what}|{source}": n for what, n in told.items()}
+    """Return the readings of a source in a micro-batch as columns; ``tally`` keeps totals and instants from one to the next.
+
+    ``starts`` are those of the events it has brought, ``refused`` counts its rows that are no events, and ``now`` is the time
+    of day in milliseconds.
+    """
+    new_rows = refused
+    if has_moved:
+        tally["moved_at"] = now
+    if starts is not None:
+        new_rows += starts.rows
+        least = min(starts.least, tally.get("least_start", starts.least))
+        tally |= {"heard_at": now, "least_start": least, "middle_start": starts.middle}
+    if new_rows:
+        tally["rows"] = tally.get("rows", 0) + new_rows
+    readings = {"cti": cti, "watermark": watermark, "new_rows": new_rows, **tally}
+    return {f"{name}|{relation}": value for name, value in readings.items()}
 
 
-def of_kernel(
-    known: dict[str, int],
-    name: str,
+def kernel_columns(
+    relation: str,
+    tally: dict[str, int],
     arrivals: Iterable[Arrival],
     output: Output,
+    *,
     sizes: Sequence[tuple[int, int]],
     backlogs: Sequence[tuple[int, int]],
 ) -> dict[str, int]:
-    """A kernel's CTI, how many rows reached and left it so far, and its state; ``known`` keeps the totals.
+    """Return the readings of a kernel after a micro-batch as columns; ``tally`` keeps its totals from one to the next.
 
-    sizes: rows and bytes of its state, and of what the level of consistency holds back for it; backlogs: rows held back, and
-    their least start (INFINITY: there are none).
+    ``sizes`` are rows and bytes of its state, and of what the level of consistency holds back for it; ``backlogs`` are the
+    rows held back, each with their least start (INFINITY: there are none).
     """
     inserted, retracted = weighed(output.table)
-    new = [(f"taken {a.port}", a.table.num_rows) for a in arrivals]
-    for total, n in (*new, ("given", inserted), ("back", retracted)):
-        known[total] = known.get(total, 0) + n
-    told = {
-        "out": output.c,
-        "made": inserted,
+    new = [(f"{ARRIVED} {arrival.port}", arrival.table.num_rows) for arrival in arrivals]
+    for name, rows in (*new, ("inserted", inserted), ("retracted", retracted)):
+        tally[name] = tally.get(name, 0) + rows
+    readings = {
+        "output_cti": output.c,
+        "inserted_now": inserted,
         "state_rows": sum(rows for rows, _ in sizes),
         "state_bytes": sum(size for _, size in sizes),
-        "held": sum(rows for rows, _ in backlogs),
-        "first": min(least for _, least in backlogs),
-        **known,
+        "held_rows": sum(rows for rows, _ in backlogs),
+        "held_from": min(least for _, least in backlogs),
+        **tally,
     }
     if output.due is not None:
-        told["due"] = output.due
-    return {f"{what}|{name}": n for what, n in told.items()}
+        readings["due"] = output.due
+    return {f"{name}|{relation}": value for name, value in readings.items()}
 
 
 def weighed(table: pa.Table | None) -> tuple[int, int]:
-    """Rows put in and rows taken back."""
+    """Return how many rows some deltas put in, and how many they take back."""
     if table is None or not table.num_rows:
         return 0, 0
     if WEIGHT not in table.column_names:
@@ -139,17 +253,3 @@ def weighed(table: pa.Table | None) -> tuple[int, int]:
     weight = ints(table, WEIGHT)[ints(table, RE) > ints(table, LE)]
     inserted = int(weight[weight > 0].sum())
     return inserted, inserted - int(weight.sum())
-
-
-def names(sources: Iterable[str], kernels: Mapping[str, Iterable[int]]) -> list[str]:
-    """All that the stages over these sources, and kernels with these ports, may say."""
-    return [
-        *(f"{what}|{source}" for source in sources for what in OF_SOURCES),
-        *(f"{what}|{kernel}" for kernel in kernels for what in OF_KERNELS),
-        *(f"taken {port}|{kernel}" for kernel, ports in kernels.items() for port in ports),
-    ]
-
-
-def how(name: str) -> str:
-    """How readings of this name from several buckets are put together: "max", "min" or "sum"."""
-    return HOW[name.partition("|")[0].partition(" ")[0]]

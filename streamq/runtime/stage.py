@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,8 @@ from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, E
 from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel, Note, Output, Totals
 from streamq.runtime.lateness import weighted_events
 from streamq.runtime.progress import Message, Pace, RelationClock, decode_messages, encode_messages
-from streamq.runtime.readings import both, of_kernel, of_source
+from streamq.runtime.readings import LATEST, TALLIES, kernel_columns, source_columns
+from streamq.runtime.starts import joined
 from streamq.time import INFINITY
 
 
@@ -156,7 +158,7 @@ class Stage:
             out.append((bucket, TOTALS, json.dumps(turn.totals).encode()))
         readings = self._readings(turn, wall)
         # a run that has not had a micro-batch of its own finds them here
-        baskets.values[f"told{self.level}"] = readings
+        baskets.values[f"{LATEST}{self.level}"] = readings
         out.append((bucket, READINGS, json.dumps(readings, separators=(",", ":")).encode()))
         baskets.flush()
         return out
@@ -259,23 +261,26 @@ class Stage:
 
     def _readings(self, turn: _Turn, wall: int) -> dict[str, int]:
         """The readings of this micro-batch; every bucket knows the same of the sources, the first one tells it."""
-        state: dict[str, dict[str, int]] = turn.baskets.values.setdefault(f"readings{self.level}", {})
-        readings: dict[str, int] = {}
+        tallies: dict[str, dict[str, int]] = turn.baskets.values.setdefault(f"{TALLIES}{self.level}", {})
+        columns: dict[str, int] = {}
         for source in sorted(self.sources & self.inputs) if turn.bucket == 0 else ():
-            looked: list[int] = []
-            refused = 0
-            for message in turn.messages:
-                if message.relation == source:
-                    looked = both(looked, message.looked)
-                    refused += sum(message.invalid.values())
-            c, w = turn.clocks[source].pace.promised, turn.clocks[source].w
-            moved = c != turn.before[source].promised
-            readings |= of_source(state.setdefault(source, {}), source, c, w, moved, looked, refused, wall)
+            spoken = [message for message in turn.messages if message.relation == source]
+            columns |= source_columns(
+                source,
+                tallies.setdefault(source, {}),
+                cti=turn.clocks[source].pace.promised,
+                watermark=turn.clocks[source].w,
+                has_moved=turn.clocks[source].pace.promised != turn.before[source].promised,
+                starts=reduce(joined, (message.starts for message in spoken), None),
+                refused=sum(sum(message.invalid.values()) for message in spoken),
+                now=wall,
+            )
         for hosted, arrivals, output in turn.outputs:
             scopes = [turn.baskets.scoped(place) for place in (hosted.name, *hosted.places)]
             sizes, backlogs = [s.size() for s in scopes], [backlog(s) for s in scopes]
-            readings |= of_kernel(state.setdefault(hosted.name, {}), hosted.name, arrivals, output, sizes, backlogs)
-        return readings
+            tally = tallies.setdefault(hosted.name, {})
+            columns |= kernel_columns(hosted.name, tally, arrivals, output, sizes=sizes, backlogs=backlogs)
+        return columns
 
 
 def _clock(hosted: Hosted, turn: _Turn, notes: tuple[Note, ...]) -> Clock:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
+
 import pyarrow as pa
 import pytest
 
@@ -11,7 +13,8 @@ from streamq.compiler.options import Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.runtime.basket import Baskets, DictStore
-from streamq.runtime.readings import both, looked_at, names
+from streamq.runtime.readings import columns_of
+from streamq.runtime.starts import Starts, joined, summary
 
 CARS = sq.events(
     [(t, t + 2, {"k": t % 5}) for t in (3, 1, 4, 11, 5, 9, 26, 5)], name="cars", progress=sq.generate(4), late="drop"
@@ -32,14 +35,15 @@ def test_totals_survive_restarts_whatever_the_buckets(output: str) -> None:
         for at in range(0, 8, 2):
             out = run.batch({"cars": CARS.tables["cars"].slice(at, 2)}, wall=1_000 + at)
             given += sum(w for w in out.column("__w").to_pylist() if w > 0)
-            run = LocalRun(run.program, run.stores, told=run.told)
+            run = LocalRun(run.program, run.stores, readings=run.readings)
         (kernel,) = run.program.stages[0].hosted
-        assert run.told[f"given|{kernel.name}"] == given
-        assert run.told["heard|source:cars"] == run.told["moved|source:cars"] == 1_006
-        told.append({n: v for n, v in run.told.items() if not n.startswith("state_bytes")})
-        assert set(run.told) == set(names(["source:cars"], {kernel.name: [0]}))
+        assert run.readings.kernel(kernel.name).inserted == given
+        cars, columns = run.readings.source("source:cars"), run.readings.columns()
+        assert cars.heard_at == cars.moved_at == 1_006
+        told.append({n: v for n, v in columns.items() if not n.startswith("state_bytes")})
+        assert set(columns) == set(columns_of(["source:cars"], {kernel.name: [0]}))
     assert told[0] == told[1]
-    expected = {"cti": 22, "watermark": 26, "rows": 8, "fresh": 2, "least": 1, "midst": 5}
+    expected = {"cti": 22, "watermark": 26, "rows": 8, "new_rows": 2, "least_start": 1, "middle_start": 5}
     assert {what: told[0][f"{what}|source:cars"] for what in expected} == expected
 
 
@@ -50,21 +54,21 @@ def test_what_is_due_next_is_the_least_of_the_buckets_and_of_none_where_nothing_
     run.batch({"cars": CARS.tables["cars"].slice(0, 7)})
     run.batch({}, [("cars", 21)])
     (kernel,) = run.program.stages[0].hosted
-    assert run.told[f"due|{kernel.name}"] == 30
+    assert run.readings.kernel(kernel.name).due == 30
     more = sq.events([(t, t + 2, {"k": k}) for t, k in ((24, 4), (25, 4))], name="cars").tables["cars"]
     run.batch({"cars": more})
-    assert run.told[f"due|{kernel.name}"] == due
+    assert run.readings.kernel(kernel.name).due == due
     run.batch({}, [("cars", 2**63 - 1)])
-    assert f"due|{kernel.name}" not in run.told
+    assert run.readings.kernel(kernel.name).due is None
 
 
 def test_a_micro_batch_without_a_row_of_a_source_moves_nothing_of_it() -> None:
     run = query("final", 2)
     run.batch({"cars": CARS.tables["cars"].slice(0, 2)}, wall=1)
     run.batch({}, [("cars", -1)], wall=2)
-    assert run.told["moved|source:cars"] == 1 and run.told["fresh|source:cars"] == 0
+    assert run.readings.source("source:cars").moved_at == 1 and run.readings.source("source:cars").new_rows == 0
     run.batch({}, [("cars", 9)], wall=3)
-    assert run.told["moved|source:cars"] == 3 and run.told["heard|source:cars"] == 1
+    assert run.readings.source("source:cars").moved_at == 3 and run.readings.source("source:cars").heard_at == 1
 
 
 def test_the_size_of_baskets_is_what_is_in_the_store() -> None:
@@ -87,8 +91,11 @@ def test_the_size_of_baskets_is_what_is_in_the_store() -> None:
 
 def test_the_midst_of_rows_is_not_moved_by_one_far_away() -> None:
     rows = pa.chunked_array([pa.array([*range(100, 2_100), 10**15, 1])])
-    found = looked_at(rows)
-    assert found[:2] == [2_002, 1] and 1_000 < found[2] < 1_200
-    assert looked_at(rows.slice(0, 0)) == []
-    assert both(found, []) == both([], found) == found
-    assert both(found, [5, 0, 9]) == both([5, 0, 9], found) == [2_007, 0, found[2]]
+    starts = summary(rows)
+    assert starts is not None
+    assert (starts.rows, starts.least) == (2_002, 1) and 1_000 < starts.middle < 1_200
+    assert summary(rows.slice(0, 0)) is None
+    assert joined(starts, None) == joined(None, starts) == starts
+    few = Starts(5, 0, 9)
+    for both in (joined(starts, few), joined(few, starts)):
+        assert both is not None and astuple(both) == (2_007, 0, starts.middle)

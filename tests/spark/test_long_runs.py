@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from streamq import testing as t
-from streamq.run import monitoring
+from streamq.run.micro_batches import from_spark
 from streamq.testing.on_spark import stream
 from tests.spark.replay import land
 
@@ -51,14 +51,9 @@ def test_state_stays_flat(spark: SparkSession, tmp_path: Path) -> None:
             sink=str(out), checkpoint=str(tmp_path / "cp"), trigger="available_now", buckets=2, finish=last
         )
         for report in run.query.recentProgress:
-            told = monitoring.from_spark(json.loads(report.json)).told
-            if told and not last:
-                sizes.append(
-                    tuple(
-                        sum(n for name, n in told.items() if name.startswith(f"{what}|"))
-                        for what in ("state_rows", "state_bytes")
-                    )
-                )
+            kernels = from_spark(json.loads(report.json)).readings.kernels.values()
+            if kernels and not last:
+                sizes.append((sum(k.state_rows or 0 for k in kernels), sum(k.state_bytes or 0 for k in kernels)))
         assert sum(run.late.values()) == 0
     assert len(sizes) == (RUNS - 1) * EACH
     for size in zip(*sizes, strict=True):

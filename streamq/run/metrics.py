@@ -1,0 +1,144 @@
+"""What a user reads of a run, as plain values: run.metrics, run.progress, and the line of the progress log."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from streamq.choices import RunState
+from streamq.run.instants import finite, instant_fields, iso_moment, iso_time_of_day, shown
+from streamq.run.micro_batches import RunHistory
+from streamq.run.source_status import SourceStatus, ctis_in, source_statuses
+from streamq.time import INFINITY, TIMESTAMP, show_duration
+
+if TYPE_CHECKING:
+    from streamq.compiler.program import Program
+
+VERSION = 1
+"""Of the names in ``metrics``, ``progress`` and ``why().to_dict()``: changes when one changes its meaning or goes."""
+
+
+def metrics(program: Program, history: RunHistory, state: RunState, now: dt.datetime | None = None) -> dict[str, Any]:
+    """Return the metrics of a run, as ``docs/operations.md`` has them field by field."""
+    axis, last, now = program.plan.schema.axis, history.last, now or dt.datetime.now(dt.UTC)
+    spark: Mapping[str, Any] = {} if last is None else last.spark
+    sources = source_statuses(program, history).values()
+    return {
+        "version": VERSION,
+        "at": iso_moment(now),
+        "state": state,
+        "query": {
+            "batches": history.number + 1,
+            "rows": sum(source.rows for source in sources),
+            "rows_per_second": spark.get("inputRowsPerSecond"),
+            "processed_per_second": spark.get("processedRowsPerSecond"),
+            "duration_ms": None if last is None else last.duration_ms,
+            "inserted": history.inserted,
+            "retracted": history.retracted,
+            "retraction_ratio": history.retracted / history.inserted if history.inserted else None,
+            "batches_unseen": history.unseen,
+        },
+        "sources": {source.name: _source_metrics(source, axis, now) for source in sources},
+        "stages": [
+            _stage_metrics(program, level, history, operator)
+            for level, operator in enumerate(_stateful_operators(spark, len(program.stages)))
+        ],
+    }
+
+
+def _source_metrics(source: SourceStatus, axis: str, now: dt.datetime) -> dict[str, Any]:
+    has_cti = finite(source.cti) is not None
+    behind = now.timestamp() - source.cti / 1e6 if has_cti and axis == TIMESTAMP else None
+    return {
+        **instant_fields("cti", source.cti, axis),
+        **instant_fields("watermark", source.watermark, axis),
+        "ended": source.cti == INFINITY,
+        "lag": source.lag,
+        "behind_seconds": None if behind is None else round(behind, 3),
+        "cti_moved_at": iso_time_of_day(source.moved_at),
+        "rows_came_at": iso_time_of_day(source.heard_at),
+        "rows": source.rows,
+        **source.late,
+    }
+
+
+def _stage_metrics(program: Program, level: int, history: RunHistory, operator: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metrics of a stage; ``operator`` is Spark's report on its stateful operator."""
+    kernels = [_kernel_metrics(program, level, number, history) for number in range(len(program.stages[level].hosted))]
+    totals = {
+        name: sum(kernel[name] for kernel in kernels) for name in ("inserted", "retracted", "state_rows", "state_bytes")
+    }
+    times = [operator[part] for part in ("allUpdatesTimeMs", "allRemovalsTimeMs", "commitTimeMs") if part in operator]
+    return {
+        "level": level,
+        "state_rows": totals["state_rows"],
+        "state_bytes": totals["state_bytes"],
+        "retraction_ratio": totals["retracted"] / totals["inserted"] if totals["inserted"] else None,
+        "time_ms": sum(times) if times else None,
+        "operators": kernels,
+    }
+
+
+def _kernel_metrics(program: Program, level: int, number: int, history: RunHistory) -> dict[str, Any]:
+    hosted, axis = program.stages[level].hosted[number], program.plan.schema.axis
+    readings = history.readings.kernel(hosted.name)
+    return {
+        "operator": program.titles[hosted.name][0],
+        **instant_fields("cti_in", min(ctis_in(program, hosted, history.readings).values()), axis),
+        **instant_fields("cti_out", readings.output_cti, axis),
+        "inserted": readings.inserted or 0,
+        "retracted": readings.retracted or 0,
+        "held_rows": readings.held_rows or 0,
+        "state_rows": readings.state_rows or 0,
+        "state_bytes": readings.state_bytes or 0,
+    }
+
+
+def _stateful_operators(spark: Mapping[str, Any], stages: int) -> Sequence[Mapping[str, Any]]:
+    """Return Spark's report on the stateful operator of each stage; Spark begins with the last."""
+    operators = spark.get("stateOperators") or []
+    return operators[::-1] if len(operators) == stages else [{}] * stages
+
+
+def progress(program: Program, history: RunHistory) -> dict[str, Any]:
+    """Return the last micro-batch, and where the sources' progress stands after it."""
+    last, axis = history.last, program.plan.schema.axis
+    has_readings = last is not None and bool(last.readings)
+    return {
+        "version": VERSION,
+        "batch": None if last is None else last.number,
+        "at": None if last is None or last.began_at is None else iso_moment(last.began_at),
+        "duration_ms": None if last is None else last.duration_ms,
+        "rows": 0 if last is None else last.rows,
+        "inserted": 0 if last is None else last.inserted,
+        "retracted": 0 if last is None else last.retracted,
+        "sources": {
+            source.name: {
+                "rows": source.new_rows if has_readings else 0,
+                **instant_fields("cti", source.cti, axis),
+                **instant_fields("watermark", source.watermark, axis),
+            }
+            for source in source_statuses(program, history).values()
+        },
+        "spark": {} if last is None else dict(last.spark),
+    }
+
+
+def line(program: Program, history: RunHistory, name: str | None) -> str:
+    """Return one line on the last micro-batch; of rows late or delivered again it counts only those of that micro-batch."""
+    last, axis = history.last, program.plan.schema.axis
+    query = name or "query"
+    if last is None:
+        return f"{query}: no micro-batch yet"
+    duration = "" if last.duration_ms is None else f" in {last.duration_ms / 1000:.1f} s"
+    retracted = f", {last.retracted:,} taken back" if last.retracted else ""
+    parts = [f"{query}: batch {last.number}, {last.rows:,} rows{duration}, {last.inserted:,} results{retracted}"]
+    for source in source_statuses(program, history).values():
+        lag = f" (lag {show_duration(source.lag, axis)})" if source.lag else ""
+        parts.append(f"{source.name} at {shown(source.cti, axis)}{lag}")
+    new = {key: count - history.late_before.get(key, 0) for key, count in history.late.items()}
+    repeated = sum(count for key, count in new.items() if key.endswith("|duplicates"))
+    refused = sum(new.values()) - repeated
+    counts = [f"{n:,} {what}" for n, what in ((refused, "late or invalid"), (repeated, "delivered again")) if n]
+    return "; ".join([*parts, *counts])

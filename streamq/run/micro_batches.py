@@ -1,0 +1,112 @@
+"""What is known of a run, micro-batch by micro-batch, from Spark's reports or from the in-process host."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from streamq.runtime.readings import NO_READINGS, OBSERVED, Readings
+
+RESULTS = "streamq"
+"""The name under which Spark's reports count the rows that came out, and those that were late or no event."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MicroBatch:
+    """One micro-batch: when it began, how long it took, what came in and what went out.
+
+    ``readings`` are what the stages reported of themselves, empty where no stage ran; ``late`` running totals by
+    ``source|reason``; ``spark`` is Spark's own report, where there is one.
+    """
+
+    number: int
+    began_at: dt.datetime | None = None
+    duration_ms: int | None = None
+    rows: int = 0
+    inserted: int = 0
+    retracted: int = 0
+    readings: Readings = NO_READINGS
+    late: Mapping[str, int] = field(default_factory=dict)
+    spark: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunHistory:
+    """All that is known of a run after some of its micro-batches.
+
+    ``last_with_results`` is the last one that wrote or took back rows; ``readings`` are the latest of the stages, and
+    ``inserted_before`` the rows that each kernel had put out before this run. ``late`` are totals by ``source|reason``, and
+    ``late_before`` those before the last micro-batch. ``unseen`` counts micro-batches of which Spark no longer had a report.
+    """
+
+    last: MicroBatch | None = None
+    last_with_results: MicroBatch | None = None
+    readings: Readings = NO_READINGS
+    inserted_before: Mapping[str, int] = field(default_factory=dict)
+    late: Mapping[str, int] = field(default_factory=dict)
+    late_before: Mapping[str, int] = field(default_factory=dict)
+    inserted: int = 0
+    retracted: int = 0
+    unseen: int = 0
+
+    @property
+    def number(self) -> int:
+        """The number of the last micro-batch; -1 before the first."""
+        return -1 if self.last is None else self.last.number
+
+    def after(self, micro_batch: MicroBatch) -> RunHistory:
+        """Return the history with one micro-batch more; one that it knows already changes nothing."""
+        if micro_batch.number <= self.number:
+            return self
+        has_results = micro_batch.inserted or micro_batch.retracted
+        unseen = 0 if self.last is None else micro_batch.number - self.number - 1
+        return replace(
+            self,
+            last=micro_batch,
+            last_with_results=micro_batch if has_results else self.last_with_results,
+            readings=micro_batch.readings or self.readings,
+            inserted_before=self.inserted_before if self.readings else _inserted_before(micro_batch.readings),
+            late=micro_batch.late or self.late,
+            late_before=self.late,
+            inserted=self.inserted + micro_batch.inserted,
+            retracted=self.retracted + micro_batch.retracted,
+            unseen=self.unseen + unseen,
+        )
+
+
+def _inserted_before(readings: Readings) -> dict[str, int]:
+    return {
+        name: (r.inserted or 0) - (r.inserted_now or 0)
+        for name, r in readings.kernels.items()
+        if r.inserted is not None
+    }
+
+
+def from_spark(report: Mapping[str, Any]) -> MicroBatch:
+    """Return the micro-batch that a report of Spark's is about (``StreamingQueryProgress.json``, parsed)."""
+    readings = Readings.from_columns(_observed(report, OBSERVED))
+    counts = _observed(report, RESULTS)
+    inserted, retracted = counts.pop("inserted", 0), counts.pop("retracted", 0)
+    rows = sum(source.new_rows or 0 for source in readings.sources.values())
+    return MicroBatch(
+        number=report["batchId"],
+        began_at=dt.datetime.fromisoformat(report["timestamp"]),
+        duration_ms=report.get("batchDuration"),
+        rows=rows if readings else report.get("numInputRows") or 0,
+        inserted=inserted,
+        retracted=retracted,
+        readings=readings,
+        late=counts,
+        spark=report,
+    )
+
+
+def _observed(report: Mapping[str, Any], name: str) -> dict[str, int]:
+    """Return the observed columns of that name that have a value."""
+    columns = (report.get("observedMetrics") or {}).get(name) or {}
+    if "schema" in columns:
+        # so Spark Connect has them: values beside their names
+        columns = dict(zip((f["name"] for f in columns["schema"]["fields"]), columns["values"], strict=True))
+    return {column: value for column, value in columns.items() if value is not None}

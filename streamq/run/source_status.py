@@ -1,0 +1,152 @@
+"""How far the sources and the kernels of a run have come, from its latest readings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from streamq.run.instants import finite
+from streamq.run.micro_batches import RunHistory
+from streamq.runtime.readings import Readings
+from streamq.time import MINUS_INFINITY
+
+if TYPE_CHECKING:
+    from streamq.compiler.program import Program, Relation
+    from streamq.runtime.stage import Hosted
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceStatus:
+    """What is known of a source of a run, and its policy.
+
+    ``cti`` and ``watermark`` are in ticks (or the sentinels), ``rows`` counts all of its rows and ``new_rows`` those of the last
+    micro-batch. ``least_start`` is the least start so far and ``middle_start`` one in the middle of the last rows. ``moved_at``
+    and ``heard_at`` are when its CTI last moved and when it last brought events, in milliseconds since 1970. ``late`` counts
+    rows by reason. ``delay``, ``every``, ``follows`` (a source's name) and ``idle_after`` (in microseconds) are its policy.
+    ``moved_by`` says what moves its progress: of edges only a start.
+    """
+
+    name: str
+    delay: int | None = 0
+    cti: int = MINUS_INFINITY
+    watermark: int = MINUS_INFINITY
+    rows: int = 0
+    new_rows: int = 0
+    least_start: int | None = None
+    middle_start: int | None = None
+    moved_at: int | None = None
+    heard_at: int | None = None
+    late: Mapping[str, int] = field(default_factory=dict)
+    every: int = 1
+    follows: str | None = None
+    idle_after: int | None = None
+    moved_by: str = "row"
+
+    @property
+    def events(self) -> int:
+        """How many of its rows are events."""
+        return self.rows - self.late.get("invalid", 0)
+
+    @property
+    def late_rows(self) -> int:
+        """How many rows came late, whatever became of them; rows that repeat others are not late."""
+        return self.late.get("dropped", 0) + self.late.get("adjusted", 0)
+
+    @property
+    def lag(self) -> int | None:
+        """How far its CTI is behind its greatest start; None before there are both, and where the CTI is another's."""
+        if self.follows is not None or finite(self.cti) is None or finite(self.watermark) is None:
+            return None
+        return max(0, self.watermark - self.cti)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a source has come as operators see it: its CTI and its greatest start, in ticks."""
+
+    cti: int
+    watermark: int
+
+
+def source_statuses(program: Program, history: RunHistory) -> dict[str, SourceStatus]:
+    """Return the status of each source, by relation."""
+    return {relation.name: _status(program, relation, history) for relation in program.sources}
+
+
+def allowed_silence(program: Program) -> dict[str, int]:
+    """Return, of the sources that say so, how long each may be silent: microseconds by the clock, by relation."""
+    silences = {r.name: r.source.policy.idle_after for r in program.sources if r.source}
+    return {relation: silence for relation, silence in silences.items() if silence is not None}
+
+
+def followers(program: Program) -> Mapping[str, str]:
+    """Return the sources that have the progress of another: from one relation to the other."""
+    return program.stages[0].follows if program.stages else {}
+
+
+def tables_of(program: Program) -> dict[str, str]:
+    """Return the sources' tables by relation."""
+    return {r.name: r.source.table for r in program.sources if r.source}
+
+
+def _status(program: Program, relation: Relation, history: RunHistory) -> SourceStatus:
+    from streamq.operators import Edges
+
+    assert relation.source is not None
+    name, policy = relation.source.shown_name(), relation.source.policy
+    readings = history.readings.source(relation.name)
+    leaders = [r.source.shown_name() for r in program.sources if r.source and r.source.table == policy.follow]
+    reasons = [reason for source, _, reason in (key.rpartition("|") for key in program.late_reasons) if source == name]
+    return SourceStatus(
+        name=name,
+        delay=policy.delay,
+        cti=MINUS_INFINITY if readings.cti is None else readings.cti,
+        watermark=MINUS_INFINITY if readings.watermark is None else readings.watermark,
+        rows=readings.rows or 0,
+        new_rows=readings.new_rows or 0,
+        least_start=readings.least_start,
+        middle_start=readings.middle_start,
+        moved_at=readings.moved_at or None,
+        heard_at=readings.heard_at or None,
+        late={reason: history.late.get(f"{name}|{reason}", 0) for reason in reasons},
+        every=policy.every,
+        follows=next(iter(leaders), None),
+        idle_after=policy.idle_after,
+        moved_by="start" if isinstance(relation.source, Edges) else "row",
+    )
+
+
+def kernels(program: Program) -> dict[str, Hosted]:
+    """Return the kernels of all stages, by the relation that they make, lower levels first."""
+    return {hosted.name: hosted for stage in program.stages for hosted in stage.hosted}
+
+
+def progress_of_sources(program: Program, readings: Readings) -> dict[str, Progress]:
+    """Return how far each source has come as operators see it, at the run's level of consistency, by relation."""
+    from streamq.runtime.consistency import paced
+
+    own = {}
+    for relation in program.sources:
+        source = readings.source(relation.name)
+        cti = MINUS_INFINITY if source.cti is None else source.cti
+        own[relation.name] = (cti, MINUS_INFINITY if source.watermark is None else source.watermark)
+    for stage in program.stages[:1]:
+        paces = paced(stage.consistency, own, stage.follows)
+        return {relation: Progress(pace.c, pace.w) for relation, pace in paces.items()}
+    return {relation: Progress(c, w) for relation, (c, w) in own.items()}
+
+
+def ctis_in(program: Program, hosted: Hosted, readings: Readings) -> dict[int, int]:
+    """Return the CTI that each channel of a kernel brings, as its steps carry it, by the channel's number."""
+    from streamq.runtime.carried import carry
+
+    sources = progress_of_sources(program, readings)
+
+    def cti_of(relation: str) -> int:
+        if relation in sources:
+            return sources[relation].cti
+        cti = readings.kernel(relation).output_cti
+        return MINUS_INFINITY if cti is None else cti
+
+    return {channel.number: carry(cti_of(channel.relation), channel.carried) for channel in hosted.channels}
