@@ -1,4 +1,4 @@
-"""The family of errors: every one worded *verb: what is wrong; what was found. Hint.*
+"""The family of errors: every one worded *verb: what is wrong; what was observed. Hint.*
 
 StreamqError
     PlanError                 a query that cannot be built or run as asked: raised at the line the user wrote
@@ -111,11 +111,11 @@ class Line:
 
 
 def users_line() -> Line:
-    """The line, up the stack, from which streamq was called; the outermost one where streamq has called itself."""
+    """Return the line, up the stack, from which streamq was called; the outermost one where streamq has called itself."""
     # a context manager that decorates one of streamq's functions stands between it and its caller
-    passed = (__name__.partition(".")[0], "contextlib")
+    own = (__name__.partition(".")[0], "contextlib")
     frame = sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in passed:
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in own:
         frame = frame.f_back
     registry = frame.f_globals.setdefault("__warningregistry__", {})
     return Line(frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__", ""), registry)
@@ -127,18 +127,18 @@ def warn(text: str, line: Line | None = None) -> None:
     warnings.warn_explicit(text, StreamqWarning, at.file, at.number, at.module, at.registry)
 
 
-def sentence(verb: str, wrong: str, found: str = "", hint: str = "") -> str:
-    """The one form of words of every message."""
+def sentence(verb: str, wrong: str, observed: str = "", hint: str = "") -> str:
+    """Return the text of an error: *verb: what is wrong; what was observed. Hint.*"""
     text = f"{verb}: {wrong}"
-    if found:
-        text += f"; {found}"
+    if observed:
+        text += f"; {observed}"
     text = text if text.endswith((".", "?", "!")) else text + "."
     return f"{text} {hint}".rstrip()
 
 
-def kind_of(given: object) -> str:
-    """``pandas DataFrame``, ``list``, ``a window without a select``: what a message calls something."""
-    kind = type(given)
+def kind_of(value: object) -> str:
+    """Return what a message calls a value: ``pandas DataFrame``, ``list``, ``a window without a select``."""
+    kind = type(value)
     package = kind.__module__.partition(".")[0]
     if package == __name__.partition(".")[0]:
         return getattr(kind, "called", kind.__name__)
@@ -146,33 +146,34 @@ def kind_of(given: object) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """``Did you mean 'x'?`` or nothing."""
+    """Return ``Did you mean 'x'?`` for the nearest of some names, or nothing if none is near."""
     named = list(names)
     close = difflib.get_close_matches(name, named, n=1, cutoff=0.6) or [n for n in named if n.lower() == name.lower()]
     return f"Did you mean {close[0]!r}?" if close else ""
 
 
-def column_names(given: Any, verb: str, what: str) -> tuple[str, ...]:
-    """The columns of a key: of one name, or of several; raises PlanError for what is neither."""
-    names = (given,) if isinstance(given, str) else given
+def column_names(key: Any, verb: str, what: str) -> tuple[str, ...]:
+    """Return the columns of a key, which is one name or several; raise PlanError for what is neither."""
+    names = (key,) if isinstance(key, str) else key
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        raise PlanError(sentence(verb, f"{what} is a column name or a list of them", f"found {given!r}"))
+        raise PlanError(sentence(verb, f"{what} is a column name or a list of them", f"found {key!r}"))
     return tuple(names)
 
 
 def unknown_column(
     verb: str, name: Any, names: Sequence[str], lifetime: bool = True, consumed: Mapping[str, str] | None = None
 ) -> NoReturn:
-    """Raise for a column that does not exist, naming those that do; ``lifetime``: those of a stream, which has a lifetime.
+    """Raise UnknownColumn for a column that does not exist, with those that do.
 
-    consumed: what has become of columns that sources read their events from, as ``"its start: sq.start()"``.
+    ``lifetime`` is True for the columns of a stream, whose events have a lifetime. ``consumed`` says what has become of
+    columns that sources read their events from, as ``"its start: sq.start()"``.
     """
-    there = ", ".join(names) if names else "none"
+    columns = ", ".join(names) if names else "none"
     if not isinstance(name, str):
-        raise PlanError(sentence(verb, "a column name is a string", f"found {name!r}; there are: {there}"))
+        raise PlanError(sentence(verb, "a column name is a string", f"found {name!r}; there are: {columns}"))
     hint = nearest(name, names)
     if lifetime and name.lower() in ("start", "end", "duration"):
         hint = "The lifetime is sq.start(), sq.end(), sq.duration()."
     elif consumed and name in consumed:
         hint = f"The source has read it: {consumed[name]}."
-    raise UnknownColumn(sentence(verb, f"no column {name!r}", f"there are: {there}", hint))
+    raise UnknownColumn(sentence(verb, f"no column {name!r}", f"there are: {columns}", hint))

@@ -200,17 +200,19 @@ class Stream(
         reaches as far as Spark's timestamps (its least value, -2^63, is pandas' NaT); days ``datetime64[ms]``. Arrays are lists,
         structs dicts, maps lists of pairs, of Python's values; an instant that Python has no value for is text.
         """
-        from streamq.run.query import answer, to_pandas
+        from streamq.run.answers import to_pandas
+        from streamq.run.query import answer
 
         return to_pandas(answer(self.plan, self.tables, until, "to_pandas"), self.plan.schema)
 
     def show(self, n: int = 20, until: int | dt.datetime | None = None) -> None:
         """Print the first ``n`` rows of the answer, as a table; instants in UTC, years beyond 9999 or before 0 with a sign."""
-        from streamq.run.query import answer, shown
+        from streamq.run.answers import as_text
+        from streamq.run.query import answer
 
         if not isinstance(n, int) or isinstance(n, bool) or n < 0:
             raise PlanError(sentence("show", "n is a number of rows", f"found {n!r}"))
-        print(shown(answer(self.plan, self.tables, until, "show"), n))
+        print(as_text(answer(self.plan, self.tables, until, "show"), n))
 
     def __repr__(self) -> str:
         return f"Stream({self.schema.describe()})"

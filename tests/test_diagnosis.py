@@ -16,7 +16,7 @@ from streamq.choices import RunState
 from streamq.run.diagnosis import why
 from streamq.run.micro_batches import RunHistory
 from streamq.run.rehearsal import Rehearsal
-from streamq.run.waiting import Wait
+from streamq.run.wait import Wait
 
 NOON = dt.datetime(2024, 5, 1, 12)
 

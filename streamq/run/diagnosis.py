@@ -1,117 +1,24 @@
-"""Why is there no output? A verdict on a run, what is held back and what would release it, what is odd; from readings alone."""
+"""The diagnosis of a run: why there is no output, from the readings of its stages alone."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamq.choices import RunState, Verdict
-from streamq.run.instants import instant_fields, iso_time_of_day, moment_of, shown
-from streamq.run.metrics import VERSION
+from streamq.run.instants import moment_of
 from streamq.run.micro_batches import RunHistory
-from streamq.run.oddities import Oddity, oddities
+from streamq.run.oddities import oddities
 from streamq.run.source_status import SourceStatus
-from streamq.run.waiting import Wait, Waiting
+from streamq.run.wait import Wait
+from streamq.run.waiting import Waiting
+from streamq.run.why import Why
 from streamq.time import MINUS_INFINITY, TIMESTAMP, show_duration
 
 if TYPE_CHECKING:
     from streamq.compiler.program import Program
-
-
-@dataclass(frozen=True)
-class Why:
-    """The answer of ``run.why()``: prints as text, shows itself in a notebook, and is plain values by ``to_dict()``.
-
-    verdict: "flowing" (the last micro-batch gave rows), "waiting" (rows are held until time has passed something),
-    "idle_input" (so, and one input brings nothing and is not passed over), "no_cti" (so, and a source has promised
-    nothing yet), "no_rows" (none has come), "filtered" (all that came was filtered out), "no_match" (no two rows of a join
-    met), "late" (all came late), "nothing_held", "finished", "stopped", "failed".
-    """
-
-    state: RunState
-    verdict: Verdict
-    summary: str
-    waits: tuple[Wait, ...]
-    warnings: tuple[Oddity, ...]
-    axis: str
-    now: dt.datetime
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, as ``docs/operations.md`` has them."""
-        return {
-            "version": VERSION,
-            "state": self.state,
-            "verdict": self.verdict,
-            "summary": self.summary,
-            "waits": [self._plain(wait) for wait in self.waits],
-            "warnings": [
-                {"kind": oddity.kind, "source": oddity.source, "text": oddity.text} for oddity in self.warnings
-            ],
-        }
-
-    def _plain(self, wait: Wait) -> dict[str, Any]:
-        start, end = wait.window or (None, None)
-        return {
-            "operator": wait.operator,
-            "state_rows": wait.rows,
-            **instant_fields("cti", wait.cti, self.axis),
-            "least_input": wait.least,
-            **instant_fields("needs", wait.goal, self.axis),
-            **instant_fields("window_start", start, self.axis),
-            **instant_fields("window_end", end, self.axis),
-            "exact": wait.exact,
-            "proviso": wait.proviso or None,
-            "source": None if wait.source is None else wait.source.name,
-            "since": None if wait.source is None else iso_time_of_day(wait.source.moved_at),
-            "release": list(wait.release),
-        }
-
-    def _lines(self) -> Iterator[str]:
-        yield self.summary
-        for wait in self.waits:
-            yield wait.operator
-            yield from (f"  {line}" for line in self._held(wait))
-        for oddity in self.warnings:
-            yield f"! {oddity.text}"
-
-    def _held(self, wait: Wait) -> Iterator[str]:
-        cti = "no CTI yet" if wait.cti == MINUS_INFINITY else f"CTI {shown(wait.cti, self.axis)}"
-        least = f" (from {wait.least})" if wait.source is None or wait.least != wait.source.name else ""
-        yield f"{wait.rows:,} row(s) in its state; its input: {cti}{least}"
-        if wait.window is not None:
-            start, end = (shown(t, self.axis) for t in wait.window)
-            yield f"next window: [{start}, {end})"
-        elif wait.goal is not None:
-            at = shown(wait.goal - 1 if wait.beyond else wait.goal, self.axis)
-            yield f"next: what {'starts' if wait.by_start else 'ends'} at {at}"
-        if wait.source is not None:
-            yield self._stands(wait.source)
-        for i, release in enumerate(wait.release):
-            yield f"{'or' if i else 'waits for'} {release}"
-        if wait.proviso:
-            yield wait.proviso
-
-    def _stands(self, source: SourceStatus) -> str:
-        if source.cti == MINUS_INFINITY:
-            return f"{source.name}: no CTI yet, {source.rows:,} rows"
-        moved = ""
-        if source.moved_at is not None:
-            at = moment_of(source.moved_at)
-            moved = f"; moved {_ago(self.now - at)} (at {at:%Y-%m-%d %H:%M:%S} UTC)"
-        return f"{source.name}: CTI {shown(source.cti, self.axis)}, greatest start {shown(source.watermark, self.axis)}{moved}"
-
-    def __str__(self) -> str:
-        return "\n".join(self._lines())
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        first, *rest = self._lines()
-        below = f"<pre>{escape(chr(10).join(rest))}</pre>" if rest else ""
-        return f"<div><b>{escape(first)}</b>{below}</div>"
 
 
 def why(
@@ -127,16 +34,30 @@ def why(
     case = Waiting(program, history, state, now)
     has_ended = state in (RunState.FAILED, RunState.FINISHED)
     waits = () if has_ended else tuple(case.waits())
-    answer = _ended(state, reason) or _came(case) or _left_out_last(case) or _held(case, waits, now) or _left_out(case)
+    answer = (
+        _ended(state, reason)
+        or _no_rows_or_flowing(case)
+        or _filtered_at_the_end(case)
+        or _waiting(case, waits, now)
+        or _nothing_waits(case)
+    )
     if answer.verdict == Verdict.IDLE_INPUT and not waits:
         waits = tuple(_without_partners(case))
     warnings = oddities(list(case.sources.values()), case.axis)
-    return Why(state, answer.verdict, answer.summary, waits, warnings, case.axis, now)
+    return Why(
+        state=state,
+        verdict=answer.verdict,
+        summary=answer.summary,
+        waits=waits,
+        warnings=warnings,
+        axis=case.axis,
+        now=now,
+    )
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A verdict, and the sentence that says it of this run."""
+    """A verdict, and the sentence that explains it for this run."""
 
     verdict: Verdict
     summary: str
@@ -153,8 +74,8 @@ def _ended(state: RunState, reason: str) -> Answer | None:
     return None
 
 
-def _came(case: Waiting) -> Answer | None:
-    """Nothing has come in, or something has just gone out."""
+def _no_rows_or_flowing(case: Waiting) -> Answer | None:
+    """Answer for a run into which no event has come, or whose last micro-batch wrote rows."""
     last, every = case.history.last, case.sources.values()
     # without a stage nobody counts by source
     rows = sum(s.events for s in every) if case.program.stages else 0 if last is None else last.rows
@@ -169,8 +90,8 @@ def _came(case: Waiting) -> Answer | None:
     return None
 
 
-def _held(case: Waiting, waits: Sequence[Wait], now: dt.datetime) -> Answer | None:
-    """Rows wait; what is nearest to the result is named, for the others have it wait."""
+def _waiting(case: Waiting, waits: Sequence[Wait], now: dt.datetime) -> Answer | None:
+    """Answer for a run whose operators hold rows; the wait nearest to the result is named, for it waits for the others."""
     if not waits:
         return None
     wait = waits[-1]
@@ -187,38 +108,38 @@ def _held(case: Waiting, waits: Sequence[Wait], now: dt.datetime) -> Answer | No
 
 
 def _silent(source: SourceStatus, now: dt.datetime) -> str:
-    """Since when nothing has come of a source, and who lets the others go on without it."""
+    """Say since when a source has brought nothing, and what lets the others go on without it."""
     if source.idle_after is None:
-        so = "brings no rows any more, and others do" if source.events else "has brought no row yet"
-        return f"{so}; idle_after in sq.generate lets it pass"
+        silence = "brings no rows any more, and others do" if source.events else "has brought no row yet"
+        return f"{silence}; idle_after in sq.generate lets it pass"
     allowed = f"idle_after, {show_duration(source.idle_after, TIMESTAMP)}"
     if source.heard_at is None:
         return f"has brought no row yet; {allowed} from the start of the run, lets it pass"
     since = moment_of(source.heard_at)
-    passed = since + dt.timedelta(microseconds=source.idle_after)
-    so = f"has brought no rows since {since:%Y-%m-%d %H:%M:%S} UTC"
-    if now < passed:
-        return f"{so}; {allowed}, lets it pass at {passed:%Y-%m-%d %H:%M:%S}"
-    return f"{so}; {allowed}, is over: it goes by the CTI that the others had a micro-batch before"
+    passed_at = since + dt.timedelta(microseconds=source.idle_after)
+    silence = f"has brought no rows since {since:%Y-%m-%d %H:%M:%S} UTC"
+    if now < passed_at:
+        return f"{silence}; {allowed}, lets it pass at {passed_at:%Y-%m-%d %H:%M:%S}"
+    return f"{silence}; {allowed}, is over: it goes by the CTI that the others had a micro-batch before"
 
 
 def _idle(case: Waiting, source: SourceStatus) -> bool:
-    """Whether others have brought rows since it did, by the time of day or in the last micro-batch."""
+    """Return True if others have brought rows since this source did, by the time of day or in the last micro-batch."""
     others = [s for s in case.sources.values() if s is not source and s.events]
     since = max((s.heard_at or 0 for s in others), default=0) > (source.heard_at or 0)
     return bool(others) and (not source.events or since or (not source.new_rows and any(s.new_rows for s in others)))
 
 
-def _left_out(case: Waiting) -> Answer:
-    """Rows came, nothing is held, nothing came out in the last micro-batch."""
+def _nothing_waits(case: Waiting) -> Answer:
+    """Answer for a run that has read rows, holds none, and wrote none in the last micro-batch."""
     for hosted in case.kernels.values():
-        taken = case.arrived(hosted)
-        for channel in (ch for ch in hosted.channels if not taken[ch.port]):
+        arrived = case.arrived(hosted)
+        for channel in (ch for ch in hosted.channels if not arrived[ch.port]):
             came = case.handed_on(channel.relation)
             if came:
                 text = f"{came:,} rows of {case.shown(channel.relation)} came, and none passed the filters before"
                 return Answer(Verdict.FILTERED, f"{text} {case.title(hosted)}.")
-        if len(taken) > 1 and all(taken.values()) and not case.handed_on(hosted.name):
+        if len(arrived) > 1 and all(arrived.values()) and not case.handed_on(hosted.name):
             if hosted.kernel.progress_rule.subtracts:
                 text = f"Nothing is left of the rows that came to {case.title(hosted)}: those of its other input cover them."
                 return Answer(Verdict.NOTHING_HELD, text)
@@ -226,10 +147,11 @@ def _left_out(case: Waiting) -> Answer:
     silent = [wait.least for wait in _without_partners(case)]
     if silent:
         return Answer(Verdict.IDLE_INPUT, f"A join has no partners for its rows: {silent[0]} has brought no row yet.")
-    return _gone(case)
+    return _all_done(case)
 
 
-def _gone(case: Waiting) -> Answer:
+def _all_done(case: Waiting) -> Answer:
+    """Answer for a run whose rows have come out, were late, or left nothing to put out."""
     if case.history.last_with_results is not None:
         return Answer(
             Verdict.NOTHING_HELD,
@@ -243,30 +165,30 @@ def _gone(case: Waiting) -> Answer:
     return Answer(Verdict.NOTHING_HELD, "Nothing is held, and no row has come out of this run.")
 
 
-def _left_out_last(case: Waiting) -> Answer | None:
-    """Rows reached the last filters in this run, and none came out."""
+def _filtered_at_the_end(case: Waiting) -> Answer | None:
+    """Answer for a run in which rows reached the last filters, and none passed them."""
     for relation in dict.fromkeys(feed.path.relation for feed in case.program.result):
-        made = (case.readings.kernel(relation).inserted or 0) - case.history.inserted_before.get(relation, 0)
-        if case.history.last_with_results is None and made > 0:
-            text = f"{made:,} rows came out of {case.shown(relation)}, and none passed the filters behind it."
+        inserted = (case.readings.kernel(relation).inserted or 0) - case.history.inserted_before.get(relation, 0)
+        if case.history.last_with_results is None and inserted > 0:
+            text = f"{inserted:,} rows came out of {case.shown(relation)}, and none passed the filters behind it."
             return Answer(Verdict.FILTERED, text)
     return None
 
 
 def _without_partners(case: Waiting) -> Iterator[Wait]:
-    """Joins of which one side has brought rows, and the sources of the other none."""
+    """Return a wait for each join to which one side has brought rows, and the sources of the other none."""
     for hosted in case.kernels.values():
-        taken = case.arrived(hosted)
+        arrived = case.arrived(hosted)
         for channel in hosted.channels:
             silent = [case.sources[r] for r in case.feeding(channel.relation)]
-            if any(taken.values()) and not taken[channel.port] and not any(s.events for s in silent):
+            if any(arrived.values()) and not arrived[channel.port] and not any(s.events for s in silent):
                 rows, source = case.readings.kernel(hosted.name).state_rows or 0, silent[0]
                 release = (f"a row of {source.name} that matches",)
-                yield Wait(case.title(hosted), rows, source.cti, source.name, None, None, source, release)
-
-
-def _ago(span: dt.timedelta) -> str:
-    for name, unit in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
-        if span.total_seconds() >= 2 * unit:
-            return f"{span.total_seconds() // unit:.0f} {name} ago"
-    return f"{max(0, span.total_seconds()):.0f} seconds ago"
+                yield Wait(
+                    operator=case.title(hosted),
+                    rows=rows,
+                    cti=source.cti,
+                    least=source.name,
+                    source=source,
+                    release=release,
+                )

@@ -1,4 +1,4 @@
-"""Answers: a plan over its tables as a DataFrame, as Arrow or pandas, or printed."""
+"""The answer to a query over tables that do not grow: lazily as a DataFrame of Spark's, or computed, as Arrow."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.errors import PlanError, sentence
 from streamq.plan.node import Node
-from streamq.plan.schema import Schema
+from streamq.run.answers import in_user_form, ordered
 from streamq.run.failure import spark_errors
 from streamq.run.tables import as_frames, is_literal
 from streamq.time import INFINITY, TIMESTAMP, instant_ticks
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
@@ -26,7 +25,10 @@ def batch_frame(
     rules: Any = None,
     verb: str = "to_df",
 ) -> DataFrame:
-    """The answer over batch DataFrames: payload, ``start``, ``end``."""
+    """Return the answer as a DataFrame that Spark computes when it is read: payload, ``start``, ``end``.
+
+    Raises PlanError, worded for ``verb``, where a source is a streaming DataFrame.
+    """
     from streamq.compiler.batch import lower, to_user
     from streamq.compiler.rewriter import rewrite
     from streamq.operators import Source
@@ -38,19 +40,19 @@ def batch_frame(
         _warn_of_units(plan, tables)
     with spark_errors(verb, "Spark does not plan the query"):
         plan, names = numbered(plan)
-        made = {names[name]: df for name, df in as_frames(tables, verb).items() if name in names}
+        frames = {names[name]: frame for name, frame in as_frames(tables, verb).items() if name in names}
         for source in (n for n in nodes(plan) if isinstance(n, Source)):
-            if made[source.table].isStreaming:
+            if frames[source.table].isStreaming:
                 wrong = f"source {source.shown_name()} is a streaming DataFrame"
                 raise PlanError(sentence(verb, wrong, "", "Run it: q.run(...), or q.to_stream(...)."))
         rewritten = rewrite(plan).plan if rules is None else rewrite(plan, rules).plan
-        run = BatchRun(made, instant_ticks(until, plan.schema.axis))
-        with in_utc(next(iter(made.values())).sparkSession):
+        run = BatchRun(frames, instant_ticks(until, plan.schema.axis))
+        with in_utc(next(iter(frames.values())).sparkSession):
             return to_user(lower(rewritten, run), plan.schema)
 
 
 def answer(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None, verb: str) -> pa.Table:
-    """The answer as Arrow: payload, ``start``, ``end`` as the axis shows them, in order of start, end, payload."""
+    """Compute the answer, in-process if it can be, and return it as Arrow: payload, ``start``, ``end``, in their order."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -70,7 +72,7 @@ def answer(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | Non
 
 
 def _warn_of_units(plan: Node, tables: Mapping[str, Any]) -> None:
-    """Warn of Arrow tables whose times look like seconds read as microseconds: those of DataFrames nobody has read yet."""
+    """Warn of Arrow tables whose times look like seconds read as microseconds; nobody has read a DataFrame's yet."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -82,21 +84,20 @@ def _warn_of_units(plan: Node, tables: Mapping[str, Any]) -> None:
 
     if plan.schema.axis != TIMESTAMP:
         return
-    readings = []
+    sources = []
     for source in nodes(plan):
         if isinstance(source, Source) and isinstance(tables[source.table], pa.Table):
             time = next(name for name, now in source.consumed.items() if now == AS_START)
             greatest = pc.max(tables[source.table].column(time))
             if greatest.is_valid:
                 w = greatest.cast(pa.timestamp("us", getattr(greatest.type, "tz", None))).cast(pa.int64()).as_py()
-                readings.append(
-                    SourceStatus(name=source.shown_name(), delay=None, watermark=w, rows=tables[source.table].num_rows)
-                )
-    warn_of_units(readings, TIMESTAMP)
+                rows = tables[source.table].num_rows
+                sources.append(SourceStatus(name=source.shown_name(), delay=None, watermark=w, rows=rows))
+    warn_of_units(sources, TIMESTAMP)
 
 
 def local_history(plan: Node, tables: Mapping[str, pa.Table], rules: Any = None, until: int | None = None) -> pa.Table:
-    """The answer in-process, as deltas: ``__le``, ``__re`` in ticks, payload."""
+    """Compute the answer in-process and return it as deltas: ``__le`` and ``__re`` in ticks, and the payload."""
     from streamq.compiler.local import LocalRun
     from streamq.compiler.options import Options
     from streamq.compiler.rewriter import rewrite
@@ -110,86 +111,3 @@ def local_history(plan: Node, tables: Mapping[str, pa.Table], rules: Any = None,
 
     # one micro-batch that is the end as well: as in a batch, nothing is late and no watermark comes into it
     return run.batch(tables, [(None, INFINITY)], until)
-
-
-def in_user_form(deltas: pa.Table, schema: Schema) -> pa.Table:
-    """Ticks as the axis shows them, infinity as NULL; ordered."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    axis = pa.timestamp("us", tz="UTC") if schema.axis == TIMESTAMP else pa.int64()
-    end = pc.if_else(pc.equal(deltas.column("__re"), INFINITY), None, deltas.column("__re"))
-    columns = {n: deltas.column(n) for n in schema.names}
-    return ordered(pa.table({**columns, "start": deltas.column("__le").cast(axis), "end": end.cast(axis)}), schema)
-
-
-def ordered(table: pa.Table, schema: Schema) -> pa.Table:
-    """Rows by start, end, then payload, arrays, structs and maps included; NULL is last."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from streamq.runtime.values import ORDER, numbered
-
-    def key(name: str) -> pa.Array | pa.ChunkedArray:
-        column = table.column(name)
-        if not pa.types.is_nested(column.type):
-            return column
-        return pa.array(numbered(column, ORDER)[0], mask=column.is_null().to_numpy())
-
-    if not table.num_rows:
-        return table
-    keys = {str(i): key(name) for i, name in enumerate(("start", "end", *schema.names))}
-    return table.take(pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys]))
-
-
-def to_pandas(table: pa.Table, schema: Schema) -> pd.DataFrame:
-    """Arrow as pandas; integers with NULLs keep their type, as nullable integers; arrays are lists, structs dicts."""
-    import pandas as pd
-    import pyarrow as pa
-
-    from streamq.runtime.rendering import python_values
-
-    nullable = {
-        pa.int8(): pd.Int8Dtype(),
-        pa.int16(): pd.Int16Dtype(),
-        pa.int32(): pd.Int32Dtype(),
-        pa.int64(): pd.Int64Dtype(),
-        pa.bool_(): pd.BooleanDtype(),
-    }
-    frame = table.to_pandas(date_as_object=False)
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        if pa.types.is_nested(column.type):
-            # Arrow's own form of a list of whole numbers with a NULL is an array of floats
-            frame[name] = pd.Series(python_values(column), dtype=object, index=frame.index)
-        elif column.null_count and column.type in nullable:
-            frame[name] = pd.Series(column.to_pylist(), dtype=nullable[column.type], index=frame.index)
-    return frame
-
-
-def shown(table: pa.Table, n: int) -> str:
-    """The first rows as text, columns aligned to the right; infinity and NULL are ``NULL``.
-
-    Instants and days beyond the years 1 to 9999 have a sign: ``+10000-01-01``.
-    """
-    import pyarrow as pa
-
-    from streamq.runtime.rendering import python_rows
-
-    names = table.column_names
-    # instants are shown in UTC, without saying so
-    first = [c.cast(pa.timestamp("us")) if pa.types.is_timestamp(c.type) else c for c in table.slice(0, n).columns]
-    rows = [[_cell(v) for v in row.values()] for row in python_rows(pa.table(first, names=names))]
-    widths = [max([len(name), *(len(r[i]) for r in rows)]) for i, name in enumerate(names)]
-    lines = ["  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)) for line in [names, *rows]]
-    if table.num_rows > n:
-        lines.append(f"... {table.num_rows - n} more rows")
-    return "\n".join(lines)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "NULL"
-    if isinstance(value, dt.datetime):
-        text = value.replace(tzinfo=None).isoformat(" ")
-        return text.rstrip("0") if "." in text else text
-    return str(value)

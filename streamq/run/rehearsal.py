@@ -1,4 +1,4 @@
-"""A query rehearsed as a stream, in-process: its literal rows arrive as you say, and it tells of itself what a run would."""
+"""A rehearsal of a query as a stream, in-process: its literal rows arrive as you say, and it answers as a run would."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from streamq.choices import OutputForm, RunState
 from streamq.errors import PlanError, sentence
 from streamq.policies import Consistency, consistency_of
 from streamq.run import metrics as reports
+from streamq.run.answers import in_user_form
 from streamq.run.control import END_OF_INPUT, OutsideCti, outside_cti
-from streamq.run.diagnosis import Why, why
+from streamq.run.diagnosis import why
 from streamq.run.idle import ctis_for_silent
 from streamq.run.micro_batches import MicroBatch, RunHistory
-from streamq.run.query import in_user_form
 from streamq.run.source_status import allowed_silence, followers, source_statuses, tables_of
 from streamq.run.tables import is_literal
+from streamq.run.why import Why
 from streamq.runtime.egress import changelog_rows, upsert_rows
 from streamq.runtime.readings import NO_READINGS, weighed
 from streamq.time import TIMESTAMP
@@ -78,72 +79,71 @@ class Rehearsal:
         self._state = RunState.RUNNING
 
     def arrive(self, **rows: int) -> pa.Table:
-        """One micro-batch: so many of the next rows of each source named, of all sources all that is left if none is.
+        """Run one micro-batch over so many of the next rows of each source named; if none is, over all rows that are left.
 
-        Gives the rows that come out: payload, ``start``, ``end``; of a changelog also ``kind`` and ``new_end``, of upserts
+        Returns the rows that come out: payload, ``start``, ``end``; of a changelog also ``kind`` and ``new_end``, of upserts
         ``op``. Raises PlanError for a source that is not there, and for more rows than it has left.
         """
         unknown = [name for name in rows if name not in self._named]
         if unknown:
             raise PlanError(sentence("arrive", f"no source {unknown[0]!r}", f"there are: {', '.join(self._named)}"))
-        wanted = {self._named[name]: n for name, n in rows.items()} or dict.fromkeys(self._arrived)
-        for name, asked in rows.items():
+        counts = {self._named[name]: count for name, count in rows.items()} or dict.fromkeys(self._arrived)
+        for name, count in rows.items():
             left = self._tables[self._named[name]].num_rows - self._arrived[self._named[name]]
-            if not 0 <= asked <= left:
-                raise PlanError(sentence("arrive", f"source {name!r} has {left} row(s) left", f"found {asked!r}"))
+            if not 0 <= count <= left:
+                raise PlanError(sentence("arrive", f"source {name!r} has {left} row(s) left", f"found {count!r}"))
         batch = {}
-        for name, n in wanted.items():
-            found = self._tables[name].slice(self._arrived[name], n)
-            self._arrived[name] += found.num_rows
-            if found.num_rows:
-                batch[name] = found
+        for table, most in counts.items():
+            next_rows = self._tables[table].slice(self._arrived[table], most)
+            self._arrived[table] += next_rows.num_rows
+            if next_rows.num_rows:
+                batch[table] = next_rows
         return self._batch(batch)
 
     def advance(self, to: int | dt.datetime, source: str | None = None) -> pa.Table:
-        """A CTI from outside, as ``run.advance``."""
+        """Send a CTI from outside, as ``run.advance`` does, and return the rows that come out."""
         return self._batch({}, [outside_cti(self.program, to, source)])
 
     def finish(self) -> pa.Table:
-        """The end of the input, as ``run.finish``."""
+        """End the input, as ``run.finish`` does, and return the rows that come out."""
         rows = self._batch({}, [END_OF_INPUT])
         self._state = RunState.FINISHED
         return rows
 
     def why(self) -> Why:
-        """As ``run.why``."""
+        """Say why there is no output, as ``run.why`` does."""
         reason = "its input has ended" if self._state == RunState.FINISHED else ""
         return why(self.program, self.history, self._state, self._clock(), reason=reason)
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """As ``run.metrics``; what only Spark knows is None."""
+        """What to monitor, as ``run.metrics`` has it; what only Spark knows is None."""
         return reports.metrics(self.program, self.history, self._state, self._clock())
 
     @property
     def progress(self) -> dict[str, Any]:
-        """As ``run.progress``; ``spark`` is empty."""
+        """The last micro-batch, as ``run.progress`` has it; ``spark`` is empty."""
         return reports.progress(self.program, self.history)
 
-    def _spoken_for(self, wall: int) -> list[OutsideCti]:
+    def _ctis_for_silent(self, now: int) -> list[OutsideCti]:
         """Return the CTIs that silent sources get by their ``idle_after``."""
-        self._begun = wall if self._begun is None else self._begun
-        readings = source_statuses(self.program, self.history)
-        found = ctis_for_silent(readings, allowed_silence(self.program), self._begun, wall, followers(self.program))
+        self._begun = now if self._begun is None else self._begun
+        sources, allowed = source_statuses(self.program, self.history), allowed_silence(self.program)
+        ctis = ctis_for_silent(sources, allowed, self._begun, now, followers(self.program))
         tables = tables_of(self.program)
-        return [OutsideCti(tables[relation], cti) for relation, cti in found.items()]
+        return [OutsideCti(tables[relation], cti) for relation, cti in ctis.items()]
 
     def _batch(self, rows: Mapping[str, pa.Table], ctis: Sequence[OutsideCti] = ()) -> pa.Table:
         now = self._clock()
-        wall = int(now.timestamp() * 1000)
-        ctis = [*ctis, *self._spoken_for(wall)]
-        deltas = self._local.batch(rows, [(message.table, message.cti) for message in ctis], wall=wall)
+        milliseconds = int(now.timestamp() * 1000)
+        ctis = [*ctis, *self._ctis_for_silent(milliseconds)]
+        deltas = self._local.batch(rows, [(message.table, message.cti) for message in ctis], wall=milliseconds)
         inserted, retracted = weighed(deltas)
-        late = dict(sum((Counter(t) for t in self._local.totals.values()), Counter[str]()))
-        count = sum(table.num_rows for table in rows.values())
+        late = dict(sum((Counter(totals) for totals in self._local.totals.values()), Counter[str]()))
         micro_batch = MicroBatch(
             number=self.history.number + 1,
             began_at=now,
-            rows=count,
+            rows=sum(table.num_rows for table in rows.values()),
             inserted=inserted,
             retracted=retracted,
             readings=self._local.readings if rows or ctis else NO_READINGS,
@@ -160,7 +160,7 @@ class Rehearsal:
 
 
 def _on_axis(rows: pa.Table, schema: Schema) -> pa.Table:
-    """Ticks as the axis shows them."""
+    """Return rows with the instants of the axis in place of ticks."""
     import pyarrow as pa
 
     if schema.axis != TIMESTAMP:

@@ -15,7 +15,7 @@ from streamq.plan.node import Node
 from streamq.run.arguments import RunArguments
 from streamq.run.checkpoint import Checkpoint, Claim, EarlierRuns
 from streamq.run.control import END_OF_INPUT, ControlFolder, OutsideCti, outside_cti
-from streamq.run.diagnosis import Why, why
+from streamq.run.diagnosis import why
 from streamq.run.failure import spark_errors, translated
 from streamq.run.idle import IdleWatch
 from streamq.run.launch import Launch
@@ -28,6 +28,7 @@ from streamq.run.source_status import allowed_silence
 from streamq.run.temporary import temporary_folder
 from streamq.run.trigger import Trigger, trigger_of
 from streamq.run.watching import Watcher
+from streamq.run.why import Why
 from streamq.time import instant_ticks
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ WORKER_SITE = Path(__file__).parent / "worker_site"
 
 
 def archive_is_not_needed(worker: str) -> bool:
-    """Whether workers find the PySpark that this process has where packages are installed."""
+    """Return True if workers find the PySpark that this process has where packages are installed."""
     import pyspark
 
     places = {Path(place) for place in (*site.getsitepackages(), site.getusersitepackages())}
@@ -43,9 +43,9 @@ def home_without_archive(worker: str) -> Iterator[None]:
     home = Path(tempfile.mkdtemp(prefix="streamq-spark-home-"))
     # what the JVM needs of it is open by then
     atexit.register(shutil.rmtree, home, ignore_errors=True)
-    for there in Path(pyspark.__file__).parent.iterdir():
-        if there.name != "python":
-            (home / there.name).symlink_to(there)
+    for part in Path(pyspark.__file__).parent.iterdir():
+        if part.name != "python":
+            (home / part.name).symlink_to(part)
     lib = home / "python" / "lib"
     lib.mkdir(parents=True)
     (lib / "pyspark.zip").symlink_to(WORKER_SITE)

@@ -1,4 +1,4 @@
-"""What the operators of a run hold back, until which CTI or watermark, and which source has not come so far; from readings.
+"""What the operators of a run wait for: until which CTI or watermark they hold rows, and which source has not come so far.
 
 An operator waits for a CTI of its input; that is traced back through what lies between to how far each source must come, by
 the CTI rules of SEMANTICS section 6.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamq.choices import RunState
@@ -25,73 +24,23 @@ from streamq.run.source_status import (
     progress_of_sources,
     source_statuses,
 )
+from streamq.run.wait import DEPENDS, EMPTIED, ENDS, MOVING, Wait, missing_rows
 from streamq.runtime.carried import Carried, carry
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import WEIGHT
-from streamq.runtime.progress_rule import Cti, EndlessRow, RowsWanted
+from streamq.runtime.progress_rule import Cti
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, saturating_add, show_duration
 
 if TYPE_CHECKING:
     from streamq.compiler.program import Program
     from streamq.runtime.stage import Channel, Hosted
 
-EMPTIED = "nothing comes if all rows of that window have been taken back"
-MOVING = "nothing comes while the ends of its members may still move"
-DEPENDS = "whether that is enough depends on the rows"
-"""What a goal that is not exact depends on."""
-
-ENDS = {
-    EndlessRow.ITS_END: "an end of what has none: a row that never ends is held, and so is what it is part of",
-    EndlessRow.A_CUT: "a row that cuts one of those that have no end",
-    EndlessRow.THE_NEXT: "the next row of a key: until then its last one has no end",
-}
-"""What lets rows go that no progress releases, for they have no end."""
-
-
-def missing_rows(wanted: RowsWanted | None) -> str:
-    """What a window of so many rows waits for."""
-    assert wanted is not None, "rows wait for progress or for more rows"
-    instants = f"{wanted.n:,} different {wanted.distinct}s" if wanted.distinct else f"{wanted.n:,}"
-    return f"more rows: a window takes {instants}{' of one group' if wanted.grouped else ''}"
-
-
-@dataclass(frozen=True)
-class Wait:
-    """An operator that holds rows.
-
-    cti: what its inputs promise together; least: the input that promises least; goal: the CTI (or the watermark, where
-    ``early``) that releases the next rows if no others come, None where none does; window: the next one, or None where rows
-    go one by one; source: the one furthest behind; release: what would release the next rows, any one of these.
-
-    by_start: the goal counts starts, not ends; beyond: rows go once progress is past theirs, not at it; proviso: what else it
-    takes than the goal, "" for nothing.
-    """
-
-    operator: str
-    rows: int
-    cti: int
-    least: str
-    goal: int | None
-    window: tuple[int, int] | None
-    source: SourceStatus | None
-    release: tuple[str, ...]
-    early: bool = False
-    by_start: bool = False
-    beyond: bool = False
-    proviso: str = ""
-
-    @property
-    def exact(self) -> bool:
-        """Whether rows come out, or to the last filters, at the goal and not before, as long as no others come in."""
-        return self.goal is not None and not self.proviso
-
-
 Needed = Mapping[str, int | None]
 """How far sources, by relation, must come; None where that cannot be told."""
 
 
 class Waiting:
-    """A program and what is known of its run."""
+    """The operators of a run that hold rows, and the sources that they wait for, from the run's history."""
 
     def __init__(self, program: Program, history: RunHistory, state: RunState, now: dt.datetime):
         self.program, self.history, self.state = program, history, state
@@ -147,9 +96,17 @@ class Waiting:
             hosted if hosted.aligns == AlignAt.INPUT and hosted.kernel.progress_rule.holds else self._onward(hosted)
         )
         return Wait(
-            operator, held, source.cti, source.name, first + 1, None, source, release,
-            by_start=True, beyond=True, proviso=proviso or self._goes_on(onward),
-        )  # fmt: skip
+            operator=operator,
+            rows=held,
+            cti=source.cti,
+            least=source.name,
+            goal=first + 1,
+            source=source,
+            release=release,
+            by_start=True,
+            beyond=True,
+            proviso=proviso or self._goes_on(onward),
+        )
 
     def _taken_back(self) -> bool:
         """Whether something was; rows that wait with their retractions go by the end that moves."""
@@ -190,16 +147,15 @@ class Waiting:
     def _wait(self, hosted: Hosted, rows: int) -> Wait:
         rule, c, due = hosted.kernel.progress_rule, min(self._ctis(hosted).values()), self._due(hosted)
         early = rule.early is not None and self.level.block is not None
-        holder = self._holder(hosted, rows, c)
         if due is None:
-            return Wait(*holder, None, None, None, (missing_rows(rule.wanted),))
+            return self._endless_wait(hosted, rows, (missing_rows(rule.wanted),))
         if due == INFINITY:
-            return Wait(*holder, None, None, None, (ENDS[rule.endless], self._end()))
+            return self._endless_wait(hosted, rows, (ENDS[rule.endless], self._end()))
         window = None if rule.grid is None else (due - rule.grid.size, due)
         if due <= (max(c, self._watermark(hosted)) if early else c):
             # reached, but not final
             parts = ("members" if window else "rows") + " whose ends no longer move"
-            return Wait(*holder, None, window, None, (parts, self._end()))
+            return self._endless_wait(hosted, rows, (parts, self._end()), window)
         needed = self._needed(hosted, due, not early)
         lacking = self._lacking(needed, early)
         source = None
@@ -210,7 +166,33 @@ class Waiting:
         release = rule.early if early else rule.final
         by_start, beyond = (release.by_start, release.past) if release is not None else (False, False)
         proviso = passed_over or self._proviso(hosted, needed, early) or self._goes_on(self._onward(hosted))
-        return Wait(*holder, due, window, source, ways, early, by_start, beyond, proviso)
+        return Wait(
+            operator=self.title(hosted),
+            rows=rows,
+            cti=c,
+            least=self._least_input(hosted),
+            goal=due,
+            window=window,
+            source=source,
+            release=ways,
+            early=early,
+            by_start=by_start,
+            beyond=beyond,
+            proviso=proviso,
+        )
+
+    def _endless_wait(
+        self, hosted: Hosted, rows: int, release: tuple[str, ...], window: tuple[int, int] | None = None
+    ) -> Wait:
+        """Return the wait of a kernel whose rows no progress of its sources alone releases."""
+        return Wait(
+            operator=self.title(hosted),
+            rows=rows,
+            cti=min(self._ctis(hosted).values()),
+            least=self._least_input(hosted),
+            window=window,
+            release=release,
+        )
 
     def _proviso(self, hosted: Hosted, needed: Needed, early: bool) -> str:
         """What it takes beside the progress of sources, to a kernel and in it."""
@@ -251,10 +233,10 @@ class Waiting:
     def _goes_on(self, onward: Hosted | None) -> str:
         return "" if onward is None else f"what that releases goes on to {self.title(onward)}"
 
-    def _holder(self, hosted: Hosted, rows: int, c: int) -> tuple[str, int, int, str]:
-        """The first fields of a Wait: the operator, its rows, its CTI and the input that promises least."""
+    def _least_input(self, hosted: Hosted) -> str:
+        """Return the name of the input that promises least."""
         ctis = self._ctis(hosted)
-        return self.title(hosted), rows, c, self.shown(min(hosted.channels, key=lambda ch: ctis[ch.number]).relation)
+        return self.shown(min(hosted.channels, key=lambda channel: ctis[channel.number]).relation)
 
     # how far sources must come
 

@@ -21,7 +21,7 @@ from streamq.compiler.options import Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.errors import InvalidEvent, StreamqError
-from streamq.run.query import in_user_form
+from streamq.run.answers import in_user_form
 from streamq.runtime.columnar import concat, ints, net
 from streamq.runtime.event import WEIGHT
 from streamq.testing.history import assert_same_history

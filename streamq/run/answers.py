@@ -1,0 +1,96 @@
+"""Answers as users read them: as Arrow in order, as pandas, and as a text."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+from streamq.plan.schema import Schema
+from streamq.time import INFINITY, TIMESTAMP
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+
+def in_user_form(deltas: pa.Table, schema: Schema) -> pa.Table:
+    """Return deltas in ticks as the rows that a user reads: instants of the axis, NULL for infinity, ordered."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    axis = pa.timestamp("us", tz="UTC") if schema.axis == TIMESTAMP else pa.int64()
+    end = pc.if_else(pc.equal(deltas.column("__re"), INFINITY), None, deltas.column("__re"))
+    columns = {n: deltas.column(n) for n in schema.names}
+    return ordered(pa.table({**columns, "start": deltas.column("__le").cast(axis), "end": end.cast(axis)}), schema)
+
+
+def ordered(table: pa.Table, schema: Schema) -> pa.Table:
+    """Return the rows in order of start, end, then payload, arrays, structs and maps included; NULL is last."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from streamq.runtime.values import ORDER, numbered
+
+    def key(name: str) -> pa.Array | pa.ChunkedArray:
+        column = table.column(name)
+        if not pa.types.is_nested(column.type):
+            return column
+        return pa.array(numbered(column, ORDER)[0], mask=column.is_null().to_numpy())
+
+    if not table.num_rows:
+        return table
+    keys = {str(i): key(name) for i, name in enumerate(("start", "end", *schema.names))}
+    return table.take(pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys]))
+
+
+def to_pandas(table: pa.Table, schema: Schema) -> pd.DataFrame:
+    """Return an Arrow table as pandas; integers with NULLs stay integers, nullable ones; arrays are lists, structs dicts."""
+    import pandas as pd
+    import pyarrow as pa
+
+    from streamq.runtime.rendering import python_values
+
+    nullable = {
+        pa.int8(): pd.Int8Dtype(),
+        pa.int16(): pd.Int16Dtype(),
+        pa.int32(): pd.Int32Dtype(),
+        pa.int64(): pd.Int64Dtype(),
+        pa.bool_(): pd.BooleanDtype(),
+    }
+    frame = table.to_pandas(date_as_object=False)
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_nested(column.type):
+            # Arrow's own form of a list of whole numbers with a NULL is an array of floats
+            frame[name] = pd.Series(python_values(column), dtype=object, index=frame.index)
+        elif column.null_count and column.type in nullable:
+            frame[name] = pd.Series(column.to_pylist(), dtype=nullable[column.type], index=frame.index)
+    return frame
+
+
+def as_text(table: pa.Table, n: int) -> str:
+    """Return the first rows as a text, columns aligned to the right; infinity and NULL are ``NULL``.
+
+    Instants and days beyond the years 1 to 9999 have a sign: ``+10000-01-01``.
+    """
+    import pyarrow as pa
+
+    from streamq.runtime.rendering import python_rows
+
+    names = table.column_names
+    # instants are shown in UTC, without saying so
+    first = [c.cast(pa.timestamp("us")) if pa.types.is_timestamp(c.type) else c for c in table.slice(0, n).columns]
+    rows = [[_cell(v) for v in row.values()] for row in python_rows(pa.table(first, names=names))]
+    widths = [max([len(name), *(len(r[i]) for r in rows)]) for i, name in enumerate(names)]
+    lines = ["  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)) for line in [names, *rows]]
+    if table.num_rows > n:
+        lines.append(f"... {table.num_rows - n} more rows")
+    return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, dt.datetime):
+        text = value.replace(tzinfo=None).isoformat(" ")
+        return text.rstrip("0") if "." in text else text
+    return str(value)

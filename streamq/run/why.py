@@ -1,0 +1,115 @@
+"""The answer of ``run.why()`` and how it is shown."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from streamq.choices import RunState, Verdict
+from streamq.run.instants import instant_fields, iso_time_of_day, moment_of, shown
+from streamq.run.metrics import VERSION
+from streamq.run.oddities import Oddity
+from streamq.run.source_status import SourceStatus
+from streamq.run.wait import Wait
+from streamq.time import MINUS_INFINITY
+
+
+@dataclass(frozen=True, kw_only=True)
+class Why:
+    """The answer of ``run.why()``: it prints as a text, shows itself in a notebook, and is plain values by ``to_dict()``.
+
+    ``verdict`` says in one word why there is output or none, ``summary`` in a sentence. ``waits`` are the operators that hold
+    rows, ``warnings`` what is odd about the times of sources.
+    """
+
+    state: RunState
+    verdict: Verdict
+    summary: str
+    waits: tuple[Wait, ...]
+    warnings: tuple[Oddity, ...]
+    axis: str
+    now: dt.datetime
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as ``docs/operations.md`` has them."""
+        return {
+            "version": VERSION,
+            "state": self.state,
+            "verdict": self.verdict,
+            "summary": self.summary,
+            "waits": [self._plain(wait) for wait in self.waits],
+            "warnings": [
+                {"kind": oddity.kind, "source": oddity.source, "text": oddity.text} for oddity in self.warnings
+            ],
+        }
+
+    def _plain(self, wait: Wait) -> dict[str, Any]:
+        start, end = wait.window or (None, None)
+        return {
+            "operator": wait.operator,
+            "state_rows": wait.rows,
+            **instant_fields("cti", wait.cti, self.axis),
+            "least_input": wait.least,
+            **instant_fields("needs", wait.goal, self.axis),
+            **instant_fields("window_start", start, self.axis),
+            **instant_fields("window_end", end, self.axis),
+            "exact": wait.exact,
+            "proviso": wait.proviso or None,
+            "source": None if wait.source is None else wait.source.name,
+            "since": None if wait.source is None else iso_time_of_day(wait.source.moved_at),
+            "release": list(wait.release),
+        }
+
+    def _lines(self) -> Iterator[str]:
+        yield self.summary
+        for wait in self.waits:
+            yield wait.operator
+            yield from (f"  {line}" for line in self._held(wait))
+        for oddity in self.warnings:
+            yield f"! {oddity.text}"
+
+    def _held(self, wait: Wait) -> Iterator[str]:
+        cti = "no CTI yet" if wait.cti == MINUS_INFINITY else f"CTI {shown(wait.cti, self.axis)}"
+        least = f" (from {wait.least})" if wait.source is None or wait.least != wait.source.name else ""
+        yield f"{wait.rows:,} row(s) in its state; its input: {cti}{least}"
+        if wait.window is not None:
+            start, end = (shown(t, self.axis) for t in wait.window)
+            yield f"next window: [{start}, {end})"
+        elif wait.goal is not None:
+            at = shown(wait.goal - 1 if wait.beyond else wait.goal, self.axis)
+            yield f"next: what {'starts' if wait.by_start else 'ends'} at {at}"
+        if wait.source is not None:
+            yield self._stands(wait.source)
+        for i, release in enumerate(wait.release):
+            yield f"{'or' if i else 'waits for'} {release}"
+        if wait.proviso:
+            yield wait.proviso
+
+    def _stands(self, source: SourceStatus) -> str:
+        if source.cti == MINUS_INFINITY:
+            return f"{source.name}: no CTI yet, {source.rows:,} rows"
+        moved = ""
+        if source.moved_at is not None:
+            at = moment_of(source.moved_at)
+            moved = f"; moved {_ago(self.now - at)} (at {at:%Y-%m-%d %H:%M:%S} UTC)"
+        return f"{source.name}: CTI {shown(source.cti, self.axis)}, greatest start {shown(source.watermark, self.axis)}{moved}"
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        first, *rest = self._lines()
+        below = f"<pre>{escape(chr(10).join(rest))}</pre>" if rest else ""
+        return f"<div><b>{escape(first)}</b>{below}</div>"
+
+
+def _ago(span: dt.timedelta) -> str:
+    for name, unit in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if span.total_seconds() >= 2 * unit:
+            return f"{span.total_seconds() // unit:.0f} {name} ago"
+    return f"{max(0, span.total_seconds()):.0f} seconds ago"
