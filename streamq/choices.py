@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, TypeVar
 
 from streamq.errors import PlanError, sentence
 
@@ -14,15 +14,18 @@ class Word(StrEnum):
     def __repr__(self) -> str:
         return repr(self.value)
 
-    @classmethod
-    def chosen(cls, word: Any, argument: str, verb: str) -> Self:
-        """Return the member that equals ``word``; raise PlanError, which lists the members, for anything else."""
-        try:
-            return cls(word)
-        except ValueError:
-            *others, last = map(repr, cls)
-            wrong = f"{argument} is {', '.join(others)} or {last}"
-        raise PlanError(sentence(verb, wrong, f"found {word!r}"))
+
+W = TypeVar("W", bound=Word)
+
+
+def chosen(words: type[W], word: Any, argument: str, verb: str) -> W:
+    """Return the member that equals ``word``; raise PlanError, which lists the words, for anything else."""
+    try:
+        return words(word)
+    except ValueError:
+        *others, last = map(repr, words)
+        wrong = f"{argument} is {', '.join(others)} or {last}"
+    raise PlanError(sentence(verb, wrong, f"found {word!r}"))
 
 
 class OutputForm(Word):
@@ -109,4 +112,4 @@ class Verdict(Word):
     """The run failed."""
 
 
-__all__ = ["Invalid", "Late", "LevelName", "OutputForm", "RunState", "Verdict", "Word"]
+__all__ = ["Invalid", "Late", "LevelName", "OutputForm", "RunState", "Verdict", "Word", "chosen"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from streamq.choices import Invalid, Late, LevelName
+from streamq.choices import Invalid, Late, LevelName, chosen
 from streamq.errors import PlanError, sentence
 from streamq.time import TIMESTAMP, Duration, ticks
 
@@ -231,6 +231,6 @@ def source_policy(
         policy = SourcePolicy(None, follow=progress.table if isinstance(progress, Follow) else None)
     return replace(
         policy,
-        late=Late.chosen(late, "late", verb),
-        invalid=None if invalid is None else Invalid.chosen(invalid, "invalid", verb),
+        late=chosen(Late, late, "late", verb),
+        invalid=None if invalid is None else chosen(Invalid, invalid, "invalid", verb),
     )

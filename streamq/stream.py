@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from streamq.choices import OutputForm
+from streamq.choices import OutputForm, chosen
 from streamq.errors import PlanError, UnknownVerb, sentence
 from streamq.operators.alter_lifetime import AlterLifetimeVerbs
 from streamq.operators.chop import ChopVerbs
@@ -150,7 +150,7 @@ class Stream(
         from streamq.compiler.explain import explain
         from streamq.compiler.options import Options
 
-        form = OutputForm.chosen(output, "output", "explain")
+        form = chosen(OutputForm, output, "output", "explain")
         level = consistency_of(consistency, self.plan.schema.axis, "explain")
         return explain(self.plan, mode, format, Options(form, level=level, ctis=ctis))
 

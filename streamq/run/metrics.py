@@ -14,6 +14,7 @@ from streamq.time import INFINITY, TIMESTAMP, show_duration
 
 if TYPE_CHECKING:
     from streamq.compiler.program import Program
+    from streamq.runtime.stage import Hosted, Stage
 
 VERSION = 1
 """Of the names in ``metrics``, ``progress`` and ``why().to_dict()``: changes when one changes its meaning or goes."""
@@ -41,8 +42,8 @@ def metrics(program: Program, history: RunHistory, state: RunState, now: dt.date
         },
         "sources": {source.name: _source_metrics(source, axis, now) for source in sources},
         "stages": [
-            _stage_metrics(program, level, history, operator)
-            for level, operator in enumerate(_stateful_operators(spark, len(program.stages)))
+            _stage_metrics(program.stages[number], program, history, operator)
+            for number, operator in enumerate(_stateful_operators(spark, len(program.stages)))
         ],
     }
 
@@ -63,26 +64,26 @@ def _source_metrics(source: SourceStatus, axis: str, now: dt.datetime) -> dict[s
     }
 
 
-def _stage_metrics(program: Program, level: int, history: RunHistory, operator: Mapping[str, Any]) -> dict[str, Any]:
+def _stage_metrics(stage: Stage, program: Program, history: RunHistory, operator: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metrics of a stage; ``operator`` is Spark's report on its stateful operator."""
-    kernels = [_kernel_metrics(program, level, number, history) for number in range(len(program.stages[level].hosted))]
+    operators = [_operator_metrics(hosted, program, history) for hosted in stage.hosted]
     totals = {
-        name: sum(kernel[name] for kernel in kernels) for name in ("inserted", "retracted", "state_rows", "state_bytes")
+        name: sum(operator[name] for operator in operators)
+        for name in ("inserted", "retracted", "state_rows", "state_bytes")
     }
     times = [operator[part] for part in ("allUpdatesTimeMs", "allRemovalsTimeMs", "commitTimeMs") if part in operator]
     return {
-        "level": level,
+        "level": stage.level,
         "state_rows": totals["state_rows"],
         "state_bytes": totals["state_bytes"],
         "retraction_ratio": totals["retracted"] / totals["inserted"] if totals["inserted"] else None,
         "time_ms": sum(times) if times else None,
-        "operators": kernels,
+        "operators": operators,
     }
 
 
-def _kernel_metrics(program: Program, level: int, number: int, history: RunHistory) -> dict[str, Any]:
-    hosted, axis = program.stages[level].hosted[number], program.plan.schema.axis
-    readings = history.readings.kernel(hosted.name)
+def _operator_metrics(hosted: Hosted, program: Program, history: RunHistory) -> dict[str, Any]:
+    axis, readings = program.plan.schema.axis, history.readings.kernel(hosted.name)
     return {
         "operator": program.titles[hosted.name][0],
         **instant_fields("cti_in", min(ctis_in(program, hosted, history.readings).values()), axis),

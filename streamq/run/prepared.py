@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from streamq.choices import OutputForm
+from streamq.choices import OutputForm, chosen
 from streamq.errors import CheckpointError, PlanError, sentence
 from streamq.operators.tables import as_dataframe
 from streamq.plan.node import Node
@@ -85,7 +85,7 @@ def prepare(request: StreamRequest) -> PreparedStream:
     if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
         raise PlanError(sentence(verb, "buckets is a whole number of at least 1", f"found {buckets!r}"))
     level = consistency_of(request.consistency, request.plan.schema.axis, verb)
-    output = OutputForm.chosen(request.output, "output", verb)
+    output = chosen(OutputForm, request.output, "output", verb)
     form = egress(request.plan, output, ctis=request.ctis, verb=verb, level=level)
     spark = session_of(request.tables.values(), verb)
     prepare_for_streams(spark, verb)

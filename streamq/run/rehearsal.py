@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from streamq.choices import OutputForm, RunState
+from streamq.choices import OutputForm, RunState, chosen
 from streamq.errors import PlanError, sentence
 from streamq.policies import Consistency, consistency_of
 from streamq.run import metrics as reports
@@ -66,7 +66,7 @@ class Rehearsal:
         plan, names = numbered(query.plan)
         self._tables = {names[name]: table for name, table in query.tables.items() if name in names}
         level = consistency_of(consistency, plan.schema.axis, "rehearsal")
-        form = OutputForm.chosen(output, "output", "rehearsal")
+        form = chosen(OutputForm, output, "output", "rehearsal")
         self._egress = egress(plan, form, verb="rehearsal", level=level)
         options = Options(form, buckets=4, level=level)
         self._local = LocalRun(compile_stages(rewrite(plan).plan, options), static=self._tables)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,15 +13,12 @@ SAMPLE = 256
 """How many rows of a table, evenly spread, stand for all when the middle start is looked for."""
 
 
-@dataclass(eq=False, repr=False)
 class Starts:
     """How many rows there were, the least of their starts, and one in the middle of them; in ticks."""
 
-    # it travels with every stage: what is not needed there is not generated
-
-    rows: int
-    least: int
-    middle: int
+    # no dataclass, for what that generates would travel with every stage
+    def __init__(self, rows: int, least: int, middle: int):
+        self.rows, self.least, self.middle = rows, least, middle
 
 
 def summary(starts: pa.Array | pa.ChunkedArray) -> Starts | None:

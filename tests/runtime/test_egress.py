@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streamq as sq
-from streamq.choices import OutputForm
+from streamq.choices import OutputForm, chosen
 from streamq.compiler.egress import egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
@@ -386,7 +386,7 @@ def test_an_output_that_a_plan_cannot_have() -> None:
 
     def refused(query: sq.Stream, output: str, ctis: bool = False) -> str:
         with pytest.raises(PlanError) as raised:
-            egress(query.plan, OutputForm.chosen(output, "output", "run"), ctis=ctis, verb="run")
+            egress(query.plan, chosen(OutputForm, output, "output", "run"), ctis=ctis, verb="run")
         return str(raised.value)
 
     assert refused(s, "update") == "run: output is 'final', 'changelog' or 'upsert'; found 'update'."
