@@ -51,10 +51,10 @@ class Waiting:
         self.progress = progress_of_sources(program, self.readings)
         self.level = program.stages[0].consistency if program.stages else MIDDLE
         self.follows = followers(program)
-        self.silent, self.given = self._passed_over(int(now.timestamp() * 1_000))
+        self.silent, self.silent_ctis = self._passed_over(int(now.timestamp() * 1_000))
 
     def _passed_over(self, now: int) -> tuple[set[str], Mapping[str, int]]:
-        """Sources that have been silent for their ``idle_after``, and the CTIs that they get by themselves for that."""
+        """Return the sources that have been silent for their ``idle_after``, and the CTIs that they get for that."""
         if self.state != RunState.RUNNING:
             return set(), {}
         # of one that has never been heard nobody here knows since when it is listened to
@@ -63,7 +63,7 @@ class Waiting:
         return silent, ctis_for_silent(self.sources, allowed, 0, now, self.follows)
 
     def waits(self) -> Iterator[Wait]:
-        """The operators that hold rows until time has passed something, in the order of the stages."""
+        """Return a wait for each operator that holds rows until time has passed something, in the order of the stages."""
         for hosted in self.kernels.values():
             readings = self.readings.kernel(hosted.name)
             rows, held = readings.state_rows or 0, readings.held_rows or 0
@@ -74,19 +74,20 @@ class Waiting:
                 yield self._wait(hosted, rows)
 
     def _holds(self, hosted: Hosted) -> bool:
-        """Whether a kernel holds rows back; what else it keeps is for rows that are still to come."""
+        """Return True if a kernel holds rows back; what else it keeps is for rows that are still to come."""
         return hosted.kernel.progress_rule.wanted is not None or self._due(hosted) is not None
 
     def _due(self, hosted: Hosted) -> int | None:
-        """The progress that lets the next of its rows go, if no others come; None: none waits."""
+        """Return the progress that releases a kernel's next rows if no others come; None: no row waits."""
         if hosted.kernel.progress_rule.sorts:
             return self._held_from(hosted) + 1
         return self.readings.kernel(hosted.name).due
 
     def _blocked(self, hosted: Hosted, held: int) -> Wait:
-        """Rows that the level of consistency holds back: until all sources have promised, or come, far enough."""
+        """Return the wait for rows that the level of consistency holds back until all sources have come far enough."""
         first = self._held_from(hosted)
-        sooner = self.level.block is not None and self.level.block < max(self._delay(s) for s in self._speaking())
+        delays = [INFINITY if (d := self.sources[s].delay) is None else d for s in self._speaking()]
+        sooner = self.level.block is not None and self.level.block < max(delays)
         least = min(self._speaking(), key=lambda s: self._reach(s) if sooner else self.sources[s].cti)
         release = self._released(self._together(first if sooner else first + 1, sooner), not sooner)
         place = "before" if hosted.aligns == AlignAt.INPUT else "behind"
@@ -109,25 +110,21 @@ class Waiting:
         )
 
     def _taken_back(self) -> bool:
-        """Whether something was; rows that wait with their retractions go by the end that moves."""
+        """Return True if any row was; rows that wait with their retractions go by the end that moves."""
         return any(self.readings.kernel(kernel).retracted for kernel in self.kernels)
 
     def _together(self, goal: int, early: bool) -> Needed:
-        """Where sources are released together: those that are not there yet, by their watermarks if ``early``."""
+        """Return the sources that are behind the goal, where all are released together; by watermark if ``early``."""
         come = saturating_add(goal, self.level.block or 0)
         return {s: goal for s in self._speaking() if (self._reach(s) < come if early else self.sources[s].cti < goal)}
 
     def _reach(self, source: str) -> int:
-        """How far a source counts as having come, where several are looked at together."""
+        """Return how far a source counts as having come, where several are looked at together."""
         return max(self.sources[source].cti, self.sources[source].watermark)
 
     def _speaking(self) -> list[str]:
-        """The sources that make progress of their own."""
+        """Return the sources that make progress of their own."""
         return [s for s in self.sources if s not in self.follows]
-
-    def _delay(self, source: str) -> int:
-        delay = self.sources[source].delay
-        return INFINITY if delay is None else delay
 
     def _least_c(self) -> int:
         return min(source.cti for source in self.sources.values())
@@ -195,7 +192,7 @@ class Waiting:
         )
 
     def _proviso(self, hosted: Hosted, needed: Needed, early: bool) -> str:
-        """What it takes beside the progress of sources, to a kernel and in it."""
+        """Return what it takes beside the progress of sources, on the way to a kernel and in it; "" for nothing."""
         rule, below = hosted.kernel.progress_rule, self._below(hosted)
         if None in needed.values() or not (early or all(k.kernel.progress_rule.follows_input for k in below)):
             return DEPENDS
@@ -214,21 +211,21 @@ class Waiting:
         return ""
 
     def _below(self, hosted: Hosted) -> list[Hosted]:
-        """The kernels on the way to a kernel."""
-        found, below = set(hosted.inputs), []
-        for kernel in reversed(self.kernels.values()):
-            if kernel.name in found:
-                found.update(kernel.inputs)
-                below.append(kernel)
+        """Return the kernels whose rows reach this one, those nearest to it first."""
+        inputs, below = set(hosted.inputs), []
+        for candidate in reversed(self.kernels.values()):
+            if candidate.name in inputs:
+                inputs.update(candidate.inputs)
+                below.append(candidate)
         return below
 
     def _onward(self, hosted: Hosted) -> Hosted | None:
-        """The kernel that holds its rows next; None where they come out."""
+        """Return the kernel that holds this one's rows next; None where they come out."""
         if any(feed.path.relation == hosted.name for feed in self.program.result):
             return None
         above = [k for k in self.kernels.values() if hosted.name in k.inputs]
-        found = [k if k.kernel.progress_rule.holds else self._onward(k) for k in above]
-        return None if None in found else found[0]
+        holders = [k if k.kernel.progress_rule.holds else self._onward(k) for k in above]
+        return None if None in holders else holders[0]
 
     def _goes_on(self, onward: Hosted | None) -> str:
         return "" if onward is None else f"what that releases goes on to {self.title(onward)}"
@@ -249,21 +246,23 @@ class Waiting:
         )
 
     def _needed(self, hosted: Hosted, goal: int, until_final: bool) -> Needed:
-        found: dict[str, int | None] = {}
+        """Return how far each source must come for a kernel's input to reach the goal."""
+        needed: dict[str, int | None] = {}
         for channel in hosted.channels:
             for source, t in self._before(channel, goal, until_final).items():
-                known = found.get(source, t)
-                found[source] = None if t is None or known is None else max(t, known)
-        return found
+                other = needed.get(source, t)
+                needed[source] = None if t is None or other is None else max(t, other)
+        return needed
 
     def _before(self, channel: Channel, goal: int, until_final: bool) -> Needed:
-        moves = [step.by for step in channel.carried if isinstance(step, Carried)]
-        known = len(moves) == len(channel.carried)
-        t = goal - sum(moves)
+        """Return how far each source must come for a channel to reach the goal; None where steps go by the rows."""
+        shifts = [step.by for step in channel.carried if isinstance(step, Carried)]
+        is_fixed = len(shifts) == len(channel.carried)
+        t = goal - sum(shifts)
         if channel.relation in self.sources:
-            return {channel.relation: t if known else None}
+            return {channel.relation: t if is_fixed else None}
         below = self.kernels[channel.relation]
-        if not known:
+        if not is_fixed:
             return dict.fromkeys(self.behind(below))
         rule = below.kernel.progress_rule
         if until_final and rule.sends_window_start and rule.grid is not None:
@@ -272,10 +271,10 @@ class Waiting:
         return self._needed(below, t, until_final)
 
     def _lacking(self, needed: Needed, early: bool) -> Needed:
-        """The sources that are not there yet, each under the one that makes its promises; any of them, where ``early``."""
-        known = [t for t in needed.values() if t is not None]
-        if self.level.block != 0 and len(known) == len(needed):
-            return self._together(max(known), early)
+        """Return the sources that have not come that far, each under the one that makes its promises; any, where ``early``."""
+        goals = [t for t in needed.values() if t is not None]
+        if self.level.block != 0 and len(goals) == len(needed):
+            return self._together(max(goals), early)
         c = {s: self.progress[s].cti for s in needed}
         behind = {s: t for s, t in needed.items() if early or (c[s] == min(c.values()) if t is None else c[s] < t)}
         return behind if early else {self.follows.get(s, s): t for s, t in behind.items()}
@@ -283,41 +282,42 @@ class Waiting:
     # what would release rows
 
     def _released_by(self, lacking: Needed, until_final: bool) -> tuple[tuple[str, ...], str]:
-        """What releases rows, without what silent sources get by themselves; and that they do, "" if none is in the way."""
+        """Return what releases rows, CTIs of silent sources left out, and a note on those, "" if none is in the way."""
         silent = [s for s in lacking if s in self.silent]
         names = " and ".join(self.sources[s].name for s in silent)
-        left = {s: t for s, t in lacking.items() if t is None or self.given.get(s, self.sources[s].cti) < t}
+        left = {s: t for s, t in lacking.items() if t is None or self.silent_ctis.get(s, self.sources[s].cti) < t}
         speaking = {s: t for s, t in left.items() if s not in silent}
         if not silent or (left and not speaking):
             return self._released(lacking, until_final), ""
-        passed = f"{names}, silent, has by itself the CTI that the others had a micro-batch before"
+        note = f"{names}, silent, has by itself the CTI that the others had a micro-batch before"
         if not left:
-            return (f"the next micro-batch, which passes {names} over", self._end()), passed
-        return self._released(speaking, until_final), passed
+            return (f"the next micro-batch, which passes {names} over", self._end()), note
+        return self._released(speaking, until_final), note
 
     def _released(self, lacking: Needed, until_final: bool) -> tuple[str, ...]:
+        """Return what would have the sources come far enough, any one of these."""
         rows = [self._row(self.sources[s], t, until_final) for s, t in lacking.items()]
         # the greatest of watermarks counts, unless sources are released together
-        made = [" and ".join(rows)] if until_final or self.level.block != 0 else rows
+        ways = [" and ".join(rows)] if until_final or self.level.block != 0 else rows
         if not until_final and self.level.block == 0:
-            made += [way for s, t in lacking.items() if s in self.follows for way in self._promised(self.follows[s], t)]
-        known = [t for t in lacking.values() if t is not None]
-        if len(known) == len(lacking) and until_final and (at := self._argument(max(known))) is not None:
+            ways += [way for s, t in lacking.items() if s in self.follows for way in self._promised(self.follows[s], t)]
+        goals = [t for t in lacking.values() if t is not None]
+        if len(goals) == len(lacking) and until_final and (at := self._argument(max(goals))) is not None:
             alone = len(lacking) == 1 and len(self.sources) > 1
             only = f", source={self.sources[next(iter(lacking))].name!r}" if alone else ""
-            made.append(f"run.advance({at}{only})")
-        elif not known:
-            made.append("run.advance(...)")
-        return (*made, self._end())
+            ways.append(f"run.advance({at}{only})")
+        elif not goals:
+            ways.append("run.advance(...)")
+        return (*ways, self._end())
 
     def _promised(self, leader: str, t: int | None) -> Iterator[str]:
-        """What has a source promise so much that one that follows it counts as having come so far."""
+        """Return what has a source promise so much that one that follows it counts as having come so far."""
         yield self._row(self.sources[leader], t, True)
         if t is not None and (at := self._argument(t)) is not None:
             yield f"run.advance({at}, source={self.sources[leader].name!r})"
 
     def _held_below(self, hosted: Hosted) -> tuple[str, ...]:
-        """The sources are far enough, but an operator on the way is behind: its own rule says why."""
+        """Return what an operator on the way waits for, where the sources have come far enough; its own rule says why."""
         below = [self.kernels[ch.relation] for ch in hosted.channels if ch.relation in self.kernels]
         if not below:
             return ("members whose ends no longer move", self._end())
@@ -326,29 +326,30 @@ class Waiting:
         return (f"progress of {self.title(least)}, whose CTI: {cti}", self._end())
 
     def _row(self, source: SourceStatus, t: int | None, until_final: bool) -> str:
-        # a row is enough that is so far beyond
-        ways: list[int] = []
-        made = ""
+        """Return the row of a source that has it come as far as ``t``, and why that one."""
+        starts: list[int] = []
+        policy = ""
         if t is not None and not until_final:
-            ways = [t + (self.level.block or 0)]
+            starts = [t + (self.level.block or 0)]
         elif t is not None:
-            known = [self._reach(s) for s in self._speaking() if self.sources[s] is not source]
-            if self.level.remember is not None and t + self.level.remember <= min(known, default=INFINITY):
-                ways.append(t + self.level.remember)
+            reached = [self._reach(s) for s in self._speaking() if self.sources[s] is not source]
+            if self.level.remember is not None and t + self.level.remember <= min(reached, default=INFINITY):
+                starts.append(t + self.level.remember)
             if source.delay is not None:
                 # its CTIs are at multiples of every
-                ways.append(-(-t // source.every) * source.every + source.delay)
-                said = (("delay", source.delay, 0), ("every", source.every, 1))
-                made = ", ".join(f"{name} {show_duration(n, self.axis)}" for name, n, none in said if n != none)
-                made = f" ({made})" if made and ways[-1] == min(ways) else ""
-        if ways:
-            return f"a {source.moved_by} of {source.name} {self._from(min(ways))}{made}"
+                starts.append(-(-t // source.every) * source.every + source.delay)
+                durations = {"delay": source.delay} if source.delay else {}
+                durations |= {"every": source.every} if source.every != 1 else {}
+                policy = ", ".join(f"{name} {show_duration(n, self.axis)}" for name, n in durations.items())
+                policy = f" ({policy})" if policy and starts[-1] == min(starts) else ""
+        if starts:
+            return f"a {source.moved_by} of {source.name} {self._from(min(starts))}{policy}"
         if source.delay is None and until_final:
             return f"a CTI of {source.name}" + ("" if t is None else f" at {shown(t, self.axis)} or later")
         return f"a {source.moved_by} of {source.name}"
 
     def _from(self, t: int) -> str:
-        """An instant and all later ones; the last microsecond before shows better than one that is hardly past it."""
+        """Return a text for an instant and all later ones; the microsecond before shows better than one hardly past it."""
         past = self.axis == TIMESTAMP and t % 1_000 == 1
         return f"after {shown(t - 1, self.axis)}" if past else f"at or after {shown(t, self.axis)}"
 
@@ -361,37 +362,37 @@ class Waiting:
         return "a run on the checkpoint"
 
     def _argument(self, t: int) -> str | None:
-        """An instant as ``run.advance`` takes it; None for what no calendar has."""
+        """Return an instant as ``run.advance`` takes it; None for one that no calendar has."""
         if self.axis != TIMESTAMP:
             return str(t)
-        found = iso(t)
-        return None if found is None else repr(dt.datetime.fromisoformat(found).replace(tzinfo=None))
+        text = iso(t)
+        return None if text is None else repr(dt.datetime.fromisoformat(text).replace(tzinfo=None))
 
     # names and numbers
 
     def behind(self, hosted: Hosted) -> list[str]:
-        """The source relations that feed a kernel, through others too."""
+        """Return the source relations that feed a kernel, also through others."""
         return list(dict.fromkeys(s for channel in hosted.channels for s in self.feeding(channel.relation)))
 
     def feeding(self, relation: str) -> list[str]:
-        """The source relations behind a relation, itself if it is one."""
+        """Return the source relations behind a relation, itself if it is one."""
         return [relation] if relation in self.sources else self.behind(self.kernels[relation])
 
     def arrived(self, hosted: Hosted) -> dict[int, int]:
-        """The deltas that have reached each port of a kernel so far."""
+        """Return how many deltas have reached each port of a kernel so far."""
         arrived = self.readings.kernel(hosted.name).arrived
         return {channel.port: arrived.get(channel.port, 0) for channel in hosted.channels}
 
     def handed_on(self, relation: str) -> int:
-        """Rows that a source or a kernel has brought so far."""
-        found = self.sources.get(relation)
-        return found.events if found is not None else self.readings.kernel(relation).inserted or 0
+        """Return how many rows a source or a kernel has brought so far."""
+        source = self.sources.get(relation)
+        return source.events if source is not None else self.readings.kernel(relation).inserted or 0
 
     def title(self, hosted: Hosted) -> str:
-        """A kernel as explain shows it."""
+        """Return a kernel's name as explain shows it."""
         return self.program.titles[hosted.name][0]
 
     def shown(self, relation: str) -> str:
-        """A source's name, or a kernel as explain shows it."""
-        found = self.sources.get(relation)
-        return found.name if found is not None else self.title(self.kernels[relation])
+        """Return a source's name, or a kernel's as explain shows it."""
+        source = self.sources.get(relation)
+        return source.name if source is not None else self.title(self.kernels[relation])
