@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 import streamq as sq
 from streamq import policies, reading, sources
 from streamq.operators import MergePartials, PartialAggregate, WindowAggregate, written_operators
-from streamq.operators.windowed import Grouped, Windowed, WindowVerbs
+from streamq.operators.grouped import Grouped, GroupVerbs
+from streamq.operators.window_verbs import WindowVerbs
+from streamq.operators.windowed import Windowed
 from streamq.plan.node import STATED, Node, stated_of
 from streamq.run.running import Run
 from streamq.run.verbs import RunVerbs
@@ -69,9 +71,9 @@ def sections() -> dict[str, list[Entry]]:
     return {
         "Sources": [Entry(f"sq.{n}", f) for module in (sources, reading) for n, f in public(module) if hasattr(sq, n)],
         "Progress and consistency": [Entry(f"sq.{n}", f) for n, f in public(policies) if hasattr(sq, n)],
-        "Verbs": [e for room in rooms if room is not WindowVerbs for e in methods("stream", room)],
+        "Verbs": [e for room in rooms if room not in (WindowVerbs, GroupVerbs) for e in methods("stream", room)],
         "Windows": [Entry(f"stream.{n}_window", getattr(WindowVerbs, f"{n}_window")) for n in WINDOWS],
-        "Groups": [Entry("stream.group_by", WindowVerbs.group_by), Entry("group.apply", Grouped.apply)],
+        "Groups": [Entry("stream.group_by", GroupVerbs.group_by), Entry("group.apply", Grouped.apply)],
         "What a window makes of its members": methods("window", Windowed),
         "Aggregates": [Entry(f"sq.{n}", f) for n, f in functions_of(sq) if f.__module__.startswith(AGGREGATES)],
         "Seeing and running": [

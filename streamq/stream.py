@@ -13,13 +13,13 @@ from streamq.operators.chop import ChopVerbs
 from streamq.operators.clip import ClipVerbs
 from streamq.operators.distinct_ids import DistinctIdsVerbs
 from streamq.operators.except_ import ExceptVerbs
+from streamq.operators.grouped import GroupVerbs
 from streamq.operators.join import JoinVerbs
 from streamq.operators.join_table import JoinTableVerbs
 from streamq.operators.select import SelectVerbs
 from streamq.operators.to_signal import ToSignalVerbs
 from streamq.operators.union import UnionVerbs
 from streamq.operators.where import WhereVerbs
-from streamq.operators.windowed import WindowVerbs
 from streamq.operators.windowed_join import WindowedJoinVerbs
 from streamq.plan.expr import Expr
 from streamq.plan.hints import for_verb
@@ -52,7 +52,7 @@ class Stream(
     ToSignalVerbs,
     ChopVerbs,
     DistinctIdsVerbs,
-    WindowVerbs,
+    GroupVerbs,
     RunVerbs,
 ):
     """Events with lifetimes and what is to be computed over them; immutable: every verb gives another stream.

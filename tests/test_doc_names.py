@@ -16,7 +16,8 @@ import pytest
 
 import streamq
 import streamq.testing
-from streamq.operators.windowed import Grouped, Windowed
+from streamq.operators.grouped import Grouped
+from streamq.operators.windowed import Windowed
 from streamq.run.running import Run
 from streamq.stream import Stream
 

@@ -122,18 +122,18 @@ class LocalRun:
         packer: Any,
         tables: Sequence[tuple[Relation, pa.Table]],
         spoken: Sequence[Message],
-        told: Message | None,
+        progress: Message | None,
         result: list[pa.Table],
     ) -> list[Envelope]:
         lanes: dict[int, list[pa.Table]] = {}
         for relation, table in tables:
             for feed in self.program.feeds_of(relation):
-                made = apply_steps(feed, relation.schema, table, self.static)
+                rows = apply_steps(feed, relation.schema, table, self.static)
                 if feed.channel.kernel < 0:
-                    result.append(made)
-                elif made.num_rows:
-                    lanes.setdefault(feed.channel.number, []).append(made)
-        return list(packer.pack(lanes, spoken, told))
+                    result.append(rows)
+                elif rows.num_rows:
+                    lanes.setdefault(feed.channel.number, []).append(rows)
+        return list(packer.pack(lanes, spoken, progress))
 
 
 def _merged(relation: str, messages: Sequence[Message]) -> Message | None:

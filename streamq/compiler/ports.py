@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from streamq.compiler.program import Feed, Path, Program, Relation
 from streamq.errors import PlanError, sentence
-from streamq.plan.expr import Col, Expr
+from streamq.operators.evaluation import PortColumns, all_columns
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.consistency import AlignAt
@@ -22,27 +22,30 @@ from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.stage import Channel, Hosted, Stage
 
 
-@dataclass
-class Input:
-    """What a port of a kernel takes: from which paths, which columns of them, hashed by which."""
+@dataclass(frozen=True)
+class PortInput:
+    """What a port of a kernel takes: ``columns`` over the rows of some paths, and columns of their lifetimes and weights."""
 
     paths: list[Path]
-    columns: tuple[tuple[str, Expr], ...]
+    columns: PortColumns
     lifetimes: tuple[str, ...]
-    hashed: tuple[str, ...]
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Port:
-    """A kernel to be hosted, before levels are numbered."""
+    """A kernel to be hosted, before levels are numbered; ``lines`` are what explain says of it."""
 
     name: str
     kernel: Kernel
-    inputs: list[Input]
+    inputs: list[PortInput]
     schema: Schema
-    title: tuple[str, ...]
-    level: int = 0
+    lines: tuple[str, ...]
     aligns: AlignAt | None = None
+
+    @property
+    def level(self) -> int:
+        """The stage that hosts it: the first one behind all its inputs."""
+        return max((path.level for path in self.paths), default=0)
 
     @property
     def paths(self) -> list[Path]:
@@ -56,26 +59,27 @@ def host(program: Program, ports: Sequence[Port]) -> None:
     hosted: list[list[Hosted]] = [[] for _ in range(levels)]
     for number, port in enumerate(ports):
         channels = []
-        for at, taken in enumerate(port.inputs):
-            for path in taken.paths:
+        for at, port_input in enumerate(port.inputs):
+            for path in port_input.paths:
+                names = tuple(name for name, _ in port_input.columns.columns)
                 channel = Channel(
-                    len(program.feeds),
-                    path.relation,
-                    port.level,
-                    number,
-                    at,
-                    (*(n for n, _ in taken.columns), *taken.lifetimes),
-                    taken.hashed,
-                    _judge(program, path),
-                    path.carried,
+                    number=len(program.feeds),
+                    relation=path.relation,
+                    level=port.level,
+                    kernel=number,
+                    port=at,
+                    columns=(*names, *port_input.lifetimes),
+                    hashed=port_input.columns.hashed,
+                    judge=_judge(program, path),
+                    carried=path.carried,
                 )
                 channels.append(channel)
-                program.feeds.append(Feed(path, channel, taken.columns, taken.lifetimes, taken.hashed, port.kernel))
+                program.feeds.append(Feed(path, channel, port_input.columns.columns, port.kernel))
         relation = program.relations[port.name]
         program.relations[port.name] = Relation(port.name, relation.level, relation.schema, None, number)
         inputs = tuple(dict.fromkeys(p.relation for p in port.paths))
         hosted[port.level].append(Hosted(number, port.name, port.kernel, inputs, tuple(channels), port.aligns))
-        program.titles[port.name] = port.title
+        program.titles[port.name] = port.lines
     sources = frozenset(r.name for r in program.sources)
     follows = _follows(program)
     for level, kernels in enumerate(hosted):
@@ -84,16 +88,16 @@ def host(program: Program, ports: Sequence[Port]) -> None:
         options = program.options
         program.stages.append(
             Stage(
-                level,
-                tuple(kernels),
-                here,
-                sources,
+                level=level,
+                hosted=tuple(kernels),
+                channels=here,
+                sources=sources,
                 # what a source's progress counts as can depend on that of the others
-                later | sources if later & sources else later,
-                options.buckets,
-                options.late_output,
-                options.level,
-                follows,
+                later=later | sources if later & sources else later,
+                buckets=options.buckets,
+                late_output=options.late_output,
+                consistency=options.level,
+                follows=follows,
             )
         )
 
@@ -102,7 +106,7 @@ def _follows(program: Program) -> dict[str, str]:
     """Whose progress a source has that makes none of its own; of a chain the last."""
     policies = {r.source.table: r.source.policy for r in program.sources if r.source}
     shown = {r.source.table: r.source.shown_name() for r in program.sources if r.source}
-    found: dict[str, str] = {}
+    followed: dict[str, str] = {}
     for table, policy in policies.items():
         seen, of = [table], policy.follow
         while of is not None:
@@ -117,50 +121,44 @@ def _follows(program: Program) -> dict[str, str]:
             seen.append(of)
             of = policies[of].follow
         if len(seen) > 1:
-            found[f"source:{table}"] = f"source:{seen[-1]}"
-    return found
+            followed[f"source:{table}"] = f"source:{seen[-1]}"
+    return followed
 
 
 def with_ctis(program: Program, ports: list[Port], paths: list[Path]) -> Path:
     """The result by way of one bucket, which hears of all feeds and buckets and so knows the result's CTI."""
     schema = program.plan.schema
     lifetimes = (LE, RE, WEIGHT)
-    inputs = [Input(paths, tuple((n, Col(n)) for n in schema.names), lifetimes, ())]
+    inputs = [PortInput(paths, PortColumns(all_columns(schema)), lifetimes)]
     opened = [p.upto(p.open_end) for p in paths if p.open_end is not None]
     if opened:
-        inputs.append(Input(opened, (), lifetimes, ()))
+        inputs.append(PortInput(opened, PortColumns(()), lifetimes))
     in_order = program.options.level.block is None
     kernel = CtisKernel(pa.schema([(f.name, arrow_type(f.type)) for f in schema.fields]), in_order, bool(opened))
-    kept = [
+    waiting = [
         *(["rows that the CTI has not passed"] if in_order else []),
         *(["rows whose open ends are read"] if opened else []),
     ]
     lines = (
         f"ctis: the result in one bucket, {'in order of time, ' if in_order else ''}with its CTI when it has moved",
-        f"basket: {'; '.join(kept) or 'none'}",
+        f"basket: {'; '.join(waiting) or 'none'}",
         f"CTI: {kernel.progress_rule.cti.shown()}",
     )
     level = max(p.level for p in paths)
     name = f"ctis:{program.plan.digest}"
-    ports.append(Port(name, kernel, inputs, schema, lines, level))
+    ports.append(Port(name=name, kernel=kernel, inputs=inputs, schema=schema, lines=lines))
     program.relations[name] = Relation(name, level + 1, schema)
     return Path(name, level + 1, schema, retracts=True)
 
 
 def feed_result(program: Program, paths: Sequence[Path]) -> None:
     """The feeds of the result, behind the last stage."""
-    columns = tuple((n, Col(n)) for n in program.plan.schema.names)
+    columns = all_columns(program.plan.schema)
+    names = (*program.plan.schema.names, LE, RE, WEIGHT)
     for path in paths:
-        lifetimes = (LE, RE, WEIGHT)
-        channel = Channel(
-            len(program.feeds),
-            path.relation,
-            len(program.stages),
-            -1,
-            0,
-            (*(n for n, _ in columns), *lifetimes),
-        )
-        program.feeds.append(Feed(path, channel, columns, lifetimes, (), None))
+        number, level = len(program.feeds), len(program.stages)
+        channel = Channel(number=number, relation=path.relation, level=level, kernel=-1, port=0, columns=names)
+        program.feeds.append(Feed(path, channel, columns, None))
 
 
 def _judge(program: Program, path: Path) -> Judge | None:

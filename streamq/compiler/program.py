@@ -19,7 +19,7 @@ from streamq.plan.node import Node
 from streamq.plan.schema import POINT, Schema
 from streamq.runtime.carried import Carrier
 from streamq.runtime.kernel import Kernel
-from streamq.runtime.packer import Lane, Packer, SourceInfo
+from streamq.runtime.packer import Packer, SourceInfo
 from streamq.runtime.stage import Channel, Stage
 
 
@@ -70,14 +70,25 @@ class Path:
 
 @dataclass(frozen=True)
 class Feed:
-    """A path and what it delivers: the port's columns as expressions over the path."""
+    """A path into a port of a kernel, or into the result: the port's columns as expressions over the path's rows.
+
+    ``channel`` says how those rows travel; ``kernel`` is the one that takes them, None for the result.
+    """
 
     path: Path
     channel: Channel
     columns: tuple[tuple[str, Expr], ...]
-    lifetimes: tuple[str, ...]
-    hashed: tuple[str, ...]
     kernel: Kernel | None
+
+    @property
+    def hashed(self) -> tuple[str, ...]:
+        """The columns whose values decide on the bucket."""
+        return self.channel.hashed
+
+    @property
+    def lifetimes(self) -> tuple[str, ...]:
+        """The columns of lifetimes and weights that the port takes beside those."""
+        return self.channel.columns[len(self.columns) :]
 
 
 @dataclass(frozen=True)
@@ -136,7 +147,8 @@ class Program:
 
     def packer(self, relations: Sequence[Relation]) -> Packer:
         """The map side behind some relations."""
-        lanes = tuple(Lane(f.channel, f.kernel) for r in relations for f in self.feeds_of(r))
+        feeds = [feed for relation in relations for feed in self.feeds_of(relation)]
+        kernels = {f.channel.kernel: f.kernel for f in feeds if f.kernel is not None}
         source = relations[0].source if len(relations) == 1 else None
         info = None
         if source is not None:
@@ -146,4 +158,10 @@ class Program:
             info = SourceInfo(relations[0].name, source.shown_name(), policy.delay, invalid, policy.every, ahead)
         # what tells the result's CTI does so in one bucket
         last = self.options.ctis and [r.level for r in relations] == [len(self.stages) - 1] * len(relations)
-        return Packer(lanes, 1 if last else self.options.buckets, info, self.options.late_output)
+        return Packer(
+            tuple(f.channel for f in feeds),
+            kernels,
+            1 if last else self.options.buckets,
+            info,
+            self.options.late_output,
+        )

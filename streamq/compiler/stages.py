@@ -11,12 +11,12 @@ from pyspark.sql import types as t
 from streamq.choices import OutputForm
 from streamq.compiler.consumers import readers
 from streamq.compiler.options import Options
-from streamq.compiler.ports import Input, Port, feed_result, host, with_ctis
+from streamq.compiler.ports import Port, PortInput, feed_result, host, with_ctis
 from streamq.compiler.program import Path, Program, Relation
 from streamq.compiler.strategy import JudgedAt
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated import EvaluatedOperator
-from streamq.operators.evaluation import AS_INPUTS, Evaluation
+from streamq.operators.evaluation import AS_INPUTS, Evaluation, PortColumns, all_columns
 from streamq.operators.grid_windows import GridWindows
 from streamq.operators.merge_partials import MergePartials
 from streamq.operators.operator import Operator, Passing
@@ -58,7 +58,7 @@ class _Compiler:
     def compile(self) -> Program:
         paths = fold(self.program.plan, self._visit)
         if self.options.output == OutputForm.FINAL:
-            paths = [self._told_when_final(p) for p in paths]
+            paths = [self._held_until_final(p) for p in paths]
             moving = [p for p in paths if p.retracts]
             if moving:
                 settled = self._settle(moving, self.program.plan.schema, f"settle:{self.program.plan.digest}")
@@ -69,7 +69,7 @@ class _Compiler:
         feed_result(self.program, paths)
         return self.program
 
-    def _told_when_final(self, path: Path) -> Path:
+    def _held_until_final(self, path: Path) -> Path:
         """A path whose kernel nobody else reads: the kernel itself holds its rows back until they are final."""
         port = next((p for p in self.ports if p.name == path.relation), None)
         if port is None or not isinstance(port.kernel, RecomputeKernel):
@@ -112,9 +112,8 @@ class _Compiler:
             lifetimes = (LE,) if all(p.points for p in paths) else (LE, RE)
             if any(p.retracts for p in paths):
                 lifetimes = (*lifetimes, WEIGHT)
-            ports.append(Input(paths, columns.columns, lifetimes, columns.hashed))
+            ports.append(PortInput(paths, columns, lifetimes))
         every = [p for port in ports for p in port.paths]
-        level = max(p.level for p in every)
         name = f"{node.title.replace(' ', '_')}:{node.digest}"
         kernel = _kernel(node, evaluation, ends_move=any(p.moves for p in ports[0].paths))
         lines = (
@@ -125,10 +124,16 @@ class _Compiler:
         )
         moves = any(p.moves for p in every) if evaluation.moves is AS_INPUTS else evaluation.moves
         retracts = evaluation.kernel is None or any(p.retracts for p in every)
-        path = Path(name, level + 1, evaluation.schema, retracts=retracts, moves=moves)
-        self.ports.append(Port(name, kernel, ports, evaluation.schema, lines, level, AlignAt.INPUT))
-        self.program.relations[name] = Relation(name, level + 1, evaluation.schema)
+        aligns = AlignAt.INPUT
+        port = Port(name=name, kernel=kernel, inputs=ports, schema=evaluation.schema, lines=lines, aligns=aligns)
+        path = self._host(port, retracts=retracts, moves=moves)
         return path.then(Select(_Given.of(path.schema), evaluation.outputs)) if evaluation.outputs else path
+
+    def _host(self, port: Port, *, retracts: bool, moves: bool = False) -> Path:
+        """Host a kernel, and give the path that begins at its rows."""
+        self.ports.append(port)
+        self.program.relations[port.name] = Relation(port.name, port.level + 1, port.schema)
+        return Path(port.name, port.level + 1, port.schema, retracts=retracts, moves=moves)
 
     def _settled(self, path: Path) -> Path:
         """A path whose steps read ends that may still move: its rows wait, before those steps, until they are settled."""
@@ -136,10 +141,10 @@ class _Compiler:
             return path
         base = path.upto(path.open_end)
         # below a union several paths lead to one node: what waits is told apart by its own
-        made = self._settle([base], base.schema, f"settle:{base.digest}")
+        settled = self._settle([base], base.schema, f"settle:{base.digest}")
         for step in path.steps[path.open_end :]:
-            made = made.then(step)
-        return made
+            settled = settled.then(step)
+        return settled
 
     def _alone(self, node: Node, path: Path) -> Path:
         """A path that nobody else shares its relation with: a row of it may become several."""
@@ -150,16 +155,12 @@ class _Compiler:
             return path
         path = self._settled(path)
         name = f"relay:{node.digest}:{path.relation}:{len(self.ports)}"
-        columns = tuple((f.name, Col(f.name)) for f in path.schema.fields)
         kernel = RelayKernel()
         cti = kernel.progress_rule.cti.shown()
         lines = ("relay: rows that are looked up in a table", "basket: none", f"CTI: {cti}")
-        lifetimes = (LE, RE, WEIGHT)
-        self.ports.append(
-            Port(name, kernel, [Input([path], columns, lifetimes, (LE,))], path.schema, lines, path.level)
-        )
-        self.program.relations[name] = Relation(name, path.level + 1, path.schema)
-        return Path(name, path.level + 1, path.schema, retracts=path.retracts, moves=path.moves)
+        rows = PortInput([path], PortColumns(all_columns(path.schema), (LE,)), (LE, RE, WEIGHT))
+        port = Port(name=name, kernel=kernel, inputs=[rows], schema=path.schema, lines=lines)
+        return self._host(port, retracts=path.retracts, moves=path.moves)
 
     # sources
 
@@ -180,7 +181,6 @@ class _Compiler:
 
     def _ingress(self, path: Path, ingress: Ingress) -> Path:
         name = f"ingress:{path.relation.removeprefix('source:')}"
-        columns = tuple((f.name, Col(f.name)) for f in path.schema.fields)
         source = self.program.relations[path.relation].source
         assert source is not None
         keeps_nothing = source.insert_only and not source.ids
@@ -191,11 +191,11 @@ class _Compiler:
             *_told(source),
             *((f"judged here: {reason}",) if (reason := self.strategy.judging[source.table].reason) else ()),
         )
-        columns_in = Input([path], columns, (LE, *ingress.columns), ingress.hashed)
-        self.ports.append(Port(name, ingress.kernel, [columns_in], path.schema, lines, aligns=ingress.aligns))
-        retracts = not source.insert_only
-        self.program.relations[name] = Relation(name, 1, path.schema)
-        return Path(name, 1, path.schema, retracts=retracts, points=False, moves=retracts)
+        items = PortInput([path], PortColumns(all_columns(path.schema), ingress.hashed), (LE, *ingress.columns))
+        port = Port(
+            name=name, kernel=ingress.kernel, inputs=[items], schema=path.schema, lines=lines, aligns=ingress.aligns
+        )
+        return self._host(port, retracts=not source.insert_only, moves=not source.insert_only)
 
     # windows
 
@@ -220,26 +220,20 @@ class _Compiler:
         lifetimes = (LE,) if kernel.points else (LE, RE)
         if retracts:
             lifetimes = (*lifetimes, WEIGHT)
-        level = max(p.level for p in paths)
-        name = f"window:{node.digest}"
         schema = node.schema
         if not windows.combined:
             keys = [f for f in node.schema.fields if f.name in windows.keys]
             schema = node.schema.with_fields([*keys, *_partial_fields(windows.partials)])
         lines = _window_lines(node, windows, kernel)
-        self.ports.append(
-            Port(name, kernel, [Input(paths, columns, lifetimes, windows.keys)], node.schema, lines, level)
-        )
-        self.program.relations[name] = Relation(name, level + 1, schema)
-        path = Path(name, level + 1, schema, retracts=not final)
+        events = PortInput(paths, PortColumns(columns, windows.keys), lifetimes)
+        port = Port(name=f"window:{node.digest}", kernel=kernel, inputs=[events], schema=schema, lines=lines)
+        path = self._host(port, retracts=not final)
         return path if windows.combined else path.then(Select(_Given.of(schema), windows.outputs))
 
     def _settle(self, paths: list[Path], schema: Schema, name: str) -> Path:
         """Rows wait until they are settled; then they are never taken back."""
         if name in self.program.relations:
             return Path(name, self.program.relations[name].level, schema)
-        level = max(p.level for p in paths)
-        columns = tuple((f.name, Col(f.name)) for f in schema.fields)
         kernel = SettleKernel()
         lines = (
             "settle: pass on what can no longer change",
@@ -248,10 +242,8 @@ class _Compiler:
             "final: every row passed on",
             "cost: a group by of the rows that wait",
         )
-        hashed = (LE,)
-        self.ports.append(Port(name, kernel, [Input(paths, columns, (LE, RE, WEIGHT), hashed)], schema, lines, level))
-        self.program.relations[name] = Relation(name, level + 1, schema)
-        return Path(name, level + 1, schema, retracts=False)
+        rows = PortInput(paths, PortColumns(all_columns(schema), (LE,)), (LE, RE, WEIGHT))
+        return self._host(Port(name=name, kernel=kernel, inputs=[rows], schema=schema, lines=lines), retracts=False)
 
 
 class _Given(Node):
@@ -259,9 +251,9 @@ class _Given(Node):
 
     @staticmethod
     def of(schema: Schema) -> Node:
-        made = _Given()
-        made.schema, made.traits, made.digest = schema, Traits(), f"given:{schema.names}"
-        return made
+        given_node = _Given()
+        given_node.schema, given_node.traits, given_node.digest = schema, Traits(), f"given:{schema.names}"
+        return given_node
 
 
 def _kernel(node: EvaluatedOperator, evaluation: Evaluation, ends_move: bool) -> Kernel:
@@ -315,19 +307,19 @@ def compile_stages(plan: Node, options: Options) -> Program:
 def _without_policies(plan: Node) -> tuple[Node, dict[str, SourcePolicy]]:
     """The plan with every source under the same policy, and their own by table."""
     sources: dict[str, Source] = {}
-    for found in (n for n in nodes(plan) if isinstance(n, Source)):
-        if sources.setdefault(found.table, found) != found:
-            wrong = f"two sources of one table, {found.shown_name()}"
+    for source in (n for n in nodes(plan) if isinstance(n, Source)):
+        if sources.setdefault(source.table, source) != source:
+            wrong = f"two sources of one table, {source.shown_name()}"
             raise PlanError(sentence("stream", wrong, "they read it in different ways", "Give each its own name=."))
 
-    def visit(found: Node, inputs: list[Node]) -> Node:
-        if isinstance(found, Source):
-            return replace(found, policy=SourcePolicy())
-        return found.with_children(inputs)
+    def visit(source: Node, inputs: list[Node]) -> Node:
+        if isinstance(source, Source):
+            return replace(source, policy=SourcePolicy())
+        return source.with_children(inputs)
 
-    return fold(plan, visit), {table: found.policy for table, found in sources.items()}
+    return fold(plan, visit), {table: source.policy for table, source in sources.items()}
 
 
 def _told(node: Node) -> tuple[str, str]:
-    found = states(node)
-    return f"final: {found['Final']}", f"cost: {found['Cost']}"
+    statements = states(node)
+    return f"final: {statements['Final']}", f"cost: {statements['Cost']}"

@@ -200,8 +200,8 @@ class FlaggedRows(SparkRows):
 def _guarded(expr: Expr, schema: Schema) -> Column:
     from pyspark.sql import functions as F
 
-    made = to_spark(expr, DeltaColumns(schema))
-    return made if not expr.children and not is_opaque(expr) else F.when(F.col(KEEP), made)
+    column = to_spark(expr, DeltaColumns(schema))
+    return column if not expr.children and not is_opaque(expr) else F.when(F.col(KEEP), column)
 
 
 def _port(feed: Feed, df: DataFrame, outside: list[str], always: bool = False) -> list[Column]:
@@ -209,21 +209,21 @@ def _port(feed: Feed, df: DataFrame, outside: list[str], always: bool = False) -
     from pyspark.sql import functions as F
 
     schema = feed.path.schema
-    made: dict[str, Column] = {n: F.col(n) for n in outside}
+    columns: dict[str, Column] = {n: F.col(n) for n in outside}
     for name, expr in feed.columns:
         column = _guarded(expr, schema)
         kind = infer(expr, schema, "stream") if name in feed.hashed else None
-        made[name] = (column if kind is None else as_key(column, kind)).alias(name)
+        columns[name] = (column if kind is None else as_key(column, kind)).alias(name)
     for name in feed.lifetimes:
         if name == RE and RE not in df.columns:
-            made[RE] = (F.col(LE) + 1).alias(RE)
+            columns[RE] = (F.col(LE) + 1).alias(RE)
         elif name == WEIGHT and WEIGHT not in df.columns:
-            made[WEIGHT] = F.lit(1).cast("bigint").alias(WEIGHT)
+            columns[WEIGHT] = F.lit(1).cast("bigint").alias(WEIGHT)
         else:
-            made[name] = F.col(name)
+            columns[name] = F.col(name)
     if not always:
-        made[KEEP] = F.col(KEEP)
-    return list(made.values())
+        columns[KEEP] = F.col(KEEP)
+    return list(columns.values())
 
 
 # opening
@@ -315,28 +315,29 @@ def _result(program: Program, df: DataFrame, tables: Mapping[str, DataFrame]) ->
         return rows.select(*meta, *(F.col(quote(n)) for n in names))
     side = opened
     packed: list[str] = []
-    for number, (relation, found) in enumerate([*feeds, *((r, None) for r in passing)]):
+    ways: list[tuple[Relation, Feed | None]] = [*feeds, *((r, None) for r in passing)]
+    for number, (relation, way) in enumerate(ways):
         struct = None if len(unique) == 1 else _struct(relation)
         base = [F.col(quote(n)) if struct is None else F.col(struct)[n].alias(n) for n in _relation_columns(relation)]
-        kept = [*meta, *(_struct(r) for r in unique if len(unique) > 1), *packed]
-        raw = relation.number if found is None else _raw(relation)
-        step = side.select(*kept, *base).withColumn(KEEP, F.col("__channel") == raw)
-        if found is not None:
-            step = _apply_steps(found, step, relation.schema, tables)
+        passed = [*meta, *(_struct(r) for r in unique if len(unique) > 1), *packed]
+        raw = relation.number if way is None else _raw(relation)
+        step = side.select(*passed, *base).withColumn(KEEP, F.col("__channel") == raw)
+        if way is not None:
+            step = _apply_steps(way, step, relation.schema, tables)
         name = f"__out{number}"
         fields = F.struct(*(F.col(quote(n)) for n in names))
         side = step.select(
-            *kept,
+            *passed,
             F.when(F.col(KEEP), fields).alias(name),
             *([] if struct else [F.col(quote(n)) for n in _relation_columns(relation)]),
         )
         packed.append(name)
     # one row of the last stage may feed the result along several paths
-    made = side.select(*meta, F.filter(F.array(*(F.col(n) for n in packed)), lambda x: x.isNotNull()).alias("__outs"))
-    made = made.select(*meta, F.explode_outer("__outs").alias("__out")).where(
+    rows = side.select(*meta, F.filter(F.array(*(F.col(n) for n in packed)), lambda x: x.isNotNull()).alias("__outs"))
+    rows = rows.select(*meta, F.explode_outer("__outs").alias("__out")).where(
         F.col("__out").isNotNull() | F.col("__channel").isin(LATE, TOTALS)
     )
-    return made.select(*meta, *(F.col("__out")[n].alias(n) for n in names))
+    return rows.select(*meta, *(F.col("__out")[n].alias(n) for n in names))
 
 
 def check_streaming(node: Source, df: DataFrame, verb: str) -> None:

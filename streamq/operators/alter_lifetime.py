@@ -93,9 +93,9 @@ class AlterLifetime(Step):
         return self.input.schema.with_shape(POINT if point else INTERVAL)
 
     def _traits(self) -> Traits:
-        found, kind, at_end = self.input.traits, self.length.kind, self.start.anchor == RE
-        infinite = kind == GIVEN or (kind == SAME and found.infinite and not at_end)
-        return Traits(found.retracts, found.moves_ends and (kind != FIXED or at_end), infinite)
+        traits, kind, at_end = self.input.traits, self.length.kind, self.start.anchor == RE
+        infinite = kind == GIVEN or (kind == SAME and traits.infinite and not at_end)
+        return Traits(traits.retracts, traits.moves_ends and (kind != FIXED or at_end), infinite)
 
     def detail(self) -> str:
         axis = self.schema.axis

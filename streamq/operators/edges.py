@@ -153,11 +153,11 @@ class Edges(Source):
         le, reason = checked(F.col(LE), reason, self, False)
         df = keep_good(df.withColumn(LE, le).withColumn(BAD, reason)).withColumn("__next", F.lead(whole).over(chain))
         df = df.where(F.col(OPENS)).withColumn(RE, F.coalesce(F.col("__next")[LE], F.lit(INFINITY)))
-        taken: Any = {name: F.col(quote(name)) for name in (f.name for f in self.payload)}
+        payload: Any = {name: F.col(quote(name)) for name in (f.name for f in self.payload)}
         if self.payload_from == "end":
             closed = F.coalesce(~F.col("__next")[OPENS], F.lit(False))
-            taken |= {name: F.when(closed, F.col("__next")[name]).otherwise(F.col(quote(name))) for name in rest}
-        return df.select(LE, RE, *(taken[f.name].alias(f.name) for f in self.payload))
+            payload |= {name: F.when(closed, F.col("__next")[name]).otherwise(F.col(quote(name))) for name in rest}
+        return df.select(LE, RE, *(payload[f.name].alias(f.name) for f in self.payload))
 
 
 def edge_literal(value: Any) -> Expr:

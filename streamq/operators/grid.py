@@ -147,7 +147,7 @@ def in_windows(node: Node, df: DataFrame, window: Hopping, run: BatchRun) -> Dat
 
 def grid(size: Duration, hop: Duration, offset: Duration, axis: str, verb: str) -> Hopping:
     """A window grid in ticks; raises TimeError for a size or hop that is not positive or does not fit the axis."""
-    for name, given in (("size", size), ("hop", hop)):
-        if ticks(given, axis, verb) <= 0:
-            raise TimeError(sentence(verb, f"{name} must be positive", f"found {given!r}"))
+    for name, duration in (("size", size), ("hop", hop)):
+        if ticks(duration, axis, verb) <= 0:
+            raise TimeError(sentence(verb, f"{name} must be positive", f"found {duration!r}"))
     return Hopping(ticks(size, axis, verb), ticks(hop, axis, verb), ticks(offset, axis, verb))

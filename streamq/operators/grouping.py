@@ -41,11 +41,11 @@ def applied(result: Node, group: Group) -> Node:
     parts = nodes(result)
     matched = any(isinstance(n, Operator) and n.matches_keys for n in parts)
     # an apply within the sub-plan carries keys of its own
-    taken = {name for n in (group.input, *parts) for name in n.schema.names}
-    carried = _columns(group, matched, taken)
+    used_names = {name for n in (group.input, *parts) for name in n.schema.names}
+    carried = _columns(group, matched, used_names)
     hidden = tuple(name for name, _ in carried)
-    made, keyed = fold(result, lambda n, inputs: _carried(n, inputs, group, carried))
-    if not keyed:
+    plan, is_keyed = fold(result, lambda n, inputs: _carried(n, inputs, group, carried))
+    if not is_keyed:
         raise PlanError(
             sentence(
                 "apply", "the sub-plan does not use the group", f"found {result.title}", "Build it on its argument."
@@ -55,16 +55,16 @@ def applied(result: Node, group: Group) -> Node:
     values = {k: Col(h) for k, h in zip(group.keys, hidden, strict=False)}
     flags = dict(zip(group.keys, hidden[len(group.keys) :], strict=True)) if matched else {}
     back = {k: Case((Col(flags[k]), Lit(None), v)) if matched else v for k, v in values.items()}
-    return Select(made, (*((k, e) for k, e in back.items() if k not in names), *((n, Col(n)) for n in names)))
+    return Select(plan, (*((k, e) for k, e in back.items() if k not in names), *((n, Col(n)) for n in names)))
 
 
 Columns = tuple[tuple[str, Expr], ...]
 
 
-def _columns(group: Group, matched: bool, taken: Collection[str]) -> Columns:
+def _columns(group: Group, matched: bool, used_names: Collection[str]) -> Columns:
     """The keys under names of their own; where they are matched, a NULL is told by a flag, for a group of NULLs is a group."""
     depth = 0
-    while any(n.startswith(f"__g{depth}_") for n in taken):
+    while any(n.startswith(f"__g{depth}_") for n in used_names):
         depth += 1
     kinds = [group.input.schema.type_of(k) for k in group.keys]
     if not matched:
@@ -99,14 +99,14 @@ def _some(kind: t.DataType, name: str) -> Expr:
     return Cast(Lit(0), kind)
 
 
-def _carried(found: Node, inputs: list[tuple[Node, bool]], group: Group, carried: Columns) -> tuple[Node, bool]:
+def _carried(node: Node, inputs: list[tuple[Node, bool]], group: Group, carried: Columns) -> tuple[Node, bool]:
     """The node with the keys behind its columns, and whether it is of the group at all."""
     hidden = tuple(name for name, _ in carried)
-    if found == group:
+    if node == group:
         return Select(inputs[0][0], (*((n, Col(n)) for n in group.schema.names), *carried)), True
     if not any(keyed for _, keyed in inputs):
-        return found, False
-    assert isinstance(found, Operator)
-    made = found.with_keys([n for n, _ in inputs], [keyed for _, keyed in inputs], hidden)
-    wanted = (*found.schema.names, *hidden)
-    return (made if made.schema.names == wanted else Select(made, tuple((n, Col(n)) for n in wanted))), True
+        return node, False
+    assert isinstance(node, Operator)
+    carrying = node.with_keys([n for n, _ in inputs], [keyed for _, keyed in inputs], hidden)
+    wanted = (*node.schema.names, *hidden)
+    return (carrying if carrying.schema.names == wanted else Select(carrying, tuple((n, Col(n)) for n in wanted))), True

@@ -63,11 +63,11 @@ def _facts(left: DataFrame, right: DataFrame) -> DataFrame:
     """
     lengths = _lengths(left, LE, RE, 0).unionAll(_lengths(right, OTHER_LE, OTHER_RE, 1))
     mean = F.coalesce(F.round(F.avg(F.when(F.col("c") < WIDEST, F.col("c")))), F.lit(0)) + 1
-    found = lengths.agg(
+    cells = lengths.agg(
         mean.cast("int").alias("__base"),
         *(F.collect_set(F.when(F.col("side") == side, F.col("c"))).alias(f"c{side}") for side in (0, 1)),
     )
-    found = found.withColumns({f"t{side}": F.array_distinct(F.transform(f"c{side}", _tier)) for side in (0, 1)})
+    cells = cells.withColumns({f"t{side}": F.array_distinct(F.transform(f"c{side}", _tier)) for side in (0, 1)})
     tiers = F.sequence(F.lit(0), F.lit(-(-WIDEST // TIER)))
 
     def places(others: str, tag: int) -> Column:
@@ -79,7 +79,7 @@ def _facts(left: DataFrame, right: DataFrame) -> DataFrame:
 
         return F.transform(tiers, of)
 
-    return found.select("__base", places("t1", 1).alias("__mine"), places("t0", 2).alias("__theirs"))
+    return cells.select("__base", places("t1", 1).alias("__mine"), places("t0", 2).alias("__theirs"))
 
 
 def _place(tier: Column, tag: int) -> Column:
@@ -121,8 +121,8 @@ def _celled(df: DataFrame, le: str, re: str, places: str, outer: bool) -> DataFr
     )
 
 
-def covered_parts(pieces: DataFrame, owner: str, kept: list[str]) -> DataFrame:
-    """Per owner the union of its pieces ``__from, __to``, as maximal intervals; ``kept`` columns are the owner's."""
+def covered_parts(pieces: DataFrame, owner: str, columns: list[str]) -> DataFrame:
+    """Per owner the union of its pieces ``__from, __to``, as maximal intervals; ``columns`` columns are the owner's."""
     from pyspark.sql import Window
 
     order = Window.partitionBy(owner).orderBy("__from")
@@ -130,9 +130,9 @@ def covered_parts(pieces: DataFrame, owner: str, kept: list[str]) -> DataFrame:
     new = F.when(before.isNull() | (before < F.col("__from")), 1).otherwise(0)
     df = pieces.withColumn("__new", new)
     df = df.withColumn("__island", F.sum("__new").over(order.rowsBetween(Window.unboundedPreceding, Window.currentRow)))
-    whole = F.first(F.struct(*(F.col(f"`{n}`") for n in kept))).alias("__kept")
-    made = df.groupBy(owner, "__island").agg(F.min("__from").alias(LE), F.max("__to").alias(RE), whole)
-    return made.select(LE, RE, *(F.col("__kept")[n].alias(n) for n in kept))
+    whole = F.first(F.struct(*(F.col(f"`{n}`") for n in columns))).alias("__kept")
+    islands = df.groupBy(owner, "__island").agg(F.min("__from").alias(LE), F.max("__to").alias(RE), whole)
+    return islands.select(LE, RE, *(F.col("__kept")[n].alias(n) for n in columns))
 
 
 def uncovered_parts(pieces: DataFrame, owner: str) -> DataFrame:

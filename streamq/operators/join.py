@@ -72,8 +72,8 @@ class Join(Pairing):
                     sentence("join", "the condition is not boolean", f"found {kind.simpleString()}: {show(self.where)}")
                 )
         point = left.shape == POINT or (self.how == INNER and right.shape == POINT)
-        made = self.both if self.how in (INNER, LEFT) else left
-        return made.with_shape(POINT if point else INTERVAL)
+        schema = self.both if self.how in (INNER, LEFT) else left
+        return schema.with_shape(POINT if point else INTERVAL)
 
     @property
     def both(self) -> Schema:

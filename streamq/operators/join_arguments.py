@@ -49,12 +49,12 @@ def pairs(on: On, verb: str) -> Pairs:
         return ((on, on),)
     if isinstance(on, Mapping):
         return tuple((str(a), str(b)) for a, b in on.items())
-    made: list[Any] = []
+    key_pairs: list[Any] = []
     for part in on if isinstance(on, list | tuple) else [on]:
         if isinstance(part, str):
-            made.append((part, part))
+            key_pairs.append((part, part))
         elif isinstance(part, tuple) and len(part) == 2 and all(isinstance(p, str) for p in part):
-            made.append(part)
+            key_pairs.append(part)
         else:
             raise PlanError(
                 sentence(
@@ -64,7 +64,7 @@ def pairs(on: On, verb: str) -> Pairs:
                     hint_for(part, 'Write on="k" or on=[("a", "b")].'),
                 )
             )
-    return tuple(made)
+    return tuple(key_pairs)
 
 
 def check_pairs(on: Pairs, left: Schema, right: Schema, verb: str) -> None:
@@ -148,39 +148,39 @@ def over_pair(
             wrong = sentence(verb, "the condition takes two events", f"{error}", "Write lambda left, right: ...")
             raise PlanError(wrong) from None
         # two proxies of equal plans (a self-join) must stay apart
-        made = where(_Side(left, verb, ours), _Side(right, verb, theirs))
-        if isinstance(made, bool | None):
-            raise no_expression(made, verb)
-        given = as_expr(made)
+        returned = where(_Side(left, verb, ours), _Side(right, verb, theirs))
+        if isinstance(returned, bool | None):
+            raise no_expression(returned, verb)
+        condition = as_expr(returned)
     else:
-        given = as_expr(where)
-    known = {*ours.values(), *theirs.values()}
+        condition = as_expr(where)
+    names_of_pair = {*ours.values(), *theirs.values()}
     consumed = left.schema.with_consumed(right.schema).consumed
 
-    def place(found: Expr) -> Expr | None:
-        if not isinstance(found, Col):
+    def place(part: Expr) -> Expr | None:
+        if not isinstance(part, Col):
             return None
-        if found.origin == _PAIR:
-            return Col(found.name)
-        if found.origin == left.digest:
-            return Col(ours[found.name])
-        if found.origin == right.digest:
-            return Col(theirs[found.name])
-        if found.name not in known:
-            unknown_column(verb, found.name, sorted(known), consumed=consumed)
-        return Col(found.name)
+        if part.origin == _PAIR:
+            return Col(part.name)
+        if part.origin == left.digest:
+            return Col(ours[part.name])
+        if part.origin == right.digest:
+            return Col(theirs[part.name])
+        if part.name not in names_of_pair:
+            unknown_column(verb, part.name, sorted(names_of_pair), consumed=consumed)
+        return Col(part.name)
 
-    made = rewrite(given, place)
-    if reads_lifetime(made, "start", "end", "duration"):
+    placed = rewrite(condition, place)
+    if reads_lifetime(placed, "start", "end", "duration"):
         raise PlanError(
             sentence(
                 verb,
                 "the condition reads a lifetime",
-                f"found {show(made)}",
+                f"found {show(placed)}",
                 "Put it into the payload first: with_columns(at=sq.start()).",
             )
         )
-    return made
+    return placed
 
 
 _PAIR = "pair"

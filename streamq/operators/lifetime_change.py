@@ -52,14 +52,14 @@ class Length:
     expr: Expr | None = None
 
 
-def start_of(given: Given, within: Duration | None, plan: Node) -> Start:
+def start_of(start: Given, within: Duration | None, plan: Node) -> Start:
     axis = plan.schema.axis
     most = None if within is None else ticks(within, axis, "alter_lifetime")
     if most is not None and most < 0:
         raise TimeError(sentence("alter_lifetime", "within must not be negative", f"found {within!r}"))
-    if given is None:
+    if start is None:
         return Start()
-    expr = resolve(given, plan, "alter_lifetime")
+    expr = resolve(start, plan, "alter_lifetime")
     match expr:
         case Lifetime(part="start"):
             return Start()
@@ -117,13 +117,13 @@ def _check_order(expr: Expr, schema: Schema) -> None:
     at = pa.array(sorted(tried), pa.int64())
     if schema.axis == TIMESTAMP:
         at = at.cast(pa.timestamp("us", tz="UTC"))
-    made = attempt(expr, schema, {}, lambda part: at, len(at))
-    wrong = {row for fault in made.faults for row in fault.rows.nonzero()[0].tolist()}
-    known = [
-        (a, b) for n, (a, b) in enumerate(zip(at.to_pylist(), made.array.to_pylist(), strict=True)) if n not in wrong
+    values = attempt(expr, schema, {}, lambda part: at, len(at))
+    wrong = {row for fault in values.faults for row in fault.rows.nonzero()[0].tolist()}
+    samples = [
+        (a, b) for n, (a, b) in enumerate(zip(at.to_pylist(), values.array.to_pylist(), strict=True)) if n not in wrong
     ]
     last = None
-    for when, value in known:
+    for when, value in samples:
         if value is None:
             continue
         if last is not None and value < last[1]:
@@ -138,13 +138,13 @@ def _check_order(expr: Expr, schema: Schema) -> None:
         last = (when, value)
 
 
-def length_of(given: Given, plan: Node, verb: str = "alter_lifetime") -> Length:
-    if given is None:
+def length_of(duration: Given, plan: Node, verb: str = "alter_lifetime") -> Length:
+    if duration is None:
         return Length()
     axis = plan.schema.axis
-    if (isinstance(given, str | int) and not isinstance(given, bool)) or type(given).__name__ == "timedelta":
-        return Length(FIXED, _positive(given, axis, verb))
-    expr = resolve(given, plan, verb)
+    if (isinstance(duration, str | int) and not isinstance(duration, bool)) or type(duration).__name__ == "timedelta":
+        return Length(FIXED, _positive(duration, axis, verb))
+    expr = resolve(duration, plan, verb)
     if isinstance(expr, Lifetime) and expr.part == "duration":
         return Length()
     kind = infer(expr, plan.schema, verb)
@@ -177,8 +177,8 @@ def _between(expr: Expr, schema: Schema, verb: str) -> Expr | None:
     return None
 
 
-def _positive(given: Duration, axis: str, verb: str) -> int:
-    made = ticks(given, axis, verb)
-    if made <= 0:
-        raise TimeError(sentence(verb, "the duration must be positive", f"found {given!r}"))
-    return made
+def _positive(duration: Duration, axis: str, verb: str) -> int:
+    length = ticks(duration, axis, verb)
+    if length <= 0:
+        raise TimeError(sentence(verb, "the duration must be positive", f"found {duration!r}"))
+    return length

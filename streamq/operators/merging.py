@@ -300,10 +300,10 @@ def _dyadic(partials: DataFrame, layout: _Layout, _n: int) -> DataFrame:
     changes = changes.selectExpr("*", "explode(sequence(0, if(__asks, __levels, __top))) AS __level")
     # What is left of the range on this level, [from, to): the levels below have taken what is not whole here.
     changes = changes.selectExpr("*", "-shiftright(-__lo, __level) AS __from", "shiftright(__hi + 1, __level) AS __to")
-    taken = "__enters AND __from < __to"
+    is_whole = "__enters AND __from < __to"
     rows = [
-        (f"CASE WHEN {taken} AND __from & 1 = 1 THEN __from END", "false"),
-        (f"CASE WHEN {taken} AND __to & 1 = 1 THEN __to - 1 END", "false"),
+        (f"CASE WHEN {is_whole} AND __from & 1 = 1 THEN __from END", "false"),
+        (f"CASE WHEN {is_whole} AND __to & 1 = 1 THEN __to - 1 END", "false"),
         ("CASE WHEN __asks THEN shiftright(__i, __level) END", "true"),
     ]
     places = f"stack({len(rows)}, {', '.join(value for row in rows for value in row)}) AS (__node, __look)"

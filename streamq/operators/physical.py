@@ -84,10 +84,10 @@ class Physical(Source):
                 )
             )
         axis = axis_of(self.columns, (self.start, self.end, self.new_end), "physical")
-        made = source_schema(self, axis, INTERVAL, "physical")
+        schema = source_schema(self, axis, INTERVAL, "physical")
         if self.id is not None:
-            check_key(made.require(self.id, "physical"), self.id, "physical", "match")
-        return made
+            check_key(schema.require(self.id, "physical"), self.id, "physical", "match")
+        return schema
 
     def _traits(self) -> Traits:
         return Traits(retracts=True, moves_ends=True, infinite=True)
@@ -193,9 +193,9 @@ def _by_id(node: Physical, df: DataFrame) -> DataFrame:
 
     once = F.col("__once")
     moved = F.array(_delta(RE, -1, -once, to=F.col(NEW_END)), _delta(NEW_END, 1, once))
-    given = F.when(inserts, F.struct(LE, *(quote(f.name) for f in rest)))
+    insert = F.when(inserts, F.struct(LE, *(quote(f.name) for f in rest)))
     deltas = F.when(inserts, F.array(_delta(RE, 1, inserts=1))).otherwise(moved)
-    df = df.select(id, F.col(LE).alias("__at"), given.alias("__given"), F.inline(deltas))
+    df = df.select(id, F.col(LE).alias("__at"), insert.alias("__given"), F.inline(deltas))
     df = df.groupBy(id, RE).agg(
         F.sum("__w").alias("__every"),
         F.sum("__once").alias("__once"),
@@ -206,8 +206,8 @@ def _by_id(node: Physical, df: DataFrame) -> DataFrame:
     )
     whose = Window.partitionBy(id)
     weight = F.when(F.min("__every").over(whose) < 0, F.col("__once")).otherwise(F.col("__every"))
-    given = F.first("__given", ignorenulls=True).over(whose)
-    df = df.select(id, "__at", RE, weight.alias("__w"), "__inserts", "__to", given.alias("__given"))
+    insert = F.first("__given", ignorenulls=True).over(whose)
+    df = df.select(id, "__at", RE, weight.alias("__w"), "__inserts", "__to", insert.alias("__given"))
     if node.policy.invalid_in(False) == Invalid.DROP:
         df = _without_unmatched(df.groupBy(id), "__at", "__given")
     reason = F.when(F.col("__w") < 0, F.lit("a retraction that matches nothing"))
@@ -216,8 +216,8 @@ def _by_id(node: Physical, df: DataFrame) -> DataFrame:
     events = F.when(F.col("__given").isNotNull() & (F.col(RE) > start), F.col("__w")).otherwise(0)
     weight, reason = checked(start, reason, node, False, F.col(RE), events)
     df = keep_good(df.withColumn(LE, start).withColumn("__w", weight).withColumn(BAD, reason)).where(F.col("__w") > 0)
-    taken = {f.name: F.col("__given")[f.name] for f in rest} | {node.id: F.col(id)}
-    return df.select(LE, RE, *(taken[f.name].alias(f.name) for f in node.payload))
+    payload = {f.name: F.col("__given")[f.name] for f in rest} | {node.id: F.col(id)}
+    return df.select(LE, RE, *(payload[f.name].alias(f.name) for f in node.payload))
 
 
 def _delta(end: str, weight: int, once: Column | None = None, inserts: int = 0, to: Column | None = None) -> Column:

@@ -88,9 +88,9 @@ class SelectVerbs(Verbs):
         zone  twice  start  end
            a      6      1    5
         """
-        made = list(named(columns, named_columns, self.plan.schema, "select"))
-        check_names([name for name, _ in made], "select")
-        resolved = ((name, resolve(e, self.plan, "select", of_events=True)) for name, e in made)
+        columns_by_name = list(named(columns, named_columns, self.plan.schema, "select"))
+        check_names([name for name, _ in columns_by_name], "select")
+        resolved = ((name, resolve(e, self.plan, "select", of_events=True)) for name, e in columns_by_name)
         return self._derive(Select(self.plan, tuple(resolved)))
 
     def with_columns(self, **named_columns: Given) -> Self:
@@ -101,9 +101,9 @@ class SelectVerbs(Verbs):
         fare   open  start  end
            3  False      1    5
         """
-        given = named((), named_columns, self.plan.schema, "with_columns")
+        changed = named((), named_columns, self.plan.schema, "with_columns")
         outputs: dict[str, Expr] = {name: Col(name) for name in self.plan.schema.names}
-        outputs |= {name: resolve(e, self.plan, "with_columns", of_events=True) for name, e in given}
+        outputs |= {name: resolve(e, self.plan, "with_columns", of_events=True) for name, e in changed}
         check_names(outputs, "with_columns")
         return self._derive(Select(self.plan, tuple(outputs.items())))
 

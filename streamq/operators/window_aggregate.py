@@ -83,8 +83,8 @@ class WindowAggregate(EvaluatedOperator):
         starts = isinstance(self.window, Rows) or (isinstance(self.window, Count) and self.window.by == "start")
         waits = starts or self.clip not in ("full", "right")
         sensitive = waits and self.timed
-        found = {self.window.name: True, "mergeable": self.is_grid, "time-sensitive": sensitive}
-        return tuple(name for name, holds in found.items() if holds)
+        holds_of = {self.window.name: True, "mergeable": self.is_grid, "time-sensitive": sensitive}
+        return tuple(name for name, holds in holds_of.items() if holds)
 
     @property
     def title(self) -> str:

@@ -101,9 +101,9 @@ def _snapshots(df: DataFrame, keys: list[str]) -> tuple[DataFrame, DataFrame]:
 def numbered(df: DataFrame, windows: DataFrame, keys: list[str]) -> DataFrame:
     """Events with ``__lo`` and ``__hi``: the window that starts where they do, and the one before that which starts at RE."""
     for at, name, back in ((LE, "__lo", 0), (RE, "__hi", 1)):
-        found, on = same_keys(df, windows, keys, [STARTS, NUMBER])
-        found = found.withColumnsRenamed({STARTS: "__at", NUMBER: "__number"})
-        df = df.join(found, on & (F.col(at) == F.col("__at"))).withColumn(name, F.col("__number") - back)
+        starts, on = same_keys(df, windows, keys, [STARTS, NUMBER])
+        starts = starts.withColumnsRenamed({STARTS: "__at", NUMBER: "__number"})
+        df = df.join(starts, on & (F.col(at) == F.col("__at"))).withColumn(name, F.col("__number") - back)
         df = df.drop("__at", "__number", *(f"__key{i}" for i in range(len(keys))))
     return df
 
@@ -111,9 +111,9 @@ def numbered(df: DataFrame, windows: DataFrame, keys: list[str]) -> DataFrame:
 def _ranged(df: DataFrame, keys: list[str], events: DataFrame, windows: DataFrame) -> DataFrame:
     """Events copied into windows ``__lo .. __hi``, beside the windows' intervals."""
     copies = events.withColumn("__number", F.explode(F.sequence("__lo", "__hi"))).drop("__lo", "__hi")
-    found, on = same_keys(copies, windows, keys, [NUMBER, STARTS, ENDS])
-    made = copies.join(found, on & (F.col("__number") == F.col(NUMBER)))
-    return made.drop("__number", *(f"__key{i}" for i in range(len(keys))))
+    intervals, on = same_keys(copies, windows, keys, [NUMBER, STARTS, ENDS])
+    members = copies.join(intervals, on & (F.col("__number") == F.col(NUMBER)))
+    return members.drop("__number", *(f"__key{i}" for i in range(len(keys))))
 
 
 def _counted(df: DataFrame, keys: list[str], n: int, at: str) -> DataFrame:

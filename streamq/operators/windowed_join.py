@@ -62,14 +62,14 @@ class WindowedJoin(Pairing):
         check_pairs(self.on, left, right, "windowed_join")
         fields = [Field(to, left.type_of(n)) for n, to in self.left_names]
         fields += [Field(to, right.type_of(n)) for n, to in self.right_names]
-        made = left.with_fields(fields).with_shape(INTERVAL).with_consumed(right)
+        schema = left.with_fields(fields).with_shape(INTERVAL).with_consumed(right)
         if self.where is not None:
-            kind = infer(self.where, made, "windowed_join")
+            kind = infer(self.where, schema, "windowed_join")
             if not isinstance(kind, t.BooleanType | t.NullType):
                 raise TypeMismatch(
                     sentence("windowed_join", "the condition is not boolean", f"found {kind.simpleString()}")
                 )
-        return made
+        return schema
 
     def _traits(self) -> Traits:
         return Traits(self.left.traits.retracts or self.right.traits.retracts)

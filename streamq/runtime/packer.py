@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,18 +42,14 @@ class SourceInfo:
 
 
 @dataclass(frozen=True)
-class Lane:
-    """A channel on the map side: the kernel that combines its deltas before the shuffle (None: pass them on as they are)."""
-
-    channel: Channel
-    kernel: Kernel | None
-
-
-@dataclass(frozen=True)
 class Packer:
-    """The map side of a stage: it combines deltas, sorts them into buckets, and sends progress to every bucket."""
+    """The map side of a stage: it combines deltas, sorts them into buckets, and sends progress to every bucket.
 
-    lanes: tuple[Lane, ...]
+    ``kernels`` combine the deltas of the channels into them, by their numbers; those of other channels go on as they are.
+    """
+
+    channels: tuple[Channel, ...]
+    kernels: Mapping[int, Kernel]
     buckets: int
     source: SourceInfo | None = None
     late_output: bool = False
@@ -66,15 +62,16 @@ class Packer:
         messages: dict[tuple[str, int | None], Message] = {(m.relation, m.sender): m for m in spoken}
         if source_message is not None:
             messages[(source_message.relation, None)] = source_message
-        for lane in self.lanes:
-            table = concat(tables[lane.channel.number]) if tables.get(lane.channel.number) else None
+        for channel in self.channels:
+            table = concat(tables[channel.number]) if tables.get(channel.number) else None
             if table is None or table.num_rows == 0:
                 continue
-            if lane.kernel is not None:
-                _announce(lane.channel, lane.kernel.announce(lane.channel.port, table), messages)
-                table = lane.kernel.combine(lane.channel.port, table)
-            for bucket, rows in split_by(table, buckets_of(table, lane.channel.hashed, self.buckets)):
-                envelopes.append((bucket, lane.channel.number, encode(rows)))
+            kernel = self.kernels.get(channel.kernel)
+            if kernel is not None:
+                _announce(channel, kernel.announce(channel.port, table), messages)
+                table = kernel.combine(channel.port, table)
+            for bucket, rows in split_by(table, buckets_of(table, channel.hashed, self.buckets)):
+                envelopes.append((bucket, channel.number, encode(rows)))
         if messages:
             body = encode_messages(messages.values())
             envelopes += [(bucket, PROGRESS, body) for bucket in range(self.buckets)]

@@ -20,7 +20,8 @@ from streamq.errors import NeedsSpark, PlanError, TimeError, UnknownVerb, neares
 from streamq.expressions import duration, end, start, when, window_end, window_start
 from streamq.functions.dates import TIMESTAMP_MICROS, UNIX_MICROS
 from streamq.operators import JoinTable, ToSignal
-from streamq.operators.windowed import Grouped, Windowed
+from streamq.operators.grouped import Grouped
+from streamq.operators.windowed import Windowed
 from streamq.plan.expr import Call, Col, Expr
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Field, Schema

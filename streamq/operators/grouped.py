@@ -1,0 +1,119 @@
+"""A stream by groups: windows per group, and whole sub-plans per group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from streamq.errors import PlanError, kind_of, sentence
+from streamq.operators.grouping import Group, applied
+from streamq.operators.window_verbs import WindowVerbs
+from streamq.operators.windowed import Windowed, asked_too_early
+from streamq.plan.keys import check_key
+from streamq.plan.resolve import Given
+from streamq.plan.schema import check_names
+from streamq.plan.verbs import Verbs, named_after
+
+S = TypeVar("S", bound=Verbs)
+
+
+class GroupVerbs(WindowVerbs[Any], Verbs):
+    """Windows over the whole stream, and ``group_by`` for windows per group."""
+
+    def _groups(self) -> tuple[Any, tuple[str, ...]]:
+        return self, ()
+
+    def group_by(self, *keys: str, **named_keys: Given) -> Grouped[Self]:
+        """Windows per group: rows with equal keys form one stream; NULLs are equal. A keyword names a computed key.
+
+        >>> import streamq as sq
+        >>> s = sq.events([(1, 4, {"k": "a"}), (3, 8, {"k": "b"})])
+        >>> s.group_by("k").tumbling_window(4).select(n=sq.count()).show()
+        k  n  start  end
+        a  1      0    4
+        b  1      0    4
+        b  1      4    8
+        """
+        if not keys and not named_keys:
+            raise PlanError(sentence("group_by", "no key", "", "Name at least one column, or leave group_by out."))
+        stream: Any = self
+        if named_keys:
+            stream = stream.with_columns(**named_keys)
+        names: tuple[Any, ...] = (*keys, *named_keys)
+        for name in names:
+            if not isinstance(name, str):
+                cure = "Name a computed key: group_by(k=expression)."
+                cure = 'Give them one by one: group_by("a", "b").' if isinstance(name, list | tuple) else cure
+                raise PlanError(sentence("group_by", "a key is a column name", f"found {name!r}", cure))
+            check_key(stream.plan.schema.require(name, "group_by"), name)
+        check_names(names, "group_by")
+        return Grouped(stream, names)
+
+
+class Grouped(WindowVerbs[S]):
+    """A stream by groups: what ``group_by`` returns."""
+
+    called = "a group without a window"
+    not_yet = "Add a window first, as .tumbling_window(size).select(...), or .apply(...)."
+
+    def __init__(self, stream: S, keys: tuple[str, ...]):
+        self.stream, self.keys = stream, keys
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            raise asked_too_early(name, self)
+
+    def __repr__(self) -> str:
+        return f"{self.stream!r} by {', '.join(self.keys)}"
+
+    def select(self, *columns: Given, **named_columns: Given) -> S:
+        """Groups alone have no rows: raises PlanError, naming the windows to choose from."""
+        raise PlanError(
+            sentence(
+                "select",
+                "a group without a window",
+                f"found {self!r}",
+                "Add a window, as .tumbling_window(size), or use .apply(...).",
+            )
+        )
+
+    agg = select
+
+    def apply(self, sub_plan: Callable[[S], S]) -> S:
+        """A whole sub-plan per group: ``sub_plan`` gets a stream of one group's events and gives the group's result.
+
+        Its columns follow the keys that it does not have itself. It may use any verb, ``group_by`` too; other streams may be
+        joined to the group, they are the same for every group. (Group & Apply; SEMANTICS section 3.)
+
+        ::
+
+            events  a [1,5)  a [3,8)   b [4,6)
+            counts  a 1 [1,3)  a 2 [3,5)  a 1 [5,8)   b 1 [4,6)
+
+        >>> import streamq as sq
+        >>> s = sq.events([(1, 5, {"k": "a"}), (3, 8, {"k": "a"}), (4, 6, {"k": "b"})])
+        >>> s.group_by("k").apply(lambda g: g.snapshot_window().select(n=sq.count()).where(sq.col("n") > 1)).show()
+        k  n  start  end
+        a  2      3    5
+        """
+        if not callable(sub_plan):
+            raise PlanError(
+                sentence("apply", "not a function", f"found {sub_plan!r}", "Write apply(lambda g: g.where(...)).")
+            )
+        group = Group(self.stream.plan, self.keys)
+        result = sub_plan(self.stream._derive(group))
+        _check_gave_stream(result)
+        return result._derive(applied(result.plan, group))
+
+    def _groups(self) -> tuple[S, tuple[str, ...]]:
+        return self.stream, self.keys
+
+
+def _check_gave_stream(result: object) -> None:
+    if not isinstance(result, Verbs):
+        cure = "End it with .select(...)." if isinstance(result, Windowed | Grouped) else ""
+        raise PlanError(sentence("apply", "the sub-plan gave no stream", f"found {kind_of(result)}", cure))
+
+
+named_after(Grouped, "group_by(...)")
