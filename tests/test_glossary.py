@@ -33,7 +33,6 @@ OTHERWISE = {
     ("streamq/compiler/local.py", "level"),
     ("streamq/compiler/ports.py", "level"),
     ("streamq/compiler/program.py", "level"),
-    ("streamq/runtime/kernels/window_aggregate.py", "ahead"),
     ("streamq/runtime/partials.py", "levels"),
     ("streamq/runtime/readings.py", "kernels"),
     ("streamq/runtime/stage.py", "kernel"),

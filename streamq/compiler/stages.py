@@ -211,7 +211,7 @@ class _Compiler:
             windows.partials,
             all(p.points for p in paths),
             merges=not retracts and windows.combined,
-            ahead=windows.combined,
+            combines=windows.combined,
             infinite=windows.input.traits.infinite,
             reads_end=reads_moving_end,
             final=final,

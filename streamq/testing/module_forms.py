@@ -230,7 +230,7 @@ def aggregate_forms(select: Select) -> list[Checked]:
 def _partial(select: Select, merges: bool) -> Checked:
     """Partial results by range of windows: merged for good, or as values with weights, of which some can be taken back."""
     keys, partials = list(select.plan.keys), select.evaluator.partials
-    kernel = WindowAggregateKernel(select.plan.keys, select.window, partials, False, merges, ahead=True)
+    kernel = WindowAggregateKernel(select.plan.keys, select.window, partials, False, merges, combines=True)
     by = [*keys, LO, HI]
 
     def merge(a: pa.Table, b: pa.Table) -> pa.Table:

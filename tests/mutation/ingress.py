@@ -21,11 +21,11 @@ def early_retraction_lost(kernel: PhysicalKernel, *given: Any) -> None:
     """Nothing waits."""
 
 
-def extension_lost(right: Any, kernel: PhysicalKernel, row: Any, i: int, new: int, *given: Any) -> str:
-    if new <= row[RE]:
-        return right(kernel, row, i, new, *given)
-    row[RE] = new
-    return "on time"
+def extension_lost(right: Any, kernel: PhysicalKernel, matched: Any, i: int, number: int, new: int, batch: Any) -> None:
+    if new <= matched.rows[i][RE]:
+        right(kernel, matched, i, number, new, batch)
+    else:
+        matched.rows[i][RE] = new
 
 
 def a_tick_too_eager(right: Any, packer: Packer, batch: pa.Table, message: Any) -> None:
@@ -61,7 +61,7 @@ MUTANTS = (
         "extension lost",
         "a retraction that moves an end onward changes nothing",
         "physical",
-        (wrapped(PhysicalKernel, "_moved", extension_lost),),
+        (wrapped(PhysicalKernel, "_move", extension_lost),),
     ),
     Mutant(
         "a tick less of delay",

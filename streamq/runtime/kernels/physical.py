@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.basket import Scope
-from streamq.runtime.columnar import codes, concat, ints, matching, with_column
+from streamq.runtime.columnar import concat, ints, matching, with_column
 from streamq.runtime.event import INSERT, KIND, LE, NEW_END, RE, RETRACT, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, Uncombined, remembered_judge
 from streamq.runtime.lateness import (
@@ -27,11 +27,23 @@ from streamq.runtime.lateness import (
     count_duplicates,
     count_invalid,
     count_late,
-    is_behind,
     judgement,
     refuse_rows,
 )
 from streamq.runtime.repetitions import repetitions
+from streamq.runtime.retractions import (
+    BEHIND,
+    Lifetimes,
+    Moves,
+    Place,
+    Row,
+    by_event,
+    cut_off,
+    lifetimes_without,
+    place,
+    with_lateness,
+    without_cycles,
+)
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -44,29 +56,36 @@ DROPPED = MINUS_INFINITY
 FIRST, MOST = "__first", "__most"
 """With ids: the end that the event was inserted with (its start: the insert is not known), and the greatest finite one that
 it has had (its start, if none)."""
-BEHIND = "__behind"
-"""Whether a retraction was late when it came."""
-
-EVENT = "__event"
-"""The number of the event that a row speaks of, among those looked at together: rows never meet by their values."""
-
 LIVE, WAITING, APPLIED = "live", "waiting", "applied"
 _TECHNICAL = frozenset((LE, RE, NEW_END, OWN_LE, OWN_RE, FIRST, MOST, BEHIND))
-Moves = list[tuple[int, dict[str, Any]]]
-"""Retractions by their numbers in the micro-batch, without payload."""
 
 
-@dataclass
-class _Moved:
-    """What became of a micro-batch's retractions: the numbers of those not taken as they came, by what they count as."""
+@dataclass(eq=False, repr=False)
+class _Matching:
+    """Live events, ``rows``, that retractions, ``moves``, are applied to; and what becomes of both.
 
+    pieces: lifetimes that were passed on of an event and stay, as (its row, start, end); the others are the numbers of
+    retractions: applied, and of these dropped and adjusted; repeated, which repeat an applied one.
+    """
+
+    rows: list[Row]
+    moves: pa.Table
+    pieces: list[tuple[int, int, int]] = field(default_factory=list)
+    applied: list[int] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
     adjusted: list[int] = field(default_factory=list)
     repeated: list[int] = field(default_factory=list)
-    applied: list[int] = field(default_factory=list)
+
+    @property
+    def lifetimes(self) -> list[Lifetimes]:
+        """Of each row what is passed on of it now."""
+        lifetimes = [[(row[OWN_LE], row[OWN_RE])] for row in self.rows]
+        for i, start, end in self.pieces:
+            lifetimes[i].append((start, end))
+        return lifetimes
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class _Batch:
     """A micro-batch: the source's policy; its c, and what it has promised itself, before and after."""
 
@@ -106,12 +125,12 @@ class PhysicalKernel(Uncombined):
         totals = Totals()
         batch = _Batch(
             remembered_judge(state, arrivals),
-            max([a.c for a in arrivals], default=MINUS_INFINITY),
-            max([a.promised for a in arrivals], default=MINUS_INFINITY),
-            clock.c,
-            min(clock.c, clock.promised),
-            totals,
-            [],
+            c=max([a.c for a in arrivals], default=MINUS_INFINITY),
+            promised=max([a.promised for a in arrivals], default=MINUS_INFINITY),
+            c_now=clock.c,
+            promised_now=min(clock.c, clock.promised),
+            totals=totals,
+            out=[],
         )
         items = [a.table for a in arrivals]
         waiting = state.read_all(WAITING)
@@ -119,7 +138,7 @@ class PhysicalKernel(Uncombined):
             state.drop(WAITING, "0")
         inserted = [i.filter(pc.equal(i.column(KIND), INSERT)) for i in items]
         fresh = [self._inserted(self._once(state, i, batch), batch) for i in inserted if i.num_rows]
-        retractions = [_marked(i.filter(pc.equal(i.column(KIND), RETRACT)), batch.c) for i in items]
+        retractions = [with_lateness(i.filter(pc.equal(i.column(KIND), RETRACT)), batch.c) for i in items]
         moves = [r for r in (waiting, *retractions) if r is not None and r.num_rows]
         waited = waiting.num_rows if waiting is not None else 0
         if moves:
@@ -190,7 +209,7 @@ class PhysicalKernel(Uncombined):
             for bin in state.bins(LIVE):
                 state.drop(LIVE, bin)
             state.append(LIVE, "0", concat(every))
-        self._wait(state, moves, self._without_cycles(open_moves), batch)
+        self._wait(state, moves, without_cycles(open_moves), batch)
 
     def _matched(
         self, state: Scope, every: list[pa.Table], open_moves: Moves, moves: pa.Table, batch: _Batch
@@ -201,14 +220,13 @@ class PhysicalKernel(Uncombined):
         rest, candidates = live.filter(pa.array(~near)), live.filter(pa.array(near))
         rows, numbered_anew = self._by_event(candidates, moves)
         open_moves = [(number, numbered_anew[number]) for number, _ in open_moves]
-        before = [(r[OWN_LE], r[OWN_RE]) for r in rows]
-        pieces: list[tuple[int, int, int]] = []
-        moved = _Moved()
-        open_moves = self._applied(state, rows, open_moves, moved, pieces, batch, moves)
-        for numbers, reason in ((moved.dropped, "dropped"), (moved.adjusted, "adjusted")):
+        before = [[(r[OWN_LE], r[OWN_RE])] for r in rows]
+        matched = _Matching(rows, moves)
+        open_moves = self._applied(state, matched, open_moves, batch)
+        for numbers, reason in ((matched.dropped, "dropped"), (matched.adjusted, "adjusted")):
             batch.count(moves.take(pa.array(numbers, pa.int64())), np.ones(len(numbers), bool), reason)
-        count_duplicates(moves.take(pa.array(moved.repeated, pa.int64())), batch.judge, batch.totals)
-        self._emit(candidates, rows, before, pieces, batch.out)
+        count_duplicates(moves.take(pa.array(matched.repeated, pa.int64())), batch.judge, batch.totals)
+        self._emit(candidates, before, matched.lifetimes, batch.out)
         # with ids what has been deleted is known for a while
         kept = [i for i, row in enumerate(rows) if row[RE] > row[LE] or self.id is not None]
         left = candidates.take(pa.array(kept, pa.int64()))
@@ -216,43 +234,33 @@ class PhysicalKernel(Uncombined):
             left = with_column(left, name, pa.array([rows[i][name] for i in kept], pa.int64()))
         return [rest, left] if kept else [rest], open_moves
 
-    def _applied(
-        self,
-        state: Scope,
-        rows: list[dict[str, Any]],
-        open_moves: Moves,
-        moved: _Moved,
-        pieces: list[tuple[int, int, int]],
-        batch: _Batch,
-        moves: pa.Table,
-    ) -> Moves:
+    def _applied(self, state: Scope, matched: _Matching, open_moves: Moves, batch: _Batch) -> Moves:
         """Apply moves to the live ends that they name, as long as one does; gives those that are left over."""
-        where: dict[Any, list[int]] = {}
-        for i, row in enumerate(rows):
-            where.setdefault(self._name(row), []).append(i)
+        where: dict[Place, list[int]] = {}
+        for i, row in enumerate(matched.rows):
+            where.setdefault(place(row), []).append(i)
         while True:
-            again = []
+            unmatched: Moves = []
             for number, move in open_moves:
-                found = where.get(self._name(move))
-                if not found:
-                    again.append((number, move))
+                events = where.get(place(move))
+                if not events:
+                    unmatched.append((number, move))
                     continue
-                i = found.pop()
-                fate = self._moved(rows[i], i, moves, number, move[NEW_END], pieces, batch)
-                (moved.dropped if fate == "dropped" else moved.adjusted if fate == "adjusted" else []).append(number)
-                moved.applied.append(number)
-                where.setdefault(self._name(rows[i]), []).append(i)
-            if len(again) == len(open_moves):
+                i = events.pop()
+                self._move(matched, i, number, move[NEW_END], batch)
+                matched.applied.append(number)
+                where.setdefault(place(matched.rows[i]), []).append(i)
+            if len(unmatched) == len(open_moves):
                 break
-            open_moves = again
-        return open_moves if self.id is None else self._not_again(state, open_moves, moved, moves)
+            open_moves = unmatched
+        return open_moves if self.id is None else self._not_again(state, open_moves, matched)
 
-    def _not_again(self, state: Scope, open_moves: Moves, moved: _Moved, moves: pa.Table) -> Moves:
+    def _not_again(self, state: Scope, open_moves: Moves, matched: _Matching) -> Moves:
         """The moves that do not repeat one which was applied to their event, now or earlier."""
         assert self.id is not None
         names = [self.id, RE, NEW_END]
-        now = moves.take(pa.array(moved.applied, pa.int64())).select(names)
-        state.append(APPLIED, "0", now)
+        moves = matched.moves
+        state.append(APPLIED, "0", moves.take(pa.array(matched.applied, pa.int64())).select(names))
         if not open_moves:
             return open_moves
         applied = state.read_all(APPLIED)
@@ -260,111 +268,49 @@ class PhysicalKernel(Uncombined):
             return open_moves
         numbers = np.array([number for number, _ in open_moves])
         again = set(numbers[matching(moves.take(pa.array(numbers)), applied, names)].tolist())
-        moved.repeated += [number for number, _ in open_moves if number in again]
+        matched.repeated += [number for number, _ in open_moves if number in again]
         return [(number, move) for number, move in open_moves if number not in again]
 
-    def _without_cycles(self, moves: Moves) -> Moves:
-        """The moves that are left once those that lead an event back to where it was are gone.
+    def _by_event(self, *tables: pa.Table) -> list[list[Row]]:
+        """The rows without their payload, with the number of the event that they speak of: by its id, or by all that it is."""
+        return by_event(tables, [self.id] if self.id is not None else [LE, *self.payload], _TECHNICAL)
 
-        Retractions of one event that arrive out of order may be matched in another order than they were made; what is
-        then left over of them leads in circles, and adds up to nothing.
-        """
-        left = dict(moves)
-        leaving: dict[Any, list[int]] = {}
-        for number, move in moves:
-            leaving.setdefault(self._name(move), []).append(number)
-        for first in [number for number, _ in moves]:
-            path: list[int] = []
-            seen: dict[Any, int] = {}
-            at: int | None = first if first in left else None
-            while at is not None:
-                seen[self._name(left[at])] = len(path)
-                path.append(at)
-                there = self._name({**left[at], RE: left[at][NEW_END]})
-                if there in seen:
-                    for gone in path[seen[there] :]:
-                        del left[gone]
-                    break
-                at = next((n for n in leaving.get(there, ()) if n in left), None)
-        return [(number, move) for number, move in moves if number in left]
-
-    def _name(self, row: dict[str, Any]) -> tuple[int, int]:
-        """What a retraction and its event agree in: of a chain of retractions each finds the one before it by its end."""
-        return (row[EVENT], row[RE])
-
-    def _by_event(self, *tables: pa.Table) -> list[list[dict[str, Any]]]:
-        """The rows without their payload, of which stays which event they are of: equal numbers name one in all the tables."""
-        names = [self.id] if self.id is not None else [LE, *self.payload]
-        number, _ = codes(concat([t.select(names).cast(tables[0].select(names).schema) for t in tables]), names)
-        rows = []
-        for table in tables:
-            technical = table.select([n for n in table.column_names if n in _TECHNICAL])
-            mine, number = number[: table.num_rows], number[table.num_rows :]
-            rows.append(with_column(technical, EVENT, mine).to_pylist())
-        return rows
-
-    def _moved(
-        self,
-        row: dict[str, Any],
-        i: int,
-        moves: pa.Table,
-        number: int,
-        new: int,
-        pieces: list[tuple[int, int, int]],
-        batch: _Batch,
-    ) -> str:
+    def _move(self, matched: _Matching, i: int, number: int, new: int, batch: _Batch) -> None:
         """Move a live row's end as the source says; what was passed on follows as far as c allows."""
-        c, old = batch.c, row[RE]
-        row[RE] = new
+        row, c = matched.rows[i], batch.c
+        old, row[RE] = row[RE], new
         if self.id is not None and new != INFINITY:
             row[MOST] = max(row[MOST], new)
         if row[OWN_RE] == DROPPED:
-            return "dropped"
+            matched.dropped.append(number)
+            return
         # one that has waited, too: where its event came on time it is on time
-        late = min(old, new) < c
-        if late:
-            if batch.judged(moves.slice(number, 1), np.array([min(old, new)])).is_dropped[0]:
-                if old < c <= new:
-                    # what was dropped is an event of its own: what is passed on stays, what follows goes with that
-                    pieces.append((i, row[OWN_LE], row[OWN_RE]))
-                    row[OWN_RE] = DROPPED
-                return "dropped"
-        end = max(new, c) if late else new
-        if min(old, row[OWN_RE]) < c >= row[OWN_RE]:
+        is_late = min(old, new) < c
+        if is_late and batch.judged(matched.moves.slice(number, 1), np.array([min(old, new)])).is_dropped[0]:
+            if old < c <= new:
+                # what was dropped is an event of its own: what is passed on stays, what follows goes with that
+                matched.pieces.append((i, row[OWN_LE], row[OWN_RE]))
+                row[OWN_RE] = DROPPED
+            matched.dropped.append(number)
+            return
+        end = max(new, c) if is_late else new
+        is_settled = min(old, row[OWN_RE]) < c >= row[OWN_RE]
+        if is_settled:
             # what is settled stays as it is; what the retraction adds from c on, maybe nothing, is an event of its own
-            pieces.append((i, row[OWN_LE], row[OWN_RE]))
+            matched.pieces.append((i, row[OWN_LE], row[OWN_RE]))
             row[OWN_LE], row[OWN_RE] = c, end
-            if late and end == c:
-                return "dropped"
         else:
             row[OWN_RE] = max(end, row[OWN_LE])
-        return "adjusted" if late else "on time"
+        if is_late:
+            (matched.dropped if is_settled and end == c else matched.adjusted).append(number)
 
-    def _emit(
-        self,
-        candidates: pa.Table,
-        rows: list[dict[str, Any]],
-        before: list[tuple[int, int]],
-        pieces: list[tuple[int, int, int]],
-        out: list[pa.Table],
-    ) -> None:
+    def _emit(self, candidates: pa.Table, before: list[Lifetimes], after: list[Lifetimes], out: list[pa.Table]) -> None:
         """What was passed on of the live rows is taken back, and passed on as it is now."""
-        given = [[(row[OWN_LE], row[OWN_RE])] for row in rows]
-        for i, le, re in pieces:
-            given[i].append((le, re))
-        for weight, of_rows, others in (
-            (-1, [[found] for found in before], given),
-            (1, given, [[found] for found in before]),
-        ):
-            made = [
-                (i, *found)
-                for i, (some, same) in enumerate(zip(of_rows, others, strict=True))
-                for found in some
-                if found[1] > found[0] and found not in same
-            ]
-            if made:
-                which, starts, ends = (pa.array(column, pa.int64()) for column in zip(*made, strict=True))
-                table = with_column(with_column(candidates.take(which), OWN_LE, starts), OWN_RE, ends)
+        for weight, old, new in ((-1, before, after), (1, after, before)):
+            changed = lifetimes_without(old, new)
+            if changed:
+                at, starts, ends = (pa.array(column, pa.int64()) for column in zip(*changed, strict=True))
+                table = with_column(with_column(candidates.take(at), OWN_LE, starts), OWN_RE, ends)
                 out.append(self._delta(table, weight))
 
     # what matches nothing: late, waiting, and forgetting
@@ -427,19 +373,12 @@ class PhysicalKernel(Uncombined):
         state.append(WAITING, "0", rows.filter(pa.array(~lost)))
 
     def _unreachable(self, moves: pa.Table, c: int) -> Mask:
+        """Which moves no event can reach any more once the CTI is c: none that is still to come ends where they begin."""
         lost = (ints(moves, RE) < c) | (c == INFINITY)
         if lost.all() or not lost.any():
             return lost
         (rows,) = self._by_event(moves)
-        reached = {self._name({**row, RE: row[NEW_END]}) for row, gone in zip(rows, lost, strict=True) if not gone}
-        going = True
-        while going:
-            going = False
-            for i, row in enumerate(rows):
-                if lost[i] and self._name(row) in reached:
-                    lost[i], going = False, True
-                    reached.add(self._name({**row, RE: row[NEW_END]}))
-        return lost
+        return cut_off(rows, lost)
 
     def _settle(self, state: Scope, clock: Clock) -> None:
         if clock.c == clock.c_before:
@@ -458,8 +397,3 @@ class PhysicalKernel(Uncombined):
         applied = state.read_all(APPLIED)
         if applied is not None and self.id is not None:
             state.replace(APPLIED, "0", applied.filter(pa.array(matching(applied, kept, [self.id]))))
-
-
-def _marked(retractions: pa.Table, c: int) -> pa.Table:
-    sync = np.minimum(ints(retractions, RE), ints(retractions, NEW_END))
-    return with_column(retractions, BEHIND, is_behind(sync, c))

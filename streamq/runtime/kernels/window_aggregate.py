@@ -44,8 +44,9 @@ class WindowAggregateKernel:
     """Parameters only.
 
     points: declared points, no ``__re``; merges: input is insert-only, so partial results may be merged for good;
-    ahead: combine on the map side; infinite: lifetimes may never end; reads_end: an argument reads an end that may
-    still move, so a window waits for its members to settle; final: report windows once they are final, else at the watermark;
+    combines: partial results are made on the map side; infinite: lifetimes may never end; reads_end: an argument reads an
+    end that may still move, so a window waits for its members to settle; final: report windows once they are final, else at
+    the watermark;
     explode_rows: copies of partials beyond which ranges are cut into dyadic nodes.
     """
 
@@ -54,7 +55,7 @@ class WindowAggregateKernel:
     partials: tuple[Partial, ...]
     points: bool
     merges: bool
-    ahead: bool
+    combines: bool
     infinite: bool = False
     reads_end: bool = False
     final: bool = False
@@ -79,9 +80,9 @@ class WindowAggregateKernel:
     # map side
 
     def combine(self, port: int, table: pa.Table) -> pa.Table:
-        """Partial results of the events: one row a key and range of windows, if combining ahead is on."""
+        """Partial results of the events: one row a key and range of windows, if they are combined there."""
         partials = self._partials(table)
-        return self._merge(partials, self._by(partials)) if self.ahead else partials
+        return self._merge(partials, self._by(partials)) if self.combines else partials
 
     def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
         """The greatest finite endpoints, as window numbers: what bounds the windows reported at the end of the stream."""

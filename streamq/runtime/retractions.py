@@ -1,0 +1,109 @@
+"""Retractions and the events they speak of: each moves an end, so those of one event make a chain from end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.runtime.columnar import codes, concat, ints, with_column
+from streamq.runtime.event import NEW_END, RE
+from streamq.runtime.lateness import is_behind
+from streamq.runtime.values import Mask
+
+EVENT = "__event"
+"""The number of the event that a row speaks of, among those looked at together: rows never meet by their values."""
+
+BEHIND = "__behind"
+"""Whether a retraction was late when it came."""
+
+Row = dict[str, Any]
+"""A retraction, or a live event, without its payload."""
+
+Moves = list[tuple[int, Row]]
+"""Retractions by their numbers in the micro-batch."""
+
+Lifetimes = list[tuple[int, int]]
+"""Starts and ends of what is passed on of an event; one that ends where it starts is nothing."""
+
+Place = tuple[int, int]
+"""An event, by its number, at one of its ends."""
+
+
+def with_lateness(retractions: pa.Table, c: int) -> pa.Table:
+    """Retractions with BEHIND: the lesser of the two ends that they name lies behind c."""
+    sync = np.minimum(ints(retractions, RE), ints(retractions, NEW_END))
+    return with_column(retractions, BEHIND, is_behind(sync, c))
+
+
+def place(row: Row) -> Place:
+    """Where a retraction finds its event: at the end that it moves."""
+    return (row[EVENT], row[RE])
+
+
+def destination(move: Row) -> Place:
+    """Where a retraction leaves its event, and the next one of its chain finds it."""
+    return (move[EVENT], move[NEW_END])
+
+
+def by_event(tables: Sequence[pa.Table], names: Sequence[str], technical: frozenset[str]) -> list[list[Row]]:
+    """The rows of tables, with the columns ``technical`` and the number of their event: equal ``names`` are one event."""
+    number, _ = codes(concat([t.select(names).cast(tables[0].select(names).schema) for t in tables]), names)
+    rows = []
+    for table in tables:
+        part, number = number[: table.num_rows], number[table.num_rows :]
+        without_payload = table.select([n for n in table.column_names if n in technical])
+        rows.append(with_column(without_payload, EVENT, part).to_pylist())
+    return rows
+
+
+def without_cycles(moves: Moves) -> Moves:
+    """The moves that are left once those that lead an event back to where it was are gone.
+
+    Retractions of one event that arrive out of order may be matched in another order than they were made; what is
+    then left over of them leads in circles, and adds up to nothing.
+    """
+    left = dict(moves)
+    leaving: dict[Place, list[int]] = {}
+    for number, move in moves:
+        leaving.setdefault(place(move), []).append(number)
+    for first in [number for number, _ in moves]:
+        path: list[int] = []
+        seen: dict[Place, int] = {}
+        at: int | None = first if first in left else None
+        while at is not None:
+            seen[place(left[at])] = len(path)
+            path.append(at)
+            there = destination(left[at])
+            if there in seen:
+                for number in path[seen[there] :]:
+                    del left[number]
+                break
+            at = next((n for n in leaving.get(there, ()) if n in left), None)
+    return [(number, move) for number, move in moves if number in left]
+
+
+def cut_off(moves: Sequence[Row], is_lost: Mask) -> Mask:
+    """Which of the lost moves are lost in fact: no other move, directly or through others, leads to where they begin."""
+    is_lost = is_lost.copy()
+    reached = {destination(move) for move, lost in zip(moves, is_lost, strict=True) if not lost}
+    going = True
+    while going:
+        going = False
+        for i, move in enumerate(moves):
+            if is_lost[i] and place(move) in reached:
+                is_lost[i], going = False, True
+                reached.add(destination(move))
+    return is_lost
+
+
+def lifetimes_without(some: Sequence[Lifetimes], others: Sequence[Lifetimes]) -> list[tuple[int, int, int]]:
+    """The lifetimes of events that are not among the ``others`` of the same event, as (number of the event, start, end)."""
+    return [
+        (i, start, end)
+        for i, (mine, same) in enumerate(zip(some, others, strict=True))
+        for start, end in mine
+        if end > start and (start, end) not in same
+    ]
