@@ -31,7 +31,6 @@ SENSES = {
 
 OTHERWISE = {
     ("streamq/compiler/local.py", "level"),
-    ("streamq/compiler/ports.py", "level"),
     ("streamq/compiler/program.py", "level"),
     ("streamq/runtime/partials.py", "levels"),
     ("streamq/runtime/readings.py", "kernels"),
