@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamq.errors import PlanError, sentence
+from streamq.operators.observer import NOBODY, Observer
 from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.source import Source
 from streamq.plan.lowering import instant
@@ -17,15 +18,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def lower(plan: Node, run: BatchRun) -> DataFrame:
-    """The plan's events as ``__le``, ``__re`` (ticks) and payload."""
+def lower(plan: Node, run: BatchRun, observer: Observer = NOBODY) -> DataFrame:
+    """The plan's events as ``__le``, ``__re`` (ticks) and payload; the observer is told of every node's DataFrames."""
 
     run.sources = {n.table: n for n in nodes(plan) if isinstance(n, Source)}
 
     def visit(node: Node, inputs: list[DataFrame]) -> DataFrame:
         if not isinstance(node, Operator):
             raise PlanError(sentence("batch", f"no batch form of {type(node).__name__}"))
+        for port, frame in enumerate(inputs):
+            observer.rows_in(node, port, frame)
         run.lowered[node.digest] = node.in_batch(inputs, run)
+        observer.rows_out(node, run.lowered[node.digest])
         return run.lowered[node.digest]
 
     return fold(plan, visit)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from streamq.compiler.program import Feed, Program, Relation
 from streamq.operators.arrow_rows import ArrowRows
+from streamq.operators.observer import NOBODY, Observer
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.basket import Baskets, DictStore
@@ -31,8 +32,8 @@ class LocalRun:
     """A program running in-process: feed it micro-batches, take deltas. State survives in ``stores``, by stage and bucket.
 
     ``cti`` is the result's, where the program tells it (``Options.ctis``); ``readings`` are what the stages reported of
-    themselves in the last micro-batch that had input; ``restart()`` forgets everything but what a checkpoint would
-    hold.
+    themselves in the last micro-batch that had input; ``observer`` is told of the rows of every node; ``restart()`` forgets
+    everything but what a checkpoint would hold.
     """
 
     program: Program
@@ -42,11 +43,14 @@ class LocalRun:
     static: Mapping[str, pa.Table] = field(default_factory=dict)
     cti: int = MINUS_INFINITY
     readings: Readings = NO_READINGS
+    observer: Observer = NOBODY
 
     def restart(self) -> LocalRun:
         """The same query, started again from its state."""
         stores = {k: dict(v) for k, v in self.stores.items()}
-        return LocalRun(self.program, stores, list(self.late), dict(self.totals), self.static, self.cti)
+        return LocalRun(
+            self.program, stores, list(self.late), dict(self.totals), self.static, self.cti, observer=self.observer
+        )
 
     def batch(
         self,
@@ -76,6 +80,8 @@ class LocalRun:
             self._late(refused)
             if told is not None:
                 spoken.append(told)
+            for table in good:
+                self.observer.rows_out(relation.source, table)
             merged = _merged(relation.name, spoken)
             envelopes += self._send(packer, [(relation, g) for g in good], [], merged, result)
         for stage in self.program.stages:
@@ -112,6 +118,9 @@ class LocalRun:
         relations = self.program.made_at(level + 1)
         by_number = {r.number: r for r in relations}
         tables = [(by_number[n], decode(body)) for _, number, body in out if (n := relation_of(number)) is not None]
+        for relation, table in tables:
+            if relation.number in self.program.nodes:
+                self.observer.rows_out(self.program.nodes[relation.number], table)
         packer = self.program.packer(relations)
         done = {f.channel.number for f in self.program.result}
         result += [decode(body) for _, number, body in passed if number in done]
@@ -128,7 +137,9 @@ class LocalRun:
         lanes: dict[int, list[pa.Table]] = {}
         for relation, table in tables:
             for feed in self.program.feeds_of(relation):
-                rows = apply_steps(feed, relation.schema, table, self.static)
+                rows = apply_steps(feed, relation.schema, table, self.static, self.observer)
+                if feed.channel.kernel in self.program.nodes:
+                    self.observer.rows_in(self.program.nodes[feed.channel.kernel], feed.channel.port, rows)
                 if feed.channel.kernel < 0:
                     result.append(rows)
                 elif rows.num_rows:
@@ -160,13 +171,17 @@ def _deltas(result: list[pa.Table], program: Program) -> pa.Table:
     return concat([empty, *(t.cast(empty.schema) for t in full)])
 
 
-def apply_steps(feed: Feed, schema: Schema, table: pa.Table, tables: Mapping[str, pa.Table]) -> pa.Table:
+def apply_steps(
+    feed: Feed, schema: Schema, table: pa.Table, tables: Mapping[str, pa.Table], observer: Observer = NOBODY
+) -> pa.Table:
     """A relation's rows at the end of a path: the columns that the port takes."""
     if KIND in table.column_names:
         table = table.filter(pc.not_equal(table.column(KIND), CTI))
     rows = ArrowRows.of(table, schema, tables)
     for step in feed.path.steps:
+        observer.rows_in(step, 0, rows.table)
         rows = step.in_arrow(rows)
+        observer.rows_out(step, rows.table)
     columns = {name: rows.evaluate(expr) for name, expr in feed.columns}
     for name in feed.hashed:
         if name in columns and pa.types.is_floating(columns[name].type):

@@ -13,6 +13,7 @@ import pyarrow as pa
 from streamq.compiler.program import Feed, Path, Program, Relation
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluation import PortColumns, all_columns
+from streamq.plan.node import Node
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.consistency import AlignAt
@@ -33,7 +34,7 @@ class PortInput:
 
 @dataclass(kw_only=True)
 class Port:
-    """A kernel to be hosted, before levels are numbered; ``lines`` are what explain says of it."""
+    """A kernel to be hosted, before levels are numbered; ``lines`` are what explain says of it, ``node`` is what it computes."""
 
     name: str
     kernel: Kernel
@@ -41,6 +42,7 @@ class Port:
     schema: Schema
     lines: tuple[str, ...]
     aligns: AlignAt | None = None
+    node: Node | None = None
 
     @property
     def level(self) -> int:
@@ -80,6 +82,8 @@ def host(program: Program, ports: Sequence[Port]) -> None:
         inputs = tuple(dict.fromkeys(p.relation for p in port.paths))
         hosted[port.level].append(Hosted(number, port.name, port.kernel, inputs, tuple(channels), port.aligns))
         program.titles[port.name] = port.lines
+        if port.node is not None:
+            program.nodes[number] = port.node
     sources = frozenset(r.name for r in program.sources)
     follows = _follows(program)
     for level, kernels in enumerate(hosted):

@@ -104,7 +104,7 @@ class Relation:
 
 @dataclass
 class Program:
-    """A plan compiled for streaming: relations, stages in order, and the feeds that connect them."""
+    """A plan compiled for streaming: relations, stages in order, and the feeds that connect them; ``nodes`` by kernel number."""
 
     plan: Node
     options: Options
@@ -112,6 +112,7 @@ class Program:
     stages: list[Stage] = field(default_factory=list)
     feeds: list[Feed] = field(default_factory=list)
     titles: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    nodes: dict[int, Node] = field(default_factory=dict)
     strategy: Strategy = field(init=False)
 
     def __post_init__(self) -> None:

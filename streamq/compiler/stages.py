@@ -125,7 +125,9 @@ class _Compiler:
         moves = any(p.moves for p in every) if evaluation.moves is AS_INPUTS else evaluation.moves
         retracts = evaluation.kernel is None or any(p.retracts for p in every)
         aligns = AlignAt.INPUT
-        port = Port(name=name, kernel=kernel, inputs=ports, schema=evaluation.schema, lines=lines, aligns=aligns)
+        port = Port(
+            name=name, kernel=kernel, inputs=ports, schema=evaluation.schema, lines=lines, aligns=aligns, node=node
+        )
         path = self._host(port, retracts=retracts, moves=moves)
         return path.then(Select(_Given.of(path.schema), evaluation.outputs)) if evaluation.outputs else path
 
@@ -226,7 +228,8 @@ class _Compiler:
             schema = node.schema.with_fields([*keys, *_partial_fields(windows.partials)])
         lines = _window_lines(node, windows, kernel)
         events = PortInput(paths, PortColumns(columns, windows.keys), lifetimes)
-        port = Port(name=f"window:{node.digest}", kernel=kernel, inputs=[events], schema=schema, lines=lines)
+        name = f"window:{node.digest}"
+        port = Port(name=name, kernel=kernel, inputs=[events], schema=schema, lines=lines, node=node)
         path = self._host(port, retracts=not final)
         return path if windows.combined else path.then(Select(_Given.of(schema), windows.outputs))
 

@@ -39,6 +39,11 @@ class ArrowRows(Rows[pa.Array]):
         return ArrowRows(table.num_rows, schema, technical, payload, tables)
 
     @property
+    def table(self) -> pa.Table:
+        """The rows as a table."""
+        return pa.table({**self.technical, **self.payload})
+
+    @property
     def starts(self) -> pa.Array:
         """Their starts, in ticks."""
         return self.technical[LE]

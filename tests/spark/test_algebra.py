@@ -43,12 +43,8 @@ STREAMED: dict[str, Callable[[Any, Any, Any], Any]] = {
         .snapshot_window()
         .select(n=sq.count(), sizes=sq.sum("size"), first=sq.first("v"))
     ),
-    "lifetimes that a step drops, rows without a match": lambda s, t, z: (
-        s.extend(-4)
-        .join_table(z, on="k", name="sizes")
-        .group_by("k")
-        .count_window(2)
-        .select(n=sq.count(), every=sq.collect("v"))
+    "lifetimes that a step drops": lambda s, t, z: (
+        s.extend(-4).group_by("k").count_window(2).select(n=sq.count(), every=sq.collect("v"))
     ),
     "pairs, sessions, counts, a difference": lambda s, t, z: (
         s.join(t.shift(3), on="k", suffixes=("", "_r"))

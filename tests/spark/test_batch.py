@@ -6,11 +6,14 @@ import datetime as dt
 from dataclasses import replace
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
 from streamq import testing as t
+from streamq.compiler.batch import lower
+from streamq.operators.operator import BatchRun
+from streamq.plan.node import Node
 from streamq.testing.history import assert_same_history
 from streamq.testing.on_spark import frame
 from streamq.testing.oracle import oracle
@@ -108,3 +111,19 @@ def test_points_that_meet_are_one_row_of_except(spark: SparkSession) -> None:
     expected = oracle(query.plan, tables)
     assert [(row["start"], row["end"], row["n"]) for row in expected.to_pylist()] == [(1, 2, 1), (2, 3, 2)]
     assert_same_history(query.to_df().toArrow(), expected)
+
+
+def test_an_observer_sees_the_frames_of_every_node(spark: SparkSession) -> None:
+    seen: dict[str, int] = {}
+
+    class Counting:
+        def rows_in(self, node: Node, port: int, rows: DataFrame) -> None:
+            seen[f"into {node.title}"] = rows.count()
+
+        def rows_out(self, node: Node, rows: DataFrame) -> None:
+            seen[node.title] = rows.count()
+
+    table = t.table("a bigint, b bigint, v int", [(1, 4, 1), (2, 9, 7), (3, 5, 9)])
+    query = sq.intervals(frame(spark, table), "a", "b", name="s").where(sq.col("v") > 5).to_signal("v")
+    lower(query.plan, BatchRun({"s": query.tables["s"]}), Counting())
+    assert seen == {"intervals": 3, "into where": 3, "where": 2, "into to_signal": 2, "to_signal": 2}

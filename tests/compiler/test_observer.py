@@ -1,0 +1,42 @@
+"""Whoever watches a plan being computed sees the rows of every node, in-process and in batch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import streamq as sq
+from streamq.compiler.local import LocalRun
+from streamq.compiler.options import Options
+from streamq.compiler.rewriter import rewrite
+from streamq.compiler.stages import compile_stages
+from streamq.plan.node import Node, nodes, numbered
+from streamq.time import INFINITY
+
+
+class Counting:
+    """How many rows went into each node and out of it, by title."""
+
+    def __init__(self) -> None:
+        self.into: Counter[str] = Counter()
+        self.out_of: Counter[str] = Counter()
+
+    def rows_in(self, node: Node, port: int, rows: Any) -> None:
+        self.into[f"{node.title} {port}"] += rows.num_rows
+
+    def rows_out(self, node: Node, rows: Any) -> None:
+        self.out_of[node.title] += rows.num_rows
+
+
+def test_the_rows_of_every_node_are_seen() -> None:
+    calls = sq.events([(1, 5, {"k": 1, "v": 1}), (2, 9, {"k": 1, "v": 7}), (3, 4, {"k": 2, "v": 8})], name="calls")
+    pauses = sq.events([(3, 4, {"k": 1})], name="pauses")
+    query = calls.where(sq.col("v") > 5).left_anti_join(pauses, on="k").shift(10)
+    plan, _ = numbered(query.plan)
+    counts = Counting()
+    run = LocalRun(compile_stages(rewrite(plan).plan, Options(buckets=1, streaming=False)), observer=counts)
+    result = run.batch(dict(query.tables), [(None, INFINITY)])
+    assert counts.into == {"where 0": 3, "anti join 0": 2, "anti join 1": 1, "alter_lifetime 0": 3}
+    assert counts.out_of == {"intervals": 4, "where": 2, "anti join": 3, "alter_lifetime": 3}
+    assert result.num_rows == 3
+    assert {node.title for node in nodes(plan)} == set(counts.out_of)
