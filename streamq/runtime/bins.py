@@ -34,10 +34,10 @@ def hold(state: Scope, basket: str, table: pa.Table, compact: Compact) -> None:
     while len(fine := [bin for bin in state.bins(basket) if bin != ENDLESS and _class(bin) <= grain]) > MOST:
         grain += 1
         state.values["grain"] = grain
-        found = [t for bin in fine if (t := state.read(basket, bin)) is not None]
+        chunks = [t for bin in fine if (t := state.read(basket, bin)) is not None]
         for bin in fine:
             state.drop(basket, bin)
-        _place(state, basket, compact(concat(found)), grain, compact)
+        _place(state, basket, compact(concat(chunks)), grain, compact)
 
 
 def reach(bin: str) -> tuple[int, int]:

@@ -24,17 +24,17 @@ def buckets_of(table: pa.Table, hashed: Sequence[str], buckets: int) -> Ints:
     """The bucket of each row; equal values of the columns ``hashed`` (NULL, NaN and both zeros too) share one."""
     if not hashed or buckets == 1:
         return np.zeros(table.num_rows, np.int64)
-    found = _beside([hashes(table.column(name)) for name in hashed])
-    return (found % np.uint64(buckets)).astype(np.int64)
+    row_hashes = _beside([hashes(table.column(name)) for name in hashed])
+    return (row_hashes % np.uint64(buckets)).astype(np.int64)
 
 
 def hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
     """A number for each value, equal for values that are equal (:mod:`streamq.runtime.values`); not yet mixed."""
     array = plain(column)
-    found = _hashes(array)
+    value_hashes = _hashes(array)
     if array.null_count:
-        found = np.where(array.is_null().to_numpy(zero_copy_only=False), NOTHING, found)
-    return found
+        value_hashes = np.where(array.is_null().to_numpy(zero_copy_only=False), NOTHING, value_hashes)
+    return value_hashes
 
 
 def _hashes(array: pa.Array) -> Hashes:
@@ -58,8 +58,8 @@ def _hashes(array: pa.Array) -> Hashes:
         encoded = array.dictionary_encode(null_encoding="encode")
         distinct = encoded.dictionary
         offsets = np.frombuffer(distinct.buffers()[1], _OFFSETS[kind])[distinct.offset :][: len(distinct) + 1]
-        found = _bytes_hashes(distinct.buffers()[2], offsets.astype(np.int64))
-        return found[encoded.indices.to_numpy(zero_copy_only=False)]
+        distinct_hashes = _bytes_hashes(distinct.buffers()[2], offsets.astype(np.int64))
+        return distinct_hashes[encoded.indices.to_numpy(zero_copy_only=False)]
     if pa.types.is_floating(kind):
         array = sortable(array, zeros_equal=True)
     elif pa.types.is_temporal(kind):
@@ -112,10 +112,10 @@ def _summed(items: Hashes, offsets: Ints) -> Hashes:
 
 def _beside(parts: Sequence[Hashes]) -> Hashes:
     """The hashes of values side by side."""
-    found = np.zeros(len(parts[0]), np.uint64)
+    combined = np.zeros(len(parts[0]), np.uint64)
     for part in parts:
-        found = _mixed(found * np.uint64(31) + part)
-    return found
+        combined = _mixed(combined * np.uint64(31) + part)
+    return combined
 
 
 def _mixed(x: Hashes) -> Hashes:

@@ -22,6 +22,6 @@ class CarriedByExpr:
     def of(self, t: int) -> int:
         """The expression's value, in ticks; where it has none, or would overflow, nothing is known of what is to come."""
         axis = pa.timestamp("us", tz="UTC") if self.schema.axis == "timestamp" else pa.int64()
-        made = attempt(self.expr, self.schema, {}, lambda part: pa.array([t]).cast(axis), 1)
-        at = None if made.faults else made.array.cast(pa.int64())[0].as_py()
+        value = attempt(self.expr, self.schema, {}, lambda part: pa.array([t]).cast(axis), 1)
+        at = None if value.faults else value.array.cast(pa.int64())[0].as_py()
         return MINUS_INFINITY if at is None else int(at)

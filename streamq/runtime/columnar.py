@@ -81,7 +81,7 @@ def with_column(table: pa.Table, name: str, values: Any) -> pa.Table:
     return table.append_column(name, column) if at < 0 else table.set_column(at, name, column)
 
 
-def group(table: pa.Table, by: Sequence[str], made: Mapping[str, tuple[str, str]]) -> pa.Table:
+def group(table: pa.Table, by: Sequence[str], aggregates: Mapping[str, tuple[str, str]]) -> pa.Table:
     """One row a group of equal ``by`` columns (NULL and NaN equal themselves): ``name -> (column, function)``.
 
     Functions: sum (NULL over no values), min, max, count (of non-NULLs). A sum of integers or decimals is exact: it has the type
@@ -94,7 +94,7 @@ def group(table: pa.Table, by: Sequence[str], made: Mapping[str, tuple[str, str]
         "count": pc.CountOptions(mode="only_valid"),
     }
     wide: dict[str, pa.DataType] = {}
-    for name, (column, function) in made.items():
+    for name, (column, function) in aggregates.items():
         kind = table.schema.field(column).type
         if function == "sum" and pa.types.is_integer(kind) and _may_overflow(table, column):
             wide[name] = kind
@@ -106,17 +106,17 @@ def group(table: pa.Table, by: Sequence[str], made: Mapping[str, tuple[str, str]
                 table = with_column(table, column, table.column(column).cast(pa.decimal256(76, kind.scale)))
     pairs = [
         (column, function, options[function]) if options[function] is not None else (column, function)
-        for column, function in made.values()
+        for column, function in aggregates.values()
     ]
     if all(bytes_tell(table.column(name)) for name in by):
-        found = table.group_by(list(by), use_threads=False).aggregate(pairs)
-        columns = {name: found.column(name) for name in by}
+        grouped = table.group_by(list(by), use_threads=False).aggregate(pairs)
+        columns = {name: grouped.column(name) for name in by}
     else:
         number, first = codes(table, by)
-        found = with_column(table, NUMBER, number).group_by(NUMBER, use_threads=False).aggregate(pairs)
-        columns = {name: table.column(name).take(pa.array(first[ints(found, NUMBER)])) for name in by}
-    for name, (column, function) in made.items():
-        values = found.column(f"{column}_{function}")
+        grouped = with_column(table, NUMBER, number).group_by(NUMBER, use_threads=False).aggregate(pairs)
+        columns = {name: table.column(name).take(pa.array(first[ints(grouped, NUMBER)])) for name in by}
+    for name, (column, function) in aggregates.items():
+        values = grouped.column(f"{column}_{function}")
         columns[name] = _fitted(values, wide[name]) if name in wide else values
     return pa.table(columns)
 
@@ -219,8 +219,8 @@ def net(table: pa.Table) -> pa.Table:
     rows = pa.table({"equal": equal, "same": same, "at": np.arange(len(same)), WEIGHT: table.column(WEIGHT)})
     rows = group(rows, ["equal", "same"], {"at": ("at", "min"), WEIGHT: (WEIGHT, "sum")})
     weight = _uncancelled(ints(rows, "equal"), ints(rows, WEIGHT))
-    kept = weight != 0
-    return with_column(table.take(rows.column("at").filter(pa.array(kept))), WEIGHT, weight[kept])
+    is_left = weight != 0
+    return with_column(table.take(rows.column("at").filter(pa.array(is_left))), WEIGHT, weight[is_left])
 
 
 def _uncancelled(number: Ints, weight: Ints) -> Ints:

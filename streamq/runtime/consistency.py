@@ -133,11 +133,11 @@ def _opened(rows: pa.Table, sync: Ints, due: Mask, limit: int) -> tuple[pa.Table
     if not early.any():
         return rows, sync, due
     n = int(early.sum())
-    given = with_column(rows.filter(pa.array(early)), RE, np.full(n, INFINITY))
-    taken = with_column(given, WEIGHT, -weight[early])
+    endless = with_column(rows.filter(pa.array(early)), RE, np.full(n, INFINITY))
+    taken_back = with_column(endless, WEIGHT, -weight[early])
     sync = np.where(early, re, sync)
     due = np.concatenate([due & ~early, np.ones(n, bool), np.zeros(n, bool)])
-    return concat([rows, given, taken]), np.concatenate([sync, sync[early], sync[early]]), due
+    return concat([rows, endless, taken_back]), np.concatenate([sync, sync[early], sync[early]]), due
 
 
 def _synced(rows: pa.Table, whose: Sequence[str], waits: bool) -> tuple[pa.Table, Ints]:
@@ -157,10 +157,10 @@ def _synced(rows: pa.Table, whose: Sequence[str], waits: bool) -> tuple[pa.Table
     rows = with_column(rows.take(pa.array(at)), WEIGHT, np.where(mixed, np.sign(weight), weight)[at])
     sync, number, re, sign = sync[at], number[at], re[at], np.where(mixed, np.sign(weight), 0)[at]
     order = np.lexsort((re, number))
-    taken, given = order[sign[order] < 0], order[sign[order] > 0]
-    before, after = paired(number[taken], number[given])
-    moved = np.minimum(re[taken[before]], re[given[after]])
-    sync[taken[before]] = sync[given[after]] = moved
+    taken_back, put_in = order[sign[order] < 0], order[sign[order] > 0]
+    before, after = paired(number[taken_back], number[put_in])
+    moved = np.minimum(re[taken_back[before]], re[put_in[after]])
+    sync[taken_back[before]] = sync[put_in[after]] = moved
     return rows, sync
 
 

@@ -44,20 +44,24 @@ def changelog_rows(deltas: pa.Table) -> pa.Table:
     An insert comes before what takes one back; the end of the stream, ``cti(inf)``, is not said.
     """
     deltas, c = split_ctis(deltas)
-    row, end, new_end, taken = _folded(deltas)
+    row, end, new_end, is_taken_back = _folded(deltas)
     start = ints(deltas, LE)[row]
-    sync = np.where(taken, np.minimum(end, new_end), start)
-    order = np.lexsort((taken, sync))
-    row, start, end, new_end, taken = (values[order] for values in (row, start, end, new_end, taken))
-    kind = pa.array([INSERT, RETRACT]).take(pa.array(taken.astype(np.int8)))
-    times = {"start": pa.array(start), "end": _finite(end), "new_end": pa.array(new_end, mask=_open(new_end, taken))}
+    sync = np.where(is_taken_back, np.minimum(end, new_end), start)
+    order = np.lexsort((is_taken_back, sync))
+    row, start, end, new_end, is_taken_back = (values[order] for values in (row, start, end, new_end, is_taken_back))
+    kind = pa.array([INSERT, RETRACT]).take(pa.array(is_taken_back.astype(np.int8)))
+    times = {
+        "start": pa.array(start),
+        "end": _finite(end),
+        "new_end": pa.array(new_end, mask=_open(new_end, is_taken_back)),
+    }
     payload = deltas.drop_columns([LE, RE, WEIGHT]).take(pa.array(row))
-    made = pa.table({"kind": kind, **{n: payload.column(n) for n in payload.column_names}, **times})
+    rows = pa.table({"kind": kind, **{n: payload.column(n) for n in payload.column_names}, **times})
     if c in (INFINITY, MINUS_INFINITY):
-        return made
+        return rows
     promise = {"kind": pa.array([CTI]), "start": pa.array([c])}
-    last = [promise.get(f.name, pa.nulls(1, f.type)) for f in made.schema]
-    return pa.concat_tables([made, pa.table(last, schema=made.schema)])
+    last = [promise.get(f.name, pa.nulls(1, f.type)) for f in rows.schema]
+    return pa.concat_tables([rows, pa.table(last, schema=rows.schema)])
 
 
 def upsert_rows(deltas: pa.Table, key: Sequence[str]) -> pa.Table:
@@ -69,23 +73,23 @@ def upsert_rows(deltas: pa.Table, key: Sequence[str]) -> pa.Table:
     whose, _ = keyed = together([_times(ints(deltas, LE)), *(numbered(deltas.column(n)) for n in key)])
     rest = [numbered(deltas.column(n)) for n in payload if n not in key]
     row, net = _net(deltas, together([keyed, *rest, _times(ints(deltas, RE))]))
-    given = net > 0
-    alive = np.repeat(whose[row[given]], net[given])
+    is_put_in = net > 0
+    alive = np.repeat(whose[row[is_put_in]], net[is_put_in])
     if len(_firsts(alive)) < len(alive):
         raise RuntimeError("upsert: two rows of one key and start")
-    gone = row[~given & ~_among(whose[row], alive)]
+    gone = row[~is_put_in & ~_among(whose[row], alive)]
     deleted = gone[_firsts(whose[gone])]
-    row = np.concatenate([row[given], deleted])
+    row = np.concatenate([row[is_put_in], deleted])
     dead = np.repeat([False, True], [len(row) - len(deleted), len(deleted)])
     start = ints(deltas, LE)[row]
     order = np.argsort(start, kind="stable")
     row, dead, start = row[order], dead[order], start[order]
-    whole, known = pa.array(row), pa.array(row, mask=dead)
+    whole, event = pa.array(row), pa.array(row, mask=dead)
     end = ints(deltas, RE)[row]
     return pa.table(
         {
             "op": pa.array([UPSERT, DELETE]).take(pa.array(dead.astype(np.int8))),
-            **{n: deltas.column(n).take(whole if n in key else known) for n in payload},
+            **{n: deltas.column(n).take(whole if n in key else event) for n in payload},
             "start": pa.array(start),
             "end": pa.array(end, mask=dead | (end == INFINITY)),
         }
@@ -124,12 +128,12 @@ def _folded(deltas: pa.Table) -> tuple[Ints, Ints, Ints, Any]:
         mine = sign * net > 0
         copies = np.repeat(np.flatnonzero(mine), sign * net[mine])
         halves.append((rows[copies], event[copies], end[copies]))
-    (taken, of_taken, ends), (given, of_given, new_ends) = halves
+    (taken_back, of_taken_back, ends), (put_in, of_put_in, new_ends) = halves
     # in both halves rows stand by event and end: the i-th taken of an event goes with the i-th given
-    before, after = paired(of_taken, of_given)
-    row = np.concatenate([alone, given[~after], taken[before], taken[~before]])
+    before, after = paired(of_taken_back, of_put_in)
+    row = np.concatenate([alone, put_in[~after], taken_back[before], taken_back[~before]])
     end = np.concatenate([re[alone], new_ends[~after], ends[before], ends[~before]])
-    new_end = np.concatenate([re[alone], new_ends[~after], new_ends[after], le[taken[~before]]])
+    new_end = np.concatenate([re[alone], new_ends[~after], new_ends[after], le[taken_back[~before]]])
     inserted = len(alone) + int((~after).sum())
     return row, end, new_end, np.arange(len(row)) >= inserted
 
@@ -147,8 +151,8 @@ def _among(values: Ints, some: Ints) -> Any:
     return pc.is_in(pa.array(values), value_set=pa.array(some)).to_numpy(zero_copy_only=False)
 
 
-def _open(new_end: Ints, taken: Any) -> Any:
-    return ~taken | (new_end == INFINITY)
+def _open(new_end: Ints, is_taken_back: Any) -> Any:
+    return ~is_taken_back | (new_end == INFINITY)
 
 
 def _finite(end: Ints) -> pa.Array:

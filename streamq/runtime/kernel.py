@@ -170,7 +170,7 @@ def _lifetime(row: dict[str, Any], axis: str) -> str:
 
 def remembered_judge(state: Scope, arrivals: Sequence[Arrival]) -> Judge:
     """The source's policy, from this batch or an earlier one: a bucket may be called without an item of its own."""
-    found = next((a.judge for a in arrivals if a.judge is not None), None)
-    if found is not None:
-        state.values["judge"] = asdict(found)
+    judge = next((a.judge for a in arrivals if a.judge is not None), None)
+    if judge is not None:
+        state.values["judge"] = asdict(judge)
     return Judge(**state.values.get("judge", {"source": ""}))

@@ -16,7 +16,7 @@ def saturating(base: Ticks, by: Ticks | int) -> Ticks:
     base = np.asarray(base, np.int64)
     by = np.broadcast_to(np.asarray(by, np.int64), base.shape)
     with np.errstate(over="ignore"):
-        made = base + by
-    made = np.where((by > 0) & (made < base), INFINITY, made)
-    made = np.where((by < 0) & (made > base), MINUS_INFINITY + 1, made)
-    return np.where((base == INFINITY) | (by == INFINITY), INFINITY, made)
+        moved = base + by
+    moved = np.where((by > 0) & (moved < base), INFINITY, moved)
+    moved = np.where((by < 0) & (moved > base), MINUS_INFINITY + 1, moved)
+    return np.where((base == INFINITY) | (by == INFINITY), INFINITY, moved)

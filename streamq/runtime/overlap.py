@@ -63,8 +63,8 @@ def overlapping(
 
 def _starts_within(low: Ints, high: Ints, starts: Ints, side: Any) -> tuple[Ints, Ints]:
     order = np.argsort(starts, kind="stable")
-    found = starts[order]
-    which, place = runs(np.searchsorted(found, low, side), np.searchsorted(found, high, "left") - 1)
+    ordered = starts[order]
+    which, place = runs(np.searchsorted(ordered, low, side), np.searchsorted(ordered, high, "left") - 1)
     return which, order[place]
 
 
@@ -106,9 +106,9 @@ def next_after(group: Ints, le: Ints, other: Ints, other_le: Ints) -> Ints:
     if not len(le) or not len(other_le):
         return np.full(len(le), INFINITY)
     (a, b), every, m = ranked(le, other_le)
-    found = np.sort(other * m + b)
-    place = np.searchsorted(found, group * m + a, "right")
-    there = place < len(found)
-    value = found[np.minimum(place, len(found) - 1)]
+    numbers = np.sort(other * m + b)
+    place = np.searchsorted(numbers, group * m + a, "right")
+    there = place < len(numbers)
+    value = numbers[np.minimum(place, len(numbers) - 1)]
     same = there & (value // m == group) & (group >= 0)
     return np.where(same, every[np.where(same, value - group * m, 0)], INFINITY)

@@ -31,10 +31,10 @@ def merged(table: pa.Table, by: Sequence[str], partials: Sequence[Merging]) -> p
     if not others:
         return group(table, by, sums)
     number, first = codes(table, by)
-    found = group(with_column(table, "__g", number), ["__g"], sums)
-    at = ints(found, "__g")
+    groups = group(with_column(table, "__g", number), ["__g"], sums)
+    at = ints(groups, "__g")
     columns: dict[str, Any] = {name: table.column(name).take(pa.array(first[at])) for name in by}
-    columns |= {name: found.column(name) for name in sums}
+    columns |= {name: groups.column(name) for name in sums}
     for partial in others:
         columns |= partial.merged(table, number, at)
     return pa.table(columns)
@@ -51,14 +51,14 @@ def grouped(partials: Iterable[Merging]) -> dict[str, tuple[str, str]]:
 def netted(table: pa.Table, by: Sequence[str], partials: Sequence[Partial]) -> pa.Table:
     """Values with weights of equal ``by`` and equal values as one row, and none where nothing is left."""
     sums = grouped(partial for partial in partials if partial.exact)
-    found = group(
+    groups = group(
         table, [*by, *(name for partial in partials if not partial.exact for name in partial.value_columns)], sums
     )
-    left = pc.not_equal(found.column(COUNT), 0)
+    left = pc.not_equal(groups.column(COUNT), 0)
     for name in sums:
-        values = found.column(name)
+        values = groups.column(name)
         left = pc.or_(left, pc.fill_null(pc.not_equal(values, pa.scalar(0, values.type)), False))
-    return found.filter(left)
+    return groups.filter(left)
 
 
 def over_windows(
@@ -77,13 +77,13 @@ def over_windows(
     by = [*by, INDEX]
     if float(np.sum((high - low + 1).astype(np.float64))) <= max(explode_rows, 4 * len(low)):
         which, index = runs(low, high)
-        found = merged(with_column(table.take(pa.array(which)), INDEX, index), by, partials)
+        windows = merged(with_column(table.take(pa.array(which)), INDEX, index), by, partials)
     else:
-        found = _dyadic(table, low, high, by, partials)
-    found = found.filter(pc.greater(found.column(COUNT), 0))
+        windows = _dyadic(table, low, high, by, partials)
+    windows = windows.filter(pc.greater(windows.column(COUNT), 0))
     for partial in partials:
-        found = partial.finished(found)
-    return found.select([*by, COUNT, *(name for partial in partials for name in partial.columns)])
+        windows = partial.finished(windows)
+    return windows.select([*by, COUNT, *(name for partial in partials for name in partial.columns)])
 
 
 def _dyadic(table: pa.Table, low: Ints, high: Ints, by: Sequence[str], partials: Sequence[Merging]) -> pa.Table:
@@ -104,12 +104,12 @@ def _dyadic(table: pa.Table, low: Ints, high: Ints, by: Sequence[str], partials:
         a, b = a >> 1, b >> 1
         going = a < b
         a, b, rows = a[going], b[going], rows[going]
-    found: pa.Table | None = None
+    windows: pa.Table | None = None
     for at in reversed(levels):
-        if found is not None:
-            twice = found.take(pa.array(np.repeat(np.arange(found.num_rows), 2)))
-            index = np.repeat(ints(found, INDEX) * 2, 2) + np.tile([0, 1], found.num_rows)
+        if windows is not None:
+            twice = windows.take(pa.array(np.repeat(np.arange(windows.num_rows), 2)))
+            index = np.repeat(ints(windows, INDEX) * 2, 2) + np.tile([0, 1], windows.num_rows)
             at = [*at, with_column(twice, INDEX, index).select(at[0].column_names)]
-        found = merged(concat(at), by, partials)
-    assert found is not None
-    return with_column(found, INDEX, ints(found, INDEX) + base)
+        windows = merged(concat(at), by, partials)
+    assert windows is not None
+    return with_column(windows, INDEX, ints(windows, INDEX) + base)

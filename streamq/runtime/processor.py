@@ -47,8 +47,8 @@ class MapStateStore:
 
     def get(self, key: str) -> bytes | None:
         """The chunk, or None."""
-        found = self.state.getValue((key,))
-        return None if found is None else bytes(found[0])
+        value = self.state.getValue((key,))
+        return None if value is None else bytes(value[0])
 
     def put(self, key: str, value: bytes) -> None:
         """Write a chunk."""
@@ -152,7 +152,7 @@ class Lanes:
 
     def take(self, batch: pa.Table) -> dict[int, pa.Table]:
         """The rows that passed, by channel."""
-        made = {}
+        tables_by_channel = {}
         for number, (struct, columns) in self.columns.items():
             rows = batch
             if struct is not None:
@@ -160,8 +160,8 @@ class Lanes:
                 if isinstance(column, pa.ChunkedArray):
                     column = pa.concat_arrays(column.chunks)
                 rows = pa.Table.from_struct_array(column)
-            made[number] = passed_rows(rows, columns)
-        return made
+            tables_by_channel[number] = passed_rows(rows, columns)
+        return tables_by_channel
 
 
 def source_packer(packer: Packer, lanes: Lanes) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -169,17 +169,17 @@ def source_packer(packer: Packer, lanes: Lanes) -> Callable[[Iterable[pa.RecordB
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         combined: dict[int, list[pa.Table]] = {}
-        told: Message | None = None
+        progress: Message | None = None
         pending: list[pa.Table] = []
         envelopes: list[Envelope] = []
 
         def flush() -> None:
-            nonlocal told
-            good, said, refused = packer.read_source([concat(pending)] if pending else [])
+            nonlocal progress
+            good, message, refused = packer.read_source([concat(pending)] if pending else [])
             pending.clear()
             envelopes.extend(refused)
-            if said is not None:
-                told = said if told is None else _joined(told, said)
+            if message is not None:
+                progress = message if progress is None else _joined(progress, message)
             for table in good:
                 for number, rows in lanes.take(table).items():
                     if rows.num_rows:
@@ -192,13 +192,13 @@ def source_packer(packer: Packer, lanes: Lanes) -> Callable[[Iterable[pa.RecordB
             if held >= FLUSH_ROWS:
                 flush()
                 held = 0
-                yield from envelope_batches(packer.pack(combined, [], told))
+                yield from envelope_batches(packer.pack(combined, [], progress))
                 combined.clear()
                 yield from envelope_batches(envelopes)
                 envelopes.clear()
-                told = None
+                progress = None
         flush()
-        yield from envelope_batches(packer.pack(combined, [], told))
+        yield from envelope_batches(packer.pack(combined, [], progress))
         yield from envelope_batches(envelopes)
 
     return run

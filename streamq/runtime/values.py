@@ -45,8 +45,8 @@ def numbered(column: pa.Array | pa.ChunkedArray, sense: str = EQUAL) -> Numbered
         rank = pc.rank(array, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
         number = np.where(array.is_null().to_numpy(zero_copy_only=False), 0, rank)
         return number, int(number.max(initial=0)) + 1
-    found = array.dictionary_encode(null_encoding="encode")
-    return found.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(found.dictionary)
+    encoded = array.dictionary_encode(null_encoding="encode")
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
 
 
 def ranks(table: pa.Table, names: Sequence[str]) -> list[Ints]:

@@ -83,10 +83,10 @@ class JoinEvaluator(Settling):
 
     def paired(self, left: pa.Table, right: pa.Table, at: Ints, of: Ints) -> pa.Table:
         """The rows of pairs: ``[max(starts), min(ends))``, the columns of both."""
-        made = beside(left, right, self.left, self.right, at, of)
+        pairs = beside(left, right, self.left, self.right, at, of)
         start = np.maximum(ints(left, LE)[at], ints(right, LE)[of])
         end = np.minimum(ints(left, RE)[at], ints(right, RE)[of])
-        return with_column(with_column(made, LE, start), RE, end)
+        return with_column(with_column(pairs, LE, start), RE, end)
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
         """Events not settled; for parts of a left lifetime, settled right events within an unsettled left one as well."""
@@ -110,9 +110,9 @@ class JoinEvaluator(Settling):
 def beside(left: pa.Table, right: pa.Table, ours: Sequence[str], theirs: Sequence[str], at: Ints, of: Ints) -> pa.Table:
     """Columns of rows of two tables side by side."""
     one, other = left.select(list(ours)).take(pa.array(at)), right.select(list(theirs)).take(pa.array(of))
-    made = pa.table({**{n: one.column(n) for n in ours}, **{n: other.column(n) for n in theirs}})
+    pairs = pa.table({**{n: one.column(n) for n in ours}, **{n: other.column(n) for n in theirs}})
     # a table without columns has no rows: a technical one keeps their number
-    return made if made.num_columns else pa.table({"__rows": pa.array(at)})
+    return pairs if pairs.num_columns else pa.table({"__rows": pa.array(at)})
 
 
 @dataclass(frozen=True)
@@ -128,12 +128,12 @@ class WindowedJoinEvaluator:
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """Members copied into their windows, then an equality of window and keys."""
         codes = matched_codes(inputs[0], inputs[1], self.on)
-        found: list[tuple[Ints, Ints, Ints]] = []
+        sides: list[tuple[Ints, Ints, Ints]] = []
         for table, code in zip(inputs, codes, strict=True):
             low, high = grid_range(self.window, table, since, upto)
             which, index = runs(low, np.where(code >= 0, high, low - 1))
-            found.append((which, index, code[which]))
-        (mine, i, a), (theirs, j, b) = found
+            sides.append((which, index, code[which]))
+        (mine, i, a), (theirs, j, b) = sides
         if not len(i) or not len(j):
             at = of = index = np.zeros(0, np.int64)
         else:
@@ -147,9 +147,9 @@ class WindowedJoinEvaluator:
             if self.where is not None:
                 agree = self.where.holds(beside(inputs[0], inputs[1], self.left, self.right, at, of))
                 at, of, index = at[agree], of[agree], index[agree]
-        made = beside(inputs[0], inputs[1], self.left, self.right, at, of)
+        pairs = beside(inputs[0], inputs[1], self.left, self.right, at, of)
         start, end = grid_lifetimes(self.window, index)
-        return with_column(with_column(made, LE, start), RE, end)
+        return with_column(with_column(pairs, LE, start), RE, end)
 
     @property
     def group_columns(self) -> tuple[tuple[str, ...], ...]:
@@ -216,9 +216,9 @@ class ExceptEvaluator(Settling):
         ups = np.lexsort((at[rises[0]], rises[1], whose[rises[0]]))
         downs = np.lexsort((at[falls[0]], falls[1], whose[falls[0]]))
         # per payload and unit rises and falls alternate
-        made = both.select(list(self.names)).take(pa.array(first[rises[0]][ups]))
-        made = made if made.num_columns else pa.table({"__rows": rises[0][ups]})
-        return with_column(with_column(made, LE, at[rises[0]][ups]), RE, at[falls[0]][downs])
+        units = both.select(list(self.names)).take(pa.array(first[rises[0]][ups]))
+        units = units if units.num_columns else pa.table({"__rows": rises[0][ups]})
+        return with_column(with_column(units, LE, at[rises[0]][ups]), RE, at[falls[0]][downs])
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
         """Per payload what ends at or after the earliest start of a row that is not settled."""
@@ -259,8 +259,8 @@ class ClipEvaluator(Settling):
         """One search in sorted starts an event."""
         left, by = inputs
         ours, theirs = matched_codes(left, by, self.on)
-        known = theirs >= 0
-        cut = next_after(ours, ints(left, LE), theirs[known], ints(by, LE)[known])
+        has_key = theirs >= 0
+        cut = next_after(ours, ints(left, LE), theirs[has_key], ints(by, LE)[has_key])
         return with_column(left, RE, np.minimum(ints(left, RE), cut))
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:

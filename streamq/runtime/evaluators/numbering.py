@@ -23,9 +23,9 @@ def distinct(g: Ints, at: Ints) -> tuple[Ints, Ints]:
 def beyond(t: Ints | int, mark: Ints) -> Ints:
     """How far instants lie behind others, at most as long as the axis."""
     with np.errstate(over="ignore"):
-        found = t - mark
-    found = np.where((t >= mark) & ((found < 0) | (found == INFINITY)), INFINITY - 1, found)
-    return np.where((t < mark) & (found > 0), MINUS_INFINITY + 1, found)
+        distance = t - mark
+    distance = np.where((t >= mark) & ((distance < 0) | (distance == INFINITY)), INFINITY - 1, distance)
+    return np.where((t < mark) & (distance > 0), MINUS_INFINITY + 1, distance)
 
 
 def changes(a: Ints, b: Ints) -> Mask:
@@ -51,9 +51,9 @@ def first_in(group: Ints, wanted: Mask, g: Ints) -> Ints:
     """The first wanted place of each group, behind its last if there is none."""
     first, last = bounds(group, g)
     places = np.flatnonzero(wanted)
-    found = np.searchsorted(places, first)
+    place = np.searchsorted(places, first)
     return (
-        np.where(found < len(places), places[np.minimum(found, max(len(places) - 1, 0))], last + 1)
+        np.where(place < len(places), places[np.minimum(place, max(len(places) - 1, 0))], last + 1)
         if len(places)
         else last + 1
     )

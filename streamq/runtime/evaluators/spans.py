@@ -76,9 +76,9 @@ class ChopEvaluator(Settling):
         start, end = grid_lifetimes(self.cells, index)
         begin, end = np.maximum(le[which], start), np.minimum(re[which], end)
         # of a lifetime without an end only pieces that start before the bound
-        kept = begin < upto
-        made = table.take(pa.array(which[kept]))
-        return with_column(with_column(made, LE, begin[kept]), RE, end[kept])
+        is_bounded = begin < upto
+        pieces = table.take(pa.array(which[is_bounded]))
+        return with_column(with_column(pieces, LE, begin[is_bounded]), RE, end[is_bounded])
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
         """Events not settled."""

@@ -40,8 +40,8 @@ class Ranges:
 
     def some(self) -> Ranges:
         """Without empty ranges."""
-        kept = self.low <= self.high
-        return Ranges(self.event[kept], self.owner[kept], self.low[kept], self.high[kept], self.where)
+        is_some = self.low <= self.high
+        return Ranges(self.event[is_some], self.owner[is_some], self.low[is_some], self.high[is_some], self.where)
 
 
 class Kind(Protocol):

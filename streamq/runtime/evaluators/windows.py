@@ -73,21 +73,23 @@ class _OverWindows:
         since = since - 1 if self.stamp == POINT_AT_END and since > MINUS_INFINITY else since
         return self.kind.ranges(grouped_codes(table, self.keys), table, since, upto).some()
 
-    def _members(self, found: Ranges) -> Membership:
+    def _members(self, ranges: Ranges) -> Membership:
         """Every event in each of its windows that is reported."""
-        which, index = runs(found.low, found.high)
-        event, owner = found.event[which], found.owner[which]
-        start, end = found.where(owner, index)
-        kept = self._reported(end)
-        return Membership(event[kept], owner[kept], index[kept], start[kept], end[kept])
+        which, index = runs(ranges.low, ranges.high)
+        event, owner = ranges.event[which], ranges.owner[which]
+        start, end = ranges.where(owner, index)
+        is_reported = self._reported(end)
+        return Membership(
+            event[is_reported], owner[is_reported], index[is_reported], start[is_reported], end[is_reported]
+        )
 
     def _reported(self, end: Ints) -> Mask:
         return end < INFINITY if self.stamp == POINT_AT_END else np.ones(len(end), bool)
 
-    def _stamped(self, made: pa.Table, start: Ints, end: Ints) -> pa.Table:
+    def _stamped(self, rows: pa.Table, start: Ints, end: Ints) -> pa.Table:
         if self.stamp == POINT_AT_END:
             start, end = end, end + 1
-        return with_column(with_column(made, LE, start), RE, end)
+        return with_column(with_column(rows, LE, start), RE, end)
 
     @property
     def group_columns(self) -> tuple[tuple[str, ...], ...]:
@@ -173,23 +175,25 @@ class WindowEvaluator(_OverWindows):
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """Partial results over ranges of windows; only what needs all members at once has them copied into every window."""
         table = self._in_order(inputs[0])
-        found = self._ranges(table, since, upto)
-        events = table.take(pa.array(found.event))
-        events = with_column(events, COUNT, np.ones(len(found.event), np.int64))
-        columns: dict[str, Any] = {OWNER: found.owner, COUNT: events.column(COUNT), HEAD: found.event}
+        ranges = self._ranges(table, since, upto)
+        events = table.take(pa.array(ranges.event))
+        events = with_column(events, COUNT, np.ones(len(ranges.event), np.int64))
+        columns: dict[str, Any] = {OWNER: ranges.owner, COUNT: events.column(COUNT), HEAD: ranges.event}
         for partial in self.partials:
             columns |= partial.of_events(events)
         partials = (*self.partials, PartialMin(HEAD, HEAD, LongType()))
-        windows = over_windows(pa.table(columns), found.low, found.high, (OWNER,), partials)
+        windows = over_windows(pa.table(columns), ranges.low, ranges.high, (OWNER,), partials)
         windows = windows.sort_by([(OWNER, "ascending"), (INDEX, "ascending")])
-        start, end = found.where(ints(windows, OWNER), ints(windows, INDEX))
-        made = {k: table.column(k).take(windows.column(HEAD)) for k in self.keys}
+        start, end = ranges.where(ints(windows, OWNER), ints(windows, INDEX))
+        columns_of_result = {k: table.column(k).take(windows.column(HEAD)) for k in self.keys}
         names = [COUNT, *(name for partial in self.partials for name in partial.columns)]
-        made |= {name: windows.column(name) for name in names}
+        columns_of_result |= {name: windows.column(name) for name in names}
         if self.reductions:
-            made |= reduced(self._spanned(table, found, windows, start, end), self.reductions)
-        kept = self._reported(end)
-        return self._stamped(pa.table(made).filter(pa.array(kept)), start[kept], end[kept])
+            columns_of_result |= reduced(self._spanned(table, ranges, windows, start, end), self.reductions)
+        is_reported = self._reported(end)
+        return self._stamped(
+            pa.table(columns_of_result).filter(pa.array(is_reported)), start[is_reported], end[is_reported]
+        )
 
     def _in_order(self, table: pa.Table) -> pa.Table:
         """Events in an order of their own where floats are added up: a window's sum is the same whoever came first."""
@@ -199,14 +203,14 @@ class WindowEvaluator(_OverWindows):
             return table
         return table.take(pa.array(np.lexsort((*ranks(table, list(dict.fromkeys(added))), ints(table, LE)))))
 
-    def _spanned(self, table: pa.Table, found: Ranges, windows: pa.Table, start: Ints, end: Ints) -> RangedMembers:
-        first = places(ints(windows, OWNER), ints(windows, INDEX), found.owner, found.low)
+    def _spanned(self, table: pa.Table, ranges: Ranges, windows: pa.Table, start: Ints, end: Ints) -> RangedMembers:
+        first = places(ints(windows, OWNER), ints(windows, INDEX), ranges.owner, ranges.low)
         place = None
         if self.order:
             place = np.empty(table.num_rows, np.int64)
             place[payload_order(table, self.order, ints(table, LE), ints(table, RE))] = np.arange(table.num_rows)
-            place = place[found.event]
-        le, re = ints(table, LE)[found.event], ints(table, RE)[found.event]
+            place = place[ranges.event]
+        le, re = ints(table, LE)[ranges.event], ints(table, RE)[ranges.event]
 
         def lasts(row: Ints, window: Ints) -> Floats:
             a, b = le[row], re[row]
@@ -217,8 +221,8 @@ class WindowEvaluator(_OverWindows):
             return np.maximum(b.astype(np.float64) - a.astype(np.float64), 0.0)
 
         names = dict.fromkeys(a for r in self.reductions for a in (*r.column.args, *filter(None, [r.column.where])))
-        rows = table.select([*names, LE]).take(pa.array(found.event))
-        return RangedMembers(rows, first, first + (found.high - found.low), len(start), place, lasts, (start, end))
+        rows = table.select([*names, LE]).take(pa.array(ranges.event))
+        return RangedMembers(rows, first, first + (ranges.high - ranges.low), len(start), place, lasts, (start, end))
 
 
 @dataclass(frozen=True)
@@ -235,31 +239,31 @@ class TopKEvaluator(_OverWindows):
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """A sort by window and value; SQL's RANK."""
         table = inputs[0]
-        found = self._members(self._ranges(table, since, upto))
-        value = ranks(table, [self.by])[0][found.event].astype(np.int64)
+        members = self._members(self._ranges(table, since, upto))
+        value = ranks(table, [self.by])[0][members.event].astype(np.int64)
         value = -value if self.desc else value
         if self.ties == "break":
             place = np.empty(table.num_rows, np.int64)
             rest = (ints(table, RE), ints(table, LE), *reversed(ranks(table, self.payload)))
             place[np.lexsort(rest)] = np.arange(table.num_rows)
-            order = np.lexsort((place[found.event], value, found.index, found.owner))
+            order = np.lexsort((place[members.event], value, members.index, members.owner))
         else:
-            order = np.lexsort((value, found.index, found.owner))
+            order = np.lexsort((value, members.index, members.owner))
         value = value[order]
         number = np.arange(len(order))
         first = np.zeros(len(order), np.int64)
         rank = first
         if len(order):
-            new = changes(found.owner[order], found.index[order])
+            new = changes(members.owner[order], members.index[order])
             first = np.maximum.accumulate(np.where(new, number, 0))
             new[1:] |= value[1:] != value[:-1]
             rank = np.maximum.accumulate(np.where(new, number, 0)) - first + 1
         number = number - first
-        kept = rank <= self.k if self.ties == "keep" else number < self.k
-        order, rank = order[kept], rank[kept]
-        made = table.select(list(self.payload)).take(pa.array(found.event[order]))
-        made = made.append_column(self.rank, pa.array(rank, pa.int32()))
-        return self._stamped(made, found.start[order], found.end[order])
+        is_best = rank <= self.k if self.ties == "keep" else number < self.k
+        order, rank = order[is_best], rank[is_best]
+        rows = table.select(list(self.payload)).take(pa.array(members.event[order]))
+        rows = rows.append_column(self.rank, pa.array(rank, pa.int32()))
+        return self._stamped(rows, members.start[order], members.end[order])
 
 
 __all__ = ["Membership", "TopKEvaluator", "WindowEvaluator"]

@@ -54,10 +54,10 @@ class CtisKernel(Uncombined):
         cti = self._cti(state, [a.table for a in arrivals if a.port == OPEN], clock.c)
         if self.in_order or state.bins("held"):
             # another level may have held some
-            found = aligned(
+            alignment = aligned(
                 state, concat(tables) if tables else None, cti if self.in_order else INFINITY, MINUS_INFINITY
             )
-            tables = [] if found is None else [found]
+            tables = [] if alignment is None else [alignment]
         if cti > int(state.values.get("told", MINUS_INFINITY)):
             state.values["told"] = cti
             tables.append(self._promise(tables[0].schema if tables else None, cti))
@@ -66,8 +66,8 @@ class CtisKernel(Uncombined):
     def _promise(self, schema: pa.Schema | None, cti: int) -> pa.Table:
         """A row of the schema of those beside it: they become one table."""
         wanted = schema or pa.schema([*self.payload, *((name, pa.int64()) for name in (LE, RE, WEIGHT))])
-        told = {LE: cti, RE: cti, WEIGHT: 1}
-        columns = [pa.array([told[f.name]]) if f.name in told else pa.nulls(1, f.type) for f in wanted]
+        row = {LE: cti, RE: cti, WEIGHT: 1}
+        columns = [pa.array([row[f.name]]) if f.name in row else pa.nulls(1, f.type) for f in wanted]
         return pa.table(columns, schema=wanted)
 
     def _cti(self, state: Scope, fresh: list[pa.Table], c: int) -> int:

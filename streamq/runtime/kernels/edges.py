@@ -88,8 +88,8 @@ class EdgesKernel(Uncombined):
         if self.from_end and cti != INFINITY:
             # the edge that closes an event brings another payload, from its start on
             cti = int(chains.since[chains.open_at(cti)].min(initial=cti))
-        made = net(concat([before, after]))
-        return Output(made if made.num_rows else None, cti, totals)
+        deltas = net(concat([before, after]))
+        return Output(deltas if deltas.num_rows else None, cti, totals)
 
     def _ordered(self, edges: pa.Table, old: Mask) -> tuple[pa.Table, Mask, Ints]:
         """By key, time, ends before starts; among ties what was there first, then by payload."""
@@ -112,9 +112,9 @@ class EdgesKernel(Uncombined):
         if self.from_end:
             by = chains.closed_by[starts]
             rows = np.where((by >= 0) & ~chains.opens[by], by, starts)
-        made = edges.take(pa.array(rows)).drop_columns([OPENS, GHOST, SINCE])
-        made = with_column(with_column(made, LE, chains.since[starts]), RE, chains.until[starts])
-        return with_column(made, WEIGHT, np.full(len(starts), weight, np.int64))
+        events = edges.take(pa.array(rows)).drop_columns([OPENS, GHOST, SINCE])
+        events = with_column(with_column(events, LE, chains.since[starts]), RE, chains.until[starts])
+        return with_column(events, WEIGHT, np.full(len(starts), weight, np.int64))
 
     def _count_late(self, edges: pa.Table, fresh: Mask, chains: _Chains, judge: Judge, totals: Totals) -> None:
         """Count the late edges of this micro-batch: those that change something from c on are adjusted, the others dropped."""
@@ -152,8 +152,8 @@ class EdgesKernel(Uncombined):
         last = chains.last(chains.chained & (time < c)) & (time >= acts_from)
         dropped = chains.last(time < c) & ghost & (opens | np.isin(chains.number, chains.number[is_open]))
         closing = chains.chained & ~opens & (chains.since >= c)
-        kept = (time >= c) | is_open | closing | last | dropped
-        state.replace("edges", "0", with_column(edges, GHOST, ghost).filter(pa.array(kept)))
+        is_needed = (time >= c) | is_open | closing | last | dropped
+        state.replace("edges", "0", with_column(edges, GHOST, ghost).filter(pa.array(is_needed)))
 
     def _once(self, arrival: Arrival, held: pa.Table | None, judge: Judge, totals: Totals) -> Arrival:
         """The edges that say something new; of those of one key and instant that differ the first one is one."""
@@ -240,7 +240,7 @@ class _Chains:
 
     def last(self, of: Mask) -> Mask:
         """The last of each key among some edges."""
-        found = np.zeros(len(of), bool)
+        is_last = np.zeros(len(of), bool)
         at = np.flatnonzero(of)
-        found[at[np.append(self.number[at][1:] != self.number[at][:-1], True)[: len(at)]]] = True
-        return found
+        is_last[at[np.append(self.number[at][1:] != self.number[at][:-1], True)[: len(at)]]] = True
+        return is_last

@@ -62,16 +62,16 @@ class InnerJoinKernel(Uncombined):
 
     def _taken(self, arrivals: Sequence[Arrival], port: int, totals: Totals) -> pa.Table | None:
         columns = [*self.inputs[port].names, LE, RE, WEIGHT]
-        found = [t.select(columns) for a in arrivals if a.port == port and (t := weighted_events(a, totals)).num_rows]
-        return concat(found) if found else None
+        tables = [t.select(columns) for a in arrivals if a.port == port and (t := weighted_events(a, totals)).num_rows]
+        return concat(tables) if tables else None
 
     def _pairs(self, left: pa.Table, right: pa.Table) -> list[pa.Table]:
         at, of = self.evaluator.pairs(left, right)
         if not len(at):
             return []
         weight = ints(left, WEIGHT)[at] * ints(right, WEIGHT)[of]
-        made = self.evaluator.paired(left, right, at, of)
-        return [with_column(made.select([*self.result, LE, RE]), WEIGHT, weight)]
+        pairs = self.evaluator.paired(left, right, at, of)
+        return [with_column(pairs.select([*self.result, LE, RE]), WEIGHT, weight)]
 
     def _overlapping(self, state: Scope, port: int, fresh: pa.Table | None) -> pa.Table | None:
         """What a side holds in the bins that some fresh event of the other side can overlap."""
@@ -79,14 +79,14 @@ class InnerJoinKernel(Uncombined):
             return None
         le, re = ints(fresh, LE), ints(fresh, RE)
         first, last = le.min(), re.max()
-        found = []
+        tables = []
         for bin in state.bins(f"side{port}"):
             low, high = reach(bin)
             if first < high and last > low and ((re > low) & (le < high)).any():
                 table = state.read(f"side{port}", bin, net)
                 if table is not None:
-                    found.append(table)
-        return concat(found) if found else None
+                    tables.append(table)
+        return concat(tables) if tables else None
 
     def _forget(self, state: Scope, c: int) -> None:
         if c == MINUS_INFINITY:

@@ -84,14 +84,14 @@ class InsertIngressKernel(Uncombined):
     def _held(self, state: Scope, table: pa.Table) -> pa.Table | None:
         """The rows held that start where some of these do."""
         le = np.unique(ints(table, LE))
-        found = []
+        tables = []
         for bin in state.bins(ROWS):
             low, high = starts(bin)
             if np.searchsorted(le, low) < np.searchsorted(le, high):
                 rows = state.read(ROWS, bin)
                 if rows is not None:
-                    found.append(rows.filter(pc.is_in(rows.column(LE), pa.array(le))))
-        return concat(found) if found else None
+                    tables.append(rows.filter(pc.is_in(rows.column(LE), pa.array(le))))
+        return concat(tables) if tables else None
 
     def _forget(self, state: Scope, c: int) -> None:
         for bin in state.bins(ROWS):

@@ -188,9 +188,9 @@ class PhysicalKernel(Uncombined):
         return live
 
     def _delta(self, live: pa.Table, weight: int) -> pa.Table:
-        made = live.select(list(self.payload))
-        made = with_column(with_column(made, LE, ints(live, OWN_LE)), RE, ints(live, OWN_RE))
-        return with_column(made, WEIGHT, np.full(live.num_rows, weight, np.int64))
+        delta = live.select(list(self.payload))
+        delta = with_column(with_column(delta, LE, ints(live, OWN_LE)), RE, ints(live, OWN_RE))
+        return with_column(delta, WEIGHT, np.full(live.num_rows, weight, np.int64))
 
     # retractions
 
@@ -228,11 +228,11 @@ class PhysicalKernel(Uncombined):
         count_duplicates(moves.take(pa.array(matched.repeated, pa.int64())), batch.judge, batch.totals)
         self._emit(candidates, before, matched.lifetimes, batch.out)
         # with ids what has been deleted is known for a while
-        kept = [i for i, row in enumerate(rows) if row[RE] > row[LE] or self.id is not None]
-        left = candidates.take(pa.array(kept, pa.int64()))
+        live_places = [i for i, row in enumerate(rows) if row[RE] > row[LE] or self.id is not None]
+        left = candidates.take(pa.array(live_places, pa.int64()))
         for name in (RE, OWN_LE, OWN_RE, *([MOST] if self.id is not None else [])):
-            left = with_column(left, name, pa.array([rows[i][name] for i in kept], pa.int64()))
-        return [rest, left] if kept else [rest], open_moves
+            left = with_column(left, name, pa.array([rows[i][name] for i in live_places], pa.int64()))
+        return [rest, left] if live_places else [rest], open_moves
 
     def _applied(self, state: Scope, matched: _Matching, open_moves: Moves, batch: _Batch) -> Moves:
         """Apply moves to the live ends that they name, as long as one does; gives those that are left over."""
@@ -322,10 +322,10 @@ class PhysicalKernel(Uncombined):
 
         An event that ended before c may be settled and forgotten: of one whose end is moved from there nothing else need come.
         """
-        found = [number for number, move in open_moves if number >= waited and move[BEHIND]]
-        if not found:
+        late_moves = [number for number, move in open_moves if number >= waited and move[BEHIND]]
+        if not late_moves:
             return open_moves, None
-        rows = moves.take(pa.array(found))
+        rows = moves.take(pa.array(late_moves))
         re, new = ints(rows, RE), ints(rows, NEW_END)
         acts = batch.judged(rows, np.minimum(re, new)).acts
         begins, waits = (re < batch.c) & (new >= batch.c), acts & (re >= batch.c)
@@ -334,7 +334,7 @@ class PhysicalKernel(Uncombined):
             again, _ = repetitions(rows, None, [self.id, RE, NEW_END], [])
             waits, begins = waits | (begins & again), begins & ~again
         batch.count(rows, ~begins & ~waits, "dropped")
-        judged = {number for number, wait in zip(found, waits, strict=True) if not wait}
+        judged = {number for number, wait in zip(late_moves, waits, strict=True) if not wait}
         left = [(number, move) for number, move in open_moves if number not in judged]
         return left, self._begun(state, rows.filter(pa.array(begins)), acts[begins], batch.c, batch)
 
@@ -390,10 +390,10 @@ class PhysicalKernel(Uncombined):
         own_end = ints(live, OWN_RE)
         # how a dropped event goes on can come on time for its source, though late by the level
         over = np.where(own_end == DROPPED, min(clock.c, clock.promised), clock.c)
-        kept = live.filter(pa.array((np.maximum(end, own_end) >= over) & (clock.c != INFINITY)))
-        if kept.num_rows == live.num_rows:
+        unsettled = live.filter(pa.array((np.maximum(end, own_end) >= over) & (clock.c != INFINITY)))
+        if unsettled.num_rows == live.num_rows:
             return
-        state.replace(LIVE, "0", kept)
+        state.replace(LIVE, "0", unsettled)
         applied = state.read_all(APPLIED)
         if applied is not None and self.id is not None:
-            state.replace(APPLIED, "0", applied.filter(pa.array(matching(applied, kept, [self.id]))))
+            state.replace(APPLIED, "0", applied.filter(pa.array(matching(applied, unsettled, [self.id]))))

@@ -155,12 +155,14 @@ class RecomputeKernel(Uncombined):
                 for table in new:
                     state.append(f"in{port}", BIN, table)
                 continue
-            kept = histories[port].filter(pa.array(needed[port]))
-            state.replace(f"in{port}", BIN, net(with_column(kept, WEIGHT, np.ones(kept.num_rows, np.int64))))
+            needed_events = histories[port].filter(pa.array(needed[port]))
+            state.replace(
+                f"in{port}", BIN, net(with_column(needed_events, WEIGHT, np.ones(needed_events.num_rows, np.int64)))
+            )
         state.append("reported", BIN, delta)
-        told = state.read("reported", BIN) if state.chunks("reported", BIN) > self.compact_at else None
-        if told is not None and state.crowded("reported", BIN, told, self.compact_at):
-            state.replace("reported", BIN, net(told.filter(pc.greater_equal(told.column(RE), c))))
+        reported = state.read("reported", BIN) if state.chunks("reported", BIN) > self.compact_at else None
+        if reported is not None and state.crowded("reported", BIN, reported, self.compact_at):
+            state.replace("reported", BIN, net(reported.filter(pc.greater_equal(reported.column(RE), c))))
 
 
 def _lets_go(release: Release | None, rows: pa.Table, progress: int) -> Mask:

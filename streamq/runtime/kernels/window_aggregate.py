@@ -164,10 +164,10 @@ class WindowAggregateKernel:
         weighed = with_column(table, COUNT, columns[COUNT])
         for partial in self.partials:
             columns |= partial.of_events(weighed) if self.merges else partial.of_weighted(weighed)
-        made = pa.table(columns)
+        partials = pa.table(columns)
         if self.window.hop > self.window.size:
-            made = made.filter(pc.less_equal(made.column(LO), made.column(HI)))
-        return made
+            partials = partials.filter(pc.less_equal(partials.column(LO), partials.column(HI)))
+        return partials
 
     def _judged(self, arrival: Arrival, totals: Totals) -> pa.Table:
         """The arrival's partials without (or, adjusted, with what is left of) those behind the source's CTI.
@@ -208,10 +208,10 @@ class WindowAggregateKernel:
     # partial results
 
     def _by(self, table: pa.Table) -> list[str]:
-        found = [*self.keys, LO, HI]
+        names = [*self.keys, LO, HI]
         if self.reads_end:
-            found += [LE, RE]
-        return found
+            names += [LE, RE]
+        return names
 
     def _merge(self, table: pa.Table, by: list[str]) -> pa.Table:
         """Rows of equal ``by`` as one; where input may be taken back, also of equal values, and none where nothing is left."""
@@ -237,8 +237,8 @@ class WindowAggregateKernel:
         return over_windows(rest, low, high, self.keys, self.partials, self.explode_rows)
 
     def _rows(self, partials: pa.Table, first: int, last: int) -> list[pa.Table]:
-        found = self._windows(partials, first, last) if first <= last else None
-        return [] if found is None else [with_column(found, WEIGHT, np.ones(found.num_rows, np.int64))]
+        windows = self._windows(partials, first, last) if first <= last else None
+        return [] if windows is None else [with_column(windows, WEIGHT, np.ones(windows.num_rows, np.int64))]
 
     def _touched(self, new: pa.Table, first: int, last: int) -> pa.Table | None:
         """The already reported, not yet final windows that new partials change: keys and ``__i``."""
@@ -267,7 +267,7 @@ class WindowAggregateKernel:
             return []
         both = concat([t.select(self._reported_columns()) for t in [*old, *fresh]])
         both = both.filter(pa.array(matching(both, dirty, [*self.keys, INDEX])))
-        return [made] if (made := net(both)).num_rows else []
+        return [deltas] if (deltas := net(both)).num_rows else []
 
     def _reported_columns(self) -> list[str]:
         return [*self.keys, INDEX, COUNT, *(name for partial in self.partials for name in partial.columns), WEIGHT]
