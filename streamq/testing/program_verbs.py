@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 
 from streamq.choices import Late
 from streamq.functions.dates import UNIX_MICROS
@@ -108,7 +109,26 @@ def verbs(node: Node, names: Names, tables: Names) -> list[str]:
             arguments = [str(k), f"by={named(by)}", *([] if desc else ["desc=False"])]
             arguments += [] if ties == "keep" else [f"ties={string(ties)}"]
             return [*_windowed(keys, window, node.clip, node.stamp, axis), call(".top_k", arguments)]
-    raise Unwritable(type(node).__name__)
+    return [_plain_verb(node, names)]
+
+
+def _plain_verb(node: Node, names: Names) -> str:
+    """The call of a verb that is named as its room and takes the node's fields as they are, streams first."""
+    arguments = []
+    for field in fields(node)[1:]:
+        value = getattr(node, field.name)
+        match value:
+            case Node():
+                arguments.append(names[value.digest])
+            case Expr():
+                arguments.append(f"{field.name}={expression(value)}")
+            case str() | int() | None:
+                arguments.append(f"{field.name}={string(value) if isinstance(value, str) else value!r}")
+            case (*parts,) if all(isinstance(part, str) for part in parts):
+                arguments.append(f"{field.name}={_one_or_more(parts)}")
+            case _:
+                raise Unwritable(type(node).__name__)
+    return call(f".{type(node).__module__.rpartition('.')[2]}", arguments)
 
 
 def _selects_window(node: Node) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import dataclass
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +30,7 @@ from streamq.testing.generate import cases
 from streamq.testing.history import keys
 from streamq.testing.program import TESTING, program
 from streamq.testing.program_text import Unwritable, argument, expression
+from streamq.testing.program_verbs import verbs
 from streamq.testing.table import fields_of, table
 from streamq.time import INTEGER, TIMESTAMP
 from tests.algebra import QUERIES, SIZES, intervals
@@ -382,3 +384,24 @@ def test_what_is_wrong() -> None:
     hidden = Where(NAMED.plan, Call(by_name("isnull"), (Opaque(None, "upper(k)"),)))
     with pytest.raises(PlanError, match=r"to_json: a pyspark Column cannot be written; found upper\(k\)"):
         program(hidden, NAMED.tables)
+
+
+def test_a_node_that_nobody_knows_is_written_as_the_verb_of_its_room() -> None:
+    """Its fields are the verb's arguments, streams first; what no verb takes so is Unwritable."""
+    left, right = sq.events([(1, 2, {"k": 1})], name="left"), sq.events([(1, 2, {"k": 1})], name="right")
+
+    @dataclass(frozen=True, eq=False, repr=False)
+    class Shortened(Node):
+        input: Node
+        by: Node
+        keys: tuple[str, ...]
+        ticks: int
+
+        def _schema(self) -> Schema:
+            return self.input.schema
+
+    Shortened.__module__ = "streamq.operators.shortened"
+    node = Shortened(left.plan, right.plan, ("k",), 3)
+    assert verbs(node, {right.plan.digest: "right"}, {}) == ['.shortened(right, keys="k", ticks=3)']
+    with pytest.raises(Unwritable):
+        verbs(Shortened(left.plan, right.plan, (1,), 3), {right.plan.digest: "right"}, {})  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 Nothing here is shared with what it judges but nodes, schemas and the types of expressions. No definition is clever: the
 members of a window are found by comparing lifetimes, not by arithmetic on window numbers, and every window is computed
 from all of its members. So it is slow and meant for small inputs. ``ORACLE`` finds an operator's definition by its
-node; each takes ``(node, names of the input histories, Run)`` and returns a query whose columns are ``le``, ``re``
+node (``@defines``); each takes ``(node, names of the input histories, Run)`` and returns a query whose columns are ``le``, ``re``
 (ticks; an open end is INFINITY) and the payload as ``c0, c1, ...``. A history has, besides, ``k0, k1, ...`` where values are
 equal or ordered otherwise than DuckDB has them: rows are matched, grouped and ordered by those.
 
@@ -12,7 +12,7 @@ What fails by Spark's rules (overflow, division by zero, a cast that loses) fail
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,49 +20,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from streamq.errors import PlanError, sentence
-from streamq.operators import (
-    AlterLifetime,
-    Chop,
-    Clip,
-    DistinctIds,
-    Edges,
-    Except,
-    Intervals,
-    Join,
-    JoinTable,
-    Physical,
-    Points,
-    Select,
-    TopK,
-    ToSignal,
-    Union,
-    Where,
-    WindowAggregate,
-    WindowedJoin,
-)
 from streamq.plan.node import Node, fold
 from streamq.plan.schema import POINT
+from streamq.testing.oracle import sources, spans, windows  # noqa: F401 (they define the operators)
+from streamq.testing.oracle.definitions import ORACLE
 from streamq.testing.oracle.evaluated import Evaluated
 from streamq.testing.oracle.expressions import Untranslated, listed, own_keys, payload, sql
 from streamq.testing.oracle.reach import reach
 from streamq.testing.oracle.run import Run, TooMuch, database
-from streamq.testing.oracle.sources import edges, intervals, physical, points
-from streamq.testing.oracle.spans import (
-    alter_lifetime,
-    chop,
-    clip,
-    distinct_ids,
-    except_,
-    join,
-    join_table,
-    select,
-    to_signal,
-    union,
-    where,
-    windowed_join,
-)
 from streamq.testing.oracle.values import arrow_type, from_duckdb, literal, sql_type
-from streamq.testing.oracle.windows import top_k, window_aggregate
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
@@ -149,28 +115,6 @@ def _hold_claims(node: Node, history: str, run: Run) -> None:
         if violation is not None:
             raise FalseClaim(f"{node.title} says that it gives {claim}, and gives {violation}")
 
-
-ORACLE: dict[type[Node], Callable[..., str]] = {
-    Points: points,
-    Intervals: intervals,
-    Edges: edges,
-    Physical: physical,
-    Where: where,
-    Select: select,
-    Union: union,
-    AlterLifetime: alter_lifetime,
-    Join: join,
-    WindowedJoin: windowed_join,
-    Except: except_,
-    Clip: clip,
-    ToSignal: to_signal,
-    Chop: chop,
-    DistinctIds: distinct_ids,
-    JoinTable: join_table,
-    WindowAggregate: window_aggregate,
-    TopK: top_k,
-}
-"""The definition of every logical operator."""
 
 __all__ = [
     "EVALUATED",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from streamq.choices import Invalid
 from streamq.errors import InvalidEvent, sentence
 from streamq.operators import Edges, Intervals, Physical, Points, Source
+from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import keys, listed, own_keys, payload, same
 from streamq.testing.oracle.run import Run
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -64,6 +65,7 @@ def _once(node: Points | Intervals, run: Run, rows: str) -> str:
             FROM {_keyed(node, run, rows)} GROUP BY {columns})""")  # fmt: skip
 
 
+@defines(Points)
 def points(node: Points, inputs: Sequence[str], run: Run) -> str:
     """``[t, t + 1)``."""
     time = column(node, node.time)
@@ -74,6 +76,7 @@ def points(node: Points, inputs: Sequence[str], run: Run) -> str:
     return f"SELECT {listed('le', 're', *payload(node.schema))} FROM {_once(node, run, rows)}"
 
 
+@defines(Intervals)
 def intervals(node: Intervals, inputs: Sequence[str], run: Run) -> str:
     """``[start, end)`` with ``start < end``; a NULL end is infinity."""
     start, end = column(node, node.start), f"coalesce({column(node, node.end)}, {INFINITY})"
@@ -84,6 +87,7 @@ def intervals(node: Intervals, inputs: Sequence[str], run: Run) -> str:
     return f"SELECT {listed('le', 're', *payload(node.schema))} FROM {_once(node, run, rows)}"
 
 
+@defines(Edges)
 def edges(node: Edges, inputs: Sequence[str], run: Run) -> str:
     """A start lives until the first later instant at which its key has an edge.
 
@@ -130,6 +134,7 @@ def edges(node: Edges, inputs: Sequence[str], run: Run) -> str:
         FROM {starts} a LEFT JOIN ({ends}) b ON {same(key)} AND b.le = a.til"""
 
 
+@defines(Physical)
 def physical(node: Physical, inputs: Sequence[str], run: Run) -> str:
     """Each insert counts one lifetime, each retraction one of the new lifetime less one of that it names.
 

@@ -20,6 +20,7 @@ from streamq.operators import (
     WindowedJoin,
 )
 from streamq.plan.schema import Schema
+from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import keys, listed, own_keys, payload, same
 from streamq.testing.oracle.run import Run, TooMuch
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -29,17 +30,20 @@ MOST_WINDOWS = 1_000_000
 """Lifetimes of more hops than this are refused."""
 
 
+@defines(Where)
 def where(node: Where, inputs: Sequence[str], run: Run) -> str:
     """The rows for which the predicate is true."""
     return f"SELECT * FROM {inputs[0]} WHERE {run.sql(node.predicate, node.input.schema)}"
 
 
+@defines(Select)
 def select(node: Select, inputs: Sequence[str], run: Run) -> str:
     """The same lifetimes, each column computed from its row."""
     columns = [f"{run.sql(e, node.input.schema)} AS c{i}" for i, (_, e) in enumerate(node.columns)]
     return f"SELECT {listed('le', 're', *columns)} FROM {inputs[0]}"
 
 
+@defines(Union)
 def union(node: Union, inputs: Sequence[str], run: Run) -> str:
     """All rows of all inputs."""
     columns = listed("le", "re", *payload(node.schema))
@@ -51,6 +55,7 @@ def saturated(ticks: str) -> str:
     return f"CAST(greatest({MINUS_INFINITY + 1}, least({INFINITY}, {ticks})) AS BIGINT)"
 
 
+@defines(AlterLifetime)
 def alter_lifetime(node: AlterLifetime, inputs: Sequence[str], run: Run) -> str:
     """``[s, s + duration)``, saturating; what has no start or no positive duration is gone."""
     source = node.input.schema
@@ -92,6 +97,7 @@ def _pair(node: Join | WindowedJoin) -> list[str]:
     return [f"{column} AS c{i}" for i, column in enumerate([*ours, *theirs])]
 
 
+@defines(Join)
 def join(node: Join, inputs: Sequence[str], run: Run) -> str:
     """Every pair that agrees, on what their lifetimes share; semi and anti: the parts that those do, or do not, cover."""
     left = run.table(f"SELECT *, row_number() OVER () AS n FROM {inputs[0]}")
@@ -128,6 +134,7 @@ def join(node: Join, inputs: Sequence[str], run: Run) -> str:
     return f"{inner} UNION ALL SELECT {listed('o.t', until, *left_columns, *nulls)} {anti}"
 
 
+@defines(WindowedJoin)
 def windowed_join(node: WindowedJoin, inputs: Sequence[str], run: Run) -> str:
     """Per window of the grid every pair of members that agrees."""
     both = run.table(" UNION ALL ".join(f"SELECT le, re FROM {name}" for name in inputs))
@@ -170,6 +177,7 @@ def bound(events: str, run: Run, always: bool = False) -> int:
     return last if infinite else INFINITY
 
 
+@defines(Except)
 def except_(node: Except, inputs: Sequence[str], run: Run) -> str:
     """Per payload, instant by instant, ``max(0, l - r)`` units; unit u lives where there are at least u."""
     names, columns = keys(node.schema), payload(node.schema)
@@ -189,6 +197,7 @@ def except_(node: Except, inputs: Sequence[str], run: Run) -> str:
     return f"SELECT {listed('t AS le', f'{end} AS re', *columns)} FROM {rises} a"
 
 
+@defines(Clip)
 def clip(node: Clip, inputs: Sequence[str], run: Run) -> str:
     """The end, or the least start of a matching event after the own one, if that is before."""
     agree = _agree(node.input.schema, node.by.schema, node.on)
@@ -199,6 +208,7 @@ def clip(node: Clip, inputs: Sequence[str], run: Run) -> str:
 # one stream
 
 
+@defines(ToSignal)
 def to_signal(node: ToSignal, inputs: Sequence[str], run: Run) -> str:
     """Until the least strictly later start of equal keys."""
     own = [keys(node.schema)[node.schema.names.index(k)] for k in node.keys]
@@ -206,6 +216,7 @@ def to_signal(node: ToSignal, inputs: Sequence[str], run: Run) -> str:
     return f"SELECT {listed('le', f'coalesce({until}, {INFINITY}) AS re', *payload(node.schema))} FROM {inputs[0]} a"
 
 
+@defines(Chop)
 def chop(node: Chop, inputs: Sequence[str], run: Run) -> str:
     """What each cell of the grid shares with the lifetime; pieces start before the bound."""
     until = bound(inputs[0], run)
@@ -215,6 +226,7 @@ def chop(node: Chop, inputs: Sequence[str], run: Run) -> str:
         FROM {inputs[0]} JOIN {cells} ON le < w_re AND re > w_le WHERE greatest(le, w_le) < {until}"""
 
 
+@defines(DistinctIds)
 def distinct_ids(node: DistinctIds, inputs: Sequence[str], run: Run) -> str:
     """Those that no event of their ids precedes by at most ``within``, and that are the first of their instant."""
     names = keys(node.schema)
@@ -229,6 +241,7 @@ def distinct_ids(node: DistinctIds, inputs: Sequence[str], run: Run) -> str:
         WHERE place = 1 AND NOT EXISTS (SELECT 1 FROM {rows} b WHERE {near})"""
 
 
+@defines(JoinTable)
 def join_table(node: JoinTable, inputs: Sequence[str], run: Run) -> str:
     """Each event with the rows of the table that agree."""
     schema = Schema(node.columns, node.schema.axis)

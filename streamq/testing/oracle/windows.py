@@ -11,6 +11,7 @@ from streamq.plan.expr import Expr
 from streamq.plan.inference import infer
 from streamq.plan.schema import Schema
 from streamq.testing.oracle.aggregates import ORACLE_OF, Arguments
+from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import floating, has_own_key, key, keys, listed, payload, same
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.spans import bound, hopping_windows
@@ -120,6 +121,7 @@ def _order(schema: Schema) -> list[str]:
     return [f"o{i}" if has_own_key(f.type) else f"p{i}" for i, f in enumerate(schema.fields)]
 
 
+@defines(WindowAggregate)
 def window_aggregate(node: WindowAggregate, inputs: Sequence[str], run: Run) -> str:
     """Per window and group: aggregates over all members."""
     source = node.input.schema
@@ -169,6 +171,7 @@ def window_aggregate(node: WindowAggregate, inputs: Sequence[str], run: Run) -> 
         WHERE {there} GROUP BY {window}"""
 
 
+@defines(TopK)
 def top_k(node: TopK, inputs: Sequence[str], run: Run) -> str:
     """The members whose RANK by value is at most k; broken ties go by the payload."""
     source = node.input.schema
