@@ -76,10 +76,10 @@ class LocalRun:
                 continue
             packer = self.program.packer([relation])
             read = [] if table is None else [relation.source.rows_in_arrow(table, self.program.options.streaming)]
-            good, told, refused = packer.read_source(read)
+            good, message, refused = packer.read_source(read)
             self._late(refused)
-            if told is not None:
-                spoken.append(told)
+            if message is not None:
+                spoken.append(message)
             for table in good:
                 self.observer.rows_out(relation.source, table)
             merged = _merged(relation.name, spoken)

@@ -78,8 +78,8 @@ def merge_partials(
     range without end and without ``until``, fails the job.
     """
     if strategy not in STRATEGIES or strategy == "direct":
-        known = ", ".join(STRATEGIES[1:])
-        raise ValueError(f"merge_partials: no strategy {strategy!r} for partials; there are {known}")
+        names = ", ".join(STRATEGIES[1:])
+        raise ValueError(f"merge_partials: no strategy {strategy!r} for partials; there are {names}")
     if strategy == "difference" and not all(partial.exact for partial in partials):
         inexact = ", ".join(partial.name for partial in partials if not partial.exact)
         raise ValueError(f"merge_partials: difference needs exact aggregates; {inexact} cannot be subtracted")

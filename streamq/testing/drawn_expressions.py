@@ -49,8 +49,8 @@ def _exact(node: Node, inputs: list[frozenset[str]]) -> frozenset[str]:
             return frozenset.intersection(*inputs)
         case Join() | WindowedJoin():
             sides = zip((node.left_names, node.right_names), inputs, strict=True)
-            made = {to for names, side in sides for name, to in names if name in side}
-            return frozenset(made & set(node.schema.names))
+            exact_names = {to for names, side in sides for name, to in names if name in side}
+            return frozenset(exact_names & set(node.schema.names))
         case JoinTable():
             return inputs[0] | {to for _, to in node.names}
         case TopK():
@@ -107,8 +107,8 @@ def evaluable(expr: Expr, schema: Schema) -> bool:
 def predicates(draw: Draw, schema: Schema, among: frozenset[str], reads_end: bool = True) -> Expr:
     """A condition over columns ``among`` and the lifetime, with NULLs and NaN in its way."""
     parts = draw(st.lists(_comparisons(schema, among, reads_end), min_size=1, max_size=2))
-    made: Expr = conjunction(parts) if draw(st.booleans()) or len(parts) < 2 else parts[0] | parts[1]
-    return ~made if draw(st.sampled_from([False, False, True])) else made
+    predicate: Expr = conjunction(parts) if draw(st.booleans()) or len(parts) < 2 else parts[0] | parts[1]
+    return ~predicate if draw(st.sampled_from([False, False, True])) else predicate
 
 
 @st.composite
@@ -117,23 +117,36 @@ def _comparisons(draw: Draw, schema: Schema, among: frozenset[str], reads_end: b
     instant: Any = (
         dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=at) if schema.axis == TIMESTAMP else at
     )
-    found: list[Expr] = [start() >= instant, start() < instant]
+    comparisons: list[Expr] = [start() >= instant, start() < instant]
     if reads_end:
-        found += [end().is_null(), end() > instant, end() <= instant, duration() > 3]
+        comparisons += [end().is_null(), end() > instant, end() <= instant, duration() > 3]
     if draw(st.sampled_from([True, False, False])):
-        return draw(st.sampled_from(found))
+        return draw(st.sampled_from(comparisons))
     for name in sorted(among):
         column, kind = Col(name), schema.type_of(name)
-        found += [column.is_null(), column.is_not_null()]
+        comparisons += [column.is_null(), column.is_not_null()]
         if is_plain_number(kind):
-            found += [column > 1, column <= 2, column == 0, column != 0, column.isin(0, 1, 7), column < column * 2]
+            comparisons += [
+                column > 1,
+                column <= 2,
+                column == 0,
+                column != 0,
+                column.isin(0, 1, 7),
+                column < column * 2,
+            ]
         else:
-            found += _of_value(column, kind)
+            comparisons += _of_value(column, kind)
         if is_a(kind, t.FloatType, t.DoubleType):
-            found += [column > 1.25, column == float("nan"), Call(ISNAN, (column,)), column < float("inf")]
+            comparisons += [column > 1.25, column == float("nan"), Call(ISNAN, (column,)), column < float("inf")]
         if is_a(kind, t.StringType):
-            found += [column == "a", column != "b", column.isin("a", "c"), column > "a", column.eq_null_safe(None)]
-    return draw(st.sampled_from([expr for expr in found if evaluable(expr, schema)]))
+            comparisons += [
+                column == "a",
+                column != "b",
+                column.isin("a", "c"),
+                column > "a",
+                column.eq_null_safe(None),
+            ]
+    return draw(st.sampled_from([expr for expr in comparisons if evaluable(expr, schema)]))
 
 
 def _of_value(column: Col, kind: t.DataType) -> list[Expr]:
@@ -151,12 +164,12 @@ def numbers(draw: Draw, schema: Schema, name: str, reads_end: bool) -> Expr:
     if not is_plain_number(kind):
         return column
     zero = Lit(0.0 if is_a(kind, t.FloatType, t.DoubleType) else 0)
-    found: list[Expr] = [column] * 5
-    found += [column + 1, column * 2, 3 - column, -column, when(column > 1, column).otherwise(zero)]
-    found += [Call(COALESCE, (column, zero)), when(column.is_not_null(), column), Call(ABS, (column,))]
+    expressions: list[Expr] = [column] * 5
+    expressions += [column + 1, column * 2, 3 - column, -column, when(column > 1, column).otherwise(zero)]
+    expressions += [Call(COALESCE, (column, zero)), when(column.is_not_null(), column), Call(ABS, (column,))]
     if reads_end:
-        found += [when(end().is_null(), zero).otherwise(column)] * 3
-    return draw(st.sampled_from(found))
+        expressions += [when(end().is_null(), zero).otherwise(column)] * 3
+    return draw(st.sampled_from(expressions))
 
 
 def lifetime_parts(reads_end: bool = True) -> st.SearchStrategy[Expr]:

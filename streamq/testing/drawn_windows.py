@@ -48,10 +48,10 @@ def grids(most: int = 9) -> st.SearchStrategy[Hopping]:
 
 
 @st.composite
-def windows(draw: Draw, schema: Schema, known: frozenset[str]) -> tuple[Window, str, str]:
+def windows(draw: Draw, schema: Schema, exact_columns: frozenset[str]) -> tuple[Window, str, str]:
     """A window of any kind, with clip and stamp."""
     kinds = ["hopping", "hopping", "hopping", "snapshot", "snapshot", "count", "session", "landmark"]
-    whole = known >= set(schema.names)
+    whole = exact_columns >= set(schema.names)
     ordered = matched(schema, schema.names)
     kind = draw(st.sampled_from([*kinds, "rows"] if whole else kinds))
     stamp, clip = draw(st.sampled_from([ALIGN, ALIGN, POINT_AT_END])), draw(st.sampled_from(CLIPS))
@@ -76,18 +76,18 @@ def windows(draw: Draw, schema: Schema, known: frozenset[str]) -> tuple[Window, 
 @st.composite
 def aggregated(draw: Draw, plan: Node, label: str = "a", reads_end: bool = True) -> Node:
     """A group_by (or none), a window and one to three aggregates called ``label0, ...``, or its greatest members."""
-    schema, known = plan.schema, exact(plan)
-    groupable = matched(schema, known)
+    schema, exact_columns = plan.schema, exact(plan)
+    groupable = matched(schema, exact_columns)
     keys = tuple(draw(st.lists(st.sampled_from(groupable), unique=True, max_size=2))) if groupable else ()
-    window, clip, stamp = draw(windows(schema, known))
-    whole = known >= set(schema.names)
+    window, clip, stamp = draw(windows(schema, exact_columns))
+    whole = exact_columns >= set(schema.names)
     sortable = [name for name in groupable if not isinstance(schema.type_of(name), t.ArrayType | t.StructType)]
     if sortable and whole and "rank" not in schema.names and draw(st.sampled_from([False] * 5 + [True])):
         by, broken = Col(draw(st.sampled_from(sortable))), len(groupable) == len(schema.names)
         ties = draw(st.sampled_from(["keep", "break"] if broken else ["keep"]))
         return TopK(plan, keys, window, draw(st.integers(1, 3)), by, draw(st.booleans()), ties, clip, stamp)
-    functions = draw(st.lists(st.sampled_from(_askable(schema, known)), min_size=1, max_size=3))
-    drawn = [draw(aggregate(schema, known, function, reads_end)) for function in functions]
+    functions = draw(st.lists(st.sampled_from(_askable(schema, exact_columns)), min_size=1, max_size=3))
+    drawn = [draw(aggregate(schema, exact_columns, function, reads_end)) for function in functions]
     # equal ones are one
     aggregates = {f"{label}{i}": one for i, one in enumerate({a.digest: a for a in drawn}.values())}
     # where a result lives on its window its lifetime has the bounds
@@ -102,9 +102,9 @@ def aggregated(draw: Draw, plan: Node, label: str = "a", reads_end: bool = True)
     return Select(below, (*outputs, (f"{label}{len(aggregates)}", Col(own))))
 
 
-def _askable(schema: Schema, known: frozenset[str]) -> Sequence[AggregateFunction]:
+def _askable(schema: Schema, exact_columns: frozenset[str]) -> Sequence[AggregateFunction]:
     """The aggregates, as often as they want to be drawn; members have an order where all columns are exact."""
-    is_ordered = known >= set(schema.names)
+    is_ordered = exact_columns >= set(schema.names)
     functions = [f for f in built_in().values() if is_ordered or not f.ordered]
     return [function for function in functions for _ in range(function.drawing.weight)]
 
@@ -128,18 +128,22 @@ def _takes(function: AggregateFunction, kind: t.DataType) -> bool:
 
 @st.composite
 def aggregate(
-    draw: Draw, schema: Schema, known: frozenset[str], function: AggregateFunction | None = None, reads_end: bool = True
+    draw: Draw,
+    schema: Schema,
+    exact_columns: frozenset[str],
+    function: AggregateFunction | None = None,
+    reads_end: bool = True,
 ) -> Aggregate:
     """An aggregate (None: any) over columns that it can read, maybe filtered; else a count."""
-    function = draw(st.sampled_from(_askable(schema, known))) if function is None else function
+    function = draw(st.sampled_from(_askable(schema, exact_columns))) if function is None else function
     drawing = function.drawing
-    where = draw(predicates(schema, known, reads_end)) if draw(st.sampled_from([False, False, True])) else None
+    where = draw(predicates(schema, exact_columns, reads_end)) if draw(st.sampled_from([False, False, True])) else None
     if drawing.optional and draw(st.sampled_from([True, True, True, False])):
         return Aggregate(function, (), where)
     lifetimes = [Lifetime(part) for part in drawing.lifetimes] if reads_end else []
     if lifetimes and draw(st.sampled_from([False] * 3 + [True] * 2)):
         return Aggregate(function, (draw(st.sampled_from(lifetimes)),), where)
-    among = [n for n in schema.names if not drawing.exact_arguments or n in known]
+    among = [n for n in schema.names if not drawing.exact_arguments or n in exact_columns]
     if drawing.whole_numbers:
         exactly: list[Expr] = [Col(n) for n in among if is_a(schema.type_of(n), t.IntegerType, t.LongType)]
         exactly += [duration()] if reads_end else []

@@ -115,9 +115,9 @@ class Select:
     @property
     def evaluator(self) -> WindowEvaluator:
         """What computes a whole window."""
-        found = self.evaluation.evaluator
-        assert isinstance(found, WindowEvaluator)
-        return found
+        evaluator = self.evaluation.evaluator
+        assert isinstance(evaluator, WindowEvaluator)
+        return evaluator
 
     @property
     def window(self) -> Hopping:
@@ -149,13 +149,13 @@ class Select:
     def results(self, windows: pa.Table) -> dict[str, Any]:
         """The aggregates, from a row a group and window with partial results and lifetimes."""
         columns = {n: windows.column(n).combine_chunks() for n in windows.column_names}
-        made = _evaluated(self.evaluation.outputs, self.evaluation.schema, columns, {})
-        return self._by_window(pa.table(made), ints(windows, LE))
+        outputs = _evaluated(self.evaluation.outputs, self.evaluation.schema, columns, {})
+        return self._by_window(pa.table(outputs), ints(windows, LE))
 
     def judged(self, rows: Rows) -> dict[str, Any]:
         """What the oracle says."""
-        found = oracle(self.plan, {self.source: pa.table(self.columns(rows))})
-        return self._by_window(found, ints(found, "start"))
+        history = oracle(self.plan, {self.source: pa.table(self.columns(rows))})
+        return self._by_window(history, ints(history, "start"))
 
     def _by_window(self, table: pa.Table, start: np.ndarray[Any, Any]) -> dict[str, Any]:
         groups = table.column(self.plan.keys[0]).to_pylist()
@@ -182,8 +182,8 @@ def _evaluated(
 
 def selected(aggregates: Iterable[Aggregate], kinds: Sequence[DataType]) -> Select:
     """Aggregates in one select, over columns of these types in the order in which they are named first."""
-    found = {show(a): a for a in aggregates}
-    names = list(dict.fromkeys(n.name for a in found.values() for n in parts(a) if isinstance(n, Col)))
+    named = {show(a): a for a in aggregates}
+    names = list(dict.fromkeys(n.name for a in named.values() for n in parts(a) if isinstance(n, Col)))
     if len(kinds) not in (1, len(names)):
         raise PlanError(
             sentence("check_module", f"{len(kinds)} types for {len(names)} columns", f"there are: {', '.join(names)}")
@@ -192,7 +192,7 @@ def selected(aggregates: Iterable[Aggregate], kinds: Sequence[DataType]) -> Sele
     group = "g" + "_" * max(map(len, names), default=0)
     # the verbs say what is wrong with a type
     schema = {group: "bigint", **{name: kind.simpleString() for name, kind in types.items()}}
-    query = sq.events([], schema=schema).group_by(group).hopping_window(SIZE, HOP).select(**found)
+    query = sq.events([], schema=schema).group_by(group).hopping_window(SIZE, HOP).select(**named)
     (plan,) = (n for n in nodes(query.plan) if isinstance(n, WindowAggregate))
     (source,) = query.tables
     return Select(plan, source, plan.evaluation())
@@ -246,9 +246,9 @@ def _partial(select: Select, merges: bool) -> Checked:
         rest = state
         for partial in partials if not merges else ():
             rest = partial.from_weighted(rest)
-        found = over_windows(rest.drop_columns([LO, HI]), ints(state, LO), ints(state, HI), keys, partials)
-        start, end = grid_lifetimes(select.window, ints(found, INDEX))
-        return select.results(with_column(with_column(found, LE, start), RE, end))
+        merged = over_windows(rest.drop_columns([LO, HI]), ints(state, LO), ints(state, HI), keys, partials)
+        start, end = grid_lifetimes(select.window, ints(merged, INDEX))
+        return select.results(with_column(with_column(merged, LE, start), RE, end))
 
     return Checked(
         name="",
@@ -263,15 +263,15 @@ def _partial(select: Select, merges: bool) -> Checked:
     )
 
 
-def given_aggregates(given: Any) -> list[Aggregate] | None:
+def given_aggregates(subject: Any) -> list[Aggregate] | None:
     """One aggregate or several, if that is what was given. Raises PlanError for an expression that is no aggregate."""
-    several = isinstance(given, list | tuple)
-    found = list(given) if several else [given]
-    if not several and not isinstance(given, Expr):
+    several = isinstance(subject, list | tuple)
+    expressions = list(subject) if several else [subject]
+    if not several and not isinstance(subject, Expr):
         return None
-    for one in found:
+    for one in expressions:
         if not isinstance(one, Aggregate):
             shown = show(one) if isinstance(one, Expr) else repr(one)
             hint = "Give aggregates, such as sq.sum(...), one or a list of them."
             raise PlanError(sentence("check_module", "not an aggregate", f"found {shown}", hint))
-    return found
+    return expressions

@@ -53,17 +53,17 @@ class Law:
             with warnings.catch_warnings():
                 # means of nothing and sums of infinities are asked for on purpose
                 warnings.simplefilter("ignore", RuntimeWarning)
-                for claim, found, expected in self.claims(module, **bags):
-                    if not same(found, expected, allowed):
-                        return self._broken(module, bags, claim, *apart(found, expected, allowed))
+                for claim, actual, expected in self.claims(module, **bags):
+                    if not same(actual, expected, allowed):
+                        return self._broken(module, bags, claim, *apart(actual, expected, allowed))
         except Exception as error:
             return self._broken(module, bags, "a method raises", Raised(error), "a state")
         return None
 
-    def _broken(self, module: Checked, bags: Bags, claim: str, found: Any, expected: Any) -> LawBroken:
+    def _broken(self, module: Checked, bags: Bags, claim: str, actual: Any, expected: Any) -> LawBroken:
         shown = {name: shown_rows(rows, module.fields) for name, rows in bags.items()}
-        error = LawBroken(module.name, self.name, claim, shown, found, expected)
-        error.__cause__ = next((r.error for r in (found, expected) if isinstance(r, Raised)), None)
+        error = LawBroken(module.name, self.name, claim, shown, actual, expected)
+        error.__cause__ = next((r.error for r in (actual, expected) if isinstance(r, Raised)), None)
         return error
 
 
@@ -135,30 +135,30 @@ def shown_rows(rows: Rows, fields: Sequence[str]) -> list[Any]:
 
 
 def _answers(m: Checked, events: Rows) -> Iterator[Claim]:
-    found = outcome(lambda: m.over(events))
-    yield "it has a result over any events", found, "a result" if isinstance(found, Raised) else found
+    answer = outcome(lambda: m.over(events))
+    yield "it has a result over any events", answer, "a result" if isinstance(answer, Raised) else answer
 
 
 def _deterministic(m: Checked, events: Rows, others: Rows) -> Iterator[Claim]:
     def twice(call: Callable[[], Any]) -> tuple[Any, Any]:
         return outcome(call), outcome(call)
 
-    said = "the same calls on a copy give the same"
+    claim = "the same calls on a copy give the same"
     start, state = m.initial(), m.of(events)
-    yield f"{said} (add, result)", *twice(lambda: m.result(m.add(copy.deepcopy(start), m.events(events))))
+    yield f"{claim} (add, result)", *twice(lambda: m.result(m.add(copy.deepcopy(start), m.events(events))))
     if m.remove is not None:
         remove, both = m.remove, m.of([*events, *others])
-        yield f"{said} (remove, result)", *twice(lambda: m.result(remove(copy.deepcopy(both), m.events(others))))
+        yield f"{claim} (remove, result)", *twice(lambda: m.result(remove(copy.deepcopy(both), m.events(others))))
     if m.merge is not None:
         merge, other = m.merge, m.of(others)
-        yield f"{said} (merge, result)", *twice(lambda: m.result(merge(copy.deepcopy(state), copy.deepcopy(other))))
+        yield f"{claim} (merge, result)", *twice(lambda: m.result(merge(copy.deepcopy(state), copy.deepcopy(other))))
 
 
 def _pure(m: Checked, events: Rows, others: Rows) -> Iterator[Claim]:
-    given, before = m.events(events), plain(m.events(events))
-    state = m.add(m.initial(), given)
+    values, before = m.events(events), plain(m.events(events))
+    state = m.add(m.initial(), values)
     first = outcome(lambda: m.result(state))
-    yield "add and result leave the values as they are", plain(given), before
+    yield "add and result leave the values as they are", plain(values), before
     if not m.in_parts:
         return
     empty = outcome(lambda: m.result(m.initial()))
@@ -180,24 +180,24 @@ def _pure(m: Checked, events: Rows, others: Rows) -> Iterator[Claim]:
 
 def _zero(m: Checked, events: Rows) -> Iterator[Claim]:
     whole = outcome(lambda: m.over(events))
-    said = "adding no events changes nothing"
-    yield said, outcome(lambda: m.result(m.add(m.add(m.initial(), m.events(())), m.events(events)))), whole
-    yield said, outcome(lambda: m.result(m.add(m.of(events), m.events(())))), whole
+    claim = "adding no events changes nothing"
+    yield claim, outcome(lambda: m.result(m.add(m.add(m.initial(), m.events(())), m.events(events)))), whole
+    yield claim, outcome(lambda: m.result(m.add(m.of(events), m.events(())))), whole
     if m.merge is not None:
         merge = m.merge
-        said = "merging with the initial state changes nothing"
-        yield said, outcome(lambda: m.result(merge(m.of(events), m.initial()))), whole
-        yield said, outcome(lambda: m.result(merge(m.initial(), m.of(events)))), whole
+        claim = "merging with the initial state changes nothing"
+        yield claim, outcome(lambda: m.result(merge(m.of(events), m.initial()))), whole
+        yield claim, outcome(lambda: m.result(merge(m.initial(), m.of(events)))), whole
 
 
 def _add(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
-    found = outcome(lambda: m.result(m.add(m.of(first), m.events(then))))
-    yield "added in parts is added at once", found, outcome(lambda: m.over([*first, *then]))
+    added = outcome(lambda: m.result(m.add(m.of(first), m.events(then))))
+    yield "added in parts is added at once", added, outcome(lambda: m.over([*first, *then]))
 
 
 def _order(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
-    found = outcome(lambda: m.over([*then, *first[::-1]]))
-    yield "events in another order give the same", found, outcome(lambda: m.over([*first, *then]))
+    reordered = outcome(lambda: m.over([*then, *first[::-1]]))
+    yield "events in another order give the same", reordered, outcome(lambda: m.over([*first, *then]))
 
 
 def _remove_copies(m: Checked, rest: Rows) -> Iterator[Claim]:
@@ -208,12 +208,12 @@ def _remove(m: Checked, rest: Rows, removed: Rows) -> Iterator[Claim]:
     assert m.remove is not None
     remove, gone = m.remove, removed[::-1]
     whole = outcome(lambda: m.over(rest))
-    said = "what is added and removed leaves no trace"
-    yield said, outcome(lambda: m.result(remove(m.add(m.of(rest), m.events(removed)), m.events(gone)))), whole
-    yield said, outcome(lambda: m.result(m.add(remove(m.of(removed), m.events(gone)), m.events(rest)))), whole
+    claim = "what is added and removed leaves no trace"
+    yield claim, outcome(lambda: m.result(remove(m.add(m.of(rest), m.events(removed)), m.events(gone)))), whole
+    yield claim, outcome(lambda: m.result(m.add(remove(m.of(removed), m.events(gone)), m.events(rest)))), whole
     one = m.events(gone[:1])
-    found = outcome(lambda: m.result(remove(remove(m.of([*removed, *rest]), one), m.events(gone[1:]))))
-    yield "what is removed in parts leaves no trace", found, whole
+    remaining = outcome(lambda: m.result(remove(remove(m.of([*removed, *rest]), one), m.events(gone[1:]))))
+    yield "what is removed in parts leaves no trace", remaining, whole
 
 
 def _merge(m: Checked, first: Rows, second: Rows, third: Rows) -> Iterator[Claim]:

@@ -170,9 +170,9 @@ class _Bags:
         if not self.groups:
             return _some(one)
         alive = st.tuples(st.integers(0, SIZE - 1), st.integers(1, HOP), one)
-        made = alive.map(lambda found: (found[0], found[0] + found[1], *found[2]))
-        groups = st.lists(_some(made), min_size=1, max_size=self.groups)
-        return groups.map(lambda found: [(g, *row) for g, rows in enumerate(found) for row in rows])
+        rows_of_bag = alive.map(lambda drawn: (drawn[0], drawn[0] + drawn[1], *drawn[2]))
+        groups = st.lists(_some(rows_of_bag), min_size=1, max_size=self.groups)
+        return groups.map(lambda drawn: [(g, *row) for g, rows in enumerate(drawn) for row in rows])
 
     def _row(self, huge: bool) -> st.SearchStrategy[tuple[Any, ...]]:
         if self.values is None:
@@ -183,7 +183,7 @@ class _Bags:
 def _some(one: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
     """Some are equal; in some bags most."""
     bags = st.tuples(st.lists(one, min_size=1, max_size=4), st.sampled_from((0, 0, 3)))
-    return bags.map(lambda found: [*found[0], *found[0][-1:] * found[1]])
+    return bags.map(lambda drawn: [*drawn[0], *drawn[0][-1:] * drawn[1]])
 
 
 @dataclass(frozen=True)
@@ -205,23 +205,23 @@ class _Search:
         return self._broken(broken, module, Phase.generate, Phase.shrink) or first
 
     def _broken(self, laws: Sequence[Law], module: Checked, *phases: Phase) -> LawBroken | None:
-        found: list[LawBroken] = []
+        breaches: list[LawBroken] = []
 
         def holds(drawn: Bags) -> None:
             for law in laws:
                 broken = law.broken(module, drawn, self.tolerance)
                 if broken is not None:
-                    found.append(broken)
+                    breaches.append(broken)
                     raise broken
 
-        made = settings(self.tried, phases=phases)(given(self.bags.drawn(laws))(holds))
+        property_of_bags = settings(self.tried, phases=phases)(given(self.bags.drawn(laws))(holds))
         try:
-            (made if self.seed is None else seeded(self.seed)(made))()
+            (property_of_bags if self.seed is None else seeded(self.seed)(property_of_bags))()
         except LawBroken:
             # shrinking ends with the smallest
-            return found[-1]
+            return breaches[-1]
         except Flaky:
-            last = found[-1]
+            last = breaches[-1]
             claim = f"the law of {last.law} is broken in one try, and holds in the next"
             return LawBroken(module.name, "deterministic", claim, last.values, last.found, last.expected)
         return None

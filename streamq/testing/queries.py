@@ -100,37 +100,37 @@ def spans(draw: Draw, plan: Node, reads_end: bool = True, most: int = 2) -> Node
     ]
     kinds += [("where", "lifetime"), ("signal",), ("chop",), ("ids",), ("lifetime", "lifetime")]
     for kind in draw(st.sampled_from(kinds if most > 1 else [k for k in kinds if len(k) == 1])):
-        known = exact(plan)
+        exact_columns = exact(plan)
         match kind:
             case "where":
-                plan = Where(plan, draw(predicates(plan.schema, known, reads_end)))
+                plan = Where(plan, draw(predicates(plan.schema, exact_columns, reads_end)))
             case "select":
                 chosen: list[tuple[str, Expr]] = []
                 for f in plan.schema.fields:
-                    made = draw(numbers(plan.schema, f.name, reads_end))
-                    chosen.append((f.name, made if infer(made, plan.schema, "select") == f.type else Col(f.name)))
+                    number = draw(numbers(plan.schema, f.name, reads_end))
+                    chosen.append((f.name, number if infer(number, plan.schema, "select") == f.type else Col(f.name)))
                 plan = Select(plan, tuple(chosen))
             case "lifetime":
-                plan = draw(_altered(plan, known, reads_end))
-            case "signal" if known:
-                among = matched(plan.schema, known)
+                plan = draw(_altered(plan, exact_columns, reads_end))
+            case "signal" if exact_columns:
+                among = matched(plan.schema, exact_columns)
                 plan = ToSignal(plan, tuple(draw(st.lists(st.sampled_from(among), max_size=1)) if among else ()))
             case "chop":
                 plan = Chop(plan, draw(st.integers(1, 7)), draw(st.integers(-3, 3)))
-            case "ids" if known >= set(plan.schema.names) <= set(matched(plan.schema, known)):
+            case "ids" if exact_columns >= set(plan.schema.names) <= set(matched(plan.schema, exact_columns)):
                 plan = DistinctIds(plan, (draw(st.sampled_from(plan.schema.names)),), draw(st.integers(0, 6)))
     return plan
 
 
 @st.composite
-def _altered(draw: Draw, plan: Node, known: frozenset[str], reads_end: bool) -> Node:
+def _altered(draw: Draw, plan: Node, exact_columns: frozenset[str], reads_end: bool) -> Node:
     """Lifetimes moved, stretched, cut, made of the payload."""
     by = st.integers(-6, 6)
     ticks = Call(UNIX_MICROS, (start(),)) if plan.schema.axis == TIMESTAMP else start()
-    numbers = [n for n in sorted(known) if is_a(plan.schema.type_of(n), t.IntegerType, t.LongType)]
+    numbers = [n for n in sorted(exact_columns) if is_a(plan.schema.type_of(n), t.IntegerType, t.LongType)]
     starts = [Start(), Start(by=draw(by)), Start(GIVEN, 0, ticks - ticks % 4), Start(GIVEN, 0, ticks + 3)]
     lengths = [Length(), Length(SAME, draw(by)), Length(FIXED, 1), Length(FIXED, draw(st.integers(1, 9)))]
-    for name in sorted(known):
+    for name in sorted(exact_columns):
         # the promise is kept to the tick by every event that has a value
         within = draw(st.integers(0, 6))
         starts.append(Start(GIVEN, 0, ticks - when(Col(name).is_not_null(), within).otherwise(0), within))
@@ -175,16 +175,16 @@ def paired(draw: Draw, one: Node, two: Node) -> Node:
 @st.composite
 def _conditions(draw: Draw, schema: Schema, among: frozenset[str], suffix: str) -> Expr | None:
     """A condition on a pair: one column alone, or two against each other."""
-    found: list[Expr] = []
+    conditions: list[Expr] = []
     for name in sorted(among):
         kind = schema.type_of(name)
-        found.append(Col(name).is_not_null())
+        conditions.append(Col(name).is_not_null())
         other = f"{name}{suffix}"
         if other in among and schema.type_of(other) == kind:
-            found += [Col(name) == Col(other), Col(name) != Col(other), Col(name) < Col(other)]
-            found += [Col(name).eq_null_safe(Col(other))]
-    found = [expr for expr in found if evaluable(expr, schema)]
-    return draw(st.sampled_from(found)) if found else None
+            conditions += [Col(name) == Col(other), Col(name) != Col(other), Col(name) < Col(other)]
+            conditions += [Col(name).eq_null_safe(Col(other))]
+    conditions = [expr for expr in conditions if evaluable(expr, schema)]
+    return draw(st.sampled_from(conditions)) if conditions else None
 
 
 @st.composite
@@ -195,9 +195,9 @@ def finished(draw: Draw, plan: Node, label: str = "b", reads_end: bool = True) -
     if draw(st.booleans()):
         return Where(plan, draw(predicates(plan.schema, exact(plan), reads_end)))
     name = draw(st.sampled_from(plan.schema.names))
-    kept: list[tuple[str, Expr]] = [(n, Col(n)) for n in plan.schema.names]
+    columns: list[tuple[str, Expr]] = [(n, Col(n)) for n in plan.schema.names]
     over = draw(numbers(plan.schema, name, reads_end)) / 4 if is_plain_number(plan.schema.type_of(name)) else Col(name)
-    return Select(plan, (*kept, (label, draw(st.one_of(st.just(over), lifetime_parts(reads_end))))))
+    return Select(plan, (*columns, (label, draw(st.one_of(st.just(over), lifetime_parts(reads_end))))))
 
 
 @st.composite

@@ -107,9 +107,10 @@ def _events(
     schema = node.input.schema
     groups = [f"g{i}" for i in range(len(node.keys))]
     whose = [f"{keys(schema)[schema.names.index(k)]} AS {g}" for g, k in zip(groups, node.keys, strict=True)]
-    made = [(run.sql(e, schema), name, asked) for name, e, asked in values]
+    asked_values = [(run.sql(e, schema), name, asked) for name, e, asked in values]
     computed = [
-        f"CASE WHEN {asked} THEN {call} END AS {name}" if asked else f"{call} AS {name}" for call, name, asked in made
+        f"CASE WHEN {asked} THEN {call} END AS {name}" if asked else f"{call} AS {name}"
+        for call, name, asked in asked_values
     ]
     own = [f"{c} AS p{i}" for i, c in enumerate(payload(schema))]
     own += [f"{c} AS {o}" for c, o in zip(keys(schema), _order(schema), strict=True) if o.startswith("o")]
@@ -135,7 +136,7 @@ def window_aggregate(node: WindowAggregate, inputs: Sequence[str], run: Run) -> 
             values.append((f"v{i}_{j}", arg, f"f{i}" if a.where is not None else ""))
             kinds[f"v{i}_{j}"] = infer(arg, source, "oracle")
     events, groups = _events(node, values, inputs[0], run)
-    found = members(node, events, groups, run)
+    membership = members(node, events, groups, run)
     # what is paired counts where both are there
     both = [
         f"CASE WHEN v{i}_{1 - j} IS NOT NULL THEN v{i}_{j} END AS v{i}_{j}"
@@ -144,7 +145,7 @@ def window_aggregate(node: WindowAggregate, inputs: Sequence[str], run: Run) -> 
         if len(a.args) == 2
     ]
     if both:
-        found = run.table(f"SELECT * REPLACE ({listed(*both)}) FROM {found}")
+        membership = run.table(f"SELECT * REPLACE ({listed(*both)}) FROM {membership}")
     window = listed("w", "w_le", "w_re", *groups)
     # deviations need the mean first; that of equal numbers is not rounded
     means = [
@@ -155,19 +156,19 @@ def window_aggregate(node: WindowAggregate, inputs: Sequence[str], run: Run) -> 
         if ORACLE_OF[a.function].reads_means
     ]
     if means:
-        found = run.table(f"SELECT {listed('*', *means)} FROM {found} WINDOW own AS (PARTITION BY {window})")
+        membership = run.table(f"SELECT {listed('*', *means)} FROM {membership} WINDOW own AS (PARTITION BY {window})")
     order = listed("le", *(f"{o} NULLS FIRST" for o in _order(source)), "re")
-    made = []
+    results = []
     for i, (_, a) in enumerate(node.aggregates):
         types = tuple(kinds[f"v{i}_{j}"] for j in range(len(a.args)))
         passes = f"FILTER (WHERE f{i})" if a.where is not None else ""
         arguments = Arguments(f"v{i}_0", f"v{i}_1", types, a.options, passes, order, node.clip, source.axis)
-        made.append(ORACLE_OF[a.function].sql(arguments))
+        results.append(ORACLE_OF[a.function].sql(arguments))
     shown = [_group(node, g, k) for g, k in zip(groups, node.keys, strict=True)]
-    columns = [f"{e} AS c{i}" for i, e in enumerate([*shown, *made])]
+    columns = [f"{e} AS c{i}" for i, e in enumerate([*shown, *results])]
     start, end, there = _stamped(node)
     return f"""
-        SELECT {listed(start, end, *columns)} FROM {found}
+        SELECT {listed(start, end, *columns)} FROM {membership}
         WHERE {there} GROUP BY {window}"""
 
 
@@ -176,14 +177,14 @@ def top_k(node: TopK, inputs: Sequence[str], run: Run) -> str:
     """The members whose RANK by value is at most k; broken ties go by the payload."""
     source = node.input.schema
     events, groups = _events(node, [("v", node.by, "")], inputs[0], run)
-    found = members(node, events, groups, run)
+    membership = members(node, events, groups, run)
     window = listed("w", "w_le", "w_re", *groups)
     by = key("v", infer(node.by, source, "oracle")) + (" DESC NULLS LAST" if node.desc else " ASC NULLS FIRST")
     own = [f"p{i}" for i in range(len(source.fields))]
     ties = listed(by, *(f"{o} NULLS FIRST" for o in _order(source)), "le", "re")
     ranked = f"""
         SELECT *, rank() OVER (PARTITION BY {window} ORDER BY {by}) AS rank,
-            row_number() OVER (PARTITION BY {window} ORDER BY {ties}) AS number FROM {found}"""
+            row_number() OVER (PARTITION BY {window} ORDER BY {ties}) AS number FROM {membership}"""
     start, end, there = _stamped(node)
     columns = [f"{e} AS c{i}" for i, e in enumerate([*own, "rank"])]
     limit = "rank" if node.ties == "keep" else "number"

@@ -1,0 +1,71 @@
+"""No import goes upwards, lazy and type-only imports included, and no circle of modules is large.
+
+A layer holds the modules whose names begin as it says; a module is of the layer whose prefix is the longest.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1] / "streamq"
+
+LAYERS = (
+    ("streamq.errors", "streamq.choices", "streamq.time"),
+    ("streamq.windows", "streamq.policies"),
+    ("streamq.plan",),
+    ("streamq.runtime",),
+    ("streamq.functions", "streamq.aggregates"),
+    ("streamq.operators",),
+    ("streamq.compiler",),
+    ("streamq.run",),
+    ("streamq",),
+    ("streamq.testing", "streamq.pytest_plugin", "streamq.demo"),
+)
+"""From the bottom to the top."""
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def imports(module: str) -> Iterator[str]:
+    """The modules of streamq that a module names in any import."""
+    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in MODULES)
+        elif isinstance(node, ast.ImportFrom) and node.module in MODULES:
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                yield whole if whole in MODULES else node.module
+
+
+def layer(module: str) -> int:
+    """The number of a module's layer; the language is what no other prefix names."""
+    prefixes = {prefix: number for number, layer in enumerate(LAYERS) for prefix in layer}
+    parts = module.split(".")
+    return next(prefixes[p] for n in range(len(parts), 0, -1) if (p := ".".join(parts[:n])) in prefixes)
+
+
+def test_no_import_goes_upwards() -> None:
+    upwards = [f"{m} -> {other}" for m in MODULES for other in imports(m) if layer(other) > layer(m)]
+    assert upwards == []
+
+
+def test_no_circle_is_larger_than_a_few_modules() -> None:
+    reached = {m: {other for other in imports(m) if other != m} for m in MODULES}
+    changed = True
+    while changed:
+        changed = False
+        for below in reached.values():
+            more = set().union(*(reached[other] for other in below)) - below
+            if more:
+                below |= more
+                changed = True
+    circles = {frozenset(o for o in below if m in reached[o]) for m, below in reached.items() if m in below}
+    assert [sorted(circle) for circle in circles if len(circle) > 3] == []
