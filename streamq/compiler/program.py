@@ -65,7 +65,16 @@ class Path:
         """The path without the steps from ``at`` on, which is where ends that may still move are first read."""
         steps = self.steps[:at]
         carried = tuple(step.carrier for step in steps if step.carrier is not None)
-        return Path(self.relation, self.level, self.steps[at].input.schema, steps, True, False, True, carried)
+        return Path(
+            relation=self.relation,
+            level=self.level,
+            schema=self.steps[at].input.schema,
+            steps=steps,
+            retracts=True,
+            points=False,
+            moves=True,
+            carried=carried,
+        )
 
 
 @dataclass(frozen=True)

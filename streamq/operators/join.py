@@ -157,7 +157,9 @@ class Join(Pairing):
         if not is_keyed[0] and self.how != INNER:
             raise not_of_the_group(self, "its left side")
         on, left_names, right_names = self.pairs_with_keys(is_keyed, keys)
-        return Join(inputs[0], inputs[1], on, self.where, self.how, left_names, right_names)
+        return Join(
+            inputs[0], inputs[1], on=on, where=self.where, how=self.how, left_names=left_names, right_names=right_names
+        )
 
 
 def renamed(df: DataFrame, node: Join) -> DataFrame:
@@ -208,7 +210,7 @@ class JoinVerbs(Verbs):
         """
         if how not in KINDS:
             raise PlanError(sentence("join", f"no kind {how!r}", f"there are: {', '.join(KINDS)}"))
-        keys, condition, *names = paired(self.plan, other, on, where, suffixes, how, "join")
+        keys, condition, *names = paired(self.plan, other, on, where=where, suffixes=suffixes, how=how, verb="join")
         return self._derive(Join(self.plan, other.plan, keys, condition, how, *names), other)
 
     def left_anti_join(self, other: Self, on: On = (), where: Callable[[Any, Any], Any] | Expr | None = None) -> Self:

@@ -39,7 +39,11 @@ def paired(
         not_a_stream(verb, other)
     keys = pairs(on, verb)
     left_names, right_names = result_names(left, other.plan, keys, suffixes, how, verb)
-    condition = None if where is None else over_pair(where, left, other.plan, left_names, right_names, keys, verb)
+    condition = (
+        None
+        if where is None
+        else over_pair(where, left, other.plan, left_names=left_names, right_names=right_names, keys=keys, verb=verb)
+    )
     return keys, condition, left_names, right_names
 
 

@@ -101,10 +101,20 @@ class TopK(EvaluatedOperator):
 
     def evaluation(self) -> Evaluation:
         source = self.input.schema
-        window, policies = totally_ordered(self.window, source), (self.clip, self.stamp, False)
-        of_window = WindowEvaluation.of(window, *policies)
+        window = totally_ordered(self.window, source)
+        of_window = WindowEvaluation.of(window, self.clip, self.stamp, False)
         evaluator = TopKEvaluator(
-            window, self.keys, *policies, self.k, "__by", self.desc, self.ties, source.names, RANK
+            window,
+            self.keys,
+            clip=self.clip,
+            stamp=self.stamp,
+            sensitive=False,
+            k=self.k,
+            by="__by",
+            desc=self.desc,
+            ties=self.ties,
+            payload=source.names,
+            rank=RANK,
         )
         return Evaluation(
             evaluator=evaluator,

@@ -157,7 +157,14 @@ class WindowAggregate(EvaluatedOperator):
         by_ends = isinstance(window, Rows) and any(reads_end(e) for e in columns.values())
         return Evaluation(
             evaluator=WindowEvaluator(
-                window, self.keys, self.clip, self.stamp, self.timed, split.partials, reductions, order
+                window,
+                self.keys,
+                clip=self.clip,
+                stamp=self.stamp,
+                sensitive=self.timed,
+                partials=split.partials,
+                reductions=reductions,
+                order=order,
             ),
             inputs=(PortColumns(tuple(columns.items()), self.keys),),
             schema=self.schema.with_fields(fields),

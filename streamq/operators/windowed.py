@@ -151,7 +151,9 @@ class Windowed(Generic[S]):
             raise PlanError(sentence("top_k", 'ties is "keep" or "break"', f"found {ties!r}"))
         source = self.stream.plan
         order = resolve(column_or_expr(by), source, "top_k")
-        return self.stream._derive(TopK(source, self.keys, self.window, k, order, desc, ties, self.clip, self.stamp))
+        return self.stream._derive(
+            TopK(source, self.keys, self.window, k=k, by=order, desc=desc, ties=ties, clip=self.clip, stamp=self.stamp)
+        )
 
 
 def windowed(stream: S, keys: tuple[str, ...], window: Window, clip: str, stamp: str | None) -> Windowed[S]:

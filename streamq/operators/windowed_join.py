@@ -113,7 +113,9 @@ class WindowedJoin(Pairing):
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
         on, left_names, right_names = self.pairs_with_keys(is_keyed, keys)
-        return WindowedJoin(inputs[0], inputs[1], self.window, on, self.where, left_names, right_names)
+        return WindowedJoin(
+            inputs[0], inputs[1], self.window, on=on, where=self.where, left_names=left_names, right_names=right_names
+        )
 
 
 class WindowedJoinVerbs(Verbs):
@@ -146,6 +148,8 @@ class WindowedJoinVerbs(Verbs):
         k  v  w  start  end
         1  a  b      0    5
         """
-        keys, condition, *names = paired(self.plan, other, on, where, suffixes, INNER, "windowed_join")
+        keys, condition, *names = paired(
+            self.plan, other, on, where=where, suffixes=suffixes, how=INNER, verb="windowed_join"
+        )
         window = grid(size, size if hop is None else hop, offset, self.plan.schema.axis, "windowed_join")
         return self._derive(WindowedJoin(self.plan, other.plan, window, keys, condition, *names), other)

@@ -222,7 +222,9 @@ class WindowEvaluator(_OverWindows):
 
         names = dict.fromkeys(a for r in self.reductions for a in (*r.column.args, *filter(None, [r.column.where])))
         rows = table.select([*names, LE]).take(pa.array(ranges.event))
-        return RangedMembers(rows, first, first + (ranges.high - ranges.low), len(start), place, lasts, (start, end))
+        return RangedMembers(
+            rows, first, first + (ranges.high - ranges.low), n=len(start), place=place, lasts=lasts, window=(start, end)
+        )
 
 
 @dataclass(frozen=True)

@@ -214,7 +214,17 @@ class _Chains:
         least = np.minimum.accumulate((number[at] * len(at) + rank)[::-1])[::-1]
         closed_by = np.full(len(number), -1)
         closed_by[at[follows]] = at[order[least[follows + 1] - number[at[follows]] * len(at)]]
-        return _Chains(number, time, since, opens, ghost, chained, orphaned, before, closed_by)
+        return _Chains(
+            number,
+            time,
+            since,
+            opens=opens,
+            ghost=ghost,
+            chained=chained,
+            orphaned=orphaned,
+            before=before,
+            closed_by=closed_by,
+        )
 
     @property
     def until(self) -> Ints:
