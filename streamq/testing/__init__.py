@@ -5,9 +5,11 @@ held against the same query as SQL over histories. How to use it: ``docs/testing
 """
 
 from streamq.testing.case import Case
-from streamq.testing.history import Difference, assert_same_history, fold_physical, history, same_history
+from streamq.testing.difference import Difference, assert_same_history, same_history
+from streamq.testing.history import history
 from streamq.testing.intent import Intent
 from streamq.testing.modules import LawBroken, check_module
+from streamq.testing.physical_stream import fold_physical
 from streamq.testing.profiles import PROFILES, Profile, load_profile
 from streamq.testing.program import program
 from streamq.testing.replay import replay

@@ -36,7 +36,7 @@ from streamq.policies import SourcePolicy
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.arrival import OPEN, Item, closed, is_event, time_columns
 from streamq.testing.case import Case
-from streamq.testing.history import comparable
+from streamq.testing.python_values import comparable
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
 

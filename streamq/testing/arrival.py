@@ -15,8 +15,8 @@ from streamq.operators import Edges, Intervals, Physical, Points, Source
 from streamq.plan.expr import Expr, Lit
 from streamq.plan.schema import Field
 from streamq.runtime.event import CTI, INSERT, RETRACT
-from streamq.testing.history import comparable
 from streamq.testing.oracle import arrow_type
+from streamq.testing.python_values import comparable
 from streamq.time import INFINITY
 
 OPEN, CLOSE = "open", "close"

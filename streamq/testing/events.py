@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from streamq.errors import PlanError, sentence
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.arrival import CLOSE, OPEN, Item, bounds, closed
-from streamq.testing.history import comparable
 from streamq.testing.intent import Intent
+from streamq.testing.python_values import comparable
 from streamq.testing.scale import Scale
 from streamq.time import INFINITY
 

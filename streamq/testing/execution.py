@@ -32,7 +32,8 @@ from streamq.runtime.event import INSERT, LE, RE, RETRACT, WEIGHT
 from streamq.testing.admission import ADJUSTED, DROPPED, DUPLICATES, INVALID, admitted, legal, limits
 from streamq.testing.arrival import bounds, is_event, repeated, unmatched
 from streamq.testing.case import Case
-from streamq.testing.history import history, keys
+from streamq.testing.history import history
+from streamq.testing.python_values import keys
 from streamq.testing.watch import ProgressViolation, changes_before, watched
 from streamq.time import INFINITY, MINUS_INFINITY
 

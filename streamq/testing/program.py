@@ -18,9 +18,9 @@ from streamq.plan.node import Node, fold, nodes, numbered
 from streamq.plan.schema import Field
 from streamq.runtime.arrow_types import arrow_type
 from streamq.stream import Stream
-from streamq.testing.history import plain_values
 from streamq.testing.program_text import WIDTH, call, is_name, listed, string, value
 from streamq.testing.program_verbs import Names, inputs, verbs
+from streamq.testing.python_values import plain_values
 from streamq.testing.table import table
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.arrival import CLOSE, OPEN, Item, row, table_of
 from streamq.testing.case import Arrival, Case
 from streamq.testing.execution import BATCH, LITERAL, SPARK, STARTS, STREAM, Execution
-from streamq.testing.history import plain_values
 from streamq.testing.oracle import EVALUATED, TRANSLATED
+from streamq.testing.python_values import plain_values
 from streamq.testing.table import table
 from streamq.time import INFINITY, MINUS_INFINITY
 

@@ -26,6 +26,7 @@ from streamq.stream import Stream
 from streamq.testing.admission import is_plain
 from streamq.testing.arrival import contradictions
 from streamq.testing.case import Case
+from streamq.testing.difference import Difference, same_history
 from streamq.testing.draws import BACKEND
 from streamq.testing.execution import (
     BATCH,
@@ -45,7 +46,6 @@ from streamq.testing.execution import (
     unfinished,
 )
 from streamq.testing.generate import cases_of
-from streamq.testing.history import Difference, same_history
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.lateness import ON_TIME
 from streamq.testing.oracle import EVALUATED, TRANSLATED, FalseClaim, TooMuch, Untranslated

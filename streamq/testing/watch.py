@@ -24,7 +24,7 @@ from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.progress_rule import ProgressRule
 from streamq.runtime.stage import Hosted
-from streamq.testing.history import comparable, plain_values
+from streamq.testing.python_values import comparable, plain_values
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
 

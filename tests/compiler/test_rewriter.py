@@ -31,7 +31,7 @@ from streamq.plan.expr import Call, Col, Expr, Lit
 from streamq.plan.node import Node, nodes
 from streamq.run.query import local_history
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.testing.history import assert_same_history
+from streamq.testing.difference import assert_same_history
 from tests.compiler.rules.law import HOPPING, MORE, STAYS, TABLES, TRIPS, drawn
 
 K, V, W = Col("k"), Col("v"), Col("w")

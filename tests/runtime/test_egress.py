@@ -28,10 +28,12 @@ from streamq.policies import MIDDLE, Level
 from streamq.runtime.egress import changelog_rows, folding, split_ctis, upsert_rows
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.testing.case import Case
+from streamq.testing.difference import assert_same_history
 from streamq.testing.execution import promises
 from streamq.testing.generate import cases
-from streamq.testing.history import assert_same_history, comparable, fold_physical
 from streamq.testing.oracle import oracle
+from streamq.testing.physical_stream import fold_physical
+from streamq.testing.python_values import comparable
 from streamq.testing.validator import StreamViolation, check_stream
 from streamq.time import INFINITY
 

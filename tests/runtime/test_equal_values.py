@@ -24,7 +24,7 @@ from streamq.errors import InvalidEvent, StreamqError
 from streamq.run.answers import in_user_form
 from streamq.runtime.columnar import concat, ints, net
 from streamq.runtime.event import WEIGHT
-from streamq.testing.history import assert_same_history
+from streamq.testing.difference import assert_same_history
 from streamq.testing.oracle import oracle
 
 NAN = float("nan")

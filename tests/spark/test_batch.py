@@ -14,7 +14,7 @@ from streamq import testing as t
 from streamq.compiler.batch import lower
 from streamq.operators.operator import BatchRun
 from streamq.plan.node import Node
-from streamq.testing.history import assert_same_history
+from streamq.testing.difference import assert_same_history
 from streamq.testing.on_spark import frame
 from streamq.testing.oracle import oracle
 from streamq.time import INFINITY

@@ -11,7 +11,7 @@ import streamq as sq
 from streamq.operators import written_operators
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.plan.node import nodes
-from streamq.testing.history import assert_same_history
+from streamq.testing.difference import assert_same_history
 from streamq.testing.oracle import oracle
 from tests.algebra import QUERIES, SIZES, intervals
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import streamq as sq
 from streamq.errors import CheckpointError, PlanError, QueryFailed
-from streamq.testing.history import assert_same_history
+from streamq.testing.difference import assert_same_history
 from streamq.testing.validator import check_stream
 from tests.spark.replay import ended, land, stream
 

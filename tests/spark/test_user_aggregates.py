@@ -26,7 +26,7 @@ from streamq.plan.expr import Col, Expr
 from streamq.plan.partial import COUNT, Ints, Partial, Values
 from streamq.plan.reduction import CopiedMembers, MemberReduction, ReducedColumn, Reduction
 from streamq.runtime.module import module_of
-from streamq.testing.history import assert_same_history
+from streamq.testing.difference import assert_same_history
 from streamq.testing.modules import check_module
 from tests.spark.replay import ended, replayed
 

@@ -19,11 +19,13 @@ from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing import events
 from streamq.testing.arrival import Item, bounds, delay_for, late, repeated
 from streamq.testing.case import Case
+from streamq.testing.difference import assert_same_history
 from streamq.testing.drawn_windows import grids
 from streamq.testing.generate import TYPES, Arriving, cases, cuts, sources
-from streamq.testing.history import assert_same_history, comparable, fold_physical, keys
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.payloads import rows as payloads
+from streamq.testing.physical_stream import fold_physical
+from streamq.testing.python_values import comparable, keys
 from streamq.testing.scale import TICKS
 from streamq.windows import Hopping
 

@@ -12,7 +12,7 @@ import pytest
 import streamq as sq
 from streamq import testing as t
 from streamq.errors import InvalidEvent, PlanError, SourceError
-from streamq.testing.history import comparable
+from streamq.testing.python_values import comparable
 
 COLUMNS = "kind string, start bigint, end bigint, new_end bigint, v int"
 ROWS = [("insert", 1, None, None, 3), ("retract", 1, None, 10, 3), ("cti", 5, None, None, None)]

@@ -38,8 +38,10 @@ from streamq.plan.node import Node
 from streamq.plan.schema import Field, Schema
 from streamq.policies import SourcePolicy
 from streamq.testing.arrival import table_of
-from streamq.testing.history import assert_same_history, fold_physical, history, same_history
+from streamq.testing.difference import assert_same_history, same_history
+from streamq.testing.history import history
 from streamq.testing.oracle import ORACLE, TooMuch, oracle, sql
+from streamq.testing.physical_stream import fold_physical
 from streamq.time import INFINITY, INTEGER
 from streamq.windows import Hopping
 

@@ -20,8 +20,8 @@ from streamq.functions.catalogue import by_name
 from streamq.operators import Edges
 from streamq.plan.expr import Call, Cast, Expr
 from streamq.plan.schema import Field, Schema
+from streamq.testing.difference import assert_same_history
 from streamq.testing.generate import Case, cases
-from streamq.testing.history import assert_same_history
 from streamq.testing.oracle import EVALUATED, TRANSLATED, oracle
 from streamq.testing.oracle.evaluated import Evaluated
 from streamq.testing.oracle.run import database

@@ -27,10 +27,10 @@ from streamq.plan.schema import Field, Schema
 from streamq.testing.case import Case
 from streamq.testing.drawn_expressions import predicates
 from streamq.testing.generate import cases
-from streamq.testing.history import keys
 from streamq.testing.program import TESTING, program
 from streamq.testing.program_text import Unwritable, argument, expression
 from streamq.testing.program_verbs import verbs
+from streamq.testing.python_values import keys
 from streamq.testing.table import fields_of, table
 from streamq.time import INTEGER, TIMESTAMP
 from tests.algebra import QUERIES, SIZES, intervals

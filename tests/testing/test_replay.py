@@ -17,8 +17,8 @@ from streamq.choices import OutputForm
 from streamq.errors import PlanError, SourceError
 from streamq.testing.arrival import Item
 from streamq.testing.execution import Execution, executed
-from streamq.testing.history import keys
 from streamq.testing.oracle import TRANSLATED
+from streamq.testing.python_values import keys
 from streamq.testing.replay import case_from_json, case_to_json, replay, saved
 from streamq.testing.verify import check, in_process
 

@@ -12,7 +12,7 @@ from streamq.plan.node import Node
 from streamq.plan.schema import Field
 from streamq.run.query import local_history
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.testing.history import assert_same_history
+from streamq.testing.difference import assert_same_history
 from streamq.testing.oracle import EVALUATED, Untranslated, oracle
 from streamq.windows import Hopping
 

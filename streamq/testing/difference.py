@@ -1,0 +1,174 @@
+"""The difference of two histories: as bags of rows, floats within a tolerance, drawn along the time axis."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from streamq.testing.answers import answer_table
+from streamq.testing.history import history
+from streamq.testing.python_values import Row, comparable, keys, table_rows
+from streamq.testing.timeline import Axis
+from streamq.time import INTEGER
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from streamq.testing.answers import History
+
+SHOWN = 20
+"""How many rows of a kind a Difference prints."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What tells two histories apart: rows only in the expected one, rows only in the one found, or their columns."""
+
+    missing: tuple[Row, ...] = ()
+    extra: tuple[Row, ...] = ()
+    names: tuple[str, ...] = ()
+    columns: str = ""
+    axis: str = INTEGER
+
+    def __str__(self) -> str:
+        if self.columns:
+            return f"the histories have different columns: {self.columns}"
+        axis = Axis([row for part in (self.missing, self.extra) for row in sorted(part, key=_order)[:SHOWN]], self.axis)
+        lines: list[str] = []
+        sides = (
+            ("missing (only in the expected history)", self.missing),
+            ("extra (only in the one found)", self.extra),
+        )
+        for title, rows in sides:
+            if rows:
+                lines.append(f"{title}: {len(rows)} row{'s' if len(rows) > 1 else ''}")
+                lines += [f"  {self._line(row, axis)}" for row in sorted(rows, key=_order)[:SHOWN]]
+                if len(rows) > SHOWN:
+                    lines.append(f"  ... and {len(rows) - SHOWN} more")
+        return "\n".join(lines)
+
+    def _line(self, row: Row, axis: Axis) -> str:
+        payload = ", ".join(f"{name}={value!r}" for name, value in zip(self.names[2:], row[2:], strict=True))
+        return f"{axis.draw(row[0], row[1])} {axis.label(row[0], row[1])}  {payload}".rstrip()
+
+
+def same_history(actual: History, expected: History, tolerance: float = 1e-9) -> Difference | None:
+    """None if two histories are equal bags, else what tells them apart.
+
+    Columns match by name, in any order. Floats are equal within ``tolerance`` times the greater of them and 1; NaN
+    equals NaN, -0.0 equals 0.0, NULL equals NULL. Between Arrow tables the kinds of types (integer, float, decimal of
+    a scale, ...) must agree too. Both are read by :func:`history`, so that answers as a user gets them can be compared.
+    """
+    a, b = (history(answer_table(answer, "same_history")) for answer in (actual, expected))
+    names = tuple(b.column_names)
+    if sorted(a.column_names) != sorted(names):
+        return Difference(columns=f"found {', '.join(a.column_names)}; expected {', '.join(names)}")
+    a = a.select(list(names))
+    if type(actual) is type(expected) and (wrong := _kinds_differ(a, b)):
+        return Difference(columns=wrong)
+    return _bag_difference(a, b, names, tolerance)
+
+
+def assert_same_history(actual: History, expected: History, tolerance: float = 1e-9) -> None:
+    """Fail with a printed :class:`Difference` where :func:`same_history` finds one."""
+    difference = same_history(actual, expected, tolerance)
+    if difference is not None:
+        raise AssertionError(f"not the expected history\n{difference}")
+
+
+def _kinds_differ(a: pa.Table, b: pa.Table) -> str:
+    # a column of NULLs only, made from Python values, has a type of its own
+    pairs = [(x, y) for x, y in zip(a.schema, b.schema, strict=True) if "null" not in (_kind(x.type), _kind(y.type))]
+    return "; ".join(f"{x.name} is {x.type}, expected {y.type}" for x, y in pairs if _kind(x.type) != _kind(y.type))
+
+
+def _kind(kind: pa.DataType) -> str:
+    import pyarrow as pa
+
+    if pa.types.is_decimal(kind):
+        return f"decimal of scale {kind.scale}"
+    for name in ("integer", "floating", "timestamp", "list", "struct", "boolean", "date", "null"):
+        if getattr(pa.types, f"is_{name}")(kind):
+            return name
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "string"
+    return "binary" if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else str(kind)
+
+
+def _bag_difference(
+    actual: pa.Table, expected: pa.Table, names: tuple[str, ...], tolerance: float
+) -> Difference | None:
+    # equal rows cancel out first; what is left is matched within the tolerance among rows equal but for their floats
+    actual_counts, expected_counts = Counter(keys(actual)), Counter(keys(expected))
+    if actual_counts == expected_counts:
+        return None
+    extra, missing = _left(actual, actual_counts, expected_counts), _left(expected, expected_counts, actual_counts)
+    unpaired: list[Row] = []
+    close = _but_floats(extra)
+    for key, wanted in _but_floats(missing).items():
+        unpaired += _unmatched(wanted, close.get(key, []), tolerance)
+    extra = [row for rows in close.values() for row in rows]
+    return Difference(tuple(unpaired), tuple(extra), names) if unpaired or extra else None
+
+
+def _left(table: pa.Table, own: Counter[Row], other: Counter[Row]) -> list[Row]:
+    """The rows of a table that are left when what the other has is taken away."""
+    over = own - other
+    chosen = []
+    for i, key in enumerate(keys(table)):
+        if over[key] > 0:
+            over[key] -= 1
+            chosen.append(i)
+    return table_rows(table.take(chosen)) if chosen else []
+
+
+def _but_floats(rows: Iterable[Row]) -> dict[Row, list[Row]]:
+    grouped: dict[Row, list[Row]] = {}
+    for row in rows:
+        key = tuple("float" if isinstance(v, float) else comparable(v) for v in row)
+        grouped.setdefault(key, []).append(row)
+    return grouped
+
+
+def _unmatched(wanted: list[Row], offered: list[Row], tolerance: float) -> list[Row]:
+    """The wanted rows left over by a greatest matching; those matched are taken out of ``offered``."""
+    near = [[j for j, other in enumerate(offered) if _near(row, other, tolerance)] for row in wanted]
+    match_of: dict[int, int] = {}
+
+    def place(i: int, seen: set[int]) -> bool:
+        for j in near[i]:
+            if j not in seen:
+                seen.add(j)
+                if j not in match_of or place(match_of[j], seen):
+                    match_of[j] = i
+                    return True
+        return False
+
+    left = [row for i, row in enumerate(wanted) if not place(i, set())]
+    offered[:] = [row for j, row in enumerate(offered) if j not in match_of]
+    return left
+
+
+def _near(a: Row, b: Row, tolerance: float) -> bool:
+    for x, y in zip(a, b, strict=True):
+        if isinstance(x, float) and comparable(x) != comparable(y):
+            if not abs(x - y) <= tolerance * max(1.0, abs(x), abs(y)) or math.isinf(x) or math.isinf(y):
+                return False
+    return True
+
+
+def _order(row: Row) -> tuple[Any, ...]:
+    return (row[0], row[1], *((value is not None, type(value).__name__, _sortable(value)) for value in row[2:]))
+
+
+def _sortable(value: Any) -> Any:
+    if isinstance(value, float):
+        return (math.isnan(value), 0.0 if math.isnan(value) else value)
+    return value if isinstance(value, int | str | bytes | Decimal) else repr(value)
+
+
+__all__ = ["Difference", "assert_same_history", "same_history"]

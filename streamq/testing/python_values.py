@@ -1,0 +1,96 @@
+"""Columns of Arrow tables as Python values, and which of them are equal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Row = tuple[Any, ...]
+
+
+class _Special(Enum):
+    """What equals nothing but itself, and is no value of a payload."""
+
+    NAN = "NaN"
+
+
+def comparable(value: Any) -> Any:
+    """A hashable value under the equality of keys: NaN equals itself, -0.0 is 0.0, lists and structs by their parts.
+
+    A boolean equals no number, though in Python it does. A list of pairs is a map, whose entries have no order.
+    """
+    match value:
+        case bool():
+            return _Special, value
+        case float():
+            return _Special.NAN if math.isnan(value) else value + 0.0
+        case [tuple(), *_]:
+            return frozenset(comparable(v) for v in value)
+        case list() | tuple():
+            return tuple(comparable(v) for v in value)
+        case dict():
+            return tuple((k, comparable(v)) for k, v in value.items())
+    return value
+
+
+def keys(table: pa.Table) -> list[Row]:
+    """The rows, made comparable."""
+    return table_rows(table, comparable)
+
+
+def table_rows(table: pa.Table, convert: Callable[[Any], Any] | None = None) -> list[Row]:
+    """The rows of a table as tuples; ``convert`` is applied to floats, lists, maps and structs."""
+    import pyarrow as pa
+
+    columns = []
+    for column in table.columns:
+        values = plain_values(column)
+        if convert is not None and (pa.types.is_floating(column.type) or pa.types.is_nested(column.type)):
+            values = [convert(value) for value in values]
+        columns.append(values)
+    return list(zip(*columns, strict=True))
+
+
+def plain_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """A column as Python values; instants and days beyond those that Python has are numbers: microseconds, days."""
+    if not _has_instants(column.type):
+        return column.to_pylist()
+    try:
+        return column.to_pylist()
+    except (OverflowError, ValueError):
+        # one by one, so that those that a datetime has are shown as such
+        return [_python_value(scalar) for scalar in column]
+
+
+def _python_value(scalar: Any) -> Any:
+    import pyarrow as pa
+
+    kind = scalar.type
+    if not scalar.is_valid or not _has_instants(kind):
+        return scalar.as_py()
+    if pa.types.is_map(kind):
+        return [(_python_value(entry["key"]), _python_value(entry["value"])) for entry in scalar.values]
+    if pa.types.is_list(kind):
+        return [_python_value(item) for item in scalar.values]
+    if pa.types.is_struct(kind):
+        return {name: _python_value(part) for name, part in scalar.items()}
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        return scalar.value
+
+
+def _has_instants(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return True
+    return pa.types.is_nested(kind) and any(_has_instants(kind.field(i).type) for i in range(kind.num_fields))
+
+
+__all__ = ["Row", "comparable", "keys", "plain_values", "table_rows"]
