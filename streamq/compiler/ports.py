@@ -1,6 +1,6 @@
-"""Kernels with what they take, before levels are numbered; and how they become the stages of a program.
+"""Ports: kernels with their inputs, as the compiler collects them; and how they become the stages of a program.
 
-Level k hosts all kernels whose inputs are made below k.
+Stage k hosts the kernels whose inputs all come from sources and from stages before k.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from streamq.runtime.stage import Channel, Hosted, Stage
 
 @dataclass(frozen=True)
 class PortInput:
-    """What a port of a kernel takes: ``columns`` over the rows of some paths, and columns of their lifetimes and weights."""
+    """One input of a kernel: ``columns`` of the rows of ``paths``, and beside them some of ``__le``, ``__re`` and ``__w``."""
 
     paths: list[Path]
     columns: PortColumns
@@ -34,7 +34,11 @@ class PortInput:
 
 @dataclass(kw_only=True)
 class Port:
-    """A kernel to be hosted, before levels are numbered; ``lines`` are what explain says of it, ``node`` is what it computes."""
+    """A kernel that a stage will host, with its inputs; ``name`` is also the name of its output relation, of columns ``schema``.
+
+    ``lines`` are the lines of explain on it. ``aligns`` is where the level of consistency holds rows back. ``node`` is the
+    operator whose result it computes, for those who watch the plan.
+    """
 
     name: str
     kernel: Kernel
@@ -46,7 +50,7 @@ class Port:
 
     @property
     def level(self) -> int:
-        """The stage that hosts it: the first one behind all its inputs."""
+        """The number of the stage that hosts it: the first one behind all its inputs."""
         return max((path.level for path in self.paths), default=0)
 
     @property
@@ -56,12 +60,12 @@ class Port:
 
 
 def host(program: Program, ports: Sequence[Port]) -> None:
-    """Number levels and channels: the feeds into kernels, and the stages that host them."""
+    """Number kernels, stages and channels, and add to the program the stages and the feeds into their kernels."""
     levels = max((p.level for p in ports), default=-1) + 1
     hosted: list[list[Hosted]] = [[] for _ in range(levels)]
     for number, port in enumerate(ports):
         channels = []
-        for at, port_input in enumerate(port.inputs):
+        for input_number, port_input in enumerate(port.inputs):
             for path in port_input.paths:
                 names = tuple(name for name, _ in port_input.columns.columns)
                 channel = Channel(
@@ -69,7 +73,7 @@ def host(program: Program, ports: Sequence[Port]) -> None:
                     relation=path.relation,
                     level=port.level,
                     kernel=number,
-                    port=at,
+                    port=input_number,
                     columns=(*names, *port_input.lifetimes),
                     hashed=port_input.columns.hashed,
                     judge=_judge(program, path),
@@ -85,7 +89,7 @@ def host(program: Program, ports: Sequence[Port]) -> None:
         if port.node is not None:
             program.nodes[number] = port.node
     sources = frozenset(r.name for r in program.sources)
-    follows = _follows(program)
+    follows = _leaders(program)
     for level, kernels in enumerate(hosted):
         here = tuple(c for h in kernels for c in h.channels)
         later = frozenset(r for more in hosted[level + 1 :] for h in more for r in h.inputs)
@@ -106,31 +110,37 @@ def host(program: Program, ports: Sequence[Port]) -> None:
         )
 
 
-def _follows(program: Program) -> dict[str, str]:
-    """Whose progress a source has that makes none of its own; of a chain the last."""
+def _leaders(program: Program) -> dict[str, str]:
+    """Return the source whose progress each following source has, by relation; of a chain of followers, the last.
+
+    Raises PlanError if a source follows itself, or one that is not in the query.
+    """
     policies = {r.source.table: r.source.policy for r in program.sources if r.source}
     shown = {r.source.table: r.source.shown_name() for r in program.sources if r.source}
-    followed: dict[str, str] = {}
+    leaders: dict[str, str] = {}
     for table, policy in policies.items():
-        seen, of = [table], policy.follow
-        while of is not None:
-            if of not in policies:
+        chain, leader = [table], policy.follow
+        while leader is not None:
+            if leader not in policies:
                 others = ", ".join(name for t, name in shown.items() if t != table)
                 hint = f"It follows one of: {others}." if others else "The query has no other source."
                 raise PlanError(
                     sentence("stream", f"source {shown[table]} follows a source that is not in the query", "", hint)
                 )
-            if of in seen:
+            if leader in chain:
                 raise PlanError(sentence("stream", f"source {shown[table]} follows itself", ""))
-            seen.append(of)
-            of = policies[of].follow
-        if len(seen) > 1:
-            followed[f"source:{table}"] = f"source:{seen[-1]}"
-    return followed
+            chain.append(leader)
+            leader = policies[leader].follow
+        if len(chain) > 1:
+            leaders[f"source:{table}"] = f"source:{chain[-1]}"
+    return leaders
 
 
-def with_ctis(program: Program, ports: list[Port], paths: list[Path]) -> Path:
-    """The result by way of one bucket, which hears of all feeds and buckets and so knows the result's CTI."""
+def host_ctis(program: Program, ports: list[Port], paths: list[Path]) -> Path:
+    """Add a kernel behind the whole result that writes the result's CTIs; return the path of its output.
+
+    It runs in a single bucket, because only one that reads every path and hears from every bucket knows the result's CTI.
+    """
     schema = program.plan.schema
     lifetimes = (LE, RE, WEIGHT)
     inputs = [PortInput(paths, PortColumns(all_columns(schema)), lifetimes)]
@@ -156,7 +166,7 @@ def with_ctis(program: Program, ports: list[Port], paths: list[Path]) -> Path:
 
 
 def feed_result(program: Program, paths: Sequence[Path]) -> None:
-    """The feeds of the result, behind the last stage."""
+    """Add the feeds that bring the rows of ``paths`` to the result, behind the last stage."""
     columns = all_columns(program.plan.schema)
     names = (*program.plan.schema.names, LE, RE, WEIGHT)
     for path in paths:
@@ -166,6 +176,7 @@ def feed_result(program: Program, paths: Sequence[Path]) -> None:
 
 
 def _judge(program: Program, path: Path) -> Judge | None:
+    """The policies on late and invalid items that a kernel applies to a path from a source; None for any other path."""
     source = program.relations[path.relation].source
     if source is None:
         return None

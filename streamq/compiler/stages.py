@@ -1,4 +1,8 @@
-"""From an incremental plan, a DAG, to one linear chain of stages (DESIGN D4b): which kernels, fed by which paths."""
+"""Compile a plan (a DAG) to one linear chain of stages (DESIGN D4b): choose the kernels, and the paths that feed them.
+
+The compiler visits the plan bottom up. What it returns for a node are the *paths* whose rows together are the node's result;
+a step makes paths longer, and a stateful operator ends them in a kernel, from whose output a new path begins.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from pyspark.sql import types as t
 from streamq.choices import OutputForm
 from streamq.compiler.consumers import readers
 from streamq.compiler.options import Options
-from streamq.compiler.ports import Port, PortInput, feed_result, host, with_ctis
+from streamq.compiler.ports import Port, PortInput, feed_result, host, host_ctis
 from streamq.compiler.program import Path, Program, Relation
 from streamq.compiler.strategy import JudgedAt
 from streamq.errors import PlanError, sentence
@@ -44,6 +48,11 @@ from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 
 
 class _Compiler:
+    """Compiles one plan: collects its kernels in ``ports`` and its relations in ``program``, then numbers both.
+
+    ``policies`` are those of the sources, by table; the plan itself has sources without policies.
+    """
+
     def __init__(self, plan: Node, policies: Mapping[str, SourcePolicy], options: Options):
         if options.output == OutputForm.FINAL:
             # rows wait until they are final, which is as long as input can be blocked
@@ -56,21 +65,26 @@ class _Compiler:
         self.readers = readers(plan)
 
     def compile(self) -> Program:
+        """Compile the plan; to be called once."""
         paths = fold(self.program.plan, self._visit)
         if self.options.output == OutputForm.FINAL:
-            paths = [self._held_until_final(p) for p in paths]
+            paths = [self._hold_until_final(p) for p in paths]
             moving = [p for p in paths if p.retracts]
             if moving:
-                settled = self._settle(moving, self.program.plan.schema, f"settle:{self.program.plan.digest}")
+                settled = self._host_settle(moving, self.program.plan.schema, f"settle:{self.program.plan.digest}")
                 paths = [*(p for p in paths if p not in moving), settled]
         if self.options.ctis:
-            paths = [with_ctis(self.program, self.ports, paths)]
+            paths = [host_ctis(self.program, self.ports, paths)]
         host(self.program, self.ports)
         feed_result(self.program, paths)
         return self.program
 
-    def _held_until_final(self, path: Path) -> Path:
-        """A path whose kernel nobody else reads: the kernel itself holds its rows back until they are final."""
+    def _hold_until_final(self, path: Path) -> Path:
+        """Have the kernel that a path begins at hold its rows back until they are final, if it can.
+
+        It can if it is a ``RecomputeKernel`` and no other kernel reads its rows. Returns the path, then without retractions;
+        else the path as it is, for the caller to put a settle kernel behind.
+        """
         port = next((p for p in self.ports if p.name == path.relation), None)
         if port is None or not isinstance(port.kernel, RecomputeKernel):
             return path
@@ -80,6 +94,7 @@ class _Compiler:
         return replace(path, retracts=False, moves=False)
 
     def _visit(self, node: Node, inputs: list[list[Path]]) -> list[Path]:
+        """Return the paths whose rows together are a node's result; ``inputs`` are those of each of its inputs."""
         if isinstance(node, Source):
             return [self._source(node)]
         if isinstance(node, Step):
@@ -87,75 +102,92 @@ class _Compiler:
         if isinstance(node, Passing):
             return [path for paths in inputs for path in paths]
         if isinstance(node, Operator) and (windows := node.grid_windows()) is not None:
-            return [self._window(node, windows, inputs[0])]
+            return [self._host_window(node, windows, inputs[0])]
         if isinstance(node, EvaluatedOperator):
-            return [self._evaluated(node, inputs)]
+            return [self._host_evaluation(node, inputs)]
         raise PlanError(sentence("stream", f"no streaming form of {type(node).__name__}"))
 
     def _step(self, step: Step, path: Path) -> Path:
+        """Append a step to a path.
+
+        If the step changes lifetimes, rows wait until the ends that it or an earlier step of the path reads no longer move.
+        """
         if step.multiplies:
-            path = self._alone(step.input, path)
+            path = self._relay_if_shared(step.input, path)
         path = path.then(step)
-        return self._settled(path) if step.carrier is not None else path
+        return self._settle_before_open_end(path) if step.carrier is not None else path
 
     # operators that the kernel `recompute` hosts
 
-    def _evaluated(self, node: EvaluatedOperator, inputs: list[list[Path]]) -> Path:
+    def _host_evaluation(self, node: EvaluatedOperator, inputs: list[list[Path]]) -> Path:
+        """Host the kernel of an operator that has an evaluator; return the path of the operator's result."""
         evaluation = node.evaluation()
         ports = []
         for columns, child, paths in zip(evaluation.inputs, node.children, inputs, strict=True):
-            paths = [self._settled(p) for p in paths]
+            paths = [self._settle_before_open_end(p) for p in paths]
             moving = [p for p in paths if p.moves]
             if moving and (evaluation.settled or columns.reads_ends):
-                waiting = self._settle(moving, child.schema, f"settle:{child.digest}")
+                waiting = self._host_settle(moving, child.schema, f"settle:{child.digest}")
                 paths = [*(p for p in paths if not p.moves), waiting]
             lifetimes = (LE,) if all(p.points for p in paths) else (LE, RE)
             if any(p.retracts for p in paths):
                 lifetimes = (*lifetimes, WEIGHT)
             ports.append(PortInput(paths, columns, lifetimes))
-        every = [p for port in ports for p in port.paths]
+        all_paths = [p for port in ports for p in port.paths]
         name = f"{node.title.replace(' ', '_')}:{node.digest}"
         kernel = _kernel(node, evaluation, ends_move=any(p.moves for p in ports[0].paths))
         lines = (
             f"{node.title} {node.detail()}".rstrip(),
             f"basket: {states(node)['State']}" + ("" if evaluation.kernel else "; rows reported and not settled"),
             f"CTI: {kernel.progress_rule.cti.shown(len(node.children))}",
-            *_told(node),
+            *_final_and_cost_lines(node),
         )
-        moves = any(p.moves for p in every) if evaluation.moves is AS_INPUTS else evaluation.moves
-        retracts = evaluation.kernel is None or any(p.retracts for p in every)
+        moves = any(p.moves for p in all_paths) if evaluation.moves is AS_INPUTS else evaluation.moves
+        retracts = evaluation.kernel is None or any(p.retracts for p in all_paths)
         aligns = AlignAt.INPUT
         port = Port(
             name=name, kernel=kernel, inputs=ports, schema=evaluation.schema, lines=lines, aligns=aligns, node=node
         )
         path = self._host(port, retracts=retracts, moves=moves)
-        return path.then(Select(_Given.of(path.schema), evaluation.outputs)) if evaluation.outputs else path
+        return path.then(Select(_Placeholder.of(path.schema), evaluation.outputs)) if evaluation.outputs else path
 
     def _host(self, port: Port, *, retracts: bool, moves: bool = False) -> Path:
-        """Host a kernel, and give the path that begins at its rows."""
+        """Add a kernel to the program; return the path that begins at its output.
+
+        ``retracts``: the output has retractions; ``moves``: some of them are followed by the same event with another end.
+        """
         self.ports.append(port)
         self.program.relations[port.name] = Relation(port.name, port.level + 1, port.schema)
         return Path(port.name, port.level + 1, port.schema, retracts=retracts, moves=moves)
 
-    def _settled(self, path: Path) -> Path:
-        """A path whose steps read ends that may still move: its rows wait, before those steps, until they are settled."""
+    def _settle_before_open_end(self, path: Path) -> Path:
+        """If a step of a path reads ends that may still move, put a settle kernel before the first such step.
+
+        Returns the path from that kernel through the remaining steps; a path without such a step is returned as it is.
+        """
         if path.open_end is None:
             return path
         base = path.upto(path.open_end)
-        # below a union several paths lead to one node: what waits is told apart by its own
-        settled = self._settle([base], base.schema, f"settle:{base.digest}")
+        # below a union several paths lead to one node, so the kernel is named after the path, not after the node
+        settled = self._host_settle([base], base.schema, f"settle:{base.digest}")
         for step in path.steps[path.open_end :]:
             settled = settled.then(step)
         return settled
 
-    def _alone(self, node: Node, path: Path) -> Path:
-        """A path that nobody else shares its relation with: a row of it may become several."""
+    def _relay_if_shared(self, node: Node, path: Path) -> Path:
+        """If other paths begin at the relation that a path begins at, put a relay kernel at the path's end.
+
+        A step that makes several rows of one needs this: Spark computes the paths of one relation side by side in the same
+        rows, so such a step would repeat the rows of the other paths, too. ``node`` is the step's input.
+
+        Returns the path from the relay, or the path as it is where there is no other reader.
+        """
         below = node
         while self.readers[below.digest] == 1 and isinstance(below, Step):
             below = below.input
         if self.readers[below.digest] == 1 and not isinstance(below, Passing):
             return path
-        path = self._settled(path)
+        path = self._settle_before_open_end(path)
         name = f"relay:{node.digest}:{path.relation}:{len(self.ports)}"
         kernel = RelayKernel()
         cti = kernel.progress_rule.cti.shown()
@@ -167,21 +199,27 @@ class _Compiler:
     # sources
 
     def _source(self, node: Source) -> Path:
+        """Register a source's relation; return the path from it, or from its ingress kernel, if it has one.
+
+        A source has one if its items are not events yet (physical streams, edges), if it has ids, or if lateness is judged
+        before the first stateful operator.
+        """
         name = f"source:{node.table}"
         policy = self.policies[node.table]
         self.program.relations[name] = Relation(name, 0, node.schema, replace(node, policy=policy))
         path = Path(name, 0, node.schema, points=node.schema.shape == POINT)
         if node.ingress is not None:
-            return self._ingress(path, node.ingress)
+            return self._host_ingress(path, node.ingress)
         judging = self.strategy.judging[node.table]
         if judging.at is JudgedAt.FIRST_KERNEL:
             return path
         kernel = InsertIngressKernel(path.points, judging.grid, node.ids)
         title = f"each id once ({', '.join(node.ids)}), judge lateness" if node.ids else "judge lateness"
         ingress = Ingress(kernel, () if path.points else (RE,), node.ids or (LE,), title)
-        return self._ingress(path, ingress)
+        return self._host_ingress(path, ingress)
 
-    def _ingress(self, path: Path, ingress: Ingress) -> Path:
+    def _host_ingress(self, path: Path, ingress: Ingress) -> Path:
+        """Host the kernel that makes events of a source's items; return the path of the events."""
         name = f"ingress:{path.relation.removeprefix('source:')}"
         source = self.program.relations[path.relation].source
         assert source is not None
@@ -190,7 +228,7 @@ class _Compiler:
             f"ingress of {source.shown_name()}: {ingress.title}",
             f"basket: {'none' if keeps_nothing else states(source)['State']}",
             f"CTI: {ingress.kernel.progress_rule.cti.shown()}",
-            *_told(source),
+            *_final_and_cost_lines(source),
             *((f"judged here: {reason}",) if (reason := self.strategy.judging[source.table].reason) else ()),
         )
         items = PortInput([path], PortColumns(all_columns(path.schema), ingress.hashed), (LE, *ingress.columns))
@@ -201,10 +239,11 @@ class _Compiler:
 
     # windows
 
-    def _window(self, node: Node, windows: GridWindows, paths: list[Path]) -> Path:
+    def _host_window(self, node: Node, windows: GridWindows, paths: list[Path]) -> Path:
+        """Host the kernel that aggregates windows of a grid by partial results; return the path of the aggregates."""
         final = self.options.output == OutputForm.FINAL
         # what a filter lets in once an end has moved must not come into a window that is final
-        paths = [self._settled(p) if p.filters_open_end else p for p in paths]
+        paths = [self._settle_before_open_end(p) if p.filters_open_end else p for p in paths]
         retracts = any(p.retracts for p in paths)
         reads_moving_end = any(p.moves for p in paths) and _reads_end(windows, paths)
         kernel = WindowAggregateKernel(
@@ -231,10 +270,13 @@ class _Compiler:
         name = f"window:{node.digest}"
         port = Port(name=name, kernel=kernel, inputs=[events], schema=schema, lines=lines, node=node)
         path = self._host(port, retracts=not final)
-        return path if windows.combined else path.then(Select(_Given.of(schema), windows.outputs))
+        return path if windows.combined else path.then(Select(_Placeholder.of(schema), windows.outputs))
 
-    def _settle(self, paths: list[Path], schema: Schema, name: str) -> Path:
-        """Rows wait until they are settled; then they are never taken back."""
+    def _host_settle(self, paths: list[Path], schema: Schema, name: str) -> Path:
+        """Host a kernel that holds the rows of ``paths`` until they are settled; return the path of its rows.
+
+        That path has no retractions. The kernel is hosted once for each ``name``, and shared by all who ask for that name.
+        """
         if name in self.program.relations:
             return Path(name, self.program.relations[name].level, schema)
         kernel = SettleKernel()
@@ -249,18 +291,21 @@ class _Compiler:
         return self._host(Port(name=name, kernel=kernel, inputs=[rows], schema=schema, lines=lines), retracts=False)
 
 
-class _Given(Node):
-    """A stream with a schema and nothing behind it: what a lowered select is checked against."""
+class _Placeholder(Node):
+    """A node that stands for the input of a select made by the compiler: it has a schema to check columns against, no input."""
 
     @staticmethod
     def of(schema: Schema) -> Node:
-        given_node = _Given()
-        given_node.schema, given_node.traits, given_node.digest = schema, Traits(), f"given:{schema.names}"
-        return given_node
+        placeholder = _Placeholder()
+        placeholder.schema, placeholder.traits, placeholder.digest = schema, Traits(), f"given:{schema.names}"
+        return placeholder
 
 
 def _kernel(node: EvaluatedOperator, evaluation: Evaluation, ends_move: bool) -> Kernel:
-    """The kernel that hosts an operator; ``ends_move``: ends of the first input's events may still move."""
+    """The kernel of an operator: its own, or ``RecomputeKernel`` over its evaluator.
+
+    ``ends_move``: ends of the first input's events may still move.
+    """
     schemas = tuple(
         pa.schema([(name, arrow_type(infer(expr, child.schema, "stream"))) for name, expr in columns.columns])
         for columns, child in zip(evaluation.inputs, node.children, strict=True)
@@ -268,20 +313,20 @@ def _kernel(node: EvaluatedOperator, evaluation: Evaluation, ends_move: bool) ->
     names = evaluation.schema.names
     if evaluation.kernel is not None:
         return evaluation.kernel(schemas, names)
-    settled = None if ends_move else evaluation.unmoved
-    evaluator = evaluation.evaluator if settled is None else settled
+    unmoved = None if ends_move else evaluation.unmoved
+    evaluator = evaluation.evaluator if unmoved is None else unmoved
     return RecomputeKernel(evaluator, schemas, names, bound=evaluation.bound, pointwise=evaluation.pointwise)
 
 
 def _reads_end(windows: GridWindows, paths: list[Path]) -> bool:
-    """Whether a value that goes into windows, or a step before them, reads the end of an event."""
+    """Whether an argument of the windows' aggregates, or a step before the windows, reads ends of events."""
     # a step that changes lifetimes has waited until the ends that it reads are settled
     steps = [step for p in paths for step in p.steps if step.carrier is None]
     return any(step.reads_open_end for step in steps) or any(reads_end(expr) for _, expr in windows.arguments)
 
 
 def _window_lines(node: Node, windows: GridWindows, kernel: WindowAggregateKernel) -> tuple[str, ...]:
-    """What explain says of windows of a grid."""
+    """The lines of explain on the kernel of windows of a grid."""
     grid, shown = show_window(windows.window, node.schema.axis), show_partials(windows.arguments, windows.partials)
     bound = "windows not final, and members not settled" if kernel.reads_end else "windows not final"
     return (
@@ -296,19 +341,24 @@ def _window_lines(node: Node, windows: GridWindows, kernel: WindowAggregateKerne
 
 
 def _partial_fields(partials: tuple[Partial, ...]) -> list[Field]:
+    """The columns of partial results, after the column that counts a window's events."""
     return [Field("__n", t.LongType()), *partial_fields(partials)]
 
 
 def compile_stages(plan: Node, options: Options) -> Program:
-    """The chain of stages of a (rewritten) plan. Raises PlanError for a plan that has no streaming form.
+    """Compile a (rewritten) plan to a chain of stages. Raises PlanError for a plan that has no streaming form.
 
-    Policies of sources are no part of the program's identity, as its level is none: a run may go on with others.
+    The names of kernels, which name their state in a checkpoint, depend neither on the sources' policies nor on the level of
+    consistency: a run may continue from a checkpoint with other policies and at another level.
     """
     return _Compiler(*_without_policies(plan), options).compile()
 
 
 def _without_policies(plan: Node) -> tuple[Node, dict[str, SourcePolicy]]:
-    """The plan with every source under the same policy, and their own by table."""
+    """The plan with the default policy at every source, and the sources' own policies by table.
+
+    Raises PlanError if two sources of one table differ.
+    """
     sources: dict[str, Source] = {}
     for source in (n for n in nodes(plan) if isinstance(n, Source)):
         if sources.setdefault(source.table, source) != source:
@@ -323,6 +373,7 @@ def _without_policies(plan: Node) -> tuple[Node, dict[str, SourcePolicy]]:
     return fold(plan, visit), {table: source.policy for table, source in sources.items()}
 
 
-def _told(node: Node) -> tuple[str, str]:
+def _final_and_cost_lines(node: Node) -> tuple[str, str]:
+    """The lines of explain on when an operator's rows are final and what it costs, from the docstring of its class."""
     statements = states(node)
     return f"final: {statements['Final']}", f"cost: {statements['Cost']}"

@@ -1,4 +1,4 @@
-"""What an operator gives to those who host it: its evaluator, and what that takes of each input."""
+"""How an operator is hosted: its evaluator, the columns that it reads of each input, and what it asks of its kernel."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Columns = tuple[tuple[str, Expr], ...]
 
 @dataclass(frozen=True)
 class PortColumns:
-    """What a kernel or evaluator takes of one input: columns as expressions over it.
+    """The columns that a kernel or evaluator reads of one input, as expressions over that input.
 
-    Events with equal values of the columns ``hashed`` come into one bucket (none: there is one bucket).
+    Events with equal values of the columns ``hashed`` are processed in the same bucket; without such columns all events are.
     """
 
     columns: Columns
@@ -36,39 +36,52 @@ class PortColumns:
 
 
 AS_INPUTS = None
-"""What ``Evaluation.moves`` is where ends in the result move if ends in an input do."""
+"""The value of ``Evaluation.moves`` for: ends in the result move if ends in some input do."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """An operator by its evaluator, as the kernel ``recompute`` runs it on a stream and :mod:`batch_host` in batch.
-
-    ``schema`` is of the evaluator's rows; ``outputs`` are computed over them, if they are not the result yet. bound and
-    pointwise as in that kernel; settled: whether it needs rows whose ends no longer move; moves: whether rows of its result that
-    start before its CTI may still be given other ends, AS_INPUTS: if some of its inputs do; unmoved: the evaluator where the ends
-    of the first input never move; kernel: another kernel instead, of the schemas of its ports and the columns of its result.
-    """
+    """How an operator is run: on a stream by the kernel ``recompute``, in batch by :mod:`batch_host`."""
 
     evaluator: Evaluator
     inputs: tuple[PortColumns, ...]
+
     schema: Schema
+    """The columns of the evaluator's rows."""
+
     outputs: Columns = ()
+    """The columns of the result, computed from the evaluator's rows; empty: those rows are the result."""
+
     bound: Bound = Bound.NONE
+    """Which windows (or pieces) of lifetimes without an end the result has once the input has ended."""
+
     pointwise: tuple[int, ...] = ()
+    """The inputs, by number, whose events the evaluator sees as points at their starts."""
+
     settled: bool = False
+    """Whether rows whose ends may still move wait before the operator until they are settled."""
+
     moves: bool | None = True
+    """Whether the end of a row in the result may still move once the result's CTI has passed the row's start; AS_INPUTS."""
+
     unmoved: Evaluator | None = None
+    """A cheaper evaluator for a first input in which no end ever moves."""
+
     kernel: Callable[[tuple[pa.Schema, ...], tuple[str, ...]], Kernel] | None = None
+    """Makes the kernel that runs the operator in place of ``recompute``, from its ports' schemas and the result's columns."""
 
 
 def all_columns(schema: Schema) -> Columns:
-    """A schema's columns under their own names."""
+    """Return each column of a schema as an expression, under its own name."""
     return tuple((name, Col(name)) for name in schema.names)
 
 
 @dataclass(frozen=True)
 class KeyColumns:
-    """The key columns of two inputs in a common type, under names of their own, and the pairs of those names."""
+    """The key columns of two inputs, cast to a common type and renamed ``__k0``, ``__k1``, ... on both sides.
+
+    ``on`` are the pairs of those names (left, right), as evaluators take them.
+    """
 
     left: Columns
     right: Columns
@@ -76,21 +89,21 @@ class KeyColumns:
 
     @property
     def hashed(self) -> tuple[str, ...]:
-        """The names, which are those of both sides."""
+        """The names of the key columns, which are the same on both sides."""
         return tuple(name for name, _ in self.left)
 
     @staticmethod
     def of(left: Schema, right: Schema, on: tuple[tuple[str, str], ...]) -> KeyColumns:
-        """Those of the pairs ``on`` (a left column, a right column)."""
-        ours, theirs = [], []
+        """Return the key columns for the pairs ``on``: a column of the left input, a column of the right one."""
+        left_keys, right_keys = [], []
         for i, ((a, b), common) in enumerate(zip(on, key_types(left, right, on), strict=True)):
-            ours.append((f"__k{i}", Col(a) if left.type_of(a) == common else Cast(Col(a), common)))
-            theirs.append((f"__k{i}", Col(b) if right.type_of(b) == common else Cast(Col(b), common)))
-        return KeyColumns(tuple(ours), tuple(theirs), tuple((f"__k{i}", f"__k{i}") for i in range(len(on))))
+            left_keys.append((f"__k{i}", Col(a) if left.type_of(a) == common else Cast(Col(a), common)))
+            right_keys.append((f"__k{i}", Col(b) if right.type_of(b) == common else Cast(Col(b), common)))
+        return KeyColumns(tuple(left_keys), tuple(right_keys), tuple((f"__k{i}", f"__k{i}") for i in range(len(on))))
 
 
 def condition_of(where: Expr | None, pair: Schema) -> Condition | None:
-    """A condition on pairs as evaluators take it."""
+    """Return the predicate of a join as evaluators take it; ``pair`` has the columns of both sides. None stays None."""
     return None if where is None else Condition(where, pair)
 
 

@@ -1,4 +1,4 @@
-"""Steps: operators without state. A step makes of each row what comes of it, whatever other rows there are."""
+"""Steps: operators without state. A step computes its output for each row by itself, without looking at other rows."""
 
 from __future__ import annotations
 
@@ -23,25 +23,26 @@ V = TypeVar("V")
 
 
 class Rows(ABC, Generic[V]):
-    """Rows that steps are applied to, with values ``V`` a column: Spark's columns, or Arrow's arrays."""
+    """Rows that steps are applied to; a ``V`` holds the values of one column: a Column of Spark's, or an Arrow array."""
 
     @abstractmethod
     def evaluate(self, expr: Expr) -> V:
-        """The values of an expression over the rows."""
+        """Return the values of an expression, one a row."""
 
     @abstractmethod
     def filter(self, is_kept: V) -> Rows[V]:
-        """The rows where ``is_kept`` is true (not NULL)."""
+        """Return the rows where ``is_kept`` is true, without those where it is false or NULL."""
 
     @abstractmethod
     def with_payload(self, columns: Mapping[str, V], schema: Schema) -> Rows[V]:
-        """The rows with other payload columns, those of ``schema``."""
+        """Return the same rows with ``columns`` as their whole payload; ``schema`` has the types of those."""
 
 
 class SparkRows(Rows["Column"]):
     """Rows in a DataFrame ``frame``, with ``__le`` and, unless they are declared points, ``__re``; payload as in ``schema``.
 
-    ``tables``: the static tables of the query, by name.
+    A batch removes the rows that a step drops; a stream only marks them, because a row may be on several paths at once.
+    ``tables`` are the static tables of the query, by name.
     """
 
     frame: DataFrame
@@ -56,20 +57,21 @@ class SparkRows(Rows["Column"]):
 
     @abstractmethod
     def with_lifetimes(self, start: Column, end: Column, is_alive: Column, schema: Schema) -> SparkRows:
-        """The rows that are alive, on other lifetimes (ticks)."""
+        """Return the rows where ``is_alive``, with other lifetimes ``[start, end)`` in ticks; the other rows are dropped."""
 
     @abstractmethod
     def join(self, table: DataFrame, on: Sequence[tuple[str, str]], inner: bool, schema: Schema) -> SparkRows:
-        """Each row beside every row of a static table with equal ``on`` columns (its, the table's); those of the table go.
+        """Join each row with every row of a static table that is equal to it in the columns ``on``.
 
-        Unless ``inner``, a row without a match stays, with NULLs.
+        ``on`` are pairs: a column of the row, and the column of the table, which is not in the result. Unless ``inner``, a row
+        without a match stays, with NULLs.
         """
 
 
 class Step(Operator):
     """An operator of one input and without state, by default one that leaves lifetimes as they are.
 
-    ``may_drop``: it drops rows; ``multiplies``: it makes several of one.
+    ``may_drop``: its output may lack rows of its input; ``multiplies``: it may make several rows of one.
     """
 
     input: Node
@@ -86,11 +88,14 @@ class Step(Operator):
 
     @property
     def carrier(self) -> Carrier | None:
-        """What the step makes of progress where it changes lifetimes; None where lifetimes stay."""
+        """The function that the step applies to its input's CTI and watermark; None if it changes no lifetimes.
+
+        A step that moves every start by five ticks has one that adds five.
+        """
         return None
 
     def carry_on_spark(self) -> Column:
-        """What :attr:`carrier` makes of the finite instant in column ``__le``, as a Spark column of ticks."""
+        """Return :attr:`carrier` applied to the finite instant in column ``__le``, as a Spark column of ticks."""
         from pyspark.sql import functions as F
 
         return F.col(LE)
@@ -106,30 +111,33 @@ class Step(Operator):
 
     @property
     def moves_start(self) -> bool:
-        """Whether a row may start elsewhere than in the input."""
+        """Whether a row's start may differ from its start in the input."""
         return False
 
     @property
     def keeps_end(self) -> bool:
-        """Whether the end of a row moves where its end in the input moves."""
+        """Whether a retraction that moves an event's end in the input moves it in the output, too."""
         return True
 
     @property
     def reads_open_end(self) -> bool:
-        """Whether what the step makes of an event depends on its end, beyond an end that moves along."""
+        """Whether the payload, the start or the presence of an output row depends on its event's end.
+
+        Then the row waits until that end no longer moves. A step that only hands the end on does not read it.
+        """
         return False
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """The step applied to the whole input."""
+        """Apply the step to the whole input."""
         return self.on_spark(BatchRows(inputs[0], self.input.schema, run.tables)).frame
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
-        """The same step: rows keep the keys that they have."""
+        """Return the same step over other ``inputs``: a row keeps the keys of its group because it stays a row of that group."""
         return self.with_children(inputs)
 
 
 class ExpressionStep(Step):
-    """A step that expressions say whole: written once for Spark and Arrow."""
+    """A step that is written once, in expressions, for Spark and Arrow alike."""
 
     @abstractmethod
     def apply(self, rows: Rows[V]) -> Rows[V]:

@@ -25,7 +25,7 @@ from streamq.operators.window import (
 )
 from streamq.operators.window_members import ENDS, STARTS, MemberWindows, stamped, window_members
 from streamq.plan.aggregate import Aggregate, SparkMembers
-from streamq.plan.aggregation import aggregate_type, application, expand, filtered, merges
+from streamq.plan.aggregation import aggregate_type, application, expand, filter_in_argument, merges
 from streamq.plan.case import Case
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.keys import check_key
@@ -134,7 +134,7 @@ class WindowAggregate(EvaluatedOperator):
         source = self.input.schema
         split = expand(tuple((n, a) for n, a in self.aggregates if merges(a, source)), source)
         outputs = dict(split.outputs)
-        reducing = [(n, filtered(a)) for n, a in self.aggregates if n not in outputs]
+        reducing = [(n, filter_in_argument(a)) for n, a in self.aggregates if n not in outputs]
         columns: dict[str, Expr] = {k: Col(k) for k in self.keys} | dict(split.arguments)
         shared = {expr.digest: name for name, expr in split.arguments}
 
@@ -242,7 +242,7 @@ def spark_aggregate(aggregate: Aggregate, schema: Schema, clip: str = "full") ->
     """Spark's own aggregate of a window's members, if there is one; their windows' intervals stand beside them."""
     from pyspark.sql import functions as F
 
-    aggregate = filtered(aggregate)
+    aggregate = filter_in_argument(aggregate)
 
     def cut_lifetime() -> tuple[Column, Column]:
         le, re = lifetime(schema)

@@ -1,4 +1,6 @@
-"""What becomes of a window's aggregates: types, filters pushed into arguments, simpler aggregates, shared partial results."""
+"""How a window's aggregates are compiled: their types, filters moved into arguments, aggregates restated by simpler ones, and
+partial results that several aggregates share.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,13 @@ Aggregates = tuple[tuple[str, Aggregate], ...]
 
 
 def application(aggregate: Aggregate, schema: Schema) -> Application:
-    """An aggregate over a stream, with the types of its arguments."""
+    """Return an aggregate together with the types of its arguments over a stream of that schema."""
     types = tuple(infer(arg, schema, aggregate.name) for arg in aggregate.args)
     return Application(aggregate, types, schema.axis_type)
 
 
 def aggregate_type(aggregate: Aggregate, schema: Schema) -> t.DataType:
-    """Spark's type of an aggregate over a stream; raises TypeMismatch for an argument or a filter that it does not take."""
+    """Return Spark's type of an aggregate's result; raises TypeMismatch for an argument or a filter that it does not accept."""
     if aggregate.where is not None:
         condition = infer(aggregate.where, schema, aggregate.name)
         if not isinstance(condition, t.BooleanType | t.NullType):
@@ -41,8 +43,11 @@ def aggregate_type(aggregate: Aggregate, schema: Schema) -> t.DataType:
     return aggregate.function.result(application(aggregate, schema))
 
 
-def filtered(aggregate: Aggregate) -> Aggregate:
-    """A filtered aggregate as one over values that are NULL where the filter is not true, if it allows that."""
+def filter_in_argument(aggregate: Aggregate) -> Aggregate:
+    """Move an aggregate's filter into its first argument, which then is NULL where the filter is not true.
+
+    Returns the aggregate as it is if it has no filter, or if its function does not allow that.
+    """
     if aggregate.where is None or not aggregate.function.filters_arguments:
         return aggregate
     value = aggregate.args[0] if aggregate.args else Lit(1)
@@ -51,13 +56,16 @@ def filtered(aggregate: Aggregate) -> Aggregate:
 
 
 def is_restated(aggregate: Aggregate, schema: Schema) -> bool:
-    """Whether an aggregate over a stream can be stated by simpler ones."""
-    return aggregate.function.restated(application(filtered(aggregate), schema)) is not None
+    """Whether an aggregate equals an expression over simpler aggregates, as avg equals sum / count."""
+    return aggregate.function.restated(application(filter_in_argument(aggregate), schema)) is not None
 
 
 def restated(aggregate: Aggregate, schema: Schema) -> Expr:
-    """An aggregate as an expression over simpler ones, or itself, its filter in its arguments."""
-    aggregate = filtered(aggregate)
+    """Return the expression over simpler aggregates that an aggregate equals, or the aggregate itself if there is none.
+
+    The filter is in the arguments, where the aggregate allows that.
+    """
+    aggregate = filter_in_argument(aggregate)
     simpler = aggregate.function.restated(application(aggregate, schema))
     if simpler is None:
         return aggregate
@@ -65,18 +73,20 @@ def restated(aggregate: Aggregate, schema: Schema) -> Expr:
 
 
 def merges(aggregate: Aggregate, schema: Schema) -> bool:
-    """Whether an aggregate over a stream is made of partial results."""
-    aggregate = filtered(aggregate)
+    """Whether an aggregate can be computed from partial results of basic windows, merged."""
+    aggregate = filter_in_argument(aggregate)
     of = application(aggregate, schema)
     simpler = aggregate.function.restated(of)
     if simpler is not None:
         return all(merges(part, schema) for part in aggregates_in(simpler))
-    return aggregate.function.split(of, _Shared()) is not None
+    return aggregate.function.split(of, _SharedPartials()) is not None
 
 
 @dataclass(frozen=True)
 class Expansion:
-    """Aggregates as ``outputs`` over partial results, those, and the ``arguments`` that they are made of."""
+    """A window's aggregates in three layers: expressions over the events (``arguments``), ``partials`` of those for each basic
+    window, and the aggregates as expressions over the merged partial results (``outputs``).
+    """
 
     arguments: tuple[tuple[str, Expr], ...]
     partials: tuple[Partial, ...]
@@ -84,43 +94,47 @@ class Expansion:
 
 
 def expand(aggregates: Aggregates, schema: Schema) -> Expansion:
-    """What to compute per basic window, and the aggregates as expressions over it (DataCell's expanding replication).
+    """Split aggregates into partial results per basic window and expressions over those (DataCell's expanding replication).
 
-    avg becomes sum and count, variances and deviations become (n, mean, M2); equal parts are computed once, and a count
-    of the values of a sum is the one that stands beside it.
+    avg becomes sum and count, variances and deviations become (n, mean, M2); equal partial
+    results are computed once, and a count of values that are also summed is the count that the sum keeps anyway.
     """
-    shared = _Shared()
+    shared = _SharedPartials()
 
     def split(aggregate: Aggregate) -> Expr:
         result = aggregate.function.split(application(aggregate, schema), shared)
         assert result is not None, f"{aggregate} has no partial results"
         return result
 
-    def part(expr: Expr) -> Expr | None:
+    def over_partials(expr: Expr) -> Expr | None:
         if not isinstance(expr, Aggregate):
             return None
-        again = restated(expr, schema)
-        return split(again) if isinstance(again, Aggregate) else rewrite(again, part)
+        simpler = restated(expr, schema)
+        return split(simpler) if isinstance(simpler, Aggregate) else rewrite(simpler, over_partials)
 
     for aggregate in _simplest((a for _, a in aggregates), schema):
         if aggregate.function.lends_counts:
             split(aggregate)
-    outputs = tuple((name, rewrite(a, part)) for name, a in aggregates)
+    outputs = tuple((name, rewrite(a, over_partials)) for name, a in aggregates)
     return Expansion(tuple(shared.arguments.values()), tuple(shared.partials.values()), outputs)
 
 
 def _simplest(aggregates: Iterable[Aggregate], schema: Schema) -> list[Aggregate]:
-    """What aggregates are restated by in the end, in order."""
+    """Return the aggregates that remain when each one is restated until no simpler ones exist, in order."""
     simplest = []
     for aggregate in aggregates:
-        again = restated(aggregate, schema)
-        simplest += [again] if isinstance(again, Aggregate) else _simplest(aggregates_in(again), schema)
+        simpler = restated(aggregate, schema)
+        simplest += [simpler] if isinstance(simpler, Aggregate) else _simplest(aggregates_in(simpler), schema)
     return simplest
 
 
 @dataclass
-class _Shared:
-    """Partial results by what they are of, and the columns of counts that some of them lend."""
+class _SharedPartials:
+    """The ``Partials`` of one window: its arguments and partial results so far, each once, and the counts that some of them lend.
+
+    ``arguments``, and ``counts`` (the columns of counts), are by digest of the argument; ``partials`` are by kind, column and
+    parameters.
+    """
 
     arguments: dict[str, tuple[str, Expr]] = field(default_factory=dict)
     partials: dict[tuple[object, ...], Partial] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What is known of a run, micro-batch by micro-batch, from Spark's reports or from the in-process host."""
+"""The micro-batches of a run, as Spark or the in-process host reports them, and the history that they add up to."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class MicroBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class RunHistory:
-    """All that is known of a run after some of its micro-batches.
+    """The totals and latest values of a run, after some of its micro-batches.
 
     ``last_with_results`` is the last one that wrote or took back rows; ``readings`` are the latest of the stages, and
     ``inserted_before`` the rows that each kernel had put out before this run. ``late`` are totals by ``source|reason``, and

@@ -1,4 +1,4 @@
-"""A listener of Spark's that has a run log a line on each micro-batch."""
+"""A listener of Spark's that makes a run look for new micro-batches, of which the run then logs a line each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOGGER = logging.getLogger("streamq")
 
 
 class ProgressLog:
-    """Calls ``look`` whenever Spark reports on a query, any query of the session.
+    """Calls ``look`` whenever Spark reports on any query of the session; ``look`` reads the reports and logs the lines.
 
     Lines go to the logger "streamq". Where the application has not set up logging, that logger writes to the standard error.
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceStatus:
-    """What is known of a source of a run, and its policy.
+    """How far one source of a run has come, how many rows it has brought, and its policy.
 
     ``cti`` and ``watermark`` are in ticks (or the sentinels), ``rows`` counts all of its rows and ``new_rows`` those of the last
     micro-batch. ``least_start`` is the least start so far and ``middle_start`` one in the middle of the last rows. ``moved_at``
@@ -50,12 +50,12 @@ class SourceStatus:
 
     @property
     def late_rows(self) -> int:
-        """How many rows came late, whatever became of them; rows that repeat others are not late."""
+        """How many rows were late, whether dropped or adjusted; rows that are invalid or delivered again do not count."""
         return self.late.get("dropped", 0) + self.late.get("adjusted", 0)
 
     @property
     def lag(self) -> int | None:
-        """How far its CTI is behind its greatest start; None before there are both, and where the CTI is another's."""
+        """The distance in ticks from its CTI to its greatest start; None before it has both, and if it follows another source."""
         if self.follows is not None or finite(self.cti) is None or finite(self.watermark) is None:
             return None
         return max(0, self.watermark - self.cti)
@@ -75,13 +75,13 @@ def source_statuses(program: Program, history: RunHistory) -> dict[str, SourceSt
 
 
 def allowed_silence(program: Program) -> dict[str, int]:
-    """Return, of the sources that say so, how long each may be silent: microseconds by the clock, by relation."""
+    """Return how long each source with ``idle_after`` may be silent: microseconds of the wall clock, by relation."""
     silences = {r.name: r.source.policy.idle_after for r in program.sources if r.source}
     return {relation: silence for relation, silence in silences.items() if silence is not None}
 
 
 def followers(program: Program) -> Mapping[str, str]:
-    """Return the sources that have the progress of another: from one relation to the other."""
+    """Return the source that each following source has its progress from: the leader's relation by the follower's."""
     return program.stages[0].follows if program.stages else {}
 
 
@@ -118,7 +118,7 @@ def _status(program: Program, relation: Relation, history: RunHistory) -> Source
 
 
 def kernels(program: Program) -> dict[str, Hosted]:
-    """Return the kernels of all stages, by the relation that they make, lower levels first."""
+    """Return the kernels of all stages by their output relations, in order of the stages."""
     return {hosted.name: hosted for stage in program.stages for hosted in stage.hosted}
 
 
@@ -138,7 +138,7 @@ def progress_of_sources(program: Program, readings: Readings) -> dict[str, Progr
 
 
 def ctis_in(program: Program, hosted: Hosted, readings: Readings) -> dict[int, int]:
-    """Return the CTI that each channel of a kernel brings, as its steps carry it, by the channel's number."""
+    """Return the CTI at the end of each channel of a kernel, after the channel's steps have changed it, by channel number."""
     from streamq.runtime.carried import carry
 
     sources = progress_of_sources(program, readings)

@@ -1,4 +1,4 @@
-"""What a run knows of itself: the micro-batches that Spark has reported, after those that its checkpoint remembers."""
+"""How a run learns about itself: it reads Spark's reports on its micro-batches, and its checkpoint on those of earlier runs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Watcher:
         self._lock = threading.RLock()
 
     def all_micro_batches(self, query: StreamingQuery) -> RunHistory:
-        """Return what is known of the run; before its own first micro-batch that is what the checkpoint remembers."""
+        """Return the history of the run; before its own first micro-batch, that of the earlier runs on its checkpoint."""
         history = self.own_micro_batches(query)
         if history.readings:
             return history
@@ -59,18 +59,21 @@ class Watcher:
         return replace(history, late=self.earlier.late, readings=self.earlier.readings)
 
     def own_micro_batches(self, query: StreamingQuery) -> RunHistory:
-        """Read what Spark has reported since the last time, and return all of it; Spark keeps a hundred reports."""
+        """Read the reports that are new since the last call; return the history of all of this run's micro-batches.
+
+        Spark keeps the last hundred reports: of micro-batches before those, the history has only the number.
+        """
         with self._lock:
             last = query.lastProgress
             if last is not None and last.batchId > self._history.number:
                 follows = last.batchId == self._history.number + 1
                 for report in [last] if follows else query.recentProgress:
-                    self._take(from_spark(json.loads(report.json)))
+                    self._add(from_spark(json.loads(report.json)))
                 self._warn_of_units()
             return self._history
 
-    def silent_sources(self, query: StreamingQuery) -> Mapping[str, int] | None:
-        """Return the CTIs that silent sources get, by their tables; None where the query does not run any more."""
+    def ctis_for_silent_sources(self, query: StreamingQuery) -> Mapping[str, int] | None:
+        """Return the CTIs to send on behalf of sources that are silent, by their tables; None once the query has stopped."""
         if not query.isActive:
             return None
         sources = source_statuses(self.program, self.own_micro_batches(query))
@@ -79,13 +82,15 @@ class Watcher:
         tables = tables_of(self.program)
         return {tables[relation]: cti for relation, cti in ctis.items()}
 
-    def _take(self, micro_batch: MicroBatch) -> None:
+    def _add(self, micro_batch: MicroBatch) -> None:
+        """Add a micro-batch to the history and, if it is new, write its line to the progress log."""
         history = self._history.after(micro_batch)
         if history is not self._history and self.log is not None:
             self.log(line(self.program, history, self.name))
         self._history = history
 
     def _warn_of_units(self) -> None:
+        """Once the sources have brought rows, warn of starts that look like the wrong unit of time; do so only once."""
         sources = list(source_statuses(self.program, self._history).values())
         if not self._has_warned and any(source.rows for source in sources):
             self._has_warned = True

@@ -1,7 +1,13 @@
 """Levels of consistency at ingress: how long items are blocked (Align), how long history is remembered (Finalize).
 
-CEDR's spectrum, SEMANTICS section 8. A level is no part of a query's identity: what has once been said of progress stays
-said, so a checkpoint goes on at another level.
+CEDR's spectrum, SEMANTICS section 8. A run may continue from a checkpoint at another level, because progress that operators
+have once heard of is never taken back.
+
+Rows that a level does not let through yet are *held* in a scope of the state, in bins by start. A row is *due* once progress
+reaches its *sync time*, the first instant at which it changes the history.
+
+At a blocking level a row waits for the CTI of all sources, or for their watermark minus B, whichever comes first. At a level
+that forgets, all sources count as having sent ``cti(W - M)``.
 """
 
 from __future__ import annotations
@@ -23,12 +29,12 @@ from streamq.time import INFINITY, MINUS_INFINITY, saturating_add
 
 
 class AlignAt(StrEnum):
-    """Where the level of consistency holds the rows of a kernel back, and by what."""
+    """Where the level of consistency holds rows back, and until which of an event's items is due."""
 
     INPUT = "input"
-    """Before the kernel: the events that it takes from a source."""
+    """Before the kernel: the events that it reads from a source."""
     OUTPUT = "output"
-    """Behind it: the events that it makes of items."""
+    """Behind it: the events that it builds from the items of a source."""
     EDGE_OPEN = "edge open"
     """Behind it, where an event has two items, the edges of its start and of its end. Its start is released at once, with an
     infinite end, which is put right once the end is due."""
@@ -37,55 +43,56 @@ class AlignAt(StrEnum):
 
 
 CELLS = 64
-"""How many bins the span of what is held makes."""
+"""How many bins the rows held are divided into when the width of bins is chosen."""
 
 CROWDED = 4
-"""How many times as many there may be before they are made wider."""
+"""Bins become wider when there are more than ``CROWDED * CELLS`` of them."""
 
 
-def paced(level: Level, spoken: Mapping[str, tuple[int, int]], follows: Mapping[str, str]) -> dict[str, Pace]:
-    """What each source's c and W count as for the operators above, from what all sources have ``spoken``.
+def paced(level: Level, own_progress: Mapping[str, tuple[int, int]], follows: Mapping[str, str]) -> dict[str, Pace]:
+    """Return the CTI and watermark that each source counts as having for operators, at a level of consistency.
 
-    At a blocking level every source counts as having the least c of all sources, because rows are released only when all of
-    them have come that far. Where history is remembered for M only, every source counts as having sent ``cti(W - M)``, W the
-    least of those that make their own progress; a source that has promised more than it has brought counts as having come
-    that far.
+    ``own_progress`` are those that each source itself has sent; ``follows`` names the source whose CTI a source has instead.
     """
-    own = {name: spoken[follows.get(name, name)][0] for name in spoken}
+    own = {name: own_progress[follows.get(name, name)][0] for name in own_progress}
     least_c = min(own.values())
-    # a source that has promised more than it has brought holds nobody back, nor keeps what is remembered
-    least_w = min(max(c, w) for name, (c, w) in spoken.items() if name not in follows)
+    # a source that has promised more than it has brought counts as having come that far: it neither holds back the others nor
+    # keeps history remembered
+    least_w = min(max(c, w) for name, (c, w) in own_progress.items() if name not in follows)
     paces = {}
-    for name, (_, w) in spoken.items():
+    for name, (_, w) in own_progress.items():
         c = own[name]
         if level.block != 0:
+            # rows are released only when all sources have come that far; some wait B ticks for the watermark
             c, w = least_c, _before(least_w, level.block)
         if level.remember is not None:
+            # history is remembered for M ticks, as if every source had sent cti(W - M)
             c = max(c, _before(least_w, level.remember))
         paces[name] = Pace(c, w, own[name])
     return paces
 
 
 def _before(t: int, by: int | None) -> int:
+    """``by`` ticks before ``t``; MINUS_INFINITY where ``by`` is None."""
     if by is None:
         return MINUS_INFINITY
     return t if t in (INFINITY, MINUS_INFINITY) else max(MINUS_INFINITY + 1, saturating_add(t, -by))
 
 
-def aligned(
+def align(
     scope: Scope, table: pa.Table | None, c: int, w: int, at: AlignAt = AlignAt.INPUT, key: Sequence[str] = ()
 ) -> pa.Table | None:
-    """Deltas of sync time before ``c``, or not after ``w``: those of ``table`` and those held; the others are held.
+    """Return the deltas that are due, of ``table`` and of those held so far; hold the others back.
 
-    A retraction of what is held is folded into it. ``at``: for EDGE_OPEN and EDGE_CLOSE, ``key`` are the columns whose equal
-    values make a chain of edges.
+    A delta is due if its sync time is before the CTI ``c`` or not after ``w``, the watermark minus B. A retraction of a row
+    that is held cancels it. ``key``: the key columns of edges.
     """
     limit = max(c, saturating_add(w, 1) if w != MINUS_INFINITY else w)
     ready: list[pa.Table] = []
     if table is not None and table.num_rows:
-        now = ints(table, LE) < limit
-        _hold(scope, table.filter(pa.array(~now)))
-        ready.append(table.filter(pa.array(now)))
+        has_started = ints(table, LE) < limit
+        _hold(scope, table.filter(pa.array(~has_started)))
+        ready.append(table.filter(pa.array(has_started)))
     grain = scope.values.get("grain", 0)
     for bin in scope.bins("held"):
         if (int(bin) << grain) < limit:
@@ -101,17 +108,17 @@ def aligned(
         rows = net(rows)
     closes = at == AlignAt.EDGE_CLOSE
     event = [*key, LE] if closes else [n for n in rows.column_names if n not in (RE, WEIGHT)]
-    rows, sync = _synced(rows, event, closes)
+    rows, sync = _with_sync_times(rows, event, closes)
     due = sync < limit
     if at == AlignAt.EDGE_OPEN:
-        rows, sync, due = _opened(rows, sync, due, limit)
+        rows, sync, due = _open_early(rows, sync, due, limit)
     scope.values["waits"] = {"limit": limit, "least": int(sync[~due].min(initial=INFINITY))}
     _hold(scope, rows.filter(pa.array(~due)))
     return rows.filter(pa.array(due))
 
 
 def backlog(scope: Scope) -> tuple[int, int]:
-    """How many rows are held, and the least sync time of them (INFINITY: nothing is)."""
+    """Return the number of rows held and the least of their sync times; INFINITY if there are none."""
     bins = sorted(int(b) for b in scope.bins("held"))
     if not bins:
         return 0, INFINITY
@@ -126,46 +133,49 @@ def backlog(scope: Scope) -> tuple[int, int]:
     return scope.size("held")[0], least
 
 
-def _opened(rows: pa.Table, sync: Ints, due: Mask, limit: int) -> tuple[pa.Table, Ints, Mask]:
-    """Deltas, of which events that are due before their ends go on as without one; what puts that right waits for the end."""
+def _open_early(rows: pa.Table, sync: Ints, due: Mask, limit: int) -> tuple[pa.Table, Ints, Mask]:
+    """Let events whose starts are due, but not their ends, go on with an infinite end (EDGE_OPEN).
+
+    That event's retraction, and the insert with the true end, wait for that end. Returns deltas, sync times, and which are due.
+    """
     re, weight = ints(rows, RE), ints(rows, WEIGHT)
     early = due & (weight > 0) & (re >= limit) & (re < INFINITY)
     if not early.any():
         return rows, sync, due
     n = int(early.sum())
     endless = with_column(rows.filter(pa.array(early)), RE, np.full(n, INFINITY))
-    taken_back = with_column(endless, WEIGHT, -weight[early])
+    retractions = with_column(endless, WEIGHT, -weight[early])
     sync = np.where(early, re, sync)
     due = np.concatenate([due & ~early, np.ones(n, bool), np.zeros(n, bool)])
-    return concat([rows, endless, taken_back]), np.concatenate([sync, sync[early], sync[early]]), due
+    return concat([rows, endless, retractions]), np.concatenate([sync, sync[early], sync[early]]), due
 
 
-def _synced(rows: pa.Table, whose: Sequence[str], waits: bool) -> tuple[pa.Table, Ints]:
-    """Deltas with their sync times: of an insert its start, of a pair that moves an end the lesser end, of a deletion the start.
+def _with_sync_times(rows: pa.Table, event_columns: Sequence[str], by_end: bool) -> tuple[pa.Table, Ints]:
+    """Return deltas, some split into single copies, with their sync times.
 
-    Pairs agree in the columns ``whose``; where rows of them come and go, each copy is a row of its own. ``waits``: an insert
-    that has an end waits for it.
+    An insert has its start, or, if ``by_end``, its finite end. A retraction and an insert that move the end of one event (equal
+    in ``event_columns``) both have the lesser end. Any other retraction has its start.
     """
     le, re, weight = (ints(rows, n) for n in (LE, RE, WEIGHT))
-    sync = np.where((weight > 0) & (re < INFINITY), re, le) if waits else le
+    sync = np.where((weight > 0) & (re < INFINITY), re, le) if by_end else le
     if not (weight < 0).any():
         return rows, sync
-    number, _ = codes(rows, whose)
+    number, _ = codes(rows, event_columns)
     mixed = np.isin(number, number[weight < 0])
     copies = np.where(mixed, np.abs(weight), 1)
     at = np.repeat(np.arange(len(le)), copies)
     rows = with_column(rows.take(pa.array(at)), WEIGHT, np.where(mixed, np.sign(weight), weight)[at])
     sync, number, re, sign = sync[at], number[at], re[at], np.where(mixed, np.sign(weight), 0)[at]
     order = np.lexsort((re, number))
-    taken_back, put_in = order[sign[order] < 0], order[sign[order] > 0]
-    before, after = paired(number[taken_back], number[put_in])
-    moved = np.minimum(re[taken_back[before]], re[put_in[after]])
-    sync[taken_back[before]] = sync[put_in[after]] = moved
+    retractions, inserts = order[sign[order] < 0], order[sign[order] > 0]
+    before, after = paired(number[retractions], number[inserts])
+    lesser_ends = np.minimum(re[retractions[before]], re[inserts[after]])
+    sync[retractions[before]] = sync[inserts[after]] = lesser_ends
     return rows, sync
 
 
 def _hold(scope: Scope, rows: pa.Table) -> None:
-    """Put rows into bins by their starts, as wide as makes CELLS of them; where they have become too many, wider ones."""
+    """Add rows to the bins of their starts; where bins are too many, make all of them wider."""
     if not rows.num_rows:
         return
     least, most = (int(t) for t in (ints(rows, LE).min(), ints(rows, LE).max()))
@@ -184,11 +194,12 @@ def _hold(scope: Scope, rows: pa.Table) -> None:
 
 
 def _grain(least: int, most: int) -> int:
-    """The width of a bin, a power of two by its exponent."""
+    """The width of CELLS bins over a span, as the exponent of a power of two."""
     return int(np.log2(max(1.0, (most - least) / CELLS)))
 
 
 def _fill(scope: Scope, rows: pa.Table) -> None:
+    """Append rows to the bins of their starts."""
     cells = ints(rows, LE) >> scope.values["grain"]
     for cell in np.unique(cells):
         scope.append("held", str(cell), rows.filter(pa.array(cells == cell)))

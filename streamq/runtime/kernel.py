@@ -31,18 +31,18 @@ class Judge:
 
 @dataclass(eq=False, repr=False)
 class Arrival:
-    """What one channel brought in a micro-batch: deltas (or partial results of them) for a port.
-
-    ``c`` is the channel's own CTI before this micro-batch: what lies before it is late, if ``judge`` is set. ``promised`` is
-    what the source has said itself: at a weak level c may be ahead of it, and what lies between is adjusted (SEMANTICS
-    section 8).
-    """
+    """What one channel brought in a micro-batch: deltas (or partial results of them) for a port."""
 
     port: int
     table: pa.Table
     judge: Judge | None = None
+
     c: int = MINUS_INFINITY
+    """The channel's own CTI before this micro-batch: if ``judge`` is set, rows before it are late."""
+
     promised: int = MINUS_INFINITY
+    """The CTI that the source itself has sent. At a weak level ``c`` may be ahead of it; rows between the two are adjusted
+    (SEMANTICS section 8)."""
 
 
 @dataclass(eq=False, repr=False)
@@ -60,21 +60,29 @@ class Note:
 
 @dataclass(eq=False, repr=False)
 class Clock:
-    """Progress before and after a micro-batch: CTI ``c``, watermark ``m``; ``notes`` are what the map side announced.
-
-    until: at the end of the stream, the bound on windows of lifetimes without an end, if one was given; promised: behind a
-    source what it has said itself, if c may be ahead of it; reach: the watermark as it would be if no input were blocked and
-    none had ended, which bounds those windows if nobody says more.
-    """
+    """The progress of a kernel's input before and after a micro-batch."""
 
     c_before: int
+
     c: int
+    """The CTI."""
+
     m_before: int
+
     m: int
+    """The watermark, or the CTI where that is greater."""
+
     notes: tuple[Note, ...] = ()
+    """What the map side announced."""
+
     until: int | None = None
+    """At the end of the stream, the bound on windows of lifetimes without an end, if whoever ended it gave one."""
+
     promised: int = INFINITY
+    """Behind a source, the CTI that the source itself has sent, which ``c`` may be ahead of."""
+
     reach: int = MINUS_INFINITY
+    """The watermark as it would be if no input were blocked and none had ended. It bounds those windows without ``until``."""
 
 
 @dataclass(eq=False, repr=False)
@@ -93,16 +101,19 @@ class Totals:
 
 @dataclass(eq=False, repr=False)
 class Output:
-    """What a kernel gives in a micro-batch: deltas with ``__le``, ``__re``, ``__w`` and payload, and its own CTI.
-
-    due: the least CTI (the watermark, for a kernel that does not wait for final rows) that lets the next of its rows go if no
-    others come; INFINITY: only the end of the input does; None: no row waits. For those who watch the query.
-    """
+    """What a kernel sends in a micro-batch."""
 
     table: pa.Table | None
+    """Deltas: ``__le``, ``__re``, ``__w`` and payload."""
+
     c: int
+    """The kernel's own CTI."""
+
     totals: Totals = field(default_factory=Totals)
+
     due: int | None = None
+    """The least CTI that lets the next of its rows go if no others come; the least watermark, for a kernel that does not wait
+    for final rows. INFINITY: only the end of the input does; None: no row waits. For those who watch the query."""
 
 
 class Kernel(Protocol):

@@ -1,6 +1,6 @@
 """A stage: the kernels of one level of the chain, hosted bucket by bucket. The same code runs in Spark and in-process.
 
-Envelopes (``runtime.envelope``) come in and go out; what is meant for a later level passes through.
+Envelopes (``runtime.envelope``) come in and go out; an envelope for a later stage passes through unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from streamq.policies import MIDDLE, Level
 from streamq.runtime.basket import Baskets, Scope
 from streamq.runtime.carried import Carrier, carry
 from streamq.runtime.columnar import concat, decode, encode, unit_weights
-from streamq.runtime.consistency import AlignAt, aligned, backlog, paced
+from streamq.runtime.consistency import AlignAt, align, backlog, paced
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, output_number
 from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel, Note, Output, Totals
 from streamq.runtime.lateness import weighted_events
@@ -29,80 +29,107 @@ from streamq.time import INFINITY
 
 @dataclass(frozen=True)
 class Channel:
-    """A path of deltas from a relation (a source, or a kernel's output) to a port of a kernel, or to the result.
-
-    level: the stage that consumes it; kernel: that kernel's number (-1: the result); columns: what the port takes;
-    hashed: those whose values decide on the bucket; carried: what its steps make of progress.
-    """
+    """A path of deltas from a relation (a source, or a kernel's output) to a port of a kernel, or to the result."""
 
     number: int
     relation: str
+
     level: int
+    """The number of the stage that reads it."""
+
     kernel: int
+    """The number of the kernel that reads it; -1: the result does."""
+
     port: int
+
     columns: tuple[str, ...]
+    """The columns that the port reads, with those of lifetimes and weights."""
+
     hashed: tuple[str, ...] = ()
+    """The columns whose values decide on the bucket."""
+
     judge: Judge | None = None
+    """Of a path from a source, the source's policies on late and invalid items."""
+
     carried: tuple[Carrier, ...] = ()
+    """How the path's steps change the relation's CTI and watermark, in order."""
 
 
 @dataclass(frozen=True)
 class Hosted:
-    """A kernel in its stage; ``name`` is the relation it makes and names its state.
-
-    aligns: where the level of consistency holds rows back; None: nowhere at this kernel.
-    """
+    """A kernel in its stage."""
 
     number: int
+
     name: str
+    """The name of the kernel's output relation, and of its state."""
+
     kernel: Kernel
+
     inputs: tuple[str, ...]
+    """The relations that the kernel reads."""
+
     channels: tuple[Channel, ...]
+
     aligns: AlignAt | None = None
+    """Where the level of consistency holds rows back; None: nowhere at this kernel."""
 
     @property
     def aligns_behind(self) -> bool:
-        """Whether rows are held back behind the kernel."""
+        """Whether the level of consistency holds back the kernel's output, not its input."""
         return self.aligns is not None and self.aligns != AlignAt.INPUT
 
     @property
-    def places(self) -> list[str]:
-        """The scopes of the rows that the level of consistency holds back, before its ports or behind it."""
+    def held_scopes(self) -> list[str]:
+        """The names of the scopes of state in which rows are held back, before the kernel or behind it."""
         if self.aligns_behind:
             return [f"align:{self.name}"]
-        return [self.place(channel) for channel in self.channels if self.aligns_before(channel)]
+        return [self.held_scope(channel) for channel in self.channels if self.aligns_before(channel)]
 
     def aligns_before(self, channel: Channel) -> bool:
-        """Whether a channel's rows are judged and held back before they come to the kernel."""
+        """Whether a channel's rows are judged, and held back, before the kernel sees them."""
         return channel.judge is not None and self.aligns == AlignAt.INPUT
 
-    def place(self, channel: Channel) -> str:
-        """The scope of the rows that are held back before a channel's port."""
+    def held_scope(self, channel: Channel) -> str:
+        """The name of the scope of state in which a channel's rows are held back before the kernel."""
         return f"align:{self.name}.{channel.number}"
 
 
 @dataclass(eq=False, repr=False)
 class _Turn:
-    """One micro-batch of one bucket.
-
-    tables: deltas by channel; clocks: the progress of relations, ``before`` and ``now`` what it counts as; notes: what the map
-    side announced, by channel; outputs: what each kernel took and gave; late: rows for the late output.
-    """
+    """One micro-batch of one bucket, while the stage runs it."""
 
     bucket: int
     baskets: Baskets
+
     tables: dict[int, list[pa.Table]]
+    """The deltas that came, by channel number."""
+
     messages: list[Message]
+
     clocks: dict[str, RelationClock]
+    """The CTI and watermark that each relation has sent."""
+
     before: dict[str, Pace]
+    """Those as they count at the level of consistency, before this micro-batch."""
+
     now: dict[str, Pace]
+    """The same, after the messages of this micro-batch."""
+
     totals: dict[str, int]
+    """Running counts of late, invalid and repeated items, by ``source|reason``."""
+
     notes: dict[int, list[Any]] = field(default_factory=dict)
+    """The endpoints that the map side announced, by channel number."""
+
     outputs: list[tuple[Hosted, list[Arrival], Output]] = field(default_factory=list)
+    """The kernels that have advanced, each with what it read and wrote."""
+
     late: list[pa.Table] = field(default_factory=list)
+    """Rows for the late output."""
 
     def count(self, totals: Totals) -> None:
-        """Add what became of items that were not taken as they came."""
+        """Add the counts, and the rows for the late output, of items that were late, invalid or delivered again."""
         for key, n in totals.counts.items():
             self.totals[key] = self.totals.get(key, 0) + n
         self.late += totals.rows
@@ -110,29 +137,40 @@ class _Turn:
 
 @dataclass(frozen=True)
 class Stage:
-    """The kernels of one level; ``sources`` are relations whose c is the greatest heard, the others come from buckets.
-
-    later: relations that kernels of later levels read; consistency: the query's level; follows: sources that have another's
-    progress.
-    """
+    """The kernels whose inputs come from sources and from earlier stages."""
 
     level: int
+    """The stage's number."""
+
     hosted: tuple[Hosted, ...]
     channels: tuple[Channel, ...]
+
     sources: frozenset[str]
+    """The source relations of the whole query. A source's CTI is the greatest that any of its tasks has sent; that of any other
+    relation is the least over the buckets of the stage that writes it."""
+
     later: frozenset[str]
+    """The relations whose progress later stages need."""
+
     buckets: int
     late_output: bool = False
+
     consistency: Level = MIDDLE
+    """The query's level of consistency."""
+
     follows: Mapping[str, str] = field(default_factory=dict)
+    """The source that a source has its progress from, where that is another, by relation."""
 
     @property
     def inputs(self) -> set[str]:
-        """The relations that its kernels read."""
+        """The relations that the stage's kernels read."""
         return {r for h in self.hosted for r in h.inputs}
 
     def run(self, bucket: int, baskets: Baskets, envelopes: Iterable[Envelope], wall: int = 0) -> list[Envelope]:
-        """One micro-batch of one bucket, at ``wall`` in milliseconds since 1970: every hosted kernel advances once."""
+        """Run one micro-batch of one bucket: every kernel advances once. Returns the envelopes that go on.
+
+        ``wall`` is the time of day in milliseconds since 1970.
+        """
         out: list[Envelope] = []
         tables: dict[int, list[pa.Table]] = {}
         messages: list[Message] = []
@@ -146,10 +184,12 @@ class Stage:
             else:
                 out.append(envelope)
         inputs = self.inputs
-        passed = [replace(m, invalid={}) if m.relation in inputs else m for m in messages if m.relation in self.later]
-        if passed:
-            out.append((bucket, PROGRESS, encode_messages(passed)))
-        turn = self._turn(bucket, baskets, tables, messages)
+        for_later = [
+            replace(m, invalid={}) if m.relation in inputs else m for m in messages if m.relation in self.later
+        ]
+        if for_later:
+            out.append((bucket, PROGRESS, encode_messages(for_later)))
+        turn = self._begin_turn(bucket, baskets, tables, messages)
         for hosted in self.hosted:
             out += self._advance(hosted, turn)
         if turn.late and self.late_output:
@@ -165,8 +205,10 @@ class Stage:
 
     # progress
 
-    def _turn(self, bucket: int, baskets: Baskets, tables: dict[int, list[pa.Table]], messages: list[Message]) -> _Turn:
-        """The progress of this micro-batch, once its messages have been heard."""
+    def _begin_turn(
+        self, bucket: int, baskets: Baskets, tables: dict[int, list[pa.Table]], messages: list[Message]
+    ) -> _Turn:
+        """Update the clocks by a micro-batch's messages; return the turn with the progress before and after them."""
         inputs = self.inputs
         # what counts as a source's progress can depend on the others'
         relations = inputs | self.sources if inputs & self.sources else inputs
@@ -190,9 +232,9 @@ class Stage:
         return turn
 
     def _pace(self, clocks: Mapping[str, RelationClock]) -> None:
-        """Set what the progress of each source counts as at the level of consistency."""
-        spoken = {r: (clocks[r].c, clocks[r].w) for r in self.sources}
-        for r, pace in paced(self.consistency, spoken, self.follows).items():
+        """Set the CTI and watermark that each source counts as having at the level of consistency."""
+        own_progress = {r: (clocks[r].c, clocks[r].w) for r in self.sources}
+        for r, pace in paced(self.consistency, own_progress, self.follows).items():
             clocks[r].set_pace(pace)
         for r, other in self.follows.items():
             # another's CTIs are its own, but for the one that ends it
@@ -201,7 +243,7 @@ class Stage:
     # kernels
 
     def _advance(self, hosted: Hosted, turn: _Turn) -> list[Envelope]:
-        """Have one kernel take in its arrivals; its deltas and its progress, as envelopes."""
+        """Have one kernel process what its channels brought; return its deltas and its progress as envelopes."""
         totals = Totals()
         arrivals = [a for channel in hosted.channels if (a := self._arrival(hosted, channel, turn, totals)) is not None]
         notes = [
@@ -215,20 +257,20 @@ class Stage:
         output = hosted.kernel.advance(turn.baskets.scoped(hosted.name), arrivals, clock)
         w = max(carry(turn.now[ch.relation].w, ch.carried) for ch in hosted.channels)
         if hosted.aligns is not None and hosted.aligns_behind:
-            (place,), key = hosted.places, hosted.channels[0].hashed
-            scope = turn.baskets.scoped(place)
-            output.table = self._aligned(scope, output.table, (clock.c, w), hosted.aligns, key)
+            (held_scope,), key = hosted.held_scopes, hosted.channels[0].hashed
+            scope = turn.baskets.scoped(held_scope)
+            output.table = self._hold_back(scope, output.table, (clock.c, w), hosted.aligns, key)
         turn.outputs.append((hosted, arrivals, output))
         turn.count(totals)
         turn.count(output.totals)
         out: list[Envelope] = []
         if output.table is not None and output.table.num_rows:
             out.append((turn.bucket, output_number(hosted.number), encode(unit_weights(output.table))))
-        spoken = Message(hosted.name, output.c, w, turn.bucket, until=clock.until, reach=clock.reach)
-        return [*out, (turn.bucket, SPOKEN, encode_messages([spoken]))]
+        message = Message(hosted.name, output.c, w, turn.bucket, until=clock.until, reach=clock.reach)
+        return [*out, (turn.bucket, SPOKEN, encode_messages([message]))]
 
     def _arrival(self, hosted: Hosted, channel: Channel, turn: _Turn, totals: Totals) -> Arrival | None:
-        """What a channel brings: judged and held back here, if the level of consistency does so before the kernel."""
+        """Return the rows that a kernel gets from a channel, judged and held back if that happens before the kernel."""
         before, now = turn.before[channel.relation], turn.now[channel.relation]
         table = concat(turn.tables[channel.number]) if channel.number in turn.tables else None
         judge = channel.judge
@@ -236,13 +278,15 @@ class Stage:
             if table is not None:
                 arrival = Arrival(channel.port, table, judge, before.counted, before.promised)
                 table = weighted_events(arrival, totals)
-            table = self._aligned(turn.baskets.scoped(hosted.place(channel)), table, (now.c, now.w), AlignAt.INPUT)
+            table = self._hold_back(
+                turn.baskets.scoped(hosted.held_scope(channel)), table, (now.c, now.w), AlignAt.INPUT
+            )
             judge = None
         if table is None:
             return None
         return Arrival(channel.port, table, judge, before.counted, before.promised)
 
-    def _aligned(
+    def _hold_back(
         self,
         scope: Scope,
         table: pa.Table | None,
@@ -250,33 +294,37 @@ class Stage:
         at: AlignAt,
         key: Sequence[str] = (),
     ) -> pa.Table | None:
-        """Of a source's events, once they are judged, those that the level lets through at this CTI and watermark."""
+        """Hold back judged events that are not due at the level of consistency; return those that are, earlier ones included.
+
+        ``progress`` is the CTI and the watermark at that level.
+        """
         c, w = progress
         if self.consistency.block == 0:
-            # another level may have held some
-            return aligned(scope, table, INFINITY, w, at, key) if scope.bins("held") else table
-        return aligned(scope, table, c, w, at, key)
+            # a run before this one, at another level, may have held some back
+            return align(scope, table, INFINITY, w, at, key) if scope.bins("held") else table
+        return align(scope, table, c, w, at, key)
 
     # readings
 
     def _readings(self, turn: _Turn, wall: int) -> dict[str, int]:
-        """The readings of this micro-batch; every bucket knows the same of the sources, the first one tells it."""
+        """Return the readings of this micro-batch: of the kernels in this bucket and, in bucket 0 only, of the sources."""
+        # every bucket hears the same of the sources, so one of them reports it
         tallies: dict[str, dict[str, int]] = turn.baskets.values.setdefault(f"{TALLIES}{self.level}", {})
         columns: dict[str, int] = {}
         for source in sorted(self.sources & self.inputs) if turn.bucket == 0 else ():
-            spoken = [message for message in turn.messages if message.relation == source]
+            messages = [message for message in turn.messages if message.relation == source]
             columns |= source_columns(
                 source,
                 tallies.setdefault(source, {}),
                 cti=turn.clocks[source].pace.promised,
                 watermark=turn.clocks[source].w,
                 has_moved=turn.clocks[source].pace.promised != turn.before[source].promised,
-                starts=reduce(joined, (message.starts for message in spoken), None),
-                refused=sum(sum(message.invalid.values()) for message in spoken),
+                starts=reduce(joined, (message.starts for message in messages), None),
+                refused=sum(sum(message.invalid.values()) for message in messages),
                 now=wall,
             )
         for hosted, arrivals, output in turn.outputs:
-            scopes = [turn.baskets.scoped(place) for place in (hosted.name, *hosted.places)]
+            scopes = [turn.baskets.scoped(name) for name in (hosted.name, *hosted.held_scopes)]
             sizes, backlogs = [s.size() for s in scopes], [backlog(s) for s in scopes]
             tally = tallies.setdefault(hosted.name, {})
             columns |= kernel_columns(hosted.name, tally, arrivals, output, sizes=sizes, backlogs=backlogs)
@@ -284,13 +332,13 @@ class Stage:
 
 
 def _clock(hosted: Hosted, turn: _Turn, notes: tuple[Note, ...]) -> Clock:
-    """A kernel's progress before and after a micro-batch, carried along the paths to it."""
+    """Return a kernel's progress before and after a micro-batch: the least CTI and the greatest watermark of its channels."""
     before, now, clocks = turn.before, turn.now, turn.clocks
-    ways = [(channel.relation, channel.carried) for channel in hosted.channels]
-    c_before = min(carry(before[r].c, steps) for r, steps in ways)
-    w_before = max(carry(before[r].w, steps) for r, steps in ways)
-    c = min(carry(now[r].c, steps) for r, steps in ways)
-    w = max(carry(now[r].w, steps) for r, steps in ways)
+    channels = [(channel.relation, channel.carried) for channel in hosted.channels]
+    c_before = min(carry(before[r].c, steps) for r, steps in channels)
+    w_before = max(carry(before[r].w, steps) for r, steps in channels)
+    c = min(carry(now[r].c, steps) for r, steps in channels)
+    w = max(carry(now[r].w, steps) for r, steps in channels)
     return Clock(
         c_before=c_before,
         c=c,
@@ -298,6 +346,6 @@ def _clock(hosted: Hosted, turn: _Turn, notes: tuple[Note, ...]) -> Clock:
         m=max(c, w),
         notes=notes,
         until=next((clocks[r].until for r in hosted.inputs if clocks[r].until is not None), None),
-        promised=min(now[r].promised for r, _ in ways),
-        reach=max(carry(clocks[r].reach, steps) for r, steps in ways),
+        promised=min(now[r].promised for r, _ in channels),
+        reach=max(carry(clocks[r].reach, steps) for r, steps in channels),
     )

@@ -168,7 +168,7 @@ MUTANTS = (
         "not told to wait for final rows",
         "a kernel reports as soon as it can where final rows are asked for",
         "anti join",
-        (wrapped(_Compiler, "_told_when_final", not_told),),
+        (wrapped(_Compiler, "_hold_until_final", not_told),),
         FINAL_TAKEN_BACK,
     ),
     Mutant(

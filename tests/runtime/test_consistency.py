@@ -17,7 +17,7 @@ from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.policies import Level, consistency_of
 from streamq.runtime.basket import Baskets, DictStore, Scope
-from streamq.runtime.consistency import AlignAt, aligned, backlog, paced
+from streamq.runtime.consistency import AlignAt, align, backlog, paced
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.progress import Pace
 from streamq.testing.difference import assert_same_history
@@ -212,7 +212,7 @@ def test_items_are_held_folded_and_released_by_sync_time() -> None:
     scope = Baskets(DictStore({})).scoped("align")
 
     def step(c: int, *rows: tuple[int, int, int]) -> list[tuple[int, int, int]]:
-        found = aligned(scope, deltas(*rows) if rows else None, c, NEVER)
+        found = align(scope, deltas(*rows) if rows else None, c, NEVER)
         return [] if found is None else sorted((r[LE], r[RE], r[WEIGHT]) for r in found.to_pylist())
 
     assert step(5, (3, 9, 1), (7, 20, 1)) == [(3, 9, 1)]
@@ -234,7 +234,7 @@ def test_an_end_that_an_edge_brings_is_due_at_its_own_time() -> None:
         table = pa.table(
             {"k": ["a"] * len(rows), "v": v, LE: pa.array(le, pa.int64()), RE: pa.array(re, pa.int64()), WEIGHT: w}
         )
-        found = aligned(scope, table if rows else None, c, NEVER, ends, ["k"])
+        found = align(scope, table if rows else None, c, NEVER, ends, ["k"])
         return [] if found is None else sorted((r["v"], r[LE], r[RE], r[WEIGHT]) for r in found.to_pylist())
 
     assert step(opened, AlignAt.EDGE_OPEN, 5, ("x", 1, 20, 1), ("x", 7, 9, 1)) == [("x", 1, INFINITY, 1)]
@@ -267,9 +267,9 @@ def test_bins_of_what_is_held_stay_few() -> None:
     scope = Baskets(DictStore({})).scoped("align")
     starts = [7, *(1_000_003 * n % 10_000_019 for n in range(4_000))]
     for at in range(0, len(starts), 500):
-        aligned(scope, deltas(*((t, t + 1, 1) for t in starts[at : at + 500])), NEVER, NEVER)
+        align(scope, deltas(*((t, t + 1, 1) for t in starts[at : at + 500])), NEVER, NEVER)
         assert len(scope.bins("held")) <= 4 * 64
-    found = [aligned(scope, None, c, NEVER) for c in (5_000_000, INFINITY)]
+    found = [align(scope, None, c, NEVER) for c in (5_000_000, INFINITY)]
     assert sorted(t for part in found if part is not None for t in part.column(LE).to_pylist()) == sorted(starts)
     assert scope.bins("held") == []
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import concat, net
-from streamq.runtime.consistency import aligned
+from streamq.runtime.consistency import align
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Uncombined
 from streamq.runtime.release import Release
@@ -54,10 +54,10 @@ class CtisKernel(Uncombined):
         cti = self._cti(state, [a.table for a in arrivals if a.port == OPEN], clock.c)
         if self.in_order or state.bins("held"):
             # another level may have held some
-            alignment = aligned(
+            due_rows = align(
                 state, concat(tables) if tables else None, cti if self.in_order else INFINITY, MINUS_INFINITY
             )
-            tables = [] if alignment is None else [alignment]
+            tables = [] if due_rows is None else [due_rows]
         if cti > int(state.values.get("told", MINUS_INFINITY)):
             state.values["told"] = cti
             tables.append(self._promise(tables[0].schema if tables else None, cti))

@@ -1,7 +1,8 @@
-"""Any evaluator, incrementally: keep what can still matter, evaluate what is open, hand on the difference to what was reported.
+"""Runs any evaluator on a stream: recompute the rows that may still change, send the difference to those sent before.
 
-State: the events the evaluator needs, with weights, and the reported rows that are not settled. Both only grow by chunks;
-what is no longer needed goes when they are compacted. Cost: a micro-batch evaluates a bucket's open events.
+State: the events the evaluator still needs, with weights, and the rows sent that are not settled. A micro-batch appends to both
+a chunk of what is new; what is no longer needed is removed when there are many chunks. Cost: a micro-batch evaluates all events
+that are in the state of a bucket.
 """
 
 from __future__ import annotations
@@ -30,26 +31,34 @@ if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
 
 BIN = "0"
+"""The only bin of each basket: the state is read as a whole."""
 
 
 @dataclass(frozen=True)
 class RecomputeKernel(Uncombined):
-    """inputs: the columns of each port's events beside their lifetime; result: those of the rows handed on.
-
-    final: rows are handed on once they are final, else as soon as the watermark speaks for them; bound: which windows (or
-    pieces) the end of the input brings; pointwise: ports whose ends play no part; compact_at: chunks beyond which state is
-    compacted.
-    """
+    """A kernel of one evaluator; ``inputs`` are the payload columns of each port, ``result`` those of the rows that it sends."""
 
     evaluator: Evaluator
     inputs: tuple[pa.Schema, ...]
     result: tuple[str, ...]
+
     final: bool = False
+    """Whether a row is sent only once it is final; else already when the watermark reaches it (``early_release``)."""
+
     bound: Bound = Bound.NONE
+    """Which windows (or pieces) of lifetimes without an end are sent once the input has ended."""
+
     pointwise: tuple[int, ...] = ()
+    """The ports whose events the evaluator sees as points at their starts."""
+
     compact_at: int = COMPACT_AT
+    """The number of chunks above which state is compacted."""
+
     final_release: Release | None = field(init=False)
+    """When the CTI makes a row final, by the row's lifetime; None: the CTI never sends a row."""
+
     early_release: Release | None = field(init=False)
+    """When the watermark sends a row that is not final yet, by the row's lifetime; None: it sends no row."""
 
     def __post_init__(self) -> None:
         # executors need no more of the rule than this
@@ -58,12 +67,12 @@ class RecomputeKernel(Uncombined):
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """The evaluator's; rows wait until they are final if only such are asked for."""
+        """The evaluator's rule, without early rows if the kernel sends only final ones."""
         rule = self.evaluator.progress_rule
         return rule.when_final() if self.final else rule
 
     def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
-        """The endpoints, as far as they bound the windows reported at the end of the stream."""
+        """Return the endpoints of these deltas; None where no windows need a bound at the end of the stream."""
         if self.bound is Bound.NONE or table.num_rows == 0:
             return None
         le = ints(table, LE)
@@ -74,7 +83,10 @@ class RecomputeKernel(Uncombined):
         return [Endpoint(r["end"], bool(r["endless"]), r["w"]) for r in weights.to_pylist() if r["w"]]
 
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """Take in deltas, evaluate, report what is new and take back what is no longer so."""
+        """Add deltas to the state and evaluate it.
+
+        The output inserts the rows that are new, and retracts those sent before that are no longer in the result.
+        """
         totals = Totals()
         fresh: list[list[pa.Table]] = [[] for _ in self.inputs]
         for arrival in arrivals:
@@ -111,13 +123,20 @@ class RecomputeKernel(Uncombined):
         return Output(delta if delta is not None and delta.num_rows else None, cti, totals, state.values["due"])
 
     def _is_open(self, rows: pa.Table, c: int) -> Mask:
-        """Which rows may change at c: none that was final and reported, even if its floats now added up in another order."""
+        """Mark the rows that may still change at CTI ``c``.
+
+        A row that is final is not one of them, even if its floats, added up in another order, now come out differently.
+        """
         return (ints(rows, RE) >= c) & ~_lets_go(self.final_release, rows, c)
 
     # taking in
 
     def _upto(self, state: Scope, clock: Clock) -> int:
-        """Windows of lifetimes without an end are made up to here: what holds the watermark, at the end what bounds them all."""
+        """Return the instant before which windows (or pieces) of lifetimes without an end start in this micro-batch.
+
+        That is one tick past the progress so far (``clock.m``); once the input has ended, the bound of all of them
+        (``runtime.endpoints``); INFINITY for operators that need no bound. Adds the endpoints announced to the state.
+        """
         if self.bound is Bound.NONE:
             return INFINITY
         endpoints = Endpoints(state.values)
@@ -128,13 +147,14 @@ class RecomputeKernel(Uncombined):
 
     # keeping and forgetting
 
-    def _difference(self, state: Scope, now: pa.Table, c_before: int) -> pa.Table:
-        now = with_column(now, WEIGHT, np.ones(now.num_rows, np.int64))
+    def _difference(self, state: Scope, reported: pa.Table, c_before: int) -> pa.Table:
+        """Return the deltas from the rows sent before to ``reported``, of the rows that could still change at ``c_before``."""
+        new = with_column(reported, WEIGHT, np.ones(reported.num_rows, np.int64))
         old = state.read("reported", BIN)
         if old is None:
-            return now
+            return new
         old = old.filter(pa.array(self._is_open(old, c_before)))
-        return net(concat([now, with_column(old, WEIGHT, pc.negate(old.column(WEIGHT)))]))
+        return net(concat([new, with_column(old, WEIGHT, pc.negate(old.column(WEIGHT)))]))
 
     def _keep(
         self,
@@ -145,6 +165,10 @@ class RecomputeKernel(Uncombined):
         delta: pa.Table,
         c: int,
     ) -> None:
+        """Append the new events and the deltas sent to the state.
+
+        Where a basket has too many chunks, rewrite it without the rows that no longer matter.
+        """
         crowded = any(
             state.crowded(f"in{port}", BIN, histories[port], self.compact_at - len(new))
             for port, new in enumerate(fresh)
@@ -166,12 +190,12 @@ class RecomputeKernel(Uncombined):
 
 
 def _lets_go(release: Release | None, rows: pa.Table, progress: int) -> Mask:
-    """Which rows a release lets go at this progress; none where there is no such release."""
+    """Mark the rows that a release lets go at this progress; without a release, none."""
     return np.zeros(rows.num_rows, bool) if release is None else release.lets_go(rows, progress)
 
 
 def _history(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
-    """Deltas as a history: every event as often as its weights add up to."""
+    """Add deltas up to a history: each event stands in it as often as its weights add up to."""
     whole = pa.schema([*schema, (LE, pa.int64()), (RE, pa.int64())])
     if not tables:
         return whole.empty_table()
@@ -184,4 +208,5 @@ def _history(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
 
 
 def _weights(table: pa.Table) -> Any:
+    """The weights of deltas; 1 each where they have no such column."""
     return ints(table, WEIGHT) if WEIGHT in table.column_names else np.ones(table.num_rows, np.int64)
