@@ -82,10 +82,10 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """How much has been verified, in this process, and the seed, which -q leaves out of the header."""
     parts = []
-    verify = sys.modules.get("streamq.testing.verify")
-    if verify is not None and verify.REPORTS:
-        cases = sum(report.cases for report in verify.REPORTS)
-        parts.append(f"{len(verify.REPORTS)} verifications over {cases:,} cases")
+    loaded = sys.modules.get("streamq.testing.report")
+    if loaded is not None and loaded.REPORTS:
+        cases = sum(report.cases for report in loaded.REPORTS)
+        parts.append(f"{len(loaded.REPORTS)} verifications over {cases:,} cases")
     seed = config.getoption("--streamq-seed")
     if seed is not None:
         parts.append(f"--streamq-seed={seed}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,11 @@ from streamq.compiler.egress import ADDED
 from streamq.run.control import CONTROL_DDL
 from streamq.run.masters import master_of
 from streamq.run.query import batch_frame
-from streamq.run.session import REQUIRED, TUNED
+from streamq.run.session import REQUIRED, TUNED, session
 from streamq.stream import Stream
 from streamq.testing.case import Case
-from streamq.testing.execution import BATCH, CONTROLLED, RUN, Execution, from_changelog, net
+from streamq.testing.deltas import from_changelog, net
+from streamq.testing.execution import BATCH, CONTROLLED, RUN, Execution
 from streamq.testing.history import history
 from streamq.time import INFINITY, instant_ticks
 
@@ -150,4 +151,17 @@ def _write(query: Stream, how: Execution, folder: Path, last: Sequence[int | dt.
         start()
 
 
-__all__ = ["executed_on_spark", "frame", "land", "stream"]
+def session_of(tables: Mapping[str, Any]) -> SparkSession:
+    """The session of the first table that has one, else the active one, else a new one."""
+    from pyspark.sql import SparkSession
+
+    for table in tables.values():
+        if hasattr(table, "sparkSession"):
+            return table.sparkSession
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    return session("streamq testing")
+
+
+__all__ = ["executed_on_spark", "frame", "land", "session_of", "stream"]

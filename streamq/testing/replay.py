@@ -26,6 +26,7 @@ from streamq.testing.execution import BATCH, LITERAL, SPARK, STARTS, STREAM, Exe
 from streamq.testing.oracle import EVALUATED, TRANSLATED
 from streamq.testing.python_values import plain_values
 from streamq.testing.table import table
+from streamq.testing.trial import check
 from streamq.time import INFINITY, MINUS_INFINITY
 
 SUFFIX = ".streamq.json"
@@ -107,8 +108,6 @@ def replay(path: str | Path) -> None:
 
         t.replay("tests/replays/late_left_piece.streamq.json")
     """
-    from streamq.testing.verify import check
-
     case, how, expressions = case_from_json(_text(path), str(path))
     if expressions is not None:
         check(case, [how], expressions=expressions)

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from streamq.choices import OutputForm
 from streamq.testing.case import Case
-from streamq.testing.execution import LITERAL, Execution, subsets
+from streamq.testing.drawn_executions import subsets
+from streamq.testing.execution import LITERAL, Execution
 from streamq.testing.generate import cases
-from streamq.testing.verify import check
+from streamq.testing.trial import check
 
 # random compositions of operators are verified in test_operators as well
 some = settings(max_examples=max(1, settings().max_examples // 3))

@@ -20,8 +20,8 @@ from streamq.compiler.options import Options
 from streamq.compiler.stages import compile_stages
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.egress import changelog_rows
+from streamq.testing.deltas import net
 from streamq.testing.difference import assert_same_history
-from streamq.testing.execution import net
 from streamq.time import INFINITY, MINUS_INFINITY
 
 PHYSICAL, EDGES = "kind string, start bigint, end bigint, new_end bigint, k string", "at bigint, edge string, k string"

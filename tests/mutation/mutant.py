@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from streamq import testing as t
-from streamq.testing.execution import WrongOutput
+from streamq.testing.deltas import WrongOutput
 from streamq.testing.watch import ProgressViolation
 from tests.mutation.queries import QUERIES
 

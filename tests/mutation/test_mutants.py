@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from streamq import testing as t
-from streamq.testing.verify import check
+from streamq.testing.trial import check
 from tests.mutation.mutant import IN_PROCESS, broken, caught
 from tests.mutation.mutants import MUTANTS
 from tests.mutation.queries import QUERIES

@@ -20,8 +20,8 @@ from streamq.runtime.basket import Baskets, DictStore, Scope
 from streamq.runtime.consistency import AlignAt, align, backlog, paced
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.progress import Pace
+from streamq.testing.deltas import net
 from streamq.testing.difference import assert_same_history
-from streamq.testing.execution import net
 from streamq.time import INFINITY, MINUS_INFINITY
 
 NEVER = MINUS_INFINITY

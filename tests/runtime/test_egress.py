@@ -29,7 +29,7 @@ from streamq.runtime.egress import changelog_rows, folding, split_ctis, upsert_r
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.testing.case import Case
 from streamq.testing.difference import assert_same_history
-from streamq.testing.execution import promises
+from streamq.testing.expectation import promises
 from streamq.testing.generate import cases
 from streamq.testing.oracle import oracle
 from streamq.testing.physical_stream import fold_physical

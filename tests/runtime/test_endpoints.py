@@ -18,8 +18,8 @@ from streamq.policies import Level
 from streamq.run.query import local_history
 from streamq.runtime.endpoints import Endpoint, Endpoints
 from streamq.runtime.event import WEIGHT
+from streamq.testing.deltas import as_history, net
 from streamq.testing.difference import assert_same_history
-from streamq.testing.execution import as_history, net
 from streamq.testing.oracle import oracle
 from streamq.time import MINUS_INFINITY
 

@@ -20,7 +20,7 @@ from streamq.operators import Physical, Source
 from streamq.plan.node import Node, fold, nodes
 from streamq.policies import SourcePolicy
 from streamq.run.running import Run
-from streamq.testing.execution import from_changelog, net
+from streamq.testing.deltas import from_changelog, net
 from streamq.time import INFINITY
 
 

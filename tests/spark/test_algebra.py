@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
+from streamq.testing.deltas import from_changelog, net
 from streamq.testing.difference import assert_same_history
-from streamq.testing.execution import from_changelog, net
 from streamq.testing.oracle import oracle
 from tests.algebra import QUERIES, SCHEMA, SIZES, intervals
 from tests.spark.replay import ended, land, stream

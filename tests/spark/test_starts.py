@@ -14,9 +14,10 @@ from streamq.choices import OutputForm
 from streamq.run.active import active_session
 from streamq.run.session import REQUIRED
 from streamq.testing.arrival import Item
-from streamq.testing.execution import BATCH, CONTROLLED, RUN, SPARK, STARTS, WRITTEN, Execution, unfinished
+from streamq.testing.execution import BATCH, CONTROLLED, RUN, SPARK, STARTS, WRITTEN, Execution
+from streamq.testing.in_process import unfinished
 from streamq.testing.on_spark import session_in
-from streamq.testing.verify import check
+from streamq.testing.trial import check
 from tests.conftest import INTERPRETED
 
 SOAK = bool(os.environ.get("STREAMQ_SOAK"))

@@ -16,11 +16,13 @@ from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.errors import PlanError, SourceError
 from streamq.testing.arrival import Item
-from streamq.testing.execution import Execution, executed
+from streamq.testing.drawn_executions import in_process
+from streamq.testing.execution import Execution
+from streamq.testing.in_process import executed
 from streamq.testing.oracle import TRANSLATED
 from streamq.testing.python_values import keys
 from streamq.testing.replay import case_from_json, case_to_json, replay, saved
-from streamq.testing.verify import check, in_process
+from streamq.testing.trial import check
 
 few = settings(suppress_health_check=list(HealthCheck))
 

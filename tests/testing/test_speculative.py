@@ -13,7 +13,8 @@ from streamq.choices import OutputForm
 from streamq.operators import Source, TopK, Union
 from streamq.plan.node import nodes
 from streamq.runtime.event import WEIGHT
-from streamq.testing.execution import Execution, played
+from streamq.testing.execution import Execution
+from streamq.testing.in_process import played
 from tests.judged import answer
 
 any_of_many = settings(

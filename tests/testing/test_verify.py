@@ -17,8 +17,9 @@ import streamq as sq
 from streamq import testing as t
 from streamq.errors import NeedsSpark, PlanError, UnknownColumn
 from streamq.runtime.kernels.settle import SettleKernel
+from streamq.testing.deltas import WrongOutput, net
 from streamq.testing.difference import same_history
-from streamq.testing.execution import WrongOutput, executed, net
+from streamq.testing.in_process import executed
 from streamq.testing.profiles import loaded_profile
 from streamq.testing.replay import replay
 

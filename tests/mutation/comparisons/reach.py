@@ -73,13 +73,12 @@ def measured(query: str, examples: int) -> Reach:
     """What so many cases of a query reach; the modules that this process has imported are :func:`probed`."""
     from tests.mutation.comparisons.trying import seconds_of, tried
 
-    # streamq.testing has a function of that name
-    verify: Any = importlib.import_module("streamq.testing.verify")
+    search: Any = importlib.import_module("streamq.testing.search")
     now: set[tuple[str, int]] = set()
     setattr(builtins, PROBE, now.add)
     counts: Counter[tuple[str, int]] = Counter()
     reach = Reach()
-    hold = verify.hold
+    hold = search.hold
 
     def counted(*args: Any) -> None:
         now.clear()
@@ -89,7 +88,7 @@ def measured(query: str, examples: int) -> Reach:
             counts.update(now)
             reach.cases += 1
 
-    verify.hold = counted
+    search.hold = counted
     with seconds_of() as spent:
         failure = tried(query, examples)
     reach.wrong = "" if failure is None else failure.how

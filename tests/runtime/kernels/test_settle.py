@@ -16,8 +16,8 @@ from streamq.plan.node import numbered
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.kernel import Arrival, Clock
 from streamq.runtime.kernels.settle import SettleKernel
+from streamq.testing.deltas import as_history
 from streamq.testing.difference import assert_same_history
-from streamq.testing.execution import as_history
 from streamq.testing.oracle import oracle
 from streamq.time import INFINITY, MINUS_INFINITY
 

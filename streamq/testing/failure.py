@@ -1,0 +1,48 @@
+"""Failures: a query whose answer is not the oracle's, and the case that shows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamq.testing.case import Case
+from streamq.testing.difference import Difference
+from streamq.testing.execution import Execution
+
+if TYPE_CHECKING:
+    pass
+
+
+class VerificationFailed(AssertionError):
+    """A query whose answer is not the oracle's.
+
+    ``case`` is the smallest found, ``how`` the way it was run, ``difference`` what tells the histories apart or None if
+    it failed with ``error``; ``saved`` is the file it was written to, if any. ``first`` is the failure that was found
+    first, of which the search went on to smaller ones (itself, if none was smaller), ``number`` the number of that trial;
+    ``shrinking`` is after how many seconds it stopped, None if it came to an end.
+    """
+
+    def __init__(self, case: Case, how: Execution, difference: Difference | None, error: Exception | None = None):
+        super().__init__(case, how, difference, error)
+        self.case, self.how, self.difference, self.error = case, how, difference, error
+        self.saved: Path | None = None
+        self.first, self.number = self, 0
+        self.shrinking: float | None = None
+
+    @property
+    def says(self) -> str:
+        """What is wrong, without the case."""
+        wrong = str(self.difference) if self.difference is not None else f"{type(self.error).__name__}: {self.error}"
+        return f"not the oracle's history ({self.how})\n{wrong}"
+
+    def __str__(self) -> str:
+        again = (
+            [] if self.saved is None else [f"saved; again by: t.replay({str(self.saved)!r}), or pytest {self.saved}"]
+        )
+        if self.shrinking:
+            more = "with more, profile=t.Profile(shrinking=...), it may be smaller"
+            again.append(f"the smallest case found in {self.shrinking:g} s: {more}")
+        return "\n\n".join([self.says, self.case.drawn(), self.case.program(), *again])
+
+
+__all__ = ["VerificationFailed"]

@@ -1,0 +1,144 @@
+"""Cases in-process: all at once, or in micro-batches, whose deltas and counts are checked on the way."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.choices import OutputForm
+from streamq.compiler.local import LocalRun
+from streamq.compiler.options import Options
+from streamq.compiler.rewriter import rewrite
+from streamq.compiler.stages import compile_stages
+from streamq.operators import Join, JoinTable, Select, Source, Union, Where
+from streamq.plan.node import nodes
+from streamq.run.query import local_history
+from streamq.runtime.event import LE, WEIGHT
+from streamq.testing.admission import ADJUSTED, DROPPED, DUPLICATES, limits
+from streamq.testing.arrival import is_event
+from streamq.testing.case import Case
+from streamq.testing.deltas import WrongOutput, as_history, summed
+from streamq.testing.execution import LITERAL, STREAM, Execution
+from streamq.testing.expectation import Expectation, count_key, expectation, promises
+from streamq.testing.watch import ProgressViolation, changes_before, watched
+from streamq.time import INFINITY
+
+
+def executed(case: Case, how: Execution, expected: Expectation | None = None) -> pa.Table:
+    """The history that a case's query gives in-process. Raises WrongOutput, ProgressViolation, and what the query raises.
+
+    ``expected`` is its :func:`expectation`, where that has been computed.
+    """
+    if how.backend == LITERAL:
+        answer = local_history(case.plan, case.tables, how.chosen, case.until)
+        return as_history(answer.drop_columns([WEIGHT]))
+    return summed(played(case, how, expected), how.output)
+
+
+def unfinished(case: Case, output: OutputForm) -> pa.Table:
+    """The history, in-process, of a case's query that nobody has ended: what the rows that came have made final."""
+    *out, last = played(case, Execution(STREAM, output))
+    # there may have been no micro-batch at all
+    return summed([last.slice(0, 0), *out], output)
+
+
+def played(case: Case, how: Execution, expected: Expectation | None = None) -> list[pa.Table]:
+    """The deltas of each micro-batch, and of the end of the stream; ``expected`` as in :func:`executed`."""
+    if expected is None:
+        expected = expectation(case, how)
+    plan = rewrite(case.plan, how.chosen).plan
+    options = [Options(how.output, ctis=how.ctis, buckets=how.buckets, level=level) for level in how.levels]
+    compiled = [compile_stages(plan, one) for one in options]
+    if how.watch or how.slack:
+        compiled = [watched(program, how.watch) for program in compiled]
+    programs = itertools.cycle(compiled)
+    run = LocalRun(next(programs), static=case.static)
+    out = []
+    promised = promises(case, how.slack) if how.slack else [[]] * len(case.cut)
+    for batch, ctis in zip(case.batches, promised, strict=True):
+        out.append(_checked(run, partial(run.batch, batch, ctis)))
+        if how.restart:
+            run = replace(run.restart(), program=next(programs))
+    out.append(_checked(run, partial(run.finish, case.until)))
+    if how.ctis and run.cti != INFINITY:
+        raise ProgressViolation(f"the result does not end with its inputs: its CTI is {run.cti}")
+    if how.output == OutputForm.CHANGELOG and how.blocks != (0,) and not how.ctis:
+        _check_blocked(case, how, promised, out, expected)
+    counted: Counter[str] = Counter()
+    for totals in run.totals.values():
+        counted.update(totals)
+    _check_counts(case, counted, expected)
+    return out
+
+
+def _checked(run: LocalRun, step: Callable[[], pa.Table]) -> pa.Table:
+    """A step's deltas; raises ProgressViolation where they change what lies before the CTI that came with earlier ones."""
+    before = run.cti
+    deltas = step()
+    if changed := changes_before(before, [deltas]):
+        raise ProgressViolation(f"the result changes before its CTI {before}: {changed}")
+    return deltas
+
+
+BLOCKED = (Source, Where, Select, Union, Join, JoinTable)
+"""Operators whose rows start where rows of their inputs start."""
+
+
+def _check_blocked(
+    case: Case, how: Execution, promised: Sequence[Any], out: Sequence[pa.Table], expected: Expectation
+) -> None:
+    """Raises WrongOutput where an item is let go before the level lets it, or later, as far as rows of the answer say so."""
+    plan = nodes(case.plan)
+    if not all(isinstance(node, BLOCKED) for node in plan):
+        return
+    blocks = [level.block for level in (how.levels if how.restart else how.levels[:1])]
+    (first, *_) = case.sources.values()
+    name = first.table
+    # rows of the answer are those of one source, each once
+    whole = (
+        len(plan) <= 2
+        and first.insert_only
+        and not first.ids
+        and not isinstance(plan[-1], Where | Union | Join | JoinTable)
+    )
+    whole = whole and expected.case is case
+    arrived_items = released = 0
+    for n, limit, table in zip(case.cut, limits(case, promised, blocks), out, strict=False):
+        early = pc.greater_equal(table.column(LE), limit)
+        if pc.any(early).as_py():
+            raise WrongOutput(f"items are held from {limit} on, and let go is {table.filter(early).to_pylist()[0]}")
+        arrived_items, released = arrived_items + n, released + table.num_rows
+        arrived = [item for of, item in case.arrival[:arrived_items] if of == name and is_event(item)]
+        due = sum(item.start is not None and item.start < limit for item in arrived)
+        if whole and released != due:
+            raise WrongOutput(f"items are held from {limit} on, so {due} are let go, not {released}")
+
+
+def _check_counts(case: Case, counted: Counter[str], expected: Expectation) -> None:
+    """Raises WrongOutput where other items are counted as late, invalid or delivered again than those that are."""
+    wanted = dict(expected.counts)
+    for name, source in case.sources.items():
+        if name in expected.filtered:
+            # of what is late a filter may have left some out before
+            for reason in (DROPPED, ADJUSTED):
+                key = count_key(case, name, reason)
+                wanted[key] = min(wanted.get(key, 0), counted[key])
+        if source.ids:
+            # what comes again so late that nothing of it were left may be known still, or be late
+            again, lost = count_key(case, name, DUPLICATES), count_key(case, name, DROPPED)
+            many = wanted.get(again, 0) + wanted.get(lost, 0)
+            if counted[again] + counted[lost] == many and counted[again] >= expected.sure_duplicates.get(name, 0):
+                wanted |= {again: counted[again], lost: counted[lost]}
+    wanted = {key: n for key, n in wanted.items() if n}
+    if +counted != Counter(wanted):
+        raise WrongOutput(f"counted are {dict(+counted)}, not {wanted}")
+
+
+__all__ = ["executed", "played", "unfinished"]

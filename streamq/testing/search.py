@@ -1,0 +1,148 @@
+"""The search: trials are drawn until one fails, and then smaller ones, within the time of a profile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from hypothesis import HealthCheck, Phase, Verbosity, given, settings
+from hypothesis import seed as seeded
+from hypothesis import strategies as st
+
+from streamq.errors import QueryFailed
+from streamq.testing.draws import BACKEND
+from streamq.testing.failure import VerificationFailed
+from streamq.testing.oracle import TRANSLATED, TooMuch
+from streamq.testing.oracle_answers import Answers
+from streamq.testing.profiles import Profile
+from streamq.testing.report import Verified
+from streamq.testing.trial import Trial, hold
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REDRAWS = 3
+"""How often a case is drawn again because its answer is empty: of two empty answers little is told."""
+
+MOST_HUGE = 1_000
+"""So many cases whose answers do not fit into memory are drawn again."""
+
+NOT_SIMPLEST = st.integers(0, 1 << 40).filter(bool)
+"""Costs a draw and nothing else where Hypothesis begins with the simplest example."""
+
+SEEDS = 1_000_003
+"""How far the seeds of two searches lie apart."""
+
+
+class _TimeIsOver(BaseException):
+    """Ends a search: no Exception, which Hypothesis would take for a failing example."""
+
+
+class Search:
+    """A search for a failing trial, and for a smaller one once one has failed, within the time of a profile."""
+
+    def __init__(self, profile: Profile, report: Verified, begun: float, expressions: str = TRANSLATED):
+        self.profile, self.report = profile, report
+        self.begun, self.expressions = begun, expressions
+        self.failures: dict[str, VerificationFailed] = {}
+        self.number = self.searches = self.redraws = 0
+        self.refused = ""
+        self.huge = 0
+        self.give_up = float("inf")
+
+    def run(self, trials: Sequence[st.SearchStrategy[Trial]], examples: int, spark: SparkSession | None = None) -> None:
+        """Try so many, of each kind in turn; raises VerificationFailed with the smallest that fails."""
+        for i in range(examples):
+            cases_before, self.redraws = self.report.cases, REDRAWS
+            while self.report.cases == cases_before:
+                over = self.profile.seconds is not None and time.monotonic() - self.begun > self.profile.seconds
+                if over and self.report.cases:
+                    return
+                self._search(trials[i % len(trials)], spark)
+
+    def _search(self, trials: st.SearchStrategy[Trial], spark: SparkSession | None) -> None:
+        """One fresh trial, and smaller ones if it fails.
+
+        A longer search of Hypothesis begins with small examples and goes on with changes of those it had: of a hundred not
+        thirty were independent. The first of any search is the simplest there is, which is turned down.
+        """
+
+        @settings(
+            max_examples=1,
+            backend=BACKEND,
+            database=None,
+            deadline=None,
+            phases=[Phase.generate, Phase.shrink],
+            verbosity=Verbosity.quiet,
+            print_blob=False,
+            suppress_health_check=list(HealthCheck),
+            report_multiple_bugs=False,
+        )
+        @given(NOT_SIMPLEST.flatmap(lambda _: trials))
+        def attempt(trial: Trial) -> None:
+            self.attempt(trial, spark)
+
+        search: Callable[[], None] = attempt
+        if self.profile.seed is not None:
+            search = seeded(self.profile.seed * SEEDS + self.searches)(attempt)
+        self.searches += 1
+        try:
+            search()
+        except _TimeIsOver:
+            smallest = min(self.failures.values(), key=lambda failed: failed.case.size)
+            smallest.shrinking = self.profile.shrinking
+            raise smallest from None
+        except Exception as failed:
+            # what Hypothesis notes about an example is in the message
+            failed.__notes__ = []
+            raise
+
+    def attempt(self, trial: Trial, spark: SparkSession | None) -> None:
+        """Run one trial, and note it if it fails. Once time is over none is run: the smallest failure so far remains."""
+        if time.monotonic() > self.give_up:
+            raise _TimeIsOver
+        key = repr(trial)
+        if key in self.failures:
+            raise self.failures[key]
+        try:
+            self._hold(trial, spark)
+        except VerificationFailed as failed:
+            if not self.failures:
+                self.give_up = time.monotonic() + self.profile.shrinking
+            self.failures[key] = failed
+            raise
+
+    def _hold(self, trial: Trial, spark: SparkSession | None) -> None:
+        """Run a trial whose answer can be computed and, mostly, has rows; until one fails, the report counts it."""
+        case, ways = trial
+        is_counted = not self.failures
+        self.number += is_counted
+        try:
+            answers = Answers(case, self.expressions)
+            expected, *_ = [answers.of(how) for how in ways]
+        except TooMuch:
+            # a query can multiply the rows that arrive: another is drawn
+            self.number -= is_counted
+            self.huge += 1
+            if self.huge > MOST_HUGE:
+                raise
+            return
+        except QueryFailed as error:
+            if is_counted:
+                self.report.cases += 1
+                self.report.failing += 1
+                self.refused = self.refused or str(error)
+            return
+        if is_counted and not expected.num_rows and self.redraws:
+            self.number -= 1
+            self.redraws -= 1
+            return
+        hold(case, ways, answers, spark)
+        if is_counted:
+            self.report.cases += 1
+            self.report.empty += not expected.num_rows
+            self.report.executions.update(how.backend for how in ways)
+
+
+__all__ = ["Search"]

@@ -1,0 +1,109 @@
+"""Trials: a case is run in several ways, and each answer is held against the oracle's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from streamq.errors import LateEvent, NeedsSpark, QueryFailed
+from streamq.testing.admission import is_plain
+from streamq.testing.arrival import contradictions
+from streamq.testing.case import Case
+from streamq.testing.deltas import WrongOutput
+from streamq.testing.difference import same_history
+from streamq.testing.execution import CONTROLLED, LITERAL, STREAM, WRITTEN, Execution
+from streamq.testing.expectation import Expectation
+from streamq.testing.failure import VerificationFailed
+from streamq.testing.in_process import executed, unfinished
+from streamq.testing.on_spark import executed_on_spark, session_of
+from streamq.testing.oracle import TRANSLATED
+from streamq.testing.oracle_answers import Answers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Trial = tuple[Case, tuple[Execution, ...]]
+"""A case and the ways it is run."""
+
+
+def bounded(trial: Trial) -> Trial:
+    """A trial whose windows end where its ways of running say, and whose history is forgotten only where the oracle can."""
+    # all at once, windows of lifetimes without an end go by the greatest endpoint, as show() and to_df() have it
+    case, ways = trial
+    if ways[0].backend == LITERAL:
+        return replace(case, until=None), ways
+    # what is late by a level is told of what the model of late items holds for
+    modelled = all(
+        is_plain(source, items := case.arrived(name)) and not contradictions(source, items)
+        for name, source in case.sources.items()
+    )
+    return case, ways if modelled else tuple(replace(how, remember=(None,)) for how in ways)
+
+
+def check(
+    case: Case,
+    ways: Sequence[Execution],
+    spark: SparkSession | None = None,
+    expressions: str = TRANSLATED,
+) -> bool:
+    """Whether a case has an answer, which every way of running it has given; False if it fails by Spark's rules.
+
+    ``expressions`` says how the oracle takes them; those that it has no definition of are evaluated as themselves. Raises
+    VerificationFailed where an answer is another one, and where a way fails.
+    """
+    answers = Answers(case, expressions)
+    try:
+        for how in ways:
+            answers.of(how)
+    except QueryFailed:
+        return False
+    hold(case, ways, answers, spark)
+    return True
+
+
+def hold(case: Case, ways: Sequence[Execution], answers: Answers, spark: SparkSession | None = None) -> None:
+    """Run a case; raises VerificationFailed where an answer is not the oracle's, and where a way fails that must not."""
+    for how in ways:
+        refused = answers.expectation(how).refused
+        try:
+            how, expected = _ended(case, how, answers)
+            answer = _run(case, how, answers.expectation(how), spark)
+            if refused and not answers.expectation(how).spared:
+                raise WrongOutput('an item is late, which late="fail" has let pass')
+        except NeedsSpark:
+            raise
+        except LateEvent as error:
+            if refused:
+                continue
+            raise VerificationFailed(case, how, None, error) from error
+        except Exception as error:
+            raise VerificationFailed(case, how, None, error) from error
+        difference = same_history(answer, expected)
+        if difference is not None:
+            raise VerificationFailed(case, how, replace(difference, axis=case.plan.schema.axis))
+
+
+def _ended(case: Case, how: Execution, answers: Answers) -> tuple[Execution, pa.Table]:
+    """A way of running a case, and what it gives: of what nobody ends, as much as in-process.
+
+    Where that takes Spark, the query is ended after all.
+    """
+    if how.started != WRITTEN:
+        return how, answers.of(how)
+    try:
+        return how, unfinished(case, how.output)
+    except NeedsSpark:
+        how = replace(how, started=CONTROLLED)
+        return how, answers.of(how)
+
+
+def _run(case: Case, how: Execution, expected: Expectation, spark: SparkSession | None) -> pa.Table:
+    if how.backend in (LITERAL, STREAM):
+        return executed(case, how, expected)
+    return executed_on_spark(case, how, spark or session_of({}))
+
+
+__all__ = ["Trial", "bounded", "check", "hold"]
