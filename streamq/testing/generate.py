@@ -22,6 +22,7 @@ from streamq.testing import events
 from streamq.testing.arrival import Item, delay_for
 from streamq.testing.case import Arrival, Case
 from streamq.testing.drawn_expressions import matched
+from streamq.testing.drawn_lifetimes import apart
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.lateness import ON_TIME, manners, modelled, policed, with_invalid
 from streamq.testing.payloads import (
@@ -93,11 +94,13 @@ def arriving(
             items = draw(events.edges(payloads, source.key, intent, scale))
         case Physical():
             explicit = draw(st.booleans()) if explicit is None else explicit
-            items = draw(events.physical(payloads, intent, scale, explicit, id, number, causal))
+            items = draw(
+                events.physical(payloads, intent, scale, explicit=explicit, id=id, numbered=number, causal=causal)
+            )
         case _:
             raise PlanError(sentence("testing", f"nothing to generate for a source {type(source).__name__}"))
     if late:
-        items = draw(with_invalid(source, items, payloads, intent, scale, number, manner))
+        items = draw(with_invalid(source, items, payloads, intent, scale, number=number, manner=manner))
     return draw(policed(source, in_turn(items), intent, scale, manner, bool(explicit)))
 
 
@@ -179,7 +182,7 @@ def cases_of(
         if isinstance(n, Source)
     }
     speculate = draw(st.sampled_from({True: [True], False: [False], None: [False] * 5 + [True]}[intent.speculation]))
-    rarely = [False] * 5 + [True] * (not events.apart(intent))
+    rarely = [False] * 5 + [True] * (not apart(intent))
     double = draw(st.sampled_from({True: [True], False: [False], None: rarely}[intent.duplicates]))
 
     def visit(node: Node, inputs: list[Node]) -> Node:
@@ -312,7 +315,7 @@ def cases(
         # edges go by their key
         kinds = [kind for kind in kinds if kind != "edges"] or ["intervals"]
     drawn_sources = [
-        draw(sources(name, draw(st.sampled_from(kinds)), key, value, axis, causal, intent))
+        draw(sources(name, draw(st.sampled_from(kinds)), key, value, axis=axis, causal=causal, intent=intent))
         for name in "ab"[: draw(st.integers(1, most_sources))]
     ]
     inputs = [a.plan for a in drawn_sources]

@@ -1,0 +1,72 @@
+"""The order in which items arrive, and the CTIs between them, as an intent describes them, as Hypothesis strategies.
+
+No item breaks a CTI. Shrinking leads to items in order of their sync times.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+
+from streamq.runtime.event import CTI
+from streamq.testing.arrival import Item, bounds
+from streamq.testing.drawn_lifetimes import Draw
+from streamq.testing.intent import Intent
+from streamq.testing.scale import Scale
+from streamq.time import INFINITY
+
+SLIGHT, OUT_OF_ORDER, HIGHLY = 2, 5, 12
+"""How many places an item comes late at most."""
+
+
+@st.composite
+def arranged(draw: Draw, items: Sequence[tuple[int, Item]], intent: Intent, causal: bool) -> list[Item]:
+    """Items (chain, item), in order of sync time but for lags; if causal, those of a chain keep their order."""
+    kind = draw(st.sampled_from(intent.choices("disorder")))
+    most = {"in_order": 0, "slight": SLIGHT, "out_of_order": OUT_OF_ORDER}.get(kind, HIGHLY)
+    lags = draw(st.lists(st.integers(0, most), max_size=8, min_size=min(most, 4))) if most else []
+    order = sorted(range(len(items)), key=lambda i: items[i][1].sync)
+    if lags:
+        late_by = [i + lag for i, lag in zip(range(len(order)), itertools.cycle(lags))]
+        order = [order[i] for i in sorted(range(len(order)), key=lambda i: (late_by[i], i))]
+    if not causal:
+        return [items[i][1] for i in order]
+    chains: dict[int, list[int]] = {}
+    for i in sorted(order):
+        chains.setdefault(items[i][0], []).append(i)
+    return [items[chains[items[i][0]].pop(0)][1] for i in order]
+
+
+@st.composite
+def with_ctis(draw: Draw, items: list[Item], intent: Intent, scale: Scale) -> list[Item]:
+    """Items with CTIs between them, each as high as what follows allows, or some way behind that."""
+    liveliness = draw(st.sampled_from(intent.choices("ctis")))
+    places: list[tuple[int, int]]
+    match liveliness:
+        case "none":
+            places = []
+        case "lazy":
+            places = draw(st.lists(st.tuples(st.integers(0, len(items)), st.sampled_from([1, 3, 5])), max_size=2))
+        case _:
+            often = st.tuples(st.integers(0, len(items)), st.sampled_from([0, 0, 1]))
+            every = [(i, 0) for i in range(len(items) + 1)]
+            places = every if intent.ctis == "eager" or draw(st.booleans()) else draw(st.lists(often, max_size=5))
+    greatest = max((time for item in items for time in item.times), default=scale.anchor)
+    least = [greatest + 5 * scale.units[0]]
+    for bound in reversed(bounds(items)):
+        least.append(min(least[-1], bound))
+    least.reverse()
+    items_and_ctis: list[Item] = []
+    progress = -INFINITY
+    places = sorted(places, key=lambda place: place[0])
+    for i in range(len(items) + 1):
+        for _, slack in (place for place in places if place[0] == i):
+            progress = max(progress, (least[i] - slack * scale.units[0]) // scale.step * scale.step)
+            items_and_ctis.append(Item(CTI, progress))
+        items_and_ctis += items[i : i + 1]
+    return items_and_ctis
+
+
+__all__ = ["arranged", "with_ctis"]

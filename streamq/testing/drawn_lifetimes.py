@@ -1,0 +1,197 @@
+"""Lifetimes as an intent describes them, at the scale of a query, as Hypothesis strategies.
+
+Each event is placed beside the ones before it; shrinking leads to few events in order. (Test framework, section 5.)
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from streamq.errors import PlanError, sentence
+from streamq.testing.arrival import closed
+from streamq.testing.intent import Intent
+from streamq.testing.scale import Scale
+from streamq.time import INFINITY
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+COARSE = 4
+"""Units from one start to the next, where starts are to meet."""
+
+
+APART = {"none", "back_to_back", "off_by_one"}
+"""Overlaps that are none, or by a tick."""
+
+
+LONGEST = {"point": 0, "short": 5, "long": 30, "infinite": 1_000_000}
+"""How many units the events of a duration live at most, but for those that never end."""
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """How one event lies: from what, how many units, ticks and steps after it, and how many units and steps it lasts.
+
+    ``lasts``: units and ticks, None: for ever; ``meets``: which of the instants after its start its end is at, or beside,
+    if at any.
+    """
+
+    place: tuple[str, int, int, int]
+    unit: int
+    lasts: tuple[int, int] | None
+    lasts_steps: int
+    meets: tuple[int, int] | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether it starts where windows begin or end, or a length of the query away from another instant."""
+        return bool(self.place[2]) or self.place[0] == "edge"
+
+    def lifetime(
+        self, before: tuple[int, int] | None, latest: int, scale: Scale, instants: Sequence[int], longest: int
+    ) -> tuple[int, int]:
+        """Start and end; ``before`` is the event before it, ``latest`` the greatest end so far; ``instants`` are all so far.
+
+        ``longest``: how many units an event lives at most that ends at, or beside, another instant.
+        """
+        where, units, exactly, steps = self.place
+        by = units * self.unit + exactly + steps * scale.step
+        match where:
+            case "edge":
+                start = exactly + steps * scale.step
+            case "end" if before and before[1] < INFINITY:
+                start = before[1] + by
+            case "start" | "end" if before:
+                start = before[0] + by
+            case "latest" if before:
+                start = max(latest, before[0] + scale.step) + by
+            case _:
+                start = scale.anchor + by
+        if self.lasts is None:
+            return start, INFINITY
+        units, exactly = self.lasts
+        if self.meets is not None:
+            which, beside = self.meets
+            last = start + longest * self.unit
+            after = [end for t in instants if start < (end := t + beside * scale.step) <= last]
+            if after:
+                return start, max(start + scale.step, after[which % len(after)])
+        return start, start + max(scale.step, units * self.unit + exactly + self.lasts_steps * scale.step)
+
+
+def _places(overlap: str, scale: Scale) -> st.SearchStrategy[tuple[str, int, int, int]]:
+    """Where an event starts: from what, how many units, ticks and steps after it."""
+    beside, zero = st.sampled_from([0, 0, -1, 1]), st.just(0)
+    match overlap:
+        case "none":
+            return st.tuples(st.just("latest"), st.integers(0, 4), zero, zero)
+        case "low":
+            return st.tuples(st.just("start"), st.integers(2, 12), zero, beside)
+        case "medium":
+            return st.tuples(st.just("anchor"), st.integers(-12, 25), zero, beside if scale.units[0] > 1 else zero)
+        case "boundary" if scale.lengths:
+            away = st.tuples(st.sampled_from(["start", "end"]), zero, st.sampled_from(scale.lengths), beside)
+            edges = scale.edges(scale.anchor)
+            return st.one_of(away, st.tuples(st.just("edge"), zero, st.sampled_from(edges), beside)) if edges else away
+        case "high" | "boundary":
+            near = st.tuples(st.sampled_from(["start", "end"]), zero, zero, beside)
+            return st.one_of(st.tuples(st.just("anchor"), st.integers(0, 4), zero, beside), near)
+        case "back_to_back":
+            return st.tuples(st.just("end"), zero, zero, zero)
+        case _:
+            return st.tuples(st.just("end"), zero, zero, st.sampled_from([1, -1]))
+
+
+def _lasting(duration: str, scale: Scale) -> st.SearchStrategy[tuple[int, int] | None]:
+    """How many units and ticks an event lives; 0: a point, None: for ever."""
+    short, long = (
+        st.tuples(st.integers(least, LONGEST[word]), st.just(0)) for least, word in ((1, "short"), (10, "long"))
+    )
+    point = st.just((0, 0))
+    if scale.lengths:
+        short = st.one_of(short, st.tuples(st.just(0), st.sampled_from(scale.lengths)))
+    match duration:
+        case "point":
+            return point
+        case "short":
+            return st.one_of(point, short)
+        case "long":
+            return st.one_of(point, short, long)
+        case _:
+            return st.one_of(point, short, long, st.none())
+
+
+@st.composite
+def lifetimes(draw: Draw, intent: Intent, scale: Scale) -> list[tuple[int, int]]:
+    """Starts and ends, each event placed beside the ones before it."""
+    if intent.pattern is not None:
+        many, seed = draw(st.integers(0, intent.events)), draw(st.integers(0, 2**32 - 1))
+        return _patterned(intent.pattern(random.Random(seed), many))
+    overlaps, durations = intent.choices("overlap"), intent.choices("duration")
+    every = [draw(st.sampled_from(overlaps))] if draw(st.booleans()) else overlaps
+    steps = st.sampled_from([0, 0, 0, -1, 1]) if scale.units[0] > scale.step else st.just(0)
+    apart = set(every) <= APART
+    # an end is often where something else begins or ends
+    meets = st.tuples(st.integers(0, 5), st.sampled_from([0, 0, -1, 1]))
+    meeting: st.SearchStrategy[tuple[int, int] | None] = st.one_of(st.none(), st.none(), meets)
+    placed = st.builds(
+        lambda place, unit, lasts, by, meets: _Placed(
+            place, unit, lasts, by if lasts and any(lasts) else 0, meets if lasts and any(lasts) else None
+        ),
+        st.one_of(*(_places(overlap, scale) for overlap in every)),
+        st.sampled_from(scale.units),
+        st.one_of(*(_lasting(duration, scale) for duration in durations)),
+        steps,
+        st.none() if apart else meeting,
+    )
+    spans: list[tuple[int, int]] = []
+    latest = -INFINITY
+    longest = max(LONGEST[duration] for duration in durations)
+    instants = set(scale.edges(scale.anchor))
+    # of events that start anywhere hardly two start together, or where one of another stream does
+    grid = (
+        COARSE * scale.units[0] if {"medium", "high", "boundary"} & set(every) and draw(st.booleans()) else scale.step
+    )
+    recipes = draw(some(placed, intent.events))
+    for i, recipe in enumerate(recipes):
+        start, end = recipe.lifetime(spans[-1] if spans else None, latest, scale, sorted(instants), longest)
+        early = 0 if recipe.exact else (start - scale.anchor) % grid
+        span = (start - early, end - early if end < INFINITY else end)
+        if apart and span[1] == INFINITY and i < len(recipes) - 1:
+            # what has no end overlaps all that follows
+            span = (span[0], span[0] + scale.units[0])
+        spans.append(span)
+        instants |= {time for time in span if time < INFINITY}
+        latest = max(latest, span[1]) if span[1] < INFINITY else latest
+    return spans
+
+
+def _patterned(pairs: Any) -> list[tuple[int, int]]:
+    """What a user's own pattern gives, checked."""
+    wrong = "a pattern gives pairs of start and end, whole ticks, the end greater or None"
+    try:
+        spans = [(start, closed(end)) for start, end in pairs]
+    except (TypeError, ValueError) as error:
+        raise PlanError(sentence("Intent", wrong, f"found {pairs!r}")) from error
+    for start, end in spans:
+        if not (isinstance(start, int) and isinstance(end, int) and start < end):
+            raise PlanError(sentence("Intent", wrong, f"found {(start, None if end == INFINITY else end)!r}"))
+    return spans
+
+
+def some(of: st.SearchStrategy[Any], most: int) -> st.SearchStrategy[list[Any]]:
+    """Lists, short ones and long ones: mere lists are mostly very short."""
+    long = st.lists(of, min_size=most // 2, max_size=most)
+    return st.one_of(st.lists(of, max_size=most), long, long)
+
+
+def apart(intent: Intent) -> bool:
+    """Whether an intent says that no two events are alive at once."""
+    return intent.overlap is not None and set(intent.choices("overlap")) <= APART
+
+
+__all__ = ["Draw", "apart", "lifetimes", "some"]
