@@ -1,8 +1,9 @@
-"""What the policies of sources admit of what arrives: late items and rows that are no events, as SEMANTICS has them.
+"""A model of what sources admit: which arriving items are dropped, adjusted, invalid or duplicates, and which events are left.
 
-A plain model of sections 6 and 7, item by item and without state that is ever forgotten, for small inputs; nothing is
-shared with what it judges. Of physical streams it asks that inserts come before the retractions that name them, and that
-no two events of one start agree in all columns; of edges, that starts and ends of a key alternate, each once.
+It follows SEMANTICS sections 6 and 7 item by item and forgets nothing, so it is for small inputs; it shares no code with the
+implementation that it is compared with. It holds for *plain* input (:func:`is_plain`): in physical streams inserts come before
+the retractions that name them, and no two events of one start agree in all columns; of edges, no two of one kind and key have
+the same time.
 """
 
 from __future__ import annotations
@@ -41,37 +42,45 @@ from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
 
 DROPPED, ADJUSTED, INVALID, DUPLICATES = "dropped", "adjusted", "invalid", "duplicates"
-"""What an item that is not taken as it came is counted as."""
+"""The reasons under which items are counted that are not admitted as they came."""
 
 NOTHING = "a retraction that matches nothing"
 
 Promises = Sequence[Sequence[tuple[str | None, int]]]
-"""After each micro-batch the CTIs that come from outside the rows, by source (None: all)."""
+"""The CTIs that are sent from outside after each micro-batch: pairs of a source (None: all sources) and the CTI."""
 
 
 @dataclass
 class Admitted:
-    """What is left of one source: its ``events`` as intervals, how many items were counted as what, how many were late.
-
-    ``sure_duplicates``: how many duplicates must count as such, because the event has not ended before c;
-    ``contradicted``: whether rows of one id and start differed; ``come``: how far it came by its rows; ``refused``:
-    whether ``late="fail"`` raises; ``filtered``: whether rows may be filtered before they are judged, so that of the late
-    ones only those that pass are counted.
-    """
+    """What one source admits of a case."""
 
     events: list[Item] = field(default_factory=list)
+    """The events that the query sees, as intervals."""
+
     counts: Counter[str] = field(default_factory=Counter)
+    """How many items were dropped, adjusted, invalid and duplicates."""
+
     late: int = 0
+
     sure_duplicates: int = 0
+    """How many duplicates must count as duplicates: those of events that have not ended before c. Others may count as late."""
+
     contradicted: bool = False
+    """Whether two rows of one id and start differed."""
+
     come: int = MINUS_INFINITY
+    """The greatest start or CTI among its rows."""
+
     refused: bool = False
+    """Whether an item was late under ``late="fail"``, so that the query raises."""
+
     filtered: bool = False
+    """Whether a filter may run before rows are judged, so that late rows that it drops are not counted."""
 
 
 @dataclass(frozen=True)
 class Reach:
-    """How far a source has come: ``promised`` by itself, ``c`` as it counts at the level in force, ``w`` by its starts."""
+    """How far a source has come: the CTI it ``promised`` itself, its CTI ``c`` at the level of consistency, its watermark."""
 
     c: int = MINUS_INFINITY
     promised: int = MINUS_INFINITY
@@ -79,10 +88,10 @@ class Reach:
 
 
 def admitted(case: Case, promises: Promises = (), remember: Sequence[int | None] = (None,)) -> dict[str, Admitted]:
-    """What policies admit of a case as it is cut, by source: of those of which items are late, or contradict each other.
+    """Return what each source admits of a case; only of sources whose items are late or contradict each other.
 
-    ``promises`` come after each micro-batch; ``remember``: for how long history is remembered, cyclically a micro-batch
-    (None: for ever).
+    A source that is not plain is left out, too. ``remember`` is for how long history is remembered in each micro-batch (None:
+    for ever); after its last entry it begins again.
     """
     batches = list(_batches(case))
     reaches = _reaches(case, batches, [*promises, *([()] * len(batches))], remember)
@@ -112,10 +121,11 @@ def admitted(case: Case, promises: Promises = (), remember: Sequence[int | None]
 
 
 def limits(case: Case, promises: Promises, blocks: Sequence[int | None]) -> list[int]:
-    """After each micro-batch the instant from which on items are held, where they are blocked for ``blocks`` ticks, cyclically.
+    """Return for each micro-batch the instant from which on items are still held after it.
 
-    An item is let go once c has passed its sync time, or once that lies ``blocks`` behind the greatest start: by the least of
-    all sources. What one level has let go, no other takes back.
+    ``blocks`` is how many ticks items may be held in each micro-batch (None: until the CTI); after its last entry it begins
+    again. An item is let go once the CTI of all sources is past its sync time, or their watermark is that many ticks past it. An
+    item that was let go at one level is not held again at another.
     """
     batches = list(_batches(case))
     reaches = _reaches(case, batches, [*promises, *([()] * len(batches))], [None])[1:]
@@ -133,7 +143,7 @@ def limits(case: Case, promises: Promises, blocks: Sequence[int | None]) -> list
 
 
 def legal(case: Case, seen: Mapping[str, Admitted]) -> Case:
-    """The case in which nothing is late that has the answer of this one, if sources admit what is ``seen``."""
+    """Return a case without late items and with the same answer: sources in ``seen`` bring just the events that they admit."""
     events = [(name, item) for name, item in case.arrival if name not in seen]
     events += [(name, item) for name, one in seen.items() for item in one.events]
 
@@ -146,7 +156,7 @@ def legal(case: Case, seen: Mapping[str, Admitted]) -> Case:
 
 
 def _with_intervals(source: Source) -> Points | Intervals:
-    """A source of the events that are left of one: points stay points, all others are intervals."""
+    """Return a source, without policy, for the events that another one admits: points for points, else intervals."""
     if isinstance(source, Points):
         return replace(source, policy=SourcePolicy(None), ids=())
     names = [f.name for f in source.payload]
@@ -157,13 +167,14 @@ def _with_intervals(source: Source) -> Points | Intervals:
 
 
 def _unused(name: str, columns: Sequence[str]) -> str:
+    """A name, with underscores appended until no column has it."""
     while name.lower() in {c.lower() for c in columns}:
         name += "_"
     return name
 
 
 def is_plain(source: Source, items: Sequence[Item]) -> bool:
-    """Whether what arrives at a source is such that the model holds (see above)."""
+    """Whether the model holds for what arrives at a source, as the module says."""
     items = [item for item in items if item.kind != CTI and is_event(item)]
     match source:
         case Edges(key=key):
@@ -184,6 +195,7 @@ def is_plain(source: Source, items: Sequence[Item]) -> bool:
 
 
 def _batches(case: Case) -> Iterator[list[tuple[str, Item]]]:
+    """The micro-batches of a case."""
     items = iter(case.arrival)
     for n in case.cut:
         yield list(itertools.islice(items, n))
@@ -198,7 +210,7 @@ def _reaches(
     promises: Sequence[Sequence[tuple[str | None, int]]],
     remember: Sequence[int | None],
 ) -> list[dict[str, Reach]]:
-    """How far each source had come before each micro-batch."""
+    """How far each source had come before each micro-batch, and, last, after all of them."""
     sources = case.sources
     w = dict.fromkeys(sources, MINUS_INFINITY)
     own = dict.fromkeys(sources, MINUS_INFINITY)
@@ -230,13 +242,13 @@ def _reaches(
 
 
 def _leader(sources: Mapping[str, Source], name: str) -> str:
-    """The source whose progress a source has."""
+    """The source at the end of the chain of ``follow``: the one whose progress a source has."""
     follow = sources[name].policy.follow
     return name if follow is None else _leader(sources, follow)
 
 
 def _brings_start(item: Item) -> bool:
-    """Whether its start counts for how far a source has come: the end of an edge event and a CTI have none."""
+    """Whether an item's start moves the watermark: not that of an end edge or a CTI."""
     return item.kind in (INSERT, RETRACT, OPEN)
 
 
@@ -268,6 +280,7 @@ def _chains(plan: Node, source: Source) -> list[tuple[list[Node], Node | None]]:
 
 
 def _grid(plan: Node, source: Source) -> Hopping | None:
+    """The hopping windows that alone read a source, by which its items then are late; None if it has other readers, too."""
     chains = _chains(plan, source)
     if len(chains) != 1 or not source.insert_only or isinstance(source, Edges):
         return None
@@ -280,6 +293,7 @@ def _grid(plan: Node, source: Source) -> Hopping | None:
 
 
 def _filtered(plan: Node, source: Source) -> bool:
+    """Whether a filter stands between a source and a first stateful operator."""
     return any(isinstance(step, Where) for steps, _ in _chains(plan, source) for step in steps)
 
 
@@ -294,7 +308,7 @@ def _window_end(grid: Hopping, c: int) -> int:
 
 
 class _Model:
-    """One source: it takes micro-batches, and gives what is left at the end."""
+    """The model of one source: call ``take`` with each micro-batch, in order, then ``end`` for what it admits."""
 
     @staticmethod
     def of(source: Source) -> _Model:
@@ -311,21 +325,22 @@ class _Model:
         self.source, self.admitted = source, Admitted()
 
     def take(self, items: Sequence[Item], at: Reach) -> None:
-        """Take in a micro-batch, ``at`` being how far the source had come before it."""
+        """Process a micro-batch; ``at`` is how far the source had come before it."""
         self._pass(at)
         events = [item for item in items if is_event(item)]
         self._count(INVALID, len(items) - len(events))
         self._take(events, at)
 
     def end(self) -> Admitted:
-        """What is left, once nothing else can come."""
+        """End the input; return what the source admits."""
         self._pass(Reach(INFINITY, INFINITY))
         return self.admitted
 
     def _pass(self, at: Reach) -> None:
-        """Give up what has waited for something that, c having come so far, cannot come any more."""
+        """Decide on items that wait for one (a retraction for its event, an end for its start) that now cannot come in time."""
 
     def _take(self, items: Sequence[Item], at: Reach) -> None:
+        """Process the items of a micro-batch that are events."""
         raise NotImplementedError
 
     def _count(self, reason: str, n: int = 1) -> None:
@@ -333,7 +348,7 @@ class _Model:
             self.admitted.counts[reason] += n
 
     def _acts(self, sync: int, at: Reach) -> bool:
-        """Whether an item is taken: on time, or late and adjusted, by the source's policy or for the level alone."""
+        """Whether an item takes effect, if only from c on: it is in time by the CTI promised, or the policy is to adjust it."""
         policy = self.source.policy.late
         if sync < at.promised:
             self.admitted.refused |= policy == Late.FAIL
@@ -342,7 +357,7 @@ class _Model:
 
 
 class _InsertOnly(_Model):
-    """Points and intervals; with ids what is delivered again counts once, and what differs from the first does not."""
+    """Points and intervals. With ids, a repeated row is a duplicate, and one that differs from the first of its id is invalid."""
 
     def __init__(self, source: Source):
         super().__init__(source)
@@ -385,7 +400,7 @@ class _InsertOnly(_Model):
 
 
 def _least(rows: Sequence[Item]) -> Item:
-    """Of rows of one id and start that come at once the one that stands: the least by its end, then its payload."""
+    """Of rows of one id and start in one micro-batch, the one that counts as the first: the least by end, then by payload."""
     first, *_ = rows
     differ = [n for n in first.payload if any(comparable(r.payload[n]) != comparable(first.payload[n]) for r in rows)]
     return min(rows, key=lambda row: (closed(row.end), *(row.payload[n] for n in differ)))
@@ -395,7 +410,7 @@ def _least(rows: Sequence[Item]) -> Item:
 class _Event:
     """An event of a physical stream: its end as the source sees it, and the pieces of it that the query sees.
 
-    The last piece is the one that a retraction moves; ``gone``: what is still said of it is dropped.
+    A retraction moves the end of the last piece; ``gone``: the event was dropped, and so are all further retractions of it.
     """
 
     start: int
@@ -414,7 +429,7 @@ class _Physical(_Model):
         self.waiting: list[tuple[Item, bool]] = []
 
     def name(self, item: Item) -> Any:
-        """What a retraction and its event agree in, but for the end."""
+        """The key by which a retraction is matched with its event: the id, or else the start and the payload."""
         assert isinstance(self.source, Physical)
         return comparable(item.payload[self.source.id]) if self.source.id else (item.start, _payload(item))
 
@@ -472,7 +487,7 @@ class _Physical(_Model):
             self._count(ADJUSTED)
 
     def _wait(self, item: Item, at: Reach) -> None:
-        """A retraction whose event is not there waits for it; of one that is late c may say that it has ended."""
+        """Keep a retraction whose event has not come, to wait for it; if c shows that the event has ended, decide at once."""
         late = item.sync < at.c
         self.admitted.late += late
         acts = not late or self._acts(item.sync, at)
@@ -495,7 +510,7 @@ class _Physical(_Model):
                 self._count(DROPPED if late else INVALID)
 
     def _begin(self, item: Item, at: Reach) -> None:
-        """Of an event that has ended before c, what a retraction adds from c on."""
+        """Admit the part from c on of an event that is known only by a retraction, because its insert did not come in time."""
         start, end = _start(item), closed(item.new_end)
         self.live[self.name(item)] = _Event(start, end, item.payload, [(at.c, max(at.c, end))])
         self._count(ADJUSTED if end > at.c else DROPPED)
@@ -512,7 +527,10 @@ class _Physical(_Model):
 
 @dataclass
 class _Edge:
-    """An edge: its time, and since when it acts; ``gone``: it was dropped; ``passed``: an end, which c has passed."""
+    """An edge: its ``time``, and the instant ``since`` which it has effect, later if it came late and was adjusted.
+
+    ``opens``: it is a start; ``gone``: it was dropped; ``passed``: it is an end whose time c has passed.
+    """
 
     time: int
     since: int
@@ -523,7 +541,7 @@ class _Edge:
 
 
 class _Edges(_Model):
-    """Starts and ends by key: an event goes on until the first instant at which an edge after its start acts."""
+    """Starts and ends, in a chain for each key: an event lasts until the first instant at which a later edge has effect."""
 
     def __init__(self, source: Source):
         super().__init__(source)
@@ -578,7 +596,7 @@ class _Edges(_Model):
         return isinstance(self.source, Edges) and self.source.payload_from == "end"
 
     def _events(self, chain: Sequence[_Edge]) -> list[Item]:
-        """The events of a chain, a closed one with the payload of the edge that the source says."""
+        """The events of a chain; a closed event has the payload of its start or of its end, as ``payload_from`` says."""
         events = []
         for start, end, opened, by in _lifetimes(chain):
             closes = self._brings_payload and by is not None and not by.opens
@@ -588,22 +606,24 @@ class _Edges(_Model):
 
 
 def _orphaned(chain: Sequence[_Edge]) -> list[bool]:
-    """Which edges are ends of starts that were dropped: they go with them."""
+    """For each edge of a chain, whether it is the end of a start that was dropped, so that it is dropped, too."""
     return [
         not edge.opens and not edge.gone and i > 0 and _takes_along(chain[i - 1], edge) for i, edge in enumerate(chain)
     ]
 
 
 def _takes_along(start: _Edge, end: _Edge) -> bool:
+    """Whether a start was dropped, and the edge after it with it, as it does not have effect before the start would."""
     return start.opens and start.gone and end.since >= start.since
 
 
 def _acting(chain: Sequence[_Edge]) -> list[_Edge]:
+    """The edges of a chain that have effect: those that were not dropped."""
     return [edge for edge, lost in zip(chain, _orphaned(chain), strict=True) if not (edge.gone or lost)]
 
 
 def _lifetimes(chain: Sequence[_Edge]) -> list[tuple[int, int, _Edge, _Edge | None]]:
-    """Start, end, and the edges that open and close each event of a chain."""
+    """For each event of a chain its start, its end, the edge that opens it, and the edge that closes it (None: it is open)."""
     acting = _acting(chain)
     lifetimes = []
     for i, edge in enumerate(acting):
