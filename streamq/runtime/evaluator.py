@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 class Evaluator(Protocol):
     """Histories are bags: tables with ``__le`` and ``__re`` (int64 ticks, INFINITY while open) and payload; no order.
 
+    A history may be empty, with its columns all the same.
+
     A result has ``__le``, ``__re`` and the result's payload; further columns that begin with two underscores are the
     evaluator's own and are not handed on.
     """
