@@ -6,6 +6,7 @@ held against the same query as SQL over histories. How to use it: ``docs/testing
 
 from streamq.testing.case import Case
 from streamq.testing.difference import Difference, assert_same_history, same_history
+from streamq.testing.drawn_scenarios import concrete
 from streamq.testing.failure import VerificationFailed
 from streamq.testing.history import history
 from streamq.testing.intent import Intent
@@ -15,7 +16,7 @@ from streamq.testing.profiles import PROFILES, Profile, load_profile
 from streamq.testing.program import program
 from streamq.testing.replay import replay
 from streamq.testing.report import Verified
-from streamq.testing.scenario import ANY, Scenario, composition, concrete, operator, stream
+from streamq.testing.scenario import ANY, Scenario, composition, operator, stream
 from streamq.testing.speculative import inject_duplicates, make_speculative
 from streamq.testing.table import table
 from streamq.testing.validator import Checked, StreamViolation, check_stream, find_breaches

@@ -21,6 +21,7 @@ from streamq.plan.node import nodes, numbered
 from streamq.stream import Stream
 from streamq.testing.case import Case
 from streamq.testing.drawn_executions import in_process, on_spark
+from streamq.testing.drawn_scenarios import concrete
 from streamq.testing.execution import BATCH, SPARK
 from streamq.testing.failure import VerificationFailed
 from streamq.testing.generate import cases_of
@@ -31,7 +32,7 @@ from streamq.testing.oracle import EVALUATED, TRANSLATED
 from streamq.testing.profiles import Profile, loaded_profile, profile
 from streamq.testing.replay import saved
 from streamq.testing.report import REPORTS, Verified
-from streamq.testing.scenario import Scenario, concrete
+from streamq.testing.scenario import Scenario
 from streamq.testing.search import Search
 from streamq.testing.trial import bounded
 
