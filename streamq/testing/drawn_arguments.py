@@ -19,7 +19,7 @@ from streamq.stream import Stream
 from streamq.testing.drawn_expressions import evaluable, exact, lifetime_parts, matched, numbers, predicates
 from streamq.testing.drawn_windows import aggregate
 from streamq.testing.generate import Draw
-from streamq.testing.payloads import EPOCH
+from streamq.testing.payload_values import EPOCH
 from streamq.testing.queries import static, table_for
 from streamq.time import INTEGER, TIMESTAMP
 from streamq.windows import ALIGN, CLIPS, POINT_AT_END

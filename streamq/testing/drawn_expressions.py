@@ -28,7 +28,7 @@ from streamq.plan.schema import Schema
 from streamq.plan.tree import fold as fold_expr
 from streamq.runtime.arrow_expr import check
 from streamq.testing.intent import ANYTHING
-from streamq.testing.payloads import pool
+from streamq.testing.payload_values import pool
 from streamq.time import TIMESTAMP
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]

@@ -22,7 +22,7 @@ from streamq.testing.drawn_arguments import STREAMS, argument, starts
 from streamq.testing.drawn_windows import aggregated
 from streamq.testing.generate import KINDS, Draw, cases_of, source_of
 from streamq.testing.intent import ANYTHING, Intent
-from streamq.testing.payloads import key_types, value_types
+from streamq.testing.payload_types import key_types, value_types
 from streamq.testing.queries import looked_up, paired, spans, static
 from streamq.testing.scenario import ANY, STREAM, STREAM_ITSELF, Scenario, stream
 from streamq.testing.table import fields_of

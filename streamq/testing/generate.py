@@ -21,25 +21,14 @@ from streamq.plan.schema import Field, Schema
 from streamq.testing import events
 from streamq.testing.arrival import Item, delay_for
 from streamq.testing.case import Arrival, Case
+from streamq.testing.column_uses import NO_USES, Uses, near, uses
 from streamq.testing.drawn_expressions import matched
 from streamq.testing.drawn_lifetimes import apart
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.lateness import ON_TIME, manners, modelled, policed, with_invalid
-from streamq.testing.payloads import (
-    IDS,
-    NESTED,
-    NO_USES,
-    NUMBERS,
-    OTHERS,
-    Uses,
-    key_types,
-    near,
-    numbered_value,
-    palettes,
-    twin,
-    uses,
-    value_types,
-)
+from streamq.testing.payload_types import IDS, NESTED, NUMBERS, OTHERS, key_types, value_types
+from streamq.testing.payload_values import numbered_value, twin
+from streamq.testing.payloads import palettes
 from streamq.testing.queries import queries, static
 from streamq.testing.scale import TICKS, Scale, scale
 from streamq.testing.speculative import doubled, speculative

@@ -49,7 +49,7 @@ from streamq.testing.drawn_expressions import (
 from streamq.testing.drawn_windows import aggregated, grids
 from streamq.testing.intent import ANYTHING
 from streamq.testing.oracle import arrow_type
-from streamq.testing.payloads import odd, pool, twin
+from streamq.testing.payload_values import odd, pool, twin
 from streamq.testing.table import fields_of
 from streamq.time import TIMESTAMP
 

@@ -28,8 +28,8 @@ from streamq.runtime.egress import changelog_rows
 from streamq.testing import events
 from streamq.testing.generate import cuts
 from streamq.testing.intent import Intent
+from streamq.testing.payload_types import value_types
 from streamq.testing.payloads import rows as payloads
-from streamq.testing.payloads import value_types
 from streamq.testing.physical_stream import fold_physical
 from streamq.testing.python_values import comparable
 from streamq.testing.scale import TICKS

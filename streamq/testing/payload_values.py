@@ -1,0 +1,188 @@
+"""Values of a type: few and close together, so that keys meet and conditions hold for some, with the special ones.
+
+A value is what Arrow takes for its type: a map is a list of pairs, and an instant that Python's datetime does not reach is its
+microseconds since 1970.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Iterable, Sequence
+from decimal import Context, Decimal
+from typing import Any
+
+from pyspark.sql import types as t
+
+from streamq.errors import PlanError, sentence
+from streamq.runtime.arrow_types import BITS
+from streamq.testing.intent import Intent
+
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+FAR = 9_000_000_000_000_000_000
+"""Microseconds to an instant in the year 287,000, far beyond what Python's datetime has."""
+YEAR_10000 = 253_402_300_800_000_000
+"""Microseconds to the first instant that Python's datetime does not have."""
+MOST_DIGITS = 38
+"""How many digits a decimal has at most; Python's own context rounds to fewer."""
+LONG = 300
+"""The length of a long text."""
+
+
+def numbered_value(kind: t.DataType, n: int) -> Any:
+    """The n-th of as many different values of a type as are asked for, one of them NULL, some of them odd."""
+    if n == 4:
+        return None
+    strange = [v for v in odd(kind, Intent()) if v not in (None, 0)]
+    if n % 3 == 1 and n // 3 < len(strange):
+        return strange[n // 3]
+    match kind:
+        case t.FloatType() | t.DoubleType():
+            return float("nan") if n == 2 else float(n)
+        case t.DecimalType():
+            return Decimal(n)
+        case t.StringType():
+            return f"e{n}"
+        case t.BinaryType():
+            return f"e{n}".encode()
+        case t.DateType():
+            return EPOCH.date() + dt.timedelta(days=n)
+        case t.TimestampType():
+            return EPOCH + dt.timedelta(microseconds=n)
+        case t.TimestampNTZType():
+            return EPOCH.replace(tzinfo=None) + dt.timedelta(microseconds=n)
+        case t.DayTimeIntervalType():
+            return dt.timedelta(microseconds=n)
+    return n
+
+
+def pool(kind: t.DataType, intent: Intent, compared: Sequence[Any] = ()) -> list[Any]:
+    """The values of a type that an intent allows, and ``compared``, values that a query compares with; no NULL among them.
+
+    Floats are few quarters, so that their sums are exact in any order.
+    """
+    match kind:
+        case t.BooleanType():
+            values: list[Any] = [True, False]
+        case t.ByteType() | t.ShortType() | t.IntegerType() | t.LongType():
+            reach = 2 ** (BITS[type(kind)] - 1)
+            values = [0, 1, 2, 3, 7, -4]
+            values += [v + by for v in compared if isinstance(v, int) and not isinstance(v, bool) for by in (0, 1, -1)]
+            values = [v for v in values if -reach <= v < reach]
+        case t.FloatType() | t.DoubleType():
+            values = [0.0, 1.0, 1.5, -2.25, 7.0, -0.0]
+            values += [float(v) for v in compared if isinstance(v, int | float | Decimal) and not isinstance(v, bool)]
+            values += [float("nan")] * (intent.nan is not False)
+            values += [float("inf"), float("-inf")] * (intent.infinities is not False)
+        case t.DecimalType():
+            unit, most = _unit(kind), _greatest(kind)
+            values = [v for v in (unit * 0, unit, unit * 100, unit * -250, unit * 333) if abs(v) <= most]
+            near = [v for v in compared if isinstance(v, Decimal) and v.copy_abs() <= most]
+            values += [v.quantize(unit, context=Context(prec=MOST_DIGITS)) for v in near]
+        case t.StringType():
+            values = ["a", "b", "c", ""]
+            values += [v for v in compared if isinstance(v, str)]
+            values += ["ß", "日本", "e\u0301"] * (intent.unicode is not False)
+        case t.BinaryType():
+            values = [b"", b"a", b"\x00\xff"]
+        case t.DateType():
+            values = [dt.date(1970, 1, 1), dt.date(1970, 1, 2), dt.date(1969, 12, 31)]
+            values += [v for v in compared if isinstance(v, dt.date) and not isinstance(v, dt.datetime)]
+        case t.TimestampType():
+            values = [EPOCH, EPOCH + dt.timedelta(seconds=1), EPOCH - dt.timedelta(microseconds=1)]
+            values += [v if v.tzinfo else v.replace(tzinfo=dt.UTC) for v in compared if isinstance(v, dt.datetime)]
+        case t.TimestampNTZType():
+            values = [EPOCH.replace(tzinfo=None), EPOCH.replace(tzinfo=None) + dt.timedelta(seconds=1)]
+        case t.DayTimeIntervalType():
+            values = [dt.timedelta(0), dt.timedelta(seconds=1), dt.timedelta(days=1)]
+        case t.ArrayType():
+            inner, null = _inner(kind.elementType, intent, compared)
+            values = [inner[:1], [], [*inner[:1], *null], inner[:3], inner[-1:], null, inner[1:2]]
+        case t.MapType():
+            keys, (inner, null) = pool(kind.keyType, intent, compared), _inner(kind.valueType, intent, compared)
+            values = [[(keys[0], inner[0])], [], list(zip(keys[:2], [inner[-1], *null, inner[0]], strict=False))]
+            values += [[(keys[0], v)] for v in [*null, inner[-1]]]
+        case t.StructType():
+            parts = [(f.name, *_inner(f.dataType, intent, compared)) for f in kind.fields]
+            values = [{name: inner[i % len(inner)] for name, inner, _ in parts} for i in range(3)]
+            values += [{name: [*null, inner[0]][i % 2] for i, (name, inner, null) in enumerate(parts)}]
+            values += [{name: [inner[0], *null][-1] for name, inner, null in parts}]
+            values += [{name: inner[-1] for name, inner, _ in parts}]
+        case _:
+            what = f"no values of type {kind.simpleString()}"
+            raise PlanError(sentence("Intent", what, "", "Give them: Intent(payload={'column': [...]})."))
+    return distinct(values)
+
+
+def _inner(kind: t.DataType, intent: Intent, compared: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """The values of a part, and NULL where there may be one."""
+    return pool(kind, intent, compared), [] if intent.nulls is False else [None]
+
+
+def distinct(values: Iterable[Any]) -> list[Any]:
+    """The values, each once, in their order."""
+    return list({repr(v): v for v in values}.values())
+
+
+def odd(kind: t.DataType, intent: Intent) -> list[Any]:
+    """Values at the ends of a type, and such as are easily taken for others; none for a type that has none."""
+    match kind:
+        case t.ByteType() | t.ShortType() | t.IntegerType() | t.LongType():
+            reach = 2 ** (BITS[type(kind)] - 1)
+            return [-reach, reach - 1]
+        case t.DoubleType():
+            return [5e-324, -5e-324, 1.7976931348623157e308, -1.7976931348623157e308, 2.0**53 + 1]
+        case t.FloatType():
+            return [1.401298464324817e-45, -1.401298464324817e-45, 3.4028234663852886e38, -3.4028234663852886e38]
+        case t.DecimalType():
+            return [_greatest(kind), _greatest(kind).copy_negate()]
+        case t.StringType():
+            texts = ["a ", " a", "A", "a\x00", "'", '"', "\\", "a\nb", "x" * LONG]
+            return texts + ["é", "\uffff", "😀", "a\u0301\u0302"] * (intent.unicode is not False)
+        case t.BinaryType():
+            return [b"\x00", b"\xff", b"a\x00", b"\x80" * LONG]
+        case t.DateType():
+            return [dt.date.min, dt.date.max]
+        case t.TimestampType():
+            return [FAR, YEAR_10000, *(end.replace(tzinfo=dt.UTC) for end in (dt.datetime.max, dt.datetime.min)), -FAR]
+        case t.TimestampNTZType():
+            return [FAR, dt.datetime.max, dt.datetime.min, -FAR]
+        case t.DayTimeIntervalType():
+            return [dt.timedelta(days=106_751_991), dt.timedelta(days=-106_751_991)]
+        case t.ArrayType():
+            inner = odd(kind.elementType, intent)
+            return [[v] for v in inner[:4]] + [[*inner[:2], *pool(kind.elementType, intent)[:1]]] * bool(inner)
+        case t.MapType():
+            keys, inner = odd(kind.keyType, intent), odd(kind.valueType, intent)
+            plain = pool(kind.keyType, intent)[0], pool(kind.valueType, intent)[0]
+            return [[(key, plain[1])] for key in keys[:3]] + [[(plain[0], v)] for v in inner[:3]]
+        case t.StructType():
+            parts = [(f.name, odd(f.dataType, intent) or pool(f.dataType, intent)) for f in kind.fields]
+            return [{name: inner[i % len(inner)] for name, inner in parts} for i in range(3)]
+    return []
+
+
+def _unit(kind: t.DecimalType) -> Decimal:
+    return Decimal(1).scaleb(-kind.scale)
+
+
+def _greatest(kind: t.DecimalType) -> Decimal:
+    return Decimal((0, (9,) * kind.precision, -kind.scale))
+
+
+def twin(value: Any) -> Any:
+    """The same value to Spark in other bits: zeros and NaN of the other sign, maps in another order."""
+    match value:
+        case float() if value == 0 or math.isnan(value):
+            return -value
+        case list():
+            parts = [twin(v) for v in value]
+            return parts[::-1] if value and isinstance(value[0], tuple) else parts
+        case tuple():
+            return value[0], twin(value[1])
+        case dict():
+            return {name: twin(v) for name, v in value.items()}
+    return value
+
+
+__all__ = ["EPOCH", "FAR", "distinct", "numbered_value", "odd", "pool", "twin"]
