@@ -70,6 +70,17 @@ def is_event(item: Item) -> bool:
     return item.start < closed(item.end) and not (item.kind == RETRACT and closed(item.new_end) < item.start)
 
 
+def start_of(item: Item) -> int:
+    """The start of an item that has one: no NULL."""
+    assert item.start is not None
+    return item.start
+
+
+def comparable_payload(item: Item) -> Any:
+    """The columns of an item by name, hashable, under the equality of keys."""
+    return tuple((n, comparable(v)) for n, v in sorted(item.payload.items()))
+
+
 def bounds(items: Sequence[Item]) -> list[int]:
     """For each item of an arrival sequence the greatest CTI that may come before it.
 
@@ -149,7 +160,7 @@ def contradictions(source: Source, items: Sequence[Item]) -> int:
     """How many different rows have an id and a start that another has, where events have ids and are never corrected."""
     if not source.ids:
         return 0
-    rows = {(i.start, i.end, _whole(i)) for i in items if i.kind == INSERT and is_event(i)}
+    rows = {(i.start, i.end, comparable_payload(i)) for i in items if i.kind == INSERT and is_event(i)}
     return len(rows) - len({(start, *(v for n, v in whole if n in source.ids)) for start, _, whole in rows})
 
 
@@ -162,7 +173,7 @@ def unmatched(source: Source, items: Sequence[Item]) -> int:
             count += contradictions(source, events)
         case Physical(id=id):
             # an end that nothing ever had
-            names = [(i.payload[id] if id else (i.start, _whole(i)), i) for i in events]
+            names = [(i.payload[id] if id else (i.start, comparable_payload(i)), i) for i in events]
             ends = {(comparable(n), closed(i.end if i.kind == INSERT else i.new_end)) for n, i in names}
             count += sum(i.kind == RETRACT and (comparable(n), closed(i.end)) not in ends for n, i in names)
         case Edges(key=key):
@@ -175,10 +186,6 @@ def unmatched(source: Source, items: Sequence[Item]) -> int:
                     earlier = [time for time, _ in chain if time < at]
                     count += not earlier or (max(earlier), OPEN) not in chain
     return count
-
-
-def _whole(item: Item) -> Any:
-    return tuple((n, comparable(v)) for n, v in sorted(item.payload.items()))
 
 
 # rows
@@ -259,12 +266,14 @@ __all__ = [
     "Item",
     "bounds",
     "closed",
+    "comparable_payload",
     "contradictions",
     "delay_for",
     "is_event",
     "late",
     "repeated",
     "row",
+    "start_of",
     "table",
     "table_of",
     "tick",

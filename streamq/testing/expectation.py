@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from streamq.testing.admission import DUPLICATES, INVALID, admitted, legal
+from streamq.testing.admission import admitted, legal
 from streamq.testing.arrival import bounds, repeated, unmatched
 from streamq.testing.case import Case
 from streamq.testing.execution import Execution
+from streamq.testing.source_model import DUPLICATES, INVALID
 from streamq.time import INFINITY, MINUS_INFINITY
 
 

@@ -21,12 +21,13 @@ from streamq.operators import Join, JoinTable, Select, Source, Union, Where
 from streamq.plan.node import nodes
 from streamq.run.query import local_history
 from streamq.runtime.event import LE, WEIGHT
-from streamq.testing.admission import ADJUSTED, DROPPED, DUPLICATES, limits
 from streamq.testing.arrival import is_event
 from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput, as_history, summed
 from streamq.testing.execution import LITERAL, STREAM, Execution
 from streamq.testing.expectation import Expectation, count_key, expectation, promises
+from streamq.testing.source_model import ADJUSTED, DROPPED, DUPLICATES
+from streamq.testing.source_progress import limits
 from streamq.testing.watch import ProgressViolation, changes_before, watched
 from streamq.time import INFINITY
 

@@ -1,0 +1,130 @@
+"""The model of a source of edges: chains of starts and ends by key, and the events that they make."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streamq.operators import Edges, Source
+from streamq.runtime.event import INSERT
+from streamq.testing.arrival import OPEN, Item, start_of
+from streamq.testing.python_values import comparable
+from streamq.testing.source_model import ADJUSTED, DROPPED, INVALID, Admitted, SourceModel
+from streamq.testing.source_progress import Reach
+from streamq.time import INFINITY
+
+
+@dataclass
+class _Edge:
+    """An edge: its ``time``, and the instant ``since`` which it has effect, later if it came late and was adjusted.
+
+    ``opens``: it is a start; ``gone``: it was dropped; ``passed``: it is an end whose time c has passed.
+    """
+
+    time: int
+    since: int
+    opens: bool
+    payload: Mapping[str, Any]
+    gone: bool = False
+    passed: bool = False
+
+
+class EdgesModel(SourceModel):
+    """Starts and ends, in a chain for each key: an event lasts until the first instant at which a later edge has effect."""
+
+    def __init__(self, source: Source):
+        super().__init__(source)
+        self.chains: dict[Any, list[_Edge]] = {}
+
+    def _take(self, items: Sequence[Item], at: Reach) -> None:
+        assert isinstance(self.source, Edges)
+        late: list[tuple[list[_Edge], _Edge]] = []
+        for item in items:
+            key = tuple(comparable(item.payload[name]) for name in self.source.key)
+            chain = self.chains.setdefault(key, [])
+            edge = _Edge(start_of(item), start_of(item), item.kind == OPEN, item.payload)
+            if edge.time < at.c:
+                self.admitted.late += 1
+                edge.since, edge.gone = at.c, not self._acts(edge.time, at)
+                late.append((chain, edge))
+            chain.append(edge)
+            chain.sort(key=lambda e: (e.time, e.opens))
+        for chain, edge in late:
+            lifetimes = _lifetimes(chain)
+            changes = self._events(chain) != self._events([e for e in chain if e is not edge])
+            # an event that it opens, or the payload that it brings to one, may be equal to what was there
+            changes |= any(edge is opened for _, _, opened, _ in lifetimes)
+            changes |= self._brings_payload and any(edge is by for *_, by in lifetimes) and not edge.opens
+            self._count(ADJUSTED if changes and not edge.gone else DROPPED)
+
+    def _pass(self, at: Reach) -> None:
+        for chain in self.chains.values():
+            over = [e for e in chain if e.time < at.c and e.since == e.time and not e.opens and not e.passed]
+            lost = [edge for edge, gone in zip(chain, _orphaned(chain), strict=True) if gone]
+            acting = _acting(chain)
+            closing = [after for before, after in itertools.pairwise(acting) if before.opens]
+            for edge in over:
+                edge.passed = True
+                if any(edge is other for other in lost):
+                    self._count(DROPPED)
+                elif not any(edge is other for other in closing):
+                    # its start can still come by the source's own word: it is late by the level
+                    level = edge.time >= at.promised
+                    self.admitted.late += level
+                    self._count(DROPPED if level else INVALID)
+
+    def end(self) -> Admitted:
+        super().end()
+        for chain in self.chains.values():
+            self.admitted.events += self._events(chain)
+        return self.admitted
+
+    @property
+    def _brings_payload(self) -> bool:
+        """Whether the end of an event brings its payload."""
+        return isinstance(self.source, Edges) and self.source.payload_from == "end"
+
+    def _events(self, chain: Sequence[_Edge]) -> list[Item]:
+        """The events of a chain; a closed event has the payload of its start or of its end, as ``payload_from`` says."""
+        events = []
+        for start, end, opened, by in _lifetimes(chain):
+            closes = self._brings_payload and by is not None and not by.opens
+            payload = by.payload if closes and by is not None else opened.payload
+            events.append(Item(INSERT, start, None if end == INFINITY else end, payload=payload))
+        return events
+
+
+def _orphaned(chain: Sequence[_Edge]) -> list[bool]:
+    """For each edge of a chain, whether it is the end of a start that was dropped, so that it is dropped, too."""
+    return [
+        not edge.opens and not edge.gone and i > 0 and _takes_along(chain[i - 1], edge) for i, edge in enumerate(chain)
+    ]
+
+
+def _takes_along(start: _Edge, end: _Edge) -> bool:
+    """Whether a start was dropped, and the edge after it with it, as it does not have effect before the start would."""
+    return start.opens and start.gone and end.since >= start.since
+
+
+def _acting(chain: Sequence[_Edge]) -> list[_Edge]:
+    """The edges of a chain that have effect: those that were not dropped."""
+    return [edge for edge, lost in zip(chain, _orphaned(chain), strict=True) if not (edge.gone or lost)]
+
+
+def _lifetimes(chain: Sequence[_Edge]) -> list[tuple[int, int, _Edge, _Edge | None]]:
+    """For each event of a chain its start, its end, the edge that opens it, and the edge that closes it (None: it is open)."""
+    acting = _acting(chain)
+    lifetimes = []
+    for i, edge in enumerate(acting):
+        if not edge.opens:
+            continue
+        by = min(acting[i + 1 :], key=lambda e: (e.since, e.opens), default=None)
+        end = INFINITY if by is None else by.since
+        if edge.since < end:
+            lifetimes.append((edge.since, end, edge, by))
+    return lifetimes
+
+
+__all__ = ["EdgesModel"]

@@ -1,0 +1,66 @@
+"""The model of a source of points or intervals: lateness by start, duplicates and contradictions by id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from streamq.operators import Source
+from streamq.testing.arrival import Item, closed, comparable_payload, start_of
+from streamq.testing.python_values import comparable
+from streamq.testing.source_model import ADJUSTED, DROPPED, DUPLICATES, INVALID, SourceModel
+from streamq.testing.source_progress import Reach
+
+
+class InsertOnlyModel(SourceModel):
+    """Points and intervals. With ids, a repeated row is a duplicate, and one that differs from the first of its id is invalid."""
+
+    def __init__(self, source: Source):
+        super().__init__(source)
+        self.standing: dict[Any, Any] = {}
+        self.seen: set[Any] = set()
+
+    def _take(self, items: Sequence[Item], at: Reach) -> None:
+        by_name: dict[Any, list[Item]] = {}
+        for item in items if self.source.ids else ():
+            by_name.setdefault(self._name(item), []).append(item)
+        for name, some in by_name.items():
+            self.standing.setdefault(name, self._whole(_least(some)))
+        for item in items:
+            start, end, whole = start_of(item), closed(item.end), self._whole(item)
+            if self.source.ids and self.standing[self._name(item)] != whole:
+                self.admitted.contradicted = True
+                self._count(INVALID)
+                continue
+            if self.source.ids and whole in self.seen:
+                self._count(DUPLICATES)
+                self.admitted.sure_duplicates += end >= at.c
+                continue
+            self.seen.add(whole)
+            if start >= at.c:
+                self.admitted.events.append(item)
+                continue
+            self.admitted.late += 1
+            if self._acts(start, at) and end > at.c:
+                self._count(ADJUSTED)
+                self.admitted.events.append(replace(item, start=at.c))
+            else:
+                self._count(DROPPED)
+
+    def _name(self, item: Item) -> Any:
+        return (item.start, *(comparable(item.payload[name]) for name in self.source.ids))
+
+    @staticmethod
+    def _whole(item: Item) -> Any:
+        return (item.start, closed(item.end), comparable_payload(item))
+
+
+def _least(rows: Sequence[Item]) -> Item:
+    """Of rows of one id and start in one micro-batch, the one that counts as the first: the least by end, then by payload."""
+    first, *_ = rows
+    differ = [n for n in first.payload if any(comparable(r.payload[n]) != comparable(first.payload[n]) for r in rows)]
+    return min(rows, key=lambda row: (closed(row.end), *(row.payload[n] for n in differ)))
+
+
+__all__ = ["InsertOnlyModel"]

@@ -1,0 +1,137 @@
+"""The model of a source of inserts and retractions: events with the pieces of them that the query sees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streamq.operators import Physical, Source
+from streamq.runtime.event import INSERT, RETRACT
+from streamq.testing.arrival import Item, closed, comparable_payload, start_of
+from streamq.testing.python_values import comparable
+from streamq.testing.source_model import ADJUSTED, DROPPED, INVALID, Admitted, SourceModel
+from streamq.testing.source_progress import Reach
+from streamq.time import INFINITY
+
+
+@dataclass
+class _Event:
+    """An event of a physical stream: its end as the source sees it, and the pieces of it that the query sees.
+
+    A retraction moves the end of the last piece; ``gone``: the event was dropped, and so are all further retractions of it.
+    """
+
+    start: int
+    end: int
+    payload: Mapping[str, Any]
+    pieces: list[tuple[int, int]]
+    gone: bool = False
+
+
+class PhysicalModel(SourceModel):
+    """Inserts and retractions; a micro-batch is a bag, in which inserts come first."""
+
+    def __init__(self, source: Source):
+        super().__init__(source)
+        self.live: dict[Any, _Event] = {}
+        self.waiting: list[tuple[Item, bool]] = []
+
+    def name(self, item: Item) -> Any:
+        """The key by which a retraction is matched with its event: the id, or else the start and the payload."""
+        assert isinstance(self.source, Physical)
+        return comparable(item.payload[self.source.id]) if self.source.id else (item.start, comparable_payload(item))
+
+    def _take(self, items: Sequence[Item], at: Reach) -> None:
+        for item in items:
+            if item.kind == INSERT:
+                self._insert(item, at)
+        for item in items:
+            if item.kind == RETRACT:
+                self._retract(item, at)
+
+    def _insert(self, item: Item, at: Reach) -> None:
+        start, end = start_of(item), closed(item.end)
+        event = _Event(start, end, item.payload, [(start, end)])
+        self.live[self.name(item)] = event
+        if start >= at.c:
+            return
+        self.admitted.late += 1
+        if not self._acts(start, at):
+            event.gone, event.pieces = True, []
+            self._count(DROPPED)
+            return
+        event.pieces = [(at.c, max(at.c, end))]
+        self._count(ADJUSTED if end > at.c else DROPPED)
+
+    def _retract(self, item: Item, at: Reach) -> None:
+        event = self.live.get(self.name(item))
+        end, new_end = closed(item.end), closed(item.new_end)
+        if event is None or event.end != end:
+            self._wait(item, at)
+            return
+        event.end = new_end
+        late = item.sync < at.c
+        self.admitted.late += late
+        if event.gone:
+            self._count(DROPPED)
+            return
+        if late and not self._acts(item.sync, at):
+            # past its end it goes on as an event of its own from c on: that is dropped, with all that follows
+            event.gone = end < at.c <= new_end
+            self._count(DROPPED)
+            return
+        start, own_end = event.pieces[-1]
+        if late:
+            new_end = max(new_end, at.c)
+        if own_end <= at.c and min(end, own_end) < at.c:
+            # what ended before c is settled: only what is added from c on is seen, and that is what later ones move
+            event.pieces.append((at.c, new_end))
+            if late and new_end == at.c:
+                self._count(DROPPED)
+                return
+        else:
+            event.pieces[-1] = (start, max(start, new_end))
+        if late:
+            self._count(ADJUSTED)
+
+    def _wait(self, item: Item, at: Reach) -> None:
+        """Keep a retraction whose event has not come, to wait for it; if c shows that the event has ended, decide at once."""
+        late = item.sync < at.c
+        self.admitted.late += late
+        acts = not late or self._acts(item.sync, at)
+        if acts and closed(item.end) >= at.c:
+            self.waiting.append((item, late))
+        elif acts:
+            self._begin(item, at)
+        else:
+            self._count(DROPPED)
+
+    def _pass(self, at: Reach) -> None:
+        over = [(item, late) for item, late in self.waiting if closed(item.end) < at.c or at.c == INFINITY]
+        self.waiting = [pair for pair in self.waiting if pair not in over]
+        for item, late in over:
+            if closed(item.end) >= at.promised < INFINITY:
+                # the source could still have sent its event in time
+                self.admitted.late += 1
+                self._begin(item, at)
+            else:
+                self._count(DROPPED if late else INVALID)
+
+    def _begin(self, item: Item, at: Reach) -> None:
+        """Admit the part from c on of an event that is known only by a retraction, because its insert did not come in time."""
+        start, end = start_of(item), closed(item.new_end)
+        self.live[self.name(item)] = _Event(start, end, item.payload, [(at.c, max(at.c, end))])
+        self._count(ADJUSTED if end > at.c else DROPPED)
+
+    def end(self) -> Admitted:
+        super().end()
+        for event in self.live.values():
+            for start, end in event.pieces:
+                if start < end:
+                    until = None if end == INFINITY else end
+                    self.admitted.events.append(Item(INSERT, start, until, payload=event.payload))
+        return self.admitted
+
+
+__all__ = ["PhysicalModel"]

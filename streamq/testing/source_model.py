@@ -1,0 +1,85 @@
+"""The model of one source: what it admits of the items of each micro-batch, and what it counts the others as."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from streamq.choices import Late
+from streamq.operators import Source
+from streamq.testing.arrival import Item, is_event
+from streamq.testing.source_progress import Reach
+from streamq.time import INFINITY, MINUS_INFINITY
+
+DROPPED, ADJUSTED, INVALID, DUPLICATES = "dropped", "adjusted", "invalid", "duplicates"
+"""The reasons under which items are counted that are not admitted as they came."""
+
+
+@dataclass
+class Admitted:
+    """What one source admits of a case."""
+
+    events: list[Item] = field(default_factory=list)
+    """The events that the query sees, as intervals."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    """How many items were dropped, adjusted, invalid and duplicates."""
+
+    late: int = 0
+
+    sure_duplicates: int = 0
+    """How many duplicates must count as duplicates: those of events that have not ended before c. Others may count as late."""
+
+    contradicted: bool = False
+    """Whether two rows of one id and start differed."""
+
+    come: int = MINUS_INFINITY
+    """The greatest start or CTI among its rows."""
+
+    refused: bool = False
+    """Whether an item was late under ``late="fail"``, so that the query raises."""
+
+    filtered: bool = False
+    """Whether a filter may run before rows are judged, so that late rows that it drops are not counted."""
+
+
+class SourceModel:
+    """The model of one source: call ``take`` with each micro-batch, in order, then ``end`` for what it admits."""
+
+    def __init__(self, source: Source):
+        self.source, self.admitted = source, Admitted()
+
+    def take(self, items: Sequence[Item], at: Reach) -> None:
+        """Process a micro-batch; ``at`` is how far the source had come before it."""
+        self._pass(at)
+        events = [item for item in items if is_event(item)]
+        self._count(INVALID, len(items) - len(events))
+        self._take(events, at)
+
+    def end(self) -> Admitted:
+        """End the input; return what the source admits."""
+        self._pass(Reach(INFINITY, INFINITY))
+        return self.admitted
+
+    def _pass(self, at: Reach) -> None:
+        """Decide on items that wait for one (a retraction for its event, an end for its start) that now cannot come in time."""
+
+    def _take(self, items: Sequence[Item], at: Reach) -> None:
+        """Process the items of a micro-batch that are events."""
+        raise NotImplementedError
+
+    def _count(self, reason: str, n: int = 1) -> None:
+        if n:
+            self.admitted.counts[reason] += n
+
+    def _acts(self, sync: int, at: Reach) -> bool:
+        """Whether an item takes effect, if only from c on: it is in time by the CTI promised, or the policy is to adjust it."""
+        policy = self.source.policy.late
+        if sync < at.promised:
+            self.admitted.refused |= policy == Late.FAIL
+            return policy == Late.ADJUST
+        return True
+
+
+__all__ = ["ADJUSTED", "Admitted", "DROPPED", "DUPLICATES", "INVALID", "SourceModel"]

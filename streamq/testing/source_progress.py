@@ -1,0 +1,105 @@
+"""The progress of sources, as SEMANTICS has it: how far each has come before each micro-batch, and what is held back."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from streamq.operators import Source
+from streamq.runtime.event import CTI, INSERT, RETRACT
+from streamq.testing.arrival import OPEN, Item, is_event, start_of
+from streamq.testing.case import Case
+from streamq.time import INFINITY, MINUS_INFINITY
+
+Promises = Sequence[Sequence[tuple[str | None, int]]]
+"""The CTIs that are sent from outside after each micro-batch: pairs of a source (None: all sources) and the CTI."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a source has come: the CTI it ``promised`` itself, its CTI ``c`` at the level of consistency, its watermark."""
+
+    c: int = MINUS_INFINITY
+    promised: int = MINUS_INFINITY
+    w: int = MINUS_INFINITY
+
+
+def limits(case: Case, promises: Promises, blocks: Sequence[int | None]) -> list[int]:
+    """Return for each micro-batch the instant from which on items are still held after it.
+
+    ``blocks`` is how many ticks items may be held in each micro-batch (None: until the CTI); after its last entry it begins
+    again. An item is let go once the CTI of all sources is past its sync time, or their watermark is that many ticks past it. An
+    item that was let go at one level is not held again at another.
+    """
+    batches = list(micro_batches(case))
+    reaches = source_reaches(case, batches, [*promises, *([()] * len(batches))], [None])[1:]
+    sources, least, instants = case.sources, MINUS_INFINITY, []
+    for reach, block in zip(reaches, itertools.cycle(blocks), strict=False):
+        speak = [name for name in sources if _leader(sources, name) == name]
+        w = min(max(reach[name].promised, reach[name].w) for name in speak)
+        least = max(least, min(reach[name].promised for name in sources))
+        if block and w > MINUS_INFINITY:
+            least = max(least, w - block + 1)
+        elif block == 0:
+            least = max([least, *(one.w + 1 for one in reach.values() if one.w > MINUS_INFINITY)])
+        instants.append(INFINITY if block == 0 else least)
+    return instants
+
+
+def micro_batches(case: Case) -> Iterator[list[tuple[str, Item]]]:
+    """The micro-batches of a case."""
+    items = iter(case.arrival)
+    for n in case.cut:
+        yield list(itertools.islice(items, n))
+
+
+def source_reaches(
+    case: Case,
+    batches: Sequence[Sequence[tuple[str, Item]]],
+    promises: Sequence[Sequence[tuple[str | None, int]]],
+    remember: Sequence[int | None],
+) -> list[dict[str, Reach]]:
+    """How far each source had come before each micro-batch, and, last, after all of them."""
+    sources = case.sources
+    w = dict.fromkeys(sources, MINUS_INFINITY)
+    own = dict.fromkeys(sources, MINUS_INFINITY)
+    counts = dict.fromkeys(sources, MINUS_INFINITY)
+    reaches = [{name: Reach() for name in sources}]
+    for batch, ctis, most in zip(batches, promises, itertools.cycle(remember), strict=False):
+        for name, source in sources.items():
+            items = [item for of, item in batch if of == name and is_event(item)]
+            w[name] = max([w[name], *(start_of(item) for item in items if brings_start(item))])
+            policy = source.policy
+            if policy.delay is not None and w[name] > MINUS_INFINITY:
+                own[name] = max(own[name], (w[name] - policy.delay) // policy.every * policy.every)
+            if policy.explicit:
+                own[name] = max([own[name], *(start_of(item) for item in items if item.kind == CTI)])
+            own[name] = max([own[name], *(c for of, c in ctis if of in (None, name))])
+        promised = {name: own[_leader(sources, name)] for name in sources}
+        if not batch and not ctis:
+            # nobody is called in a micro-batch that brings nothing, so no level makes itself felt
+            reaches.append(reaches[-1])
+            continue
+        speak = [name for name in sources if _leader(sources, name) == name]
+        least = min(max(own[name], w[name]) for name in speak)
+        for name in sources:
+            counts[name] = max(counts[name], promised[name])
+            if most is not None and least not in (INFINITY, MINUS_INFINITY):
+                counts[name] = max(counts[name], least - most)
+        reaches.append({name: Reach(counts[name], promised[name], w[name]) for name in sources})
+    return reaches
+
+
+def _leader(sources: Mapping[str, Source], name: str) -> str:
+    """The source at the end of the chain of ``follow``: the one whose progress a source has."""
+    follow = sources[name].policy.follow
+    return name if follow is None else _leader(sources, follow)
+
+
+def brings_start(item: Item) -> bool:
+    """Whether an item's start moves the watermark: not that of an end edge or a CTI."""
+    return item.kind in (INSERT, RETRACT, OPEN)
+
+
+__all__ = ["Promises", "Reach", "brings_start", "limits", "micro_batches", "source_reaches"]

@@ -1,0 +1,67 @@
+"""The stateless steps from a source to the first stateful operators, and the grid of the windows behind them."""
+
+from __future__ import annotations
+
+from streamq.operators import (
+    AlterLifetime,
+    Edges,
+    JoinTable,
+    Select,
+    Source,
+    TopK,
+    Union,
+    Where,
+    WindowAggregate,
+    WindowedJoin,
+)
+from streamq.operators.lifetime_change import Start
+from streamq.plan.node import Node, nodes
+from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.windows import Hopping
+
+
+def window_grid(plan: Node, source: Source) -> Hopping | None:
+    """The hopping windows that alone read a source, by which its items then are late; None if it has other readers, too."""
+    paths = _paths(plan, source)
+    if len(paths) != 1 or not source.insert_only or isinstance(source, Edges):
+        return None
+    steps, first = paths[0]
+    if any(isinstance(step, AlterLifetime) and step.start != Start() for step in steps):
+        return None
+    if isinstance(first, WindowAggregate | TopK | WindowedJoin) and isinstance(first.window, Hopping):
+        return first.window
+    return None
+
+
+def is_filtered(plan: Node, source: Source) -> bool:
+    """Whether a filter stands between a source and a first stateful operator."""
+    return any(isinstance(step, Where) for steps, _ in _paths(plan, source) for step in steps)
+
+
+def window_end(grid: Hopping, c: int) -> int:
+    """The greatest end of a window that is not after c."""
+    if c in (INFINITY, MINUS_INFINITY):
+        return c
+    return c - (c - grid.offset - grid.size) % grid.hop
+
+
+def _paths(plan: Node, source: Source) -> list[tuple[list[Node], Node | None]]:
+    """For each way from a source to the first stateful operator: the steps on it, and that operator (None: the result)."""
+    paths: list[tuple[list[Node], Node | None]] = []
+    stateless = (Where, Select, Union, JoinTable, AlterLifetime)
+
+    def follow(node: Node, steps: list[Node]) -> None:
+        above = [parent for parent in nodes(plan) for child in parent.children if child.digest == node.digest]
+        if node.digest == plan.digest:
+            paths.append((steps, None))
+        for parent in above:
+            if isinstance(parent, stateless):
+                follow(parent, [*steps, parent])
+            else:
+                paths.append((steps, parent))
+
+    follow(source, [])
+    return paths
+
+
+__all__ = ["is_filtered", "window_end", "window_grid"]
