@@ -48,6 +48,71 @@ class LevelName(Word):
     """Rows go out at once and are repaired for as long as it takes."""
 
 
+class JoinKind(Word):
+    """Which events of two streams a join gives."""
+
+    INNER = "inner"
+    """Pairs, while both live."""
+    LEFT = "left"
+    """Pairs, and the parts of a left lifetime without a partner."""
+    SEMI = "semi"
+    """The parts of a left lifetime with a partner."""
+    ANTI = "anti"
+    """The parts of a left lifetime without one."""
+
+
+class Clip(Word):
+    """How members' lifetimes are cut to their window before a time-sensitive aggregate reads them."""
+
+    FULL = "full"
+    LEFT = "left"
+    RIGHT = "right"
+    NONE = "none"
+
+    @property
+    def cuts_starts(self) -> bool:
+        """Whether no member starts before its window."""
+        return self in (Clip.FULL, Clip.LEFT)
+
+    @property
+    def cuts_ends(self) -> bool:
+        """Whether no member ends after its window."""
+        return self in (Clip.FULL, Clip.RIGHT)
+
+
+class Stamp(Word):
+    """Where the results of a window live."""
+
+    ALIGN = "align"
+    """On the window."""
+    POINT_AT_END = "point_at_end"
+    """For one tick at its end."""
+    UNCHANGED = "unchanged"
+    CLIP = "clip"
+    TIME_BOUND = "time_bound"
+    """The last three are for operations that give their own lifetimes."""
+
+
+class LengthKind(Word):
+    """What ``alter_lifetime`` makes of how long an event lives."""
+
+    SAME = "same"
+    """As long as before, plus so many ticks."""
+    FIXED = "fixed"
+    """So many ticks."""
+    GIVEN = "given"
+    """What an expression gives."""
+
+
+class Anchor(Word):
+    """The end of a lifetime that another one starts at."""
+
+    LE = "LE"
+    RE = "RE"
+    GIVEN = "given"
+    """Neither: an expression gives the instant."""
+
+
 class Late(Word):
     """What becomes of an item that lies behind its source's CTI."""
 
@@ -112,4 +177,18 @@ class Verdict(Word):
     """The run failed."""
 
 
-__all__ = ["Invalid", "Late", "LevelName", "OutputForm", "RunState", "Verdict", "Word", "chosen"]
+__all__ = [
+    "Anchor",
+    "Clip",
+    "JoinKind",
+    "LengthKind",
+    "Stamp",
+    "Invalid",
+    "Late",
+    "LevelName",
+    "OutputForm",
+    "RunState",
+    "Verdict",
+    "Word",
+    "chosen",
+]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from streamq.choices import Stamp
 from streamq.time import INFINITY, MINUS_INFINITY
 
 
@@ -108,11 +109,7 @@ class Landmark:
 
 Window = Hopping | Snapshot | Count | Rows | Session | Landmark
 
-ALIGN, POINT_AT_END = "align", "point_at_end"
-STAMPS = (ALIGN, POINT_AT_END, "unchanged", "clip", "time_bound")
-CLIPS = ("full", "left", "right", "none")
 
-
-def default_stamp(window: Window) -> str:
+def default_stamp(window: Window) -> Stamp:
     """How a window's results are stamped unless told otherwise (SEMANTICS section 4)."""
-    return POINT_AT_END if isinstance(window, Count | Rows | Landmark) else ALIGN
+    return Stamp.POINT_AT_END if isinstance(window, Count | Rows | Landmark) else Stamp.ALIGN

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as t
 
+from streamq.choices import Anchor, LengthKind
 from streamq.errors import TimeError, TypeMismatch, sentence
-from streamq.operators.lifetime_change import BREACH, FIXED, GIVEN, LE, RE, SAME, Length, Start, length_of, start_of
+from streamq.operators.lifetime_change import BREACH, Length, Start, length_of, start_of
 from streamq.operators.step import SparkRows, Step
 from streamq.plan.expr import Lit
 from streamq.plan.inference import infer
@@ -64,7 +65,7 @@ class AlterLifetime(Step):
                 rule = "start(c)"
             case Start(within=within):
                 rule = f"c - {show_duration(within or 0, self.schema.axis)}"
-        if self.length.kind == SAME and self.length.by < 0:
+        if self.length.kind == LengthKind.SAME and self.length.by < 0:
             rule = f"c - {show_duration(-self.length.by, self.schema.axis)}"
         waits = self.input.traits.moves_ends and self.reads_open_end
         return rule + ("; the least start of an event whose end is open, if that is before" if waits else "")
@@ -75,8 +76,8 @@ class AlterLifetime(Step):
         if length.expr is not None and reads_end(length.expr):
             return True
         if start.expr is not None:
-            return length.kind == SAME or reads_end(start.expr)
-        return start.anchor == RE and length.kind != FIXED
+            return length.kind == LengthKind.SAME or reads_end(start.expr)
+        return start.anchor == Anchor.RE and length.kind != LengthKind.FIXED
 
     def _schema(self) -> Schema:
         for verb, expr in (("start", self.start.expr), ("duration", self.length.expr)):
@@ -89,13 +90,13 @@ class AlterLifetime(Step):
                         "alter_lifetime", f"{verb} is not in ticks", f"found {kind.simpleString()} in {show(expr)}"
                     )
                 )
-        point = self.length.kind == FIXED and self.length.by == 1
+        point = self.length.kind == LengthKind.FIXED and self.length.by == 1
         return self.input.schema.with_shape(POINT if point else INTERVAL)
 
     def _traits(self) -> Traits:
-        traits, kind, at_end = self.input.traits, self.length.kind, self.start.anchor == RE
-        infinite = kind == GIVEN or (kind == SAME and traits.infinite and not at_end)
-        return Traits(traits.retracts, traits.moves_ends and (kind != FIXED or at_end), infinite)
+        traits, kind, at_end = self.input.traits, self.length.kind, self.start.anchor == Anchor.RE
+        infinite = kind == LengthKind.GIVEN or (kind == LengthKind.SAME and traits.infinite and not at_end)
+        return Traits(traits.retracts, traits.moves_ends and (kind != LengthKind.FIXED or at_end), infinite)
 
     def detail(self) -> str:
         axis = self.schema.axis
@@ -121,7 +122,7 @@ class AlterLifetime(Step):
         start, length = self.start, self.length
         if start.expr is not None:
             return Carried(-start.within) if start.within is not None else CarriedByExpr(start.expr, self.input.schema)
-        return Carried(start.by + (min(0, length.by) if length.kind == SAME else 0))
+        return Carried(start.by + (min(0, length.by) if length.kind == LengthKind.SAME else 0))
 
     def carry_on_spark(self) -> Column:
         from pyspark.sql import functions as F
@@ -140,7 +141,7 @@ class AlterLifetime(Step):
 
     @property
     def keeps_end(self) -> bool:
-        return self.length.kind != FIXED or self.start.anchor == RE
+        return self.length.kind != LengthKind.FIXED or self.start.anchor == Anchor.RE
 
     def on_spark(self, rows: SparkRows) -> SparkRows:
         """Compute the new lifetimes; whether there is one is computed where it stands.
@@ -162,7 +163,7 @@ class AlterLifetime(Step):
         source, start = self.input.schema, self.start
         le, re = lifetime(source)
         if start.expr is None:
-            if start.anchor == LE:
+            if start.anchor == Anchor.LE:
                 return moved(le, start.by)
             return F.when(re == INFINITY, F.lit(INFINITY)).otherwise(moved(re, start.by))
         at = spark_expression(start.expr, source)
@@ -176,7 +177,7 @@ class AlterLifetime(Step):
         from pyspark.sql import functions as F
 
         source, length = self.input.schema, self.length
-        if length.kind == FIXED:
+        if length.kind == LengthKind.FIXED:
             return F.lit(length.by).cast("bigint")
         if length.expr is not None:
             return F.coalesce(spark_expression(length.expr, source), F.lit(INFINITY))
@@ -197,7 +198,7 @@ class AlterLifetime(Step):
         """Whether there is a start, and the starts."""
         start, le = self.start, rows.starts.to_numpy()
         if start.expr is None:
-            anchor = rows.ends.to_numpy() if start.anchor == RE else le
+            anchor = rows.ends.to_numpy() if start.anchor == Anchor.RE else le
             return np.ones(rows.count, bool), saturating(anchor, start.by)
         at = rows.evaluate(start.expr)
         is_there, starts = at.is_valid().to_numpy(zero_copy_only=False), pc.fill_null(at, INFINITY).to_numpy()
@@ -208,7 +209,7 @@ class AlterLifetime(Step):
 
     def _length_in_arrow(self, rows: ArrowRows) -> np.ndarray[Any, Any]:
         length = self.length
-        if length.kind == FIXED:
+        if length.kind == LengthKind.FIXED:
             return np.full(rows.count, length.by)
         if length.expr is not None:
             return pc.fill_null(rows.evaluate(length.expr), INFINITY).to_numpy(zero_copy_only=False)
@@ -311,7 +312,7 @@ class AlterLifetimeVerbs(Verbs):
         v  start  end
         3      1    2
         """
-        return self._derive(AlterLifetime(self.plan, Start(), Length(FIXED, 1)))
+        return self._derive(AlterLifetime(self.plan, Start(), Length(LengthKind.FIXED, 1)))
 
     def to_points_at_end(self) -> Self:
         """Points at the ends: ``[end, end + 1 tick)``, none while an event has no end.
@@ -326,4 +327,4 @@ class AlterLifetimeVerbs(Verbs):
         v  start  end
         3      5    6
         """
-        return self._derive(AlterLifetime(self.plan, Start(RE), Length(FIXED, 1)))
+        return self._derive(AlterLifetime(self.plan, Start(Anchor.RE), Length(LengthKind.FIXED, 1)))

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import types as t
 
+from streamq.choices import JoinKind
 from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.operators.evaluation import AS_INPUTS, Evaluation, KeyColumns, PortColumns, condition_of
 from streamq.operators.interval_join import OTHER_LE, OTHER_RE, covered_parts, overlap_join, uncovered_parts
-from streamq.operators.join_arguments import ANTI, INNER, KINDS, LEFT, SEMI, On, Pairs, check_pairs, paired
+from streamq.operators.join_arguments import On, Pairs, check_pairs, paired
 from streamq.operators.operator import BatchRun, not_of_the_group
 from streamq.operators.pairing import Pairing
 from streamq.plan.expr import Col, Expr
@@ -46,11 +47,11 @@ class Join(Pairing):
     right: Node
     on: Pairs
     where: Expr | None
-    how: str
+    how: JoinKind
     left_names: Pairs
     right_names: Pairs
 
-    cases = KINDS
+    cases = tuple(JoinKind)
 
     @property
     def case(self) -> tuple[str, ...]:
@@ -71,8 +72,8 @@ class Join(Pairing):
                 raise TypeMismatch(
                     sentence("join", "the condition is not boolean", f"found {kind.simpleString()}: {show(self.where)}")
                 )
-        point = left.shape == POINT or (self.how == INNER and right.shape == POINT)
-        schema = self.both if self.how in (INNER, LEFT) else left
+        point = left.shape == POINT or (self.how == JoinKind.INNER and right.shape == POINT)
+        schema = self.both if self.how in (JoinKind.INNER, JoinKind.LEFT) else left
         return schema.with_shape(POINT if point else INTERVAL)
 
     @property
@@ -93,7 +94,7 @@ class Join(Pairing):
         keys = KeyColumns.of(self.left.schema, self.right.schema, self.on)
         left = tuple((to, Col(n)) for n, to in self.left_names)
         right = tuple((to, Col(n)) for n, to in self.right_names)
-        whole = self.how in (INNER, LEFT)
+        whole = self.how in (JoinKind.INNER, JoinKind.LEFT)
         evaluator = JoinEvaluator(
             self.how,
             keys.on,
@@ -103,7 +104,7 @@ class Join(Pairing):
             tuple(to if whole else n for n, to in self.left_names),
         )
         inputs = PortColumns((*left, *keys.left), keys.hashed), PortColumns((*right, *keys.right), keys.hashed)
-        if self.how != INNER:
+        if self.how != JoinKind.INNER:
             return Evaluation(evaluator=evaluator, inputs=inputs, schema=self.schema)
         return Evaluation(
             evaluator=evaluator,
@@ -121,18 +122,18 @@ class Join(Pairing):
         names = [to for _, to in self.left_names], [to for _, to in self.right_names]
         condition = None if self.where is None else spark_expression(self.where, self.both)
         start, end = F.greatest(F.col(LE), F.col(OTHER_LE)), F.least(F.col(RE), F.col(OTHER_RE))
-        if self.how != INNER:
+        if self.how != JoinKind.INNER:
             left = left.withColumn("__id", F.monotonically_increasing_id())
-        pairs = overlap_join(left, right, self.key_pairs, condition, self.how in (LEFT, ANTI))
-        if self.how == INNER:
+        pairs = overlap_join(left, right, self.key_pairs, condition, self.how in (JoinKind.LEFT, JoinKind.ANTI))
+        if self.how == JoinKind.INNER:
             return pairs.select(start.alias(LE), end.alias(RE), *(quote(n) for n in (*names[0], *names[1])))
         alone = F.col(OTHER_LE).isNull()
         # beside nobody: an empty piece, so that the event is there
         pieces = pairs.withColumns({"__from": start, "__to": F.when(alone, F.col(LE)).otherwise(end)})
-        if self.how == SEMI:
+        if self.how == JoinKind.SEMI:
             return renamed(covered_parts(pieces, "__id", names[0]), self)
         parted = uncovered_parts(pieces, "__id")
-        if self.how == ANTI:
+        if self.how == JoinKind.ANTI:
             gaps = parted.select("*", F.explode("__gaps").alias("__gap")).drop(LE, RE)
             return renamed(
                 gaps.select(F.col("__gap.a").alias(LE), F.col("__gap.b").alias(RE), *(quote(n) for n in names[0])), self
@@ -154,7 +155,7 @@ class Join(Pairing):
         )
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
-        if not is_keyed[0] and self.how != INNER:
+        if not is_keyed[0] and self.how != JoinKind.INNER:
             raise not_of_the_group(self, "its left side")
         on, left_names, right_names = self.pairs_with_keys(is_keyed, keys)
         return Join(
@@ -175,7 +176,7 @@ class JoinVerbs(Verbs):
         other: Self,
         on: On = (),
         where: Callable[[Any, Any], Any] | Expr | None = None,
-        how: str = INNER,
+        how: str = JoinKind.INNER,
         *,
         suffixes: tuple[str, str] | None = None,
     ) -> Self:
@@ -208,10 +209,10 @@ class JoinVerbs(Verbs):
         1  a      1    2
         1  a      4    5
         """
-        if how not in KINDS:
-            raise PlanError(sentence("join", f"no kind {how!r}", f"there are: {', '.join(KINDS)}"))
+        if how not in tuple(JoinKind):
+            raise PlanError(sentence("join", f"no kind {how!r}", f"there are: {', '.join(JoinKind)}"))
         keys, condition, *names = paired(self.plan, other, on, where=where, suffixes=suffixes, how=how, verb="join")
-        return self._derive(Join(self.plan, other.plan, keys, condition, how, *names), other)
+        return self._derive(Join(self.plan, other.plan, keys, condition, JoinKind(how), *names), other)
 
     def left_anti_join(self, other: Self, on: On = (), where: Callable[[Any, Any], Any] | Expr | None = None) -> Self:
         """The parts of this stream's lifetimes during which no event of the other agrees: ``join(..., how="anti")``.
@@ -229,4 +230,4 @@ class JoinVerbs(Verbs):
         1      1    3
         1      5    9
         """
-        return self.join(other, on, where, ANTI)
+        return self.join(other, on, where, JoinKind.ANTI)

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from streamq.choices import JoinKind
 from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch, sentence, unknown_column
 from streamq.plan.expr import Col, Expr, as_expr
 from streamq.plan.keys import check_key
@@ -17,9 +18,6 @@ from streamq.plan.schema import Schema
 from streamq.plan.spark_types import wider
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs, not_a_stream
-
-INNER, LEFT, SEMI, ANTI = "inner", "left", "semi", "anti"
-KINDS = (INNER, LEFT, SEMI, ANTI)
 
 On = str | Sequence[str | tuple[str, str]] | Mapping[str, str]
 Pairs = tuple[tuple[str, str], ...]
@@ -107,7 +105,7 @@ def result_names(
     theirs = [n for n in right.schema.names if n not in shared]
     lower = {n.lower() for n in theirs}
     clash = [n for n in left.schema.names if n.lower() in lower]
-    if clash and suffixes is None and how in (INNER, LEFT):
+    if clash and suffixes is None and how in (JoinKind.INNER, JoinKind.LEFT):
         raise AmbiguousColumn(
             sentence(
                 verb,

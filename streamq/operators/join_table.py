@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamq.choices import JoinKind
 from streamq.errors import AmbiguousColumn, PlanError, sentence
-from streamq.operators.join_arguments import INNER, LEFT, On, check_pairs, check_suffixes, pairs
+from streamq.operators.join_arguments import On, check_pairs, check_suffixes, pairs
 from streamq.operators.step import SparkRows, Step
 from streamq.operators.tables import source_name, static_table
 from streamq.plan.node import Node, node
@@ -40,7 +41,7 @@ class JoinTable(Step):
     table: str
     columns: tuple[Field, ...]
     on: tuple[tuple[str, str], ...]
-    how: str
+    how: JoinKind
     names: tuple[tuple[str, str], ...]
 
     title = "join_table"
@@ -54,7 +55,7 @@ class JoinTable(Step):
 
     def detail(self) -> str:
         keys = ", ".join(a if a == b else f"{a} = {b}" for a, b in self.on)
-        return f"{self.table.removeprefix('#')} on {keys}" + ("" if self.how == INNER else f", {self.how}")
+        return f"{self.table.removeprefix('#')} on {keys}" + ("" if self.how == JoinKind.INNER else f", {self.how}")
 
     def on_spark(self, rows: SparkRows) -> SparkRows:
         """Spark's own join."""
@@ -63,7 +64,7 @@ class JoinTable(Step):
         keys = [F.col(quote(theirs)).alias(f"__j{i}") for i, (_, theirs) in enumerate(self.on)]
         table = rows.tables[self.table].select(*keys, *(F.col(quote(n)).alias(to) for n, to in self.names))
         on = [(ours, f"__j{i}") for i, (ours, _) in enumerate(self.on)]
-        return rows.join(table, on, self.how == INNER, self.schema)
+        return rows.join(table, on, self.how == JoinKind.INNER, self.schema)
 
     def in_arrow(self, rows: ArrowRows) -> ArrowRows:
         """Both sides' keys as numbers, each row beside the run of the table's rows that have its number."""
@@ -74,7 +75,7 @@ class JoinTable(Step):
         high = np.searchsorted(others[order], mine, "right") - 1
         events, places = runs(low, np.where(mine >= 0, high, low - 1))
         matches = pa.array(order[places])
-        if self.how != INNER:
+        if self.how != JoinKind.INNER:
             alone = np.setdiff1d(np.arange(len(mine)), events)
             events = np.concatenate([events, alone])
             matches = pa.concat_arrays([matches, pa.nulls(len(alone), pa.int64())])
@@ -105,7 +106,7 @@ class JoinTableVerbs(Verbs):
         self,
         table: Any,
         on: On,
-        how: str = INNER,
+        how: str = JoinKind.INNER,
         *,
         suffixes: tuple[str, str] | None = None,
         name: str | None = None,
@@ -130,8 +131,8 @@ class JoinTableVerbs(Verbs):
         """
         static = static_table(table)
         columns = static.columns
-        if how not in (INNER, LEFT):
-            raise PlanError(sentence("join_table", f"no kind {how!r}", f"there are: {INNER}, {LEFT}"))
+        if how not in (JoinKind.INNER, JoinKind.LEFT):
+            raise PlanError(sentence("join_table", f"no kind {how!r}", f"there are: {JoinKind.INNER}, {JoinKind.LEFT}"))
         keys = pairs(on, "join_table")
         if not keys:
             raise PlanError(sentence("join_table", "no key", "", 'Name the columns that must be equal: on="zone".'))
@@ -156,7 +157,7 @@ class JoinTableVerbs(Verbs):
             names.append((f.name, f.name + suffixes[1] if clash and suffixes else f.name))
         check_names([*self.plan.schema.names, *(to for _, to in names)], "join_table")
         label = source_name(name)
-        joined = JoinTable(self.plan, label, columns, keys, how, tuple(names))
+        joined = JoinTable(self.plan, label, columns, keys, JoinKind(how), tuple(names))
         derived = self._derive(joined)
         derived.tables = {**derived.tables, label: static.rows}
         return derived

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import types as t
 
+from streamq.choices import Anchor, LengthKind
 from streamq.errors import NeedsSpark, PlanError, TimeError, TypeMismatch, sentence
 from streamq.functions.arithmetic import SUBTRACT
 from streamq.functions.dates import EXTRACT
@@ -20,9 +21,6 @@ from streamq.plan.schema import Schema
 from streamq.plan.tree import show
 from streamq.time import TIMESTAMP, Duration, ticks
 
-LE, RE, GIVEN, SAME, FIXED = "LE", "RE", "given", "same", "fixed"
-
-
 BREACH = "a start further back than within allows"
 """What is wrong where the promise is broken."""
 
@@ -34,7 +32,7 @@ class Start:
     within: for an expression that reads the payload, how far before LE it can fall, in ticks.
     """
 
-    anchor: str = LE
+    anchor: Anchor = Anchor.LE
     by: int = 0
     expr: Expr | None = None
     within: int | None = None
@@ -47,7 +45,7 @@ class Length:
     ``expr`` gives bigint ticks; NULL is for ever.
     """
 
-    kind: str = SAME
+    kind: LengthKind = LengthKind.SAME
     by: int = 0
     expr: Expr | None = None
 
@@ -64,7 +62,7 @@ def start_of(start: Given, within: Duration | None, plan: Node) -> Start:
         case Lifetime(part="start"):
             return Start()
         case Lifetime(part="end"):
-            return Start(RE)
+            return Start(Anchor.RE)
     if columns(expr) and most is None:
         raise PlanError(
             sentence(
@@ -94,8 +92,8 @@ def start_of(start: Given, within: Duration | None, plan: Node) -> Start:
             )
         )
     if axis == TIMESTAMP:
-        return Start(GIVEN, 0, instant_ticks(expr, kind), most)
-    return Start(GIVEN, 0, expr if isinstance(kind, t.LongType) else Cast(expr, t.LongType()), most)
+        return Start(Anchor.GIVEN, 0, instant_ticks(expr, kind), most)
+    return Start(Anchor.GIVEN, 0, expr if isinstance(kind, t.LongType) else Cast(expr, t.LongType()), most)
 
 
 def _check_order(expr: Expr, schema: Schema) -> None:
@@ -143,7 +141,7 @@ def length_of(duration: Given, plan: Node, verb: str = "alter_lifetime") -> Leng
         return Length()
     axis = plan.schema.axis
     if (isinstance(duration, str | int) and not isinstance(duration, bool)) or type(duration).__name__ == "timedelta":
-        return Length(FIXED, _positive(duration, axis, verb))
+        return Length(LengthKind.FIXED, _positive(duration, axis, verb))
     expr = resolve(duration, plan, verb)
     if isinstance(expr, Lifetime) and expr.part == "duration":
         return Length()
@@ -151,7 +149,7 @@ def length_of(duration: Given, plan: Node, verb: str = "alter_lifetime") -> Leng
     if isinstance(kind, t.DayTimeIntervalType) and axis == TIMESTAMP:
         elapsed = _between(expr, plan.schema, verb)
         if elapsed is not None:
-            return Length(GIVEN, 0, elapsed)
+            return Length(LengthKind.GIVEN, 0, elapsed)
         # of days alone, say, there are no seconds
         expr = Cast(expr, t.DayTimeIntervalType())
         second = Call(EXTRACT, (Lit("SECOND"), expr))
@@ -159,12 +157,12 @@ def length_of(duration: Given, plan: Node, verb: str = "alter_lifetime") -> Leng
         days = Cast(Call(EXTRACT, (Lit("DAY"), expr)), t.LongType())
         minutes = (days * 24 + Call(EXTRACT, (Lit("HOUR"), expr))) * 60
         whole = (minutes + Call(EXTRACT, (Lit("MINUTE"), expr))) * 60_000_000
-        return Length(GIVEN, 0, Cast(as_expr(whole), t.LongType()) + Cast(second * 1_000_000, t.LongType()))
+        return Length(LengthKind.GIVEN, 0, Cast(as_expr(whole), t.LongType()) + Cast(second * 1_000_000, t.LongType()))
     if not isinstance(kind, t.IntegralType | t.NullType):
         raise TypeMismatch(
             sentence(verb, "duration is neither ticks nor a duration", f"found {kind.simpleString()} in {show(expr)}")
         )
-    return Length(GIVEN, 0, expr if isinstance(kind, t.LongType) else Cast(expr, t.LongType()))
+    return Length(LengthKind.GIVEN, 0, expr if isinstance(kind, t.LongType) else Cast(expr, t.LongType()))
 
 
 def _between(expr: Expr, schema: Schema, verb: str) -> Expr | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from streamq.choices import Clip, Stamp
 from streamq.operators.batch_host import evaluate_in_buckets
 from streamq.operators.evaluation import Evaluation, PortColumns
 from streamq.operators.grid import COUNT, INDEX, in_windows, window_lifetime
@@ -20,7 +21,6 @@ from streamq.plan.schema import INTERVAL, POINT, Schema, quote
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.windows import WindowEvaluator
 from streamq.runtime.progress_rule import Cti
-from streamq.windows import ALIGN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -105,7 +105,7 @@ class MergePartials(Operator):
         part = self.input
         columns = (*((k, Col(k)) for k in part.keys), *part.arguments)
         return Evaluation(
-            evaluator=WindowEvaluator(part.window, part.keys, "full", ALIGN, False, part.partials),
+            evaluator=WindowEvaluator(part.window, part.keys, Clip.FULL, Stamp.ALIGN, False, part.partials),
             inputs=(PortColumns(columns, part.keys),),
             schema=self.schema,
             bound=Bound.ENDLESS,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
 
+from streamq.choices import Clip, Stamp
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
@@ -29,7 +30,7 @@ from streamq.plan.node import Node, Traits, node
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
 from streamq.runtime.evaluators.windows import TopKEvaluator
-from streamq.windows import ALIGN, POINT_AT_END, Window, default_stamp
+from streamq.windows import Window, default_stamp
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,15 +61,15 @@ class TopK(EvaluatedOperator):
     by: Expr
     desc: bool
     ties: str
-    clip: str
-    stamp: str
+    clip: Clip
+    stamp: Stamp
 
     title = "top_k"
     cases = WindowAggregate.cases
 
     @property
     def on_windows(self) -> bool:
-        return self.stamp == ALIGN
+        return self.stamp == Stamp.ALIGN
 
     @property
     def case(self) -> tuple[str, ...]:
@@ -85,7 +86,7 @@ class TopK(EvaluatedOperator):
             raise PlanError(sentence("top_k", f"no order on {kind.simpleString()}", f"found {show(self.by)}"))
         if RANK in (n.lower() for n in source.names):
             raise PlanError(sentence("top_k", f"a column called {RANK!r}", "the result has one", "Rename it first."))
-        shape = POINT if self.stamp == POINT_AT_END else INTERVAL
+        shape = POINT if self.stamp == Stamp.POINT_AT_END else INTERVAL
         return source.with_fields([*source.fields, Field(RANK, t.IntegerType())]).with_shape(shape)
 
     def _traits(self) -> Traits:

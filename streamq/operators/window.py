@@ -4,29 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from streamq.choices import Clip, Stamp
 from streamq.plan.node import Traits
 from streamq.plan.schema import Schema
 from streamq.runtime.endpoints import Bound
 from streamq.time import show_duration, show_ticks
-from streamq.windows import (
-    ALIGN,
-    POINT_AT_END,
-    Count,
-    Hopping,
-    Landmark,
-    Rows,
-    Session,
-    Snapshot,
-    Window,
-    default_stamp,
-)
+from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot, Window, default_stamp
 
 
 def window_traits(window: Window, stamp: str, source: Traits) -> Traits:
     """Rows of a grid are made once their window is there; the others' bounds move with the events that define them."""
     if isinstance(window, Hopping):
         return Traits()
-    moves = stamp == ALIGN and not isinstance(window, Rows)
+    moves = stamp == Stamp.ALIGN and not isinstance(window, Rows)
     return Traits(False, False, moves and source.infinite and isinstance(window, Snapshot | Session))
 
 
@@ -50,7 +40,7 @@ def show_window(window: Window, axis: str) -> str:
 
 def show_policies(window: Window, clip: str, stamp: str) -> str:
     """``, clip=left, stamp=align``: what is not the default."""
-    shown = "" if clip == "full" else f", clip={clip}"
+    shown = "" if clip == Clip.FULL else f", clip={clip}"
     return shown + ("" if stamp == default_stamp(window) else f", stamp={stamp}")
 
 
@@ -69,19 +59,19 @@ class WindowEvaluation:
     moves: bool
 
     @staticmethod
-    def of(window: Window, clip: str, stamp: str, is_time_sensitive: bool) -> WindowEvaluation:
+    def of(window: Window, clip: Clip, stamp: Stamp, is_time_sensitive: bool) -> WindowEvaluation:
         """Those of a window whose results read the lifetimes of members, or do not."""
         by_starts = isinstance(window, Rows) or (isinstance(window, Count) and window.by == "start")
         bound = Bound.NONE
         if isinstance(window, Hopping | Landmark):
             bound = Bound.ENDLESS if isinstance(window, Hopping) else Bound.ALWAYS
-        is_unclipped = clip not in ("full", "right")
+        is_unclipped = not clip.cuts_ends
         return WindowEvaluation(
             bound,
             pointwise=(0,) if by_starts and not is_time_sensitive else (),
             settled=is_time_sensitive and (by_starts or is_unclipped),
             # the CTI of the others is at most the start of a window that is not final: what is before it has its last end
-            moves=isinstance(window, Snapshot) and stamp != POINT_AT_END and not is_time_sensitive,
+            moves=isinstance(window, Snapshot) and stamp != Stamp.POINT_AT_END and not is_time_sensitive,
         )
 
 

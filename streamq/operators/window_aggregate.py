@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
 
+from streamq.choices import Clip, Stamp
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, PortColumns
 from streamq.operators.grid import window_lifetime
@@ -39,7 +40,7 @@ from streamq.plan.tree import show
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.evaluators.windows import WindowEvaluator
 from streamq.runtime.event import LE
-from streamq.windows import ALIGN, POINT_AT_END, Count, Hopping, Rows, Snapshot, Window
+from streamq.windows import Count, Hopping, Rows, Snapshot, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -68,20 +69,20 @@ class WindowAggregate(EvaluatedOperator):
     keys: tuple[str, ...]
     window: Window
     aggregates: tuple[tuple[str, Aggregate], ...]
-    clip: str = "full"
-    stamp: str = ALIGN
+    clip: Clip = Clip.FULL
+    stamp: Stamp = Stamp.ALIGN
 
     cases = ("hopping", "snapshot", "count", "rows", "session", "landmark", "time-sensitive", "mergeable")
 
     @property
     def on_windows(self) -> bool:
-        return self.stamp == ALIGN
+        return self.stamp == Stamp.ALIGN
 
     @property
     def case(self) -> tuple[str, ...]:
         # what is cut at the window's end does not wait for the end of a member, unless its start alone made it one
         starts = isinstance(self.window, Rows) or (isinstance(self.window, Count) and self.window.by == "start")
-        waits = starts or self.clip not in ("full", "right")
+        waits = starts or not self.clip.cuts_ends
         sensitive = waits and self.timed
         holds_of = {self.window.name: True, "mergeable": self.is_grid, "time-sensitive": sensitive}
         return tuple(name for name, holds in holds_of.items() if holds)
@@ -114,7 +115,7 @@ class WindowAggregate(EvaluatedOperator):
                 check_key(source.require(name, "rows_window"), name, "rows_window", "order")
         fields = [Field(k, source.type_of(k)) for k in self.keys]
         fields += [Field(name, aggregate_type(a, source)) for name, a in self.aggregates]
-        return source.with_fields(fields).with_shape(POINT if self.stamp == POINT_AT_END else INTERVAL)
+        return source.with_fields(fields).with_shape(POINT if self.stamp == Stamp.POINT_AT_END else INTERVAL)
 
     def _traits(self) -> Traits:
         return window_traits(self.window, self.stamp, self.input.traits)
@@ -127,7 +128,7 @@ class WindowAggregate(EvaluatedOperator):
     @property
     def is_grid(self) -> bool:
         """Whether it is made of partial results of basic windows."""
-        return isinstance(self.window, Hopping) and self.stamp == ALIGN and self.merges
+        return isinstance(self.window, Hopping) and self.stamp == Stamp.ALIGN and self.merges
 
     def evaluation(self) -> Evaluation:
         """The evaluator of windows: what merges by partial results, the other aggregates by reductions."""
@@ -238,7 +239,7 @@ def _reduction(name: str, aggregate: Aggregate, source: Schema, column: Callable
     return reduction
 
 
-def spark_aggregate(aggregate: Aggregate, schema: Schema, clip: str = "full") -> Column | None:
+def spark_aggregate(aggregate: Aggregate, schema: Schema, clip: Clip = Clip.FULL) -> Column | None:
     """Spark's own aggregate of a window's members, if there is one; their windows' intervals stand beside them."""
     from pyspark.sql import functions as F
 
@@ -246,8 +247,8 @@ def spark_aggregate(aggregate: Aggregate, schema: Schema, clip: str = "full") ->
 
     def cut_lifetime() -> tuple[Column, Column]:
         le, re = lifetime(schema)
-        le = F.greatest(le, F.col(STARTS)) if clip in ("full", "left") else le
-        return le, F.least(re, F.col(ENDS)) if clip in ("full", "right") else re
+        le = F.greatest(le, F.col(STARTS)) if clip.cuts_starts else le
+        return le, F.least(re, F.col(ENDS)) if clip.cuts_ends else re
 
     members = SparkMembers(
         values=[spark_expression(arg, schema) for arg in aggregate.args],

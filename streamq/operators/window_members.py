@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
+from streamq.choices import Stamp
 from streamq.operators.grid import INDEX, bounded, grid_index, grid_instant, in_windows, window_lifetime
 from streamq.plan.lowering import floor_div, lifetime, moved
 from streamq.plan.node import Node
@@ -15,7 +16,7 @@ from streamq.plan.schema import Schema, quote
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY
-from streamq.windows import POINT_AT_END, Count, Hopping, Landmark, Rows, Session, Snapshot, Window
+from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
@@ -71,7 +72,7 @@ def stamped(df: DataFrame, stamp: str, schema: Schema) -> DataFrame:
     """Result rows with ``__wle`` and ``__wre`` on their window, or at its end."""
     columns = [quote(f.name) for f in schema.fields]
     start, end = F.col(STARTS), F.col(ENDS)
-    if stamp == POINT_AT_END:
+    if stamp == Stamp.POINT_AT_END:
         return df.where(end < INFINITY).select(end.alias(LE), (end + 1).alias(RE), *columns)
     return df.select(start.alias(LE), end.alias(RE), *columns)
 

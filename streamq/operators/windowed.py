@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from streamq.aggregates.window_bounds import WINDOW_EDGES
+from streamq.choices import Clip, Stamp
 from streamq.errors import PlanError, UnknownVerb, sentence
 from streamq.operators.select import Select
 from streamq.operators.top_k import TopK
@@ -20,15 +21,7 @@ from streamq.plan.resolve import Given, column_or_expr, named, resolve
 from streamq.plan.schema import check_names
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs, named_after
-from streamq.windows import (
-    ALIGN,
-    CLIPS,
-    POINT_AT_END,
-    STAMPS,
-    Rows,
-    Window,
-    default_stamp,
-)
+from streamq.windows import Rows, Window, default_stamp
 
 S = TypeVar("S", bound=Verbs)
 
@@ -50,8 +43,8 @@ class Windowed(Generic[S]):
     stream: S
     keys: tuple[str, ...]
     window: Window
-    clip: str
-    stamp: str
+    clip: Clip
+    stamp: Stamp
 
     if not TYPE_CHECKING:
 
@@ -92,7 +85,7 @@ class Windowed(Generic[S]):
 
         def bounded(part: Expr) -> Expr | None:
             """The window's own bounds, where the row lives elsewhere than on its window."""
-            if not isinstance(part, Lifetime) or self.stamp == ALIGN:
+            if not isinstance(part, Lifetime) or self.stamp == Stamp.ALIGN:
                 return None
             if part.part == "duration":
                 return rewrite(Lifetime("end") - Lifetime("start"), bounded)
@@ -159,23 +152,23 @@ class Windowed(Generic[S]):
 def windowed(stream: S, keys: tuple[str, ...], window: Window, clip: str, stamp: str | None) -> Windowed[S]:
     """A stream in windows; raises PlanError for a policy that does not exist or does not fit."""
     verb = f"{window.name}_window"
-    if clip not in CLIPS:
-        raise PlanError(sentence(verb, f"no input clipping {clip!r}", f"there are: {', '.join(CLIPS)}"))
-    if stamp is not None and stamp not in STAMPS:
-        raise PlanError(sentence(verb, f"no stamp {stamp!r}", f"there are: {', '.join(STAMPS)}"))
-    if stamp is not None and stamp not in (ALIGN, POINT_AT_END):
+    if clip not in tuple(Clip):
+        raise PlanError(sentence(verb, f"no input clipping {clip!r}", f"there are: {', '.join(Clip)}"))
+    if stamp is not None and stamp not in tuple(Stamp):
+        raise PlanError(sentence(verb, f"no stamp {stamp!r}", f"there are: {', '.join(Stamp)}"))
+    if stamp is not None and stamp not in (Stamp.ALIGN, Stamp.POINT_AT_END):
         raise PlanError(
             sentence(
                 verb,
                 f"stamp {stamp!r} is for operations that give their own lifetimes",
                 "aggregates and top_k have none",
-                f"Say {ALIGN!r} or {POINT_AT_END!r}.",
+                f"Say {Stamp.ALIGN!r} or {Stamp.POINT_AT_END!r}.",
             )
         )
     if isinstance(window, Rows):
         for name in window.order_by:
             check_key(stream.plan.schema.require(name, verb), name, verb, "order")
-    return Windowed(stream, keys, window, clip, stamp or default_stamp(window))
+    return Windowed(stream, keys, window, Clip(clip), Stamp(stamp) if stamp else default_stamp(window))
 
 
 def whole_number(verb: str, name: str, number: Any) -> None:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import types as t
 
+from streamq.choices import JoinKind
 from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.operators.evaluation import Evaluation, KeyColumns, PortColumns, condition_of
 from streamq.operators.grid import INDEX, bounded, grid, window_lifetime, windows_of
 from streamq.operators.interval_join import OTHER_LE, OTHER_RE
-from streamq.operators.join_arguments import INNER, On, Pairs, check_pairs, paired
+from streamq.operators.join_arguments import On, Pairs, check_pairs, paired
 from streamq.operators.operator import BatchRun
 from streamq.operators.pairing import Pairing
 from streamq.operators.window import show_window
@@ -149,7 +150,7 @@ class WindowedJoinVerbs(Verbs):
         1  a  b      0    5
         """
         keys, condition, *names = paired(
-            self.plan, other, on, where=where, suffixes=suffixes, how=INNER, verb="windowed_join"
+            self.plan, other, on, where=where, suffixes=suffixes, how=JoinKind.INNER, verb="windowed_join"
         )
         window = grid(size, size if hop is None else hop, offset, self.plan.schema.axis, "windowed_join")
         return self._derive(WindowedJoin(self.plan, other.plan, window, keys, condition, *names), other)

@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from streamq.choices import Clip, Stamp
 from streamq.errors import PlanError, sentence
 from streamq.expressions import duration, end, start, when, window_end, window_start
 from streamq.functions.dates import TIMESTAMP_MICROS, UNIX_MICROS
@@ -22,7 +23,6 @@ from streamq.testing.generate import Draw
 from streamq.testing.payload_values import EPOCH
 from streamq.testing.queries import static, table_for
 from streamq.time import INTEGER, TIMESTAMP
-from streamq.windows import ALIGN, CLIPS, POINT_AT_END
 
 
 def argument(draw: Draw, verb: str, name: str, target: Any, named: bool) -> Any:
@@ -89,7 +89,7 @@ COUNTS = ("n", "step", ("top_k", "k"))
 
 WORDS: Mapping[Any, tuple[Any, ...]] = {
     ("join", "how"): ("inner", "left", "semi", "anti"), ("join_table", "how"): ("inner", "left"),
-    ("count_window", "by"): ("start", "end"), "clip_input": CLIPS, "stamp": (ALIGN, POINT_AT_END),
+    ("count_window", "by"): ("start", "end"), "clip_input": tuple(Clip), "stamp": (Stamp.ALIGN, Stamp.POINT_AT_END),
     "ties": ("keep", "break"), "desc": (True, False), "suffixes": (("", "_r"),),
 }  # fmt: skip
 """Arguments that are words."""

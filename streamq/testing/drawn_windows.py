@@ -15,6 +15,7 @@ from pyspark.sql import types as t
 from streamq.aggregates import built_in
 from streamq.aggregates.counts import COUNT
 from streamq.aggregates.window_bounds import WINDOW_EDGES
+from streamq.choices import Clip, Stamp
 from streamq.errors import NeedsSpark, TypeMismatch
 from streamq.expressions import duration
 from streamq.operators import Points, Select, TopK, WindowAggregate
@@ -26,18 +27,7 @@ from streamq.plan.schema import Field, Schema
 from streamq.run.query import local_history
 from streamq.testing.drawn_expressions import Draw, exact, is_a, matched, numbers, predicates
 from streamq.testing.oracle import arrow_type
-from streamq.windows import (
-    ALIGN,
-    CLIPS,
-    POINT_AT_END,
-    Count,
-    Hopping,
-    Landmark,
-    Rows,
-    Session,
-    Snapshot,
-    Window,
-)
+from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot, Window
 
 
 def grids(most: int = 9) -> st.SearchStrategy[Hopping]:
@@ -54,10 +44,10 @@ def windows(draw: Draw, schema: Schema, exact_columns: frozenset[str]) -> tuple[
     whole = exact_columns >= set(schema.names)
     ordered = matched(schema, schema.names)
     kind = draw(st.sampled_from([*kinds, "rows"] if whole else kinds))
-    stamp, clip = draw(st.sampled_from([ALIGN, ALIGN, POINT_AT_END])), draw(st.sampled_from(CLIPS))
+    stamp, clip = draw(st.sampled_from([Stamp.ALIGN, Stamp.ALIGN, Stamp.POINT_AT_END])), draw(st.sampled_from(Clip))
     match kind:
         case "hopping":
-            return draw(grids()), clip, draw(st.sampled_from([ALIGN, ALIGN, ALIGN, stamp]))
+            return draw(grids()), clip, draw(st.sampled_from([Stamp.ALIGN, Stamp.ALIGN, Stamp.ALIGN, stamp]))
         case "snapshot":
             return Snapshot(), clip, stamp
         case "count":
@@ -92,7 +82,7 @@ def aggregated(draw: Draw, plan: Node, label: str = "a", reads_end: bool = True)
     aggregates = {f"{label}{i}": one for i, one in enumerate({a.digest: a for a in drawn}.values())}
     # where a result lives on its window its lifetime has the bounds
     bounds = [None] * 4 + list(WINDOW_EDGES.values())
-    bound = draw(st.sampled_from(bounds)) if stamp == POINT_AT_END else None
+    bound = draw(st.sampled_from(bounds)) if stamp == Stamp.POINT_AT_END else None
     if bound is None:
         return WindowAggregate(plan, keys, window, tuple(aggregates.items()), clip, stamp)
     # as the verb has it: the bound is an aggregate with a name of its own, below a select

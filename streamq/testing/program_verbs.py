@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
-from streamq.choices import Late
+from streamq.choices import Anchor, JoinKind, Late, LengthKind
 from streamq.functions.dates import UNIX_MICROS
 from streamq.operators import (
     AlterLifetime,
@@ -28,8 +28,7 @@ from streamq.operators import (
     WindowAggregate,
     WindowedJoin,
 )
-from streamq.operators.join_arguments import INNER
-from streamq.operators.lifetime_change import FIXED, GIVEN, RE, SAME, Length, Start
+from streamq.operators.lifetime_change import Length, Start
 from streamq.plan.expr import Alias, Call, Col, Expr, Lit
 from streamq.plan.node import Node
 from streamq.plan.passes import columns, rewrite
@@ -82,7 +81,7 @@ def verbs(node: Node, names: Names, tables: Names) -> list[str]:
         case AlterLifetime():
             return [_alter_lifetime(node)]
         case Join(right=right, on=on, how=how):
-            kind = [] if how == INNER else [f"how={string(how)}"]
+            kind = [] if how == JoinKind.INNER else [f"how={string(how)}"]
             return [call(".join", [names[right.digest], *_on(on), *_condition(node), *kind, *_suffixes(node)])]
         case WindowedJoin(right=right, on=on, window=window):
             grid = [f"size={duration(window.size, axis)}"]
@@ -123,7 +122,7 @@ def _plain_verb(node: Node, names: Names) -> str:
             case Expr():
                 arguments.append(f"{field.name}={expression(value)}")
             case str() | int() | None:
-                arguments.append(f"{field.name}={string(value) if isinstance(value, str) else value!r}")
+                arguments.append(f"{field.name}={string(value) if isinstance(value, str) else repr(value)}")
             case (*parts,) if all(isinstance(part, str) for part in parts):
                 arguments.append(f"{field.name}={_one_or_more(parts)}")
             case _:
@@ -192,7 +191,7 @@ def _source(node: Source, table: str) -> str:
 
 def _join_table(node: JoinTable, table: str) -> str:
     ours = {n.lower() for n in node.input.schema.names}
-    kind = [] if node.how == INNER else [f"how={string(node.how)}"]
+    kind = [] if node.how == JoinKind.INNER else [f"how={string(node.how)}"]
     suffix = _suffix([(n, to) for n, to in node.names if n.lower() in ours])
     suffixes = [] if suffix is None else [f"suffixes={listed([string(''), string(suffix)], '()')}"]
     name = [] if node.table.startswith("#") else [f"name={string(node.table)}"]
@@ -245,15 +244,15 @@ def _alter_lifetime(node: AlterLifetime) -> str:
         case Start(anchor="LE", expr=None, by=0), length:
             return call(".set_duration", [_length(length, axis)])
     start, length = node.start, node.length
-    if start.by or (length.kind == SAME and length.by):
+    if start.by or (length.kind == LengthKind.SAME and length.by):
         raise Unwritable("a start and a duration that are both moved")
     if start.expr is not None and axis == TIMESTAMP:
         arguments = [f"start={expression(_instant(start.expr))}"]
     elif start.expr is not None:
         arguments = [f"start={expression(start.expr)}"]
     else:
-        arguments = ["start=sq.end()"] if start.anchor == RE else []
-    arguments += [] if length.kind == SAME else [f"duration={_length(length, axis)}"]
+        arguments = ["start=sq.end()"] if start.anchor == Anchor.RE else []
+    arguments += [] if length.kind == LengthKind.SAME else [f"duration={_length(length, axis)}"]
     arguments += [] if start.within is None else [f"within={duration(start.within, axis)}"]
     return call(".alter_lifetime", arguments)
 
@@ -267,9 +266,9 @@ def _instant(ticks: Expr) -> Expr:
 
 
 def _length(length: Length, axis: str) -> str:
-    if length.kind == FIXED:
+    if length.kind == LengthKind.FIXED:
         return duration(length.by, axis)
-    if length.kind != GIVEN or length.expr is None:
+    if length.kind != LengthKind.GIVEN or length.expr is None:
         raise Unwritable(length.kind)
     return expression(length.expr)
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
+from streamq.choices import Anchor, JoinKind, LengthKind
 from streamq.expressions import duration, start, when
 from streamq.functions.arithmetic import ABS
 from streamq.functions.choice import COALESCE
@@ -30,7 +31,7 @@ from streamq.operators import (
     Where,
     WindowedJoin,
 )
-from streamq.operators.lifetime_change import FIXED, GIVEN, RE, SAME, Length, Start
+from streamq.operators.lifetime_change import Length, Start
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
 from streamq.plan.inference import infer
 from streamq.plan.node import Node
@@ -128,19 +129,29 @@ def _altered(draw: Draw, plan: Node, exact_columns: frozenset[str], reads_end: b
     by = st.integers(-6, 6)
     ticks = Call(UNIX_MICROS, (start(),)) if plan.schema.axis == TIMESTAMP else start()
     numbers = [n for n in sorted(exact_columns) if is_a(plan.schema.type_of(n), t.IntegerType, t.LongType)]
-    starts = [Start(), Start(by=draw(by)), Start(GIVEN, 0, ticks - ticks % 4), Start(GIVEN, 0, ticks + 3)]
-    lengths = [Length(), Length(SAME, draw(by)), Length(FIXED, 1), Length(FIXED, draw(st.integers(1, 9)))]
+    starts = [
+        Start(),
+        Start(by=draw(by)),
+        Start(Anchor.GIVEN, 0, ticks - ticks % 4),
+        Start(Anchor.GIVEN, 0, ticks + 3),
+    ]
+    lengths = [
+        Length(),
+        Length(LengthKind.SAME, draw(by)),
+        Length(LengthKind.FIXED, 1),
+        Length(LengthKind.FIXED, draw(st.integers(1, 9))),
+    ]
     for name in sorted(exact_columns):
         # the promise is kept to the tick by every event that has a value
         within = draw(st.integers(0, 6))
-        starts.append(Start(GIVEN, 0, ticks - when(Col(name).is_not_null(), within).otherwise(0), within))
+        starts.append(Start(Anchor.GIVEN, 0, ticks - when(Col(name).is_not_null(), within).otherwise(0), within))
     for name in numbers:
         size = Cast(Call(COALESCE, (Call(ABS, (Col(name) % 8,)), Lit(0))), t.LongType())
-        starts.append(Start(GIVEN, 0, ticks - size, 7))
-        lengths.append(Length(GIVEN, 0, Cast(Col(name), t.LongType())))
+        starts.append(Start(Anchor.GIVEN, 0, ticks - size, 7))
+        lengths.append(Length(LengthKind.GIVEN, 0, Cast(Col(name), t.LongType())))
     if reads_end:
-        starts.append(Start(RE))
-        lengths.append(Length(GIVEN, 0, duration() * 2))
+        starts.append(Start(Anchor.RE))
+        lengths.append(Length(LengthKind.GIVEN, 0, duration() * 2))
     return AlterLifetime(plan, draw(st.sampled_from(starts)), draw(st.sampled_from(lengths)))
 
 
@@ -164,8 +175,8 @@ def paired(draw: Draw, one: Node, two: Node) -> Node:
     while any(f"{n}{suffix}" in names for n in names):
         suffix += "r"
     theirs = tuple((n, f"{n}{suffix}") for n in names if n not in shared)
-    how = draw(st.sampled_from(["inner", "left", "semi", "anti"]))
-    bare = Join(one, two, keys, None, "inner", ours, theirs)
+    how = draw(st.sampled_from(list(JoinKind)))
+    bare = Join(one, two, keys, None, JoinKind.INNER, ours, theirs)
     where = draw(st.one_of(st.none(), _conditions(bare.both, exact(bare), suffix)))
     if kind == "windowed":
         return WindowedJoin(one, two, draw(grids()), keys, where, ours, theirs)

@@ -10,13 +10,14 @@ from typing import Any
 
 from pyspark.sql import types as t
 
+from streamq.choices import Clip, Stamp
 from streamq.errors import PlanError, sentence
 from streamq.operators import Select, TopK, Union
 from streamq.operators.top_k import RANK
 from streamq.plan.expr import Col, Lit
 from streamq.plan.node import Node
 from streamq.stream import Stream
-from streamq.windows import ALIGN, Snapshot
+from streamq.windows import Snapshot
 
 
 def make_speculative(stream: Stream) -> Stream:
@@ -48,7 +49,7 @@ def speculative(stream: Node) -> Node:
     ordered = [f.name for f in fields if not isinstance(f.type, nested)]
     keys = [f.name for f in fields if not isinstance(f.type, (*nested, t.DecimalType))][:1]
     by = Col(ordered[-1]) if ordered else Lit(0)
-    top = TopK(stream, tuple(keys), Snapshot(), 1, by, True, "keep", "full", ALIGN)
+    top = TopK(stream, tuple(keys), Snapshot(), 1, by, True, "keep", Clip.FULL, Stamp.ALIGN)
     return Select(top, tuple((f.name, Col(f.name)) for f in fields))
 
 

@@ -10,12 +10,12 @@ import pytest
 
 import streamq as sq
 from streamq import time_weighted_avg
+from streamq.choices import JoinKind
 from streamq.compiler.options import Options
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.stages import compile_stages
 from streamq.operators import Edges, MergePartials, written_operators
 from streamq.operators.evaluated import EvaluatedOperator
-from streamq.operators.join_arguments import KINDS
 from streamq.plan.node import NODES, STATED, Node, nodes, stated, states
 
 WINDOWS = ("hopping", "snapshot", "count", "rows", "session", "landmark")
@@ -44,7 +44,7 @@ def queries() -> list[Node]:
     stamped = [window(stamp=stamp) for window in windows for stamp in ("align", "point_at_end")]
     unclipped = [window(clip_input="none") for window in windows]
     streams = [
-        *(a.join(b, on="k", how=how) for how in KINDS),
+        *(a.join(b, on="k", how=how) for how in JoinKind),
         a.windowed_join(b, on="k", size=2),
         a.except_(a.where(lambda e: e.k > 0)),
         a.clip(b, on="k"),
@@ -128,7 +128,7 @@ def test_a_statement_may_run_over_lines_and_ends_at_a_blank_one() -> None:
     assert states(made) == {"CTI": "c", "Final": "", "State": "one line, and another; only of b", "Cost": "much"}
 
 
-@pytest.mark.parametrize("how", KINDS)
+@pytest.mark.parametrize("how", JoinKind)
 def test_a_join_states_what_holds_of_its_kind(how: str) -> None:
     a = sq.events([(1, 2, {"k": 1})])
     found = states(a.join(a.where(lambda e: e.k > 0), on="k", how=how).plan)

@@ -18,6 +18,7 @@ from pyspark.sql import types as t
 import streamq as sq
 from streamq import col
 from streamq import functions as f
+from streamq.choices import LengthKind
 from streamq.compiler.constants_json import decoded, encoded
 from streamq.compiler.plan_json import (
     expression_classes,
@@ -32,7 +33,7 @@ from streamq.errors import PlanError, StreamqError
 from streamq.functions.catalogue import by_name
 from streamq.operators import Intervals, Select, Where, written_operators
 from streamq.operators.alter_lifetime import AlterLifetime
-from streamq.operators.lifetime_change import GIVEN, Length, Start
+from streamq.operators.lifetime_change import Length, Start
 from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit, Opaque
 from streamq.plan.node import NODES, Node, nodes, numbered
 from streamq.plan.schema import Field
@@ -97,7 +98,7 @@ def every_plan() -> list[Node]:
     )
     late = s.tumbling_window(5, stamp="point_at_end").select(n=sq.count(), at=sq.window_start())
     early = AlterLifetime(
-        s.plan, Start(GIVEN, 0, Call(by_name("-"), (sq.start(), Cast(col("v"), t.LongType()))), 8), Length()
+        s.plan, Start(LengthKind.GIVEN, 0, Call(by_name("-"), (sq.start(), Cast(col("v"), t.LongType()))), 8), Length()
     )
     bound = Where(s.plan, Call(by_name(">"), (sq.window_start(), Lit(3))))
     return made + [q.plan for q in more] + [named, late.plan, early, bound]

@@ -9,38 +9,33 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from streamq.choices import JoinKind, Stamp
 from streamq.runtime.columnar import codes, concat, ints
 from streamq.runtime.evaluator import Evaluator
-from streamq.runtime.evaluators.joins import (
-    ANTI,
-    INNER,
-    LEFT,
-    SEMI,
-    ClipEvaluator,
-    ExceptEvaluator,
-    JoinEvaluator,
-    WindowedJoinEvaluator,
-)
+from streamq.runtime.evaluators.joins import ClipEvaluator, ExceptEvaluator, JoinEvaluator, WindowedJoinEvaluator
 from streamq.runtime.evaluators.spans import ChopEvaluator, DistinctIdsEvaluator, SignalEvaluator
 from streamq.runtime.evaluators.windows import TopKEvaluator, WindowEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY, MINUS_INFINITY
-from streamq.windows import ALIGN, POINT_AT_END, Count, Hopping, Landmark, Rows, Session, Snapshot
+from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot
 
 GRID = Hopping(6, 2, 1)
 WINDOWS = (GRID, Snapshot(), Count(2), Rows(3, 2, ("v",)), Session(4), Landmark(5, 0, 20))
 ON = (("k", "k2"),)
 
 EVALUATORS: list[Evaluator] = [
-    *(JoinEvaluator(how, ON, None, ("k", "v"), ("w",), ("k", "v")) for how in (INNER, LEFT, SEMI, ANTI)),
+    *(
+        JoinEvaluator(how, ON, None, ("k", "v"), ("w",), ("k", "v"))
+        for how in (JoinKind.INNER, JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI)
+    ),
     WindowedJoinEvaluator(GRID, ON, None, ("k", "v"), ("w",)),
     ExceptEvaluator(("k",)),
     ClipEvaluator(("k", "v"), ON),
     SignalEvaluator(("k",)),
     ChopEvaluator(Hopping(3, 3)),
     DistinctIdsEvaluator(("k",), ("k", "v"), 3),
-    *(WindowEvaluator(w, ("k",), "full", stamp, False) for w in WINDOWS for stamp in (ALIGN, POINT_AT_END)),
-    *(TopKEvaluator(w, ("k",), "full", ALIGN, False, 1, "v", payload=("k", "v")) for w in WINDOWS),
+    *(WindowEvaluator(w, ("k",), "full", stamp, False) for w in WINDOWS for stamp in (Stamp.ALIGN, Stamp.POINT_AT_END)),
+    *(TopKEvaluator(w, ("k",), "full", Stamp.ALIGN, False, 1, "v", payload=("k", "v")) for w in WINDOWS),
 ]
 """One of every operator that an evaluator hosts, over columns ``k`` and ``v``, and ``k2`` and ``w`` of a second input."""
 
@@ -112,6 +107,6 @@ def test_a_range_of_windows_of_a_grid_gives_those_that_start_in_it(evaluator: Ev
     tables = inputs(evaluator, 7)
     rows = evaluator.rows(tables, MINUS_INFINITY, upto)
     whole = evaluator.rows(tables, MINUS_INFINITY, INFINITY)
-    at_end = getattr(evaluator, "stamp", ALIGN) == POINT_AT_END
+    at_end = getattr(evaluator, "stamp", Stamp.ALIGN) == Stamp.POINT_AT_END
     start = ints(whole, LE) - (GRID.size if at_end else 0)
     assert bag(rows) == bag(whole.filter(pa.array(start < upto)))

@@ -17,10 +17,11 @@ from pyspark.sql import types as t
 import streamq as sq
 from streamq import col, lit, when
 from streamq import functions as f
+from streamq.choices import LengthKind
 from streamq.errors import PlanError
 from streamq.functions.catalogue import by_name
 from streamq.operators import AlterLifetime, JoinTable, Select, Where, WindowAggregate, written_operators
-from streamq.operators.lifetime_change import FIXED, GIVEN, SAME, Length, Start
+from streamq.operators.lifetime_change import Length, Start
 from streamq.plan.expr import Call, Expr, Lit, Opaque
 from streamq.plan.node import Node, nodes, numbered, renamed
 from streamq.plan.schema import Field, Schema
@@ -70,7 +71,7 @@ def has_no_verb(node: Node) -> bool:
             return len({a.digest for _, a in aggregates}) < len(aggregates)
         case AlterLifetime(start=start, length=length):
             by_verbs = start == Start() or (start.anchor == "LE" and start.expr is None and length == Length())
-            moved = bool(start.by) or (length.kind == SAME and bool(length.by))
+            moved = bool(start.by) or (length.kind == LengthKind.SAME and bool(length.by))
             return not by_verbs and (moved or (node.schema.axis == TIMESTAMP and start.expr is not None))
     return False
 
@@ -301,8 +302,8 @@ NAMED = sq.points(table("at bigint, v int", [(1, 2), (3, 4)]), "at", name="p")
 @pytest.mark.parametrize(
     "plan",
     [
-        AlterLifetime(NAMED.plan, Start(by=2), Length(FIXED, 3)),
-        AlterLifetime(NAMED.plan, Start(), Length(GIVEN, 0, sq.duration())),
+        AlterLifetime(NAMED.plan, Start(by=2), Length(LengthKind.FIXED, 3)),
+        AlterLifetime(NAMED.plan, Start(), Length(LengthKind.GIVEN, 0, sq.duration())),
         Where(NAMED.plan, col("v") > Lit(1, t.LongType())),
         Select(NAMED.plan, (("__own", col("v")),)),
     ],
@@ -335,7 +336,7 @@ def test_one_table_of_two_sources() -> None:
 
 
 def test_what_is_above_and_below_such_a_node_is_written_in_verbs() -> None:
-    moved = AlterLifetime(NAMED.where(col("v") > 1).plan, Start(by=2), Length(FIXED, 3))
+    moved = AlterLifetime(NAMED.where(col("v") > 1).plan, Start(by=2), Length(LengthKind.FIXED, 3))
     query = sq.Stream(moved, NAMED.tables)
     both = query.union(query.where(col("v") < 9).join(NAMED, suffixes=("", "_r")).select("v"))
     text = check(both.plan, both.tables)

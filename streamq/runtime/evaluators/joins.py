@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from streamq.choices import JoinKind
 from streamq.runtime.columnar import concat, ints, runs, with_column
 from streamq.runtime.evaluators.condition import Condition
 from streamq.runtime.evaluators.settling import Settling
@@ -23,8 +24,6 @@ from streamq.windows import Hopping
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
 
-INNER, LEFT, SEMI, ANTI = "inner", "left", "semi", "anti"
-
 
 @dataclass(frozen=True)
 class JoinEvaluator(Settling):
@@ -34,7 +33,7 @@ class JoinEvaluator(Settling):
     ones on under the names in ``kept``.
     """
 
-    how: str
+    how: JoinKind
     on: tuple[tuple[str, str], ...]
     where: Condition | None
     left: tuple[str, ...]
@@ -51,22 +50,22 @@ class JoinEvaluator(Settling):
         """Rows are final once they are settled; an anti join takes away what has a partner."""
         from streamq.runtime.progress_rule import SETTLED
 
-        return replace(SETTLED, subtracts=self.how == ANTI)
+        return replace(SETTLED, subtracts=self.how == JoinKind.ANTI)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """Sorted starts find the pairs; their union per left event is what is covered."""
         left, right = inputs
         at, of = self.pairs(left, right)
-        if self.how == INNER:
+        if self.how == JoinKind.INNER:
             return self.paired(left, right, at, of)
         le, re = ints(left, LE), ints(left, RE)
         start, end = np.maximum(le[at], ints(right, LE)[of]), np.minimum(re[at], ints(right, RE)[of])
         owner, begin, until = covered(at, start, end)
-        if self.how != SEMI:
+        if self.how != JoinKind.SEMI:
             owner, begin, until = uncovered(le, re, owner, begin, until)
         part = left.select(list(self.left)).take(pa.array(owner)).rename_columns(list(self.kept))
         part = with_column(with_column(part, LE, begin), RE, until)
-        if self.how != LEFT:
+        if self.how != JoinKind.LEFT:
             return part
         for name in self.right:
             part = part.append_column(name, pa.nulls(part.num_rows, right.schema.field(name).type))
@@ -92,7 +91,7 @@ class JoinEvaluator(Settling):
         """Events not settled; for parts of a left lifetime, settled right events within an unsettled left one as well."""
         left, right = inputs
         ours, theirs = ints(left, RE) >= c, ints(right, RE) >= c
-        if self.how != INNER:
+        if self.how != JoinKind.INNER:
             mine, others = matched_codes(left, right, self.on)
             open_now = np.flatnonzero(ours)
             _, of = overlapping(

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import LongType
 
+from streamq.choices import Clip, Stamp
 from streamq.plan.partial import COUNT, Partial
 from streamq.plan.reduction import Floats, RangedMembers, Reduction
 from streamq.runtime.columnar import ints, runs, with_column
@@ -26,7 +27,7 @@ from streamq.runtime.partials import INDEX, over_windows
 from streamq.runtime.release import Release
 from streamq.runtime.values import Ints, Mask, ranks
 from streamq.time import INFINITY, MINUS_INFINITY
-from streamq.windows import POINT_AT_END, Count, Hopping, Rows, Session, Snapshot, Window
+from streamq.windows import Count, Hopping, Rows, Session, Snapshot, Window
 
 if TYPE_CHECKING:
     from streamq.runtime.evaluators.window_kinds import Kind, Ranges
@@ -57,8 +58,8 @@ class _OverWindows:
 
     window: Window
     keys: tuple[str, ...]
-    clip: str
-    stamp: str
+    clip: Clip
+    stamp: Stamp
     sensitive: bool
     kind: Kind = field(init=False)
 
@@ -70,7 +71,7 @@ class _OverWindows:
 
     def _ranges(self, table: pa.Table, since: int, upto: int) -> Ranges:
         # a point at the end lives one tick longer than its window
-        since = since - 1 if self.stamp == POINT_AT_END and since > MINUS_INFINITY else since
+        since = since - 1 if self.stamp == Stamp.POINT_AT_END and since > MINUS_INFINITY else since
         return self.kind.ranges(grouped_codes(table, self.keys), table, since, upto).some()
 
     def _members(self, ranges: Ranges) -> Membership:
@@ -84,10 +85,10 @@ class _OverWindows:
         )
 
     def _reported(self, end: Ints) -> Mask:
-        return end < INFINITY if self.stamp == POINT_AT_END else np.ones(len(end), bool)
+        return end < INFINITY if self.stamp == Stamp.POINT_AT_END else np.ones(len(end), bool)
 
     def _stamped(self, rows: pa.Table, start: Ints, end: Ints) -> pa.Table:
-        if self.stamp == POINT_AT_END:
+        if self.stamp == Stamp.POINT_AT_END:
             start, end = end, end + 1
         return with_column(with_column(rows, LE, start), RE, end)
 
@@ -101,7 +102,7 @@ class _OverWindows:
         """The table of SEMANTICS section 6; a snapshot may become longer until progress is past its end."""
         from streamq.runtime.progress_rule import ProgressRule
 
-        point, snapshot = self.stamp == POINT_AT_END, isinstance(self.window, Snapshot)
+        point, snapshot = self.stamp == Stamp.POINT_AT_END, isinstance(self.window, Snapshot)
         at_end = Release.AT_WINDOW_END if point else Release.AT_END
         past_end = Release.PAST_WINDOW_END if point else Release.PAST_END
         return ProgressRule(
@@ -116,7 +117,7 @@ class _OverWindows:
     @property
     def _sends_c(self) -> bool:
         """Whether c goes on as it is: of points at the end of windows, and of snapshots, whose corrections cost no progress."""
-        return self.stamp == POINT_AT_END or (isinstance(self.window, Snapshot) and not self.sensitive)
+        return self.stamp == Stamp.POINT_AT_END or (isinstance(self.window, Snapshot) and not self.sensitive)
 
     @property
     def _cti_rule(self) -> Cti:
@@ -214,9 +215,9 @@ class WindowEvaluator(_OverWindows):
 
         def lasts(row: Ints, window: Ints) -> Floats:
             a, b = le[row], re[row]
-            if self.clip in ("full", "left"):
+            if self.clip.cuts_starts:
                 a = np.maximum(a, start[window])
-            if self.clip in ("full", "right"):
+            if self.clip.cuts_ends:
                 b = np.minimum(b, end[window])
             return np.maximum(b.astype(np.float64) - a.astype(np.float64), 0.0)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import types as t
 
+from streamq.choices import Stamp
 from streamq.operators import TopK, WindowAggregate
 from streamq.plan.expr import Expr
 from streamq.plan.inference import infer
@@ -16,7 +17,7 @@ from streamq.testing.oracle.expressions import floating, has_own_key, key, keys,
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.spans import bound, hopping_windows
 from streamq.time import INFINITY, MINUS_INFINITY
-from streamq.windows import POINT_AT_END, Count, Hopping, Landmark, Rows, Session, Snapshot
+from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot
 
 
 def members(node: WindowAggregate | TopK, events: str, groups: Sequence[str], run: Run) -> str:
@@ -92,7 +93,7 @@ def _landmarks(window: Landmark, events: str, run: Run) -> str:
 
 def _stamped(node: WindowAggregate | TopK) -> tuple[str, str, str]:
     """A row's start and end, and the windows that have a row."""
-    if node.stamp == POINT_AT_END:
+    if node.stamp == Stamp.POINT_AT_END:
         return "w_re AS le", "w_re + 1 AS re", f"w_re < {INFINITY}"
     return "w_le AS le", "w_re AS re", "true"
 
