@@ -32,7 +32,7 @@ def snapshots(
     if len(summed) == len(partials):
         rows = _swept(source, df, split, summed, quoted)
     else:
-        rows = _merged(source, df, split, partials, quoted)
+        rows = _merged(source, df, split, partials, keys)
     fields = [Field(k, source.type_of(k)) for k in keys]
     fields += partial_fields(split.partials)
     inner = source.with_fields(fields).with_shape(INTERVAL)
@@ -70,13 +70,14 @@ def _swept(source: Schema, df: DataFrame, split: Expansion, summed: Sequence[Sum
 
 
 def _merged(
-    source: Schema, df: DataFrame, split: Expansion, partials: Sequence[SparkPartial], keys: list[str]
+    source: Schema, df: DataFrame, split: Expansion, partials: Sequence[SparkPartial], keys: tuple[str, ...]
 ) -> DataFrame:
     """Partial results of events with the same range of windows, merged over dyadic nodes: no member is copied a window."""
-    windows = snapshot_windows(df, keys)
-    events = numbered(df, windows, keys)
+    quoted = [quote(k) for k in keys]
+    windows = snapshot_windows(df, quoted)
+    events = numbered(df, windows, quoted)
     columns = [F.count(F.lit(1)).alias(COUNT), *partial_columns(split.arguments, partials, source)]
-    ranges = events.groupBy(*keys, "__lo", "__hi").agg(*columns)
+    ranges = events.groupBy(*quoted, "__lo", "__hi").agg(*columns)
     merged = merge_partials(ranges, keys, partials, 1, "dyadic")
-    intervals, on = same_keys(merged, windows, keys, [NUMBER, STARTS, ENDS])
+    intervals, on = same_keys(merged, windows, quoted, [NUMBER, STARTS, ENDS])
     return merged.join(intervals, on & (F.col(INDEX) == F.col(NUMBER)))
