@@ -3,8 +3,21 @@
 A public name is loaded from its module when it is first used; ``__init__.pyi`` beside this file lists them all.
 """
 
+from typing import Any
+
 import lazy_loader
 
 __version__ = "0.1.0"
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        return _load(name)
+    except AttributeError:
+        if name.startswith("_"):
+            raise
+    from streamq.plan.hints import for_name
+
+    raise AttributeError(for_name(name, __all__), name=name) from None

@@ -214,3 +214,21 @@ def test_errors_of_results_show_no_names_of_our_own() -> None:
             window.select(x=column).to_arrow()
         assert "__" not in str(error.value), error.value
         assert shown in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("mean", "Write sq.avg(...)."),
+        ("countDistinct", "Did you mean 'count_distinct'?"),
+        ("collect_list", "Write sq.collect(...)."),
+        ("upper", "Write sq.functions.upper(...)."),
+        ("window", "Use the windows of a stream"),
+        ("pointz", "points"),
+    ],
+)
+def test_names_of_other_libraries_at_the_top(name: str, hint: str) -> None:
+    with pytest.raises(AttributeError, match=re.escape(f"streamq has no '{name}'")) as error:
+        getattr(sq, name)
+    assert hint in str(error.value)
+    assert not hasattr(sq, name)

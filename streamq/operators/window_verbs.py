@@ -229,6 +229,9 @@ class WindowVerbs(ABC, Generic[S]):
         Landmarks: ``start`` alone, or every ``period`` from ``start`` (default: the epoch, or 0). Results are points at the
         window's end unless ``stamp="align"``.
 
+        In a batch the last window of a landmark is the one whose last hop holds the last instant of the whole input, all groups
+        together: an end, or how far time has come; ``until`` moves that instant. A stream goes on with time.
+
         ::
 
             events   3 at 1  5 at 4  1 at 12       hop 5, period 10

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from streamq.errors import nearest
-from streamq.plan.spark_names import AGGREGATES, OURS, function_names
+from streamq.plan.spark_names import AGGREGATES, ELSEWHERE, OURS, function_names
 
 _OF_OTHER_NAMES = {
     "strip": "trim", "lstrip": "ltrim", "rstrip": "rtrim", "capitalize": "initcap", "title": "initcap", "casefold": "lower",
@@ -91,6 +91,18 @@ def for_verb(name: str, verbs: Sequence[str]) -> str:
         call = "count()" if aggregate == "count" else f"{aggregate}(...)"
         return f"Aggregates are a window's: tumbling_window(...).select(x=sq.{call})."
     return nearest(name, verbs)
+
+
+def for_name(name: str, public: Sequence[str]) -> str:
+    """The message for ``sq.name``, which there is not: what to write instead, of the public names or PySpark's."""
+    ours = OURS.get(_OF_OTHER_NAMES.get(name, name))
+    if ours is not None:
+        hint = f"Write sq.{ours}(...)."
+    elif name in function_names():
+        hint = f"Write sq.functions.{name}(...)."
+    else:
+        hint = ELSEWHERE.get(name) or nearest(name, public)
+    return f"streamq has no {name!r}{'. ' if hint else ''}{hint}"
 
 
 def _takes_more(function: str) -> bool:

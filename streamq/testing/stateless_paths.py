@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from streamq.operators import (
-    AlterLifetime,
     Edges,
-    JoinTable,
-    Select,
     Source,
     TopK,
     Union,
@@ -14,7 +11,7 @@ from streamq.operators import (
     WindowAggregate,
     WindowedJoin,
 )
-from streamq.operators.lifetime_change import Start
+from streamq.operators.step import Step
 from streamq.plan.node import Node, nodes
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
@@ -26,7 +23,7 @@ def window_grid(plan: Node, source: Source) -> Hopping | None:
     if len(paths) != 1 or not source.insert_only or isinstance(source, Edges):
         return None
     steps, first = paths[0]
-    if any(isinstance(step, AlterLifetime) and step.start != Start() for step in steps):
+    if any(isinstance(step, Step) and step.moves_start for step in steps):
         return None
     if isinstance(first, WindowAggregate | TopK | WindowedJoin) and isinstance(first.window, Hopping):
         return first.window
@@ -48,14 +45,13 @@ def window_end(grid: Hopping, c: int) -> int:
 def _paths(plan: Node, source: Source) -> list[tuple[list[Node], Node | None]]:
     """For each way from a source to the first stateful operator: the steps on it, and that operator (None: the result)."""
     paths: list[tuple[list[Node], Node | None]] = []
-    stateless = (Where, Select, Union, JoinTable, AlterLifetime)
 
     def follow(node: Node, steps: list[Node]) -> None:
         above = [parent for parent in nodes(plan) for child in parent.children if child.digest == node.digest]
         if node.digest == plan.digest:
             paths.append((steps, None))
         for parent in above:
-            if isinstance(parent, stateless):
+            if isinstance(parent, Step | Union):
                 follow(parent, [*steps, parent])
             else:
                 paths.append((steps, parent))
