@@ -7,11 +7,13 @@ stateful processor. Nothing here touches the JVM, so it runs on Spark Connect as
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from streamq.compiler.program import Feed, Program, Relation
 from streamq.errors import PlanError, sentence
+from streamq.operators.observer import NOBODY, Observer
 from streamq.operators.source import Source
 from streamq.operators.step import SparkRows
 from streamq.plan.expr import Expr
@@ -34,9 +36,16 @@ if TYPE_CHECKING:
 LATE_DDL = "source string, reason string, start bigint, `end` bigint, late_by bigint, payload string"
 
 
-def chain(
-    program: Program, tables: Mapping[str, DataFrame], control: DataFrame | None, identity: Identity
-) -> DataFrame:
+@dataclass(frozen=True)
+class Lowering:
+    """What becomes of a program: over which tables, and who is told of every node's DataFrames."""
+
+    program: Program
+    tables: Mapping[str, DataFrame]
+    observer: Observer = NOBODY
+
+
+def chain(lowering: Lowering, control: DataFrame | None, identity: Identity) -> DataFrame:
     """The streaming DataFrame of a program: results, late rows and totals, told apart by ``__channel``.
 
     ``control`` holds ``source string, cti bigint, until bigint`` rows (section progress of DESIGN, D3); None where nobody can
@@ -45,8 +54,9 @@ def chain(
     from streamq.runtime.processor import ENVELOPE_DDL, control_packer, make_processor, stage_packer
 
     ship_runtime()
+    program = lowering.program
     sources = {r.source.table: r.name for r in program.sources if r.source}
-    packed = [_packed_source(program, r, tables) for r in program.sources]
+    packed = [_packed_source(lowering, r) for r in program.sources]
     buckets = program.options.buckets
     if control is not None:
         packed.append(control.mapInArrow(control_packer(sources, buckets), ENVELOPE_DDL))
@@ -56,10 +66,11 @@ def chain(
         df = df.groupBy("__to").transformWithStateInPandas(processor, ENVELOPE_DDL, "append", "none")
         if stage.level + 1 < len(program.stages):
             relations = program.made_at(stage.level + 1)
-            df = _opened(program, relations, df)
-            df, lanes = _along(program, relations, df, tables)
+            df = _opened(relations, df)
+            _tell_results(lowering, relations, df)
+            df, lanes = _along(lowering, relations, df)
             df = df.mapInArrow(stage_packer(program.packer(relations), lanes), ENVELOPE_DDL)
-    return _result(program, _observed(program, df) if program.stages else df, tables)
+    return _result(lowering, _observed(program, df) if program.stages else df)
 
 
 def _observed(program: Program, df: DataFrame) -> DataFrame:
@@ -81,39 +92,45 @@ def _observed(program: Program, df: DataFrame) -> DataFrame:
 # map sides
 
 
-def _packed_source(program: Program, relation: Relation, tables: Mapping[str, DataFrame]) -> DataFrame:
+def _tell_results(lowering: Lowering, relations: list[Relation], df: DataFrame) -> None:
+    """Tell the observer of the rows that kernels give; those of several relations stand in a struct each."""
+    for relation in relations if lowering.observer is not NOBODY else ():
+        node = lowering.program.nodes.get(relation.number)
+        if node is not None:
+            struct = None if len(relations) == 1 else _struct(relation)
+            lowering.observer.rows_out(node, df if struct is None else df.select(f"{struct}.*"))
+
+
+def _packed_source(lowering: Lowering, relation: Relation) -> DataFrame:
     from pyspark.sql import functions as F
 
     from streamq.runtime.processor import ENVELOPE_DDL, source_packer
 
     source = relation.source
     assert source is not None
-    df = source.on_spark(tables[source.table], True)
+    df = source.on_spark(lowering.tables[source.table], True)
+    lowering.observer.rows_out(source, df)
     good = F.col(BAD).isNull() if BAD in df.columns else F.col(LE).isNotNull()
     if KIND in df.columns:
         good = good & ((F.col(KIND) != CTI) | F.lit(False))
-    df, lanes = _along(program, [relation], df, tables, good)
-    return df.mapInArrow(source_packer(program.packer([relation]), lanes), ENVELOPE_DDL)
+    df, lanes = _along(lowering, [relation], df, good)
+    return df.mapInArrow(source_packer(lowering.program.packer([relation]), lanes), ENVELOPE_DDL)
 
 
 def _along(
-    program: Program,
-    relations: list[Relation],
-    df: DataFrame,
-    tables: Mapping[str, DataFrame],
-    keep: Column | None = None,
+    lowering: Lowering, relations: list[Relation], df: DataFrame, keep: Column | None = None
 ) -> tuple[DataFrame, Any]:
     """The relations' rows at the ends of their paths: one channel's columns plain, several channels' each in a struct."""
     from pyspark.sql import functions as F
 
     from streamq.runtime.processor import Lanes
 
-    feeds = [(r, f) for r in relations for f in program.feeds_of(r)]
+    feeds = [(r, f) for r in relations for f in lowering.program.feeds_of(r)]
     outside: list[str] = [n for n in ("__to", "__channel", "__body", BAD, KIND, LE, OPENS) if n in df.columns]
     if len(feeds) == 1:
         relation, feed = feeds[0]
         df = df.withColumn(KEEP, keep if keep is not None else F.col("__channel") == _raw(relation))
-        df = _apply_steps(feed, df, relation.schema, tables)
+        df = _apply_steps(lowering, feed, df, relation.schema)
         # a column costs: rows that are no events are told by their start or reason
         always = KIND not in outside and not any(step.may_drop for step in feed.path.steps)
         df = df.select(*_port(feed, df, outside, always))
@@ -130,7 +147,7 @@ def _along(
         base = F.col("__row") if struct is None else F.col("__row")[struct]
         side = df.select(*rest, "__row", *packed, *(base[n].alias(n) for n in fields))
         side = side.withColumn(KEEP, keep if keep is not None else F.col("__channel") == _raw(relation))
-        side = _apply_steps(feed, side, relation.schema, tables)
+        side = _apply_steps(lowering, feed, side, relation.schema)
         name = f"__lane{feed.channel.number}"
         side = side.select(*rest, "__row", *packed, F.struct(*_port(feed, side, [])).alias(name))
         packed.append(name)
@@ -141,11 +158,16 @@ def _along(
     return df, Lanes(lanes)
 
 
-def _apply_steps(feed: Feed, df: DataFrame, schema: Schema, tables: Mapping[str, DataFrame]) -> DataFrame:
+def _apply_steps(lowering: Lowering, feed: Feed, df: DataFrame, schema: Schema) -> DataFrame:
     """The rows of a relation, with ``__keep``, at the end of a path."""
-    rows: SparkRows = FlaggedRows(df, schema, tables)
+    rows: SparkRows = FlaggedRows(df, schema, lowering.tables)
     for step in feed.path.steps:
+        lowering.observer.rows_in(step, 0, rows.frame)
         rows = step.on_spark(rows)
+        lowering.observer.rows_out(step, rows.frame)
+    node = lowering.program.nodes.get(feed.channel.kernel)
+    if node is not None:
+        lowering.observer.rows_in(node, feed.channel.port, rows.frame)
     return rows.frame
 
 
@@ -271,7 +293,7 @@ def _spark_schema(schema: Any) -> Any:
     return from_arrow_schema(schema)
 
 
-def _opened(program: Program, relations: list[Relation], df: DataFrame) -> DataFrame:
+def _opened(relations: list[Relation], df: DataFrame) -> DataFrame:
     import pyarrow as pa
 
     from streamq.runtime.processor import opener
@@ -280,15 +302,15 @@ def _opened(program: Program, relations: list[Relation], df: DataFrame) -> DataF
     return df.mapInArrow(opener(how, schema), _spark_schema(schema))
 
 
-def _result(program: Program, df: DataFrame, tables: Mapping[str, DataFrame]) -> DataFrame:
+def _result(lowering: Lowering, df: DataFrame) -> DataFrame:
     import pyarrow as pa
     from pyspark.sql import functions as F
 
     from streamq.runtime.lateness import LATE_SCHEMA
     from streamq.runtime.processor import result_opener
 
+    program, plan = lowering.program, lowering.program.plan
     last = program.made_at(len(program.stages))
-    plan = program.plan
     earlier = [f for f in program.result if program.relations[f.path.relation] not in last]
     # what came to the result from an earlier level is already in the result's columns
     passing = [
@@ -305,12 +327,13 @@ def _result(program: Program, df: DataFrame, tables: Mapping[str, DataFrame]) ->
     unique = list({r.name: r for r in relations}.values())
     schema, how = _wide_schema(first, unique)
     opened = df.mapInArrow(result_opener(how, {f.channel.number for f in earlier}, schema), _spark_schema(schema))
+    _tell_results(lowering, unique, opened)
     names = [LE, RE, WEIGHT, *plan.schema.names]
     meta = ["__channel", "__late", "__total_key", "__total"]
     if len(feeds) == 1 and len(unique) == 1:
         relation, feed = feeds[0]
         rows = opened.withColumn(KEEP, F.col("__channel") == _raw(relation))
-        rows = _apply_steps(feed, rows, relation.schema, tables)
+        rows = _apply_steps(lowering, feed, rows, relation.schema)
         rows = rows.where(F.col(KEEP) | F.col("__channel").isin(LATE, TOTALS))
         return rows.select(*meta, *(F.col(quote(n)) for n in names))
     side = opened
@@ -323,7 +346,7 @@ def _result(program: Program, df: DataFrame, tables: Mapping[str, DataFrame]) ->
         raw = relation.number if way is None else _raw(relation)
         step = side.select(*passed, *base).withColumn(KEEP, F.col("__channel") == raw)
         if way is not None:
-            step = _apply_steps(way, step, relation.schema, tables)
+            step = _apply_steps(lowering, way, step, relation.schema)
         name = f"__out{number}"
         fields = F.struct(*(F.col(quote(n)) for n in names))
         side = step.select(

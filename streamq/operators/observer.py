@@ -8,7 +8,7 @@ from streamq.plan.node import Node
 
 
 class Observer(Protocol):
-    """Rows are Arrow tables in-process, a part at a time, and DataFrames in batch, as the plan becomes one."""
+    """Rows are Arrow tables in-process, a part at a time; on Spark they are DataFrames, told once as the plan becomes one."""
 
     def rows_in(self, node: Node, port: int, rows: Any) -> None:
         """Rows of the ``port``-th input of a node."""

@@ -63,14 +63,14 @@ class PreparedStream:
     @cached_property
     def results(self) -> DataFrame:
         """Result rows, late rows and totals, in the columns of ``compiler.streaming.chain``; a run may start them twice."""
-        from streamq.compiler.streaming import chain
+        from streamq.compiler.streaming import Lowering, chain
         from streamq.plan.lowering import in_utc
 
         if self.control is not None:
             self.control.create(self.spark)
         with in_utc(self.spark):
             control = None if self.control is None else self.control.stream(self.spark)
-            return chain(self.program, self.tables, control, self.identity)
+            return chain(Lowering(self.program, self.tables), control, self.identity)
 
 
 def prepare(request: StreamRequest) -> PreparedStream:

@@ -8,10 +8,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import streamq as sq
+from streamq.compiler.options import Options
+from streamq.compiler.rewriter import rewrite
+from streamq.compiler.stages import compile_stages
+from streamq.compiler.streaming import Lowering, chain
 from streamq.errors import CheckpointError, InvalidEvent, LateEvent, PlanError, QueryFailed
+from streamq.plan.node import Node, numbered
+from streamq.runtime.identity import Identity
 from tests.spark.replay import bag, ended, folded, land, rows, stream
 
 pytestmark = pytest.mark.usefixtures("plain")
@@ -339,3 +345,27 @@ def test_time_from_outside_and_a_write_of_your_own(spark: SparkSession, tmp_path
     query.awaitTermination()
     own = spark.read.parquet(str(tmp_path / "own"))
     assert rows(own, "new_end", "kind") == [(10, 2, 0)], "a changelog row when the watermark has passed its window"
+
+
+def test_an_observer_sees_the_frames_of_every_node_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+    columns: dict[str, list[str]] = {}
+
+    class Columns:
+        def rows_in(self, node: Node, port: int, rows: DataFrame) -> None:
+            columns[f"into {node.title}"] = rows.columns
+
+        def rows_out(self, node: Node, rows: DataFrame) -> None:
+            columns[node.title] = rows.columns
+
+    schema = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("v", pa.int64())])
+    land(tmp_path / "in", [pa.table({n: [1] for n in schema.names}, schema=schema)])
+    frame = stream(spark, tmp_path / "in", schema)
+    query = sq.intervals(frame, "a", "b", name="s").where(sq.col("v") > 0).to_signal("v").shift(3)
+    plan, _ = numbered(query.plan)
+    program = compile_stages(rewrite(plan).plan, Options())
+    identity = Identity(query="", output="final", buckets=2, late_sink=False, ctis=False, plan=())
+    assert chain(Lowering(program, {"s": frame}, Columns()), None, identity).isStreaming
+    assert set(columns) == {
+        "intervals", "into where", "where", "into to_signal", "to_signal", "into alter_lifetime", "alter_lifetime",
+    }  # fmt: skip
+    assert all({"__le", "__re"} <= set(names) for names in columns.values())
