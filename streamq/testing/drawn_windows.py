@@ -38,7 +38,7 @@ def grids(most: int = 9) -> st.SearchStrategy[Hopping]:
 
 
 @st.composite
-def windows(draw: Draw, schema: Schema, exact_columns: frozenset[str]) -> tuple[Window, str, str]:
+def windows(draw: Draw, schema: Schema, exact_columns: frozenset[str]) -> tuple[Window, Clip, Stamp]:
     """A window of any kind, with clip and stamp."""
     kinds = ["hopping", "hopping", "hopping", "snapshot", "snapshot", "count", "session", "landmark"]
     whole = exact_columns >= set(schema.names)
@@ -52,7 +52,7 @@ def windows(draw: Draw, schema: Schema, exact_columns: frozenset[str]) -> tuple[
             return Snapshot(), clip, stamp
         case "count":
             by = draw(st.sampled_from(["start", "end"]))
-            clip = draw(st.sampled_from(["none", "right"])) if by == "end" else clip
+            clip = draw(st.sampled_from([Clip.NONE, Clip.RIGHT])) if by == "end" else clip
             return Count(draw(st.integers(1, 3)), by), clip, stamp
         case "session":
             return Session(draw(st.integers(2, 6))), clip, stamp
