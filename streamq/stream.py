@@ -196,9 +196,9 @@ class Stream(
     def to_pandas(self, until: int | dt.datetime | None = None) -> pd.DataFrame:
         """The answer as a pandas DataFrame, ordered by start, end and payload.
 
-        Literal streams and Arrow tables run in-process, without Spark; others as a batch. Instants are ``datetime64[us]``, which
-        reaches as far as Spark's timestamps (its least value, -2^63, is pandas' NaT); days ``datetime64[ms]``. Arrays are lists,
-        structs dicts, maps lists of pairs, of Python's values; an instant that Python has no value for is text.
+        Literal streams and Arrow tables run in-process, without Spark; others as a batch. Instants are ``datetime64[us, UTC]``,
+        which reaches as far as Spark's timestamps (its least value, -2^63, is pandas' NaT); days ``datetime64[ms]``. Arrays are
+        lists, structs dicts, maps lists of pairs, of Python's values; an instant that Python has no value for is text.
         """
         from streamq.run.answers import to_pandas
         from streamq.run.query import answer
