@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import streamq.functions  # noqa: F401
+import streamq.functions  # noqa: F401 (what operators on expressions call)
 from streamq.errors import PlanError, sentence
 from streamq.plan.case import Case
 from streamq.plan.expr import Col, Expr, Lit, as_expr

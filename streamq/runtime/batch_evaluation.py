@@ -35,7 +35,8 @@ class BatchEvaluation:
         return rows.select(self.result.names).cast(self.result)
 
     def _history(self, events: pa.Table, number: int) -> pa.Table:
-        mine = events.filter(pc.equal(events.column(PORT), number))
+        alone = len(self.inputs) == 1
+        mine = events if alone else events.filter(pc.equal(events.column(PORT), number))
         columns = mine.column(port_column(number)).combine_chunks()
         payload = {field.name: pc.struct_field(columns, field.name).cast(field.type) for field in self.inputs[number]}
         return pa.table({LE: mine.column(LE), RE: mine.column(RE), **payload})

@@ -112,14 +112,14 @@ class CountKind:
 
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
         mine = self._instants(table)
-        known = np.flatnonzero(mine < INFINITY)
-        g, mine = g[known], mine[known]
+        finite = np.flatnonzero(mine < INFINITY)
+        g, mine = g[finite], mine[finite]
         group, at = distinct(g, mine)
         place, n = places(group, at, g, mine), self.n
         first, last = bounds(group, g)
         low = np.maximum(place - n + 1, np.maximum(first, first_in(group, at >= since, g) - n + 1))
         high = np.minimum(place, last - n + 1)
-        return Ranges(known, np.zeros_like(g), low, high, lambda _, index: (at[index], at[index + n - 1] + 1))
+        return Ranges(finite, np.zeros_like(g), low, high, lambda _, index: (at[index], at[index + n - 1] + 1))
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
         mine = self._instants(table)
@@ -176,9 +176,9 @@ class RowsKind:
         settled = gone[first]
         earliest = np.maximum(-((self.n - 1 - settled) // self.step), 0) * self.step
         earliest = np.minimum(earliest, (last - first + 1) // self.step * self.step)
-        kept = np.empty(len(order), bool)
-        kept[order] = number >= np.minimum(earliest, settled // self.step * self.step)
-        return kept
+        is_needed = np.empty(len(order), bool)
+        is_needed[order] = number >= np.minimum(earliest, settled // self.step * self.step)
+        return is_needed
 
     def aligned_progress(self, g: Ints, table: pa.Table, c: int) -> int:
         order, _ = self._ordered(g, table)
@@ -223,9 +223,9 @@ class SessionKind:
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
         order, number, _, end = self._sessions(g, table)
-        kept = np.zeros(len(order), bool)
-        kept[order] = end[number] >= c - 1
-        return kept
+        is_needed = np.zeros(len(order), bool)
+        is_needed[order] = end[number] >= c - 1
+        return is_needed
 
     def aligned_progress(self, g: Ints, table: pa.Table, c: int) -> int:
         _, _, start, end = self._sessions(g, table)
