@@ -19,7 +19,6 @@ from streamq.runtime.columnar import concat, net
 from streamq.runtime.consistency import align
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Uncombined
-from streamq.runtime.release import Release
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
@@ -44,6 +43,7 @@ class CtisKernel(Uncombined):
     def progress_rule(self) -> ProgressRule:
         """In order of time, a row goes once the CTI is past its start; else as it comes."""
         from streamq.runtime.progress_rule import Cti, ProgressRule
+        from streamq.runtime.release import Release
 
         cti = Cti.OPEN_END if self.reads_ends else Cti.INPUT
         return ProgressRule(cti, final=Release.PAST_START, sorts=True) if self.in_order else ProgressRule(cti)

@@ -17,7 +17,6 @@ from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import concat, net
 from streamq.runtime.event import LE, RE
 from streamq.runtime.kernel import Arrival, Clock, Output, Uncombined
-from streamq.runtime.release import Release
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ class SettleKernel(Uncombined):
     def progress_rule(self) -> ProgressRule:
         """A row goes once it is settled, at every level of consistency."""
         from streamq.runtime.progress_rule import Cti, ProgressRule
+        from streamq.runtime.release import Release
 
         return ProgressRule(Cti.UNSETTLED, final=Release.PAST_END)
 

@@ -27,7 +27,6 @@ from streamq.runtime.kernel import Arrival, Clock, Output, Totals, refuse_late
 from streamq.runtime.lateness import judgement
 from streamq.runtime.open_windows import HI, LO, OpenWindows, Spans, first_open, least_open
 from streamq.runtime.partials import EXPLODE_ROWS, INDEX, merged, netted, over_windows
-from streamq.runtime.release import Release
 from streamq.runtime.values import Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
@@ -65,6 +64,7 @@ class WindowAggregateKernel:
     def progress_rule(self) -> ProgressRule:
         """Windows are reported one by one, at their ends; final ones wait for members whose ends are read, too."""
         from streamq.runtime.progress_rule import Cti, ProgressRule
+        from streamq.runtime.release import Release
 
         rule = ProgressRule(
             Cti.EARLIEST_WINDOW,
