@@ -18,6 +18,7 @@ from streamq.functions.catalogue import by_name
 from streamq.functions.logic import conjunction, conjuncts
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col, Expr, Lit, as_expr
+from streamq.plan.folding import fold
 from streamq.plan.passes import (
     aggregates,
     columns,
@@ -28,7 +29,7 @@ from streamq.plan.passes import (
     rewrite,
     substitute,
 )
-from streamq.plan.tree import fold, show
+from streamq.plan.tree import show
 
 a, b, c = col("a"), col("b"), col("c")
 

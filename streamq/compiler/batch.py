@@ -8,8 +8,9 @@ from streamq.errors import PlanError, sentence
 from streamq.operators.observer import NOBODY, Observer
 from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.source import Source
+from streamq.plan.folding import fold
 from streamq.plan.lowering import instant
-from streamq.plan.node import Node, fold, nodes
+from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Schema, quote
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY

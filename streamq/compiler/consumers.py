@@ -9,7 +9,8 @@ from streamq.operators.operator import Operator
 from streamq.operators.source import Source
 from streamq.operators.step import Step
 from streamq.plan.expr import Expr
-from streamq.plan.node import Node, expressions, fold, nodes
+from streamq.plan.folding import fold
+from streamq.plan.node import Node, expressions, nodes
 from streamq.plan.passes import reads_lifetime
 from streamq.runtime.endpoints import Bound
 from streamq.windows import Window

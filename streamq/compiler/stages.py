@@ -30,8 +30,9 @@ from streamq.operators.source import Ingress, Source
 from streamq.operators.step import Step
 from streamq.operators.window import show_keys, show_window
 from streamq.plan.expr import Col
+from streamq.plan.folding import fold
 from streamq.plan.inference import infer
-from streamq.plan.node import Node, Traits, fold, nodes, stated, states
+from streamq.plan.node import Node, Traits, nodes, stated, states
 from streamq.plan.partial import Partial
 from streamq.plan.passes import reads_end
 from streamq.plan.schema import POINT, Field, Schema

@@ -17,7 +17,8 @@ from streamq.operators.operator import Operator
 from streamq.operators.select import Select
 from streamq.plan.case import Case
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
-from streamq.plan.node import Node, fold, nodes
+from streamq.plan.folding import fold
+from streamq.plan.node import Node, nodes
 
 
 class Group(Node):

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.source import Source, keep_good
 from streamq.operators.step import Step
+from streamq.plan.folding import fold
 from streamq.plan.lowering import moved
-from streamq.plan.node import Node, fold, nodes
+from streamq.plan.node import Node, nodes
 from streamq.runtime.event import CTI, KIND, LE, OPENS
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from streamq.errors import NeedsSpark, PlanError, TypeMismatch, sentence
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.case import Case
 from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit, Opaque
+from streamq.plan.folding import fold
 from streamq.plan.function import Unfit
 from streamq.plan.hints import for_aggregate
 from streamq.plan.lifetime import Lifetime
@@ -21,7 +22,6 @@ from streamq.plan.passes import is_opaque, show_to_user
 from streamq.plan.schema import Schema, quote
 from streamq.plan.spark_form import to_spark
 from streamq.plan.spark_types import literal_type, wider
-from streamq.plan.tree import fold
 
 
 def infer(expr: Expr, schema: Schema, verb: str) -> DataType:

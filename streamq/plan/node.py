@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from pyspark.sql.types import DataType
 
 from streamq.plan.expr import Expr
+from streamq.plan.folding import fold
 from streamq.plan.named import Named
 from streamq.plan.schema import Schema
 
@@ -198,22 +199,6 @@ def stated_of(kind: type[Node], case: tuple[str, ...]) -> dict[str, str]:
 def states(node: Node) -> dict[str, str]:
     """Return what the docstring of a node's class states of this node."""
     return stated_of(type(node), node.case)
-
-
-def fold(root: Node, visit: Callable[[Node, list[T]], T]) -> T:
-    """Visit a plan bottom-up, without recursion, each shared node once: ``visit(node, results of its inputs)``."""
-    done: dict[str, T] = {}
-    stack: list[tuple[Node, bool]] = [(root, False)]
-    while stack:
-        node, ready = stack.pop()
-        if node.digest in done:
-            continue
-        if ready:
-            done[node.digest] = visit(node, [done[c.digest] for c in node.children])
-        else:
-            stack.append((node, True))
-            stack.extend((c, False) for c in reversed(node.children))
-    return done[root.digest]
 
 
 def expressions(node: Node) -> list[Expr]:

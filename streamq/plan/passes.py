@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col, Expr, Opaque
+from streamq.plan.folding import fold
 from streamq.plan.lifetime import Lifetime
-from streamq.plan.tree import fold, show
+from streamq.plan.tree import show
 
 
 def nodes(root: Expr) -> list[Expr]:

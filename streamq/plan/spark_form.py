@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from streamq.errors import PlanError, sentence
 from streamq.plan.case import Case
 from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit, Opaque
+from streamq.plan.folding import fold
 from streamq.plan.lifetime import Lifetime
-from streamq.plan.tree import fold
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from pyspark.sql.types import DataType
 
+from streamq.plan.folding import fold
 from streamq.plan.function import Text
 from streamq.plan.named import Named
 
@@ -74,22 +75,6 @@ def _canonical(value: Any) -> Any:
             return {"float": value.hex() if value == value else "nan"}
         case _:
             return {type(value).__name__: repr(value)}
-
-
-def fold(root: Branch, visit: Callable[[Branch, list[T]], T]) -> T:
-    """Bottom-up and left to right, without recursion, each shared node once: ``visit(node, results of its children)``."""
-    done: dict[str, T] = {}
-    stack: list[tuple[Branch, bool]] = [(root, False)]
-    while stack:
-        node, ready = stack.pop()
-        if node.digest in done:
-            continue
-        if ready:
-            done[node.digest] = visit(node, [done[c.digest] for c in node.children])
-        else:
-            stack.append((node, True))
-            stack.extend((c, False) for c in reversed(node.children))
-    return done[root.digest]
 
 
 def show(root: Tree) -> str:

@@ -21,13 +21,13 @@ from pyspark.sql.types import DataType
 from streamq.errors import NeedsSpark, StreamqError, nearest, sentence
 from streamq.plan.case import Case
 from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit
+from streamq.plan.folding import fold
 from streamq.plan.inference import given_arguments, types
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.operand import ArrowForm, Fault, Value
 from streamq.plan.passes import show_to_user
 from streamq.plan.schema import Schema
 from streamq.plan.spark_types import literal_type
-from streamq.plan.tree import fold
 from streamq.runtime.arrow_casts import can_cast, cast
 from streamq.runtime.arrow_types import arrow_type, constant_array, true
 

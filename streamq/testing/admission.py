@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from streamq.operators import Edges, Intervals, Physical, Points, Source
-from streamq.plan.node import Node, fold
+from streamq.plan.folding import fold
+from streamq.plan.node import Node
 from streamq.plan.schema import Field
 from streamq.policies import SourcePolicy
 from streamq.runtime.event import CTI, INSERT, RETRACT

@@ -21,11 +21,12 @@ from streamq.functions.logic import conjunction
 from streamq.operators import Join, JoinTable, Select, Source, TopK, Union, WindowAggregate, WindowedJoin
 from streamq.plan.aggregate import Aggregate, Rounding
 from streamq.plan.expr import Call, Col, Expr, Lit
+from streamq.plan.folding import fold
+from streamq.plan.folding import fold as fold_expr
 from streamq.plan.keys import check_key
-from streamq.plan.node import Node, fold
+from streamq.plan.node import Node
 from streamq.plan.passes import columns
 from streamq.plan.schema import Schema
-from streamq.plan.tree import fold as fold_expr
 from streamq.runtime.arrow_expr import check
 from streamq.testing.intent import ANYTHING
 from streamq.testing.payload_values import pool

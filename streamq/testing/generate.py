@@ -16,7 +16,8 @@ from pyspark.sql import types as t
 from streamq.errors import PlanError, UnknownColumn, nearest, sentence
 from streamq.operators import AlterLifetime, Edges, Intervals, JoinTable, Physical, Points, Select, Source
 from streamq.plan.expr import Col, Lit
-from streamq.plan.node import Node, fold, nodes, numbered
+from streamq.plan.folding import fold
+from streamq.plan.node import Node, nodes, numbered
 from streamq.plan.schema import Field, Schema
 from streamq.testing import events
 from streamq.testing.arrival import Item, delay_for

@@ -14,7 +14,8 @@ import streamq as sq
 from streamq.compiler.plan_json import plan_to_json, to_text
 from streamq.errors import PlanError, sentence
 from streamq.operators import Intervals, JoinTable, Source
-from streamq.plan.node import Node, fold, nodes, numbered
+from streamq.plan.folding import fold
+from streamq.plan.node import Node, nodes, numbered
 from streamq.plan.schema import Field
 from streamq.runtime.arrow_types import arrow_type
 from streamq.stream import Stream

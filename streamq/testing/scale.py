@@ -18,8 +18,8 @@ from streamq.operators import (
     WindowedJoin,
 )
 from streamq.plan.expr import Expr, Lit
+from streamq.plan.folding import fold as fold_expr
 from streamq.plan.node import Node, nodes
-from streamq.plan.tree import fold as fold_expr
 from streamq.testing.arrival import tick
 from streamq.time import INFINITY, TIMESTAMP
 from streamq.windows import Hopping, Landmark, Session

@@ -17,7 +17,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
 from streamq.operators import Physical, Source
-from streamq.plan.node import Node, fold, nodes
+from streamq.plan.folding import fold
+from streamq.plan.node import Node, nodes
 from streamq.policies import SourcePolicy
 from streamq.run.running import Run
 from streamq.testing.deltas import from_changelog, net

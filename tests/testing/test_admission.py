@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import streamq as sq
 from streamq import testing as t
 from streamq.operators import Source
-from streamq.plan.node import Node, fold
+from streamq.plan.folding import fold
+from streamq.plan.node import Node
 from streamq.policies import SourcePolicy
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.admission import admitted, legal

@@ -20,7 +20,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from streamq.errors import PlanError, sentence
-from streamq.plan.node import Node, fold
+from streamq.plan.folding import fold
+from streamq.plan.node import Node
 from streamq.plan.schema import POINT
 from streamq.testing.oracle import sources, spans, windows  # noqa: F401 (they define the operators)
 from streamq.testing.oracle.definitions import ORACLE

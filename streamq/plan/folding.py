@@ -1,0 +1,28 @@
+"""Visiting what has a digest and children, a plan or an expression, bottom-up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+B = TypeVar("B", bound=Any)
+
+
+def fold(root: B, visit: Callable[[B, list[T]], T]) -> T:
+    """Visit bottom-up and left to right, without recursion, each shared part once: ``visit(part, results of its children)``."""
+    done: dict[str, T] = {}
+    stack: list[tuple[B, bool]] = [(root, False)]
+    while stack:
+        part, is_ready = stack.pop()
+        if part.digest in done:
+            continue
+        if is_ready:
+            done[part.digest] = visit(part, [done[child.digest] for child in part.children])
+        else:
+            stack.append((part, True))
+            stack.extend((child, False) for child in reversed(part.children))
+    return done[root.digest]
+
+
+__all__ = ["fold"]
