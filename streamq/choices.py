@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError, nearest, sentence
 
 
 class Word(StrEnum):
@@ -18,14 +19,20 @@ class Word(StrEnum):
 W = TypeVar("W", bound=Word)
 
 
-def chosen(words: type[W], word: Any, argument: str, verb: str) -> W:
-    """Return the member that equals ``word``; raise PlanError, which lists the words, for anything else."""
-    try:
-        return words(word)
-    except ValueError:
-        *others, last = map(repr, words)
-        wrong = f"{argument} is {', '.join(others)} or {last}"
-    raise PlanError(sentence(verb, wrong, f"found {word!r}"))
+def chosen(words: type[W], word: Any, argument: str, verb: str, hint: str = "") -> W:
+    """Return the member that equals ``word``; raise PlanError for anything else, as :func:`check_word` does."""
+    check_word(word, list(words), argument, verb, hint)
+    return words(word)
+
+
+def check_word(word: Any, words: Sequence[str], argument: str, verb: str, hint: str = "") -> None:
+    """Raise PlanError for an argument that is none of ``words``: it lists them, and ends with ``hint`` or names the nearest."""
+    if isinstance(word, str) and word in words:
+        return
+    *others, last = (repr(str(w)) for w in words)
+    wrong = f"{argument} is {', '.join(others)} or {last}"
+    hint = hint or (nearest(word, [str(w) for w in words]) if isinstance(word, str) else "")
+    raise PlanError(sentence(verb, wrong, f"found {word!r}", hint))
 
 
 class OutputForm(Word):
@@ -190,5 +197,6 @@ __all__ = [
     "RunState",
     "Verdict",
     "Word",
+    "check_word",
     "chosen",
 ]

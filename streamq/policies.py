@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from streamq.choices import Invalid, Late, LevelName, chosen
-from streamq.errors import PlanError, sentence
-from streamq.time import TIMESTAMP, Duration, ticks
+from streamq.errors import PlanError, TimeError, nearest, sentence
+from streamq.time import TIMESTAMP, Duration, length, ticks
 
 ADDED = {"added": True}
 """Metadata of a field that plans written earlier lack: it is part of a plan's identity only where it differs from its default."""
@@ -23,29 +23,26 @@ class Generate:
     idle_after: Duration | None = None
     max_ahead: Duration | None = None
 
-    def policy(self, axis: str) -> SourcePolicy:
-        """Return the policy in ticks of an axis; raise TimeError for a wrong unit, PlanError for a value out of range."""
-        delay = ticks(self.delay, axis, "progress")
-        every = 1 if self.every is None else ticks(self.every, axis, "progress")
-        if delay < 0:
-            raise PlanError(sentence("progress", "a negative delay", f"found {self.delay!r}"))
-        if every < 1:
-            raise PlanError(sentence("progress", "every is a length of time", f"found {self.every!r}"))
-        idle_after = None if self.idle_after is None else ticks(self.idle_after, TIMESTAMP, "progress")
-        if idle_after is not None and idle_after < 1:
-            raise PlanError(sentence("progress", "idle_after is a length of time", f"found {self.idle_after!r}"))
-        return SourcePolicy(delay, every=every, max_ahead=self._max_ahead(axis), idle_after=idle_after)
+    def __post_init__(self) -> None:
+        for name, least in (("delay", 0), ("every", 1), ("idle_after", 1), ("max_ahead", 0)):
+            duration = getattr(self, name)
+            if (duration is not None or name == "delay") and length(duration, "generate") < least:
+                wrong = f"{name} is {'negative' if least == 0 else 'no length of time'}"
+                raise PlanError(sentence("generate", wrong, f"found {duration!r}"))
+        if self.idle_after is not None:
+            ticks(self.idle_after, TIMESTAMP, "generate")
 
-    def _max_ahead(self, axis: str) -> int | None:
-        if self.max_ahead is None:
-            return None
-        if axis != TIMESTAMP:
+    def policy(self, axis: str) -> SourcePolicy:
+        """Return the policy in ticks of an axis; raise TimeError for a wrong unit, PlanError for ``max_ahead`` on integers."""
+        if self.max_ahead is not None and axis != TIMESTAMP:
             wrong = "max_ahead goes by the wall clock, which takes timestamps"
-            raise PlanError(sentence("progress", wrong, f"the axis is {axis}"))
-        max_ahead = ticks(self.max_ahead, axis, "progress")
-        if max_ahead < 0:
-            raise PlanError(sentence("progress", "a negative max_ahead", f"found {self.max_ahead!r}"))
-        return max_ahead
+            raise PlanError(sentence("generate", wrong, f"the axis is {axis}"))
+        return SourcePolicy(
+            ticks(self.delay, axis, "generate"),
+            every=1 if self.every is None else ticks(self.every, axis, "generate"),
+            max_ahead=None if self.max_ahead is None else ticks(self.max_ahead, axis, "generate"),
+            idle_after=None if self.idle_after is None else ticks(self.idle_after, TIMESTAMP, "generate"),
+        )
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,9 @@ def generate(
     any more: it has the CTI of those that do speak, and where none does, the greatest start of all; what it
     says behind that is late. It is a time by the clock, as "1 minute", on any axis. ``max_ahead``:
     in a stream a row whose start lies further than that beyond the wall clock is no event (see a source's ``invalid``),
-    for one such row would drag progress along and make all others late; timestamps only.
+    for one such row would drag progress along and make all others late; timestamps only. Raises TimeError for what is no
+    duration, PlanError for a negative ``delay`` or ``max_ahead`` and for an ``every`` or ``idle_after`` that is not positive; the
+    source raises TimeError for a unit that does not fit its time axis.
     """
     return Generate(delay, every, idle_after, max_ahead)
 
@@ -129,18 +128,27 @@ class Consistency:
     block: Duration | None = 0
     remember: Duration | None = None
 
-    def level(self, axis: str) -> Level:
-        """Return the level in ticks of an axis.
+    def __post_init__(self) -> None:
+        verb = "consistency"
+        for name, bound in (("block", self.block), ("remember", self.remember)):
+            if bound is not None and length(bound, verb) < 0:
+                raise PlanError(sentence(verb, f"{name} is negative", f"found {bound!r}", "None is for ever."))
+        if self.remember is None:
+            return
+        if self.block and self.remember and isinstance(self.block, int) is not isinstance(self.remember, int):
+            found = f"found {self.block!r} and {self.remember!r}"
+            raise TimeError(
+                sentence(verb, "a duration with a unit beside one without", found, "Give both a unit, or none.")
+            )
+        if self.block is None or length(self.block, verb) > length(self.remember, verb):
+            blocked = "for ever" if self.block is None else f"for {self.block!r}"
+            found = f"found items blocked {blocked}, history remembered for {self.remember!r}"
+            hint = "In level(B, M) B is how long items are blocked, M how long history is remembered."
+            raise PlanError(sentence(verb, "items blocked for longer than history is remembered", found, hint))
 
-        Raises TimeError where a unit does not fit the axis, PlanError where ``block`` is greater than ``remember``.
-        """
+    def level(self, axis: str) -> Level:
+        """Return the level in ticks of an axis; raise TimeError where a unit does not fit the axis."""
         block, remember = (None if d is None else ticks(d, axis, "consistency") for d in (self.block, self.remember))
-        for bound in (block, remember):
-            if bound is not None and bound < 0:
-                raise PlanError(sentence("consistency", "a negative duration", f"found {bound} ticks"))
-        if remember is not None and (block is None or block > remember):
-            hint = "level(B, M): B is how long items are blocked, M how long history is remembered."
-            raise PlanError(sentence("consistency", "items blocked for longer than history is remembered", "", hint))
         return Level(block, remember)
 
 
@@ -153,7 +161,7 @@ def weak(remember: Duration) -> Consistency:
 
     A duration with a unit on a timestamp axis, integer ticks on an integer axis. From the watermark less ``remember`` on
     the answer is right; before, it may lack what came later than that. State stays small though no source makes progress.
-    (CEDR's weak level, SEMANTICS section 8.)
+    Raises TimeError for what is no duration, PlanError for a negative one. (CEDR's weak level.)
     """
     return Consistency(0, remember)
 
@@ -163,7 +171,8 @@ def level(block: Duration | None, remember: Duration | None = None) -> Consisten
 
     ``level(0)`` is "middle", ``level(None)`` "strong", ``level(0, m)`` ``weak(m)``. Durations as in :func:`weak`, of
     application time: an item waits until the CTI has passed it or the watermark is ``block`` beyond it, both the least over
-    the query's sources.
+    the query's sources. Raises TimeError for what is no duration, PlanError for a negative one, and where ``block`` is longer
+    than ``remember``.
     """
     return Consistency(block, remember)
 
@@ -173,8 +182,9 @@ def consistency_of(consistency: str | Consistency, axis: str, verb: str) -> Leve
     if isinstance(consistency, str) and consistency in LEVELS:
         consistency = LEVELS[LevelName(consistency)]
     if not isinstance(consistency, Consistency):
-        hint = "'strong', 'middle', sq.weak(...) or sq.level(...)."
-        raise PlanError(sentence(verb, "no level of consistency", f"found {consistency!r}", f"There are: {hint}"))
+        hint = nearest(consistency, list(LEVELS)) if isinstance(consistency, str) else ""
+        hint = hint or "There are: 'strong', 'middle', sq.weak(...) or sq.level(...)."
+        raise PlanError(sentence(verb, "no level of consistency", f"found {consistency!r}", hint))
     return consistency.level(axis)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
 
+from streamq.choices import check_word
 from streamq.errors import PlanError, TypeMismatch, column_names, sentence
 from streamq.literal import Item, literal_table
 from streamq.operators import Edges, Intervals, Physical, Points, Source
@@ -127,8 +128,7 @@ def edges(
         tasks = sq.edges(df, time="at", edge="what", key="task")
     """
     table = input_table(df, "edges")
-    if payload not in ("start", "end"):
-        raise PlanError(sentence("edges", "payload is 'start' or 'end'", f"found {payload!r}"))
+    check_word(payload, ("start", "end"), "payload", "edges")
     policy = source_policy("edges", axis_of(table.columns, (time,), "edges"), progress, late, invalid)
     keys = column_names(key, "edges", "the key")
     for column in (time, edge):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from numbers import Integral
 from typing import Any, Final
 
-from streamq.errors import TimeError, sentence
+from streamq.errors import TimeError, nearest, sentence
 
 TIMESTAMP: Final = "timestamp"
 """The axis of timestamps: a tick is one microsecond since 1970-01-01 UTC."""
@@ -30,6 +30,8 @@ _MICROSECONDS: Final = {
     "day": 86_400_000_000, "d": 86_400_000_000,
     "week": 604_800_000_000, "w": 604_800_000_000,
 }  # fmt: skip
+_UNITS: Final = ("microseconds", "ms", "seconds", "minutes", "hours", "days", "weeks")
+"""The units as messages call them."""
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*,?")
 
 
@@ -39,32 +41,26 @@ def plain_integer(value: Any) -> Any:
 
 
 def ticks(duration: Duration, axis: str, verb: str = "duration") -> int:
-    """A duration in ticks of an axis.
+    """Return a duration in ticks of an axis.
 
-    ``"10 minutes"``, ``"1 hour 30 minutes"`` or a ``timedelta`` on a timestamp axis; an integer is ticks on either
-    (microseconds on a timestamp axis only as a ``timedelta`` or with a unit, so that a bare 10 is never guessed at).
-    Raises TimeError where unit and axis do not fit.
+    On a timestamp axis, where a tick is a microsecond, a duration has a unit: ``"10 minutes"``, ``"1 hour 30 minutes"`` or a
+    ``timedelta``. On an integer axis it is an integer number of ticks. 0 is 0 on both. Raises TimeError where unit and axis
+    do not fit, and for what :func:`length` refuses; ``verb`` is what the user has called.
     """
     duration = plain_integer(duration)
-    if isinstance(duration, bool) or not isinstance(duration, str | int | timedelta):
+    if isinstance(duration, int) and not isinstance(duration, bool) and axis == TIMESTAMP and duration != 0:
         raise TimeError(
-            sentence(verb, "not a duration", f"found {duration!r}", "Write '10 minutes', a timedelta or integer ticks.")
-        )
-    if isinstance(duration, int):
-        if axis == TIMESTAMP and duration != 0:
-            raise TimeError(
-                sentence(
-                    verb,
-                    "a duration without a unit on a timestamp axis",
-                    f"found {duration!r}",
-                    f"Write '{duration} seconds' or a timedelta.",
-                )
+            sentence(
+                verb,
+                "a duration without a unit on a timestamp axis",
+                f"found {duration!r}",
+                f"Write '{duration} seconds' or a timedelta.",
             )
-        return _bounded(duration, verb)
+        )
     if axis == INTEGER and isinstance(duration, str) and re.fullmatch(r"\s*[+-]?\d+\s*", duration):
         hint = f"Write {int(duration)}, without quotes."
         raise TimeError(sentence(verb, "a string as a duration on an integer axis", f"found {duration!r}", hint))
-    if axis == INTEGER:
+    if axis == INTEGER and isinstance(duration, str | timedelta):
         raise TimeError(
             sentence(
                 verb,
@@ -73,6 +69,21 @@ def ticks(duration: Duration, axis: str, verb: str = "duration") -> int:
                 "Give an integer number of ticks.",
             )
         )
+    return length(duration, verb)
+
+
+def length(duration: Duration, verb: str = "duration") -> int:
+    """Return how long a duration is on an axis that is not known yet: with a unit in microseconds, an integer as it is.
+
+    Raises TimeError for what is no duration on any axis, for one finer than a microsecond, and for one longer than the axis.
+    """
+    duration = plain_integer(duration)
+    if isinstance(duration, bool) or not isinstance(duration, str | int | timedelta):
+        raise TimeError(
+            sentence(verb, "not a duration", f"found {duration!r}", "Write '10 minutes', a timedelta or integer ticks.")
+        )
+    if isinstance(duration, int):
+        return _bounded(duration, verb)
     if isinstance(duration, timedelta):
         return _bounded(duration // timedelta(microseconds=1), verb)
     return _bounded(_parse(duration, verb), verb)
@@ -104,14 +115,10 @@ def _parse(text: str, verb: str) -> int:
         unit = part.group(2).lower() if part else ""
         size = _MICROSECONDS.get(unit) or _MICROSECONDS.get(unit.removesuffix("s"))
         if part is None or size is None:
-            raise TimeError(
-                sentence(
-                    verb,
-                    "not a duration",
-                    f"found {text!r}",
-                    "Units: microseconds, ms, seconds, minutes, hours, days, weeks.",
-                )
-            )
+            hint = nearest(unit, _UNITS) or f"Units: {', '.join(_UNITS)}."
+            if re.fullmatch(r"\s*[+-]?\d+\s*", text):
+                hint = f"Write '{int(text)} seconds', or {int(text)} without quotes on an integer axis."
+            raise TimeError(sentence(verb, "not a duration", f"found {text!r}", hint))
         whole, _, fraction = part.group(1).partition(".")
         value = int(whole) * size
         if fraction:

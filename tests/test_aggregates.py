@@ -223,8 +223,18 @@ def test_errors() -> None:
         s.select(x=sq.time_weighted_avg("k"))
     with pytest.raises(TypeMismatch, match="count: the filter is not boolean; found bigint in count\\(\\* where v\\)"):
         s.select(x=sq.count(where=sq.col("v")))
-    with pytest.raises(PlanError, match="sum: a function where a column is wanted. Write it over columns"):
+    with pytest.raises(
+        PlanError, match=r"^sum: where is a condition over columns; found function <lambda>. Write it over"
+    ):
         sq.sum("v", where=lambda e: e.v > 1)
+    with pytest.raises(PlanError, match=r"count: where is a condition over columns; found 'v > 1'. .* where=sq.col"):
+        sq.count(where="v > 1")
+    with pytest.raises(
+        PlanError, match=r"sum: a Python function instead of a column; found function <lambda>. Write the"
+    ):
+        sq.sum(lambda e: e.v)
+    with pytest.raises(PlanError, match=r"^count: '\*' is no column. All members are counted by sq.count\(\).$"):
+        sq.count("*")
     with pytest.raises(UnknownColumn, match="select: no column 'w'; there are: k, v, xs"):
         s.select(x=sq.first("w"))
     maps = sq.points(table("at bigint, xs map<string,bigint>", [(1, {"a": 1})]), time="at").tumbling_window(5)

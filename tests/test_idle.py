@@ -82,5 +82,5 @@ def test_an_idle_input_of_a_join_holds_nothing_back_for_ever() -> None:
 
 
 def test_idle_after_is_a_time_by_the_clock() -> None:
-    with pytest.raises(PlanError, match="idle_after is a length of time; found '0 seconds'"):
+    with pytest.raises(PlanError, match="generate: idle_after is no length of time; found '0 seconds'"):
         sq.events([(1, 2, {"v": 1})], progress=sq.generate(idle_after="0 seconds"))

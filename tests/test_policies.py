@@ -111,8 +111,6 @@ def test_a_start_far_ahead_of_the_clock_is_no_event() -> None:
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ({"delay": -1}, PlanError, "a negative delay"),
-        ({"every": 0}, PlanError, "every is a length of time; found 0"),
         ({"every": "1 minute"}, TimeError, "integer number of ticks"),
         (
             {"max_ahead": 5},
@@ -124,6 +122,27 @@ def test_a_start_far_ahead_of_the_clock_is_no_event() -> None:
 def test_errors(given: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         sq.points(EMPTY, time="at", progress=sq.generate(**given))
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"delay": -5}, PlanError, "^generate: delay is negative; found -5.$"),
+        ({"delay": "-5 minutes"}, PlanError, "generate: delay is negative; found '-5 minutes'"),
+        ({"delay": None}, TimeError, "generate: not a duration; found None"),
+        ({"delay": "5 mintes"}, TimeError, "generate: not a duration; found '5 mintes'. Did you mean 'minutes'?"),
+        ({"delay": "5"}, TimeError, "Write '5 seconds', or 5 without quotes on an integer axis."),
+        ({"every": 0}, PlanError, "generate: every is no length of time; found 0"),
+        ({"idle_after": "0 seconds"}, PlanError, "generate: idle_after is no length of time; found '0 seconds'"),
+        ({"idle_after": 5}, TimeError, "a duration without a unit on a timestamp axis; found 5. Write '5 seconds'"),
+        ({"max_ahead": "-1 hour"}, PlanError, "generate: max_ahead is negative; found '-1 hour'"),
+    ],
+)
+def test_progress_that_cannot_be_is_refused_where_it_is_made(
+    given: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        sq.generate(**given)
 
 
 def _sources(plan: Any) -> list[Any]:

@@ -77,10 +77,13 @@ def test_errors_of_answers_and_sources() -> None:
 
 
 def test_arguments_of_a_run_are_checked_first() -> None:
-    for trigger in ("availableNow", "10 parsecs", "-1 second", 10):
+    for trigger in ("10 parsecs", "-1 second", 10):
         with pytest.raises(
             PlanError, match=r"run: not a trigger; found .* Write 'available_now', or a duration as '10 seconds'"
         ):
+            TOLLS.run(trigger=trigger)
+    for trigger in ("availableNow", "once"):
+        with pytest.raises(PlanError, match=f"run: not a trigger; found '{trigger}'. Did you mean 'available_now'"):
             TOLLS.run(trigger=trigger)
     with pytest.raises(PlanError, match="run: not a sink; found 5"):
         TOLLS.run(sink=5)  # type: ignore[arg-type]

@@ -14,16 +14,26 @@ from streamq.plan.spark_types import is_numeric
 
 
 def applied(function: AggregateFunction, *columns: Any, where: Any = None, options: Options = ()) -> Aggregate:
-    """The aggregate of ``columns``, names or expressions, over members for which ``where`` is true.
+    """Return the aggregate of ``columns``, names or expressions, over members for which ``where`` is true.
 
-    Raises PlanError for a Python function in their place.
+    Raises PlanError for a Python function in their place, and for a text as ``where``.
     """
-    for argument in (*columns, where):
-        if callable(argument) and not isinstance(argument, Expr):
-            hint = 'Write it over columns: sq.col("fare") > 5.'
-            raise PlanError(sentence(function.name, "a function where a column is wanted", "", hint))
+    for column in columns:
+        if callable(column) and not isinstance(column, Expr):
+            hint = f'Write the column\'s name, or an expression: sq.{function.name}(sq.col("fare") * 2).'
+            raise PlanError(
+                sentence(function.name, "a Python function instead of a column", f"found {_name(column)}", hint)
+            )
+    if isinstance(where, str) or (callable(where) and not isinstance(where, Expr)):
+        hint = 'Write it over columns: where=sq.col("fare") > 5.'
+        raise PlanError(sentence(function.name, "where is a condition over columns", f"found {_name(where)}", hint))
     args = tuple(as_expr(column_or_expr(column)) for column in columns)
     return Aggregate(function, args, None if where is None else as_expr(where), options)
+
+
+def _name(value: Any) -> str:
+    """What a message calls a function or a text."""
+    return repr(value) if isinstance(value, str) else f"function {getattr(value, '__name__', repr(value))}"
 
 
 def check_numbers(of: Application) -> None:

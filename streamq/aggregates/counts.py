@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import DataType, LongType
 
 from streamq.aggregates.arguments import applied
+from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import (
     Aggregate,
     AggregateFunction,
@@ -60,10 +61,14 @@ COUNT = Count()
 def count(column: Any = None, *, where: Any = None) -> Aggregate:
     """The number of members, or of those whose ``column`` is not NULL; a bigint.
 
+    ``where``: a condition over columns; only members for which it is true count. SQL's ``count(*)`` is ``sq.count()``.
+
     >>> import streamq as sq
     >>> w = sq.events([(1, 2, {"v": 3}), (2, 3, {"v": None}), (4, 5, {"v": 5})]).tumbling_window(5)
     >>> w.select(n=sq.count(), known=sq.count("v"), big=sq.count(where=sq.col("v") > 3)).show()
     n  known  big  start  end
     3      2    1      0    5
     """
+    if isinstance(column, str) and column == "*":
+        raise PlanError(sentence("count", "'*' is no column", "", "All members are counted by sq.count()."))
     return applied(COUNT, *(() if column is None else (column,)), where=where)

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from streamq.choices import OutputForm
+from streamq.choices import OutputForm, check_word
 from streamq.compiler.explain_html import Part, page
 from streamq.compiler.options import Options
 from streamq.compiler.rewriter import Firing, Rewritten, clipped, rewrite
 from streamq.compiler.rules import Rule
-from streamq.errors import PlanError, sentence
 from streamq.operators import MergePartials, Select, Source
 from streamq.plan.node import Node, nodes, numbered
 from streamq.time import show_duration
@@ -49,10 +48,9 @@ def explain(plan: Node, mode: str | None = None, format: str = "text", options: 
     ``options``: how it is run as a stream. Raises PlanError for a mode or format that does not exist, and for an output that
     the plan cannot have.
     """
-    if mode is not None and mode not in MODES:
-        raise PlanError(sentence("explain", f"no mode {mode!r}", f"there are: {', '.join(MODES)}"))
-    if format not in FORMATS:
-        raise PlanError(sentence("explain", f"no format {format!r}", f"there are: {', '.join(FORMATS)}"))
+    if mode is not None:
+        check_word(mode, MODES, "mode", "explain")
+    check_word(format, FORMATS, "format", "explain")
     parts = explained(plan, MODES if mode is None else (mode,), options)
     if format == "json":
         return json.dumps({part.mode: part.data for part in parts}, indent=2)

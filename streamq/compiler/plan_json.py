@@ -199,8 +199,7 @@ def plan_from_json(document: Any) -> Node:
         case {"streamq": int(), "digest": str(digest), "expressions": list(expressions), "nodes": list(entries)}:
             reader = _Reader()
         case _:
-            shown = ", ".join(map(str, document)) if isinstance(document, dict) else type(document).__name__
-            raise PlanError(sentence(_READ, "not a plan", f"found {shown}", "Give what to_json() returned."))
+            raise PlanError(sentence(_READ, "not a plan", _lack(document), "Give what to_json() returned."))
     if not entries:
         raise PlanError(sentence(_READ, "not a plan", "no nodes", "Give what to_json() returned."))
     try:
@@ -215,6 +214,24 @@ def plan_from_json(document: Any) -> Node:
         wrong = sentence(_READ, "the text has been changed or damaged", f"digest {plan.digest} instead of {digest}")
         raise PlanError(wrong)
     return plan
+
+
+def _lack(document: Any) -> str:
+    """What a document lacks to be a plan."""
+    if not isinstance(document, dict):
+        names: dict[type, str] = {list: "a list", str: "a string", bool: "a truth value", type(None): "null"}
+        return f"found {names.get(type(document), 'a number')} instead of an object"
+    parts = {
+        "streamq": (int, "number"),
+        "digest": (str, "string"),
+        "expressions": (list, "list"),
+        "nodes": (list, "list"),
+    }
+    missing = [repr(part) for part in parts if part not in document]
+    if missing:
+        return f"found an object without {', '.join(missing)}"
+    wrong = next(part for part, (kind, _) in parts.items() if not isinstance(document[part], kind))
+    return f"{wrong!r} is no {parts[wrong][1]}"
 
 
 class _Reader:

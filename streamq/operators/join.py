@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import types as t
 
-from streamq.choices import JoinKind
+from streamq.choices import JoinKind, chosen
 from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.operators.evaluation import AS_INPUTS, Evaluation, KeyColumns, PortColumns, condition_of
 from streamq.operators.interval_join import OTHER_LE, OTHER_RE, covered_parts, overlap_join, uncovered_parts
@@ -168,6 +168,16 @@ def renamed(df: DataFrame, node: Join) -> DataFrame:
     return df.withColumnsRenamed({to: n for n, to in node.left_names if n != to})
 
 
+_OF_SPARK = {
+    **dict.fromkeys(("leftouter", "left_outer"), "Write 'left'."),
+    **dict.fromkeys(("leftsemi", "left_semi"), "Write 'semi'."),
+    **dict.fromkeys(("leftanti", "left_anti"), "Write 'anti'."),
+    **dict.fromkeys(("right", "rightouter", "right_outer"), "Write b.join(a, how='left')."),
+    "cross": "An inner join without on= pairs all events that live at once.",
+}
+"""What to write instead of Spark's other names of joins."""
+
+
 class JoinVerbs(Verbs):
     """``join`` and ``left_anti_join``."""
 
@@ -209,10 +219,9 @@ class JoinVerbs(Verbs):
         1  a      1    2
         1  a      4    5
         """
-        if how not in tuple(JoinKind):
-            raise PlanError(sentence("join", f"no kind {how!r}", f"there are: {', '.join(JoinKind)}"))
-        keys, condition, *names = paired(self.plan, other, on, where=where, suffixes=suffixes, how=how, verb="join")
-        return self._derive(Join(self.plan, other.plan, keys, condition, JoinKind(how), *names), other)
+        kind = chosen(JoinKind, how, "how", "join", _OF_SPARK.get(how, "") if isinstance(how, str) else "")
+        keys, condition, *names = paired(self.plan, other, on, where=where, suffixes=suffixes, how=kind, verb="join")
+        return self._derive(Join(self.plan, other.plan, keys, condition, kind, *names), other)
 
     def left_anti_join(self, other: Self, on: On = (), where: Callable[[Any, Any], Any] | Expr | None = None) -> Self:
         """The parts of this stream's lifetimes during which no event of the other agrees: ``join(..., how="anti")``.

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.choices import JoinKind
+from streamq.choices import JoinKind, check_word
 from streamq.errors import AmbiguousColumn, PlanError, sentence
 from streamq.operators.join_arguments import On, check_pairs, check_suffixes, pairs
 from streamq.operators.step import SparkRows, Step
@@ -131,8 +131,7 @@ class JoinTableVerbs(Verbs):
         """
         static = static_table(table)
         columns = static.columns
-        if how not in (JoinKind.INNER, JoinKind.LEFT):
-            raise PlanError(sentence("join_table", f"no kind {how!r}", f"there are: {JoinKind.INNER}, {JoinKind.LEFT}"))
+        check_word(how, (JoinKind.INNER, JoinKind.LEFT), "how", "join_table")
         keys = pairs(on, "join_table")
         if not keys:
             raise PlanError(sentence("join_table", "no key", "", 'Name the columns that must be equal: on="zone".'))

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
+from streamq.choices import check_word
 from streamq.errors import PlanError, TimeError, column_names, sentence
 from streamq.operators.grid import grid
 from streamq.operators.windowed import Windowed, whole_number, windowed
@@ -36,9 +37,9 @@ class WindowVerbs(ABC, Generic[S]):
     def _groups(self) -> tuple[S, tuple[str, ...]]:
         """The stream and the keys of its groups; without keys it is one group."""
 
-    def _windowed(self, make: Callable[[Any], Window], clip_input: str, stamp: str | None) -> Windowed[S]:
+    def _windowed(self, make: Callable[[Any], Window], verb: str, clip_input: str, stamp: str | None) -> Windowed[S]:
         stream, keys = self._groups()
-        return windowed(stream, keys, make(stream.plan.schema.axis), clip_input, stamp)
+        return windowed(stream, keys, make(stream.plan.schema.axis), clip=clip_input, stamp=stamp, verb=verb)
 
     def hopping_window(
         self, size: Duration, hop: Duration, offset: Duration = 0, *, clip_input: str = "full", stamp: str | None = None
@@ -69,7 +70,9 @@ class WindowVerbs(ABC, Generic[S]):
         1      4    8
         1      6   10
         """
-        return self._windowed(lambda axis: grid(size, hop, offset, axis, "hopping_window"), clip_input, stamp)
+        return self._windowed(
+            lambda axis: grid(size, hop, offset, axis, "hopping_window"), "hopping_window", clip_input, stamp
+        )
 
     def tumbling_window(
         self, size: Duration, offset: Duration = 0, *, clip_input: str = "full", stamp: str | None = None
@@ -88,7 +91,9 @@ class WindowVerbs(ABC, Generic[S]):
         2      0    4
         1      4    8
         """
-        return self._windowed(lambda axis: grid(size, size, offset, axis, "tumbling_window"), clip_input, stamp)
+        return self._windowed(
+            lambda axis: grid(size, size, offset, axis, "tumbling_window"), "tumbling_window", clip_input, stamp
+        )
 
     def snapshot_window(self, *, clip_input: str = "full", stamp: str | None = None) -> Windowed[S]:
         """The stretches in which nothing starts or ends: ``[t_j, t_j+1)`` between consecutive endpoints of the group.
@@ -106,7 +111,7 @@ class WindowVerbs(ABC, Generic[S]):
         2      3    5
         1      5    8
         """
-        return self._windowed(lambda axis: Snapshot(), clip_input, stamp)
+        return self._windowed(lambda axis: Snapshot(), "snapshot_window", clip_input, stamp)
 
     def sliding_window(self, duration: Duration, *, clip_input: str = "full", stamp: str | None = None) -> Windowed[S]:
         """What the last ``duration`` held, at every instant: lifetimes extended by it (points: set to it), then snapshots.
@@ -125,7 +130,7 @@ class WindowVerbs(ABC, Generic[S]):
             5      6    9
         """
         stream, keys = self._groups()
-        return windowed(_slid(stream, duration), keys, Snapshot(), clip_input, stamp)
+        return windowed(_slid(stream, duration), keys, Snapshot(), clip=clip_input, stamp=stamp, verb="sliding_window")
 
     def count_window(
         self, n: int, by: str = "start", *, clip_input: str = "full", stamp: str | None = None
@@ -147,8 +152,7 @@ class WindowVerbs(ABC, Generic[S]):
             8      5    6
             6     10   11
         """
-        if by not in ("start", "end"):
-            raise PlanError(sentence("count_window", 'by is "start" or "end"', f"found {by!r}"))
+        check_word(by, ("start", "end"), "by", "count_window")
         whole_number("count_window", "n", n)
         if by == "end":
             clip_input = "right" if clip_input == "full" else clip_input
@@ -156,7 +160,7 @@ class WindowVerbs(ABC, Generic[S]):
                 raise PlanError(
                     sentence("count_window", "windows of ends clip right or not at all", f"found {clip_input!r}")
                 )
-        return self._windowed(lambda axis: Count(n, by), clip_input, stamp)
+        return self._windowed(lambda axis: Count(n, by), "count_window", clip_input, stamp)
 
     def rows_window(
         self,
@@ -188,7 +192,7 @@ class WindowVerbs(ABC, Generic[S]):
         whole_number("rows_window", "n", n)
         whole_number("rows_window", "step", step)
         names = column_names(order_by, "rows_window", "order_by")
-        return self._windowed(lambda axis: Rows(n, step, names), clip_input, stamp)
+        return self._windowed(lambda axis: Rows(n, step, names), "rows_window", clip_input, stamp)
 
     def session_window(self, gap: Duration, *, clip_input: str = "full", stamp: str | None = None) -> Windowed[S]:
         """Maximal chains of events that each start before the last instant alive + ``gap``, where the session ends.
@@ -213,7 +217,7 @@ class WindowVerbs(ABC, Generic[S]):
                 raise TimeError(sentence("session_window", "gap must be at least two ticks", f"found {gap!r}"))
             return Session(ticks(gap, axis, "session_window"))
 
-        return self._windowed(make, clip_input, stamp)
+        return self._windowed(make, "session_window", clip_input, stamp)
 
     def landmark_window(
         self,
@@ -256,7 +260,7 @@ class WindowVerbs(ABC, Generic[S]):
                     raise TimeError(sentence("landmark_window", f"{name} must be positive", f"found {length} ticks"))
             return Landmark(ticks(hop, axis, "landmark_window"), at or 0, every)
 
-        return self._windowed(make, clip_input, stamp)
+        return self._windowed(make, "landmark_window", clip_input, stamp)
 
 
 def _slid(stream: Any, duration: Duration) -> Any:

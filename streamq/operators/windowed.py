@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from streamq.aggregates.window_bounds import WINDOW_EDGES
-from streamq.choices import Clip, Stamp
+from streamq.choices import Clip, Stamp, check_word, chosen
 from streamq.errors import PlanError, UnknownVerb, sentence
 from streamq.operators.select import Select
 from streamq.operators.top_k import TopK
@@ -140,8 +140,7 @@ class Windowed(Generic[S]):
         5     1      0    5
         """
         whole_number("top_k", "k", k)
-        if ties not in ("keep", "break"):
-            raise PlanError(sentence("top_k", 'ties is "keep" or "break"', f"found {ties!r}"))
+        check_word(ties, ("keep", "break"), "ties", "top_k")
         source = self.stream.plan
         order = resolve(column_or_expr(by), source, "top_k")
         return self.stream._derive(
@@ -149,14 +148,16 @@ class Windowed(Generic[S]):
         )
 
 
-def windowed(stream: S, keys: tuple[str, ...], window: Window, clip: str, stamp: str | None) -> Windowed[S]:
-    """A stream in windows; raises PlanError for a policy that does not exist or does not fit."""
-    verb = f"{window.name}_window"
-    if clip not in tuple(Clip):
-        raise PlanError(sentence(verb, f"no input clipping {clip!r}", f"there are: {', '.join(Clip)}"))
-    if stamp is not None and stamp not in tuple(Stamp):
-        raise PlanError(sentence(verb, f"no stamp {stamp!r}", f"there are: {', '.join(Stamp)}"))
-    if stamp is not None and stamp not in (Stamp.ALIGN, Stamp.POINT_AT_END):
+def windowed(
+    stream: S, keys: tuple[str, ...], window: Window, *, clip: str, stamp: str | None, verb: str
+) -> Windowed[S]:
+    """Return a stream in windows; raise PlanError for a ``clip`` or ``stamp`` that does not exist or does not fit.
+
+    ``verb`` is what the user has called, for messages.
+    """
+    clipped = chosen(Clip, clip, "clip_input", verb)
+    stamped = default_stamp(window) if stamp is None else chosen(Stamp, stamp, "stamp", verb)
+    if stamped not in (Stamp.ALIGN, Stamp.POINT_AT_END):
         raise PlanError(
             sentence(
                 verb,
@@ -168,7 +169,7 @@ def windowed(stream: S, keys: tuple[str, ...], window: Window, clip: str, stamp:
     if isinstance(window, Rows):
         for name in window.order_by:
             check_key(stream.plan.schema.require(name, verb), name, verb, "order")
-    return Windowed(stream, keys, window, Clip(clip), Stamp(stamp) if stamp else default_stamp(window))
+    return Windowed(stream, keys, window, clipped, stamped)
 
 
 def whole_number(verb: str, name: str, number: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streamq.errors import PlanError, TimeError, sentence
+from streamq.errors import PlanError, TimeError, nearest, sentence
 from streamq.time import TIMESTAMP, Duration, ticks
 
 if TYPE_CHECKING:
@@ -37,9 +37,15 @@ def trigger_of(duration: Duration | None) -> Trigger:
         return Trigger(available_now=True)
     try:
         every = ticks(duration, TIMESTAMP, "run")
-    except TimeError:
-        every = -1
+    except TimeError as error:
+        raise _no_trigger(duration) from error
     if every < 0:
-        hint = "Write 'available_now', or a duration as '10 seconds' or '500 ms'."
-        raise PlanError(sentence("run", "not a trigger", f"found {duration!r}", hint))
+        raise _no_trigger(duration)
     return Trigger(every)
+
+
+def _no_trigger(given: object) -> PlanError:
+    hint = "Write 'available_now', or a duration as '10 seconds' or '500 ms'."
+    if isinstance(given, str):
+        hint = nearest("available_now" if given == "once" else given, [AVAILABLE_NOW]) or hint
+    return PlanError(sentence("run", "not a trigger", f"found {given!r}", hint))

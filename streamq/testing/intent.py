@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError, nearest, sentence
 from streamq.time import Duration
 
 if TYPE_CHECKING:
@@ -107,7 +107,8 @@ class Intent:
             raise PlanError(sentence("Intent", f"no word for {name}", f"found {words!r}; {there}", hint))
         for word in self.choices(name):
             if word not in legal:
-                raise PlanError(sentence("Intent", f"no such {name}", f"found {word!r}; {there}"))
+                hint = nearest(word, legal) if isinstance(word, str) else ""
+                raise PlanError(sentence("Intent", f"no such {name}", f"found {word!r}; {there}", hint))
 
     def _check_payload(self) -> None:
         payload: Any = self.payload

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
+from streamq.choices import check_word
 from streamq.errors import PlanError, sentence
 
 
@@ -51,8 +52,7 @@ _loaded: list[Profile] = []
 
 def profile(name: str) -> Profile:
     """A profile by name; raises PlanError for a name that is none."""
-    if name not in PROFILES:
-        raise PlanError(sentence("profile", f"no profile {name!r}", f"there are: {', '.join(PROFILES)}"))
+    check_word(name, list(PROFILES), "a profile's name", "profile")
     return PROFILES[name]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
+from streamq.choices import check_word
 from streamq.errors import PlanError, UnknownVerb, nearest, sentence
 from streamq.operators.grouped import Grouped
 from streamq.operators.windowed import Windowed
@@ -110,11 +111,10 @@ def stream(
     ones too, plain ones more often); ``axis``: "integer" or "timestamp", which
     a scenario with durations of its own must say; the other arguments are those of :class:`Intent`.
     """
-    if axis not in (None, INTEGER, TIMESTAMP):
-        raise PlanError(sentence("stream", f"no axis {axis!r}", f"there are: {INTEGER}, {TIMESTAMP}"))
-    shapes = (*KINDS, *WITH_IDS, "signal")
-    if shape is not None and shape not in shapes:
-        raise PlanError(sentence("stream", f"no shape {shape!r}", f"there are: {', '.join(shapes)}"))
+    if axis is not None:
+        check_word(axis, (INTEGER, TIMESTAMP), "axis", "stream")
+    if shape is not None:
+        check_word(shape, (*KINDS, *WITH_IDS, "signal"), "shape", "stream")
     Intent(**intent)  # its words are checked here, where they stand
     arguments = {"shape": shape, "columns": columns, "axis": axis, **intent}
     return Scenario(STREAM, None, () if name is None else (name,), arguments)

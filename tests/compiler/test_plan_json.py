@@ -265,8 +265,11 @@ def put(path: str, value: Any) -> Callable[[dict[str, Any]], Any]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: [], "not a plan; found list. Give what to_json"),
-        (lambda d: {"nodes": []}, "not a plan; found nodes"),
+        (lambda d: [], "not a plan; found a list instead of an object. Give what to_json"),
+        (lambda d: 3.5, "not a plan; found a number instead of an object"),
+        (lambda d: {}, "not a plan; found an object without 'streamq', 'digest', 'expressions', 'nodes'. Give what"),
+        (lambda d: {**d, "nodes": {}}, "not a plan; 'nodes' is no list"),
+        (lambda d: {"nodes": []}, "not a plan; found an object without 'streamq', 'digest', 'expressions'. Give"),
         (put("nodes", []), "not a plan"),
         (put("streamq", 99), "format 99; this version reads 1. Write it anew"),
         (put("digest", "0"), "the text has been changed or damaged; digest .* instead of 0"),

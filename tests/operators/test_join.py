@@ -189,8 +189,10 @@ def test_errors() -> None:
         L.join(L, "k", suffixes=("_x", "_x"))
     with pytest.raises(PlanError, match='join: suffixes are two strings; found .*Write suffixes=\\("_l", "_r"\\)'):
         L.join(L, "k", suffixes="_x")  # type: ignore[arg-type]
-    with pytest.raises(PlanError, match="join: no kind 'outer'; there are: inner, left, semi, anti"):
-        L.join(R, "k", how="outer")
+    for how, end in (("outer", "found 'outer'."), ("lft", "Did you mean 'left'?"), ("left_anti", "Write 'anti'.")):
+        with pytest.raises(PlanError, match="^join: how is 'inner', 'left', 'semi' or 'anti'; found ") as refused:
+            L.join(R, "k", how=how)
+        assert str(refused.value).endswith(end)
     with pytest.raises(PlanError, match="join: not a stream; found int"):
         L.join(3)  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="join: a key is a column name or a pair of them; found 3. Write on="):

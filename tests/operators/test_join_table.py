@@ -91,7 +91,7 @@ def test_errors() -> None:
         S.join_table(CITIES, "zone", suffixes="_t")  # type: ignore[arg-type]
     with pytest.raises(PlanError, match='join_table: no key. Name the columns that must be equal: on="zone"'):
         S.join_table(CITIES, ())
-    with pytest.raises(PlanError, match="join_table: no kind 'anti'; there are: inner, left"):
+    with pytest.raises(PlanError, match="join_table: how is 'inner' or 'left'; found 'anti'"):
         S.join_table(CITIES, "zone", "anti")
     with pytest.raises(SourceError, match="join_table: not a DataFrame; found dict"):
         S.join_table({"zone": [1]}, "zone")

@@ -36,5 +36,5 @@ def test_policies() -> None:
         source_policy("points", "integer", None, "drop", "skip")
     with pytest.raises(TimeError, match="a duration with a unit on an integer axis"):
         source_policy("points", "integer", sq.generate("5 minutes"), "drop", None)
-    with pytest.raises(PlanError, match="a negative delay"):
+    with pytest.raises(PlanError, match="generate: delay is negative"):
         source_policy("points", "integer", sq.generate(-5), "drop", None)

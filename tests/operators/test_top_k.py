@@ -99,7 +99,7 @@ def test_errors() -> None:
     for k in (0, -1, 1.5, True):
         with pytest.raises(PlanError, match="top_k: k is a whole number of at least 1; found"):
             windowed.top_k(k, by="v")  # type: ignore[arg-type]
-    with pytest.raises(PlanError, match='top_k: ties is "keep" or "break"; found \'drop\''):
+    with pytest.raises(PlanError, match="top_k: ties is 'keep' or 'break'; found 'drop'"):
         windowed.top_k(1, by="v", ties="drop")
     with pytest.raises(UnknownColumn, match="top_k: no column 'w'; there are: k, v"):
         windowed.top_k(1, by="w")

@@ -308,15 +308,16 @@ def test_windows_at_the_ends_of_the_axis_are_cut_there() -> None:
 
 def test_errors() -> None:
     s = spans((1, 4))
-    with pytest.raises(PlanError, match="hopping_window: no input clipping 'both'; there are: full, left, right, none"):
+    words = "'full', 'left', 'right' or 'none'"
+    with pytest.raises(PlanError, match=f"^tumbling_window: clip_input is {words}; found 'both'.$"):
         s.tumbling_window(5, clip_input="both")
-    with pytest.raises(PlanError, match="snapshot_window: no stamp 'end'; there are: align, point_at_end, unchanged"):
-        s.snapshot_window(stamp="end")
+    with pytest.raises(PlanError, match="^sliding_window: stamp is 'align', .*; found 'aling'. Did you mean 'align'"):
+        s.sliding_window(5, stamp="aling")
     with pytest.raises(
         PlanError, match="stamp 'unchanged' is for operations that give their own lifetimes; .* Say 'align'"
     ):
         s.tumbling_window(5, stamp="unchanged")
-    with pytest.raises(PlanError, match='count_window: by is "start" or "end"; found \'mid\''):
+    with pytest.raises(PlanError, match="count_window: by is 'start' or 'end'; found 'mid'"):
         s.count_window(2, by="mid")
     with pytest.raises(PlanError, match="count_window: windows of ends clip right or not at all; found 'left'"):
         s.count_window(2, by="end", clip_input="left")

@@ -279,11 +279,38 @@ def test_levels_by_name_and_by_number() -> None:
     assert consistency_of("middle", "integer", "run") == MIDDLE
     assert consistency_of(sq.weak(7), "integer", "run") == Level(0, 7)
     assert consistency_of(sq.level("1 second", "1 minute"), "timestamp", "run") == Level(1_000_000, 60_000_000)
-    with pytest.raises(sq.StreamqError, match="run: no level of consistency; found 'string'. There are: 'strong'"):
+    with pytest.raises(sq.StreamqError, match="run: no level of consistency; found 'string'. Did you mean 'strong'"):
         consistency_of("string", "integer", "run")
-    with pytest.raises(sq.StreamqError, match="items blocked for longer than history is remembered"):
-        consistency_of(sq.level(9, 8), "integer", "run")
-    with pytest.raises(sq.StreamqError, match="a negative duration"):
-        consistency_of(sq.weak(-1), "integer", "run")
+    with pytest.raises(sq.StreamqError, match="run: no level of consistency; found 3. There are: 'strong'"):
+        consistency_of(3, "integer", "run")  # type: ignore[arg-type]
     with pytest.raises(sq.StreamqError, match="an integer number of ticks"):
         consistency_of(sq.weak("1 minute"), "integer", "run")
+
+
+@pytest.mark.parametrize(
+    ("block", "remember", "message"),
+    [
+        (
+            9,
+            8,
+            "consistency: items blocked for longer than history .*; found items blocked for 9, history .* for 8. In ",
+        ),
+        (
+            "1 minute",
+            "1 second",
+            "items blocked for longer than history is remembered; found items blocked for '1 minute'",
+        ),
+        (None, 8, "found items blocked for ever, history remembered for 8"),
+        (-1, None, "consistency: block is negative; found -1. None is for ever."),
+        (0, "-1 second", "consistency: remember is negative; found '-1 second'"),
+        (
+            5,
+            "1 second",
+            "a duration with a unit beside one without; found 5 and '1 second'. Give both a unit, or none.",
+        ),
+        ("soon", None, "consistency: not a duration; found 'soon'. Units: "),
+    ],
+)
+def test_a_level_that_cannot_be_is_refused_where_it_is_made(block: Any, remember: Any, message: str) -> None:
+    with pytest.raises(sq.StreamqError, match=message):
+        sq.level(block, remember)

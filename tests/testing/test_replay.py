@@ -119,7 +119,7 @@ HOW = json.loads(TEXT)["how"]
         ({"static": []}, r"static: found \[\], not tables by name"),
         ({"static": {"x": 3}}, "static: table 'x' is not an object of columns and rows"),
         ({"static": {"x": {"columns": "a it", "rows": []}}}, "static: table 'x': no such type; found 'it'"),
-        ({"plan": 3}, "plan: not a plan; found int"),
+        ({"plan": 3}, "plan: not a plan; found a number instead of an object"),
     ],
 )  # fmt: skip
 def test_every_part_is_checked(changes: dict[str, Any], message: str) -> None:

@@ -120,9 +120,9 @@ def test_errors() -> None:
             getattr(t.stream(), name)
     with pytest.raises(PlanError, match="no such disorder; found 'wild'"):
         t.stream(disorder="wild")
-    with pytest.raises(PlanError, match="no shape 'round'; there are: points, intervals"):
+    with pytest.raises(PlanError, match="stream: shape is 'points', 'intervals', .* or 'signal'; found 'round'"):
         t.stream(shape="round")
-    with pytest.raises(PlanError, match="no axis 'time'"):
+    with pytest.raises(PlanError, match="stream: axis is 'integer' or 'timestamp'; found 'time'"):
         t.stream(axis="time")
     with pytest.raises(PlanError, match="more than two inputs; found 3"):
         t.operator(t.stream(), t.stream(), t.stream())
