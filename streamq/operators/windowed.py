@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from streamq.aggregates.window_bounds import WINDOW_EDGES
 from streamq.choices import Clip, Stamp, check_word, chosen
-from streamq.errors import PlanError, UnknownVerb, sentence
+from streamq.errors import PlanError, UnknownColumn, UnknownVerb, sentence
 from streamq.operators.select import Select
 from streamq.operators.top_k import TopK
 from streamq.operators.window import show_keys, show_window
 from streamq.operators.window_aggregate import WindowAggregate
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
+from streamq.plan.hints import for_aggregate_of
 from streamq.plan.keys import check_key
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.passes import columns, nodes, rewrite
 from streamq.plan.resolve import Given, column_or_expr, named, resolve
 from streamq.plan.schema import check_names
-from streamq.plan.tree import show
+from streamq.plan.tree import Shown, show
 from streamq.plan.verbs import Verbs, named_after
 from streamq.windows import Rows, Window, default_stamp
 
@@ -59,7 +62,9 @@ class Windowed(Generic[S]):
         """One row a window with members: the group's keys, then a column a keyword.
 
         A column is an aggregate (``sq.count()``, ``sq.avg("fare")``, ...) or an expression over aggregates, keys,
-        ``sq.window_start()`` and ``sq.window_end()``. Raises PlanError for a column that is neither aggregate nor key.
+        ``sq.window_start()`` and ``sq.window_end()``; a number, a truth value or an instant is a constant, and so is
+        ``sq.lit("text")``. Raises PlanError for a column that is neither aggregate nor key, and for a plain text, which may
+        be meant as an aggregate's name, a column's, or itself.
 
         >>> import streamq as sq
         >>> s = sq.events([(1, 4, {"v": 2}), (3, 8, {"v": 6})])
@@ -69,6 +74,7 @@ class Windowed(Generic[S]):
             6   6.0      4    8
         """
         source = self.stream.plan
+        check_aggregates(given_columns, named_columns, source.schema.names)
         wanted = list(named(given_columns, named_columns, source.schema, "select"))
         wanted = [(name, e) for name, e in wanted if not (name in self.keys and isinstance(e, Col) and e.name == name)]
         check_names([*self.keys, *(name for name, _ in wanted)], "select")
@@ -146,6 +152,44 @@ class Windowed(Generic[S]):
         return self.stream._derive(
             TopK(source, self.keys, self.window, k=k, by=order, desc=desc, ties=ties, clip=self.clip, stamp=self.stamp)
         )
+
+
+def check_aggregates(positional: Sequence[Any], keywords: Mapping[str, Any], columns: Sequence[str]) -> None:
+    """Raise PlanError for what is no aggregate and may be meant as one.
+
+    That is a text, a function that is not called (``len``, ``sq.count``), and the tuples and dictionaries of pandas.
+    """
+    for given in positional:
+        if isinstance(given, dict):
+            named_so = {str(of) if str(of).isidentifier() else "n": (str(of), str(f)) for of, f in given.items()}
+            hints = [for_aggregate_of(name, pair, columns) for name, pair in named_so.items()]
+            raise PlanError(
+                sentence("select", "a dictionary instead of aggregates", f"found {given!r}", " ".join(hints))
+            )
+        if isinstance(given, str) and given not in columns and (hint := for_aggregate_of("n", given)):
+            raise UnknownColumn(sentence("select", f"no column {given!r}", f"there are: {', '.join(columns)}", hint))
+    for name, given in keywords.items():
+        kind = _instead_of_aggregate(given)
+        if kind:
+            found = given.__name__ if kind == "function" else repr(given)
+            hint = for_aggregate_of(name, given, columns)
+            raise PlanError(sentence("select", f"a {kind} instead of an aggregate", f"found {name}={found}", hint))
+
+
+def _instead_of_aggregate(given: Any) -> str:
+    """What a message calls a value that may be meant as an aggregate; nothing for expressions, numbers and instants."""
+    match given:
+        case Shown():
+            return ""
+        case str():
+            return "text"
+        case list() | tuple() | dict():
+            return type(given).__name__
+        case FunctionType() if given.__module__.startswith("streamq.aggregates."):
+            return "function"
+        case type() | BuiltinFunctionType():
+            return "function"
+    return ""
 
 
 def windowed(

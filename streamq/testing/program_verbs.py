@@ -219,8 +219,14 @@ def _positional(columns: Iterable[tuple[str, Expr]], in_window: bool = False) ->
     while least < len(pairs) and _is_column(*pairs[least]):
         least += 1
     first = [string(n) if _is_column(n, e) else expression(Alias(e, n), None, in_window) for n, e in pairs[:least]]
-    rest = [f"{n}={argument(e) if isinstance(e, Lit) else expression(e, None, in_window)}" for n, e in pairs[least:]]
+    rest = [f"{n}={_keyword_value(e, in_window)}" for n, e in pairs[least:]]
     return first + rest
+
+
+def _keyword_value(expr: Expr, in_window: bool) -> str:
+    """A constant as it is, but for a text in a window's ``select``, which takes no plain one."""
+    is_plain = isinstance(expr, Lit) and not (in_window and isinstance(expr.value, str))
+    return argument(expr) if is_plain else expression(expr, None, in_window)
 
 
 def _is_column(name: str, expr: Expr) -> bool:

@@ -339,3 +339,40 @@ def test_errors() -> None:
         s.landmark_window(5, start=dt.datetime(2024, 1, 1))
     with pytest.raises(PlanError, match="select: a group without a window; .* Add a window, as .tumbling_window"):
         s.group_by("e").select(n=sq.count())
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("count", r"select: a text instead of an aggregate; found n='count'. Write n=sq.count\(\).$"),
+        ("count(*)", r"found n='count\(\*\)'. Write n=sq.count\(\)."),
+        ("avg( e )", r"Write n=sq.avg\('e'\)."),
+        ("collect", r"Write n=sq.collect\(...\)."),
+        ("e", r"found n='e'. Write n=sq.max\('e'\) or another aggregate of the column, n=sq.lit\('e'\) for the text."),
+        ("hourly", r"found n='hourly'. Write n=sq.lit\('hourly'\) for the text."),
+        (("e", "mean"), r"a tuple instead of an aggregate; found n=\('e', 'mean'\). Write n=sq.avg\('e'\)."),
+        ({"e": "sum"}, "a dict instead of an aggregate"),
+        (len, r"a function instead of an aggregate; found n=len. Write n=sq.count\(\)."),
+        (set, r"found n=set. Write n=sq.collect\(...\)."),
+        (sq.max, r"a function instead of an aggregate; found n=max. Write n=sq.max\(...\)."),
+    ],
+    ids=repr,
+)
+def test_what_may_be_meant_as_an_aggregate_is_no_constant(given: Any, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        spans((1, 4)).tumbling_window(5).agg(n=given)
+
+
+def test_aggregates_as_pandas_and_spark_name_them_by_position() -> None:
+    windows = spans((1, 4)).tumbling_window(5)
+    with pytest.raises(UnknownColumn, match=r"select: no column 'count'; there are: e. Write n=sq.count\(\)."):
+        windows.agg("count")
+    with pytest.raises(PlanError, match=r"a dictionary .* Write e=sq.sum\('e'\). Write n=sq.count\(\).$"):
+        windows.agg({"e": "sum", "*": "count"})
+
+
+def test_constants_beside_aggregates() -> None:
+    windows = spans((1, 4)).tumbling_window(5)
+    assert windows.agg(n=sq.count(), hours=1, ok=True, of=sq.lit("hourly")).to_arrow().to_pylist() == [
+        {"n": 1, "hours": 1, "ok": True, "of": "hourly", "start": 0, "end": 5}
+    ]
