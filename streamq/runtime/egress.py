@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.event import CTI, INSERT, LE, RE, RETRACT, WEIGHT
 from streamq.runtime.pairs import paired
+from streamq.runtime.shipping import packed
 from streamq.runtime.values import Ints, Numbered, dense, numbered, together
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -106,7 +107,7 @@ def folding(
         if tables:
             yield from rows(concat(tables)).combine_chunks().to_batches(BATCH_ROWS)
 
-    return run
+    return packed(run)
 
 
 # folding

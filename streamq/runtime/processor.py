@@ -7,7 +7,6 @@ The runtime travels by value: nothing in it may import streamq when it is called
 from __future__ import annotations
 
 import json
-import pickle
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +20,7 @@ from streamq.runtime.envelope import LATE, OUTPUTS, PROGRESS, SPOKEN, TOTALS, En
 from streamq.runtime.identity import Identity, check_state
 from streamq.runtime.packer import Packer, passed_rows
 from streamq.runtime.progress import Message, decode_messages, encode_messages
+from streamq.runtime.shipping import packed
 from streamq.runtime.stage import Stage
 from streamq.runtime.starts import joined
 
@@ -80,14 +80,12 @@ def make_processor(stage: Stage, identity: Identity) -> Any:
     starts, Spark makes a processor in a new Python only to ask what state it has, which would cost the imports of all that
     stages need.
     """
-    from pyspark import cloudpickle
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
     class StageProcessor(StatefulProcessor):
-        def __init__(self, packed: bytes):
-            self.packed = packed
-            self.run: Any = None
+        def __init__(self, run: Callable[[int, Iterable[pd.DataFrame], Any], Iterator[pd.DataFrame]]):
+            self.run = run
 
         def __setstate__(self, fields: dict[str, Any]) -> None:
             hush_driver_worker()
@@ -98,13 +96,12 @@ def make_processor(stage: Stage, identity: Identity) -> Any:
             self.state = handle.getMapState(STATE, key, StructType([StructField("chunk", BinaryType())]))
 
         def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
-            self.run = self.run or pickle.loads(self.packed)
             yield from self.run(int(key[0]), rows, self.state)
 
         def close(self) -> None:
             pass
 
-    return StageProcessor(cloudpickle.dumps(hosting(stage, identity)))
+    return StageProcessor(packed(hosting(stage, identity)))
 
 
 def hosting(stage: Stage, identity: Identity) -> Callable[[int, Iterable[pd.DataFrame], Any], Iterator[pd.DataFrame]]:
@@ -201,7 +198,7 @@ def source_packer(packer: Packer, lanes: Lanes) -> Callable[[Iterable[pa.RecordB
         yield from envelope_batches(packer.pack(combined, [], progress))
         yield from envelope_batches(envelopes)
 
-    return run
+    return packed(run)
 
 
 def _joined(a: Message, b: Message) -> Message:
@@ -232,7 +229,7 @@ def control_packer(
             body = encode_messages(messages)
             yield from envelope_batches([(b, PROGRESS, body) for b in range(buckets)])
 
-    return run
+    return packed(run)
 
 
 def opener(
@@ -257,7 +254,7 @@ def opener(
                     table = decode(batch.column("__body")[i].as_py())
                     yield from _wide(table, n, relations[number], schema)
 
-    return run
+    return packed(run)
 
 
 def _wide(
@@ -301,7 +298,7 @@ def stage_packer(packer: Packer, lanes: Lanes) -> Callable[[Iterable[pa.RecordBa
                         tables.setdefault(number, []).append(rows)
         yield from envelope_batches(packer.pack(tables, spoken, None))
 
-    return run
+    return packed(run)
 
 
 def result_opener(
@@ -337,7 +334,7 @@ def result_opener(
                     }
                     yield _row(schema, len(totals), made)
 
-    return run
+    return packed(run)
 
 
 def _row(schema: pa.Schema, rows: int, columns: dict[str, Any]) -> pa.RecordBatch:

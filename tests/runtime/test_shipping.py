@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 import pkgutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from pyspark import cloudpickle
 from pyspark.sql.types import LongType
 
@@ -27,6 +30,7 @@ from streamq.runtime.identity import Identity
 from streamq.runtime.kernels import inner_join, recompute, relay, settle, window_aggregate
 from streamq.runtime.packer import Packer
 from streamq.runtime.processor import DRIVER_WORKER, make_processor
+from streamq.runtime.shipping import KEPT, WORKER_MEMORY, packed
 from streamq.runtime.stage import Channel, Stage
 
 READ = """
@@ -102,3 +106,29 @@ def test_a_condition_takes_along_the_functions_it_calls_and_no_others() -> None:
     assert {"streamq.functions.comparison", "streamq.functions.dates"} <= set(rooms)
     rooms_along = {room for room in rooms if room.encode() in shipped}
     assert rooms_along == {f"streamq.functions.{n}" for n in ("built_in", "comparison", "operands", "results", "shown")}
+
+
+def counter(start: int) -> Callable[[], int]:
+    """A function that counts its calls, on from ``start``; how many there were is lost when it is unpacked anew."""
+    calls = [start]
+
+    def count() -> int:
+        calls[0] += 1
+        return calls[0]
+
+    return count
+
+
+def test_a_worker_unpacks_a_function_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, WORKER_MEMORY, raising=False)
+    shipped = cloudpickle.dumps(packed(counter(0)))
+    assert [pickle.loads(shipped)() for _ in range(3)] == [1, 2, 3]
+
+
+def test_a_worker_forgets_the_function_called_longest_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, WORKER_MEMORY, raising=False)
+    first, *others = [packed(counter(1_000 * i)) for i in range(KEPT + 1)]
+    for count in (first, *others[:-1], first, others[-1]):
+        count()
+    assert [first(), others[1]()] == [3, 2_002]
+    assert others[0]() == 1_001

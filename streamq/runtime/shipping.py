@@ -1,0 +1,49 @@
+"""Functions that Spark sends to its Python workers with every task: packed on the driver, unpacked once in each worker."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import sys
+import zlib
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+WORKER_MEMORY = "streamq_unpacked"
+"""The name in ``sys.modules`` under which a worker keeps functions: what travels by value is new with every task."""
+
+KEPT = 64
+"""How many functions a worker keeps; beyond that it forgets the one that was called longest ago."""
+
+
+def packed(function: Callable[P, T]) -> Callable[P, T]:
+    """Return a function that does the same, and is pickled as a few kilobytes of code and the compressed pickle of ``function``.
+
+    A worker reads that pickle at the first call and keeps the function for later tasks, so ``function`` must keep nothing
+    between its calls. To read it takes milliseconds, which would be a good part of a small micro-batch.
+    """
+    from pyspark import cloudpickle
+
+    code = zlib.compress(cloudpickle.dumps(function))
+    digest = hashlib.sha256(code).hexdigest()
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        result: T = unpacked(digest, code)(*args, **kwargs)
+        return result
+
+    return call
+
+
+def unpacked(digest: str, code: bytes) -> Any:
+    """Return the function that ``code`` holds, from this process's memory if it has been called here before."""
+    memory = sys.modules.setdefault(WORKER_MEMORY, ModuleType(WORKER_MEMORY))
+    functions: dict[str, Any] = vars(memory).setdefault("functions", {})
+    function = functions.pop(digest) if digest in functions else pickle.loads(zlib.decompress(code))
+    functions[digest] = function
+    if len(functions) > KEPT:
+        del functions[next(iter(functions))]
+    return function
