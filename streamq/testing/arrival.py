@@ -14,8 +14,8 @@ from streamq.errors import PlanError, sentence
 from streamq.operators import Edges, Intervals, Physical, Points, Source
 from streamq.plan.expr import Expr, Lit
 from streamq.plan.schema import Field
+from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.event import CTI, INSERT, RETRACT
-from streamq.testing.oracle import arrow_type
 from streamq.testing.python_values import comparable
 from streamq.time import INFINITY
 

@@ -21,7 +21,7 @@ from streamq.testing.drawn_expressions import evaluable, exact, lifetime_parts, 
 from streamq.testing.drawn_windows import aggregate
 from streamq.testing.generate import Draw
 from streamq.testing.payload_values import EPOCH
-from streamq.testing.queries import static, table_for
+from streamq.testing.static_tables import static, table_for
 from streamq.time import INTEGER, TIMESTAMP
 
 

@@ -7,7 +7,8 @@ those are grouped by, ordered by, compared and joined. Needs ``hypothesis``.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import singledispatch
 from typing import Any
 
 from hypothesis import strategies as st
@@ -18,11 +19,9 @@ from streamq.expressions import duration, end, start, when
 from streamq.functions.arithmetic import ABS, DIVIDE
 from streamq.functions.choice import COALESCE, ISNAN
 from streamq.functions.logic import conjunction
-from streamq.operators import Join, JoinTable, Select, Source, TopK, Union, WindowAggregate, WindowedJoin
-from streamq.plan.aggregate import Aggregate, Rounding
+from streamq.operators import Source
 from streamq.plan.expr import Call, Col, Expr, Lit
 from streamq.plan.folding import fold
-from streamq.plan.folding import fold as fold_expr
 from streamq.plan.keys import check_key
 from streamq.plan.node import Node
 from streamq.plan.passes import columns
@@ -37,49 +36,38 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 def exact(plan: Node) -> frozenset[str]:
     """The columns whose values do not depend on how floats are rounded, nor do their sums."""
-    return fold(plan, _exact)
+    return fold(plan, exact_columns)
 
 
-def _exact(node: Node, inputs: list[frozenset[str]]) -> frozenset[str]:
-    match node:
-        case Source():
-            return frozenset(node.schema.names)
-        case Select():
-            return frozenset(n for n, e in node.columns if columns(e) <= inputs[0] and not fold_expr(e, _divides))
-        case Union():
-            return frozenset.intersection(*inputs)
-        case Join() | WindowedJoin():
-            sides = zip((node.left_names, node.right_names), inputs, strict=True)
-            exact_names = {to for names, side in sides for name, to in names if name in side}
-            return frozenset(exact_names & set(node.schema.names))
-        case JoinTable():
-            return inputs[0] | {to for _, to in node.names}
-        case TopK():
-            return frozenset(node.schema.names)
-        case WindowAggregate():
-            return frozenset(node.keys) | {n for n, a in node.aggregates if _exactly(a, inputs[0])}
+@singledispatch
+def exact_columns(node: Node, inputs: Sequence[frozenset[str]]) -> frozenset[str]:
+    """The exact columns of a node over those of its inputs: unless a room says otherwise, those of the first."""
     return inputs[0]
+
+
+@exact_columns.register(Source)
+def exact_of_source(node: Source, inputs: Sequence[frozenset[str]]) -> frozenset[str]:
+    return frozenset(node.schema.names)
+
+
+def is_exact(expr: Expr, among: frozenset[str]) -> bool:
+    """Whether an expression reads exact columns alone, and does not round."""
+    return columns(expr) <= among and not fold(expr, _divides)
 
 
 def _divides(expr: Expr, parts: list[bool]) -> bool:
     return any(parts) or (isinstance(expr, Call) and expr.function == DIVIDE)
 
 
-def _exactly(aggregate: Aggregate, among: frozenset[str]) -> bool:
-    match aggregate.function.drawing.rounding:
-        case Rounding.NONE:
-            return True
-        case Rounding.OF_ARGUMENTS:
-            return all(columns(a) <= among and not fold_expr(a, _divides) for a in aggregate.args)
-    return False
-
-
 def is_a(kind: t.DataType, *kinds: type[t.DataType]) -> bool:
     return isinstance(kind, kinds)
 
 
+PLAIN_NUMBERS = (t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType)
+
+
 def is_plain_number(kind: t.DataType) -> bool:
-    return is_a(kind, t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType)
+    return isinstance(kind, PLAIN_NUMBERS)
 
 
 def matched(schema: Schema, among: Iterable[str]) -> list[str]:

@@ -22,9 +22,11 @@ from streamq.testing.drawn_arguments import STREAMS, argument, starts
 from streamq.testing.drawn_windows import aggregated
 from streamq.testing.generate import KINDS, Draw, cases_of, source_of
 from streamq.testing.intent import ANYTHING, Intent
+from streamq.testing.operators.join_table import looked_up
 from streamq.testing.payload_types import key_types, value_types
-from streamq.testing.queries import looked_up, paired, spans, static
+from streamq.testing.queries import paired, spans
 from streamq.testing.scenario import ANY, STREAM, STREAM_ITSELF, Scenario, stream
+from streamq.testing.static_tables import static
 from streamq.testing.table import fields_of
 from streamq.time import INTEGER, TIMESTAMP
 

@@ -25,8 +25,8 @@ from streamq.plan.lifetime import Lifetime
 from streamq.plan.node import Node
 from streamq.plan.schema import Field, Schema
 from streamq.run.query import local_history
+from streamq.runtime.arrow_types import arrow_type
 from streamq.testing.drawn_expressions import Draw, exact, is_a, matched, numbers, predicates
-from streamq.testing.oracle import arrow_type
 from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot, Window
 
 
@@ -75,7 +75,8 @@ def aggregated(draw: Draw, plan: Node, label: str = "a", reads_end: bool = True)
     if sortable and whole and "rank" not in schema.names and draw(st.sampled_from([False] * 5 + [True])):
         by, broken = Col(draw(st.sampled_from(sortable))), len(groupable) == len(schema.names)
         ties = draw(st.sampled_from(["keep", "break"] if broken else ["keep"]))
-        return TopK(plan, keys, window, draw(st.integers(1, 3)), by, draw(st.booleans()), ties, clip, stamp)
+        k, desc = draw(st.integers(1, 3)), draw(st.booleans())
+        return TopK(plan, keys, window, k, by, desc=desc, ties=ties, clip=clip, stamp=stamp)
     functions = draw(st.lists(st.sampled_from(_askable(schema, exact_columns)), min_size=1, max_size=3))
     drawn = [draw(aggregate(schema, exact_columns, function, reads_end)) for function in functions]
     # equal ones are one

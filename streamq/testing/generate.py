@@ -30,9 +30,10 @@ from streamq.testing.lateness import ON_TIME, manners, modelled, policed, with_i
 from streamq.testing.payload_types import IDS, NESTED, NUMBERS, OTHERS, key_types, value_types
 from streamq.testing.payload_values import numbered_value, twin
 from streamq.testing.payloads import palettes
-from streamq.testing.queries import queries, static
+from streamq.testing.queries import queries
 from streamq.testing.scale import TICKS, Scale, scale
 from streamq.testing.speculative import doubled, speculative
+from streamq.testing.static_tables import static
 from streamq.time import INTEGER, TIMESTAMP, ticks
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -252,11 +253,13 @@ def source_of(draw: Draw, name: str, kind: str, fields: tuple[Field, ...], axis:
         case "edges":
             columns = (Field("t", time), Field("edge", t.StringType()), *fields)
             whose = draw(st.sampled_from(["start", "end"]))
-            return Edges(name, columns, "t", "edge", (fields[0].name,), Lit("start"), Lit("end"), whose)
+            key, opens, closes = (fields[0].name,), Lit("start"), Lit("end")
+            return Edges(name, columns, "t", "edge", key, open=opens, close=closes, payload_from=whose)
         case _:
             times = tuple(Field(n, time) for n in ("start", "end", "new_end"))
             columns = (Field("kind", t.StringType()), *times, *fields, *named)
-            source = Physical(name, columns, "kind", "start", "end", "new_end", "id" if named else None)
+            id = "id" if named else None
+            source = Physical(name, columns, kind="kind", start="start", end="end", new_end="new_end", id=id)
     return Select(source, tuple((f.name, Col(f.name)) for f in fields)) if named else source
 
 

@@ -6,17 +6,10 @@ import dataclasses
 import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any
 
-from streamq.operators import (
-    AlterLifetime,
-    Chop,
-    DistinctIds,
-    Source,
-    TopK,
-    WindowAggregate,
-    WindowedJoin,
-)
+from streamq.operators import Source
 from streamq.plan.expr import Expr, Lit
 from streamq.plan.folding import fold as fold_expr
 from streamq.plan.node import Node, nodes
@@ -40,7 +33,7 @@ class Scale:
     """Where events lie, in ticks: around ``anchor``, some multiple of one of the ``units`` away from it, or a ``step`` beside.
 
     ``reach`` is how far a result's lifetime can go beyond all instants of the input. ``lengths`` are those that the query
-    speaks of, as they are, and ``grids`` those of its windows and pieces: (offset, hop, size).
+    speaks of, as they are, and ``grids`` those of its windows and pieces.
     """
 
     anchor: int = 0
@@ -48,15 +41,15 @@ class Scale:
     step: int = 1
     reach: int = 13
     lengths: tuple[int, ...] = ()
-    grids: tuple[tuple[int, int, int], ...] = ()
+    grids: tuple[Hopping, ...] = ()
 
     def edges(self, near: int, many: int = 3) -> list[int]:
         """Where windows and pieces begin and end, from about an instant on."""
         return sorted({
-            (offset + ((near - offset) // hop + i) * hop + part) // self.step * self.step
-            for offset, hop, size in self.grids
+            (grid.offset + ((near - grid.offset) // grid.hop + i) * grid.hop + part) // self.step * self.step
+            for grid in self.grids
             for i in range(many)
-            for part in (0, size)
+            for part in (0, grid.size)
         })  # fmt: skip
 
     def of(self, unit: int) -> Scale:
@@ -72,7 +65,7 @@ TICKS = Scale()
 def scale(plan: Node) -> Scale:
     """The scale of a query."""
     query_lengths = [n for node in nodes(plan) for n in (*lengths(node), *spans(node)) if n > 0]
-    dense = [n for node in nodes(plan) for n in _repeating(node)]
+    dense = [n for node in nodes(plan) for n in recurrences(node)]
     step = max((tick(n) for n in nodes(plan) if isinstance(n, Source)), default=1)
     units = {max(step, n // 4 // step * step) if n >= SMALL else step for n in query_lengths}
     least = min(dense, default=INFINITY)
@@ -86,49 +79,39 @@ def scale(plan: Node) -> Scale:
     chosen = tuple(sorted({ordered[0], middle, ordered[-1]}))
     anchor = anchors[0] // step * step if anchors else 0
     exact = sorted({n // step * step for n in query_lengths if step <= n <= least * MOST_HOPS})
-    grids = tuple(dict.fromkeys(grid for node in nodes(plan) for grid in _grids(node)))
-    return Scale(anchor, chosen, step, 13 * chosen[0] + sum(query_lengths), tuple(exact), grids)
+    reach = 13 * chosen[0] + sum(query_lengths)
+    around = tuple(dict.fromkeys(grid for node in nodes(plan) for grid in grids(node)))
+    return Scale(anchor, chosen, step, reach=reach, lengths=tuple(exact), grids=around)
 
 
+@singledispatch
 def lengths(node: Node) -> Iterator[int]:
-    """The lengths of time among a node's parameters."""
-    match node:
-        case WindowAggregate(window=window) | TopK(window=window) | WindowedJoin(window=window):
-            match window:
-                case Hopping():
-                    yield from (window.size, window.hop)
-                case Session():
-                    yield window.gap
-                case Landmark():
-                    yield from (window.hop, window.period or window.hop)
-        case AlterLifetime(start=start, length=length):
-            yield from (abs(start.by), start.within or 0, abs(length.by))
-        case Chop():
-            yield node.period
-        case DistinctIds():
-            yield node.within
+    """The lengths of time among a node's parameters: unless a room says otherwise, those of its window."""
+    match getattr(node, "window", None):
+        case Hopping(size=size, hop=hop):
+            yield from (size, hop)
+        case Session(gap=gap):
+            yield gap
+        case Landmark(hop=hop, period=period):
+            yield from (hop, period or hop)
 
 
-def _repeating(node: Node) -> Iterator[int]:
-    """Distances at which a lifetime without an end gives row after row."""
-    match node:
-        case WindowAggregate(window=Hopping() | Landmark() as window) | TopK(window=Hopping() | Landmark() as window):
-            yield window.hop
-        case WindowedJoin():
-            yield node.window.hop
-        case Chop():
-            yield node.period
+@singledispatch
+def recurrences(node: Node) -> Iterator[int]:
+    """The distances at which a lifetime without an end gives row after row: unless a room says otherwise, its window's hop."""
+    match getattr(node, "window", None):
+        case Hopping(hop=hop) | Landmark(hop=hop):
+            yield hop
 
 
-def _grids(node: Node) -> Iterator[tuple[int, int, int]]:
-    """The grids of a node's windows or pieces: offset, hop, size."""
-    match node:
-        case WindowAggregate(window=Hopping() as w) | TopK(window=Hopping() as w) | WindowedJoin(window=Hopping() as w):
-            yield w.offset, w.hop, w.size
-        case WindowAggregate(window=Landmark() as w) | TopK(window=Landmark() as w):
-            yield w.start, w.period or w.hop, w.hop
-        case Chop():
-            yield node.offset, node.period, node.period
+@singledispatch
+def grids(node: Node) -> Iterator[Hopping]:
+    """The grids on which windows or pieces begin and end: unless a room says otherwise, that of its window."""
+    match getattr(node, "window", None):
+        case Hopping() as window:
+            yield window
+        case Landmark(hop=hop, start=start, period=period):
+            yield Hopping(hop, period or hop, start)
 
 
 def expressions(node: Node) -> Iterator[Expr]:
@@ -176,4 +159,4 @@ def _instants(node: Node) -> Iterator[int]:
         yield window.start
 
 
-__all__ = ["TICKS", "Scale", "expressions", "lengths", "literals", "scale", "spans"]
+__all__ = ["TICKS", "Scale", "expressions", "grids", "lengths", "literals", "recurrences", "scale", "spans"]

@@ -39,6 +39,7 @@ from streamq.plan.schema import Field, Schema
 from streamq.policies import SourcePolicy
 from streamq.testing.arrival import table_of
 from streamq.testing.difference import assert_same_history, same_history
+from streamq.testing.drawn_operators import OVER_ONE, OVER_TWO
 from streamq.testing.history import history
 from streamq.testing.oracle import ORACLE, TooMuch, oracle, sql
 from streamq.testing.physical_stream import fold_physical
@@ -91,6 +92,19 @@ def test_every_logical_operator_has_a_definition_named_as_it() -> None:
     assert set(ORACLE) == set(written_operators())
     names = {node.__name__.lower(): f.__name__.replace("_", "") for node, f in ORACLE.items()}
     assert all(node == function for node, function in names.items())
+
+
+def test_every_operator_over_streams_has_its_room_for_tests() -> None:
+    """Definition and drawing stand in one module, called as the operator's; what is made of windows is drawn with those."""
+
+    def room(module: str) -> str:
+        return module.rpartition(".")[2]
+
+    rooms = {room(node.__module__) for node in written_operators() if not issubclass(node, Source)}
+    defined = {d.__module__ for node, d in ORACLE.items() if not issubclass(node, Source)}
+    assert defined == {f"streamq.testing.operators.{name}" for name in rooms}
+    drawn = {*OVER_ONE, *(room(drawing.__module__) for drawing in OVER_TWO)}
+    assert rooms - drawn == {"join_table", "top_k", "window_aggregate"}
 
 
 # sources

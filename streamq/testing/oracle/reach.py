@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from streamq.errors import QueryFailed
-from streamq.operators import AlterLifetime, Edges, Intervals, Physical, Points, Source
+from functools import singledispatch
+
+from streamq.operators import Edges, Intervals, Physical, Points, Source
 from streamq.plan.node import Node, nodes
 from streamq.runtime.event import CTI
-from streamq.testing.oracle.expressions import listed, payload
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.sources import column
-from streamq.time import INFINITY, MINUS_INFINITY
 
 
 def reach(node: Node, plan: Node, run: Run) -> int | None:
@@ -21,9 +20,13 @@ def reach(node: Node, plan: Node, run: Run) -> int | None:
     match node:
         case Source():
             return _latest([_start(node, run), _promise(node, run), _followed(node, plan, run)])
-        case AlterLifetime() if run.reach is not None:
-            return _moved(node, run.reach, run)
-    return run.reach
+    return None if run.reach is None else moved(node, run.reach, run)
+
+
+@singledispatch
+def moved(node: Node, instant: int, run: Run) -> int | None:
+    """How far an operator has come whose furthest input has come to an instant: unless a room says otherwise, as far."""
+    return instant
 
 
 def _latest(instants: list[int | None]) -> int | None:
@@ -74,25 +77,4 @@ def _followed(node: Source, plan: Node, run: Run) -> int | None:
     return None if other is node else _promise(other, run)
 
 
-def _moved(node: AlterLifetime, t: int, run: Run) -> int | None:
-    """An instant moved as CTIs are; None where an expression has no value there."""
-    start, length = node.start, node.length
-    if start.expr is None:
-        t += start.by + (min(0, length.by) if length.kind == "same" else 0)
-    elif start.within is not None:
-        t -= start.within
-    else:
-        schema = node.input.schema
-        nothing = [f"NULL AS {c}" for c in payload(schema)]
-        instant = f"(SELECT {listed(f'CAST({t} AS BIGINT) AS le', f'CAST({t} + 1 AS BIGINT) AS re', *nothing)})"
-        try:
-            moved = run.value(f"SELECT * FROM {run.table(f'SELECT {run.sql(start.expr, schema)} AS t FROM {instant}')}")
-        except QueryFailed:
-            return None
-        if moved is None:
-            return None
-        t = int(moved)
-    return max(MINUS_INFINITY + 1, min(INFINITY - 1, t))
-
-
-__all__ = ["reach"]
+__all__ = ["moved", "reach"]

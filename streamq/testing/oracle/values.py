@@ -128,4 +128,4 @@ def from_duckdb(column: pa.Array | pa.ChunkedArray, kind: t.DataType) -> pa.Arra
     return column.cast(arrow_type(kind))
 
 
-__all__ = ["arrow_type", "from_duckdb", "literal", "quoted", "sql_type", "ticks", "to_duckdb"]
+__all__ = ["from_duckdb", "literal", "quoted", "sql_type", "ticks", "to_duckdb"]

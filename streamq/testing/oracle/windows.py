@@ -1,21 +1,16 @@
-"""Windows over canonical histories: which there are, who is a member, what is made of the members (SEMANTICS sections 3, 4)."""
+"""Windows over canonical histories: which there are, and who is a member (SEMANTICS section 3)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import types as t
-
 from streamq.choices import Stamp
 from streamq.operators import TopK, WindowAggregate
 from streamq.plan.expr import Expr
-from streamq.plan.inference import infer
 from streamq.plan.schema import Schema
-from streamq.testing.oracle.aggregates import ORACLE_OF, Arguments
-from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.expressions import floating, has_own_key, key, keys, listed, payload, same
+from streamq.testing.oracle.expressions import has_own_key, keys, listed, payload, same
+from streamq.testing.oracle.grids import bound, hopping_windows
 from streamq.testing.oracle.run import Run
-from streamq.testing.oracle.spans import bound, hopping_windows
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot
 
@@ -49,7 +44,7 @@ def members(node: WindowAggregate | TopK, events: str, groups: Sequence[str], ru
         case Rows(n=n, step=step, order_by=order_by):
             names = node.input.schema.names
             whole = [*order_by, *(n for n in names if n not in order_by)]
-            order = listed("le", *(f"{_order(node.input.schema)[names.index(c)]} NULLS FIRST" for c in whole), "re")
+            order = listed("le", *(f"{order_of(node.input.schema)[names.index(c)]} NULLS FIRST" for c in whole), "re")
             rows = run.table(f"SELECT *, row_number() OVER ({by} ORDER BY {order}) - 1 AS place FROM {events}")
             last = f"lead(le, {n - 1}) OVER ({by} ORDER BY place) + 1 AS w_re"
             windows = run.table(f"""
@@ -91,14 +86,14 @@ def _landmarks(window: Landmark, events: str, run: Run) -> str:
         WHERE l >= {MINUS_INFINITY} AND l + (j - 1) * {hop} < least({until}, {cut})""")  # fmt: skip
 
 
-def _stamped(node: WindowAggregate | TopK) -> tuple[str, str, str]:
+def stamped(node: WindowAggregate | TopK) -> tuple[str, str, str]:
     """A row's start and end, and the windows that have a row."""
     if node.stamp == Stamp.POINT_AT_END:
         return "w_re AS le", "w_re + 1 AS re", f"w_re < {INFINITY}"
     return "w_le AS le", "w_re AS re", "true"
 
 
-def _events(
+def events_in_groups(
     node: WindowAggregate | TopK, values: Sequence[tuple[str, Expr, str]], source: str, run: Run
 ) -> tuple[str, list[str]]:
     """Events with group columns ``g0, ...``, computed values, and the payload as ``p0, ...``; and the group columns.
@@ -114,86 +109,13 @@ def _events(
         for call, name, asked in asked_values
     ]
     own = [f"{c} AS p{i}" for i, c in enumerate(payload(schema))]
-    own += [f"{c} AS {o}" for c, o in zip(keys(schema), _order(schema), strict=True) if o.startswith("o")]
+    own += [f"{c} AS {o}" for c, o in zip(keys(schema), order_of(schema), strict=True) if o.startswith("o")]
     return run.table(f"SELECT {listed('le', 're', *whose, *computed, *own)} FROM {source}"), groups
 
 
-def _order(schema: Schema) -> list[str]:
+def order_of(schema: Schema) -> list[str]:
     """What an event's payload ``p0, ...`` is ordered by."""
     return [f"o{i}" if has_own_key(f.type) else f"p{i}" for i, f in enumerate(schema.fields)]
 
 
-@defines(WindowAggregate)
-def window_aggregate(node: WindowAggregate, inputs: Sequence[str], run: Run) -> str:
-    """Per window and group: aggregates over all members."""
-    source = node.input.schema
-    values: list[tuple[str, Expr, str]] = []
-    kinds: dict[str, t.DataType] = {}
-    for i, (_, a) in enumerate(node.aggregates):
-        if a.where is not None:
-            values.append((f"f{i}", a.where, ""))
-        for j, arg in enumerate(a.args):
-            # what a filter leaves out has no value, and is not asked for one
-            values.append((f"v{i}_{j}", arg, f"f{i}" if a.where is not None else ""))
-            kinds[f"v{i}_{j}"] = infer(arg, source, "oracle")
-    events, groups = _events(node, values, inputs[0], run)
-    membership = members(node, events, groups, run)
-    # what is paired counts where both are there
-    both = [
-        f"CASE WHEN v{i}_{1 - j} IS NOT NULL THEN v{i}_{j} END AS v{i}_{j}"
-        for i, (_, a) in enumerate(node.aggregates)
-        for j in range(len(a.args))
-        if len(a.args) == 2
-    ]
-    if both:
-        membership = run.table(f"SELECT * REPLACE ({listed(*both)}) FROM {membership}")
-    window = listed("w", "w_le", "w_re", *groups)
-    # deviations need the mean first; that of equal numbers is not rounded
-    means = [
-        f"CASE WHEN min(v{i}_{j}) OVER own = max(v{i}_{j}) OVER own THEN CAST(min(v{i}_{j}) OVER own AS DOUBLE) "
-        f"ELSE avg(CAST(v{i}_{j} AS DOUBLE)) OVER own END AS v{i}_{j}_mean"
-        for i, (_, a) in enumerate(node.aggregates)
-        for j in range(len(a.args))
-        if ORACLE_OF[a.function].reads_means
-    ]
-    if means:
-        membership = run.table(f"SELECT {listed('*', *means)} FROM {membership} WINDOW own AS (PARTITION BY {window})")
-    order = listed("le", *(f"{o} NULLS FIRST" for o in _order(source)), "re")
-    results = []
-    for i, (_, a) in enumerate(node.aggregates):
-        types = tuple(kinds[f"v{i}_{j}"] for j in range(len(a.args)))
-        passes = f"FILTER (WHERE f{i})" if a.where is not None else ""
-        arguments = Arguments(f"v{i}_0", f"v{i}_1", types, a.options, passes, order, node.clip, source.axis)
-        results.append(ORACLE_OF[a.function].sql(arguments))
-    shown = [_group(node, g, k) for g, k in zip(groups, node.keys, strict=True)]
-    columns = [f"{e} AS c{i}" for i, e in enumerate([*shown, *results])]
-    start, end, there = _stamped(node)
-    return f"""
-        SELECT {listed(start, end, *columns)} FROM {membership}
-        WHERE {there} GROUP BY {window}"""
-
-
-@defines(TopK)
-def top_k(node: TopK, inputs: Sequence[str], run: Run) -> str:
-    """The members whose RANK by value is at most k; broken ties go by the payload."""
-    source = node.input.schema
-    events, groups = _events(node, [("v", node.by, "")], inputs[0], run)
-    membership = members(node, events, groups, run)
-    window = listed("w", "w_le", "w_re", *groups)
-    by = key("v", infer(node.by, source, "oracle")) + (" DESC NULLS LAST" if node.desc else " ASC NULLS FIRST")
-    own = [f"p{i}" for i in range(len(source.fields))]
-    ties = listed(by, *(f"{o} NULLS FIRST" for o in _order(source)), "le", "re")
-    ranked = f"""
-        SELECT *, rank() OVER (PARTITION BY {window} ORDER BY {by}) AS rank,
-            row_number() OVER (PARTITION BY {window} ORDER BY {ties}) AS number FROM {membership}"""
-    start, end, there = _stamped(node)
-    columns = [f"{e} AS c{i}" for i, e in enumerate([*own, "rank"])]
-    limit = "rank" if node.ties == "keep" else "number"
-    return f"SELECT {listed(start, end, *columns)} FROM ({ranked}) WHERE {there} AND {limit} <= {node.k}"
-
-
-def _group(node: WindowAggregate, group: str, name: str) -> str:
-    """What a group is called: a value of it; where it is a number, 0.0 and not -0.0."""
-    schema = node.input.schema
-    nested = has_own_key(schema.type_of(name)) and not floating(schema.type_of(name))
-    return f"any_value(p{schema.names.index(name)})" if nested else group
+__all__ = ["events_in_groups", "members", "order_of", "stamped"]

@@ -1,0 +1,117 @@
+"""AlterLifetime: its definition, how it is drawn, the lengths it speaks of, and how it moves an instant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hypothesis import strategies as st
+from pyspark.sql import types as t
+
+from streamq.choices import Anchor, LengthKind
+from streamq.errors import QueryFailed
+from streamq.expressions import duration, start, when
+from streamq.functions.arithmetic import ABS
+from streamq.functions.choice import COALESCE
+from streamq.functions.dates import UNIX_MICROS
+from streamq.operators import AlterLifetime
+from streamq.operators.lifetime_change import Length, Start
+from streamq.plan.expr import Call, Cast, Col, Lit
+from streamq.plan.node import Node
+from streamq.testing.drawn_expressions import Draw, exact, is_a
+from streamq.testing.drawn_operators import over_one
+from streamq.testing.oracle.definitions import defines
+from streamq.testing.oracle.expressions import listed, payload
+from streamq.testing.oracle.reach import moved
+from streamq.testing.oracle.run import Run
+from streamq.testing.scale import lengths
+from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
+
+
+def saturated(ticks: str) -> str:
+    """A sum of ticks in HUGEINT, kept on the axis."""
+    return f"CAST(greatest({MINUS_INFINITY + 1}, least({INFINITY}, {ticks})) AS BIGINT)"
+
+
+@defines(AlterLifetime)
+def alter_lifetime(node: AlterLifetime, inputs: Sequence[str], run: Run) -> str:
+    """``[s, s + duration)``, saturating; what has no start or no positive duration is gone."""
+    source = node.input.schema
+    start, length = node.start, node.length
+    if start.expr is not None:
+        at = run.sql(start.expr, source)
+    else:
+        anchor = start.anchor.lower()
+        at = f"CASE WHEN {anchor} = {INFINITY} THEN {INFINITY} ELSE {saturated(f'{anchor}::HUGEINT + {start.by}')} END"
+    match length.kind:
+        case "fixed":
+            lasts = str(length.by)
+        case "given":
+            lasts = f"coalesce({run.sql(length.expr, source)}, {INFINITY})" if length.expr is not None else ""
+        case _:
+            lasts = f"CASE WHEN re = {INFINITY} THEN {INFINITY} ELSE {saturated(f're::HUGEINT - le + {length.by}')} END"
+    columns = payload(node.schema)
+    moved = run.table(f"SELECT {listed(f'{at} AS new_le', f'{lasts} AS lasts', *columns)} FROM {inputs[0]}")
+    end = f"CASE WHEN lasts = {INFINITY} THEN {INFINITY} ELSE {saturated('new_le::HUGEINT + lasts')} END"
+    return f"""
+        SELECT {listed("new_le AS le", f"{end} AS re", *columns)} FROM {moved}
+        WHERE new_le IS NOT NULL AND new_le < {INFINITY} AND lasts > 0 AND {end} > new_le"""
+
+
+@moved.register(AlterLifetime)
+def moved_as_progress_is(node: AlterLifetime, t: int, run: Run) -> int | None:
+    """An instant moved as CTIs are; None where an expression has no value there."""
+    start, length = node.start, node.length
+    if start.expr is None:
+        t += start.by + (min(0, length.by) if length.kind == LengthKind.SAME else 0)
+    elif start.within is not None:
+        t -= start.within
+    else:
+        schema = node.input.schema
+        nothing = [f"NULL AS {c}" for c in payload(schema)]
+        instant = f"(SELECT {listed(f'CAST({t} AS BIGINT) AS le', f'CAST({t} + 1 AS BIGINT) AS re', *nothing)})"
+        try:
+            at = run.value(f"SELECT * FROM {run.table(f'SELECT {run.sql(start.expr, schema)} AS t FROM {instant}')}")
+        except QueryFailed:
+            return None
+        if at is None:
+            return None
+        t = int(at)
+    return max(MINUS_INFINITY + 1, min(INFINITY - 1, t))
+
+
+@over_one
+def draw_alter_lifetime(draw: Draw, plan: Node, reads_end: bool) -> AlterLifetime:
+    """Lifetimes moved, stretched, cut, made of the payload."""
+    by = st.integers(-6, 6)
+    names = sorted(exact(plan))
+    ticks = Call(UNIX_MICROS, (start(),)) if plan.schema.axis == TIMESTAMP else start()
+    starts = [
+        Start(),
+        Start(by=draw(by)),
+        Start(Anchor.GIVEN, 0, ticks - ticks % 4),
+        Start(Anchor.GIVEN, 0, ticks + 3),
+    ]
+    durations = [
+        Length(),
+        Length(LengthKind.SAME, draw(by)),
+        Length(LengthKind.FIXED, 1),
+        Length(LengthKind.FIXED, draw(st.integers(1, 9))),
+    ]
+    for name in names:
+        # the promise is kept to the tick by every event that has a value
+        within = draw(st.integers(0, 6))
+        starts.append(Start(Anchor.GIVEN, 0, ticks - when(Col(name).is_not_null(), within).otherwise(0), within))
+    for name in names:
+        if is_a(plan.schema.type_of(name), t.IntegerType, t.LongType):
+            size = Cast(Call(COALESCE, (Call(ABS, (Col(name) % 8,)), Lit(0))), t.LongType())
+            starts.append(Start(Anchor.GIVEN, 0, ticks - size, 7))
+            durations.append(Length(LengthKind.GIVEN, 0, Cast(Col(name), t.LongType())))
+    if reads_end:
+        starts.append(Start(Anchor.RE))
+        durations.append(Length(LengthKind.GIVEN, 0, duration() * 2))
+    return AlterLifetime(plan, draw(st.sampled_from(starts)), draw(st.sampled_from(durations)))
+
+
+@lengths.register(AlterLifetime)
+def lengths_of_alter_lifetime(node: AlterLifetime) -> Iterator[int]:
+    yield from (abs(node.start.by), node.start.within or 0, abs(node.length.by))

@@ -1,0 +1,44 @@
+"""Chop: its definition, how it is drawn, and the grid of its pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hypothesis import strategies as st
+
+from streamq.operators import Chop
+from streamq.plan.node import Node
+from streamq.testing.drawn_expressions import Draw
+from streamq.testing.drawn_operators import over_one
+from streamq.testing.oracle.definitions import defines
+from streamq.testing.oracle.expressions import listed, payload
+from streamq.testing.oracle.grids import bound, hopping_windows
+from streamq.testing.oracle.run import Run
+from streamq.testing.scale import grids, lengths, recurrences
+from streamq.windows import Hopping
+
+
+@defines(Chop)
+def chop(node: Chop, inputs: Sequence[str], run: Run) -> str:
+    """What each cell of the grid shares with the lifetime; pieces start before the bound."""
+    until = bound(inputs[0], run)
+    cells = hopping_windows(Hopping(node.period, node.period, node.offset), inputs[0], run)
+    return f"""
+        SELECT {listed("greatest(le, w_le) AS le", "least(re, w_re) AS re", *payload(node.schema))}
+        FROM {inputs[0]} JOIN {cells} ON le < w_re AND re > w_le WHERE greatest(le, w_le) < {until}"""
+
+
+@over_one
+def draw_chop(draw: Draw, plan: Node, reads_end: bool) -> Chop:
+    return Chop(plan, draw(st.integers(1, 7)), draw(st.integers(-3, 3)))
+
+
+@lengths.register(Chop)
+@recurrences.register(Chop)
+def period(node: Chop) -> Iterator[int]:
+    yield node.period
+
+
+@grids.register(Chop)
+def grid_of_pieces(node: Chop) -> Iterator[Hopping]:
+    yield Hopping(node.period, node.period, node.offset)

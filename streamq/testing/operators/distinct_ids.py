@@ -1,0 +1,44 @@
+"""DistinctIds: its definition, how it is drawn, and the length it speaks of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hypothesis import strategies as st
+
+from streamq.operators import DistinctIds
+from streamq.plan.node import Node
+from streamq.testing.drawn_expressions import Draw, exact, matched
+from streamq.testing.drawn_operators import over_one
+from streamq.testing.oracle.definitions import defines
+from streamq.testing.oracle.expressions import keys, listed, payload, same
+from streamq.testing.oracle.run import Run
+from streamq.testing.scale import lengths
+
+
+@defines(DistinctIds)
+def distinct_ids(node: DistinctIds, inputs: Sequence[str], run: Run) -> str:
+    """Those that no event of their ids precedes by at most ``within``, and that are the first of their instant."""
+    names = keys(node.schema)
+    ids = [names[node.schema.names.index(i)] for i in node.ids]
+    order = listed("re", *(f"{c} NULLS FIRST" for c in names))
+    rows = run.table(
+        f"SELECT *, row_number() OVER (PARTITION BY {listed('le', *ids)} ORDER BY {order}) AS place FROM {inputs[0]}"
+    )
+    near = f"{same(ids)} AND b.le::HUGEINT >= a.le::HUGEINT - {node.within} AND b.le < a.le"
+    return f"""
+        SELECT {listed("le", "re", *payload(node.schema))} FROM {rows} a
+        WHERE place = 1 AND NOT EXISTS (SELECT 1 FROM {rows} b WHERE {near})"""
+
+
+@over_one
+def draw_distinct_ids(draw: Draw, plan: Node, reads_end: bool) -> DistinctIds | None:
+    names, exact_names = plan.schema.names, exact(plan)
+    if not exact_names >= set(names) <= set(matched(plan.schema, exact_names)):
+        return None
+    return DistinctIds(plan, (draw(st.sampled_from(names)),), draw(st.integers(0, 6)))
+
+
+@lengths.register(DistinctIds)
+def within(node: DistinctIds) -> Iterator[int]:
+    yield node.within

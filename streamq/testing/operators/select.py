@@ -1,0 +1,36 @@
+"""Select: its definition, how it is drawn with names and types as they are, and which of its columns are exact."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streamq.operators import Select
+from streamq.plan.expr import Col, Expr
+from streamq.plan.inference import infer
+from streamq.plan.node import Node
+from streamq.testing.drawn_expressions import Draw, exact_columns, is_exact, numbers
+from streamq.testing.drawn_operators import over_one
+from streamq.testing.oracle.definitions import defines
+from streamq.testing.oracle.expressions import listed
+from streamq.testing.oracle.run import Run
+
+
+@defines(Select)
+def select(node: Select, inputs: Sequence[str], run: Run) -> str:
+    """The same lifetimes, each column computed from its row."""
+    columns = [f"{run.sql(e, node.input.schema)} AS c{i}" for i, (_, e) in enumerate(node.columns)]
+    return f"SELECT {listed('le', 're', *columns)} FROM {inputs[0]}"
+
+
+@over_one
+def draw_select(draw: Draw, plan: Node, reads_end: bool) -> Select:
+    columns: list[tuple[str, Expr]] = []
+    for f in plan.schema.fields:
+        number = draw(numbers(plan.schema, f.name, reads_end))
+        columns.append((f.name, number if infer(number, plan.schema, "select") == f.type else Col(f.name)))
+    return Select(plan, tuple(columns))
+
+
+@exact_columns.register(Select)
+def exact_of_select(node: Select, inputs: Sequence[frozenset[str]]) -> frozenset[str]:
+    return frozenset(name for name, expr in node.columns if is_exact(expr, inputs[0]))

@@ -1,0 +1,37 @@
+"""TopK: its definition, and that its columns are exact."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streamq.operators import TopK
+from streamq.plan.inference import infer
+from streamq.testing.drawn_expressions import exact_columns
+from streamq.testing.oracle.definitions import defines
+from streamq.testing.oracle.expressions import key, listed
+from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.windows import events_in_groups, members, order_of, stamped
+
+
+@defines(TopK)
+def top_k(node: TopK, inputs: Sequence[str], run: Run) -> str:
+    """The members whose RANK by value is at most k; broken ties go by the payload."""
+    source = node.input.schema
+    events, groups = events_in_groups(node, [("v", node.by, "")], inputs[0], run)
+    membership = members(node, events, groups, run)
+    window = listed("w", "w_le", "w_re", *groups)
+    by = key("v", infer(node.by, source, "oracle")) + (" DESC NULLS LAST" if node.desc else " ASC NULLS FIRST")
+    own = [f"p{i}" for i in range(len(source.fields))]
+    ties = listed(by, *(f"{o} NULLS FIRST" for o in order_of(source)), "le", "re")
+    ranked = f"""
+        SELECT *, rank() OVER (PARTITION BY {window} ORDER BY {by}) AS rank,
+            row_number() OVER (PARTITION BY {window} ORDER BY {ties}) AS number FROM {membership}"""
+    start, end, there = stamped(node)
+    columns = [f"{e} AS c{i}" for i, e in enumerate([*own, "rank"])]
+    limit = "rank" if node.ties == "keep" else "number"
+    return f"SELECT {listed(start, end, *columns)} FROM ({ranked}) WHERE {there} AND {limit} <= {node.k}"
+
+
+@exact_columns.register(TopK)
+def exact_of_top_k(node: TopK, inputs: Sequence[frozenset[str]]) -> frozenset[str]:
+    return frozenset(node.schema.names)

@@ -1,0 +1,91 @@
+"""WindowAggregate: its definition, and which of its columns are exact."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import types as t
+
+from streamq.operators import WindowAggregate
+from streamq.plan.aggregate import Aggregate, Rounding
+from streamq.plan.expr import Expr
+from streamq.plan.inference import infer
+from streamq.testing.drawn_expressions import exact_columns, is_exact
+from streamq.testing.oracle.aggregates import ORACLE_OF, Arguments
+from streamq.testing.oracle.definitions import defines
+from streamq.testing.oracle.expressions import floating, has_own_key, listed
+from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.windows import events_in_groups, members, order_of, stamped
+
+
+@defines(WindowAggregate)
+def window_aggregate(node: WindowAggregate, inputs: Sequence[str], run: Run) -> str:
+    """Per window and group: aggregates over all members."""
+    source = node.input.schema
+    values: list[tuple[str, Expr, str]] = []
+    kinds: dict[str, t.DataType] = {}
+    for i, (_, a) in enumerate(node.aggregates):
+        if a.where is not None:
+            values.append((f"f{i}", a.where, ""))
+        for j, arg in enumerate(a.args):
+            # what a filter leaves out has no value, and is not asked for one
+            values.append((f"v{i}_{j}", arg, f"f{i}" if a.where is not None else ""))
+            kinds[f"v{i}_{j}"] = infer(arg, source, "oracle")
+    events, groups = events_in_groups(node, values, inputs[0], run)
+    membership = members(node, events, groups, run)
+    # what is paired counts where both are there
+    both = [
+        f"CASE WHEN v{i}_{1 - j} IS NOT NULL THEN v{i}_{j} END AS v{i}_{j}"
+        for i, (_, a) in enumerate(node.aggregates)
+        for j in range(len(a.args))
+        if len(a.args) == 2
+    ]
+    if both:
+        membership = run.table(f"SELECT * REPLACE ({listed(*both)}) FROM {membership}")
+    window = listed("w", "w_le", "w_re", *groups)
+    # deviations need the mean first; that of equal numbers is not rounded
+    means = [
+        f"CASE WHEN min(v{i}_{j}) OVER own = max(v{i}_{j}) OVER own THEN CAST(min(v{i}_{j}) OVER own AS DOUBLE) "
+        f"ELSE avg(CAST(v{i}_{j} AS DOUBLE)) OVER own END AS v{i}_{j}_mean"
+        for i, (_, a) in enumerate(node.aggregates)
+        for j in range(len(a.args))
+        if ORACLE_OF[a.function].reads_means
+    ]
+    if means:
+        membership = run.table(f"SELECT {listed('*', *means)} FROM {membership} WINDOW own AS (PARTITION BY {window})")
+    order = listed("le", *(f"{o} NULLS FIRST" for o in order_of(source)), "re")
+    results = []
+    for i, (_, a) in enumerate(node.aggregates):
+        types = tuple(kinds[f"v{i}_{j}"] for j in range(len(a.args)))
+        passes = f"FILTER (WHERE f{i})" if a.where is not None else ""
+        arguments = Arguments(
+            f"v{i}_0", f"v{i}_1", types, a.options, passes=passes, order=order, clip=node.clip, axis=source.axis
+        )
+        results.append(ORACLE_OF[a.function].sql(arguments))
+    shown = [_group(node, g, k) for g, k in zip(groups, node.keys, strict=True)]
+    columns = [f"{e} AS c{i}" for i, e in enumerate([*shown, *results])]
+    start, end, there = stamped(node)
+    return f"""
+        SELECT {listed(start, end, *columns)} FROM {membership}
+        WHERE {there} GROUP BY {window}"""
+
+
+def _group(node: WindowAggregate, group: str, name: str) -> str:
+    """What a group is called: a value of it; where it is a number, 0.0 and not -0.0."""
+    schema = node.input.schema
+    nested = has_own_key(schema.type_of(name)) and not floating(schema.type_of(name))
+    return f"any_value(p{schema.names.index(name)})" if nested else group
+
+
+@exact_columns.register(WindowAggregate)
+def exact_of_window_aggregate(node: WindowAggregate, inputs: Sequence[frozenset[str]]) -> frozenset[str]:
+    return frozenset(node.keys) | {name for name, a in node.aggregates if _is_exact(a, inputs[0])}
+
+
+def _is_exact(aggregate: Aggregate, among: frozenset[str]) -> bool:
+    match aggregate.function.drawing.rounding:
+        case Rounding.NONE:
+            return True
+        case Rounding.OF_ARGUMENTS:
+            return all(is_exact(argument, among) for argument in aggregate.args)
+    return False

@@ -1,0 +1,26 @@
+"""Pairs of rows of two streams: which agree, and their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streamq.operators import Join, WindowedJoin
+from streamq.plan.schema import Schema
+from streamq.testing.oracle.expressions import keys
+
+
+def agreement(left: Schema, right: Schema, on: Sequence[tuple[str, str]]) -> str:
+    """Equality of keys of rows ``a`` and ``b``; NULL equals nothing."""
+    ours, theirs = keys(left), keys(right)
+    pairs = [f"a.{ours[left.names.index(x)]} = b.{theirs[right.names.index(y)]}" for x, y in on]
+    return " AND ".join(pairs) or "true"
+
+
+def pair_columns(node: Join | WindowedJoin) -> list[str]:
+    """The columns of a pair of rows ``a`` and ``b``."""
+    ours = [f"a.c{node.left.schema.names.index(n)}" for n, _ in node.left_names]
+    theirs = [f"b.c{node.right.schema.names.index(n)}" for n, _ in node.right_names]
+    return [f"{column} AS c{i}" for i, column in enumerate([*ours, *theirs])]
+
+
+__all__ = ["agreement", "pair_columns"]
