@@ -16,6 +16,7 @@ from functools import cache, partial
 from typing import Any
 
 import dacite
+from pyspark.errors import PySparkException
 from pyspark.sql.types import DataType, StructType
 
 import streamq.operators
@@ -36,6 +37,11 @@ VERSION = 1
 """Of the format; a reader takes its own only."""
 
 _WRITE, _READ = "to_json", "from_json"
+
+_IMPOSSIBLE = (LookupError, TypeError, ValueError, dacite.DaciteError)
+"""What constructors raise for values that agree in type and not in meaning, such as a name that no input has."""
+_NO_TYPE = (AttributeError, LookupError, TypeError, ValueError, PySparkException)
+"""What Spark raises for a type's JSON that is none."""
 
 
 # which classes there are
@@ -273,10 +279,9 @@ class _Reader:
             wrong = f"the fields of {name} are {', '.join(names) or 'none'}"
             there = ", ".join(key for key in entry if key != "is")
             raise PlanError(sentence(_READ, wrong, f"found {there or 'none'}")) from error
-        except (StreamqError, RecursionError):
+        except StreamqError:
             raise
-        except Exception as error:
-            # a node takes the names in its fields for those of its inputs
+        except _IMPOSSIBLE as error:
             raise PlanError(sentence(_READ, f"a {name} that cannot be", f"found {entry!r}")) from error
 
     def _value(self, value: Any) -> Any:
@@ -343,7 +348,7 @@ def _type(description: Any) -> DataType:
     column = {"name": "x", "type": description, "nullable": True, "metadata": {}}
     try:
         return StructType.fromJson({"type": "struct", "fields": [column]}).fields[0].dataType
-    except Exception as error:
+    except _NO_TYPE as error:
         raise PlanError(sentence(_READ, "not a type", f"found {description!r}")) from error
 
 

@@ -50,7 +50,7 @@ class Schema:
 
     def type_of(self, name: str) -> DataType:
         """The type of a column that exists."""
-        return next(f.type for f in self.fields if f.name == name)
+        return {f.name: f.type for f in self.fields}[name]
 
     def require(self, name: str, verb: str) -> DataType:
         """The type of a column, or UnknownColumn."""

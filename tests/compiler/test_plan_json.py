@@ -296,6 +296,12 @@ def put(path: str, value: Any) -> Callable[[dict[str, Any]], Any]:
         (put("expressions 0 name", "w"), "where: no column 'w'"),
         (put("nodes 0 columns 0 type", {"type": "lung"}), "not a type; found 'lung'"),
         (
+            put("nodes 0 columns 0 type", {"type": {"type": "struct", "fields": 3}}),
+            "not a type; found {'type': 'struct'",
+        ),
+        (put("nodes 0 columns 0 type", {"type": "varchar(-1)"}), r"not a type; found .varchar\(-1\)."),
+        (put("nodes 0 columns 0 type", {"type": {"type": "array"}}), "not a type; found {'type': 'array'}"),
+        (
             put(
                 "nodes 0 columns 0 type", {"type": {"type": "array", "elementType": {"type": "udt", "pyClass": "os.x"}}}
             ),
@@ -332,11 +338,19 @@ def test_lists_within_lists_without_end_are_refused() -> None:
         plan_from_json(document)
 
 
+DOCUMENTS = [
+    DOCUMENT,
+    plan_to_json(numbered(sq.events([(1, 2, {"k": 1})]).join(sq.events([(1, 2, {"k": 1, "w": 2})]), on="k").plan)[0]),
+    plan_to_json(numbered(sq.events([(1, 2, {"k": 1})]).group_by("k").hopping_window(4, 2).agg(n=sq.sum("k")).plan)[0]),
+]
+
+
 @settings(max_examples=max(60, settings().max_examples))
 @given(st.data())
 def test_no_damage_ends_in_another_plan(data: st.DataObject) -> None:
     """Whatever stands in a field, the reader gives the plan that was written or raises an error of its own."""
-    document = copy.deepcopy(DOCUMENT)
+    written = data.draw(st.sampled_from(DOCUMENTS))
+    document = copy.deepcopy(written)
     places: list[tuple[Any, Any]] = []
     stack: list[Any] = [document]
     while stack:
@@ -348,13 +362,22 @@ def test_no_damage_ends_in_another_plan(data: st.DataObject) -> None:
     at, key = data.draw(st.sampled_from(range(len(places))).map(places.__getitem__))
     values = [None, True, -1, 0, 1, 2, "", "from", "v", [], [[]], {}, {"is": "Lit"}, {"node": 0}, {"expression": 1}]
     at[key] = data.draw(st.sampled_from(values))
-    if document == DOCUMENT:
+    if document == written:
         return
     try:
         found_plan = plan_from_json(document)
     except StreamqError:
         return
-    assert found_plan.digest == DOCUMENT["digest"]
+    assert found_plan.digest == written["digest"]
+
+
+def test_a_defect_of_a_node_is_not_taken_for_a_damaged_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    def defect(node: Where) -> None:
+        raise AssertionError("a defect")
+
+    monkeypatch.setattr(Where, "_schema", defect)
+    with pytest.raises(AssertionError, match="a defect"):
+        plan_from_json(DOCUMENT)
 
 
 def test_a_policy_and_a_column_of_another_stream() -> None:

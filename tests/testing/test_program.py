@@ -213,7 +213,9 @@ def test_a_program_reads_as_one_writes_it() -> None:
 
 
 def test_a_window_s_select_takes_no_plain_text() -> None:
-    query = sq.points(LOG, "at", name="log").tumbling_window("1 hour").select(of=lit("hourly"), hours=1, n=sq.count() + 1)
+    query = (
+        sq.points(LOG, "at", name="log").tumbling_window("1 hour").select(of=lit("hourly"), hours=1, n=sq.count() + 1)
+    )
     assert '.select(of=lit("hourly"), hours=1, n=sq.count() + 1)' in check(query.plan, query.tables)
 
 
