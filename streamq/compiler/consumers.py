@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.operator import Operator
 from streamq.operators.source import Source
 from streamq.operators.step import Step
@@ -12,7 +11,6 @@ from streamq.plan.expr import Expr
 from streamq.plan.folding import fold
 from streamq.plan.node import Node, expressions, nodes
 from streamq.plan.passes import reads_lifetime
-from streamq.runtime.endpoints import Bound
 from streamq.windows import Window
 
 
@@ -70,25 +68,13 @@ def consumers(plan: Node) -> dict[str, list[Consumer]]:
         if isinstance(node, Source):
             return [Consumer(node.digest)]
         ways = [way.past(node) for ways in inputs for way in ways]
-        if not _has_state(node):
+        if not isinstance(node, Operator) or not node.keeps_state:
             return ways
         for way in ways:
-            by_source.setdefault(way.source, []).append(_ended(way, node))
+            end = replace(way, has_state=True, window=node.event_windows, bounds_windows=node.bounds_windows)
+            by_source.setdefault(way.source, []).append(end)
         return []
 
     for way in fold(plan, visit):
         by_source.setdefault(way.source, []).append(way)
     return by_source
-
-
-def _ended(way: Consumer, node: Node) -> Consumer:
-    """The way, at an operator with state."""
-    windows = node.grid_windows() if isinstance(node, Operator) else None
-    if windows is not None:
-        return replace(way, has_state=True, window=windows.window)
-    bounds_windows = isinstance(node, EvaluatedOperator) and node.evaluation().bound is not Bound.NONE
-    return replace(way, has_state=True, window=getattr(node, "window", None), bounds_windows=bounds_windows)
-
-
-def _has_state(node: Node) -> bool:
-    return isinstance(node, EvaluatedOperator) or (isinstance(node, Operator) and node.grid_windows() is not None)

@@ -301,6 +301,9 @@ class _Placeholder(Node):
         placeholder.schema, placeholder.traits, placeholder.digest = schema, Traits(), f"given:{schema.names}"
         return placeholder
 
+    def _schema(self) -> Schema:
+        return self.schema
+
 
 def _kernel(node: EvaluatedOperator, evaluation: Evaluation, ends_move: bool) -> Kernel:
     """The kernel of an operator: its own, or ``RecomputeKernel`` over its evaluator.

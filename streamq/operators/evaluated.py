@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from streamq.operators.batch_host import evaluate_in_buckets
 from streamq.operators.evaluation import Evaluation
 from streamq.operators.operator import BatchRun, Operator
+from streamq.runtime.endpoints import Bound
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -20,6 +21,14 @@ class EvaluatedOperator(Operator):
     @abstractmethod
     def evaluation(self) -> Evaluation:
         """Its evaluator, and what that takes of each input."""
+
+    @property
+    def keeps_state(self) -> bool:
+        return True
+
+    @property
+    def bounds_windows(self) -> bool:
+        return self.evaluation().bound is not Bound.NONE
 
     @property
     def progress(self) -> str:

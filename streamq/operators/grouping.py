@@ -19,6 +19,7 @@ from streamq.plan.case import Case
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
 from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes
+from streamq.plan.schema import Schema
 
 
 class Group(Node):
@@ -28,8 +29,11 @@ class Group(Node):
 
     def __init__(self, input: Node, keys: tuple[str, ...]):
         self.input, self.keys = input, keys
-        self.schema, self.traits = input.schema, input.traits
+        self.schema, self.traits = self._schema(), input.traits
         self.digest = f"group by {','.join(keys)}: {input.digest}"
+
+    def _schema(self) -> Schema:
+        return self.input.schema
 
     @property
     def children(self) -> tuple[Node, ...]:

@@ -21,6 +21,7 @@ from streamq.plan.schema import INTERVAL, POINT, Schema, quote
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.windows import WindowEvaluator
 from streamq.runtime.progress_rule import Cti
+from streamq.windows import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,6 +56,14 @@ class MergePartials(Operator):
         part = self.input
         shown = show_partials(part.arguments, part.partials)
         return f"{show_window(part.window, self.schema.axis)}{show_keys(part.keys)}: {shown}"
+
+    @property
+    def keeps_state(self) -> bool:
+        return True
+
+    @property
+    def event_windows(self) -> Window:
+        return self.input.window
 
     def grid_windows(self) -> GridWindows:
         """The windows that it is, whose partial results are made before the shuffle."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from streamq.errors import PlanError, sentence
 from streamq.operators.grid_windows import GridWindows
 from streamq.plan.node import Node
+from streamq.windows import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,6 +43,21 @@ class Operator(Node, ABC):
     @abstractmethod
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """The operator's result over the results of its inputs: columns ``__le``, ``__re`` (ticks) and payload."""
+
+    @property
+    def keeps_state(self) -> bool:
+        """True if in a stream it keeps events, or what is made of them, from one micro-batch to the next."""
+        return False
+
+    @property
+    def event_windows(self) -> Window | None:
+        """The windows whose members it evaluates in a stream, if it does."""
+        return None
+
+    @property
+    def bounds_windows(self) -> bool:
+        """True if its events decide how far windows, or pieces, of endless lifetimes go."""
+        return False
 
     def grid_windows(self) -> GridWindows | None:
         """The operator as windows of a grid made of partial results, if it is that in a stream."""

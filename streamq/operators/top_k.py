@@ -92,6 +92,10 @@ class TopK(EvaluatedOperator):
     def _traits(self) -> Traits:
         return window_traits(self.window, self.stamp, self.input.traits)
 
+    @property
+    def event_windows(self) -> Window:
+        return self.window
+
     def detail(self) -> str:
         policies = show_policies(self.window, self.clip, self.stamp)
         shown = f"{self.window.name} {show_window(self.window, self.schema.axis)}{policies}{show_keys(self.keys)}"

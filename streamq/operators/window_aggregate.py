@@ -126,6 +126,14 @@ class WindowAggregate(EvaluatedOperator):
         return f"{show_window(self.window, self.schema.axis)}{policies}{show_keys(self.keys)}: {shown}"
 
     @property
+    def event_windows(self) -> Window:
+        return self.window
+
+    @property
+    def bounds_windows(self) -> bool:
+        return not self.is_grid and super().bounds_windows
+
+    @property
     def is_grid(self) -> bool:
         """Whether it is made of partial results of basic windows."""
         return isinstance(self.window, Hopping) and self.stamp == Stamp.ALIGN and self.merges

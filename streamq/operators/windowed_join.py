@@ -75,6 +75,10 @@ class WindowedJoin(Pairing):
     def _traits(self) -> Traits:
         return Traits(self.left.traits.retracts or self.right.traits.retracts)
 
+    @property
+    def event_windows(self) -> Hopping:
+        return self.window
+
     def detail(self) -> str:
         keys = ", ".join(a if a == b else f"{a} = {b}" for a, b in self.on) or "no key"
         shown = f"{show_window(self.window, self.schema.axis)}, on {keys}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, dataclass_transform
@@ -37,7 +38,7 @@ class Traits:
         )
 
 
-class Node:
+class Node(ABC):
     """A node of a plan; subclasses are made by ``@node`` and define ``_schema`` and, unless as their inputs, ``_traits``.
 
     What is the same of all nodes of a class a subclass gives as an attribute: ``title = "where"``. The docstring states what
@@ -59,8 +60,9 @@ class Node:
         values += [{name: canonical(getattr(self, name)) for name in added}] if added else []
         object.__setattr__(self, "digest", hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16])
 
+    @abstractmethod
     def _schema(self) -> Schema:
-        raise NotImplementedError
+        """The schema of its rows; raises PlanError where its parameters do not fit its inputs."""
 
     def _traits(self) -> Traits:
         traits = Traits()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
@@ -31,7 +32,7 @@ class Shown(str):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Tree:
+class Tree(ABC):
     """A node, of which the digest is the identity: two trees are the same if their digests are."""
 
     digest: str = field(init=False, default="", compare=False)
@@ -48,9 +49,9 @@ class Tree:
         """The direct operands."""
         return ()
 
+    @abstractmethod
     def shown_over(self, parts: Sequence[Text]) -> Text:
         """How the node is shown, from how its operands are."""
-        raise NotImplementedError
 
     def __repr__(self) -> str:
         return show(self)

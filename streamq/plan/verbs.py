@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, NoReturn, Self
 
@@ -10,7 +11,7 @@ from streamq.errors import PlanError, kind_of, sentence
 from streamq.plan.node import Node
 
 
-class Verbs:
+class Verbs(ABC):
     """A plan and the tables by source name; each verb derives another one."""
 
     plan: Node
@@ -20,8 +21,9 @@ class Verbs:
         """A verb is called after Stream where Python itself tells of it, as in a TypeError for a missing argument."""
         named_after(cls, "Stream")
 
+    @abstractmethod
     def _derive(self, plan: Node, *others: Verbs) -> Self:
-        raise NotImplementedError
+        """A stream of that plan over the tables of this one and of ``others``."""
 
 
 def named_after(cls: type, name: str) -> None:

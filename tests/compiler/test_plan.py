@@ -17,6 +17,7 @@ from streamq.compiler.stages import compile_stages
 from streamq.operators import Edges, MergePartials, written_operators
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.plan.node import NODES, STATED, Node, nodes, stated, states
+from streamq.plan.schema import Schema
 
 WINDOWS = ("hopping", "snapshot", "count", "rows", "session", "landmark")
 
@@ -117,6 +118,9 @@ def test_a_statement_may_run_over_lines_and_ends_at_a_blank_one() -> None:
 
         cases = ("a", "b")
         case = ("b",)
+
+        def _schema(self) -> Schema:
+            raise AssertionError("it is not constructed")
 
     assert stated(Told) == {
         "CTI": "c",

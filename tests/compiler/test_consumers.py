@@ -1,0 +1,61 @@
+"""What is read of a source on the way to the first operator with state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+import streamq as sq
+from streamq.compiler.consumers import Consumer, consumers
+from streamq.operators import ToSignal, WindowAggregate
+from streamq.operators.grid_windows import GridWindows
+from streamq.plan.node import Node
+from streamq.windows import Hopping, Snapshot
+
+S = sq.events([(1, 4, {"k": 1, "v": 1.0})])
+
+
+def only(plan: Node) -> Consumer:
+    [[way]] = consumers(plan).values()
+    return way
+
+
+def test_the_windows_that_events_come_to() -> None:
+    windows = [
+        (S.hopping_window(4, 2).agg(n=sq.count()), Hopping(4, 2), False),
+        (S.hopping_window(4, 2).agg(v=sq.median("v")), Hopping(4, 2), True),
+        (S.snapshot_window().agg(n=sq.count()), Snapshot(), False),
+        (S.tumbling_window(4).top_k(1, by="v"), Hopping(4, 4), True),
+        (S.chop(2), None, True),
+        (S.to_signal("k"), None, False),
+    ]
+    for query, window, bounds in windows:
+        way = only(query.plan)
+        assert way.has_state
+        assert (way.window, way.bounds_windows) == (window, bounds), query.plan.title
+    assert not only(S.where(sq.col("v") > 1).plan).has_state
+
+
+def test_a_field_called_window_is_no_window() -> None:
+    @dataclass(frozen=True, eq=False, repr=False)
+    class Recent(ToSignal):
+        window: int = 5
+
+    assert only(Recent(S.plan, ("k",))).window is None
+
+
+def test_a_window_is_split_into_partial_results_for_its_kernel_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(node: WindowAggregate) -> GridWindows:
+        raise AssertionError("consumers asks for no partial results")
+
+    monkeypatch.setattr(WindowAggregate, "grid_windows", refused)
+    assert only(S.hopping_window(4, 2).agg(n=sq.count()).plan).window == Hopping(4, 2)
+
+
+def test_a_node_without_a_schema_cannot_be_made() -> None:
+    class Bare(Node):
+        pass
+
+    with pytest.raises(TypeError, match="abstract"):
+        Bare()  # type: ignore[abstract]
