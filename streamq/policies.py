@@ -38,7 +38,7 @@ class Generate:
             wrong = "max_ahead goes by the wall clock, which takes timestamps"
             raise PlanError(sentence("generate", wrong, f"the axis is {axis}"))
         return SourcePolicy(
-            ticks(self.delay, axis, "generate"),
+            delay=ticks(self.delay, axis, "generate"),
             every=1 if self.every is None else ticks(self.every, axis, "generate"),
             max_ahead=None if self.max_ahead is None else ticks(self.max_ahead, axis, "generate"),
             idle_after=None if self.idle_after is None else ticks(self.idle_after, TIMESTAMP, "generate"),
@@ -188,7 +188,7 @@ def consistency_of(consistency: str | Consistency, axis: str, verb: str) -> Leve
     return consistency.level(axis)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SourcePolicy:
     """What a source's node says of progress and of rows it does not take as they come.
 
@@ -238,7 +238,7 @@ def source_policy(
     if isinstance(progress, Generate):
         policy = progress.policy(axis)
     else:
-        policy = SourcePolicy(None, follow=progress.table if isinstance(progress, Follow) else None)
+        policy = SourcePolicy(delay=None, follow=progress.table if isinstance(progress, Follow) else None)
     return replace(
         policy,
         late=chosen(Late, late, "late", verb),

@@ -90,7 +90,7 @@ def test_signal_is_points_made_a_signal_and_its_policy_is_the_sources() -> None:
     policy = {"progress": sq.generate(5), "late": "fail", "invalid": "drop"}
     made = sq.signal(df, "t", "k", name="s", **policy)
     assert made.plan.digest == sq.points(df, "t", name="s", **policy).to_signal("k").plan.digest
-    assert made.plan.input.policy == SourcePolicy(5, "fail", "drop")  # type: ignore[attr-defined]
+    assert made.plan.input.policy == SourcePolicy(delay=5, late="fail", invalid="drop")  # type: ignore[attr-defined]
 
 
 TABLE = {"t": "bigint", "op": "string", "k": "string", "v": "double", "tags": t.MapType(t.StringType(), t.StringType())}

@@ -90,12 +90,12 @@ def legal(case: Case, seen: Mapping[str, Admitted]) -> Case:
 def _with_intervals(source: Source) -> Points | Intervals:
     """Return a source, without policy, for the events that another one admits: points for points, else intervals."""
     if isinstance(source, Points):
-        return replace(source, policy=SourcePolicy(None), ids=())
+        return replace(source, policy=SourcePolicy(delay=None), ids=())
     names = [f.name for f in source.payload]
     start, end = _unused("start", names), _unused("end", names)
     time = next(f.type for f in source.columns if f.name == time_columns(source)[0])
     columns = (Field(start, time), Field(end, time), *source.payload)
-    return Intervals(source.table, columns, start, end, policy=SourcePolicy(None))
+    return Intervals(source.table, columns, start, end, policy=SourcePolicy(delay=None))
 
 
 def _unused(name: str, columns: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from streamq.testing.matching import Items, numbered
 from streamq.testing.recorded import Bools, Ints
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Changes:
     """Inserts and retractions, in order of their micro-batches, as a consumer sees them once a micro-batch is complete.
 
@@ -57,7 +57,16 @@ def folded(items: Items) -> Changes:
     row, other, is_retraction, end, new_end = row[order], other[order], is_retraction[order], end[order], new_end[order]
     start = items.start[row]
     sync = np.where(is_retraction, np.minimum(end, new_end), start)
-    return Changes(row, other, is_retraction, start, end, new_end, items.batch[row], sync)
+    return Changes(
+        row=row,
+        other=other,
+        is_retraction=is_retraction,
+        start=start,
+        end=end,
+        new_end=new_end,
+        batch=items.batch[row],
+        sync=sync,
+    )
 
 
 Halves = tuple[Ints, Ints]

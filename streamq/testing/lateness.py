@@ -64,7 +64,7 @@ def policed(
     invalid = Invalid.DROP if unmatched(source, items) else None
     if explicit:
         items = items if manner == ON_TIME else draw(_broken(items, scale))
-        return replace(source, policy=SourcePolicy(None, late, invalid)), items
+        return replace(source, policy=SourcePolicy(delay=None, late=late, invalid=invalid)), items
     # where something is to be late to the tick, progress mostly counts ticks
     every = draw(st.sampled_from([1] * (3 if manner == ON_TIME else 12) + [2, 3, *scale.units]))
     if manner == ON_TIME:
@@ -74,7 +74,7 @@ def policed(
         if not isinstance(source, Physical) and not delay_for(items):
             items = draw(_one_behind(items))
         delay = draw(_short(items, scale))
-    return replace(source, policy=SourcePolicy(delay, late, invalid, every)), items
+    return replace(source, policy=SourcePolicy(delay=delay, late=late, invalid=invalid, every=every)), items
 
 
 def liveliness(intent: Intent) -> st.SearchStrategy[str]:

@@ -176,7 +176,7 @@ def _source(node: Source, table: str) -> str:
         ]
         arguments += [] if node.payload_from == "start" else [f"payload={string(node.payload_from)}"]
     arguments += [] if node.table.startswith("#") else [f"name={string(node.table)}"]
-    if policy != SourcePolicy(policy.delay, policy.late, policy.invalid, policy.every):
+    if policy != SourcePolicy(delay=policy.delay, late=policy.late, invalid=policy.invalid, every=policy.every):
         raise Unwritable(type(node).__name__)
     if policy.delay is None:
         arguments += [] if isinstance(node, Physical) else ["progress=sq.explicit()"]

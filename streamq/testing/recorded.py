@@ -29,7 +29,7 @@ KINDS = (INSERT, RETRACT, CTI)
 """What a row can be, in the order of their numbers; -1 is none of them."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Names:
     """How the columns are called, None where there is none; rows of a plain history have neither kind nor new end."""
 
@@ -133,7 +133,7 @@ def _own(names: Names) -> set[str | None]:
 def _checked(columns: Mapping[str, Column], names: Names, count: int, verb: str) -> Names:
     """The names once every column that is needed is there; those of a plain history if the rows are one."""
     if not columns and not count:
-        return Names(None)
+        return Names(kind=None)
     if names.kind is None or (names.kind == Names.kind and not {names.kind, names.new_end} & set(columns)):
         names = replace(names, kind=None, new_end=None)
     there = {int(kind) for kind in _kinds(columns.get(names.kind or "", [None] * count), count)}

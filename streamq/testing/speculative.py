@@ -49,7 +49,7 @@ def speculative(stream: Node) -> Node:
     ordered = [f.name for f in fields if not isinstance(f.type, nested)]
     keys = [f.name for f in fields if not isinstance(f.type, (*nested, t.DecimalType))][:1]
     by = Col(ordered[-1]) if ordered else Lit(0)
-    top = TopK(stream, tuple(keys), Snapshot(), 1, by, True, "keep", Clip.FULL, Stamp.ALIGN)
+    top = TopK(stream, tuple(keys), Snapshot(), k=1, by=by, desc=True, ties="keep", clip=Clip.FULL, stamp=Stamp.ALIGN)
     return Select(top, tuple((f.name, Col(f.name)) for f in fields))
 
 

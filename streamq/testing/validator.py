@@ -194,7 +194,8 @@ def find_breaches(
     if shape == "signal" and key is None:
         raise PlanError(sentence(verb, "a signal without a key", "", "Say key=...; () makes all rows one signal."))
     keys = (key,) if isinstance(key, str) else tuple(key or ())
-    stream = recorded(rows, Names(kind, start, end, new_end, id, batch, keys), verb)
+    names = Names(kind=kind, start=start, end=end, new_end=new_end, id=id, batch=batch, key=keys)
+    stream = recorded(rows, names, verb)
     no_kind = kind if len(stream) and stream.names.kind is None else None
     return _report(stream, breaches_in(stream, shape, order, ctis, key is not None, verb), most, no_kind)
 

@@ -381,7 +381,7 @@ def test_a_defect_of_a_node_is_not_taken_for_a_damaged_text(monkeypatch: pytest.
 
 
 def test_a_policy_and_a_column_of_another_stream() -> None:
-    policy = SourcePolicy(None, "fail", "drop")
+    policy = SourcePolicy(delay=None, late="fail", invalid="drop")
     plan = Intervals("s", source().columns, "from", "to", policy)
     assert again(plan).policy == policy  # type: ignore[attr-defined]
     same(Select(source(v=t.LongType()), (("w", Col("v", "0123456789abcdef")),)))

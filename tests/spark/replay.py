@@ -52,7 +52,7 @@ def replayed(spark: SparkSession, queries: Iterable[sq.Stream], folder: Path, fi
     def arriving(source: Source, table: pa.Table) -> tuple[Source, DataFrame]:
         policy = source.policy
         if policy.explicit and not isinstance(source, Physical):
-            policy = SourcePolicy(disorder(table))
+            policy = SourcePolicy(delay=disorder(table))
         for known, made, frame in landed:
             if known.equals(table) and made.policy == policy:
                 return made, frame

@@ -47,7 +47,7 @@ def case_of(
 
     def with_policy(node: Node, inputs: list[Node]) -> Node:
         if isinstance(node, Source):
-            return replace(node, policy=SourcePolicy(delay, late, "drop", **policy))
+            return replace(node, policy=SourcePolicy(delay=delay, late=late, invalid="drop", **policy))
         return node.with_children(inputs)
 
     return Case(fold(query.plan, with_policy), tuple(("s", item) for item in items), (1,) * len(items))

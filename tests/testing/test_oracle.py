@@ -200,7 +200,7 @@ def test_edges_without_a_place_in_their_chain(rows: list[tuple[Any, ...]], left:
 
 def physical(id: str | None = None, invalid: str | None = None, **payload: t.DataType) -> Physical:
     columns = fields(kind=STRING, start=LONG, end=LONG, new_end=LONG, **payload)
-    return Physical("s", columns, "kind", "start", "end", "new_end", id, SourcePolicy(None, invalid=invalid))
+    return Physical("s", columns, "kind", "start", "end", "new_end", id, SourcePolicy(delay=None, invalid=invalid))
 
 
 CHAIN = [("insert", 1, None, None), ("retract", 1, None, 10), ("retract", 1, 10, 5), ("insert", 4, 9, None)]

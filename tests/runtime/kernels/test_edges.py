@@ -38,7 +38,7 @@ def run(late: str = "drop", delay: int = 0, invalid: str | None = None, level: L
         Lit("start"),
         Lit("end"),
         "start",
-        SourcePolicy(delay, late, invalid),
+        SourcePolicy(delay=delay, late=late, invalid=invalid),
     )
     return LocalRun(
         compile_stages(node, Options(output=OutputForm.CHANGELOG, late_output=True, buckets=2, level=level))
@@ -131,7 +131,14 @@ def test_edges_of_one_key_and_instant_that_differ() -> None:
     """The one that is held stays, within a micro-batch the least by payload."""
     schema = pa.schema([*SCHEMA, ("host", pa.string())])
     node = Edges(
-        "e", table_fields(schema.empty_table()), "t", "edge", ("id",), Lit("start"), Lit("end"), policy=SourcePolicy(9)
+        "e",
+        table_fields(schema.empty_table()),
+        "t",
+        "edge",
+        ("id",),
+        Lit("start"),
+        Lit("end"),
+        policy=SourcePolicy(delay=9),
     )
     live = LocalRun(compile_stages(node, Options(output=OutputForm.CHANGELOG, buckets=1)))
     out = []
@@ -231,7 +238,15 @@ def test_a_closing_edge_with_the_payload_holds_the_cti_at_the_open_start() -> No
 def test_what_stands_on_it_hears_of_the_closing_edges_payload() -> None:
     schema = pa.schema([*SCHEMA, ("host", pa.string())])
     node = Edges(
-        "e", table_fields(schema.empty_table()), "t", "edge", ("id",), Lit("start"), Lit("end"), "end", SourcePolicy(0)
+        "e",
+        table_fields(schema.empty_table()),
+        "t",
+        "edge",
+        ("id",),
+        Lit("start"),
+        Lit("end"),
+        "end",
+        SourcePolicy(delay=0),
     )
     live = LocalRun(compile_stages(ToSignal(node, ()), Options(output=OutputForm.FINAL, buckets=1)))
     items = [

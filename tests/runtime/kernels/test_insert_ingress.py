@@ -27,7 +27,7 @@ SCHEMA = pa.schema([("t", pa.int64()), ("v", pa.int64())])
 def times(late: str, *batches: list[int]) -> tuple[LocalRun, list[list[Any]]]:
     live = LocalRun(
         compile_stages(
-            Points("p", table_fields(SCHEMA.empty_table()), "t", SourcePolicy(10, late)),
+            Points("p", table_fields(SCHEMA.empty_table()), "t", SourcePolicy(delay=10, late=late)),
             Options(output=OutputForm.FINAL, late_output=True),
         )
     )

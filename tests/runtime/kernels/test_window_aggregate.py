@@ -32,7 +32,7 @@ def stays(rows: list[tuple[Any, ...]]) -> pa.Table:
 
 
 def run(query: Any, output: str, delay: int = 0, late: str = "drop", late_output: bool = False) -> LocalRun:
-    node = Intervals("s", table_fields(stays([])), "a", "b", SourcePolicy(delay, late))
+    node = Intervals("s", table_fields(stays([])), "a", "b", SourcePolicy(delay=delay, late=late))
     plan = rewrite(query(Stream(node, {})).plan).plan
     return LocalRun(compile_stages(plan, Options(output=output, late_output=late_output, buckets=2)))
 
@@ -116,7 +116,7 @@ def test_dyadic_nodes_and_copies_agree(rows: list[tuple[int, int, float | None]]
 def test_state_is_flat_and_empty_at_the_end() -> None:
     """100 micro-batches with a moving CTI: chunks and bytes stay within what the first fifty needed."""
     schema = pa.schema([("t", pa.int64()), ("k", pa.int64()), ("v", pa.float64())])
-    node = Points("p", table_fields(schema.empty_table()), "t", SourcePolicy(5))
+    node = Points("p", table_fields(schema.empty_table()), "t", SourcePolicy(delay=5))
     query = Stream(node, {}).group_by("k").hopping_window(60, 2).select(n=sq.count(), s=sq.sum("v"), m=sq.max("v"))
     for output in (OutputForm.FINAL, OutputForm.CHANGELOG):
         live = LocalRun(compile_stages(rewrite(query.plan).plan, Options(output=output, buckets=1)))
@@ -147,7 +147,7 @@ def test_a_window_that_reads_ends_is_final_once_its_members_are_settled() -> Non
         Lit("start"),
         Lit("end"),
         "start",
-        SourcePolicy(0),
+        SourcePolicy(delay=0),
     )
     query = Stream(node, {}).tumbling_window(10).select(n=sq.count(), mean=sq.avg(sq.duration()))
     live = LocalRun(compile_stages(rewrite(query.plan).plan, Options(output=OutputForm.FINAL, buckets=1)))
@@ -166,7 +166,7 @@ def test_a_window_that_reads_ends_is_final_once_its_members_are_settled() -> Non
 
 
 def test_groups_by_a_key_that_arrow_cannot_sort() -> None:
-    node = Points("s", table_fields(LISTS), "t", SourcePolicy(5))
+    node = Points("s", table_fields(LISTS), "t", SourcePolicy(delay=5))
     plan = rewrite(Stream(node, {}).group_by("k").tumbling_window(2).select(n=sq.count()).plan).plan
     live = LocalRun(compile_stages(plan, Options(output=OutputForm.FINAL, buckets=2)))
     live.batch({"s": LISTS})
