@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -170,7 +171,21 @@ def rendered(doc: str) -> str:
         lines.append(line.replace(":meth:", "").replace(":func:", "") if not inside else line)
     while lines and not lines[-1].strip():
         lines.pop()
-    return "\n".join([*lines, "```"] if inside == "text" else lines)
+    return linked("\n".join([*lines, "```"] if inside == "text" else lines))
+
+
+CITATION = re.compile(r'docs/(\w+\.md)(?:,\s+"([^"]+)")?')
+"""How docstrings cite a page, and a heading on it."""
+
+
+def linked(text: str) -> str:
+    """The text with its citations of pages as links."""
+
+    def link(found: re.Match[str]) -> str:
+        page, heading = found[1], found[2]
+        return f"[{heading}]({page}#{anchor(heading)})" if heading else f"[{page.removesuffix('.md')}]({page})"
+
+    return CITATION.sub(link, text)
 
 
 # facts

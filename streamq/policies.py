@@ -16,7 +16,7 @@ ADDED = {"added": True}
 
 @dataclass(frozen=True)
 class Generate:
-    """streamq makes the source's CTIs: the greatest start so far less ``delay``, in steps of ``every`` (SEMANTICS section 6)."""
+    """streamq makes the source's CTIs: the greatest start so far less ``delay``, in steps of ``every``."""
 
     delay: Duration = 0
     every: Duration | None = None
@@ -153,7 +153,7 @@ class Consistency:
 
 
 LEVELS = {LevelName.STRONG: Consistency(None, None), LevelName.MIDDLE: Consistency(0, None)}
-"""The levels that have a name (SEMANTICS section 8)."""
+"""The levels that have a name (docs/consistency.md)."""
 
 
 def weak(remember: Duration) -> Consistency:

@@ -167,7 +167,7 @@ def signal(
     ``key`` is one column or several, NULLs being equal; ``()`` makes all rows one signal. The key's last sample is still
     alive; samples of one key and instant all live, side by side. Equal values are not merged. The same as
     ``sq.points(df, time).to_signal(key)``: ``time`` is consumed, and the other arguments and the errors are those of
-    :func:`points`. (SEMANTICS section 1.)
+    :func:`points`. (docs/concepts.md, "Signals".)
 
     Temperatures, in rows (at, sensor, degrees)::
 
@@ -213,7 +213,8 @@ def changes(
     :func:`edges`: no ``id`` is needed.
 
     ``time`` and ``op`` are consumed. The other arguments and the errors are those of :func:`points`; TypeMismatch also
-    where ``op`` holds no strings or ``key`` cannot be compared. (SEMANTICS section 1, edges.)
+    where ``op`` holds no strings or ``key`` cannot be compared.
+    (docs/concepts.md, "Changes of a table".)
 
     The price list of a shop, in rows (op, at, item, price)::
 

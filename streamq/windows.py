@@ -11,7 +11,7 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 @dataclass(frozen=True)
 class Hopping:
-    """The grid ``[offset + i*hop, offset + i*hop + size)`` for every integer i, in ticks (SEMANTICS section 3)."""
+    """The grid ``[offset + i*hop, offset + i*hop + size)`` for every integer i, in ticks."""
 
     size: int
     hop: int
@@ -50,7 +50,7 @@ class Hopping:
         return (t - 1 - self.offset) // self.hop
 
     def floor_to_end(self, t: int) -> int:
-        """The greatest window end that is not after t (SEMANTICS section 7)."""
+        """The greatest window end that is not after t."""
         if t in (INFINITY, MINUS_INFINITY):
             return t
         return self.end(self.first_ending_after(t) - 1)
@@ -111,5 +111,5 @@ Window = Hopping | Snapshot | Count | Rows | Session | Landmark
 
 
 def default_stamp(window: Window) -> Stamp:
-    """How a window's results are stamped unless told otherwise (SEMANTICS section 4)."""
+    """How a window's results are stamped unless told otherwise."""
     return Stamp.POINT_AT_END if isinstance(window, Count | Rows | Landmark) else Stamp.ALIGN

@@ -1,7 +1,7 @@
 """Published examples as a table of queries and their answers: whatever runs queries is measured against the same rows.
 
 HelloToll is StreamInsight's sample; the others are examples of CEDR, StreamInsight, Trill and Azure Stream Analytics, or follow
-from their stated rules. Where SEMANTICS says otherwise than Trill (its session windows are cut at each event), it holds.
+from their stated rules. Where streamq's rules differ from Trill's (whose session windows are cut at each event), streamq's hold.
 Not here: patterns (SEQUENCE, UNLESS, NOT), which need the CEDR language; the weak level, which needs consistency levels; Trill's
 stitch, as no verb merges adjacent equal events. A delay of -1 tick is refused: CTIs of the source's own say the same.
 """

@@ -185,3 +185,23 @@ def test_what_stands_in_backticks_exists(page: Path) -> None:
 )  # fmt: skip
 def test_what_does_not_exist_is_seen(code: str) -> None:
     assert not exists(code, ROOT / "docs" / "page.md")
+
+
+CITED = re.compile(r'docs/(\w+\.md)(?:,\s+"([^"]+)")?')
+ELSEWHERE_WRITTEN = re.compile(r"\b(?:SEMANTICS|DESIGN|API)(?:\.md\b|,? (?:sections? )?[A-Z]?\d)")
+
+
+def test_pages_that_the_code_cites_exist_and_have_the_heading() -> None:
+    headings = {page.name: re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE) for page in PAGES}
+    wrong = []
+    for path in sorted(p for folder in CODE for p in (ROOT / folder).rglob("*.py") if p != Path(__file__)):
+        text = path.read_text(encoding="utf-8")
+        for page, heading in CITED.findall(text):
+            if page not in headings or (heading and " ".join(heading.split()) not in headings[page]):
+                wrong.append(f"{path.relative_to(ROOT)}: {page}, {heading}")
+        wrong += [f"{path.relative_to(ROOT)}: {cited}" for cited in ELSEWHERE_WRITTEN.findall(text)]
+    assert wrong == []
+
+
+def test_no_page_cites_what_is_not_in_the_repository() -> None:
+    assert [page.name for page in PAGES if ELSEWHERE_WRITTEN.search(page.read_text(encoding="utf-8"))] == []

@@ -69,7 +69,7 @@ def time_weighted_avg(column: Any, *, where: Any = None) -> Aggregate:
     """The sum of value times clipped lifetime over the length of the window: the load of ``cpu`` over the hour; double.
 
     It reads its members' lifetimes, cut as the window's ``clip_input`` says. A member whose value is NULL counts as 0;
-    NULL if all are. (SEMANTICS section 3.)
+    NULL if all are.
 
     >>> import streamq as sq
     >>> w = sq.events([(1, 3, {"v": 4}), (3, 9, {"v": 1})]).tumbling_window(5)

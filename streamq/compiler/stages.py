@@ -1,4 +1,4 @@
-"""Compile a plan (a DAG) to one linear chain of stages (DESIGN D4b): choose the kernels, and the paths that feed them.
+"""Compile a plan (a DAG) to one linear chain of stages: choose the kernels, and the paths that feed them.
 
 The compiler visits the plan bottom up. What it returns for a node are the *paths* whose rows together are the node's result;
 a step makes paths longer, and a stateful operator ends them in a kernel, from whose output a new path begins.

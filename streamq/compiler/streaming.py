@@ -48,7 +48,7 @@ class Lowering:
 def chain(lowering: Lowering, control: DataFrame | None, identity: Identity) -> DataFrame:
     """The streaming DataFrame of a program: results, late rows and totals, told apart by ``__channel``.
 
-    ``control`` holds ``source string, cti bigint, until bigint`` rows (section progress of DESIGN, D3); None where nobody can
+    ``control`` holds ``source string, cti bigint, until bigint`` rows; None where nobody can
     write any. ``identity`` is kept beside the state. What the stages say of themselves is in Spark's reports, under OBSERVED.
     """
     from streamq.runtime.processor import ENVELOPE_DDL, control_packer, make_processor, stage_packer

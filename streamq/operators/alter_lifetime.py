@@ -118,7 +118,7 @@ class AlterLifetime(Step):
 
     @property
     def carrier(self) -> Carrier:
-        """What moving lifetimes makes of progress (the table of SEMANTICS section 6)."""
+        """What moving lifetimes makes of progress."""
         start, length = self.start, self.length
         if start.expr is not None:
             return Carried(-start.within) if start.within is not None else CarriedByExpr(start.expr, self.input.schema)
@@ -232,7 +232,7 @@ class AlterLifetimeVerbs(Verbs):
         fall at most. ``duration``: a duration (``"10 minutes"``, ticks) or an expression: ticks on an integer axis, an
         interval or microseconds as a bigint on a timestamp axis (between two instants lies the time that passes, whatever the
         session's time zone); NULL lives for ever. Raises TypeMismatch, TimeError, and PlanError for a start that reads the
-        payload without ``within``. (SEMANTICS section 2.)
+        payload without ``within``.
 
         ::
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Chop(EvaluatedOperator):
     """One event a cell ``[offset + i*period, offset + (i+1)*period)`` that the lifetime meets, on what they share.
 
-    Pieces of lifetimes without an end are reported as windows are: those that start before ``until`` (SEMANTICS section 3).
+    Pieces of lifetimes without an end are reported as windows are: those that start before ``until``.
 
     CTI: c
     Final: settled pieces
@@ -88,8 +88,7 @@ class ChopVerbs(Verbs):
         """Cut every lifetime at the instants ``offset + i*period``; each piece is an event with the same payload.
 
         Of a lifetime without an end a stream reports the pieces as its watermark reaches them; a batch those that start
-        before ``until``, which given explicitly bounds all. Raises TimeError for a period that is not positive. (SEMANTICS
-        sections 2 and 3.)
+        before ``until``, which given explicitly bounds all. Raises TimeError for a period that is not positive.
 
         ::
 

@@ -95,7 +95,7 @@ class ClipVerbs(Verbs):
     def clip(self, by: Self, on: On = ()) -> Self:
         """End each event at the first start of a matching event of ``by`` that lies strictly after its own start.
 
-        ``on`` as in :meth:`join`; none: any event of ``by``. (SEMANTICS section 2.)
+        ``on`` as in :meth:`join`; none: any event of ``by``. (docs/concepts.md, "Joins".)
 
         ::
 

@@ -84,7 +84,7 @@ class DistinctIdsVerbs(Verbs):
         """Drop repetitions: an event goes if one of equal ``id``, itself kept or not, started in ``[start - within, start)``.
 
         Of events that start at one instant the one with the least (end, payload) stays. Raises TimeError for a negative
-        ``within``. (SEMANTICS section 2.)
+        ``within``.
 
         ::
 

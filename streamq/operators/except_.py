@@ -95,7 +95,7 @@ class ExceptVerbs(Verbs):
         """What is left of this stream where the other one has equal events: a bag difference at every instant.
 
         A payload alive l times here and r times there is alive ``max(0, l - r)`` times in the result, over maximal intervals.
-        The streams have equal columns and one time axis, else PlanError. (SEMANTICS section 2.)
+        The streams have equal columns and one time axis, else PlanError.
 
         ::
 

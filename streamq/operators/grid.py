@@ -88,7 +88,7 @@ def bounded(
     over: DataFrame | None = None,
     bound: Bound = Bound.ENDLESS,
 ) -> DataFrame:
-    """The input with ``__until``, before which windows and pieces must start (SEMANTICS section 3, infinite lifetimes).
+    """The input with ``__until``, before which windows and pieces must start (docs/concepts.md, "Windows").
 
     The caller's bound, or else that of the endpoints of all groups (of ``over``, else of the input) and of how far ``inputs``
     have come.

@@ -84,7 +84,7 @@ class Grouped(WindowVerbs[S]):
         """A whole sub-plan per group: ``sub_plan`` gets a stream of one group's events and gives the group's result.
 
         Its columns follow the keys that it does not have itself. It may use any verb, ``group_by`` too; other streams may be
-        joined to the group, they are the same for every group. (Group & Apply; SEMANTICS section 3.)
+        joined to the group, they are the same for every group. (StreamInsight's Group & Apply.)
 
         ::
 

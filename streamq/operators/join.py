@@ -199,7 +199,7 @@ class JoinVerbs(Verbs):
         ``suffixes`` bring equal names apart, ``("_l", "_r")``; keys of one name are one column.
 
         Raises UnknownColumn, TypeMismatch for keys of different types, AmbiguousColumn for clashing names without suffixes.
-        (SEMANTICS section 2; Barga et al., CEDR.)
+        (docs/concepts.md, "Joins"; Barga et al., CEDR.)
 
         ::
 

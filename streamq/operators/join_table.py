@@ -115,7 +115,7 @@ class JoinTableVerbs(Verbs):
 
         ``table``: a batch DataFrame (or an Arrow table, for queries that run in-process). ``how``: "inner" or "left" (with
         NULLs where no row matches). ``suffixes[1]`` is added to columns of the table whose names the stream has already.
-        Raises UnknownColumn, TypeMismatch, AmbiguousColumn. (SEMANTICS section 2.)
+        Raises UnknownColumn, TypeMismatch, AmbiguousColumn.
 
         ::
 

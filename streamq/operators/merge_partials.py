@@ -1,4 +1,4 @@
-"""MergePartials: partial results of window ranges merged into windows, by one of five strategies (DESIGN D6)."""
+"""MergePartials: partial results of window ranges merged into windows, by one of five strategies (docs/architecture.md)."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @node
 class PartialAggregate(Passing):
-    """Events of ``input`` grouped by keys and range of windows (DataCell's basic window, DESIGN D6) into partial results.
+    """Events of ``input`` grouped by keys and range of windows (DataCell's basic window) into partial results.
 
     ``arguments`` are what those are made of: columns by name, of which several may share one.
 

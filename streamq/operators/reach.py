@@ -1,7 +1,7 @@
 """How far a stream has come, in batch: the greatest start and CTI among its sources' rows, moved as its operators move progress.
 
 What is taken back counts, and what filters drop: a stream over the same rows reports windows of lifetimes without an end as
-time comes so far (SEMANTICS section 3).
+time comes so far (docs/concepts.md, "Windows").
 """
 
 from __future__ import annotations

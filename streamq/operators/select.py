@@ -80,7 +80,7 @@ class SelectVerbs(Verbs):
 
         Positional arguments are column names or aliased expressions. After a keyword a string is a text: ``x="v"`` is the
         word, ``x=sq.col("v")`` the column. Raises UnknownColumn, TypeMismatch, PlanError for
-        a column called ``start`` or ``end``. (SEMANTICS section 2.)
+        a column called ``start`` or ``end``.
 
         >>> import streamq as sq
         >>> s = sq.events([(1, 5, {"zone": "a", "fare": 3})])

@@ -72,8 +72,8 @@ class ToSignalVerbs(Verbs):
     def to_signal(self, key: str | Sequence[str] = ()) -> Self:
         """Each event lives until the next strictly later start of an event with equal ``key``: the value that holds.
 
-        The old ends play no part; events of one instant all live. No key: the whole stream is one signal. (SEMANTICS
-        sections 1 and 2.)
+        The old ends play no part; events of one instant all live. No key: the whole stream is one signal.
+        (docs/concepts.md, "Signals".)
 
         ::
 

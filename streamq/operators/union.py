@@ -74,7 +74,7 @@ class UnionVerbs(Verbs):
     def union(self, *others: Self) -> Self:
         """The events of this stream and the others, as a bag (a duplicate stays one).
 
-        The streams have equal columns in equal order and one time axis; else PlanError. (SEMANTICS section 2.)
+        The streams have equal columns in equal order and one time axis; else PlanError.
 
         >>> import streamq as sq
         >>> a, b = sq.events([(1, 3, {"v": 1})]), sq.events([(2, 5, {"v": 2})])

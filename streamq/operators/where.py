@@ -62,7 +62,7 @@ class WhereVerbs(Verbs):
         """Keep the events for which ``predicate`` is true; lifetimes stay as they are.
 
         ``predicate`` is a boolean expression over the payload and, read-only, ``sq.start()`` and ``sq.end()``, or a function
-        of an event that returns one. Raises UnknownColumn, TypeMismatch or MixedStreams. (SEMANTICS section 2.)
+        of an event that returns one. Raises UnknownColumn, TypeMismatch or MixedStreams.
 
         >>> import streamq as sq
         >>> s = sq.events([(1, 5, {"fare": 3}), (2, 4, {"fare": 8})])

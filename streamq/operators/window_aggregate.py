@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 @node
 class WindowAggregate(EvaluatedOperator):
-    """The members of each window, per group of ``keys``, reduced to ``aggregates`` (SEMANTICS section 3).
+    """The members of each window, per group of ``keys``, reduced to ``aggregates``.
 
     CTI: hopping: start of the earliest window not final; snapshot: c, under a time-sensitive aggregate the start of the
         earliest window not final; count: the (n-1)-th greatest instant below c; rows: the start of the first row of the

@@ -52,7 +52,7 @@ class WindowVerbs(ABC, Generic[S]):
 
         All window verbs take ``clip_input``, how members' lifetimes are cut before a time-sensitive aggregate reads them
         ("full", "left", "right", "none"), and ``stamp``, where a result lives: "align" (on its window) or "point_at_end"
-        (the tick at the window's end). (SEMANTICS sections 3 and 4; Liarou et al., Enhanced Stream Processing in a DBMS
+        (the tick at the window's end). (docs/concepts.md, "Windows"; Liarou et al., Enhanced Stream Processing in a DBMS
         Kernel, section 3.)
 
         ::

@@ -131,7 +131,7 @@ class Windowed(Generic[S]):
         """The ``k`` members of each window with the greatest (``desc=False``: least) ``by``, and their ``rank``.
 
         Ranks are SQL's RANK: equal values share one; with ``ties="keep"`` all that share the last rank stay, ``"break"`` lets
-        the payload decide. A NULL is less than any value. Rows carry the member's payload. (SEMANTICS section 3.)
+        the payload decide. A NULL is less than any value. Rows carry the member's payload.
 
         ::
 

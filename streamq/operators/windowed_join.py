@@ -140,7 +140,7 @@ class WindowedJoinVerbs(Verbs):
         """Pairs of events that are members of one window, whether or not they live at once: one row a pair and window.
 
         ``size``, ``hop`` (default: size) and ``offset`` as in :meth:`hopping_window`; ``on``, ``where`` and ``suffixes`` as
-        in :meth:`join`. (SEMANTICS section 2; Liarou et al., section 3.)
+        in :meth:`join`. (docs/concepts.md, "Joins"; Liarou et al., section 3.)
 
         ::
 

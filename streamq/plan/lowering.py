@@ -162,7 +162,7 @@ def _has_map(kind: DataType) -> bool:
 
 
 def ship_runtime() -> None:
-    """Make Spark send streamq's own code to executors by value: they need not have it installed (DESIGN D7b)."""
+    """Make Spark send streamq's own code to executors by value: they need not have it installed."""
     from pyspark import cloudpickle
 
     package = __name__.partition(".")[0]

@@ -1,6 +1,6 @@
 """CTIs for silent sources: after ``idle_after`` by the wall clock a source's progress follows that of the others.
 
-What no source says needs a way into the checkpoint (DESIGN D3): such CTIs go through the control folder.
+What no source says needs a way into the checkpoint: such CTIs go through the control folder.
 """
 
 from __future__ import annotations

@@ -110,8 +110,8 @@ class RunVerbs(Verbs):
         default those of the checkpoint; of a new one four times ``spark.sql.shuffle.partitions``, 32 at most.
 
         progress_log: a line a micro-batch to the logger "streamq" (:meth:`Run.metrics` has more). Raises PlanError, also for an
-        output that the query cannot have, CheckpointError, and QueryFailed or the query's own error once it runs. (SEMANTICS
-        section 8; StreamInsight's physical streams.)
+        output that the query cannot have, CheckpointError, and QueryFailed or the query's own error once it runs.
+        (docs/concepts.md, "Final rows, changelogs, upserts".)
 
         ::
 

@@ -1,7 +1,7 @@
 """What the operators of a run wait for: until which CTI or watermark they hold rows, and which source has not come so far.
 
 An operator waits for a CTI of its input; that is traced back through what lies between to how far each source must come, by
-the CTI rules of SEMANTICS section 6.
+the CTI rules of docs/language.md, "Progress, finality, state, cost".
 """
 
 from __future__ import annotations

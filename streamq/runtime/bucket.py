@@ -1,4 +1,4 @@
-"""Buckets: which group a row's state lives in, ``hash(keys) mod B`` (DESIGN, D4). Spark and the in-process host share it.
+"""Buckets: which group a row's state lives in, ``hash(keys) mod B``. Spark and the in-process host share it.
 
 A value's hash says nothing but the value: whatever stands beside it, in whatever layout of Arrow, in every process and on every
 machine. State lies where it puts it, so another hash is another version of checkpoints.

@@ -1,6 +1,6 @@
 """Levels of consistency at ingress: how long items are blocked (Align), how long history is remembered (Finalize).
 
-CEDR's spectrum, SEMANTICS section 8. A run may continue from a checkpoint at another level, because progress that operators
+CEDR's spectrum: docs/consistency.md. A run may continue from a checkpoint at another level, because progress that operators
 have once heard of is never taken back.
 
 Rows that a level does not let through yet are *held* in a scope of the state, in bins by start. A row is *due* once progress

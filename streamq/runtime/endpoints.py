@@ -1,7 +1,7 @@
 """The bound of endless lifetimes: which windows (or pieces) the end of the input brings of lifetimes without an end.
 
 Of such a lifetime there are as many windows as one likes. Those are reported that start before the greater of two instants:
-the greatest finite endpoint there is, and how far the input has come (SEMANTICS section 3).
+the greatest finite endpoint there is, and how far the input has come (docs/concepts.md, "Windows").
 """
 
 from __future__ import annotations

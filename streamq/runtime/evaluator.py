@@ -55,4 +55,4 @@ class Evaluator(Protocol):
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """Which CTI that is, when a row is final, and when a watermark speaks for it (SEMANTICS section 6)."""
+        """Which CTI that is, when a row is final, and when a watermark speaks for it."""

@@ -1,4 +1,4 @@
-"""The rule of a grid of windows: which windows a lifetime lies in, and where a window lies (SEMANTICS section 3)."""
+"""The rule of a grid of windows: which windows a lifetime lies in, and where a window lies."""
 
 from __future__ import annotations
 

@@ -41,8 +41,7 @@ class Arrival:
     """The channel's own CTI before this micro-batch: if ``judge`` is set, rows before it are late."""
 
     promised: int = MINUS_INFINITY
-    """The CTI that the source itself has sent. At a weak level ``c`` may be ahead of it; rows between the two are adjusted
-    (SEMANTICS section 8)."""
+    """The CTI that the source itself has sent. At a weak level ``c`` may be ahead of it; rows between the two are adjusted."""
 
 
 @dataclass(eq=False, repr=False)

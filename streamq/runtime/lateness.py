@@ -88,7 +88,7 @@ def is_behind(times: Ints, c: int) -> Mask:
 def judgement(
     judge: Judge, times: Ints, c: int, promised: int, refuse: Callable[[Mask], None] | None = None
 ) -> Judgement:
-    """What becomes of items of these sync times (instants, or numbers of windows): the rule of SEMANTICS section 7.
+    """What becomes of items of these sync times (instants, or numbers of windows); docs/concepts.md, "Late rows, invalid rows".
 
     An item behind ``promised``, what its source has said itself, breaks that promise: the policy decides, and where it is
     ``fail``, ``refuse`` raises for these items. One behind ``c`` alone is late by the level of consistency, which adjusts.

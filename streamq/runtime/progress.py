@@ -100,7 +100,7 @@ class RelationClock:
 
     @property
     def reach(self) -> int:
-        """The greatest start and finite CTI that have arrived, at whatever level of consistency (SEMANTICS section 3)."""
+        """The greatest start and finite CTI that have arrived, at whatever level of consistency."""
         return int(self.held["reach"])
 
     def reach_at_least(self, t: int) -> None:

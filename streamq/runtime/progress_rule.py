@@ -1,4 +1,6 @@
-"""What an operator promises: the CTI that it sends on, and the progress that lets its rows go; SEMANTICS section 6.
+"""What an operator promises: the CTI that it sends on, and the progress that lets its rows go.
+
+The rules of all operators: docs/language.md, "Progress, finality, state, cost".
 
 Every kernel and evaluator gives one ``ProgressRule``. Explain shows it, and ``why()`` reads from it what a query waits for; of
 it executors need only the ``Release``, by which the kernel ``recompute`` reports its rows. So kernels and evaluators import

@@ -1,4 +1,4 @@
-"""The progress that lets a row go: once it has reached, or passed, an end of the row's lifetime (SEMANTICS section 6)."""
+"""The progress that lets a row go: once it has reached, or passed, an end of the row's lifetime."""
 
 from __future__ import annotations
 

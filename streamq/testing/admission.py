@@ -1,6 +1,7 @@
 """A model of what sources admit: which arriving items are dropped, adjusted, invalid or duplicates, and which events are left.
 
-It follows SEMANTICS sections 6 and 7 item by item and forgets nothing, so it is for small inputs; it shares no code with the
+It follows docs/concepts.md, "CTIs and the watermark" and
+"Late rows, invalid rows", item by item, and forgets nothing, so it is for small inputs; it shares no code with the
 implementation that it is compared with. It holds for *plain* input (:func:`is_plain`): in physical streams inserts come before
 the retractions that name them, and no two events of one start agree in all columns; of edges, no two of one kind and key have
 the same time.

@@ -85,7 +85,7 @@ def bounds(items: Sequence[Item]) -> list[int]:
     """For each item of an arrival sequence the greatest CTI that may come before it.
 
     That is its sync time; its start, if a retraction of the lifetime that it makes is already there: until then the total
-    of that lifetime is negative, which is an error once the CTI has passed the start (SEMANTICS section 1).
+    of that lifetime is negative, which is an error once the CTI has passed the start.
     """
     totals: Counter[Any] = Counter()
     deadlines = []

@@ -32,7 +32,7 @@ class Changes:
 
 
 def folded(items: Items) -> Changes:
-    """The items folded: a delete and an insert of one event in one micro-batch *are* a retraction (SEMANTICS section 1).
+    """The items folded: a delete and an insert of one event in one micro-batch *are* a retraction.
 
     An item that is the only one of its event in its micro-batch is taken by its word. Of several, what one gives and
     another takes cancels out, and what is left is paired from the latest end down.

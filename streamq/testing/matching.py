@@ -38,7 +38,7 @@ def unmatched(items: Items, deadline: Ints) -> tuple[list[int], list[int]]:
 
     In a micro-batch inserts count before retractions, which count in any order. What a retraction takes back may come
     after it up to the end of micro-batch ``deadline`` (one an item, equal for one event), then it matches nothing.
-    What follows a retraction that matches nothing is judged as if it had matched. (SEMANTICS section 1.)
+    What follows a retraction that matches nothing is judged as if it had matched.
     """
     unmatched_rows: list[int] = []
     early_rows: list[int] = []

@@ -63,7 +63,7 @@ def check_module(
     ``types`` are the arguments' in SQL, ``"double, string"``; for aggregates those of the columns in the order in which they
     are named, or one for all.
 
-    The laws (SEMANTICS section 5):
+    The laws:
 
     - *answers*: it does not raise over one or more events; *deterministic*: the same call on a copy gives exactly the same;
       *pure*: no state and no value that it was given changes;

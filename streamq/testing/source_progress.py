@@ -1,4 +1,4 @@
-"""The progress of sources, as SEMANTICS has it: how far each has come before each micro-batch, and what is held back."""
+"""The progress of sources, by the definition of a CTI: how far each has come before each micro-batch, and what is held back."""
 
 from __future__ import annotations
 

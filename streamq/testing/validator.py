@@ -175,7 +175,8 @@ def find_breaches(
     tell the micro-batch themselves, unless Spark has compacted their log.
 
     The first ``most`` breaches of each rule are kept; all are counted. Raises SourceError for what cannot be read as a
-    physical stream, PlanError for wrong arguments. (SEMANTICS sections 1 and 8; StreamInsight's test framework, 6.3.)
+    physical stream, PlanError for wrong arguments. (docs/concepts.md, "Physical streams and retractions";
+    StreamInsight's test framework, 6.3.)
 
     >>> import streamq as sq
     >>> checked = find_breaches([sq.insert(1, 9, k="a"), sq.insert(1, 7, k="b"), sq.retract(1, 8, 3, k="a")])

@@ -1,6 +1,6 @@
 """Kernels under watch: what they change is held against the CTIs that they were promised and those that they have sent.
 
-SEMANTICS section 6, the law of progress: no output CTI is breached, in folded form, and none goes back.
+The law of progress: no output CTI is breached, in folded form, and none goes back.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Watched:
     """A kernel whose micro-batches are held against the CTIs that it was promised and that it has sent.
 
     ``grid``: where a hopping window is the first to take a source's rows, its CTIs count as rounded down to a window's end
-    (SEMANTICS section 7), for the window and for what judges lateness before it; ``judges``: the kernel is the latter.
+    for the window and for what judges lateness before it; ``judges``: the kernel is the latter.
     """
 
     name: str

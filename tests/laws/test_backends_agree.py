@@ -1,6 +1,6 @@
 """The law of laws: in-process = oracle, for any query, arrival order, cut, restart, number of buckets and set of rules.
 
-Differential test against SQL over the history (SEMANTICS section 1); Spark samples the same law in tests/spark.
+Differential test against SQL over the history; Spark samples the same law in tests/spark.
 """
 
 from __future__ import annotations

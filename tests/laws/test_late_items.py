@@ -179,7 +179,7 @@ def test_nothing_is_said_of_edges_before_it_is_due_at_the_strong_level(groups: G
 
 
 def lifetimes(rows: Sequence[Row]) -> Counter[Row]:
-    """Of edges by SEMANTICS section 1."""
+    """The lifetimes of edges: a start opens one, the next start or end of the key closes it."""
     found: Counter[Row] = Counter()
     for k in "ab":
         chain = sorted((at, edge == "start") for at, edge, key in rows if key == k)

@@ -1,4 +1,4 @@
-"""CTIs are as high as the rules of SEMANTICS section 6 allow, and nothing is left in state once the input has ended."""
+"""CTIs are as high as the rules of operators allow, and nothing is left in state once the input has ended."""
 
 from __future__ import annotations
 

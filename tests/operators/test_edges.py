@@ -1,4 +1,4 @@
-"""Edges: what opens and closes a lifetime, and what is no event (SEMANTICS section 1)."""
+"""Edges: what opens and closes a lifetime, and what is no event."""
 
 from __future__ import annotations
 

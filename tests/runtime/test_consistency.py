@@ -1,4 +1,4 @@
-"""Levels of consistency: the same input through all of them, with the differences that SEMANTICS section 8 predicts."""
+"""Levels of consistency: the same input through all of them, with the differences that docs/consistency.md predicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model of what sources admit, by hand; and that what it is about is drawn often (SEMANTICS sections 6 and 7)."""
+"""The model of what sources admit, by hand; and that what it is about is drawn often."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The oracle against histories computed by hand, from SEMANTICS and from published examples."""
+"""The oracle against histories computed by hand, and from published examples."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The kinds of windows, as ranges of numbered windows: an event lies in windows ``low .. high`` of its group.
 
-See SEMANTICS section 3.
+Which kinds there are: docs/concepts.md, "Windows".
 
 A kind says how windows are numbered, where they lie, when they are final, and which events they still need.
 """

@@ -99,7 +99,7 @@ class _OverWindows:
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """The table of SEMANTICS section 6; a snapshot may become longer until progress is past its end."""
+        """The rule of the kind of window and its stamp; a snapshot may become longer until progress is past its end."""
         from streamq.runtime.progress_rule import ProgressRule
 
         point, snapshot = self.stamp == Stamp.POINT_AT_END, isinstance(self.window, Snapshot)

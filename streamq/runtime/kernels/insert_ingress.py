@@ -32,7 +32,7 @@ ROWS = "rows"
 
 @dataclass(frozen=True)
 class InsertIngressKernel(Uncombined):
-    """points: the source declares points, so RE = LE + 1; round_to: the grid c is rounded down to (SEMANTICS section 7).
+    """points: the source declares points, so RE = LE + 1; round_to: the grid of windows whose ends c is rounded down to.
 
     ids: the columns that, with its start, tell an event from all others, if rows may be delivered again.
     """

@@ -51,8 +51,8 @@ def oracle(
     """The canonical history of a plan's answer: ``start`` and ``end`` in ticks, then the payload, in no order.
 
     ``tables`` are the rows of the sources by source name; time columns are of their declared type or int64 ticks. In a
-    pandas table NaN is NULL, as pandas has it. With ``until`` only windows are reported that start before it (SEMANTICS
-    section 3); without it ``ctis``, the greatest finite CTI that each source was promised by others than its rows, may say
+    pandas table NaN is NULL, as pandas has it. With ``until`` only windows are reported that start before it (docs/concepts.md,
+    "Windows"); without it ``ctis``, the greatest finite CTI that each source was promised by others than its rows, may say
     that its input has come further than those. ``expressions``: ``translated`` to SQL, a definition of their own too; or
     ``evaluated`` as themselves, by functions that SQL calls, so that a query may use any function, and only what operators do
     is judged (section 6.2 of the paper on the test framework). What cannot be evaluated in-process then takes the active

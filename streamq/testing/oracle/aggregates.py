@@ -1,4 +1,4 @@
-"""What aggregates are, as SQL over all members of a window (SEMANTICS section 4): a second definition, from that page alone."""
+"""What aggregates are, as SQL over all members of a window: a second definition, which shares nothing with the first."""
 
 from __future__ import annotations
 

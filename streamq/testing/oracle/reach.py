@@ -1,4 +1,4 @@
-"""How far a stream has come: the greatest start and finite CTI that arrived, moved as operators move progress (SEMANTICS 6)."""
+"""How far a stream has come: the greatest start and finite CTI that arrived, moved as operators move progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows over canonical histories: which there are, and who is a member (SEMANTICS section 3)."""
+"""Windows over canonical histories: which there are, and who is a member (docs/concepts.md, "Windows")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The physical kernel: late items by policy, and what follows them translated (SEMANTICS section 7)."""
+"""The physical kernel: late items by policy, and what follows them translated (docs/concepts.md, "Late rows, invalid rows")."""
 
 from __future__ import annotations
 
