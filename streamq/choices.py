@@ -140,6 +140,19 @@ class Invalid(Word):
     """The query fails with InvalidEvent."""
 
 
+class CountedAs(Word):
+    """As what a source counts a row that it does not take as it came."""
+
+    DROPPED = "dropped"
+    """Late, and nothing of it counts."""
+    ADJUSTED = "adjusted"
+    """Late, and what is left of it behind the CTI counts."""
+    INVALID = "invalid"
+    """No event."""
+    DUPLICATES = "duplicates"
+    """Delivered before."""
+
+
 class RunState(Word):
     """Whether a run is still working, and if not, why."""
 
@@ -187,6 +200,7 @@ class Verdict(Word):
 __all__ = [
     "Anchor",
     "Clip",
+    "CountedAs",
     "JoinKind",
     "LengthKind",
     "Stamp",

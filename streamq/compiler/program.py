@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from streamq.choices import CountedAs
 from streamq.compiler.options import Options
 from streamq.compiler.strategy import Strategy, choose
 from streamq.operators.source import Source
@@ -148,12 +149,7 @@ class Program:
     @property
     def late_reasons(self) -> list[str]:
         """What is counted: ``source|reason``."""
-        return [
-            f"{r.source.shown_name()}|{reason}"
-            for r in self.sources
-            if r.source
-            for reason in ("dropped", "adjusted", "invalid", "duplicates")
-        ]
+        return [f"{r.source.shown_name()}|{reason}" for r in self.sources if r.source for reason in CountedAs]
 
     def packer(self, relations: Sequence[Relation]) -> Packer:
         """The map side behind some relations."""

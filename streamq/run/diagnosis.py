@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streamq.choices import RunState, Verdict
+from streamq.choices import CountedAs, RunState, Verdict
 from streamq.run.instants import moment_of
 from streamq.run.micro_batches import RunHistory
 from streamq.run.oddities import oddities
@@ -79,7 +79,7 @@ def _no_rows_or_flowing(case: Waiting) -> Answer | None:
     last, every = case.history.last, case.sources.values()
     # without a stage nobody counts by source
     rows = sum(s.events for s in every) if case.program.stages else 0 if last is None else last.rows
-    refused = [f"{n:,} of {s.name}" for s in every if (n := s.late.get("invalid"))]
+    refused = [f"{n:,} of {s.name}" for s in every if (n := s.late.get(CountedAs.INVALID))]
     if not rows and refused:
         return Answer(Verdict.NO_ROWS, f"No event has come: all rows so far are none ({', '.join(refused)}).")
     if not rows:

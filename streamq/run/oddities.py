@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from streamq.choices import CountedAs
 from streamq.errors import Line, warn
 from streamq.run.instants import shown
 from streamq.run.source_status import SourceStatus
@@ -121,7 +122,9 @@ def _mostly_late(source: SourceStatus, axis: str) -> Iterator[Oddity]:
     if source.late_rows * FEW < source.rows or not source.rows:
         return
     counts = ", ".join(
-        f"{source.late[reason]:,} {reason}" for reason in ("dropped", "adjusted") if source.late.get(reason)
+        f"{source.late[reason]:,} {reason}"
+        for reason in (CountedAs.DROPPED, CountedAs.ADJUSTED)
+        if source.late.get(reason)
     )
     text = f"{source.late_rows:,} of {source.rows:,} rows came behind its CTI ({counts})"
     yield Oddity("late", source.name, f"{source.name}: {text}{_lead_text(source, axis)}: {_remedy(source)}.")
@@ -150,7 +153,7 @@ def _lead_text(source: SourceStatus, axis: str) -> str:
 
 
 def _invalid(source: SourceStatus) -> Iterator[Oddity]:
-    invalid = source.late.get("invalid", 0)
+    invalid = source.late.get(CountedAs.INVALID, 0)
     if invalid * FEW >= source.rows > 0:
         text = f"{invalid:,} of {source.rows:,} rows are no events: {REASONS}. The late output (late_sink) has each one's reason."
         yield Oddity("invalid", source.name, f"{source.name}: {text}")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from streamq.choices import CountedAs
 from streamq.run.instants import finite
 from streamq.run.micro_batches import RunHistory
 from streamq.runtime.readings import Readings
@@ -46,12 +47,12 @@ class SourceStatus:
     @property
     def events(self) -> int:
         """How many of its rows are events."""
-        return self.rows - self.late.get("invalid", 0)
+        return self.rows - self.late.get(CountedAs.INVALID, 0)
 
     @property
     def late_rows(self) -> int:
         """How many rows were late, whether dropped or adjusted; rows that are invalid or delivered again do not count."""
-        return self.late.get("dropped", 0) + self.late.get("adjusted", 0)
+        return self.late.get(CountedAs.DROPPED, 0) + self.late.get(CountedAs.ADJUSTED, 0)
 
     @property
     def lag(self) -> int | None:

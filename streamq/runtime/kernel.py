@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from streamq.choices import Invalid, Late
+from streamq.choices import CountedAs, Invalid, Late
 from streamq.errors import InvalidEvent, LateEvent, sentence
 from streamq.runtime.basket import Scope
 from streamq.runtime.endpoints import Endpoint
@@ -91,8 +91,8 @@ class Totals:
     counts: dict[str, int] = field(default_factory=dict)
     rows: list[pa.Table] = field(default_factory=list)
 
-    def add(self, source: str, reason: str, n: int) -> None:
-        """Count ``n`` items of a source under dropped, adjusted, invalid or duplicates."""
+    def add(self, source: str, reason: CountedAs, n: int) -> None:
+        """Count ``n`` items of a source."""
         if n:
             key = f"{source}|{reason}"
             self.counts[key] = self.counts.get(key, 0) + n

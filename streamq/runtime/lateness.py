@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamq.choices import Invalid, Late
+from streamq.choices import CountedAs, Invalid, Late
 from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Judge, Totals, refuse_invalid, refuse_late
@@ -110,7 +110,7 @@ def refuse_rows(judge: Judge, table: pa.Table, promised: int) -> Callable[[Mask]
     return refuse
 
 
-def count_late(table: pa.Table, mask: Mask, reason: str, judge: Judge, c: int | None, totals: Totals) -> None:
+def count_late(table: pa.Table, mask: Mask, reason: CountedAs, judge: Judge, c: int | None, totals: Totals) -> None:
     """Count the rows of a mask as dropped or adjusted, and write them into the late output, as late as they lie behind c."""
     if mask.any():
         totals.add(judge.source, reason, int(mask.sum()))
@@ -125,8 +125,8 @@ def judged_inserts(table: pa.Table, judge: Judge, c: int, promised: int, totals:
         return table
     is_left = verdict.leaves(end)
     is_gone = verdict.is_late & ~is_left
-    count_late(table, is_gone, "dropped", judge, c, totals)
-    count_late(table, is_left, "adjusted", judge, c, totals)
+    count_late(table, is_gone, CountedAs.DROPPED, judge, c, totals)
+    count_late(table, is_left, CountedAs.ADJUSTED, judge, c, totals)
     return with_column(table, LE, verdict.acting_from(start)).filter(pa.array(~is_gone))
 
 
@@ -148,7 +148,7 @@ def count_invalid(rows: pa.Table, judge: Judge, reason: str, totals: Totals) -> 
         return
     if judge.invalid == Invalid.FAIL:
         refuse_invalid(judge.source, reason, python_rows(rows.slice(0, 1))[0], judge.axis)
-    totals.add(judge.source, "invalid", rows.num_rows)
+    totals.add(judge.source, CountedAs.INVALID, rows.num_rows)
     totals.rows.append(late_rows(judge.source, reason, rows, None))
 
 
@@ -156,7 +156,7 @@ def count_duplicates(rows: pa.Table, judge: Judge, totals: Totals) -> None:
     """Count rows that repeat others: at-least-once sources deliver such, and no policy is asked."""
     if not rows.num_rows:
         return
-    totals.add(judge.source, "duplicates", rows.num_rows)
+    totals.add(judge.source, CountedAs.DUPLICATES, rows.num_rows)
     totals.rows.append(late_rows(judge.source, "duplicate", rows, None))
 
 

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from streamq.choices import CountedAs
 from streamq.operators import Edges, Source
 from streamq.runtime.event import INSERT
 from streamq.testing.arrival import OPEN, Item, start_of
 from streamq.testing.python_values import comparable
-from streamq.testing.source_model import ADJUSTED, DROPPED, INVALID, Admitted, SourceModel
+from streamq.testing.source_model import Admitted, SourceModel
 from streamq.testing.source_progress import Reach
 from streamq.time import INFINITY
 
@@ -57,7 +58,7 @@ class EdgesModel(SourceModel):
             # an event that it opens, or the payload that it brings to one, may be equal to what was there
             changes |= any(edge is opened for _, _, opened, _ in lifetimes)
             changes |= self._brings_payload and any(edge is by for *_, by in lifetimes) and not edge.opens
-            self._count(ADJUSTED if changes and not edge.gone else DROPPED)
+            self._count(CountedAs.ADJUSTED if changes and not edge.gone else CountedAs.DROPPED)
 
     def _pass(self, at: Reach) -> None:
         for chain in self.chains.values():
@@ -68,12 +69,12 @@ class EdgesModel(SourceModel):
             for edge in over:
                 edge.passed = True
                 if any(edge is other for other in lost):
-                    self._count(DROPPED)
+                    self._count(CountedAs.DROPPED)
                 elif not any(edge is other for other in closing):
                     # its start can still come by the source's own word: it is late by the level
                     level = edge.time >= at.promised
                     self.admitted.late += level
-                    self._count(DROPPED if level else INVALID)
+                    self._count(CountedAs.DROPPED if level else CountedAs.INVALID)
 
     def end(self) -> Admitted:
         super().end()

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from streamq.choices import CountedAs
 from streamq.testing.admission import admitted, legal
 from streamq.testing.arrival import bounds, repeated, unmatched
 from streamq.testing.case import Case
 from streamq.testing.execution import Execution
-from streamq.testing.source_model import DUPLICATES, INVALID
 from streamq.time import INFINITY, MINUS_INFINITY
 
 
@@ -79,8 +79,12 @@ def count_key(case: Case, name: str, reason: str) -> str:
 
 def repetitions(case: Case) -> Counter[str]:
     """What is counted of a case in which nothing is late: what its sources deliver again, and rows that are no events."""
-    counts = {count_key(case, name, DUPLICATES): repeated(s, case.arrived(name)) for name, s in case.sources.items()}
-    counts |= {count_key(case, name, INVALID): unmatched(s, case.arrived(name)) for name, s in case.sources.items()}
+    counts = {
+        count_key(case, name, CountedAs.DUPLICATES): repeated(s, case.arrived(name)) for name, s in case.sources.items()
+    }
+    counts |= {
+        count_key(case, name, CountedAs.INVALID): unmatched(s, case.arrived(name)) for name, s in case.sources.items()
+    }
     return Counter({key: n for key, n in counts.items() if n})
 
 

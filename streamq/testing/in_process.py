@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.choices import OutputForm
+from streamq.choices import CountedAs, OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
 from streamq.compiler.rewriter import rewrite
@@ -26,7 +26,6 @@ from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput, as_history, summed
 from streamq.testing.execution import LITERAL, STREAM, Execution
 from streamq.testing.expectation import Expectation, count_key, expectation, promises
-from streamq.testing.source_model import ADJUSTED, DROPPED, DUPLICATES
 from streamq.testing.source_progress import limits
 from streamq.testing.watch import ProgressViolation, changes_before, watched
 from streamq.time import INFINITY
@@ -128,12 +127,12 @@ def _check_counts(case: Case, counted: Counter[str], expected: Expectation) -> N
     for name, source in case.sources.items():
         if name in expected.filtered:
             # of what is late a filter may have left some out before
-            for reason in (DROPPED, ADJUSTED):
+            for reason in (CountedAs.DROPPED, CountedAs.ADJUSTED):
                 key = count_key(case, name, reason)
                 wanted[key] = min(wanted.get(key, 0), counted[key])
         if source.ids:
             # what comes again so late that nothing of it were left may be known still, or be late
-            again, lost = count_key(case, name, DUPLICATES), count_key(case, name, DROPPED)
+            again, lost = count_key(case, name, CountedAs.DUPLICATES), count_key(case, name, CountedAs.DROPPED)
             many = wanted.get(again, 0) + wanted.get(lost, 0)
             if counted[again] + counted[lost] == many and counted[again] >= expected.sure_duplicates.get(name, 0):
                 wanted |= {again: counted[again], lost: counted[lost]}

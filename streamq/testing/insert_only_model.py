@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from streamq.choices import CountedAs
 from streamq.operators import Source
 from streamq.testing.arrival import Item, closed, comparable_payload, start_of
 from streamq.testing.python_values import comparable
-from streamq.testing.source_model import ADJUSTED, DROPPED, DUPLICATES, INVALID, SourceModel
+from streamq.testing.source_model import SourceModel
 from streamq.testing.source_progress import Reach
 
 
@@ -31,10 +32,10 @@ class InsertOnlyModel(SourceModel):
             start, end, whole = start_of(item), closed(item.end), self._whole(item)
             if self.source.ids and self.standing[self._name(item)] != whole:
                 self.admitted.contradicted = True
-                self._count(INVALID)
+                self._count(CountedAs.INVALID)
                 continue
             if self.source.ids and whole in self.seen:
-                self._count(DUPLICATES)
+                self._count(CountedAs.DUPLICATES)
                 self.admitted.sure_duplicates += end >= at.c
                 continue
             self.seen.add(whole)
@@ -43,10 +44,10 @@ class InsertOnlyModel(SourceModel):
                 continue
             self.admitted.late += 1
             if self._acts(start, at) and end > at.c:
-                self._count(ADJUSTED)
+                self._count(CountedAs.ADJUSTED)
                 self.admitted.events.append(replace(item, start=at.c))
             else:
-                self._count(DROPPED)
+                self._count(CountedAs.DROPPED)
 
     def _name(self, item: Item) -> Any:
         return (item.start, *(comparable(item.payload[name]) for name in self.source.ids))

@@ -6,14 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from streamq.choices import Late
+from streamq.choices import CountedAs, Late
 from streamq.operators import Source
 from streamq.testing.arrival import Item, is_event
 from streamq.testing.source_progress import Reach
 from streamq.time import INFINITY, MINUS_INFINITY
-
-DROPPED, ADJUSTED, INVALID, DUPLICATES = "dropped", "adjusted", "invalid", "duplicates"
-"""The reasons under which items are counted that are not admitted as they came."""
 
 
 @dataclass
@@ -54,7 +51,7 @@ class SourceModel:
         """Process a micro-batch; ``at`` is how far the source had come before it."""
         self._pass(at)
         events = [item for item in items if is_event(item)]
-        self._count(INVALID, len(items) - len(events))
+        self._count(CountedAs.INVALID, len(items) - len(events))
         self._take(events, at)
 
     def end(self) -> Admitted:
@@ -69,7 +66,7 @@ class SourceModel:
         """Process the items of a micro-batch that are events."""
         raise NotImplementedError
 
-    def _count(self, reason: str, n: int = 1) -> None:
+    def _count(self, reason: CountedAs, n: int = 1) -> None:
         if n:
             self.admitted.counts[reason] += n
 
@@ -82,4 +79,4 @@ class SourceModel:
         return True
 
 
-__all__ = ["ADJUSTED", "Admitted", "DROPPED", "DUPLICATES", "INVALID", "SourceModel"]
+__all__ = ["Admitted", "SourceModel"]

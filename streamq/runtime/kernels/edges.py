@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from streamq.choices import Late
+from streamq.choices import CountedAs, Late
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import codes, concat, ints, net, with_column
 from streamq.runtime.event import LE, OPENS, RE, WEIGHT
@@ -127,7 +127,7 @@ class EdgesKernel(Uncombined):
         if self.from_end:
             # where another edge ends the event at the same instant, what this one brings is its payload
             acts |= ~chains.opens & chains.closes
-        for mask, reason in ((late & ~acts, "dropped"), (late & acts, "adjusted")):
+        for mask, reason in ((late & ~acts, CountedAs.DROPPED), (late & acts, CountedAs.ADJUSTED)):
             count_late(edges, mask, reason, judge, int(chains.since[mask].max(initial=MINUS_INFINITY)), totals)
 
     def _keep(self, state: Scope, edges: pa.Table, chains: _Chains, judge: Judge, clock: Clock, totals: Totals) -> None:
@@ -139,7 +139,7 @@ class EdgesKernel(Uncombined):
         lost = over & chains.chained & ~opens & ~chains.after_start
         # its start may still come by the source's own word: it is late by the level
         late = (over & chains.orphaned) | (lost & (time >= promised))
-        count_late(edges, late, "dropped", judge, None, totals)
+        count_late(edges, late, CountedAs.DROPPED, judge, None, totals)
         count_invalid(edges.filter(pa.array(lost & ~late)), judge, "an end without an open start", totals)
         if c == INFINITY:
             for bin in state.bins("edges"):

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamq.choices import CountedAs
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import concat, ints, matching, with_column
 from streamq.runtime.event import INSERT, KIND, LE, NEW_END, RE, RETRACT, WEIGHT
@@ -101,7 +102,7 @@ class _Batch:
         """What becomes of items with these sync times."""
         return judgement(self.judge, times, self.c, self.promised, refuse_rows(self.judge, items, self.promised))
 
-    def count(self, items: pa.Table, mask: Mask, reason: str) -> None:
+    def count(self, items: pa.Table, mask: Mask, reason: CountedAs) -> None:
         """Count the items of a mask as dropped or adjusted."""
         count_late(items, mask, reason, self.judge, self.c, self.totals)
 
@@ -172,8 +173,8 @@ class PhysicalKernel(Uncombined):
         if verdict.is_late.any():
             acts, is_left = verdict.acts, verdict.leaves(re)
             own_le[acts], own_re[acts & ~is_left], own_re[verdict.is_dropped] = batch.c, batch.c, DROPPED
-            batch.count(table, verdict.is_late & ~is_left, "dropped")
-            batch.count(table, is_left, "adjusted")
+            batch.count(table, verdict.is_late & ~is_left, CountedAs.DROPPED)
+            batch.count(table, is_left, CountedAs.ADJUSTED)
         return self._passed(with_column(with_column(table, OWN_LE, own_le), OWN_RE, own_re), re, batch)
 
     def _passed(self, table: pa.Table, first: np.ndarray[Any, Any], batch: _Batch) -> pa.Table:
@@ -223,7 +224,7 @@ class PhysicalKernel(Uncombined):
         before = [[(r[OWN_LE], r[OWN_RE])] for r in rows]
         matched = _Matching(rows, moves)
         open_moves = self._applied(state, matched, open_moves, batch)
-        for numbers, reason in ((matched.dropped, "dropped"), (matched.adjusted, "adjusted")):
+        for numbers, reason in ((matched.dropped, CountedAs.DROPPED), (matched.adjusted, CountedAs.ADJUSTED)):
             batch.count(moves.take(pa.array(numbers, pa.int64())), np.ones(len(numbers), bool), reason)
         count_duplicates(moves.take(pa.array(matched.repeated, pa.int64())), batch.judge, batch.totals)
         self._emit(candidates, before, matched.lifetimes, batch.out)
@@ -333,7 +334,7 @@ class PhysicalKernel(Uncombined):
             # the same word once more repeats the first
             again, _ = repetitions(rows, None, [self.id, RE, NEW_END], [])
             waits, begins = waits | (begins & again), begins & ~again
-        batch.count(rows, ~begins & ~waits, "dropped")
+        batch.count(rows, ~begins & ~waits, CountedAs.DROPPED)
         judged = {number for number, wait in zip(late_moves, waits, strict=True) if not wait}
         left = [(number, move) for number, move in open_moves if number not in judged]
         return left, self._begun(state, rows.filter(pa.array(begins)), acts[begins], batch.c, batch)
@@ -346,8 +347,8 @@ class PhysicalKernel(Uncombined):
             state.append(APPLIED, "0", moves.select([self.id, RE, NEW_END]))
         new = ints(moves, NEW_END)
         adds = acts & (new > c)
-        batch.count(moves, ~adds, "dropped")
-        batch.count(moves, adds, "adjusted")
+        batch.count(moves, ~adds, CountedAs.DROPPED)
+        batch.count(moves, adds, CountedAs.ADJUSTED)
         live = with_column(with_column(moves, RE, new), OWN_LE, np.full(len(new), c))
         return self._passed(with_column(live, OWN_RE, np.where(acts, new, DROPPED)), ints(moves, LE), batch)
 
@@ -364,7 +365,7 @@ class PhysicalKernel(Uncombined):
         by_level = lost & ~self._unreachable(rows, batch.promised_now)
         begins = by_level & (ints(rows, NEW_END) >= batch.c_now)
         dropped = lost & ~begins & (by_level | rows.column(BEHIND).to_numpy())
-        batch.count(rows, dropped, "dropped")
+        batch.count(rows, dropped, CountedAs.DROPPED)
         begun = self._begun(state, rows.filter(pa.array(begins)), begins[begins], batch.c_now, batch)
         if begun is not None:
             state.append(LIVE, "0", begun)

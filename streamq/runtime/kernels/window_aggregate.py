@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.choices import Late
+from streamq.choices import CountedAs, Late
 from streamq.plan.partial import COUNT, Partial
 from streamq.runtime.arithmetic import ARRAYS
 from streamq.runtime.basket import Scope
@@ -194,8 +194,8 @@ class WindowAggregateKernel:
             return table
         is_left = verdict.acts & (ints(table, HI) >= self._first_left(arrival.c))
         is_gone = verdict.is_late & ~is_left
-        totals.add(judge.source, "dropped", events(is_gone))
-        totals.add(judge.source, "adjusted", events(is_left))
+        totals.add(judge.source, CountedAs.DROPPED, events(is_gone))
+        totals.add(judge.source, CountedAs.ADJUSTED, events(is_left))
         return with_column(table, LO, verdict.acting_from(ints(table, LO))).filter(pa.array(~is_gone))
 
     def _first_left(self, c: int) -> int:
