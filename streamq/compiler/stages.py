@@ -20,7 +20,7 @@ from streamq.compiler.program import Path, Program, Relation
 from streamq.compiler.strategy import JudgedAt
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated import EvaluatedOperator
-from streamq.operators.evaluation import AS_INPUTS, Evaluation, PortColumns, all_columns
+from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.grid_windows import GridWindows
 from streamq.operators.merge_partials import MergePartials
 from streamq.operators.operator import Operator, Passing
@@ -143,7 +143,7 @@ class _Compiler:
             f"CTI: {kernel.progress_rule.cti.shown(len(node.children))}",
             *_final_and_cost_lines(node),
         )
-        moves = any(p.moves for p in all_paths) if evaluation.moves is AS_INPUTS else evaluation.moves
+        moves = evaluation.moves.over(any(p.moves for p in all_paths))
         retracts = evaluation.kernel is None or any(p.retracts for p in all_paths)
         aligns = AlignAt.INPUT
         port = Port(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from streamq.errors import TimeError, sentence
 from streamq.operators.evaluated import EvaluatedOperator
-from streamq.operators.evaluation import AS_INPUTS, Evaluation, PortColumns, all_columns
+from streamq.operators.evaluation import Evaluation, Moves, PortColumns, all_columns
 from streamq.operators.grid import INDEX, bounded, in_windows, window_lifetime
 from streamq.operators.operator import BatchRun
 from streamq.plan.lowering import lifetime
@@ -59,7 +59,7 @@ class Chop(EvaluatedOperator):
             inputs=(PortColumns(all_columns(self.schema), (LE,)),),
             schema=self.schema,
             bound=Bound.ENDLESS,
-            moves=AS_INPUTS,
+            moves=Moves.AS_INPUTS,
         )
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from streamq.errors import PlanError, TimeError, column_names, sentence
 from streamq.operators.evaluated import EvaluatedOperator
-from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
+from streamq.operators.evaluation import Evaluation, Moves, PortColumns, all_columns
 from streamq.operators.operator import BatchRun
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import lifetime
@@ -56,7 +56,7 @@ class DistinctIds(EvaluatedOperator):
             inputs=(PortColumns(all_columns(self.schema), self.ids),),
             schema=self.schema,
             settled=True,
-            moves=False,
+            moves=Moves.NEVER,
         )
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum, auto
 
 import pyarrow as pa
 
@@ -35,8 +36,19 @@ class PortColumns:
         return any(reads_end(expr) for _, expr in self.columns)
 
 
-AS_INPUTS = None
-"""The value of ``Evaluation.moves`` for: ends in the result move if ends in some input do."""
+class Moves(Enum):
+    """Whether the end of a row in the result may still move once the result's CTI has passed the row's start."""
+
+    NEVER = auto()
+    """It has its last end by then."""
+    AS_INPUTS = auto()
+    """It moves if ends in some input do."""
+    ALWAYS = auto()
+    """It may move, whatever the inputs do."""
+
+    def over(self, is_input_moving: bool) -> bool:
+        """Whether ends move over inputs of which some do, or none does."""
+        return is_input_moving if self is Moves.AS_INPUTS else self is Moves.ALWAYS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +73,8 @@ class Evaluation:
     settled: bool = False
     """Whether rows whose ends may still move wait before the operator until they are settled."""
 
-    moves: bool | None = True
-    """Whether the end of a row in the result may still move once the result's CTI has passed the row's start; AS_INPUTS."""
+    moves: Moves = Moves.ALWAYS
+    """Whether ends in the result move."""
 
     unmoved: Evaluator | None = None
     """A cheaper evaluator for a first input in which no end ever moves."""
@@ -107,4 +119,4 @@ def condition_of(where: Expr | None, pair: Schema) -> Condition | None:
     return None if where is None else Condition(where, pair)
 
 
-__all__ = ["AS_INPUTS", "Columns", "Evaluation", "KeyColumns", "PortColumns", "all_columns", "condition_of"]
+__all__ = ["Columns", "Evaluation", "KeyColumns", "Moves", "PortColumns", "all_columns", "condition_of"]

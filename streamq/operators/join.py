@@ -9,7 +9,7 @@ from pyspark.sql import types as t
 
 from streamq.choices import JoinKind, chosen
 from streamq.errors import PlanError, TypeMismatch, sentence
-from streamq.operators.evaluation import AS_INPUTS, Evaluation, KeyColumns, PortColumns, condition_of
+from streamq.operators.evaluation import Evaluation, KeyColumns, Moves, PortColumns, condition_of
 from streamq.operators.interval_join import OTHER_LE, OTHER_RE, covered_parts, overlap_join, uncovered_parts
 from streamq.operators.join_arguments import On, Pairs, check_pairs, paired
 from streamq.operators.operator import BatchRun, not_of_the_group
@@ -110,7 +110,7 @@ class Join(Pairing):
             evaluator=evaluator,
             inputs=inputs,
             schema=self.schema,
-            moves=AS_INPUTS,
+            moves=Moves.AS_INPUTS,
             kernel=lambda schemas, result: InnerJoinKernel(evaluator, schemas, result),
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from streamq.choices import Clip, Stamp
+from streamq.operators.evaluation import Moves
 from streamq.plan.node import Traits
 from streamq.plan.schema import Schema
 from streamq.runtime.endpoints import Bound
@@ -56,7 +57,7 @@ class WindowEvaluation:
     bound: Bound
     pointwise: tuple[int, ...]
     settled: bool
-    moves: bool
+    moves: Moves
 
     @staticmethod
     def of(window: Window, clip: Clip, stamp: Stamp, is_time_sensitive: bool) -> WindowEvaluation:
@@ -66,12 +67,13 @@ class WindowEvaluation:
         if isinstance(window, Hopping | Landmark):
             bound = Bound.ENDLESS if isinstance(window, Hopping) else Bound.ALWAYS
         is_unclipped = not clip.cuts_ends
+        # the CTI of the others is at most the start of a window that is not final: what is before it has its last end
+        has_moving_ends = isinstance(window, Snapshot) and stamp != Stamp.POINT_AT_END and not is_time_sensitive
         return WindowEvaluation(
             bound,
             pointwise=(0,) if by_starts and not is_time_sensitive else (),
             settled=is_time_sensitive and (by_starts or is_unclipped),
-            # the CTI of the others is at most the start of a window that is not final: what is before it has its last end
-            moves=isinstance(window, Snapshot) and stamp != Stamp.POINT_AT_END and not is_time_sensitive,
+            moves=Moves.ALWAYS if has_moving_ends else Moves.NEVER,
         )
 
 

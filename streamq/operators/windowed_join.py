@@ -9,7 +9,7 @@ from pyspark.sql import types as t
 
 from streamq.choices import JoinKind
 from streamq.errors import PlanError, TypeMismatch, sentence
-from streamq.operators.evaluation import Evaluation, KeyColumns, PortColumns, condition_of
+from streamq.operators.evaluation import Evaluation, KeyColumns, Moves, PortColumns, condition_of
 from streamq.operators.grid import INDEX, bounded, grid, window_lifetime, windows_of
 from streamq.operators.interval_join import OTHER_LE, OTHER_RE
 from streamq.operators.join_arguments import On, Pairs, check_pairs, paired
@@ -94,7 +94,7 @@ class WindowedJoin(Pairing):
             inputs=(PortColumns((*left, *keys.left), keys.hashed), PortColumns((*right, *keys.right), keys.hashed)),
             schema=self.schema,
             bound=Bound.ENDLESS,
-            moves=False,
+            moves=Moves.NEVER,
         )
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
