@@ -20,6 +20,7 @@ from streamq.operators.grouped import Grouped, GroupVerbs
 from streamq.operators.window_verbs import WindowVerbs
 from streamq.operators.windowed import Windowed
 from streamq.plan.node import STATED, Node, stated_of
+from streamq.run import run_all
 from streamq.run.running import Run
 from streamq.run.verbs import RunVerbs
 from streamq.stream import Stream
@@ -81,6 +82,7 @@ def sections() -> dict[str, list[Entry]]:
             *methods("stream", Stream),
             Entry("sq.from_json", sq.from_json),
             *methods("stream", RunVerbs),
+            *(Entry(f"sq.{name}", function) for name, function in public(run_all)),
         ],
         "A running query": [*methods("run", Run), *values("run", Run)],
     }

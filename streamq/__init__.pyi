@@ -55,6 +55,8 @@ from .policies import level as level
 from .policies import weak as weak
 from .reading import read_stream as read_stream
 from .run.doctor import doctor as doctor
+from .run.run_all import result as result
+from .run.run_all import run_all as run_all
 from .run.session import session as session
 from .sources import (
     changes as changes,

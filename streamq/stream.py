@@ -26,7 +26,7 @@ from streamq.plan.hints import for_verb
 from streamq.plan.node import Node
 from streamq.plan.resolve import Row
 from streamq.plan.schema import Schema
-from streamq.plan.verbs import Verbs
+from streamq.plan.verbs import Verbs, tables_behind
 from streamq.policies import Consistency, consistency_of
 from streamq.run.verbs import RunVerbs
 
@@ -65,19 +65,7 @@ class Stream(
         self.tables = tables
 
     def _derive(self, plan: Node, *others: Verbs) -> Self:
-        tables = dict(self.tables)
-        for other in others:
-            for name, table in other.tables.items():
-                if tables.setdefault(name, table) is not table:
-                    raise PlanError(
-                        sentence(
-                            "union",
-                            f"two sources called {name!r}",
-                            "they are different tables",
-                            "Give each its own name=.",
-                        )
-                    )
-        return type(self)(plan, tables)
+        return type(self)(plan, tables_behind((self, *others), "union"))
 
     @property
     def schema(self) -> Schema:
@@ -147,12 +135,15 @@ class Stream(
         ctis: bool = False,
     ) -> str:
         """What :meth:`explain` prints."""
+        from streamq.compiler.egress import egress
         from streamq.compiler.explain import explain
         from streamq.compiler.options import Options
+        from streamq.compiler.results import Results
 
         form = chosen(OutputForm, output, "output", "explain")
         level = consistency_of(consistency, self.plan.schema.axis, "explain")
-        return explain(self.plan, mode, format, Options(form, level=level, ctis=ctis))
+        out = egress(self.plan, form, ctis=ctis, verb="explain")
+        return explain(Results((self.plan,)), mode, format, Options(egresses=(out,), level=level))
 
     def to_json(self) -> str:
         """The query as JSON, to be kept and read back by :func:`from_json`; without its tables, which are named.

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 import streamq as sq
-from streamq.compiler.options import Options
+from streamq.compiler.results import Results
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError
 from streamq.operators import Union
 from streamq.policies import Level
-from streamq.run.arguments import RunArguments
+from streamq.run.arguments import ResultRequest, RunArguments
 from streamq.run.checkpoint import identity_of
 from streamq.runtime.identity import STATE_VERSION, Identity, changes, read_identity
+from tests.programs import compiled
 
 A = sq.events([(1, 2, {"k": "x", "v": 1})], name="a")
 SLOWER = sq.events([(1, 2, {"k": "x", "v": 1})], name="a", progress=sq.generate(5), late="adjust", invalid="fail")
@@ -27,8 +27,8 @@ def counted(stream: sq.Stream, size: int = 10) -> sq.Stream:
 
 
 def identity(query: sq.Stream, version: int = STATE_VERSION, folder: str = "out", **options: Any) -> Identity:
-    program = compile_stages(rewrite(query.plan).plan, Options(**options))
-    return replace(identity_of(query.plan, program), version=version, folders=(folder,))
+    program = compiled(rewrite(query.plan).plan, **options)
+    return replace(identity_of(Results((query.plan,)), program), version=version, folders=(folder,))
 
 
 @pytest.mark.parametrize(
@@ -71,20 +71,24 @@ def test_one_table_is_read_in_one_way() -> None:
         with pytest.raises(
             PlanError, match="two sources of one table, a; they read it in different ways. Give each its own"
         ):
-            compile_stages(both.plan, Options())
+            compiled(both.plan)
+
+
+def arguments(*sinks: Any, **others: Any) -> RunArguments:
+    return RunArguments(verb="run", results=tuple(ResultRequest(query=A, sink=sink) for sink in sinks), **others)
 
 
 def test_folders_are_told_apart() -> None:
     for sink, late, which in (("a/out", None, "sink"), (None, "a/late", "late_sink")):
         with pytest.raises(PlanError, match=f"run: no checkpoint; the {which} lasts longer than this process"):
-            RunArguments(sink=sink, late_sink=late).check()
-    assert RunArguments(sink="a/out", late_sink="a/late").folders == ["a/out", "a/late"]
-    assert RunArguments(sink={"format": "json", "path": "a/out"}).folders == ["a/out"]
+            arguments(sink, late_sink=late).check()
+    assert arguments("a/out", late_sink="a/late").folders == ["a/out", "a/late"]
+    assert arguments({"format": "json", "path": "a/out"}).folders == ["a/out"]
     for sink in ({"format": "delta", "path": "a/out"}, "noop", print):
-        assert RunArguments(sink=sink).folders == []
+        assert arguments(sink).folders == []
     for sink, late in (("a/out", "a/out/"), ("a/cp", None), ("a/out", "a/cp")):
-        with pytest.raises(PlanError, match="sink, late_sink and checkpoint are folders of their own; found 'a/"):
-            RunArguments(sink=sink, late_sink=late, checkpoint="a/cp").check()
+        with pytest.raises(PlanError, match="sinks, late_sink and checkpoint are folders of their own; found 'a/"):
+            arguments(sink, late_sink=late, checkpoint="a/cp").check()
     for sink in ("memory", "console", {"format": "kafka", "topic": "t"}):
         with pytest.raises(PlanError, match="a late sink goes with a folder, a function or 'noop' as the sink"):
-            RunArguments(sink=sink, late_sink="a/late", checkpoint="a/cp").check()
+            arguments(sink, late_sink="a/late", checkpoint="a/cp").check()

@@ -9,9 +9,7 @@ from hypothesis import Phase, find, settings
 from pyspark.sql import types as t
 
 from streamq.aggregates import built_in
-from streamq.compiler.options import Options
 from streamq.compiler.rules import RULES
-from streamq.compiler.stages import compile_stages
 from streamq.functions.built_in import BuiltIn
 from streamq.operators import WindowAggregate, written_operators
 from streamq.operators.operator import Operator
@@ -28,6 +26,7 @@ from streamq.testing.generate import cases
 from streamq.testing.oracle import ORACLE
 from streamq.testing.oracle.aggregates import ORACLE_OF
 from streamq.testing.oracle.expressions import DEFINED
+from tests.programs import compiled
 from tests.spark.test_expressions import called
 
 ROOT = Path(__file__).parent.parent
@@ -50,7 +49,7 @@ def test_every_logical_operator_is_drawn_by_the_generator_and_streams() -> None:
     def complete(case: Case) -> bool:
         kinds = {type(n) for n in nodes(case.plan)}
         if kinds - drawn:
-            assert compile_stages(case.plan, Options()).stages, "whatever it is, it streams"
+            assert compiled(case.plan).stages, "whatever it is, it streams"
         drawn.update(kinds)
         return drawn == set(written_operators())
 

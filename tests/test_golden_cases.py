@@ -8,13 +8,12 @@ import pyarrow as pa
 import pytest
 
 from streamq.compiler.local import LocalRun
-from streamq.compiler.options import Options
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.stages import compile_stages
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.time import INFINITY
 from tests.golden_cases import ARRIVING, CASES, Arriving, Golden, Row, in_order
 from tests.judged import answer
+from tests.programs import compiled
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -26,7 +25,7 @@ def test_the_answer_is_the_published_one(case: Golden) -> None:
 def test_items_arrive_one_by_one(case: Arriving) -> None:
     query = case.query()
     ((name, table),) = query.tables.items()
-    run = LocalRun(compile_stages(rewrite(query.plan).plan, Options(case.output, buckets=1)))
+    run = LocalRun(compiled(rewrite(query.plan).plan, case.output, buckets=1))
     out = [run.batch({name: table.slice(at, 1)}) for at in range(table.num_rows)]
     found = {number: changes(deltas) for number, deltas in enumerate([*out, run.finish()], start=1) if deltas.num_rows}
     assert found == {number: in_order(rows) for number, rows in case.steps.items()}

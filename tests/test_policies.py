@@ -11,17 +11,16 @@ import pytest
 import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.options import Options
-from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError, TimeError
 from streamq.plan.node import numbered
 from streamq.runtime.event import LE, RE
+from tests.programs import compiled
 
 EMPTY = pa.table({"at": pa.array([], pa.int64()), "k": pa.array([], pa.string())})
 
 
 def started(query: sq.Stream, output: str = OutputForm.FINAL) -> LocalRun:
-    return LocalRun(compile_stages(numbered(query.plan)[0], Options(output=output, buckets=2)))
+    return LocalRun(compiled(numbered(query.plan)[0], output, buckets=2))
 
 
 def rows(*times: int) -> pa.Table:
@@ -65,7 +64,7 @@ def test_a_follower_s_own_start_moves_nothing() -> None:
     other = sq.points(EMPTY, time="at", progress=sq.follow(one))
     plan = numbered(one.union(other).plan)[0]
     first, second = (n.table for n in _sources(plan))
-    run = LocalRun(compile_stages(plan, Options(output=OutputForm.FINAL, buckets=1)))
+    run = LocalRun(compiled(plan, OutputForm.FINAL, buckets=1))
     run.batch({second: rows(100)})
     assert starts(run.batch({first: rows(7)})) == [7]
     run.batch({first: rows(8)})

@@ -14,8 +14,6 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
 from streamq.compiler.local import LocalRun
-from streamq.compiler.options import Options
-from streamq.compiler.stages import compile_stages
 from streamq.errors import (
     AmbiguousColumn,
     InvalidEvent,
@@ -32,6 +30,7 @@ from streamq.policies import SourcePolicy
 from streamq.run.rehearsal import Rehearsal
 from streamq.stream import Stream
 from tests.judged import answer
+from tests.programs import compiled
 
 
 @dataclass(frozen=True)
@@ -326,7 +325,7 @@ def test_ids_in_micro_batches(kind: str) -> None:
         times, numbers = zip(*given, strict=True)
         return {"s": pa.table({"at": times, "til": [at + 1 for at in times], "no": numbers})}
 
-    run = LocalRun(compile_stages(s.plan, Options(output="final", buckets=2)))
+    run = LocalRun(compiled(s.plan, "final", buckets=2))
     parts = [rows((1, 7), (1, 7), (2, 8)), rows((2, 8), (4, 9)), rows((20, 10), (4, 9)), rows((1, 7), (21, 11))]
     out = [run.batch(part) for part in parts]
     if kind != "signal":

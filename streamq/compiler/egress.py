@@ -12,8 +12,7 @@ from streamq.operators import Select, Where, WindowAggregate
 from streamq.plan.expr import Col
 from streamq.plan.lowering import instant, ship_runtime
 from streamq.plan.node import Node
-from streamq.plan.schema import Schema, quote
-from streamq.policies import MIDDLE, Level
+from streamq.plan.schema import quote
 from streamq.runtime.egress import CHANGELOG_ADDS, UPSERT_ADDS, changelog_rows, folding, upsert_rows
 from streamq.runtime.envelope import LATE
 from streamq.runtime.event import LE, RE, WEIGHT
@@ -23,32 +22,22 @@ from streamq.windows import Landmark, Rows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from streamq.compiler.results import Result
+
 ADDED = {OutputForm.FINAL: (), OutputForm.CHANGELOG: CHANGELOG_ADDS, OutputForm.UPSERT: UPSERT_ADDS}
 """The columns of each output beside payload, start and end."""
 
 
 @dataclass(frozen=True)
 class Egress:
-    """An output, with the columns that together with start are an upsert's key.
+    """How a result is written: an output, with the columns that together with start are an upsert's key.
 
-    ctis: a changelog tells CTIs, too; in_order: it is written by sync time.
+    ctis: a changelog tells CTIs, too.
     """
 
     output: OutputForm = OutputForm.FINAL
     columns: tuple[str, ...] = ()
     ctis: bool = False
-    in_order: bool = False
-
-    def described(self) -> str:
-        """Describe the output on one line."""
-        match self.output:
-            case OutputForm.UPSERT:
-                return f"upsert, by {', '.join(self.key)}"
-            case OutputForm.CHANGELOG if self.ctis:
-                return f"changelog with CTIs{', by sync time' if self.in_order else ''}, written by one task"
-            case OutputForm.CHANGELOG if self.in_order:
-                return "changelog, each micro-batch by sync time, written by one task"
-        return self.output
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -56,7 +45,7 @@ class Egress:
         return (*self.columns, "start") if self.output == OutputForm.UPSERT else ()
 
 
-def egress(plan: Node, output: OutputForm, *, ctis: bool = False, verb: str, level: Level = MIDDLE) -> Egress:
+def egress(plan: Node, output: OutputForm, *, ctis: bool = False, verb: str) -> Egress:
     """Choose the output of a plan as its user wrote it; raises PlanError where the plan cannot have that one."""
     if ctis and output != OutputForm.CHANGELOG:
         raise PlanError(sentence(verb, "ctis=True goes with output='changelog'", f"found output={output!r}"))
@@ -64,8 +53,7 @@ def egress(plan: Node, output: OutputForm, *, ctis: bool = False, verb: str, lev
         if name.lower() in ADDED[output]:
             what, hint = f"output={output!r} has a column of that name", "Rename it: q.rename({...})."
             raise PlanError(sentence(verb, f"a payload column called {name!r}", what, hint))
-    in_order = output == OutputForm.CHANGELOG and level.block is None
-    return Egress(output, _upsert_key(plan, verb) if output == OutputForm.UPSERT else (), ctis, in_order)
+    return Egress(output, _upsert_key(plan, verb) if output == OutputForm.UPSERT else (), ctis)
 
 
 def _upsert_key(plan: Node, verb: str) -> tuple[str, ...]:
@@ -94,11 +82,17 @@ def _upsert_key(plan: Node, verb: str) -> tuple[str, ...]:
     return tuple(columns)
 
 
-def user_rows(df: DataFrame, schema: Schema, out: Egress) -> DataFrame:
-    """Return result rows in the columns of an output. Late rows and totals have no weight: they are no results."""
+def user_rows(df: DataFrame, result: Result) -> DataFrame:
+    """Return the rows of a result in the columns of its output.
+
+    Late rows, totals and rows of other results have no weight: they are none of it.
+    """
     from pyspark.sql import functions as F
     from pyspark.sql import types as t
 
+    schema, out = result.plan.schema, result.egress
+    if result.column is not None:
+        df = df.select(f"{result.column}.*")
     df = df.where(F.col(WEIGHT).isNotNull())
     payload = [F.col(quote(n)) for n in schema.names]
     if out.output == OutputForm.FINAL:
@@ -114,7 +108,7 @@ def user_rows(df: DataFrame, schema: Schema, out: Egress) -> DataFrame:
     )
     whole = [t.StructField(first, t.StringType()), *fields, *(t.StructField(n, t.LongType()) for n in times)]
     # with CTIs one task has all of it
-    df = df.repartition(1) if out.in_order and not out.ctis else df
+    df = df.repartition(1) if result.in_order and not out.ctis else df
     rows = changelog_rows if out.output == OutputForm.CHANGELOG else partial(upsert_rows, key=out.columns)
     df = df.mapInArrow(folding(rows), t.StructType(whole))
     return df.select(first, *payload, *(instant(F.col(n), schema.axis).alias(n) for n in times))

@@ -14,6 +14,7 @@ from typing import Any
 from streamq.choices import OutputForm, check_word
 from streamq.compiler.explain_html import Part, page
 from streamq.compiler.options import Options
+from streamq.compiler.results import Results, as_results
 from streamq.compiler.rewriter import Firing, Rewritten, clipped, rewrite
 from streamq.compiler.rules import Rule
 from streamq.operators import MergePartials, Select, Source
@@ -42,11 +43,10 @@ class Line:
     notes: list[tuple[str, str]] = field(default_factory=list)
 
 
-def explain(plan: Node, mode: str | None = None, format: str = "text", options: Options = RUN) -> str:
-    """Explain what becomes of a plan; ``mode`` picks one part of it (MODES), ``format`` is ``text``, ``json`` or ``html``.
+def explain(plan: Results, mode: str | None = None, format: str = "text", options: Options = RUN) -> str:
+    """Explain what becomes of plans; ``mode`` picks one part of it (MODES), ``format`` is ``text``, ``json`` or ``html``.
 
-    ``options``: how it is run as a stream. Raises PlanError for a mode or format that does not exist, and for an output that
-    the plan cannot have.
+    ``options``: how they are run as a stream. Raises PlanError for a mode or format that does not exist.
     """
     if mode is not None:
         check_word(mode, MODES, "mode", "explain")
@@ -59,7 +59,7 @@ def explain(plan: Node, mode: str | None = None, format: str = "text", options: 
     return "\n\n".join("\n".join([part.heading, *(f"  {line}".rstrip() for line in part.lines)]) for part in parts)
 
 
-def explained(plan: Node, modes: tuple[str, ...] = MODES, options: Options = RUN) -> list[Part]:
+def explained(plan: Results, modes: tuple[str, ...] = MODES, options: Options = RUN) -> list[Part]:
     """Return the parts of an explanation, in the order of MODES."""
     plan = numbered(plan)[0]
     done = rewrite(plan)
@@ -69,7 +69,7 @@ def explained(plan: Node, modes: tuple[str, ...] = MODES, options: Options = RUN
         "incremental": lambda: _plan_part(
             "incremental", "incremental plan (CTI: c, unless said otherwise)", done.plan, _notes
         ),
-        "physical": lambda: _physical_part(plan, done.plan, options),
+        "physical": lambda: _physical_part(as_results(done.plan), options),
     }
     return [makers[mode]() for mode in MODES if mode in modes]
 
@@ -77,7 +77,9 @@ def explained(plan: Node, modes: tuple[str, ...] = MODES, options: Options = RUN
 # plans
 
 
-def _plan_part(mode: str, heading: str, plan: Node, notes: Callable[[Node], list[tuple[str, str]]]) -> Part:
+def _plan_part(mode: str, heading: str, root: Node, notes: Callable[[Node], list[tuple[str, str]]]) -> Part:
+    # the root over a single plan says nothing
+    plan = root.children[0] if len(root.children) == 1 else root
     tree = list(_tree(plan, notes))
     return Part(mode, heading, [text for line in tree for text in _lines(line)], _tree_data(plan, tree))
 
@@ -190,16 +192,16 @@ def _fired(rule: Rule, firings: list[Firing]) -> Iterator[str]:
 # stages
 
 
-def _physical_part(written: Node, plan: Node, options: Options) -> Part:
-    """Explain the output, its level of consistency and the stages: buckets, baskets and their bound, CTI rule, finality, cost."""
-    from streamq.compiler.egress import egress
+def _physical_part(plan: Results, options: Options) -> Part:
+    """Explain outputs, their level of consistency and the stages: buckets, baskets and their bound, CTI rule, finality, cost."""
     from streamq.compiler.stages import compile_stages
 
-    out = egress(written, options.output, ctis=options.ctis, verb="explain", level=options.level)
-    program = compile_stages(numbered(plan)[0], options)
-    lines = [f"output: {out.described()}", f"consistency: {_level(options, written.schema.axis)}"]
+    program = compile_stages(plan, options)
+    several = len(program.results) > 1
+    lines = [f"output{f' {r.number + 1}' if several else ''}: {r.described()}" for r in program.results]
+    lines.append(f"consistency: {_level(options, program.axis)}")
     for stage in program.stages:
-        one = options.ctis and stage is program.stages[-1]
+        one = program.tells_ctis and stage is program.stages[-1]
         buckets = "1 bucket" if one else f"up to {stage.buckets} buckets"
         lines.append(f"stage {stage.level + 1} of {len(program.stages)}, {buckets}")
         for hosted in stage.hosted:
@@ -213,7 +215,7 @@ def _level(options: Options, axis: str) -> str:
     """Name the level of consistency, and say what it does."""
     block, remember = options.level.block, options.level.remember
     forgotten = "" if remember is None else f"history is forgotten {show_duration(remember, axis)} behind the watermark"
-    if options.output == OutputForm.FINAL:
+    if all(egress.output == OutputForm.FINAL for egress in options.egresses):
         # final rows wait for the CTI whatever the level
         return f"weak ({forgotten})" if forgotten else "any (final rows wait for the CTI)"
     if block is None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.compiler.program import Feed, Program, Relation
+from streamq.compiler.results import Result
 from streamq.operators.arrow_rows import ArrowRows
 from streamq.operators.observer import NOBODY, Observer
 from streamq.plan.schema import Schema
@@ -31,7 +32,8 @@ from streamq.time import INFINITY, MINUS_INFINITY
 class LocalRun:
     """A program running in-process: feed it micro-batches, take deltas. State survives in ``stores``, by stage and bucket.
 
-    ``cti`` is the result's, where the program tells it (``Options.ctis``); ``readings`` are what the stages reported of
+    ``deltas`` are those of each result in the last micro-batch; ``ctis`` the results' CTIs, where they are told, by the result's
+    number; ``readings`` are what the stages reported of
     themselves in the last micro-batch that had input; ``observer`` is told of the rows of every node; ``restart()`` forgets
     everything but what a checkpoint would hold.
     """
@@ -41,7 +43,8 @@ class LocalRun:
     late: list[pa.Table] = field(default_factory=list)
     totals: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)
     static: Mapping[str, pa.Table] = field(default_factory=dict)
-    cti: int = MINUS_INFINITY
+    ctis: dict[int, int] = field(default_factory=dict)
+    deltas: list[pa.Table] = field(default_factory=list)
     readings: Readings = NO_READINGS
     observer: Observer = NOBODY
 
@@ -49,8 +52,19 @@ class LocalRun:
         """The same query, started again from its state."""
         stores = {k: dict(v) for k, v in self.stores.items()}
         return LocalRun(
-            self.program, stores, list(self.late), dict(self.totals), self.static, self.cti, observer=self.observer
+            program=self.program,
+            stores=stores,
+            late=list(self.late),
+            totals=dict(self.totals),
+            static=self.static,
+            ctis=dict(self.ctis),
+            observer=self.observer,
         )
+
+    @property
+    def cti(self) -> int:
+        """The CTI of the first result, if that is told."""
+        return self.ctis.get(0, MINUS_INFINITY)
 
     def batch(
         self,
@@ -59,13 +73,14 @@ class LocalRun:
         until: int | None = None,
         wall: int = 0,
     ) -> pa.Table:
-        """One micro-batch: raw rows by table name, and CTIs from outside ``(table or None for all, c)``; gives deltas.
+        """One micro-batch: raw rows by table name, and CTIs from outside ``(table or None for all, c)``.
 
-        ``wall`` is the time of day, in milliseconds since 1970, of which only the readings tell.
+        Returns the deltas of the first result. ``wall`` is the time of day, in milliseconds since 1970, of which only the
+        readings tell.
         """
         envelopes: list[Envelope] = []
         columns: list[dict[str, int]] = []
-        result: list[pa.Table] = []
+        result: dict[int, list[pa.Table]] = {r.number: [] for r in self.program.results}
         for relation in self.program.sources:
             assert relation.source is not None
             table = rows.get(relation.source.table)
@@ -94,10 +109,14 @@ class LocalRun:
             columns += [json.loads(body) for _, number, body in out if number == READINGS]
             envelopes = self._between(stage.level, out, result)
         self.readings = combined(columns) or self.readings
-        deltas = _deltas(result, self.program)
-        if self.program.options.ctis:
+        self.deltas = [self._told(r, _deltas(result[r.number], r.plan.schema)) for r in self.program.results]
+        return self.deltas[0]
+
+    def _told(self, result: Result, deltas: pa.Table) -> pa.Table:
+        """The deltas of a result without the CTIs among them, which are noted."""
+        if result.egress.ctis:
             deltas, cti = split_ctis(deltas)
-            self.cti = max(self.cti, cti)
+            self.ctis[result.number] = max(self.ctis.get(result.number, MINUS_INFINITY), cti)
         return deltas
 
     def finish(self, until: int | None = None) -> pa.Table:
@@ -107,7 +126,7 @@ class LocalRun:
     def _late(self, envelopes: Iterable[Envelope]) -> None:
         self.late += [decode(body) for _, number, body in envelopes if number == LATE]
 
-    def _between(self, level: int, out: list[Envelope], result: list[pa.Table]) -> list[Envelope]:
+    def _between(self, level: int, out: list[Envelope], result: dict[int, list[pa.Table]]) -> list[Envelope]:
         """What lies between two stages: raw outputs go through their paths, progress to every bucket, the rest passes."""
         passed = [e for e in out if e[1] == PROGRESS or (e[1] >= 0)]
         self._late(out)
@@ -122,8 +141,10 @@ class LocalRun:
             if relation.number in self.program.nodes:
                 self.observer.rows_out(self.program.nodes[relation.number], table)
         packer = self.program.packer(relations)
-        done = {f.channel.number for f in self.program.result}
-        result += [decode(body) for _, number, body in passed if number in done]
+        done = {f.channel.number: f.result for f in self.program.feeds if f.result is not None}
+        for _, number, body in passed:
+            if number in done:
+                result[done[number]].append(decode(body))
         return [e for e in passed if e[1] not in done] + self._send(packer, tables, spoken, None, result)
 
     def _send(
@@ -132,7 +153,7 @@ class LocalRun:
         tables: Sequence[tuple[Relation, pa.Table]],
         spoken: Sequence[Message],
         progress: Message | None,
-        result: list[pa.Table],
+        result: dict[int, list[pa.Table]],
     ) -> list[Envelope]:
         lanes: dict[int, list[pa.Table]] = {}
         for relation, table in tables:
@@ -140,8 +161,8 @@ class LocalRun:
                 rows = apply_steps(feed, relation.schema, table, self.static, self.observer)
                 if feed.channel.kernel in self.program.nodes:
                     self.observer.rows_in(self.program.nodes[feed.channel.kernel], feed.channel.port, rows)
-                if feed.channel.kernel < 0:
-                    result.append(rows)
+                if feed.result is not None:
+                    result[feed.result].append(rows)
                 elif rows.num_rows:
                     lanes.setdefault(feed.channel.number, []).append(rows)
         return list(packer.pack(lanes, spoken, progress))
@@ -159,14 +180,15 @@ def _merged(relation: str, messages: Sequence[Message]) -> Message | None:
     return merged
 
 
-def _deltas(result: list[pa.Table], program: Program) -> pa.Table:
-    names = [*program.plan.schema.names, LE, RE, WEIGHT]
+def _deltas(tables: Iterable[pa.Table], schema: Schema) -> pa.Table:
+    """Rows of a result as one table, in the order of its columns, each with a weight."""
+    names = [*schema.names, LE, RE, WEIGHT]
     full = []
-    for table in result:
+    for table in tables:
         if WEIGHT not in table.column_names:
             table = with_column(table, WEIGHT, np.ones(table.num_rows, np.int64))
         full.append(table.select(names))
-    kinds = [arrow_type(f.type) for f in program.plan.schema.fields] + [pa.int64()] * 3
+    kinds = [arrow_type(f.type) for f in schema.fields] + [pa.int64()] * 3
     empty = pa.table([pa.array([], k) for k in kinds], names=names)
     return concat([empty, *(t.cast(empty.schema) for t in full)])
 

@@ -1,10 +1,10 @@
-"""How a plan is to run as a stream: what the compiler is asked for beside the plan."""
+"""How plans are to run as a stream: what the compiler is asked for beside the plans."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamq.choices import OutputForm
+from streamq.compiler.egress import Egress
 from streamq.policies import MIDDLE, Level
 
 BUCKETS = 32
@@ -13,9 +13,9 @@ BUCKETS = 32
 
 @dataclass(frozen=True)
 class Options:
-    """How a plan is to run as a stream; ``ctis``: with the result's CTIs among its rows."""
+    """How plans are to run as one stream; ``egresses``: how the result of each is written, in their order."""
 
-    output: OutputForm = OutputForm.FINAL
+    egresses: tuple[Egress, ...] = (Egress(),)
     late_output: bool = False
     buckets: int = BUCKETS
     streaming: bool = True

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from streamq.compiler.program import Feed, Path, Program, Relation
+from streamq.compiler.results import Result
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluation import PortColumns, all_columns
 from streamq.plan.node import Node
@@ -37,7 +38,7 @@ class Port:
     """A kernel that a stage will host, with its inputs; ``name`` is also the name of its output relation, of columns ``schema``.
 
     ``lines`` are the lines of explain on it. ``aligns`` is where the level of consistency holds rows back. ``node`` is the
-    operator whose result it computes, for those who watch the plan.
+    operator whose result it computes, for those who watch the plan. ``after`` is the number of a stage that it must be behind.
     """
 
     name: str
@@ -47,11 +48,12 @@ class Port:
     lines: tuple[str, ...]
     aligns: AlignAt | None = None
     node: Node | None = None
+    after: int = -1
 
     @property
     def level(self) -> int:
-        """The number of the stage that hosts it: the first one behind all its inputs."""
-        return max((path.level for path in self.paths), default=0)
+        """The number of the stage that hosts it: the first one behind all its inputs, and behind stage ``after``."""
+        return max((self.after + 1, *(path.level for path in self.paths)))
 
     @property
     def paths(self) -> list[Path]:
@@ -136,18 +138,19 @@ def _leaders(program: Program) -> dict[str, str]:
     return leaders
 
 
-def host_ctis(program: Program, ports: list[Port], paths: list[Path]) -> Path:
-    """Add a kernel behind the whole result that writes the result's CTIs; return the path of its output.
+def host_ctis(program: Program, ports: list[Port], result: Result, paths: list[Path], after: int) -> Path:
+    """Add a kernel behind a whole result that writes the result's CTIs; return the path of its output.
 
-    It runs in a single bucket, because only one that reads every path and hears from every bucket knows the result's CTI.
+    It runs in a single bucket, because only one that reads every path and hears from every bucket knows the result's CTI; so
+    it stands in a stage behind all others, the last of which is ``after``.
     """
-    schema = program.plan.schema
+    schema = result.plan.schema
     lifetimes = (LE, RE, WEIGHT)
     inputs = [PortInput(paths, PortColumns(all_columns(schema)), lifetimes)]
     opened = [p.upto(p.open_end) for p in paths if p.open_end is not None]
     if opened:
         inputs.append(PortInput(opened, PortColumns(()), lifetimes))
-    in_order = program.options.level.block is None
+    in_order = result.in_order
     kernel = CtisKernel(pa.schema([(f.name, arrow_type(f.type)) for f in schema.fields]), in_order, bool(opened))
     waiting = [
         *(["rows that the CTI has not passed"] if in_order else []),
@@ -158,21 +161,21 @@ def host_ctis(program: Program, ports: list[Port], paths: list[Path]) -> Path:
         f"basket: {'; '.join(waiting) or 'none'}",
         f"CTI: {kernel.progress_rule.cti.shown()}",
     )
-    level = max(p.level for p in paths)
-    name = f"ctis:{program.plan.digest}"
-    ports.append(Port(name=name, kernel=kernel, inputs=inputs, schema=schema, lines=lines))
-    program.relations[name] = Relation(name, level + 1, schema)
-    return Path(name, level + 1, schema, retracts=True)
+    name = f"ctis:{result.number}:{result.plan.digest}"
+    port = Port(name=name, kernel=kernel, inputs=inputs, schema=schema, lines=lines, after=after)
+    ports.append(port)
+    program.relations[name] = Relation(name, port.level + 1, schema)
+    return Path(name, port.level + 1, schema, retracts=True)
 
 
-def feed_result(program: Program, paths: Sequence[Path]) -> None:
-    """Add the feeds that bring the rows of ``paths`` to the result, behind the last stage."""
-    columns = all_columns(program.plan.schema)
-    names = (*program.plan.schema.names, LE, RE, WEIGHT)
+def feed_result(program: Program, result: Result, paths: Sequence[Path]) -> None:
+    """Add the feeds that bring the rows of ``paths`` to a result, behind the last stage."""
+    columns = all_columns(result.plan.schema)
+    names = (*result.plan.schema.names, LE, RE, WEIGHT)
     for path in paths:
         number, level = len(program.feeds), len(program.stages)
         channel = Channel(number=number, relation=path.relation, level=level, kernel=-1, port=0, columns=names)
-        program.feeds.append(Feed(path, channel, columns, None))
+        program.feeds.append(Feed(path, channel, columns, result=result.number))
 
 
 def _judge(program: Program, path: Path) -> Judge | None:

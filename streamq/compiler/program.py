@@ -10,8 +10,9 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from streamq.choices import CountedAs
+from streamq.choices import CountedAs, OutputForm
 from streamq.compiler.options import Options
+from streamq.compiler.results import Result, Results
 from streamq.compiler.strategy import Strategy, choose
 from streamq.operators.source import Source
 from streamq.operators.step import Step
@@ -80,15 +81,16 @@ class Path:
 
 @dataclass(frozen=True)
 class Feed:
-    """A path into a port of a kernel, or into the result: the port's columns as expressions over the path's rows.
+    """A path into a port of a kernel, or into a result: the port's columns as expressions over the path's rows.
 
-    ``channel`` says how those rows travel; ``kernel`` is the one that takes them, None for the result.
+    ``channel`` says how those rows travel; ``kernel`` is the one that takes them, or ``result`` the number of the result.
     """
 
     path: Path
     channel: Channel
     columns: tuple[tuple[str, Expr], ...]
-    kernel: Kernel | None
+    kernel: Kernel | None = None
+    result: int | None = None
 
     @property
     def hashed(self) -> tuple[str, ...]:
@@ -114,9 +116,9 @@ class Relation:
 
 @dataclass
 class Program:
-    """A plan compiled for streaming: relations, stages in order, and the feeds that connect them; ``nodes`` by kernel number."""
+    """Plans compiled for streaming: relations, stages in order, and the feeds that connect them; ``nodes`` by kernel number."""
 
-    plan: Node
+    plan: Results
     options: Options
     relations: dict[str, Relation] = field(default_factory=dict)
     stages: list[Stage] = field(default_factory=list)
@@ -142,9 +144,34 @@ class Program:
         return [f for f in self.feeds if f.path.relation == relation.name]
 
     @property
-    def result(self) -> list[Feed]:
-        """The feeds of the result."""
-        return [f for f in self.feeds if f.channel.kernel < 0]
+    def axis(self) -> str:
+        """The time axis of all its plans."""
+        return self.plan.schema.axis
+
+    @property
+    def results(self) -> list[Result]:
+        """Its results, in the order of its plans."""
+        strong, several = self.options.level.block is None, len(self.plan.inputs) > 1
+        return [
+            Result(
+                number=number,
+                plan=plan,
+                egress=egress,
+                column=f"__result{number}" if several else None,
+                in_order=strong and egress.output == OutputForm.CHANGELOG,
+            )
+            for number, (plan, egress) in enumerate(zip(self.plan.inputs, self.options.egresses, strict=True))
+        ]
+
+    @property
+    def result_feeds(self) -> list[Feed]:
+        """The feeds of its results."""
+        return [f for f in self.feeds if f.result is not None]
+
+    @property
+    def tells_ctis(self) -> bool:
+        """Whether a result tells its CTIs; the last stage then has one bucket."""
+        return any(egress.ctis for egress in self.options.egresses)
 
     @property
     def late_reasons(self) -> list[str]:
@@ -162,8 +189,8 @@ class Program:
             policy = source.policy
             ahead = policy.max_ahead if self.options.streaming else None
             info = SourceInfo(relations[0].name, source.shown_name(), policy.delay, invalid, policy.every, ahead)
-        # what tells the result's CTI does so in one bucket
-        last = self.options.ctis and [r.level for r in relations] == [len(self.stages) - 1] * len(relations)
+        # what tells a result's CTI does so in one bucket
+        last = self.tells_ctis and [r.level for r in relations] == [len(self.stages) - 1] * len(relations)
         return Packer(
             tuple(f.channel for f in feeds),
             kernels,

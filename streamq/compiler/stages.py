@@ -17,6 +17,7 @@ from streamq.compiler.consumers import readers
 from streamq.compiler.options import Options
 from streamq.compiler.ports import Port, PortInput, feed_result, host, host_ctis
 from streamq.compiler.program import Path, Program, Relation
+from streamq.compiler.results import Result, Results, as_results
 from streamq.compiler.strategy import JudgedAt
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated import EvaluatedOperator
@@ -49,13 +50,13 @@ from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 
 
 class _Compiler:
-    """Compiles one plan: collects its kernels in ``ports`` and its relations in ``program``, then numbers both.
+    """Compiles the plans of a program: collects their kernels in ``ports`` and relations in ``program``, then numbers both.
 
-    ``policies`` are those of the sources, by table; the plan itself has sources without policies.
+    ``policies`` are those of the sources, by table; the plans themselves have sources without policies.
     """
 
-    def __init__(self, plan: Node, policies: Mapping[str, SourcePolicy], options: Options):
-        if options.output == OutputForm.FINAL:
+    def __init__(self, plan: Results, policies: Mapping[str, SourcePolicy], options: Options):
+        if all(egress.output == OutputForm.FINAL for egress in options.egresses):
             # rows wait until they are final, which is as long as input can be blocked
             options = replace(options, level=replace(options.level, block=0))
         self.program = Program(plan, options)
@@ -64,30 +65,44 @@ class _Compiler:
         self.ports: list[Port] = []
         self.strategy = self.program.strategy
         self.readers = readers(plan)
+        self.unsettled = _read_unsettled(self.program)
+        self.result_paths: list[list[Path]] = []
 
     def compile(self) -> Program:
-        """Compile the plan; to be called once."""
-        paths = fold(self.program.plan, self._visit)
-        if self.options.output == OutputForm.FINAL:
-            paths = [self._hold_until_final(p) for p in paths]
-            moving = [p for p in paths if p.retracts]
-            if moving:
-                settled = self._host_settle(moving, self.program.plan.schema, f"settle:{self.program.plan.digest}")
-                paths = [*(p for p in paths if p not in moving), settled]
-        if self.options.ctis:
-            paths = [host_ctis(self.program, self.ports, paths)]
+        """Compile the plans; to be called once."""
+        fold(self.program.plan, self._visit)
+        results = self.program.results
+        paths = [self._of_result(result, paths) for result, paths in zip(results, self.result_paths, strict=True)]
+        last = max((port.level for port in self.ports), default=-1)
+        for result in results:
+            if result.egress.ctis:
+                paths[result.number] = [host_ctis(self.program, self.ports, result, paths[result.number], last)]
         host(self.program, self.ports)
-        feed_result(self.program, paths)
+        for result in results:
+            feed_result(self.program, result, paths[result.number])
         return self.program
+
+    def _of_result(self, result: Result, paths: list[Path]) -> list[Path]:
+        """Return the paths of a result as its output wants them: of final rows, without retractions."""
+        if result.egress.output != OutputForm.FINAL:
+            return paths
+        paths = [self._hold_until_final(p) for p in paths]
+        moving = [p for p in paths if p.retracts]
+        if not moving:
+            return paths
+        settled = self._host_settle(moving, result.plan.schema, f"final:{result.plan.digest}")
+        return [*(p for p in paths if p not in moving), settled]
 
     def _hold_until_final(self, path: Path) -> Path:
         """Have the kernel that a path begins at hold its rows back until they are final, if it can.
 
-        It can if it is a ``RecomputeKernel`` and no other kernel reads its rows. Returns the path, then without retractions;
-        else the path as it is, for the caller to put a settle kernel behind.
+        It can if it is a ``RecomputeKernel`` whose rows neither another kernel reads nor a result that is not final. Returns the
+        path, then without retractions; else the path as it is, for the caller to put a settle kernel behind.
         """
         port = next((p for p in self.ports if p.name == path.relation), None)
         if port is None or not isinstance(port.kernel, RecomputeKernel):
+            return path
+        if port.node is None or port.node.digest in self.unsettled:
             return path
         if any(p.relation == path.relation for other in self.ports for p in other.paths):
             return path
@@ -96,6 +111,9 @@ class _Compiler:
 
     def _visit(self, node: Node, inputs: list[list[Path]]) -> list[Path]:
         """Return the paths whose rows together are a node's result; ``inputs`` are those of each of its inputs."""
+        if isinstance(node, Results):
+            self.result_paths = inputs
+            return []
         if isinstance(node, Source):
             return [self._source(node)]
         if isinstance(node, Step):
@@ -242,7 +260,7 @@ class _Compiler:
 
     def _host_window(self, node: Node, windows: GridWindows, paths: list[Path]) -> Path:
         """Host the kernel that aggregates windows of a grid by partial results; return the path of the aggregates."""
-        final = self.options.output == OutputForm.FINAL
+        final = node.digest not in self.unsettled
         # what a filter lets in once an end has moved must not come into a window that is final
         paths = [self._settle_before_open_end(p) if p.filters_open_end else p for p in paths]
         retracts = any(p.retracts for p in paths)
@@ -349,8 +367,14 @@ def _partial_fields(partials: tuple[Partial, ...]) -> list[Field]:
     return [Field("__n", t.LongType()), *partial_fields(partials)]
 
 
-def compile_stages(plan: Node, options: Options) -> Program:
-    """Compile a (rewritten) plan to a chain of stages. Raises PlanError for a plan that has no streaming form.
+def _read_unsettled(program: Program) -> frozenset[str]:
+    """The nodes, by digest, whose rows reach a result before they are final."""
+    early = [result.plan for result in program.results if result.egress.output != OutputForm.FINAL]
+    return frozenset(node.digest for plan in early for node in nodes(plan))
+
+
+def compile_stages(plan: Results, options: Options) -> Program:
+    """Compile (rewritten) plans to one chain of stages. Raises PlanError for a plan that has no streaming form.
 
     The names of kernels, which name their state in a checkpoint, depend neither on the sources' policies nor on the level of
     consistency: a run may continue from a checkpoint with other policies and at another level.
@@ -358,8 +382,8 @@ def compile_stages(plan: Node, options: Options) -> Program:
     return _Compiler(*_without_policies(plan), options).compile()
 
 
-def _without_policies(plan: Node) -> tuple[Node, dict[str, SourcePolicy]]:
-    """The plan with the default policy at every source, and the sources' own policies by table.
+def _without_policies(plan: Results) -> tuple[Results, dict[str, SourcePolicy]]:
+    """The plans with the default policy at every source, and the sources' own policies by table.
 
     Raises PlanError if two sources of one table differ.
     """
@@ -374,7 +398,7 @@ def _without_policies(plan: Node) -> tuple[Node, dict[str, SourcePolicy]]:
             return replace(source, policy=SourcePolicy())
         return source.with_children(inputs)
 
-    return fold(plan, visit), {table: source.policy for table, source in sources.items()}
+    return as_results(fold(plan, visit)), {table: source.policy for table, source in sources.items()}
 
 
 def _final_and_cost_lines(node: Node) -> tuple[str, str]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
 
     from streamq.runtime.identity import Identity
 
@@ -46,7 +47,8 @@ class Lowering:
 
 
 def chain(lowering: Lowering, control: DataFrame | None, identity: Identity) -> DataFrame:
-    """The streaming DataFrame of a program: results, late rows and totals, told apart by ``__channel``.
+    """The streaming DataFrame of a program: results, late rows and totals, told apart by ``__channel``; several results have
+    a column each, ``Result.column``.
 
     ``control`` holds ``source string, cti bigint, until bigint`` rows; None where nobody can
     write any. ``identity`` is kept beside the state. What the stages say of themselves is in Spark's reports, under OBSERVED.
@@ -303,21 +305,20 @@ def _opened(relations: list[Relation], df: DataFrame) -> DataFrame:
 
 
 def _result(lowering: Lowering, df: DataFrame) -> DataFrame:
+    """The rows of the results, late rows and totals; those of several results stand in a column each."""
     import pyarrow as pa
     from pyspark.sql import functions as F
 
     from streamq.runtime.lateness import LATE_SCHEMA
     from streamq.runtime.processor import result_opener
 
-    program, plan = lowering.program, lowering.program.plan
+    program = lowering.program
     last = program.made_at(len(program.stages))
-    earlier = [f for f in program.result if program.relations[f.path.relation] not in last]
-    # what came to the result from an earlier level is already in the result's columns
-    passing = [
-        Relation(f"result{f.channel.number}", len(program.stages), plan.schema, None, f.channel.number) for f in earlier
-    ]
-    feeds = [(program.relations[f.path.relation], f) for f in program.result if f not in earlier]
-    relations = [r for r, _ in feeds] + passing
+    earlier = [f for f in program.result_feeds if program.relations[f.path.relation] not in last]
+    # what came to a result from an earlier level is already in the result's columns
+    passing = [(_passing(program, feed), feed) for feed in earlier]
+    feeds = [(program.relations[f.path.relation], f) for f in program.result_feeds if f not in earlier]
+    relations = [r for r, _ in feeds] + [r for r, _ in passing]
     first = [
         ("__channel", pa.int32()),
         ("__late", pa.struct(list(LATE_SCHEMA))),
@@ -328,39 +329,68 @@ def _result(lowering: Lowering, df: DataFrame) -> DataFrame:
     schema, how = _wide_schema(first, unique)
     opened = df.mapInArrow(result_opener(how, {f.channel.number for f in earlier}, schema), _spark_schema(schema))
     _tell_results(lowering, unique, opened)
-    names = [LE, RE, WEIGHT, *plan.schema.names]
     meta = ["__channel", "__late", "__total_key", "__total"]
     if len(feeds) == 1 and len(unique) == 1:
-        relation, feed = feeds[0]
+        ((relation, feed),) = feeds
         rows = opened.withColumn(KEEP, F.col("__channel") == _raw(relation))
         rows = _apply_steps(lowering, feed, rows, relation.schema)
         rows = rows.where(F.col(KEEP) | F.col("__channel").isin(LATE, TOTALS))
-        return rows.select(*meta, *(F.col(quote(n)) for n in names))
+        return rows.select(*meta, *(F.col(quote(n)) for n in _result_names(program, feed)))
     side = opened
     packed: list[str] = []
-    ways: list[tuple[Relation, Feed | None]] = [*feeds, *((r, None) for r in passing)]
-    for number, (relation, way) in enumerate(ways):
+    for number, (relation, feed) in enumerate([*feeds, *passing]):
         struct = None if len(unique) == 1 else _struct(relation)
         base = [F.col(quote(n)) if struct is None else F.col(struct)[n].alias(n) for n in _relation_columns(relation)]
         passed = [*meta, *(_struct(r) for r in unique if len(unique) > 1), *packed]
-        raw = relation.number if way is None else _raw(relation)
+        raw = relation.number if feed in earlier else _raw(relation)
         step = side.select(*passed, *base).withColumn(KEEP, F.col("__channel") == raw)
-        if way is not None:
-            step = _apply_steps(lowering, way, step, relation.schema)
+        if feed not in earlier:
+            step = _apply_steps(lowering, feed, step, relation.schema)
         name = f"__out{number}"
-        fields = F.struct(*(F.col(quote(n)) for n in names))
         side = step.select(
             *passed,
-            F.when(F.col(KEEP), fields).alias(name),
+            F.when(F.col(KEEP), _result_struct(program, feed)).alias(name),
             *([] if struct else [F.col(quote(n)) for n in _relation_columns(relation)]),
         )
         packed.append(name)
-    # one row of the last stage may feed the result along several paths
+    # one row of the last stage may feed results along several paths
     rows = side.select(*meta, F.filter(F.array(*(F.col(n) for n in packed)), lambda x: x.isNotNull()).alias("__outs"))
     rows = rows.select(*meta, F.explode_outer("__outs").alias("__out")).where(
         F.col("__out").isNotNull() | F.col("__channel").isin(LATE, TOTALS)
     )
-    return rows.select(*meta, *(F.col("__out")[n].alias(n) for n in names))
+    return rows.select(*meta, "__out.*")
+
+
+def _passing(program: Program, feed: Feed) -> Relation:
+    """A relation of rows that are in the columns of a result already."""
+    assert feed.result is not None
+    number, level = feed.channel.number, len(program.stages)
+    return Relation(f"result{number}", level, program.results[feed.result].plan.schema, None, number)
+
+
+def _result_names(program: Program, feed: Feed) -> list[str]:
+    assert feed.result is not None
+    return [LE, RE, WEIGHT, *program.results[feed.result].plan.schema.names]
+
+
+def _result_struct(program: Program, feed: Feed) -> Column:
+    """A row of a feed's result as a struct; where there are several results, as the field of its own in a struct of all."""
+    assert feed.result is not None
+    from pyspark.sql import functions as F
+
+    row = F.struct(*(F.col(quote(n)) for n in _result_names(program, feed)))
+    if len(program.results) == 1:
+        return row
+    absent = {r.column: F.lit(None).cast(_result_type(r.plan.schema)) for r in program.results}
+    own = program.results[feed.result].column
+    return F.struct(*((row if name == own else null).alias(str(name)) for name, null in absent.items()))
+
+
+def _result_type(schema: Schema) -> StructType:
+    from pyspark.sql import types as t
+
+    times = [t.StructField(name, t.LongType()) for name in (LE, RE, WEIGHT)]
+    return t.StructType([*times, *(t.StructField(f.name, f.type) for f in schema.fields)])
 
 
 def check_streaming(node: Source, df: DataFrame, verb: str) -> None:

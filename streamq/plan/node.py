@@ -8,7 +8,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
 
 from pyspark.sql.types import DataType
 
@@ -225,7 +225,7 @@ def nodes(root: Node) -> list[Node]:
     return in_order
 
 
-def numbered(root: Node) -> tuple[Node, dict[str, str]]:
+def numbered(root: N) -> tuple[N, dict[str, str]]:
     """Return the plan with unnamed sources numbered by order of appearance, and the new name of each table.
 
     Two programs that write the same query then have the same digests, which is what checkpoints go by.
@@ -236,7 +236,7 @@ def numbered(root: Node) -> tuple[Node, dict[str, str]]:
     return renamed(root, names), names
 
 
-def renamed(root: Node, names: Mapping[str, str]) -> Node:
+def renamed(root: N, names: Mapping[str, str]) -> N:
     """Return the plan with its tables called by other names."""
 
     def visit(node: Node, inputs: list[Node]) -> Node:
@@ -250,4 +250,4 @@ def renamed(root: Node, names: Mapping[str, str]) -> Node:
         same = all(getattr(node, name) == value for name, value in changes.items())
         return node if same else dataclasses.replace(node, **changes)
 
-    return fold(root, visit)
+    return cast(N, fold(root, visit))

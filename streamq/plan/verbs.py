@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, Self
 
 from streamq.errors import PlanError, kind_of, sentence
@@ -24,6 +24,17 @@ class Verbs(ABC):
     @abstractmethod
     def _derive(self, plan: Node, *others: Verbs) -> Self:
         """A stream of that plan over the tables of this one and of ``others``."""
+
+
+def tables_behind(streams: Iterable[Verbs], verb: str) -> dict[str, Any]:
+    """Return the tables behind the sources of some streams; PlanError where two sources of one name are different tables."""
+    tables: dict[str, Any] = {}
+    for stream in streams:
+        for name, table in stream.tables.items():
+            if tables.setdefault(name, table) is not table:
+                reason, hint = "they are different tables", "Give each its own name=."
+                raise PlanError(sentence(verb, f"two sources called {name!r}", reason, hint))
+    return tables
 
 
 def named_after(cls: type, name: str) -> None:

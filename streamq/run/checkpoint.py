@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streamq.compiler.program import Program
-    from streamq.plan.node import Node
+    from streamq.compiler.results import Results
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,18 +42,18 @@ class EarlierRuns:
     readings: Readings = NO_READINGS
 
 
-def identity_of(plan: Node, program: Program) -> Identity:
-    """Return the identity of a query: ``plan`` is the query as it was written, ``program`` what it was compiled to."""
+def identity_of(plan: Results, program: Program) -> Identity:
+    """Return the identity of queries: ``plan`` are those as they were written, ``program`` what they were compiled to."""
     from streamq.compiler.explain import explained
 
     (part,) = explained(plan, ("logical",))
     options = program.options
     return Identity(
         query=program.plan.digest,
-        output=options.output,
+        outputs=tuple(str(egress.output) for egress in options.egresses),
         buckets=options.buckets,
         late_sink=options.late_output,
-        ctis=options.ctis,
+        ctis=tuple(egress.ctis for egress in options.egresses),
         plan=tuple(part.lines),
     )
 

@@ -61,7 +61,7 @@ class ControlFolder:
 
 def outside_cti(program: Program, to: int | dt.datetime, source: str | None) -> OutsideCti:
     """Return the CTI that a user sends by ``advance``; raise PlanError for a wrong source, TimeError for a wrong instant."""
-    cti = instant_ticks(to, program.plan.schema.axis, "advance")
+    cti = instant_ticks(to, program.axis, "advance")
     if cti is None:
         hint = "run.finish() says that the input has ended."
         raise TimeError(sentence("advance", "no instant", "found None", hint))

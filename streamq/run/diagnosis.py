@@ -167,7 +167,7 @@ def _all_done(case: Waiting) -> Answer:
 
 def _filtered_at_the_end(case: Waiting) -> Answer | None:
     """Answer for a run in which rows reached the last filters, and none passed them."""
-    for relation in dict.fromkeys(feed.path.relation for feed in case.program.result):
+    for relation in dict.fromkeys(feed.path.relation for feed in case.program.result_feeds):
         inserted = (case.readings.kernel(relation).inserted or 0) - case.history.inserted_before.get(relation, 0)
         if case.history.last_with_results is None and inserted > 0:
             text = f"{inserted:,} rows came out of {case.shown(relation)}, and none passed the filters behind it."

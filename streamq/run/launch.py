@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING
 
 from streamq.run.arguments import RunArguments
@@ -16,6 +18,8 @@ from streamq.runtime.event import LE, RE, WEIGHT
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from streamq.compiler.results import Result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,28 +35,35 @@ class Launch:
         """Start the query on its checkpoint."""
         from streamq.compiler.egress import user_rows
 
-        rows, schema, egress = self._counted_rows(), self.prepared.program.plan.schema, self.prepared.egress
-        sink, late_sink = self.arguments.sink, self.arguments.late_sink
-        if late_sink is not None:
-            writer = SplitWriter(schema, egress, sink, late_sink).write_to(rows.writeStream)
+        rows, results, sinks = self._counted_rows(), self.prepared.program.results, self.arguments.sinks
+        if self.arguments.is_split:
+            writer = SplitWriter(results, sinks, self.arguments.late_sink).write_to(rows.writeStream)
         else:
-            writer = write_to(user_rows(rows, schema, egress).writeStream, sink)
+            ((result, sink),) = zip(results, sinks, strict=True)
+            writer = write_to(user_rows(rows, result).writeStream, sink)
         if self.arguments.name:
             writer = writer.queryName(self.arguments.name)
         writer = self.trigger.set_on(writer)
         return writer.outputMode("append").option("checkpointLocation", self.checkpoint.path).start()
 
     def _counted_rows(self) -> DataFrame:
-        """Return the query's rows, of which Spark's reports then count the results and what is late or no event."""
+        """Return the rows of the results, which Spark's reports then count, and what is late or no event."""
         from pyspark.sql import functions as F
 
-        # a CTI travels as an empty lifetime
-        weight = F.when(F.col(RE) > F.col(LE), F.col(WEIGHT))
-        counts: list[Column] = [
-            F.sum(F.when(weight > 0, weight)).alias("inserted"),
-            F.sum(F.when(weight < 0, -weight)).alias("retracted"),
-        ]
         program = self.prepared.program
+        weights = [_weight(result) for result in program.results]
+        counts: list[Column] = [
+            F.sum(reduce(add, (F.greatest(w, F.lit(0)) for w in weights))).alias("inserted"),
+            F.sum(reduce(add, (F.greatest(-w, F.lit(0)) for w in weights))).alias("retracted"),
+        ]
         for reason in program.late_reasons if program.stages else ():
             counts.append(F.sum(F.when(F.col("__total_key") == reason, F.col("__total"))).alias(reason))
-        return self.prepared.results.observe(RESULTS, *counts)
+        return self.prepared.rows.observe(RESULTS, *counts)
+
+
+def _weight(result: Result) -> Column:
+    """Return the weight of a result's row: NULL for a CTI, which travels as an empty lifetime, and for a row that is none."""
+    from pyspark.sql import functions as F
+
+    column = F.col if result.column is None else F.col(result.column).getField
+    return F.when(column(RE) > column(LE), column(WEIGHT))

@@ -22,7 +22,7 @@ VERSION = 1
 
 def metrics(program: Program, history: RunHistory, state: RunState, now: dt.datetime | None = None) -> dict[str, Any]:
     """Return the metrics of a run, as ``docs/operations.md`` has them field by field."""
-    axis, last, now = program.plan.schema.axis, history.last, now or dt.datetime.now(dt.UTC)
+    axis, last, now = program.axis, history.last, now or dt.datetime.now(dt.UTC)
     spark: Mapping[str, Any] = {} if last is None else last.spark
     sources = source_statuses(program, history).values()
     return {
@@ -83,7 +83,7 @@ def _stage_metrics(stage: Stage, program: Program, history: RunHistory, operator
 
 
 def _operator_metrics(hosted: Hosted, program: Program, history: RunHistory) -> dict[str, Any]:
-    axis, readings = program.plan.schema.axis, history.readings.kernel(hosted.name)
+    axis, readings = program.axis, history.readings.kernel(hosted.name)
     return {
         "operator": program.titles[hosted.name][0],
         **instant_fields("cti_in", min(ctis_in(program, hosted, history.readings).values()), axis),
@@ -104,7 +104,7 @@ def _stateful_operators(spark: Mapping[str, Any], stages: int) -> Sequence[Mappi
 
 def progress(program: Program, history: RunHistory) -> dict[str, Any]:
     """Return the last micro-batch, and where the sources' progress stands after it."""
-    last, axis = history.last, program.plan.schema.axis
+    last, axis = history.last, program.axis
     has_readings = last is not None and bool(last.readings)
     return {
         "version": VERSION,
@@ -128,7 +128,7 @@ def progress(program: Program, history: RunHistory) -> dict[str, Any]:
 
 def line(program: Program, history: RunHistory, name: str | None) -> str:
     """Return one line on the last micro-batch; of rows late or delivered again it counts only those of that micro-batch."""
-    last, axis = history.last, program.plan.schema.axis
+    last, axis = history.last, program.axis
     query = name or "query"
     if last is None:
         return f"{query}: no micro-batch yet"

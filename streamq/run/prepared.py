@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,10 @@ from streamq.choices import OutputForm, chosen
 from streamq.errors import CheckpointError, PlanError, sentence
 from streamq.operators.tables import as_dataframe
 from streamq.plan.node import Node
+from streamq.plan.verbs import tables_behind
 from streamq.policies import Consistency, consistency_of
 from streamq.run.active import session_of
+from streamq.run.arguments import ResultRequest
 from streamq.run.checkpoint import Checkpoint, identity_of
 from streamq.run.control import ControlFolder
 from streamq.run.failure import spark_errors
@@ -23,26 +25,23 @@ from streamq.run.tables import is_dataframe
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from streamq.compiler.egress import Egress
     from streamq.compiler.program import Program
+    from streamq.compiler.results import Results
     from streamq.operators import Source
     from streamq.runtime.identity import Identity
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamRequest:
-    """A query that a user wants as a stream, by ``verb``, with what the user says of its output.
+    """Queries that a user wants as one stream, by ``verb``, with what the user says of their outputs.
 
     ``control`` is the folder for CTIs from outside, if there is to be one; ``checkpoint`` is the path of a run's own, and
     ``buckets`` None for those of that checkpoint, or a default.
     """
 
     verb: str
-    plan: Node
-    tables: Mapping[str, Any]
-    output: str
+    results: Sequence[ResultRequest]
     consistency: str | Consistency
-    ctis: bool
     late_output: bool = False
     control: ControlFolder | None = None
     buckets: int | None = None
@@ -51,18 +50,21 @@ class StreamRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedStream:
-    """A compiled query with its tables as DataFrames, streaming ones for its sources, and a session that can run it."""
+    """Compiled queries with their tables as DataFrames, streaming ones for their sources, and a session that can run them.
+
+    ``written`` are the queries as their user wrote them.
+    """
 
     spark: SparkSession
+    written: Results
     program: Program
-    egress: Egress
     identity: Identity
     tables: Mapping[str, DataFrame]
     control: ControlFolder | None
 
     @cached_property
-    def results(self) -> DataFrame:
-        """Result rows, late rows and totals, in the columns of ``compiler.streaming.chain``; a run may start them twice."""
+    def rows(self) -> DataFrame:
+        """Rows of results, late rows and totals, in the columns of ``compiler.streaming.chain``; a run may start them twice."""
         from streamq.compiler.streaming import Lowering, chain
         from streamq.plan.lowering import in_utc
 
@@ -74,39 +76,42 @@ class PreparedStream:
 
 
 def prepare(request: StreamRequest) -> PreparedStream:
-    """Compile a query for its session; raise PlanError, SessionError or CheckpointError where it cannot run as requested."""
+    """Compile queries for their session; raise PlanError, SessionError or CheckpointError where they cannot run as requested."""
     from streamq.compiler.egress import egress
     from streamq.compiler.options import Options
-    from streamq.compiler.rewriter import rewrite
+    from streamq.compiler.results import Results, rewritten
     from streamq.compiler.stages import compile_stages
     from streamq.plan.node import numbered
 
     verb, buckets = request.verb, request.buckets
     if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
         raise PlanError(sentence(verb, "buckets is a whole number of at least 1", f"found {buckets!r}"))
-    level = consistency_of(request.consistency, request.plan.schema.axis, verb)
-    output = chosen(OutputForm, request.output, "output", verb)
-    form = egress(request.plan, output, ctis=request.ctis, verb=verb, level=level)
-    spark = session_of(request.tables.values(), verb)
+    written = Results.of([result.query.plan for result in request.results], verb)
+    level = consistency_of(request.consistency, written.schema.axis, verb)
+    egresses = [
+        egress(r.query.plan, chosen(OutputForm, r.output, "output", verb), ctis=r.ctis, verb=verb)
+        for r in request.results
+    ]
+    bound = tables_behind([result.query for result in request.results], verb)
+    spark = session_of(bound.values(), verb)
     prepare_for_streams(spark, verb)
     warn_of_tasks(spark, verb)
-    plan, names = numbered(request.plan)
+    plan, names = numbered(written)
     if buckets is None and request.checkpoint is not None:
         buckets = Checkpoint(spark, request.checkpoint).buckets()
     options = Options(
-        output=output,
+        egresses=tuple(egresses),
         late_output=request.late_output,
         buckets=buckets or _default_buckets(spark),
         level=level,
-        ctis=request.ctis,
     )
-    program = compile_stages(rewrite(plan).plan, options)
-    tables = {names[name]: table for name, table in request.tables.items() if name in names}
+    program = compile_stages(rewritten(plan), options)
+    tables = {names[name]: table for name, table in bound.items() if name in names}
     return PreparedStream(
         spark=spark,
+        written=written,
         program=program,
-        egress=form,
-        identity=identity_of(request.plan, program),
+        identity=identity_of(written, program),
         tables=_Inputs(spark, verb, request.control).frames(plan, tables),
         control=request.control,
     )

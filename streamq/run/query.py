@@ -100,14 +100,14 @@ def local_history(plan: Node, tables: Mapping[str, pa.Table], rules: Any = None,
     """Compute the answer in-process and return it as deltas: ``__le`` and ``__re`` in ticks, and the payload."""
     from streamq.compiler.local import LocalRun
     from streamq.compiler.options import Options
-    from streamq.compiler.rewriter import rewrite
+    from streamq.compiler.results import Results, rewritten
     from streamq.compiler.stages import compile_stages
     from streamq.plan.node import numbered
 
-    plan, names = numbered(plan)
+    root, names = numbered(Results((plan,)))
     tables = {names[name]: table for name, table in tables.items() if name in names}
-    rewritten = rewrite(plan).plan if rules is None else rewrite(plan, rules).plan
-    run = LocalRun(compile_stages(rewritten, Options(buckets=1, streaming=False)), static=tables)
+    root = rewritten(root) if rules is None else rewritten(root, rules)
+    run = LocalRun(compile_stages(root, Options(buckets=1, streaming=False)), static=tables)
 
     # one micro-batch that is the end as well: as in a batch, nothing is late and no watermark comes into it
     return run.batch(tables, [(None, INFINITY)], until)

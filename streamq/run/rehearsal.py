@@ -57,19 +57,19 @@ class Rehearsal:
         from streamq.compiler.egress import egress
         from streamq.compiler.local import LocalRun
         from streamq.compiler.options import Options
-        from streamq.compiler.rewriter import rewrite
+        from streamq.compiler.results import Results, rewritten
         from streamq.compiler.stages import compile_stages
         from streamq.plan.node import numbered
 
         if not is_literal(query.tables):
             raise PlanError(sentence("rehearsal", "a source is a DataFrame", "", "Give its rows as sq.events(...)."))
-        plan, names = numbered(query.plan)
+        root, names = numbered(Results((query.plan,)))
         self._tables = {names[name]: table for name, table in query.tables.items() if name in names}
-        level = consistency_of(consistency, plan.schema.axis, "rehearsal")
+        level = consistency_of(consistency, root.schema.axis, "rehearsal")
         form = chosen(OutputForm, output, "output", "rehearsal")
-        self._egress = egress(plan, form, verb="rehearsal", level=level)
-        options = Options(form, buckets=4, level=level)
-        self._local = LocalRun(compile_stages(rewrite(plan).plan, options), static=self._tables)
+        self._egress = egress(query.plan, form, verb="rehearsal")
+        options = Options(egresses=(self._egress,), buckets=4, level=level)
+        self._local = LocalRun(compile_stages(rewritten(root), options), static=self._tables)
         self.program = self._local.program
         self._arrived = {r.source.table: 0 for r in self.program.sources if r.source}
         self._named = {r.source.shown_name(): r.source.table for r in self.program.sources if r.source}
@@ -150,7 +150,8 @@ class Rehearsal:
             late=late,
         )
         self.history = self.history.after(micro_batch)
-        schema = self.program.plan.schema
+        (result,) = self.program.results
+        schema = result.plan.schema
         match self._egress.output:
             case OutputForm.CHANGELOG:
                 return _on_axis(changelog_rows(deltas), schema)

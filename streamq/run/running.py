@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import weakref
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from streamq.choices import RunState
 from streamq.errors import PlanError, sentence, users_line
-from streamq.plan.node import Node
 from streamq.run.arguments import RunArguments
 from streamq.run.checkpoint import Checkpoint, Claim, EarlierRuns
 from streamq.run.control import END_OF_INPUT, ControlFolder, OutsideCti, outside_cti
@@ -36,19 +34,16 @@ if TYPE_CHECKING:
 
 
 @spark_errors("run", "Spark does not start the query", "Look at the sink, its options, and the checkpoint.")
-def start_run(plan: Node, tables: Mapping[str, Any], arguments: RunArguments) -> Run:
-    """Start a query as a stream; with the trigger "available_now", return when it has processed what there is."""
+def start_run(arguments: RunArguments) -> Run:
+    """Start queries as a stream; with the trigger "available_now", return when it has processed what there is."""
     arguments.check()
     trigger = trigger_of(arguments.trigger)
     path = arguments.checkpoint or temporary_folder("streamq-checkpoint-")
     _refuse_second_run(path)
     request = StreamRequest(
-        verb="run",
-        plan=plan,
-        tables=tables,
-        output=arguments.output,
+        verb=arguments.verb,
+        results=arguments.results,
         consistency=arguments.consistency,
-        ctis=arguments.ctis,
         late_output=arguments.late_sink is not None,
         control=ControlFolder(f"{path}/streamq/control"),
         buckets=arguments.buckets,
@@ -121,7 +116,7 @@ class Run:
         ``until`` bounds the windows reported for lifetimes that never end, as in ``to_df``. Raises PlanError where the query
         no longer runs.
         """
-        bound = instant_ticks(until, self._program.plan.schema.axis)
+        bound = instant_ticks(until, self._program.axis)
         self.process_all_available()
         if not self.query.isActive:
             raise _run_is_over("finish", self._over or "trigger='available_now' has done all there was")
@@ -189,6 +184,12 @@ class Run:
         status = self._status()
         return why(self._program, self._watcher.all_micro_batches(self.query), status.state, reason=status.reason)
 
+    def explain(self, mode: str | None = None) -> None:
+        """Print what the queries were made into and how they run, as :meth:`Stream.explain` does of one query."""
+        from streamq.compiler.explain import explain
+
+        print(explain(self._launch.prepared.written, mode, options=self._program.options))
+
     @property
     def progress(self) -> dict[str, Any]:
         """The last micro-batch: its number, duration, rows, results and the sources' CTIs; Spark's report under "spark"."""
@@ -205,8 +206,11 @@ class Run:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Of ``output="upsert"``: the columns that tell rows apart, the groups' and ``start``. Else empty."""
-        return self._launch.prepared.egress.key
+        """Of ``output="upsert"``: the columns that tell rows apart, the groups' and ``start``. Else empty.
+
+        Of :func:`run_all`, those of its first result.
+        """
+        return self._program.results[0].egress.key
 
     @property
     def late(self) -> dict[str, int]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streamq.plan.schema import MICRO_BATCH, Schema
+from streamq.plan.schema import MICRO_BATCH
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from streamq.compiler.egress import Egress
+    from streamq.compiler.results import Result
 
 NAMED = ("memory", "console", "noop")
 """Spark's sinks that have a name; every other text is a path."""
@@ -91,35 +91,37 @@ def _throw_away(rows: DataFrame) -> None:
 
 @dataclass(frozen=True)
 class SplitWriter:
-    """Writes the results and the late rows of each micro-batch into sinks of their own.
+    """Writes the rows of each result of a micro-batch, and the late ones, into sinks of their own.
 
-    Each micro-batch has its own folder, so that one that is processed again overwrites what it had written.
+    ``sinks`` are those of ``results``, in their order. Each micro-batch has its own folder, so that one that is processed again
+    overwrites what it had written.
     """
 
-    schema: Schema
-    egress: Egress
-    sink: Sink
-    late_sink: str
+    results: Sequence[Result]
+    sinks: Sequence[Sink]
+    late_sink: str | None
 
     def write_to(self, writer: DataStreamWriter) -> DataStreamWriter:
-        """Return a ``writeStream`` that writes into both sinks."""
+        """Return a ``writeStream`` that writes into all the sinks."""
         return writer.foreachBatch(_computed_once(self._write))
 
     def _write(self, batch: DataFrame, number: int) -> None:
         from streamq.compiler.egress import late_rows, user_rows
 
-        self._write_results(user_rows(batch, self.schema, self.egress), number)
-        late_rows(batch).write.mode("overwrite").parquet(f"{self.late_sink}/{MICRO_BATCH}={number}")
+        for result, sink in zip(self.results, self.sinks, strict=True):
+            _write_result(user_rows(batch, result), sink, number)
+        if self.late_sink is not None:
+            late_rows(batch).write.mode("overwrite").parquet(f"{self.late_sink}/{MICRO_BATCH}={number}")
 
-    def _write_results(self, rows: DataFrame, number: int) -> None:
-        sink = self.sink
-        if callable(sink):
-            _computed_first(sink)(rows, number)
-        elif isinstance(sink, str) and sink not in NAMED:
-            rows.write.mode("overwrite").parquet(f"{sink}/{MICRO_BATCH}={number}")
-        elif isinstance(sink, Mapping):
-            options = {name: value for name, value in sink.items() if name not in ("format", "path")}
-            folder = f"{sink['path']}/{MICRO_BATCH}={number}"
-            rows.write.mode("overwrite").format(sink.get("format", "parquet")).options(**options).save(folder)
-        else:
-            _throw_away(rows)
+
+def _write_result(rows: DataFrame, sink: Sink, number: int) -> None:
+    if callable(sink):
+        _computed_first(sink)(rows, number)
+    elif isinstance(sink, str) and sink not in NAMED:
+        rows.write.mode("overwrite").parquet(f"{sink}/{MICRO_BATCH}={number}")
+    elif isinstance(sink, Mapping):
+        options = {name: value for name, value in sink.items() if name not in ("format", "path")}
+        folder = f"{sink['path']}/{MICRO_BATCH}={number}"
+        rows.write.mode("overwrite").format(sink.get("format", "parquet")).options(**options).save(folder)
+    else:
+        _throw_away(rows)

@@ -47,23 +47,22 @@ class RunVerbs(Verbs):
             rows.writeStream.format("parquet").option("path", out).option("checkpointLocation", folder).start()
         """
         from streamq.compiler.egress import user_rows
+        from streamq.run.arguments import ResultRequest
         from streamq.run.control import ControlFolder
         from streamq.run.failure import spark_errors
         from streamq.run.prepared import StreamRequest, prepare
 
         request = StreamRequest(
             verb="to_stream",
-            plan=self.plan,
-            tables=self.tables,
-            output=output,
+            results=[ResultRequest(query=self, output=output, ctis=ctis)],
             consistency=consistency,
-            ctis=ctis,
             control=None if control is None else ControlFolder(control),
             buckets=buckets,
         )
         with spark_errors("to_stream", "Spark does not plan the query"):
             prepared = prepare(request)
-            return user_rows(prepared.results, prepared.program.plan.schema, prepared.egress)
+            (result,) = prepared.program.results
+            return user_rows(prepared.rows, result)
 
     def run(
         self,
@@ -119,20 +118,19 @@ class RunVerbs(Verbs):
                 run.await_termination(600)
                 print(run.late)
         """
-        from streamq.run.arguments import RunArguments
+        from streamq.run.arguments import ResultRequest, RunArguments
         from streamq.run.running import start_run
 
         arguments = RunArguments(
+            verb="run",
+            results=(ResultRequest(query=self, output=output, ctis=ctis, sink=sink),),
             name=name,
             checkpoint=checkpoint,
             consistency=consistency,
-            output=output,
-            ctis=ctis,
-            sink=sink,
             trigger=trigger,
             late_sink=late_sink,
             finish=finish,
             buckets=buckets,
             progress_log=progress_log,
         )
-        return start_run(self.plan, self.tables, arguments)
+        return start_run(arguments)

@@ -44,7 +44,7 @@ class Waiting:
 
     def __init__(self, program: Program, history: RunHistory, state: RunState, now: dt.datetime):
         self.program, self.history, self.state = program, history, state
-        self.axis = program.plan.schema.axis
+        self.axis = program.axis
         self.readings = history.readings
         self.sources: dict[str, SourceStatus] = source_statuses(program, history)
         self.kernels: dict[str, Hosted] = kernels(program)
@@ -221,7 +221,7 @@ class Waiting:
 
     def _onward(self, hosted: Hosted) -> Hosted | None:
         """Return the kernel that holds this one's rows next; None where they come out."""
-        if any(feed.path.relation == hosted.name for feed in self.program.result):
+        if any(feed.path.relation == hosted.name for feed in self.program.result_feeds):
             return None
         above = [k for k in self.kernels.values() if hosted.name in k.inputs]
         holders = [k if k.kernel.progress_rule.holds else self._onward(k) for k in above]

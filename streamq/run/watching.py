@@ -94,4 +94,4 @@ class Watcher:
         sources = list(source_statuses(self.program, self._history).values())
         if not self._has_warned and any(source.rows for source in sources):
             self._has_warned = True
-            warn_of_units(sources, self.program.plan.schema.axis, self.user_line)
+            warn_of_units(sources, self.program.axis, self.user_line)

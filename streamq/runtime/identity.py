@@ -11,7 +11,7 @@ from typing import Any
 from streamq.errors import CheckpointError, sentence
 from streamq.runtime.basket import Baskets
 
-STATE_VERSION = 10
+STATE_VERSION = 11
 """Changes when the layout of the state, of the identity beside it or of the folders of a sink does."""
 
 SHOWN = 3
@@ -23,25 +23,27 @@ IDENTITY = "identity"
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """All that two queries must agree in so that one can go on from the other's state.
+    """All that two runs must agree in so that one can go on from the other's state.
 
-    ``query`` is the digest of the rewritten plan and ``plan`` the lines that show it; ``folders``, those that rows are written
+    ``query`` is the digest of the rewritten plans and ``plan`` the lines that show them; ``outputs`` and ``ctis`` have an entry a
+    result; ``folders``, those that rows are written
     into, are in the identity of a checkpoint, not in that of a state.
     """
 
     version: int = STATE_VERSION
     query: str
-    output: str
+    outputs: tuple[str, ...]
     buckets: int
     late_sink: bool
-    ctis: bool
+    ctis: tuple[bool, ...]
     plan: tuple[str, ...]
     folders: tuple[str, ...] = ()
 
     @property
     def mark(self) -> str:
         """A short text that two identities share if they agree in all but their folders."""
-        return f"{self.version}/{self.query}/{self.output}/{self.buckets}/{int(self.late_sink)}/{int(self.ctis)}"
+        outputs = ",".join(f"{o}{'+ctis' if ctis else ''}" for o, ctis in zip(self.outputs, self.ctis, strict=True))
+        return f"{self.version}/{self.query}/{outputs}/{self.buckets}/{int(self.late_sink)}"
 
     def to_json(self) -> str:
         """Return the identity as one line of JSON, which :func:`read_identity` reads."""
@@ -60,8 +62,8 @@ def read_identity(text: str | bytes) -> Identity | OtherLayout:
     fields: dict[str, Any] = json.loads(text)
     if fields.get("version") != STATE_VERSION:
         return OtherLayout(fields.get("version"))
-    plan, folders = tuple(fields.pop("plan")), tuple(fields.pop("folders"))
-    return Identity(**fields, plan=plan, folders=folders)
+    listed = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+    return Identity(**{**fields, **listed})
 
 
 def check_state(baskets: Baskets, own: Identity) -> None:
@@ -99,13 +101,17 @@ def changes(stored: Identity | OtherLayout, own: Identity) -> list[str]:
     if stored.query != own.query:
         differences.append(f"the query ({_plan_change(stored.plan, own.plan)})")
     shown = (
-        ("output", repr(stored.output), repr(own.output)),
+        ("output", _each(stored.outputs), _each(own.outputs)),
         ("buckets", str(stored.buckets), str(own.buckets)),
         ("late_sink", "given" if stored.late_sink else "none", "given" if own.late_sink else "none"),
-        ("ctis", str(stored.ctis), str(own.ctis)),
+        ("ctis", _each(stored.ctis), _each(own.ctis)),
         ("the folders written into", _listed(stored.folders), _listed(own.folders)),
     )
     return differences + [f"{what} ({before}, now {now})" for what, before, now in shown if before != now]
+
+
+def _each(of_results: Sequence[object]) -> str:
+    return ", ".join(repr(value) for value in of_results)
 
 
 def _listed(folders: Sequence[str]) -> str:

@@ -13,12 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.choices import CountedAs, OutputForm
+from streamq.compiler.egress import Egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
-from streamq.compiler.rewriter import rewrite
+from streamq.compiler.results import Results, rewritten
 from streamq.compiler.stages import compile_stages
 from streamq.operators import Join, JoinTable, Select, Source, Union, Where
 from streamq.plan.node import nodes
+from streamq.policies import Level
 from streamq.run.query import local_history
 from streamq.runtime.event import LE, WEIGHT
 from streamq.testing.arrival import is_event
@@ -53,9 +55,8 @@ def played(case: Case, how: Execution, expected: Expectation | None = None) -> l
     """The deltas of each micro-batch, and of the end of the stream; ``expected`` as in :func:`executed`."""
     if expected is None:
         expected = expectation(case, how)
-    plan = rewrite(case.plan, how.chosen).plan
-    options = [Options(how.output, ctis=how.ctis, buckets=how.buckets, level=level) for level in how.levels]
-    compiled = [compile_stages(plan, one) for one in options]
+    plan = rewritten(Results((case.plan,)), how.chosen)
+    compiled = [compile_stages(plan, _options(case, how, level)) for level in how.levels]
     if how.watch or how.slack:
         compiled = [watched(program, how.watch) for program in compiled]
     programs = itertools.cycle(compiled)
@@ -76,6 +77,10 @@ def played(case: Case, how: Execution, expected: Expectation | None = None) -> l
         counted.update(totals)
     _check_counts(case, counted, expected)
     return out
+
+
+def _options(case: Case, how: Execution, level: Level) -> Options:
+    return Options(egresses=(Egress(how.output, ctis=how.ctis),), buckets=how.buckets, level=level)
 
 
 def _checked(run: LocalRun, step: Callable[[], pa.Table]) -> pa.Table:

@@ -17,6 +17,7 @@ from pyspark.sql import types as t
 
 import streamq as sq
 from streamq.compiler.explain import explain
+from streamq.compiler.results import Results
 from streamq.errors import PlanError
 from streamq.operators import Edges, Intervals, Points, Union
 from streamq.plan.expr import Lit, Opaque
@@ -193,8 +194,8 @@ QUERIES = (delays, shared, open_ends, opaque, hosted, joined, spans, windows, ap
 @pytest.mark.parametrize("query", QUERIES, ids=lambda q: q.__name__)
 def test_text_is_as_in_the_golden_file(query: object) -> None:
     assert callable(query)
-    plan = query().plan
-    text = "\n\n".join(explain(plan, mode) for mode in PARTS) + "\n"
+    stream = query()
+    text = "\n\n".join(stream.explanation(mode) for mode in PARTS) + "\n"
     path = GOLDEN / f"{query.__name__}.txt"
     if os.environ.get("STREAMQ_GOLDEN"):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -204,19 +205,19 @@ def test_text_is_as_in_the_golden_file(query: object) -> None:
 
 def test_names_do_not_depend_on_how_many_streams_were_made_before() -> None:
     def text(first: str, second: str) -> str:
-        return explain(trips(first).union(trips(second)).where(lambda e: e.fare > 1).plan, "incremental")
+        return trips(first).union(trips(second)).where(lambda e: e.fare > 1).explanation("incremental")
 
     assert text("#3", "#4") == text("#41", "#97")
     assert "#" not in text("#3", "#4")
 
 
 def test_all_parts_in_order_with_the_stages_last() -> None:
-    headings = [line for line in explain(delays().plan).splitlines() if line and not line.startswith(" ")]
+    headings = [line for line in delays().explanation().splitlines() if line and not line.startswith(" ")]
     assert headings == ["logical plan", "rules", "incremental plan (CTI: c, unless said otherwise)", "stages"]
 
 
 def test_json_is_the_same_as_data() -> None:
-    found = json.loads(explain(delays().plan, format="json"))
+    found = json.loads(delays().explanation(format="json"))
     assert list(found) == ["logical", "rules", "incremental", "physical"]
     first, last = found["logical"][0], found["logical"][-1]
     assert (first["operator"], first["inputs"]) == ("select", [2])
@@ -233,7 +234,7 @@ def test_json_is_the_same_as_data() -> None:
 
 
 def test_html_is_one_page_and_escaped() -> None:
-    html = explain(delays().plan, "logical", format="html")
+    html = delays().explanation("logical", format="html")
     assert html.startswith('<div class="streamq">')
     assert "fare &gt; 0" in html
     assert "http" not in html
@@ -244,11 +245,11 @@ def test_a_deep_plan_and_a_diamond_are_explained_without_recursion() -> None:
     plan: Node = trips("trips").plan
     for _ in range(40):
         plan = Union((plan, plan))
-    assert explain(plan, "incremental").count("points trips") == 1
+    assert explain(Results((plan,)), "incremental").count("points trips") == 1
     deep = trips("trips")
     for i in range(1_000):
         deep = deep.where(sq.col("fare") > i)
-    assert len(explain(deep.plan, "logical").splitlines()) == 1_002
+    assert len(deep.explanation("logical").splitlines()) == 1_002
 
 
 def test_what_does_not_exist_is_refused_by_name() -> None:
@@ -256,6 +257,6 @@ def test_what_does_not_exist_is_refused_by_name() -> None:
         PlanError,
         match="mode is 'logical', .* or 'physical'; found 'phsyical'. Did you mean 'physical'",
     ):
-        explain(delays().plan, "phsyical")
+        delays().explanation("phsyical")
     with pytest.raises(PlanError, match="format is 'text', 'json' or 'html'; found 'pdf'.$"):
-        explain(delays().plan, format="pdf")
+        delays().explanation(format="pdf")

@@ -7,11 +7,10 @@ from typing import Any
 
 import streamq as sq
 from streamq.compiler.local import LocalRun
-from streamq.compiler.options import Options
-from streamq.compiler.stages import compile_stages
 from streamq.plan.node import numbered
 from streamq.runtime.kernel import Uncombined
 from streamq.testing.oracle import oracle
+from tests.programs import compiled
 
 S = sq.events([(1, 5, {"k": "a"}), (3, 8, {"k": "a"}), (4, 6, {"k": "b"})], name="s")
 
@@ -39,7 +38,7 @@ def test_it_is_one_kernel_whether_named_or_written_twice() -> None:
     named = counts()
     for one, two in ((named, named), (counts(), counts())):
         query = one.shift(1).union(two.join(two, on="k", suffixes=("", "_r")).select("k", "n"), one.to_points())
-        program = compile_stages(numbered(query.plan)[0], Options(output="final", buckets=1))
+        program = compiled(numbered(query.plan)[0], "final", buckets=1)
         kernels = [h for stage in program.stages for h in stage.hosted]
         sessions = [h for h in kernels if h.name.startswith("session")]
         assert len(sessions) == 1

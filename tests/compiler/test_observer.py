@@ -7,11 +7,10 @@ from typing import Any
 
 import streamq as sq
 from streamq.compiler.local import LocalRun
-from streamq.compiler.options import Options
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.stages import compile_stages
 from streamq.plan.node import Node, nodes, numbered
 from streamq.time import INFINITY
+from tests.programs import compiled
 
 
 class Counting:
@@ -34,7 +33,7 @@ def test_the_rows_of_every_node_are_seen() -> None:
     query = calls.where(sq.col("v") > 5).left_anti_join(pauses, on="k").shift(10)
     plan, _ = numbered(query.plan)
     counts = Counting()
-    run = LocalRun(compile_stages(rewrite(plan).plan, Options(buckets=1, streaming=False)), observer=counts)
+    run = LocalRun(compiled(rewrite(plan).plan, buckets=1, streaming=False), observer=counts)
     result = run.batch(dict(query.tables), [(None, INFINITY)])
     assert counts.into == {"where 0": 3, "anti join 0": 2, "anti join 1": 1, "alter_lifetime 0": 3}
     assert counts.out_of == {"intervals": 4, "where": 2, "anti join": 3, "alter_lifetime": 3}

@@ -11,13 +11,12 @@ import pytest
 import streamq as sq
 from streamq import time_weighted_avg
 from streamq.choices import JoinKind
-from streamq.compiler.options import Options
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.stages import compile_stages
 from streamq.operators import Edges, MergePartials, written_operators
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.plan.node import NODES, STATED, Node, nodes, stated, states
 from streamq.plan.schema import Schema
+from tests.programs import compiled
 
 WINDOWS = ("hopping", "snapshot", "count", "rows", "session", "landmark")
 
@@ -93,7 +92,7 @@ def test_sources_and_grids_state_the_progress_that_their_kernels_promise() -> No
         *(sq.edges(rows, "t", edge="edge", key="k", payload=side) for side in ("start", "end")),
     ]
     for stream in streams:
-        program = compile_stages(rewrite(stream.plan).plan, Options(output="changelog"))
+        program = compiled(rewrite(stream.plan).plan, "changelog")
         (hosted,) = program.stages[-1].hosted
         (node,) = [n for n in nodes(program.plan) if isinstance(n, MergePartials | Edges)]
         promised = hosted.kernel.progress_rule.cti.shown()

@@ -16,13 +16,12 @@ import streamq as sq
 from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.options import Options
-from streamq.compiler.stages import compile_stages
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.egress import changelog_rows
 from streamq.testing.deltas import net
 from streamq.testing.difference import assert_same_history
 from streamq.time import INFINITY, MINUS_INFINITY
+from tests.programs import compiled
 
 PHYSICAL, EDGES = "kind string, start bigint, end bigint, new_end bigint, k string", "at bigint, edge string, k string"
 Row = tuple[Any, ...]
@@ -79,7 +78,7 @@ def played(
     invalid: list[int] | None = None,
 ) -> Iterator[pa.Table]:
     """The changelog of each micro-batch, no row of it behind a CTI before it; nothing is left in state at the end."""
-    run = LocalRun(compile_stages(query.plan, Options(output=OutputForm.CHANGELOG, buckets=2, ctis=True, level=level)))
+    run = LocalRun(compiled(query.plan, OutputForm.CHANGELOG, buckets=2, ctis=True, level=level))
     told = MINUS_INFINITY
     for rows, c in groups:
         parts = [[row] for row in rows] if one_by_one else [rows]

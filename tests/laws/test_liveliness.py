@@ -13,11 +13,10 @@ import streamq as sq
 from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.options import Options
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.stages import compile_stages
 from streamq.operators import Source, written_operators
 from streamq.plan.node import nodes, numbered
+from tests.programs import compiled
 
 Rule = Callable[[int], int]
 COLUMNS = "kind string, start bigint, end bigint, new_end bigint, k string, v int"
@@ -163,9 +162,9 @@ def rows(name: str, before: int, after: int) -> list[tuple[Any, ...]]:
 
 def started(query: sq.Stream, output: str) -> LocalRun:
     plan, names = numbered(query.plan)
-    options = Options(output=output, buckets=2, ctis=output == OutputForm.CHANGELOG)
     tables = {names[n]: table for n, table in query.tables.items() if names[n] == "names"}
-    return LocalRun(compile_stages(rewrite(plan).plan, options), static=tables)
+    program = compiled(rewrite(plan).plan, output, ctis=output == OutputForm.CHANGELOG, buckets=2)
+    return LocalRun(program, static=tables)
 
 
 def fed(run: LocalRun, before: int, after: int) -> None:

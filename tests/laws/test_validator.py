@@ -18,8 +18,6 @@ from pyspark.sql import types as t
 import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.options import Options
-from streamq.compiler.stages import compile_stages
 from streamq.errors import InvalidEvent
 from streamq.operators import Source
 from streamq.plan.node import nodes, numbered
@@ -36,6 +34,7 @@ from streamq.testing.scale import TICKS
 from streamq.testing.validator import check_stream, find_breaches
 from streamq.testing.watch import watched
 from streamq.time import INFINITY, MINUS_INFINITY
+from tests.programs import compiled
 from tests.testing.test_validator import broken
 
 Row = dict[str, Any]
@@ -268,8 +267,7 @@ def test_our_own_changelog_breaks_nothing(name: str) -> None:
     made = [sq.events(disordered(seed), name=f"s{seed}", progress=sq.generate(10)) for seed in (1, 2)]
     query = CORRECTED[name](*made)
     tables = {source.table: query.tables[source.table] for source in nodes(query.plan) if isinstance(source, Source)}
-    options = Options(output=OutputForm.CHANGELOG, buckets=1, ctis=True)
-    run = LocalRun(watched(compile_stages(numbered(query.plan)[0], options)))
+    run = LocalRun(watched(compiled(numbered(query.plan)[0], OutputForm.CHANGELOG, buckets=1, ctis=True)))
     names = query.plan.schema.names
     rows: list[Row] = []
     for number, at in enumerate(range(0, 40, 5)):

@@ -12,9 +12,7 @@ import pytest
 import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.options import Options
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.stages import compile_stages
 from streamq.policies import Level, consistency_of
 from streamq.runtime.basket import Baskets, DictStore, Scope
 from streamq.runtime.consistency import AlignAt, align, backlog, paced
@@ -23,6 +21,7 @@ from streamq.runtime.progress import Pace
 from streamq.testing.deltas import net
 from streamq.testing.difference import assert_same_history
 from streamq.time import INFINITY, MINUS_INFINITY
+from tests.programs import compiled
 
 NEVER = MINUS_INFINITY
 STRONG, MIDDLE, BRIEF = Level(None), Level(0), Level(8)
@@ -43,7 +42,7 @@ ARRIVAL = [1, 12, 3, 25, 14, 60, 31, 44, 99, 80, 76]
 
 
 def started(query: sq.Stream, level: Level, output: str = OutputForm.CHANGELOG) -> LocalRun:
-    return LocalRun(compile_stages(rewrite(query.plan).plan, Options(output=output, buckets=2, level=level)))
+    return LocalRun(compiled(rewrite(query.plan).plan, output, buckets=2, level=level))
 
 
 def clicks(*times: int, k: str = "a") -> dict[str, pa.Table]:

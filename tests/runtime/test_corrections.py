@@ -10,10 +10,9 @@ import pytest
 import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.options import Options
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.stages import compile_stages
 from streamq.literal import Item
+from tests.programs import compiled
 
 Deltas = list[tuple[Any, ...]]
 
@@ -26,11 +25,7 @@ def items(name: str, *given: Item) -> sq.Stream:
 
 def told(query: Callable[[sq.Stream, sq.Stream], sq.Stream], *batches: tuple[str, Item]) -> list[Deltas]:
     """The deltas ``start, end, weight`` of micro-batches of one item each of stream l or r."""
-    run = LocalRun(
-        compile_stages(
-            rewrite(query(items("l"), items("r")).plan).plan, Options(output=OutputForm.CHANGELOG, buckets=1)
-        )
-    )
+    run = LocalRun(compiled(rewrite(query(items("l"), items("r")).plan).plan, OutputForm.CHANGELOG, buckets=1))
     out = []
     for name, item in batches:
         table = items(name, item).tables[name].slice(2)

@@ -16,9 +16,7 @@ import streamq as sq
 from streamq.choices import OutputForm, chosen
 from streamq.compiler.egress import egress
 from streamq.compiler.local import LocalRun
-from streamq.compiler.options import Options
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError, QueryFailed
 from streamq.operators import Where
 from streamq.operators.alter_lifetime import AlterLifetime
@@ -36,6 +34,7 @@ from streamq.testing.physical_stream import fold_physical
 from streamq.testing.python_values import comparable
 from streamq.testing.validator import StreamViolation, check_stream
 from streamq.time import INFINITY
+from tests.programs import compiled
 
 Row = dict[str, Any]
 STRONG = Level(None, None)
@@ -230,9 +229,7 @@ def test_a_changelog_keeps_its_ctis(
         expected = case.answer()
     except QueryFailed:
         return
-    program = compile_stages(
-        rewrite(case.plan).plan, Options(OutputForm.CHANGELOG, buckets=buckets, level=level, ctis=True)
-    )
+    program = compiled(rewrite(case.plan).plan, OutputForm.CHANGELOG, buckets=buckets, level=level, ctis=True)
     run = LocalRun(program, static=case.static)
     rows: list[Row] = []
     for batch, ctis in zip(case.batches, promises(case, slack), strict=True):
@@ -258,8 +255,8 @@ def test_under_strong_a_changelog_is_in_order_of_time(late: int) -> None:
     query = s.union(s.group_by("v").tumbling_window(10).select(), s.shift(-6))
     made: dict[Level, list[Row]] = {}
     for level in (MIDDLE, STRONG):
-        options = Options(OutputForm.CHANGELOG, buckets=3, level=level, ctis=True)
-        run = LocalRun(compile_stages(rewrite(numbered(query.plan)[0]).plan, options))
+        plan = rewrite(numbered(query.plan)[0]).plan
+        run = LocalRun(compiled(plan, OutputForm.CHANGELOG, buckets=3, level=level, ctis=True))
         rows = made[level] = []
         for at in range(len(items)):
             told = run.cti
@@ -273,9 +270,7 @@ def test_under_strong_a_changelog_is_in_order_of_time(late: int) -> None:
     # what one level has held another lets go
     half = len(items) // 2
     strong, middle = (
-        compile_stages(
-            rewrite(numbered(query.plan)[0]).plan, Options(OutputForm.CHANGELOG, buckets=3, level=level, ctis=True)
-        )
+        compiled(rewrite(numbered(query.plan)[0]).plan, OutputForm.CHANGELOG, buckets=3, level=level, ctis=True)
         for level in (STRONG, MIDDLE)
     )
     run = LocalRun(strong)
@@ -300,7 +295,7 @@ def test_ids_are_payload() -> None:
         }
     )
     query = sq.physical(table, id="id", name="s").where(sq.col("id") > 0)
-    run = LocalRun(compile_stages(numbered(query.plan)[0], Options(OutputForm.CHANGELOG, buckets=2)))
+    run = LocalRun(compiled(numbered(query.plan)[0], OutputForm.CHANGELOG, buckets=2))
     parts = [changelog_rows(run.batch({"s": table.slice(at, 2)})) for at in (0, 2)]
     assert parts[1].select(["kind", "new_end", "id", "v"]).to_pylist() == [
         {"kind": "retract", "new_end": 5, "id": 7, "v": "a"},
@@ -360,7 +355,7 @@ def test_a_table_kept_by_an_upsert_is_the_answer(name: str) -> None:
     query = COUNTED[name](sq.events(items, name="s").group_by("k"))
     out = egress(query.plan, OutputForm.UPSERT, verb="run")
     assert out.key == (("key" if name == "renamed" else "k"), "start")
-    run = LocalRun(compile_stages(rewrite(query.plan).plan, Options(OutputForm.UPSERT, buckets=2)))
+    run = LocalRun(compiled(rewrite(query.plan).plan, OutputForm.UPSERT, buckets=2))
     kept: dict[Any, Row] = {}
     seen = {"upsert": 0, "delete": 0}
     parts = [run.batch({"s": query.tables["s"].slice(at, 2)}) for at in range(0, len(items), 2)]

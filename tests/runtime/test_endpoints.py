@@ -10,9 +10,7 @@ import streamq as sq
 from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.options import Options
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.stages import compile_stages
 from streamq.plan.node import numbered
 from streamq.policies import Level
 from streamq.run.query import local_history
@@ -22,6 +20,7 @@ from streamq.testing.deltas import as_history, net
 from streamq.testing.difference import assert_same_history
 from streamq.testing.oracle import oracle
 from streamq.time import MINUS_INFINITY
+from tests.programs import compiled
 
 
 def test_the_greatest_endpoint_counts_until_it_is_taken_back() -> None:
@@ -106,9 +105,9 @@ def test_all_outputs_at_all_levels_end_at_the_same_window(name: str) -> None:
     tables = {names[n]: table for n, table in query.tables.items()}
     expected = oracle(plan, tables)
     assert_same_history(as_history(query_rows(query)), expected)
-    compiled = rewrite(plan).plan
+    rewritten = rewrite(plan).plan
     for output, block, buckets, rows in WAYS:
-        run = LocalRun(compile_stages(compiled, Options(output=output, buckets=buckets, level=Level(block))))
+        run = LocalRun(compiled(rewritten, output, buckets=buckets, level=Level(block)))
         out = []
         for n in range(0, max(table.num_rows for table in tables.values()), rows):
             out.append(run.batch({k: table.slice(n, rows) for k, table in tables.items()}))
@@ -131,7 +130,7 @@ def test_a_cti_from_outside_counts() -> None:
     plan, _ = numbered(query.plan)
     expected = oracle(plan, query.tables, ctis={"i": 50})
     for output in (OutputForm.FINAL, OutputForm.CHANGELOG):
-        run = LocalRun(compile_stages(rewrite(plan).plan, Options(output=output, buckets=1)))
+        run = LocalRun(compiled(rewrite(plan).plan, output, buckets=1))
         out = [run.batch(query.tables), run.batch({}, [("i", 50)]), run.finish()]
         assert_same_history(net(out), expected)
     assert expected.num_rows == 5
@@ -146,7 +145,7 @@ def test_who_follows_another_has_come_as_far_as_its_ctis() -> None:
     plan, _ = numbered(query.plan)
     expected = oracle(plan, query.tables)
     for output in (OutputForm.FINAL, OutputForm.CHANGELOG):
-        run = LocalRun(compile_stages(rewrite(plan).plan, Options(output=output, buckets=1)))
+        run = LocalRun(compiled(rewrite(plan).plan, output, buckets=1))
         out = [run.batch({"i": rows}), run.batch({"p": query.tables["p"]}), run.finish()]
         assert_same_history(net(out), expected)
     # up to the CTI 55, and the point

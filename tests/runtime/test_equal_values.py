@@ -17,15 +17,14 @@ import pytest
 import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.options import Options
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.stages import compile_stages
 from streamq.errors import InvalidEvent, StreamqError
 from streamq.run.answers import in_user_form
 from streamq.runtime.columnar import concat, ints, net
 from streamq.runtime.event import WEIGHT
 from streamq.testing.difference import assert_same_history
 from streamq.testing.oracle import oracle
+from tests.programs import compiled
 
 NAN = float("nan")
 FAR, LONG_AGO = 253_402_300_800_000_000, -62_135_596_800_000_001
@@ -81,7 +80,7 @@ def moving(kind: pa.DataType, values: list[Any]) -> sq.Stream:
 
 def run(query: sq.Stream, output: str) -> pa.Table:
     """The history that is left, in eight buckets: one row, the others with NULL among them, a CTI, what is taken back, CTIs."""
-    live = LocalRun(compile_stages(rewrite(query.plan).plan, Options(output=output, buckets=8)), static=query.tables)
+    live = LocalRun(compiled(rewrite(query.plan).plan, output, buckets=8), static=query.tables)
     inserts = {
         n: t.filter(pc.not_equal(t.column("kind"), "retract"))
         for n, t in query.tables.items()
@@ -228,7 +227,7 @@ def test_late_and_invalid_rows_may_say_any_time() -> None:
     of, values = TYPES["timestamp"]
     table = pa.table({"at": [50, 1], "to": [60, 9], "k": pa.array([0, FAR], of)})
     query = sq.intervals(table, "at", "to", name="s", progress=sq.generate(0)).join(stream(of, values, "o"), on="k")
-    live = LocalRun(compile_stages(rewrite(query.plan).plan, Options(buckets=2, late_output=True)), static=query.tables)
+    live = LocalRun(compiled(rewrite(query.plan).plan, buckets=2, late_output=True), static=query.tables)
     for i in (0, 1):
         live.batch({"s": table.slice(i, 1)})
     (late,) = live.late

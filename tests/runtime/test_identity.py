@@ -11,7 +11,9 @@ from streamq.errors import CheckpointError
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.identity import STATE_VERSION, Identity, check_state
 
-MINE = Identity(query="a1", output="final", buckets=8, late_sink=False, ctis=False, plan=("where v > 1", "points s"))
+MINE = Identity(
+    query="a1", outputs=("final",), buckets=8, late_sink=False, ctis=(False,), plan=("where v > 1", "points s")
+)
 
 
 def stored(identity: Identity) -> DictStore:
@@ -31,7 +33,7 @@ def test_a_querys_own_state_is_taken() -> None:
     ("before", "message"),
     [
         ({"query": "a2", "plan": ("points s",)}, r"changed: the query \(nothing, now where v > 1\). Use"),
-        ({"output": "changelog"}, r"changed: output \('changelog', now 'final'\). Use a new checkpoint"),
+        ({"outputs": ("changelog",)}, r"changed: output \('changelog', now 'final'\). Use a new checkpoint"),
         ({"buckets": 4}, r"changed: buckets \(4, now 8\). Give buckets=4."),
         ({"version": 8}, rf"changed: the layout of state \(version 8, now {STATE_VERSION}\). Use a new checkpoint"),
     ],

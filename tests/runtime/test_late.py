@@ -13,10 +13,9 @@ import pytest
 import streamq as sq
 from streamq import testing as t
 from streamq.compiler.local import LocalRun
-from streamq.compiler.options import Options
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.stages import compile_stages
 from streamq.errors import LateEvent
+from tests.programs import compiled
 
 ZONES = pa.table({"k": ["a", "a", "a"], "zone": [1, 2, 3]})
 
@@ -27,7 +26,7 @@ def second(
     """Events of a second micro-batch behind one whose event starts at 100: what was counted, and the whole answer."""
     live = sq.events([(*first, {"k": "a"})], name="s", progress=sq.generate(0))
     made = query(live)
-    run = LocalRun(compile_stages(rewrite(made.plan).plan, Options(buckets=1)), static=made.tables)
+    run = LocalRun(compiled(rewrite(made.plan).plan, buckets=1), static=made.tables)
     tables = [live.tables["s"], *sq.events([(*span, {"k": "a"}) for span in late]).tables.values()]
     out = [run.batch({"s": table}) for table in tables] + [run.finish()]
     counted: Counter[str] = Counter()
@@ -90,8 +89,7 @@ def test_what_is_adjusted_is_what_is_left_of_it(size: int, hop: int) -> None:
     for apart in (False, True):
         made = []
         for table in late:
-            options = Options(buckets=2, late_output=apart)
-            run = LocalRun(compile_stages(rewrite(query.plan).plan, options))
+            run = LocalRun(compiled(rewrite(query.plan).plan, buckets=2, late_output=apart))
             parts = [run.batch({"s": t}) for t in (live.tables["s"].slice(0, 1), table, live.tables["s"].slice(1))]
             rows = pa.concat_tables([*parts, run.finish(80)]).to_pylist()
             counted = Counter(k for totals in run.totals.values() for k, n in totals.items() for _ in range(n))
@@ -104,7 +102,7 @@ def test_what_is_adjusted_is_what_is_left_of_it(size: int, hop: int) -> None:
 @pytest.mark.parametrize("late_output", [False, True])
 def test_rows_that_are_no_events_go_to_the_late_output_if_there_is_one(late_output: bool) -> None:
     spans = sq.intervals(t.table("start bigint, end bigint", []), start="start", end="end", name="s", invalid="drop")
-    run = LocalRun(compile_stages(spans.plan, Options(buckets=1, late_output=late_output)))
+    run = LocalRun(compiled(spans.plan, buckets=1, late_output=late_output))
     run.batch({"s": t.table("start bigint, end bigint", [(5, 5), (1, 2), (None, 3)])})
     late = {(row["reason"], row["start"], row["end"]) for table in run.late for row in table.to_pylist()}
     assert late == ({("end not after start", 5, 5), ("null start", None, 3)} if late_output else set())
@@ -117,7 +115,7 @@ def test_a_late_row_is_shown_on_its_axis() -> None:
     tables = [pa.table({"at": [day + dt.timedelta(hours=h)], "k": ["a"]}, schema=schema) for h in (5, 2)]
     points = sq.points(tables[0], time="at", name="s", late="fail", progress=sq.generate("1 hour"))
     plan = points.snapshot_window().select(n=sq.count()).plan
-    run = LocalRun(compile_stages(rewrite(plan).plan, Options(buckets=1)))
+    run = LocalRun(compiled(rewrite(plan).plan, buckets=1))
     run.batch({"s": tables[0]})
     with pytest.raises(
         LateEvent, match=r"the CTI is 2024-03-09T04:00:00.000000Z, first: .* \(start 2024-03-09T02:00:00.0"

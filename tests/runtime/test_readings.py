@@ -7,12 +7,11 @@ import pytest
 
 import streamq as sq
 from streamq.compiler.local import LocalRun
-from streamq.compiler.options import Options
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.stages import compile_stages
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.readings import columns_of
 from streamq.runtime.starts import Starts, joined, summary
+from tests.programs import compiled
 
 CARS = sq.events(
     [(t, t + 2, {"k": t % 5}) for t in (3, 1, 4, 11, 5, 9, 26, 5)], name="cars", progress=sq.generate(4), late="drop"
@@ -21,7 +20,7 @@ CARS = sq.events(
 
 def query(output: str, buckets: int) -> LocalRun:
     plan = CARS.where(sq.col("k") != 0).group_by("k").tumbling_window(5).select(n=sq.count())
-    return LocalRun(compile_stages(rewrite(plan.plan).plan, Options(output, buckets=buckets)))
+    return LocalRun(compiled(rewrite(plan.plan).plan, output, buckets=buckets))
 
 
 @pytest.mark.parametrize("output", ["final", "changelog"])

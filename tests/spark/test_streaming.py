@@ -11,13 +11,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import streamq as sq
-from streamq.compiler.options import Options
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.stages import compile_stages
 from streamq.compiler.streaming import Lowering, chain
 from streamq.errors import CheckpointError, InvalidEvent, LateEvent, PlanError, QueryFailed
 from streamq.plan.node import Node, numbered
 from streamq.runtime.identity import Identity
+from tests.programs import compiled
 from tests.spark.replay import bag, ended, folded, land, rows, stream
 
 pytestmark = pytest.mark.usefixtures("plain")
@@ -362,8 +361,8 @@ def test_an_observer_sees_the_frames_of_every_node_of_a_stream(spark: SparkSessi
     frame = stream(spark, tmp_path / "in", schema)
     query = sq.intervals(frame, "a", "b", name="s").where(sq.col("v") > 0).to_signal("v").shift(3)
     plan, _ = numbered(query.plan)
-    program = compile_stages(rewrite(plan).plan, Options())
-    identity = Identity(query="", output="final", buckets=2, late_sink=False, ctis=False, plan=())
+    program = compiled(rewrite(plan).plan)
+    identity = Identity(query="", outputs=("final",), buckets=2, late_sink=False, ctis=(False,), plan=())
     assert chain(Lowering(program, {"s": frame}, Columns()), None, identity).isStreaming
     assert set(columns) == {
         "intervals", "into where", "where", "into to_signal", "to_signal", "into alter_lifetime", "alter_lifetime",

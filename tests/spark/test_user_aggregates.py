@@ -19,7 +19,6 @@ from pyspark.sql import types as t
 import streamq as sq
 from streamq.aggregates.arguments import applied, check_numbers
 from streamq.aggregates.modules import module_aggregate
-from streamq.compiler.explain import explain
 from streamq.errors import PlanError
 from streamq.plan.aggregate import AggregateFunction, Application, Partials
 from streamq.plan.expr import Col, Expr
@@ -246,7 +245,7 @@ def test_modules_are_told_apart_by_their_code() -> None:
 
 def test_one_that_merges_is_split_into_basic_windows_and_neither_is_written_as_json() -> None:
     queries = [modes(WINDOWS["hopping"](sq.events(ROWS))), rises(WINDOWS["hopping"](sq.events(ROWS)))]
-    assert ["merge size=6, hop=2 by k" in explain(q.plan, "incremental") for q in queries] == [True, False]
+    assert ["merge size=6, hop=2 by k" in q.explanation("incremental") for q in queries] == [True, False]
     for query in queries:
         with pytest.raises(PlanError, match="to_json: an aggregate of your own cannot be written; found (mode|rise)"):
             query.to_json()

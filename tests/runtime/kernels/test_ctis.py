@@ -9,14 +9,13 @@ import pyarrow as pa
 import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.options import Options
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.stages import compile_stages
 from streamq.plan.node import numbered
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.kernel import Arrival, Clock
 from streamq.runtime.kernels.ctis import OPEN, ROWS, CtisKernel
 from streamq.time import INFINITY, MINUS_INFINITY
+from tests.programs import compiled
 
 
 def test_rows_pass_and_the_cti_is_told_when_it_moves() -> None:
@@ -47,8 +46,8 @@ def test_rows_pass_and_the_cti_is_told_when_it_moves() -> None:
 
 def ctis_of(query: sq.Stream, *batches: dict[str, list[int]], buckets: int = 3) -> list[int]:
     """The result's CTI after each micro-batch of rows by number."""
-    options, made = Options(OutputForm.CHANGELOG, ctis=True, buckets=buckets), []
-    run = LocalRun(compile_stages(rewrite(numbered(query.plan)[0]).plan, options))
+    plan, made = rewrite(numbered(query.plan)[0]).plan, []
+    run = LocalRun(compiled(plan, OutputForm.CHANGELOG, ctis=True, buckets=buckets))
     for batch in batches:
         run.batch({name: query.tables[name].take(rows) for name, rows in batch.items()})
         run = run.restart()

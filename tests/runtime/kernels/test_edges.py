@@ -9,8 +9,6 @@ import pytest
 
 from streamq.choices import Invalid, OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.options import Options
-from streamq.compiler.stages import compile_stages
 from streamq.errors import LateEvent
 from streamq.operators import Edges, ToSignal
 from streamq.operators.tables import table_fields
@@ -20,6 +18,7 @@ from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.kernel import Arrival, Clock, Judge
 from streamq.runtime.kernels.edges import EdgesKernel
 from streamq.time import INFINITY, MINUS_INFINITY
+from tests.programs import compiled
 
 SCHEMA = pa.schema([("t", pa.int64()), ("edge", pa.string()), ("id", pa.int64())])
 
@@ -40,9 +39,7 @@ def run(late: str = "drop", delay: int = 0, invalid: str | None = None, level: L
         "start",
         SourcePolicy(delay=delay, late=late, invalid=invalid),
     )
-    return LocalRun(
-        compile_stages(node, Options(output=OutputForm.CHANGELOG, late_output=True, buckets=2, level=level))
-    )
+    return LocalRun(compiled(node, OutputForm.CHANGELOG, late_output=True, buckets=2, level=level))
 
 
 def deltas(table: pa.Table) -> list[tuple[Any, ...]]:
@@ -140,7 +137,7 @@ def test_edges_of_one_key_and_instant_that_differ() -> None:
         Lit("end"),
         policy=SourcePolicy(delay=9),
     )
-    live = LocalRun(compile_stages(node, Options(output=OutputForm.CHANGELOG, buckets=1)))
+    live = LocalRun(compiled(node, OutputForm.CHANGELOG, buckets=1))
     out = []
     for hosts in (["b", "c", "b"], ["a", "b"]):
         made = live.batch(
@@ -248,7 +245,7 @@ def test_what_stands_on_it_hears_of_the_closing_edges_payload() -> None:
         "end",
         SourcePolicy(delay=0),
     )
-    live = LocalRun(compile_stages(ToSignal(node, ()), Options(output=OutputForm.FINAL, buckets=1)))
+    live = LocalRun(compiled(ToSignal(node, ()), OutputForm.FINAL, buckets=1))
     items = [
         (1, "start", 7, "?"),
         (30, "start", 8, "b"),

@@ -8,14 +8,13 @@ import pyarrow as pa
 
 import streamq as sq
 from streamq.choices import OutputForm
-from streamq.compiler.options import Options
-from streamq.compiler.stages import compile_stages
 from streamq.plan.node import numbered
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.bins import ENDLESS, reach
 from streamq.runtime.kernel import Arrival, Clock
 from streamq.runtime.kernels.inner_join import InnerJoinKernel
 from streamq.time import INFINITY, MINUS_INFINITY
+from tests.programs import compiled
 
 LEFT, RIGHT = 0, 1
 Event = tuple[int, int, int, int]
@@ -46,7 +45,7 @@ class Join:
     def __init__(self) -> None:
         events = [sq.events([(1, 2, {"k": 1})], name=name) for name in ("a", "b")]
         plan = numbered(events[0].join(events[1], on="k").plan)[0]
-        stages = compile_stages(plan, Options(output=OutputForm.CHANGELOG)).stages
+        stages = compiled(plan, OutputForm.CHANGELOG).stages
         self.kernel = next(h.kernel for s in stages for h in s.hosted if isinstance(h.kernel, InnerJoinKernel))
         self.store, self.c = Reads(), MINUS_INFINITY
 

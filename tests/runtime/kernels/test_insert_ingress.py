@@ -9,8 +9,6 @@ import pytest
 
 from streamq.choices import Invalid, Late, OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.options import Options
-from streamq.compiler.stages import compile_stages
 from streamq.errors import InvalidEvent, LateEvent
 from streamq.operators import Intervals, Points
 from streamq.operators.tables import table_fields
@@ -20,15 +18,17 @@ from streamq.runtime.kernel import Arrival, Clock, Judge
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.time import INFINITY
 from streamq.windows import Hopping
+from tests.programs import compiled
 
 SCHEMA = pa.schema([("t", pa.int64()), ("v", pa.int64())])
 
 
 def times(late: str, *batches: list[int]) -> tuple[LocalRun, list[list[Any]]]:
     live = LocalRun(
-        compile_stages(
+        compiled(
             Points("p", table_fields(SCHEMA.empty_table()), "t", SourcePolicy(delay=10, late=late)),
-            Options(output=OutputForm.FINAL, late_output=True),
+            OutputForm.FINAL,
+            late_output=True,
         )
     )
     out = [live.batch({"p": pa.table([b, [0] * len(b)], schema=SCHEMA)}).column("__le").to_pylist() for b in batches]
@@ -62,7 +62,7 @@ def stays(*batches: list[Stay], level: Level | None = None, **policy: Any) -> tu
     node = Intervals(
         "s", table_fields(STAYS.empty_table()), "start", "end", SourcePolicy(**{"delay": 10, **policy}), ("id",)
     )
-    live = LocalRun(compile_stages(node, Options(OutputForm.CHANGELOG, True, 3, level=level or Level())))
+    live = LocalRun(compiled(node, OutputForm.CHANGELOG, late_output=True, buckets=3, level=level or Level()))
     out = []
     for batch in batches:
         made = live.batch({"s": pa.Table.from_pylist([dict(zip(STAYS.names, r, strict=True)) for r in batch], STAYS)})

@@ -13,8 +13,6 @@ import pytest
 import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.options import Options
-from streamq.compiler.stages import compile_stages
 from streamq.plan.node import numbered
 from streamq.runtime.columnar import with_column
 from streamq.runtime.evaluators.settling import Settling
@@ -24,6 +22,7 @@ from streamq.runtime.progress_rule import ProgressRule
 from streamq.runtime.release import Release
 from streamq.stream import Stream
 from streamq.time import INFINITY
+from tests.programs import compiled
 
 
 def events(*rows: tuple[Any, ...]) -> Stream:
@@ -32,7 +31,7 @@ def events(*rows: tuple[Any, ...]) -> Stream:
 
 def run(query: Any, output: str = OutputForm.CHANGELOG, **given: Any) -> LocalRun:
     """A query over ``s``; ``given`` are parameters of its kernel."""
-    program = compile_stages(numbered(query(events((0, 1, 0))).plan)[0], Options(output=output, buckets=1))
+    program = compiled(numbered(query(events((0, 1, 0))).plan)[0], output, buckets=1)
     program.stages = [
         replace(
             stage,

@@ -14,15 +14,14 @@ import streamq.runtime.partials as partials
 from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.compiler.options import Options
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.stages import compile_stages
 from streamq.errors import LateEvent
 from streamq.operators import Edges, Intervals, Points
 from streamq.operators.tables import table_fields
 from streamq.plan.expr import Lit
 from streamq.policies import SourcePolicy
 from streamq.stream import Stream
+from tests.programs import compiled
 
 STAYS = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("k", pa.string()), ("v", pa.float64())])
 
@@ -34,7 +33,7 @@ def stays(rows: list[tuple[Any, ...]]) -> pa.Table:
 def run(query: Any, output: str, delay: int = 0, late: str = "drop", late_output: bool = False) -> LocalRun:
     node = Intervals("s", table_fields(stays([])), "a", "b", SourcePolicy(delay=delay, late=late))
     plan = rewrite(query(Stream(node, {})).plan).plan
-    return LocalRun(compile_stages(plan, Options(output=output, late_output=late_output, buckets=2)))
+    return LocalRun(compiled(plan, output, late_output=late_output, buckets=2))
 
 
 def deltas(table: pa.Table, *columns: str) -> list[tuple[Any, ...]]:
@@ -119,7 +118,7 @@ def test_state_is_flat_and_empty_at_the_end() -> None:
     node = Points("p", table_fields(schema.empty_table()), "t", SourcePolicy(delay=5))
     query = Stream(node, {}).group_by("k").hopping_window(60, 2).select(n=sq.count(), s=sq.sum("v"), m=sq.max("v"))
     for output in (OutputForm.FINAL, OutputForm.CHANGELOG):
-        live = LocalRun(compile_stages(rewrite(query.plan).plan, Options(output=output, buckets=1)))
+        live = LocalRun(compiled(rewrite(query.plan).plan, output, buckets=1))
         rows, size = [], []
         for i in range(100):
             batch = pa.table(
@@ -150,7 +149,7 @@ def test_a_window_that_reads_ends_is_final_once_its_members_are_settled() -> Non
         SourcePolicy(delay=0),
     )
     query = Stream(node, {}).tumbling_window(10).select(n=sq.count(), mean=sq.avg(sq.duration()))
-    live = LocalRun(compile_stages(rewrite(query.plan).plan, Options(output=OutputForm.FINAL, buckets=1)))
+    live = LocalRun(compiled(rewrite(query.plan).plan, OutputForm.FINAL, buckets=1))
     out = []
     for batch in (
         [(1, "start", 1), (12, "start", 2)],
@@ -168,7 +167,7 @@ def test_a_window_that_reads_ends_is_final_once_its_members_are_settled() -> Non
 def test_groups_by_a_key_that_arrow_cannot_sort() -> None:
     node = Points("s", table_fields(LISTS), "t", SourcePolicy(delay=5))
     plan = rewrite(Stream(node, {}).group_by("k").tumbling_window(2).select(n=sq.count()).plan).plan
-    live = LocalRun(compile_stages(plan, Options(output=OutputForm.FINAL, buckets=2)))
+    live = LocalRun(compiled(plan, OutputForm.FINAL, buckets=2))
     live.batch({"s": LISTS})
     assert sorted(map(str, deltas(live.finish(), "k", "n"))) == [
         "(1, 0, ['a'], 2)",

@@ -1,0 +1,76 @@
+"""The results of a program: the plans that it answers, under one root, so that what they have in common is compiled once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from streamq.choices import OutputForm
+from streamq.compiler.egress import Egress
+from streamq.compiler.rewriter import rewrite
+from streamq.compiler.rules import RULES, Rule
+from streamq.errors import PlanError, sentence
+from streamq.plan.node import Node
+from streamq.plan.schema import Schema
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Results(Node):
+    """The root over the plans of a program; it has no rows of its own, and all its plans are on one time axis."""
+
+    inputs: tuple[Node, ...]
+
+    title = "results"
+
+    @classmethod
+    def of(cls, plans: Sequence[Node], verb: str = "run_all") -> Self:
+        """Return the root over some plans; raises PlanError, worded for ``verb``, where their time axes differ."""
+        axes = sorted({plan.schema.axis for plan in plans})
+        if len(axes) > 1:
+            hint = "Run those on each axis by themselves."
+            raise PlanError(sentence(verb, "queries on different time axes", f"found {' and '.join(axes)}", hint))
+        return cls(tuple(plans))
+
+    def _schema(self) -> Schema:
+        return Schema((), self.inputs[0].schema.axis)
+
+
+def rewritten(results: Results, rules: Sequence[Rule] = RULES) -> Results:
+    """Return the results with their plans rewritten together, so that what they share stays shared."""
+    return as_results(rewrite(results, rules).plan)
+
+
+def as_results(root: Node) -> Results:
+    """Return a root that a walk over plans has given back, where that is known to be one still: no law is about roots."""
+    assert isinstance(root, Results)
+    return root
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One of the results of a program: the rows of ``plan``, written as ``egress`` says; ``number`` is its place among them.
+
+    ``column``: where its rows stand in the program's stream, if that has several results; ``in_order``: a changelog is written
+    by sync time.
+    """
+
+    number: int
+    plan: Node
+    egress: Egress
+    column: str | None
+    in_order: bool
+
+    def described(self) -> str:
+        """Describe the output on one line."""
+        match self.egress.output:
+            case OutputForm.UPSERT:
+                return f"upsert, by {', '.join(self.egress.key)}"
+            case OutputForm.CHANGELOG if self.egress.ctis:
+                return f"changelog with CTIs{', by sync time' if self.in_order else ''}, written by one task"
+            case OutputForm.CHANGELOG if self.in_order:
+                return "changelog, each micro-batch by sync time, written by one task"
+        return self.egress.output
+
+
+__all__ = ["Result", "Results", "as_results", "rewritten"]

@@ -1,0 +1,82 @@
+"""Several queries run as one stream: what they have in common is read, computed and kept once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from streamq.errors import PlanError, kind_of, sentence
+from streamq.plan.verbs import Verbs, not_a_stream
+from streamq.policies import Consistency
+from streamq.run.arguments import ResultRequest, RunArguments
+from streamq.run.sinks import Sink
+from streamq.time import Duration
+
+if TYPE_CHECKING:
+    from streamq.run.running import Run
+
+
+def result(query: Verbs, *, sink: Sink = None, output: str = "final", ctis: bool = False) -> ResultRequest:
+    """A result that :func:`run_all` is to write: of which query, into which sink, as which output.
+
+    ``sink``, ``output`` and ``ctis`` are those of :meth:`Stream.run`; "memory", "console" and formats without a path are no
+    sinks here. Raises PlanError for what is not a stream.
+    """
+    if not isinstance(query, Verbs):
+        not_a_stream("result", query)
+    return ResultRequest(query=query, sink=sink, output=output, ctis=ctis)
+
+
+def run_all(
+    results: Sequence[ResultRequest],
+    *,
+    name: str | None = None,
+    checkpoint: str | None = None,
+    consistency: str | Consistency = "middle",
+    trigger: Duration | None = None,
+    late_sink: str | None = None,
+    finish: bool = False,
+    buckets: int | None = None,
+    progress_log: bool = False,
+) -> Run:
+    """Start several queries as one stream, each result with its own output and sink.
+
+    Sources, and whatever else the queries have in common, are read, computed and kept once: ``run.explain()`` shows it.
+    The other arguments are those of :meth:`Stream.run`, and one checkpoint is that of all of them together. In a sink that is a
+    folder, rows stand in folders ``streamq_batch=N``, each written once; a run that was cut off writes its last micro-batch
+    again. Counts of the run are sums over the results. Raises PlanError for queries on different time axes, for two sources of
+    one name that are different tables, and as :meth:`Stream.run` does.
+
+    ::
+
+        delays = trips.where(sq.col("delay") > 60)
+        counts = trips.group_by("line").tumbling_window("1 hour").select(n=sq.count())
+        run = sq.run_all(
+            [sq.result(delays, sink="delays"), sq.result(counts, sink="counts", output="changelog")],
+            checkpoint="checkpoint",
+        )
+    """
+    from streamq.run.running import start_run
+
+    hint = "Give a list: sq.run_all([sq.result(query, sink=...), ...])."
+    if not isinstance(results, list | tuple) or not results:
+        raise PlanError(sentence("run_all", "no results", f"found {kind_of(results)}", hint))
+    for each in results:
+        if not isinstance(each, ResultRequest):
+            raise PlanError(sentence("run_all", "not a result", f"found {kind_of(each)}", hint))
+    arguments = RunArguments(
+        verb="run_all",
+        results=tuple(results),
+        name=name,
+        checkpoint=checkpoint,
+        consistency=consistency,
+        trigger=trigger,
+        late_sink=late_sink,
+        finish=finish,
+        buckets=buckets,
+        progress_log=progress_log,
+    )
+    return start_run(arguments)
+
+
+__all__ = ["result", "run_all"]

@@ -1,0 +1,136 @@
+"""Several results of one program: each is the oracle's history, and what their queries share is one kernel with one state."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pyarrow.compute as pc
+import pytest
+
+import streamq as sq
+from streamq.choices import OutputForm
+from streamq.compiler.egress import Egress
+from streamq.compiler.explain import explain
+from streamq.compiler.local import LocalRun
+from streamq.compiler.options import Options
+from streamq.compiler.program import Program
+from streamq.compiler.results import Results, rewritten
+from streamq.compiler.stages import compile_stages
+from streamq.errors import PlanError
+from streamq.plan.node import numbered
+from streamq.policies import MIDDLE, Level
+from streamq.runtime.event import WEIGHT
+from streamq.testing.deltas import net
+from streamq.testing.difference import assert_same_history
+from streamq.testing.oracle import oracle
+from streamq.time import INFINITY
+from tests.algebra import QUERIES, SIZES, intervals
+
+STRONG = Level(None)
+FINAL, CHANGELOG, TOLD = Egress(), Egress(OutputForm.CHANGELOG), Egress(OutputForm.CHANGELOG, ctis=True)
+
+
+def program_of(queries: Sequence[sq.Stream], egresses: Sequence[Egress], level: Level = MIDDLE) -> Program:
+    root, _ = numbered(Results.of([query.plan for query in queries]))
+    return compile_stages(rewritten(root), Options(egresses=tuple(egresses), buckets=2, level=level))
+
+
+def kernels(program: Program) -> list[str]:
+    return [hosted.name.partition(":")[0] for stage in program.stages for hosted in stage.hosted]
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_each_result_is_the_oracles_history(seed: int) -> None:
+    """Any queries beside each other, one of them over the rows of another, whatever the output of each."""
+    rng = random.Random(seed)
+    tables = {"l": intervals(2 * seed, 24), "r": intervals(2 * seed + 1, 24), "sizes": SIZES}
+    left, right = (sq.intervals(tables[n], start="from", end="to", name=n, progress=sq.generate(4)) for n in "lr")
+    queries = [QUERIES[name](left, right, SIZES) for name in rng.sample(sorted(QUERIES), 2)]
+    queries += [rng.choice(queries).where(sq.start() > 7), rng.choice(queries)]
+    egresses = [rng.choice([FINAL, CHANGELOG, TOLD]) for _ in queries]
+    level = rng.choice([Level(0), Level(6), STRONG])
+    run = LocalRun(program_of(queries, egresses, level), static=tables)
+    deltas = []
+    for at in range(0, 24, 5):
+        run.batch({n: tables[n].slice(at, 5) for n in "lr"})
+        deltas.append(run.deltas)
+        run = run.restart()
+    run.finish()
+    deltas.append(run.deltas)
+    for query, egress, parts in zip(queries, egresses, zip(*deltas, strict=True), strict=True):
+        assert_same_history(net(parts), oracle(query.plan, tables))
+        if egress is FINAL:
+            assert not any(pc.any(pc.less(part.column(WEIGHT), 0)).as_py() for part in parts), "rows that are final"
+    assert {n: cti for n, cti in run.ctis.items() if cti == INFINITY}.keys() == {
+        n for n, egress in enumerate(egresses) if egress is TOLD
+    }
+
+
+S = sq.events([(1, 5, {"k": "a"}), (3, 8, {"k": "a"}), (4, 6, {"k": "b"})], name="s")
+
+
+def test_what_queries_share_is_computed_once() -> None:
+    def sessions() -> sq.Stream:
+        return S.group_by("k").session_window(3).select(n=sq.count())
+
+    queries = [sessions(), sessions().where(sq.col("n") > 1), sessions().snapshot_window().select(n=sq.count())]
+    program = program_of(queries, [CHANGELOG] * 3)
+    assert kernels(program).count("session") == 1
+    assert len(program.sources) == 1
+    alone = [program_of([query], [CHANGELOG]) for query in queries]
+    assert sum(len(kernels(program)) for program in alone) > len(kernels(program))
+
+
+def test_a_result_that_is_final_makes_no_other_wait() -> None:
+    """A kernel holds its rows until they are final only where all its readers want such."""
+    counts = S.group_by("k").snapshot_window().select(n=sq.count())
+    assert "settle" not in "".join(kernels(program_of([counts, counts], [FINAL, FINAL])))
+    mixed = program_of([counts, counts], [FINAL, CHANGELOG])
+    assert kernels(mixed)[-1] == "final"
+    run = LocalRun(mixed)
+    run.batch({"s": S.tables["s"]}, [(None, 2)])
+    final, changelog = run.deltas
+    assert (final.num_rows, changelog.num_rows > 0) == (0, True)
+
+
+def test_explain_shows_each_output_and_what_is_shared() -> None:
+    counts = S.group_by("k").tumbling_window(10).select(n=sq.count())
+    text = explain(
+        Results.of([counts.plan, counts.where(sq.col("n") > 1).plan]), options=Options(egresses=(FINAL, TOLD))
+    )
+    lines = [line.strip() for line in text.splitlines()]
+    assert "results" in lines
+    assert "output 1: final" in lines
+    assert "output 2: changelog with CTIs, written by one task" in lines
+    assert sum(line.startswith("hopping size=10, hop=10 by k") for line in lines) == 1
+
+
+def test_queries_on_different_axes_are_refused() -> None:
+    import datetime as dt
+
+    other = sq.events([(dt.datetime(2024, 5, 1), None, {"k": "a"})])
+    with pytest.raises(
+        PlanError, match="run_all: queries on different time axes; found integer and timestamp. Run those"
+    ):
+        sq.run_all([sq.result(S), sq.result(other)])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sq.run_all([]), "run_all: no results; found list. Give a list: sq.run_all"),
+        (lambda: sq.run_all([S]), "run_all: not a result; found Stream. Give a list: sq.run_all"),
+        (lambda: sq.result(3), "result: not a stream; found int"),
+        (
+            lambda: sq.run_all([sq.result(S, sink="memory"), sq.result(S)], name="a"),
+            "several results go with a folder, a function or 'noop' as the sink; found 'memory'",
+        ),
+        (lambda: sq.run_all([sq.result(S, sink="a"), sq.result(S, sink="a/")], checkpoint="c"), "found 'a' twice"),
+        (lambda: sq.run_all([sq.result(S, sink="a"), sq.result(S)]), "run_all: no checkpoint; the sink lasts"),
+    ],
+)
+def test_what_is_no_set_of_results_is_refused(call: object, message: str) -> None:
+    assert callable(call)
+    with pytest.raises(PlanError, match=message):
+        call()

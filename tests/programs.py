@@ -1,0 +1,22 @@
+"""Programs of a single result, for tests of what is below the language."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamq.choices import OutputForm
+from streamq.compiler.egress import Egress
+from streamq.compiler.options import Options
+from streamq.compiler.program import Program
+from streamq.compiler.results import Results
+from streamq.compiler.stages import compile_stages
+from streamq.plan.node import Node
+from streamq.policies import MIDDLE, Level
+
+
+def compiled(
+    plan: Node, output: str = OutputForm.FINAL, *, ctis: bool = False, level: Level = MIDDLE, **options: Any
+) -> Program:
+    """A plan compiled as it stands, with the default options but for those given."""
+    out = Egress(OutputForm(output), ctis=ctis)
+    return compile_stages(Results((plan,)), Options(egresses=(out,), level=level, **options))

@@ -1,0 +1,78 @@
+"""Several queries as one stream: each result in its own sink is the oracle's history, over restarts, and the late rows once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import streamq as sq
+from streamq.errors import CheckpointError
+from streamq.testing.deltas import from_changelog, net
+from streamq.testing.difference import assert_same_history
+from streamq.testing.oracle import oracle
+from tests.algebra import SCHEMA, intervals
+from tests.spark.replay import land, stream
+
+LATE = {"from": 3, "to": 5, "k": "a", "v": 1, "w": 0.5}
+
+
+def test_each_result_goes_into_its_own_sink(spark: SparkSession, tmp_path: Path) -> None:
+    """As final rows, as a changelog with CTIs and as upserts; two of them over one window, one of no stateful operator."""
+    tables = {n: intervals(seed, 30) for seed, n in enumerate("lr")}
+    land(tmp_path / "l", [tables["l"].slice(0, 20), tables["l"].slice(20)])
+    land(tmp_path / "l", [pa.Table.from_pylist([LATE], schema=SCHEMA)], first=2)
+    land(tmp_path / "r", [tables["r"]])
+    left, right = (
+        sq.intervals(stream(spark, tmp_path / n, SCHEMA), start="from", end="to", name=n, progress=sq.generate(5))
+        for n in "lr"
+    )
+    counts = left.group_by("k").tumbling_window(10).select(n=sq.count(), least=sq.min("v"))
+    pairs = counts.join(right, on="k", suffixes=("", "_r")).select("k", "n", "v")
+    queries = {"plain": left.where(sq.col("v") > 0), "counts": counts, "pairs": pairs, "shared": counts}
+    out = {name: str(tmp_path / "out" / name) for name in queries}
+    upserts: dict[tuple[Any, Any], Any] = {}
+
+    def upsert(rows: DataFrame, number: int) -> None:
+        for row in rows.toArrow().to_pylist():
+            upserts.pop((row["k"], row["start"]), None)
+            if row.pop("op") == "upsert":
+                upserts[row["k"], row["start"]] = row
+
+    def run(**how: Any) -> Any:
+        results = [
+            sq.result(queries["plain"], sink=out["plain"]),
+            sq.result(queries["counts"], sink=upsert, output="upsert"),
+            sq.result(queries["pairs"], sink=out["pairs"], output="changelog", ctis=True),
+            sq.result(queries["shared"], sink={"format": "json", "path": out["shared"]}),
+        ]
+        where = {"checkpoint": str(tmp_path / "cp"), "late_sink": str(tmp_path / "late")}
+        return sq.run_all(results, **where, buckets=2, **how)
+
+    with run(trigger="available_now") as first:
+        assert first.late["l|dropped"] == 1
+        assert first.progress["batch"] == 2
+        assert first.metrics["query"]["inserted"] > 0
+    with run() as last:
+        last.finish()
+        assert last.why().verdict == "finished"
+    with pytest.raises(CheckpointError, match="the checkpoint is another query's|the checkpoint's stream has ended"):
+        sq.run_all([sq.result(counts, sink=out["counts"])], checkpoint=str(tmp_path / "cp"))
+
+    def read(name: str) -> pa.Table:
+        return spark.read.parquet(out[name]).drop("streamq_batch").toArrow()
+
+    expected = {name: oracle(query.plan, tables) for name, query in queries.items()}
+    assert_same_history(read("plain"), expected["plain"])
+    changes = read("pairs")
+    assert "cti" in changes.column("kind").to_pylist()
+    assert_same_history(net([from_changelog(changes)]), expected["pairs"])
+    in_json = (
+        spark.read.schema("k string, n long, least int, start long, end long").json(f"{out['shared']}/*").toArrow()
+    )
+    assert_same_history(in_json, expected["shared"])
+    assert_same_history(pa.Table.from_pylist(list(upserts.values()), schema=in_json.schema), expected["counts"])
+    assert spark.read.parquet(str(tmp_path / "late")).count() == 1
