@@ -26,9 +26,10 @@ def packed(function: Callable[P, T]) -> Callable[P, T]:
     A worker reads that pickle at the first call and keeps the function for later tasks, so ``function`` must keep nothing
     between its calls. To read it takes milliseconds, which would be a good part of a small micro-batch.
     """
-    from pyspark import cloudpickle
+    # PySpark is imported by who sends functions to Spark, not by who runs them in-process
+    from streamq.runtime.bare_code import dumps
 
-    code = zlib.compress(cloudpickle.dumps(function))
+    code = zlib.compress(dumps(function))
     digest = hashlib.sha256(code).hexdigest()
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -21,6 +21,7 @@ from streamq.plan.expr import Col
 from streamq.plan.lowering import ship_runtime
 from streamq.plan.schema import Field, Schema
 from streamq.runtime.arrow_expr import evaluate
+from streamq.runtime.bare_code import dumps
 from streamq.runtime.carried import Carried
 from streamq.runtime.carried_by_expr import CarriedByExpr
 from streamq.runtime.evaluators import condition, joins, spans, windows
@@ -32,6 +33,7 @@ from streamq.runtime.packer import Packer
 from streamq.runtime.processor import DRIVER_WORKER, make_processor
 from streamq.runtime.shipping import KEPT, WORKER_MEMORY, packed
 from streamq.runtime.stage import Channel, Stage
+from streamq.windows import Hopping
 
 READ = """
 import pickle, sys
@@ -49,7 +51,7 @@ def test_stages_kernels_and_evaluators_go_by_value(tmp_path: Path) -> None:
     modules = (condition, joins, spans, windows, inner_join, recompute, relay, settle, window_aggregate)
     shipped = [v for m in modules for v in vars(m).values() if isinstance(v, type) and v.__module__ == m.__name__]
     assert len(shipped) >= sum(issubclass(kind, EvaluatedOperator) for kind in written_operators())
-    (tmp_path / "shipped").write_bytes(cloudpickle.dumps((Stage, Packer, CarriedByExpr, shipped)))
+    (tmp_path / "shipped").write_bytes(dumps((Stage, Packer, CarriedByExpr, shipped)))
     done = subprocess.run([sys.executable, "-c", READ, str(tmp_path / "shipped")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
@@ -106,6 +108,34 @@ def test_a_condition_takes_along_the_functions_it_calls_and_no_others() -> None:
     assert {"streamq.functions.comparison", "streamq.functions.dates"} <= set(rooms)
     rooms_along = {room for room in rooms if room.encode() in shipped}
     assert rooms_along == {f"streamq.functions.{n}" for n in ("built_in", "comparison", "operands", "results", "shown")}
+
+
+def test_code_travels_without_what_only_its_readers_use(tmp_path: Path) -> None:
+    ship_runtime()
+    bare = dumps((Hopping, Hopping(6, 2)))
+    assert Hopping.__doc__ and Hopping.first_ending_after.__doc__
+    texts = (Hopping.__doc__, Hopping.first_ending_after.__doc__, "__repr__", "__delattr__", "__annotations__")
+    assert not [text for text in texts if text.encode() in bare]
+    (tmp_path / "shipped").write_bytes(bare)
+    use = """
+import dataclasses
+kind, grid = pickle.load(open(sys.argv[1], 'rb'))
+print(grid == dataclasses.replace(kind(1, 2), size=6), hash(grid) == hash(kind(6, 2)), grid.first_ending_after(7))
+print(kind.n.fget.__qualname__, kind.n.fget.__module__, kind.__init__.__qualname__, kind.__init__.__defaults__)
+"""
+    done = subprocess.run([sys.executable, "-c", READ + use, str(tmp_path / "shipped")], capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["True True 1", "Hopping.n streamq.windows Hopping.__init__ (0,)"], done.stderr
+
+
+def test_code_that_is_not_streamqs_travels_as_it_was_written() -> None:
+    ship_runtime()
+
+    def aggregate(rows: list[int]) -> int:
+        """Told to users."""
+        return sum(rows)
+
+    loaded = pickle.loads(dumps(aggregate))
+    assert (loaded.__doc__, loaded.__annotations__) == ("Told to users.", {"rows": "list[int]", "return": "int"})
 
 
 def counter(start: int) -> Callable[[], int]:
