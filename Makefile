@@ -48,9 +48,10 @@ fuzz: java
 demo: java
 	$(PY) -m streamq.demo $(if $(EVENT_LOG),"$(EVENT_LOG)")
 
-# docs/language.md from the docstrings
+# docs/language.md from the docstrings, the tables of docs/expressions.md from the functions
 docs: $(STAMP)
 	$(PY) scripts/language_page.py
+	$(PY) scripts/expressions_page.py
 
 bench: java
 	$(PY) -m benchmarks $(ARGS)

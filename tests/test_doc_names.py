@@ -34,6 +34,7 @@ ELSEWHERE = {
     "timeMode": "an argument of Spark's transformWithState",
     "logout": "a column of an example",
     "cpu": "a column of an example",
+    "create_map": "a function of pyspark.sql.functions",
     "closures": "a word of Python's",
 }
 """Names that are not ours, and whose they are."""

@@ -87,6 +87,14 @@ def test_the_language_page_is_what_the_docstrings_say() -> None:
     assert all(f"](#{page.anchor(e.name)})" in page.page() for entries in page.sections().values() for e in entries)
 
 
+def test_the_tables_of_expressions_are_what_the_functions_say() -> None:
+    made = importlib.import_module("scripts.expressions_page")
+    text = made.PAGE.read_text(encoding="utf-8")
+    assert made.page(text) == text, "make docs"
+    rooms = [f for room in made.ROOMS for f in vars(room).values() if isinstance(f, made.BuiltIn)]
+    assert made.NOTES.keys() <= {f.name for f in rooms if f.arrow is not None}
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_docstrings_show_what_happens(path: Path) -> None:
     module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))

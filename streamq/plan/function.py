@@ -126,6 +126,20 @@ class Function(Named, ABC):
         return hash(self.identity)
 
 
+def called(function: Function) -> str:
+    """How a message or a page names a function: as a user calls it in Python, where ``x``, ``y`` are any operands."""
+    match function.notation:
+        case Infix(sign=sign):
+            return f"x {sign} y"
+        case Prefix(sign=sign):
+            return f"{sign}x"
+        case Method(name=name, operands=operands):
+            return f"x.{name}({'' if operands == 1 else 'y' if operands == 2 else 'y, ...'})"
+        case Subscript():
+            return "x[key]"
+    return f"{function.name}()"
+
+
 Show = Callable[[Sequence[Text]], Text]
 """How a call is shown, from how its arguments are."""
 

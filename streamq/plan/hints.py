@@ -22,8 +22,35 @@ _OF_OTHER_NAMES = {
 }  # fmt: skip
 """Methods of strings, dates, pandas and PySpark, and the function that does it."""
 
+_PARTS = "sq.functions.year(x), sq.functions.month(x), sq.functions.hour(x), ..."
+INSTEAD = {
+    "pmod": "(x % n + n) % n",
+    **dict.fromkeys(("pow", "power"), "x * x, x * x * x, ... for whole powers"),
+    "negate": "-x",
+    "try_divide": "sq.when(y != 0, x / y)",
+    "try_mod": "sq.when(y != 0, x % y)",
+    **dict.fromkeys(("locate", "position"), "sq.functions.instr(x, part)"),
+    "regexp_replace": "sq.functions.replace(x, part, by) for a plain text",
+    **dict.fromkeys(("extract", "date_part", "datepart", "date_format"), _PARTS),
+    "dateadd": "sq.functions.date_add(x, days)",
+    "unix_timestamp": "sq.functions.unix_seconds(x)",
+}
+"""What comes to the same as a function that runs on Spark alone, in functions that run in-process, too."""
+
+ON_SPARK = "start a session by sq.session(), and call to_df(), which runs on Spark"
+"""How a query gets Spark whose sources are literal events or Arrow tables."""
+
+
+def for_spark_alone(name: str) -> str:
+    """What to write instead of a function that runs on Spark alone, and how to have Spark."""
+    if name in INSTEAD:
+        return f"Write {INSTEAD[name]}; or {ON_SPARK}."
+    return f"{ON_SPARK[0].upper()}{ON_SPARK[1:]}; docs/expressions.md lists the functions that run in-process."
+
+
 _TIME = "A stream's rows are ordered by time alone: sq.first and sq.last in a window's select go by it."
 _EARLIER = "Other events are seen through a window, a join or a scan."
+_OWN = "Make it a UDF of PySpark's, F.udf(function, 'double'), and pass its Column: Spark alone evaluates it."
 _BITS = "Make the Column with PySpark and pass that."
 _WRITE = {
     "str": "String functions are sq.functions.upper, sq.functions.trim, ...: there is no accessor.",
@@ -34,7 +61,7 @@ _WRITE = {
     **dict.fromkeys(("notna", "notnull"), "Write .is_not_null()."),
     **dict.fromkeys(("is_in", "in_"), "Write .isin(...)."),
     **dict.fromkeys(("when", "otherwise"), "Begin with sq.when(condition, value)."),
-    **dict.fromkeys(("apply", "map", "transform", "pipe"), "Make the function a module: @sq.udf."),
+    **dict.fromkeys(("apply", "map", "transform", "pipe"), _OWN),
     **dict.fromkeys(("over", "rolling", "expanding", "resample"), "Windows are a stream's, as s.tumbling_window(...)."),
     **dict.fromkeys(("shift", "diff", "cumsum", "pct_change", "lag", "lead", "rank"), _EARLIER),
     **dict.fromkeys(("asc", "desc", "asc_nulls_first", "asc_nulls_last", "desc_nulls_first", "desc_nulls_last"), _TIME),

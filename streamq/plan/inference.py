@@ -14,11 +14,11 @@ from streamq.plan.aggregate import Aggregate
 from streamq.plan.case import Case
 from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit, Opaque
 from streamq.plan.folding import fold
-from streamq.plan.function import Unfit
-from streamq.plan.hints import for_aggregate
+from streamq.plan.function import Unfit, called
+from streamq.plan.hints import ON_SPARK, for_aggregate, for_spark_alone
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.operand import Operand
-from streamq.plan.passes import is_opaque, show_to_user
+from streamq.plan.passes import is_opaque, nodes, show_to_user
 from streamq.plan.schema import Schema, quote
 from streamq.plan.spark_form import to_spark
 from streamq.plan.spark_types import literal_type, wider
@@ -145,14 +145,7 @@ def _ask_spark(expr: Expr, schema: Schema, verb: str) -> DataType:
 
     spark = SparkSession.getActiveSession()
     if spark is None:
-        raise NeedsSpark(
-            sentence(
-                verb,
-                "only Spark knows the type of this expression",
-                f"found {show_to_user(expr)}",
-                "Start a session first: sq.session(); or cast it: .cast('double').",
-            )
-        )
+        raise _needs_spark(expr, schema, verb)
     empty = spark.createDataFrame([], t.StructType([t.StructField(f.name, f.type) for f in schema.fields]))
     try:
         value = to_spark(expr, _Plain(schema))
@@ -172,6 +165,25 @@ def _ask_spark(expr: Expr, schema: Schema, verb: str) -> DataType:
             wrong = "a pyspark Column that is no value of one event"
             raise TypeMismatch(sentence(verb, wrong, f"found {shown}", hint or _OTHER_ROWS)) from error
         raise TypeMismatch(sentence(verb, f"Spark refuses {shown}", str(error).strip().splitlines()[0])) from error
+
+
+def _needs_spark(expr: Expr, schema: Schema, verb: str) -> NeedsSpark:
+    """The error for an expression that takes Spark where there is no session; it names the part that takes it."""
+    kinds = types(expr, schema, verb)
+    is_cause = (n for n in nodes(expr) if kinds[n.digest] is None and all(kinds[c.digest] for c in n.children))
+    cause = next(is_cause)
+    match cause:
+        case Call(function=function) if function.arrow is None:
+            wrong, hint = (
+                f"{called(function)} runs on Spark alone, and no session is active",
+                for_spark_alone(function.name),
+            )
+        case Case():
+            wrong, hint = "values of several types in one column", "Cast them to one type."
+        case _:
+            wrong = "only Spark knows the type of this expression, and no session is active"
+            hint = f"Cast its operands; or {ON_SPARK}."
+    return NeedsSpark(sentence(verb, wrong, f"found {show_to_user(cause)}", hint))
 
 
 _OF_OTHER_ROWS = ("INVALID_WHERE_CONDITION", "WINDOW_FUNCTION_NOT_ALLOWED", "UNSUPPORTED_GENERATOR", "MISSING_GROUP_BY")

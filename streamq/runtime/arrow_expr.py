@@ -18,10 +18,11 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.errors import NeedsSpark, StreamqError, nearest, sentence
+from streamq.errors import NeedsSpark, StreamqError, sentence
 from streamq.plan.case import Case
 from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit
 from streamq.plan.folding import fold
+from streamq.plan.function import called
 from streamq.plan.inference import given_arguments, types
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.operand import ArrowForm, Fault, Value
@@ -107,8 +108,10 @@ def _checked(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType]:
             arrow_type(kind)
             checked[node.digest] = kind
             return kind
+        from streamq.plan.hints import ON_SPARK  # stays here: executors evaluate what has been checked
+
         what, hint = refusal or ("its type" if node.children else "a pyspark Column", "")
-        hint = hint or "Give it a DataFrame as its source, or use another function."
+        hint = hint or f"Cast the operands; or {ON_SPARK}."
         wrong = f"{what} needs Spark, and this query runs in-process"
         raise NeedsSpark(sentence(verb, wrong, f"found {show_to_user(node)}", hint))
 
@@ -122,7 +125,9 @@ def _refusal(node: Expr, parts: list[DataType], kind: DataType | None) -> tuple[
         case Call(function=function):
             arrow = function.arrow
             if arrow is None:
-                return f"{function.name}()", _nearest_here(function.name)
+                from streamq.plan.hints import for_spark_alone  # stays here, too
+
+                return called(function), for_spark_alone(function.name)
             if kind is None or not arrow.takes(_operands(node, [_sample(k) for k in parts], 0)):
                 return f"{function.name}({', '.join(k.simpleString() for k in parts)})", ""
         case Case():
@@ -134,12 +139,6 @@ def _refusal(node: Expr, parts: list[DataType], kind: DataType | None) -> tuple[
         case Lit(value=value, type=to) if to is not None and not can_cast(literal_type(value), to):
             return f"a literal of type {to.simpleString()}", ""
     return None
-
-
-def _nearest_here(name: str) -> str:
-    from streamq.plan.function import BUILT_IN  # stays here: executors evaluate what has been checked
-
-    return nearest(name, [n for n, function in BUILT_IN.items() if function.arrow is not None])
 
 
 def _sample(kind: DataType) -> Value:
