@@ -27,7 +27,7 @@ from streamq.testing.oracle import ORACLE
 from streamq.testing.oracle.aggregates import ORACLE_OF
 from streamq.testing.oracle.expressions import DEFINED
 from tests.programs import compiled
-from tests.spark.test_expressions import called
+from tests.spark.expression_calls import called
 
 ROOT = Path(__file__).parent.parent
 
@@ -138,7 +138,7 @@ SPARK_JUDGES = frozenset(
 
 
 def test_every_function_that_runs_in_process_is_judged() -> None:
-    """By a definition of the oracle's, and each by Spark, which :mod:`tests.spark.test_expressions` draws calls for."""
+    """By a definition of the oracle's, and each by Spark, which :mod:`tests.spark.test_expressions` calls."""
     here = {name for name, function in BUILT_IN.items() if function.arrow is not None}
     assert here - DEFINED == SPARK_JUDGES
     assert BUILT_IN.keys() >= DEFINED

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pytest
-from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
-from streamq.compiler.local import LocalRun
 from streamq.errors import (
     AmbiguousColumn,
     InvalidEvent,
@@ -25,27 +22,11 @@ from streamq.errors import (
     UnknownColumn,
 )
 from streamq.plan.schema import SIGNAL
-from streamq.plan.spark_types import parse_type
 from streamq.policies import SourcePolicy
 from streamq.run.rehearsal import Rehearsal
 from streamq.stream import Stream
 from tests.judged import answer
-from tests.programs import compiled
-
-
-@dataclass(frozen=True)
-class Columns:
-    """As much of a DataFrame as is looked at before Spark is needed: its columns."""
-
-    schema: t.StructType
-    isStreaming: bool = False
-
-    def select(self, *columns: Any) -> Columns:
-        raise NotImplementedError
-
-
-def columns(**kinds: Any) -> Columns:
-    return Columns(t.StructType([t.StructField(name, parse_type(kind)) for name, kind in kinds.items()]))
+from tests.made_columns import TABLE, Columns, columns
 
 
 def lifetimes(table: pa.Table, key: str | tuple[str, ...]) -> list[tuple[Any, ...]]:
@@ -90,9 +71,6 @@ def test_signal_is_points_made_a_signal_and_its_policy_is_the_sources() -> None:
     made = sq.signal(df, "t", "k", name="s", **policy)
     assert made.plan.digest == sq.points(df, "t", name="s", **policy).to_signal("k").plan.digest
     assert made.plan.input.policy == SourcePolicy(delay=5, late="fail", invalid="drop")  # type: ignore[attr-defined]
-
-
-TABLE = {"t": "bigint", "op": "string", "k": "string", "v": "double", "tags": t.MapType(t.StringType(), t.StringType())}
 
 
 @pytest.mark.parametrize(
@@ -271,116 +249,6 @@ def test_what_is_no_event_in_an_arrow_table() -> None:
     assert lived(sq.points(table, "t", invalid="drop")) == [(1, 2, 1)]
 
 
-# rows that are delivered more than once
-
-STAYS = {"at": [1, 1, 2, 1, 4], "til": [6, 6, 5, 6, 6], "no": [7, 7, 7, 7, 8], "k": ["a", "a", "a", "a", "b"]}
-LOGGED = {"at": [1, 1, 5, 5, 5], "op": ["start", "start", "end", "start", "end"], "k": ["a"] * 5, "v": [1, 1, 1, 2, 1]}
-MOVES = {
-    "kind": ["insert", "retract", "insert", "retract"],
-    "start": [1] * 4,
-    "end": [9, 9, 9, 9],
-    "new_end": pa.array([None, 4, None, 4], pa.int64()),
-    "no": [7] * 4,
-}
-
-
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        (
-            lambda: sq.points(pa.table(STAYS), "at", id="no").drop("til"),
-            [(1, 2, 7, "a"), (2, 3, 7, "a"), (4, 5, 8, "b")],
-        ),
-        (lambda: sq.intervals(pa.table(STAYS), "at", "til", id="no"), [(1, 6, 7, "a"), (2, 5, 7, "a"), (4, 6, 8, "b")]),
-        (
-            lambda: sq.signal(pa.table(STAYS), "at", "k", id=["no", "k"]).drop("til"),
-            [(1, 2, 7, "a"), (2, None, 7, "a"), (4, None, 8, "b")],
-        ),
-        (lambda: sq.edges(pa.table(LOGGED), "at", edge="op", key="k"), [(1, 5, "a", 1), (5, None, "a", 2)]),
-        (
-            lambda: sq.changes(pa.table({**LOGGED, "op": ["c", "C", "d", "u", "d"]}), "op", "at", "k"),
-            [(1, 5, "a", 1), (5, None, "a", 2)],
-        ),
-        (lambda: sq.physical(pa.table(MOVES), id="no"), [(1, 4, 7)]),
-    ],
-    ids=["points", "intervals", "signal", "edges", "changes", "physical"],
-)
-def test_rows_delivered_more_than_once(source: Any, expected: list[tuple[Any, ...]]) -> None:
-    """All at once, where rows that are no events fail; the oracle agrees."""
-    assert answer(source()) == expected
-
-
-@pytest.mark.parametrize("kind", ["points", "intervals", "signal"])
-def test_ids_in_micro_batches(kind: str) -> None:
-    """In one micro-batch, in a later one, and behind the CTI; nothing is held back, and nothing taken back."""
-    empty = pa.table({"at": pa.array([], pa.int64()), "til": pa.array([], pa.int64()), "no": pa.array([], pa.int64())})
-    progress = sq.generate(5)
-    s = {
-        "points": lambda: sq.points(empty, time="at", id="no", name="s", progress=progress).select("no"),
-        "intervals": lambda: sq.intervals(empty, "at", "til", id="no", name="s", progress=progress),
-        "signal": lambda: sq.signal(empty, "at", (), id="no", name="s", progress=progress).select("no"),
-    }[kind]()
-
-    def rows(*given: tuple[int, int]) -> dict[str, pa.Table]:
-        times, numbers = zip(*given, strict=True)
-        return {"s": pa.table({"at": times, "til": [at + 1 for at in times], "no": numbers})}
-
-    run = LocalRun(compiled(s.plan, "final", buckets=2))
-    parts = [rows((1, 7), (1, 7), (2, 8)), rows((2, 8), (4, 9)), rows((20, 10), (4, 9)), rows((1, 7), (21, 11))]
-    out = [run.batch(part) for part in parts]
-    if kind != "signal":
-        assert [table.num_rows for table in out] == [2, 1, 1, 1], "final as it comes"
-    out.append(run.finish())
-    assert sorted(n for table in out for n in table.column("no").to_pylist()) == [7, 8, 9, 10, 11]
-    counted = {key: n for found in run.totals.values() for key, n in found.items()}
-    assert counted == {"s|duplicates": 3, "s|dropped": 1}
-
-
-def test_an_id_is_part_of_a_plan_only_where_it_is_given() -> None:
-    df = columns(t="bigint", k="string", v="double")
-    plain, named = sq.points(df, "t", name="s"), sq.points(df, "t", id="k", name="s")
-    assert plain.plan.digest != named.plan.digest and not named.plan.traits.retracts
-    assert "ids" not in plain.to_json() and '"ids": ["k"]' in named.to_json()
-    for made in (plain, named):
-        assert sq.from_json(made.to_json(), {"s": made}).plan.digest == made.plan.digest
-    assert (plain.plan.detail(), named.plan.detail()) == ("s, time=t", "s, time=t, id=[k]")
-
-
-@pytest.mark.parametrize(
-    ("id", "error", "message"),
-    [
-        ("ks", UnknownColumn, "no column 'ks'; .* Did you mean 'k'"),
-        ("t", PlanError, "column 't' is of the id and is consumed. Give it another id."),
-        ("tags", TypeMismatch, "cannot group by column 'tags'; found map<string,string>"),
-        ((), PlanError, 'no id. Name the column: id="trip_id"'),
-    ],
-)
-@pytest.mark.parametrize("source", ["points", "signal"])
-def test_what_is_no_id(source: str, id: Any, error: type[StreamqError], message: str) -> None:
-    given = {"key": "k"} if source == "signal" else {}
-    with pytest.raises(error, match=f"^{source}: {message}"):
-        getattr(sq, source)(columns(**TABLE), "t", id=id, **given)
-
-
-def test_the_id_of_a_physical_stream_is_a_column_of_its_payload_without_maps() -> None:
-    kinds = dict.fromkeys(("start", "end", "new_end"), "bigint") | {
-        "kind": "string",
-        "tags": t.MapType(t.StringType(), t.StringType()),
-    }
-    with pytest.raises(TypeMismatch, match="^physical: cannot match by column 'tags'"):
-        sq.physical(columns(**kinds), id="tags")
-    with pytest.raises(UnknownColumn, match="^physical: no column 'start'"):
-        sq.physical(columns(**kinds), id="start")
-    with pytest.raises(PlanError, match=r"^physical: id is the name of one column; found \['tags'\]"):
-        sq.physical(columns(**kinds), id=["tags"])
-    with pytest.raises(
-        TypeMismatch, match="^physical: column 'kind' holds no kinds of rows; it is a int. A kind is 'insert'"
-    ):
-        sq.physical(columns(**kinds | {"kind": "int"}))
-    with pytest.raises(PlanError, match="^name: not a name for a source; found 5"):
-        sq.physical(columns(**kinds), name=5)
-
-
 LAST = 2**63 - 1
 ENDS = [-LAST - 1, -LAST, LAST - 2, LAST - 1, LAST]
 
@@ -458,34 +326,3 @@ def test_the_number_of_a_micro_batch_is_no_payload() -> None:
     assert answer(sq.physical(items.append_column("streamq_batch", pa.array([0, 1])))) == [(1, 4, 7)]
     with pytest.raises(PlanError, match="select: a payload column called 'streamq_batch'"):
         sq.points(pa.table({"at": [1], "v": [2]}), time="at").select(streamq_batch=sq.col("v"))
-
-
-KEYS = {
-    "array": pa.array([[1.5, float("nan")], [0.0], [], None] * 2),
-    "struct": pa.array([{"a": 1, "b": "x"}, {"a": 1, "b": None}, {"a": 2, "b": ""}, None] * 2),
-    "deep": pa.array([[{"a": [1]}], [{"a": []}], [], None] * 2),
-}
-
-
-@pytest.mark.parametrize("kind", KEYS)
-def test_keys_and_ids_that_are_arrays_and_structs(kind: str) -> None:
-    """Wherever rows are grouped, matched, ordered or told apart."""
-    table = pa.table({"at": range(8), "what": ["start"] * 4 + ["end"] * 4, "k": KEYS[kind], "v": range(8)})
-    points = table.drop_columns("what")
-    s = sq.points(points, time="at").set_duration(6)
-    other = s.select(k=sq.col("k"), w=sq.col("v") * 10)
-    tasks = sq.edges(table, time="at", edge="what", key="k")
-    assert len(answer(tasks)) == 4
-    assert len(answer(sq.points(pa.concat_tables([points, points]), time="at", id="k"))) == 8
-    assert len(answer(sq.signal(points, time="at", key="k"))) == 8
-    assert len(answer(s.distinct_ids(9, id="k"))) == 4
-    assert len(answer(s.group_by("k").tumbling_window(20).select(n=sq.count()))) == 4
-    assert len(answer(s.group_by("k").session_window(9).top_k(1, by="v", ties="break"))) == 4
-    assert answer(s.tumbling_window(20).select(n=sq.count_distinct("k"))) == [(0, 20, 3)]
-    assert len(answer(s.join(other, on="k"))) == 12
-    assert len(answer(s.left_anti_join(other, on="k"))) == 2
-    assert len(answer(s.windowed_join(other, on="k", size=20))) == 12
-    assert len(answer(s.clip(other, on="k"))) == 8
-    assert len(answer(s.join_table(points.select(["k"]).slice(0, 4), on="k"))) == 6
-    assert len(answer(s.except_(s.shift(0)))) == 0
-    assert len(answer(s.rows_window(2, order_by="k").select(n=sq.sum("v")))) == 7

@@ -9,71 +9,27 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pandas as pd
-import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
 
 import streamq as sq
 from streamq.aggregates import built_in
 from streamq.aggregates.counts import COUNT
-from streamq.errors import InvalidEvent, PlanError, QueryFailed
+from streamq.errors import PlanError, QueryFailed
 from streamq.expressions import col, duration, end, lit, start, when
 from streamq.functions.catalogue import by_name
-from streamq.operators import (
-    Edges,
-    Intervals,
-    Physical,
-    Points,
-    Select,
-    Source,
-    Union,
-    Where,
-    WindowAggregate,
-    written_operators,
-)
+from streamq.operators import Select, Source, Union, Where, WindowAggregate, written_operators
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.expr import Call, Col, Expr, Lit, as_expr
+from streamq.plan.expr import Call, Col, Expr, as_expr
 from streamq.plan.node import Node
-from streamq.plan.schema import Field, Schema
-from streamq.policies import SourcePolicy
-from streamq.testing.arrival import table_of
-from streamq.testing.difference import assert_same_history, same_history
+from streamq.plan.schema import Schema
 from streamq.testing.drawn_operators import OVER_ONE, OVER_TWO
-from streamq.testing.history import history
 from streamq.testing.oracle import ORACLE, TooMuch, oracle, sql
-from streamq.testing.physical_stream import fold_physical
 from streamq.time import INFINITY, INTEGER
 from streamq.windows import Hopping
+from tests.testing.by_oracle import DOUBLE, INF, INT, LONG, NAN, STRING, answer, fields, intervals
 
-LONG, STRING, DOUBLE, INT = t.LongType(), t.StringType(), t.DoubleType(), t.IntegerType()
 GOLDEN = Path(__file__).parents[1] / "golden"
-NAN, INF = float("nan"), float("inf")
-
-
-def fields(**kinds: t.DataType) -> tuple[Field, ...]:
-    return tuple(Field(name, kind) for name, kind in kinds.items())
-
-
-def intervals(**payload: t.DataType) -> Intervals:
-    return Intervals("s", fields(start=LONG, end=LONG, **payload), "start", "end")
-
-
-def answer(plan: Node, rows: Sequence[Sequence[Any]], until: int | None = None) -> list[tuple[Any, ...]]:
-    """Rows ``start, end, payload...`` of the answer over source rows, in order; an open end is None."""
-    source = next(n for n in _sources(plan))
-    given = table_of(source, [dict(zip([f.name for f in source.columns], row, strict=True)) for row in rows])
-    return shown(oracle(plan, {source.table: given}, until))
-
-
-def _sources(plan: Node) -> list[Source]:
-    return [plan] if isinstance(plan, Source) else [s for child in plan.children for s in _sources(child)]
-
-
-def shown(found: pa.Table) -> list[tuple[Any, ...]]:
-    columns = [column.to_pylist() for column in found.columns]
-    rows = [(a, None if b == INFINITY else b, *rest) for a, b, *rest in zip(*columns, strict=True)]
-    return sorted(rows, key=lambda row: [(v is not None, str(type(v)), v) for v in row])
 
 
 def window(source: Node, grid: Hopping, keys: Sequence[str] = (), **aggregates: Aggregate) -> WindowAggregate:
@@ -105,175 +61,6 @@ def test_every_operator_over_streams_has_its_room_for_tests() -> None:
     assert defined == {f"streamq.testing.operators.{name}" for name in rooms}
     drawn = {*OVER_ONE, *(room(drawing.__module__) for drawing in OVER_TWO)}
     assert rooms - drawn == {"join_table", "top_k", "window_aggregate"}
-
-
-# sources
-
-
-def test_points_live_for_one_tick_and_keep_duplicates() -> None:
-    plan = Points("s", fields(at=LONG, v=LONG), "at")
-    assert answer(plan, [(3, 1), (3, 1), (-2, 2)]) == [(-2, -1, 2), (3, 4, 1), (3, 4, 1)]
-
-
-def test_an_interval_without_an_end_is_alive() -> None:
-    assert answer(intervals(v=LONG), [(1, 5, 1), (2, None, 2)]) == [(1, 5, 1), (2, None, 2)]
-
-
-@pytest.mark.parametrize("row", [(None, 5, 1), (5, 5, 1), (6, 5, 1)])
-def test_rows_that_are_no_events_fail_or_are_dropped(row: tuple[Any, ...]) -> None:
-    with pytest.raises(InvalidEvent, match="no event"):
-        answer(intervals(v=LONG), [row])
-    forgiving = Intervals("s", fields(start=LONG, end=LONG, v=LONG), "start", "end", SourcePolicy(invalid="drop"))
-    assert answer(forgiving, [row, (1, 2, 3)]) == [(1, 2, 3)]
-
-
-def test_rows_of_one_id_and_start_are_one_event() -> None:
-    """Equal rows are one, NaN being NaN and NULL NULL; of others the least by end and payload is the event."""
-    given = fields(start=LONG, end=LONG, id=LONG, v=DOUBLE)
-    plan = Intervals("s", given, "start", "end", ids=("id",))
-    rows = [(1, 5, 7, NAN), (1, 5, 7, NAN), (2, 5, 7, NAN), (1, 5, None, None), (1, 5, None, None), (1, 5, 8, 0.0)]
-    assert [row[:3] for row in answer(plan, [*rows, (1, 5, 8, -0.0)])] == [
-        (1, 5, None),
-        (1, 5, 7),
-        (1, 5, 8),
-        (2, 5, 7),
-    ]
-    forgiving = Intervals("s", given, "start", "end", SourcePolicy(invalid="drop"), ("id",))
-    for other in ((1, 4, 7, 2.0), (1, 4, 7, None)):
-        with pytest.raises(InvalidEvent, match="two rows of one id and start that differ"):
-            answer(plan, [(1, 5, 7, 1.0), other])
-        assert answer(forgiving, [(1, 5, 7, 1.0), (1, 4, 7, 3.0), other]) == [other]
-    points = Points("s", fields(at=LONG, id=LONG), "at", ids=("id",))
-    assert answer(points, [(3, 1), (3, 1), (4, 1), (3, 2)]) == [(3, 4, 1), (3, 4, 2), (4, 5, 1)]
-
-
-def test_equal_edges_are_one() -> None:
-    rows = [(1, "start", "a", 1), (1, "start", "a", 1), (5, "end", "a", 2), (5, "end", "a", 2), (5, "start", "a", 2)]
-    assert answer(edges(invalid="fail"), rows) == [(1, 5, "a", 1), (5, None, "a", 2)]
-    assert answer(edges("end", "fail"), rows) == [(1, 5, "a", 2), (5, None, "a", 2)]
-
-
-def test_times_are_ticks_of_timestamps() -> None:
-    plan = Points("s", fields(at=t.TimestampType(), v=LONG), "at")
-    given = pa.table({"at": pa.array([5], pa.timestamp("us", "UTC")), "v": [1]})
-    assert shown(oracle(plan, {"s": given})) == [(5, 6, 1)]
-    assert shown(oracle(plan, {"s": pd.DataFrame({"at": [5], "v": [1]})})) == [(5, 6, 1)]
-    stamped = Select(plan, (("at", start()), ("lives", duration())))
-    assert oracle(stamped, {"s": given})["at"].cast(pa.int64()).to_pylist() == [5]
-    assert oracle(stamped, {"s": given}).schema.field("at").type == pa.timestamp("us", "UTC")
-
-
-def edges(payload_from: str = "start", invalid: str = "drop") -> Edges:
-    columns = fields(at=LONG, edge=STRING, k=STRING, v=LONG)
-    return Edges(
-        "s", columns, "at", "edge", ("k",), Lit("start"), Lit("end"), payload_from, SourcePolicy(invalid=invalid)
-    )
-
-
-def test_the_next_edge_of_a_key_closes_a_start() -> None:
-    rows = [(9, "end", "a", 4), (1, "start", "a", 1), (2, "start", None, 5), (5, "end", "a", 2), (5, "start", "a", 3)]
-    assert answer(edges(), rows) == [(1, 5, "a", 1), (2, None, None, 5), (5, 9, "a", 3)]
-    assert answer(edges("end"), rows) == [(1, 5, "a", 2), (2, None, None, 5), (5, 9, "a", 4)]
-
-
-def test_a_second_start_closes_the_first_whose_payload_stays() -> None:
-    rows = [(1, "start", "a", 1), (4, "start", "a", 2), (6, "end", "a", 3)]
-    assert answer(edges("end"), rows) == [(1, 4, "a", 1), (4, 6, "a", 3)]
-
-
-@pytest.mark.parametrize(
-    ("rows", "left"),
-    [
-        ([(3, "end", "a", 1)], []),
-        ([(3, "end", "a", 1), (3, "start", "a", 2)], [(3, None, "a", 2)]),
-        ([(1, "start", "a", 1), (3, "end", "a", 2), (5, "end", "a", 3)], [(1, 3, "a", 1)]),
-        ([(1, "start", "a", 1), (3, "end", "a", 2), (3, "end", "a", 3)], [(1, 3, "a", 1)]),
-        ([(1, "start", "a", 2), (1, "start", "a", 1), (1, "start", "b", 9)], [(1, None, "a", 1), (1, None, "b", 9)]),
-        ([(1, "begin", "a", 1), (2, None, "a", 1), (None, "start", "a", 1)], []),
-    ],
-)
-def test_edges_without_a_place_in_their_chain(rows: list[tuple[Any, ...]], left: list[tuple[Any, ...]]) -> None:
-    assert answer(edges(), rows) == left
-    with pytest.raises(InvalidEvent):
-        answer(edges(invalid="fail"), rows)
-
-
-def physical(id: str | None = None, invalid: str | None = None, **payload: t.DataType) -> Physical:
-    columns = fields(kind=STRING, start=LONG, end=LONG, new_end=LONG, **payload)
-    return Physical("s", columns, "kind", "start", "end", "new_end", id, SourcePolicy(delay=None, invalid=invalid))
-
-
-CHAIN = [("insert", 1, None, None), ("retract", 1, None, 10), ("retract", 1, 10, 5), ("insert", 4, 9, None)]
-"""Table 1 of the StreamInsight papers: E0 shortened twice, E1."""
-
-
-def test_published_folding_in_any_order() -> None:
-    rows = [(*item, p) for item, p in zip(CHAIN, ("P1", "P1", "P1", "P2"), strict=True)]
-    rows.append(("cti", 7, None, None, None))
-    for order in (rows, rows[::-1], rows[2:] + rows[:2]):
-        assert answer(physical(p=STRING), order) == [(1, 5, "P1"), (4, 9, "P2")]
-        named = [
-            dict(zip(("kind", "start", "end", "new_end", "p"), row, strict=True)) for row in order if row[0] != "cti"
-        ]
-        assert shown(fold_physical(named)) == [(1, 5, "P1"), (4, 9, "P2")]
-
-
-def test_a_retraction_takes_one_of_equal_events() -> None:
-    rows = [("insert", 1, 5, None, 1), ("insert", 1, 5, None, 1), ("retract", 1, 5, 1, 1), ("insert", 2, 3, None, NAN)]
-    rows += [("retract", 2, 3, None, NAN)]
-    assert answer(physical(v=LONG), rows[:3]) == [(1, 5, 1)]
-    assert answer(physical(v=DOUBLE), rows[3:])[0][:2] == (2, None)
-
-
-def test_an_id_names_one_event() -> None:
-    plan = physical("n", n=LONG, p=STRING)
-    chain = [("insert", 1, 5, None, 1, "a"), ("retract", 1, 5, 9, 1, "a"), ("retract", 1, 9, 7, 1, "a")]
-    assert answer(plan, chain * 2) == [(1, 7, 1, "a")]
-    assert answer(plan, [*chain, *chain[1:], chain[1]]) == [(1, 7, 1, "a")]
-    to_and_fro = [chain[0], chain[1], ("retract", 1, 9, 5, 1, "a"), chain[1]]
-    assert answer(plan, to_and_fro) == [(1, 9, 1, "a")]
-    deleted = [chain[0], ("retract", 1, 5, 1, 1, "a")]
-    assert answer(plan, deleted * 2) == []
-    for other in (("insert", 2, 5, None, 1, "a"), ("insert", 1, 6, None, 1, "a"), ("insert", 1, 5, None, 1, "b")):
-        with pytest.raises(InvalidEvent, match="two events of one id"):
-            answer(plan, [chain[0], other])
-        assert answer(physical("n", "drop", n=LONG, p=STRING), [other, chain[0]]) == [(1, 5, 1, "a")]
-
-
-def test_a_retraction_by_id_needs_no_payload() -> None:
-    rows = [("insert", 1, 5, None, 1, "a"), ("insert", 1, 5, None, 2, "b"), ("retract", 1, 5, 9, 2, None)]
-    assert answer(physical("n", n=LONG, p=STRING), rows) == [(1, 5, 1, "a"), (1, 9, 2, "b")]
-
-
-@pytest.mark.parametrize(
-    ("extra", "left"),
-    [
-        (("retract", 1, 6, 2, 1), [(1, 5, 1)]),
-        (("retract", 1, 5, 2, 2), [(1, 5, 1)]),
-        (("retract", 1, 5, 0, 1), [(1, 5, 1)]),
-        (("insert", None, 5, None, 1), [(1, 5, 1)]),
-        (("update", 1, 5, 7, 1), [(1, 5, 1)]),
-    ],
-)
-def test_physical_rows_that_match_nothing(extra: tuple[Any, ...], left: list[tuple[Any, ...]]) -> None:
-    rows = [("insert", 1, 5, None, 1), extra]
-    with pytest.raises(InvalidEvent):
-        answer(physical(v=LONG), rows)
-    with pytest.raises(InvalidEvent):
-        fold_physical([dict(zip(("kind", "start", "end", "new_end", "v"), row, strict=True)) for row in rows])
-    assert answer(physical(invalid="drop", v=LONG), rows) == left
-
-
-def test_what_follows_from_a_dropped_retraction_goes_with_it() -> None:
-    rows = [("insert", 1, 5, None, 1), ("retract", 1, 5, 3, 1), ("retract", 1, 5, 8, 1), ("retract", 1, 8, 9, 1)]
-    assert answer(physical(invalid="drop", v=LONG), rows) == [(1, 3, 1)]
-
-
-def test_a_walk_that_no_insert_begins_matches_nothing() -> None:
-    loop = [{"kind": "retract", "start": 1, "end": a, "new_end": b, "v": 1} for a, b in ((5, 7), (7, 5))]
-    with pytest.raises(InvalidEvent, match="matches nothing"):
-        fold_physical(loop)
-    assert fold_physical([*loop, {"kind": "insert", "start": 1, "end": 7, "v": 1}]).num_rows == 1
 
 
 # span operators
@@ -502,57 +289,6 @@ def test_what_fails_in_spark_fails_here(expr: Expr) -> None:
 def test_what_is_not_translated_is_named(expr: Expr, named: str) -> None:
     with pytest.raises(PlanError, match=named):
         evaluated(expr)
-
-
-# histories
-
-
-def test_equal_histories() -> None:
-    a = pa.table({"start": [1, 1, 2], "end": [5, 5, INFINITY], "k": ["a", "a", None], "v": [0.1 + 0.2, NAN, -0.0]})
-    b = pa.table({"v": [0.0, 0.3, NAN], "start": [2, 1, 1], "end": [None, 5, 5], "k": [None, "a", "a"]})
-    assert same_history(a, b) is None
-    assert same_history(a, b.to_pandas()) is not None, "in pandas a NaN is a NULL"
-    assert_same_history(a.slice(0, 0), b.slice(0, 0))
-
-
-def test_answers_as_users_get_them_are_histories() -> None:
-    instants = pa.array([1, None], pa.timestamp("us", "UTC"))
-    found = history(pa.table({"v": [1, 2], "start": instants.fill_null(7), "end": instants}))
-    assert found.to_pylist() == [{"start": 1, "end": 1, "v": 1}, {"start": 7, "end": INFINITY, "v": 2}]
-
-
-def test_floats_are_matched_as_bags() -> None:
-    def made(*values: float) -> pa.Table:
-        return pa.table({"start": [1] * len(values), "end": [2] * len(values), "v": pa.array(values, pa.float64())})
-
-    assert same_history(made(1.0, 1.0 + 6e-10), made(1.0 + 1.2e-9, 1.0)) is None
-    assert same_history(made(1.0, 1.0), made(1.0, 1.1)) is not None
-    assert same_history(made(INF), made(1e308)) is not None
-    assert same_history(made(1e300, 5e-324), made(1e300 * (1 + 1e-12), 0.0)) is None
-    assert same_history(made(1.0), made(1.0, 1.0)) is not None
-
-
-def test_kinds_of_types_are_compared() -> None:
-    a = pa.table({"start": [1], "end": [2], "v": pa.array([1], pa.int32())})
-    assert same_history(a, a.set_column(2, "v", pa.array([1], pa.int64()))) is None
-    assert "v is int32, expected double" in str(same_history(a, a.set_column(2, "v", pa.array([1.0]))))
-    assert "columns" in str(same_history(a, a.rename_columns(["start", "end", "w"])))
-
-
-def test_a_difference_is_drawn() -> None:
-    found = pa.table({"start": [1, 2, 9], "end": [5, 3, INFINITY], "v": [1, 2, 3]})
-    expected = pa.table({"start": [1, 2], "end": [5, 4], "v": [1, 2]})
-    assert str(same_history(found, expected)) == (
-        "missing (only in the expected history): 1 row\n"
-        "  |-)        [2, 4)    v=2\n"
-        "extra (only in the one found): 2 rows\n"
-        "  |)         [2, 3)    v=2\n"
-        "         |>  [9, inf)  v=3"
-    )
-    many = pa.table({"start": range(30), "end": range(1, 31)})
-    assert "... and 10 more" in str(same_history(many, many.slice(0, 0)))
-    with pytest.raises(AssertionError, match="missing"):
-        assert_same_history(found, expected)
 
 
 @pytest.mark.slow

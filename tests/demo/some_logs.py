@@ -1,0 +1,118 @@
+"""Event logs of Spark's, written in every form that Spark gives them."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from streamq.demo.eventlog import find_log
+from streamq.demo.task_edges import task_edges
+
+DATA = Path(__file__).parent / "data"
+EPOCH = 1_700_000_000_000
+
+
+def started(task: int, at: int, stage: int = 0) -> dict[str, Any]:
+    return {
+        "Event": "SparkListenerTaskStart",
+        "Stage ID": stage,
+        "Stage Attempt ID": 0,
+        "Task Info": {
+            "Task ID": task,
+            "Attempt": 0,
+            "Launch Time": EPOCH + at,
+            "Executor ID": "1",
+            "Host": "h",
+            "Locality": "ANY",
+            "Finish Time": 0,
+        },
+    }
+
+
+def ended(task: int, start: int, end: int, stage: int = 0, failed: bool = False) -> dict[str, Any]:
+    event = started(task, start, stage) | {"Event": "SparkListenerTaskEnd", "Task Type": "ResultTask"}
+    event["Task Info"] |= {"Finish Time": EPOCH + end, "Failed": failed}
+    event["Task End Reason"] = {"Reason": "ExceptionFailure" if failed else "Success"}
+    event["Task Metrics"] = {
+        "Executor Run Time": end - start,
+        "Input Metrics": {"Bytes Read": 10, "Records Read": 2},
+        "Shuffle Read Metrics": {"Remote Bytes Read": 3, "Local Bytes Read": 4},
+        "Shuffle Write Metrics": {"Shuffle Bytes Written": 5},
+    }
+    return event
+
+
+LOG_START = {"Event": "SparkListenerLogStart", "Spark Version": "4.3.0"}
+APP_START = {"Event": "SparkListenerApplicationStart", "App Name": "a", "App ID": "app-1", "Timestamp": EPOCH}
+APP_END = {"Event": "SparkListenerApplicationEnd", "Timestamp": EPOCH + 9000}
+
+
+def text(*events: dict[str, Any]) -> bytes:
+    return b"".join(json.dumps(event, separators=(",", ":")).encode() + b"\n" for event in events)
+
+
+def some_log(tasks: int = 200) -> bytes:
+    draw = random.Random(7)
+    events = [LOG_START, APP_START]
+    for task in range(tasks):
+        length = draw.randrange(1, 900)
+        events += [started(task, task * 10, task % 3), ended(task, task * 10, task * 10 + length, task % 3)]
+    return text(*events, APP_END)
+
+
+LOG = some_log()
+
+
+def zstd(data: bytes) -> bytes:
+    return pa.compress(data, "zstd", asbytes=True)
+
+
+def zstd_frames(data: bytes, size: int = 5000) -> bytes:
+    return b"".join(zstd(data[at : at + size]) for at in range(0, len(data), size))
+
+
+def zstd_flushed(data: bytes, size: int = 5000) -> bytes:
+    """One frame that has no end, flushed now and then: what a running Spark has written so far."""
+    sink = io.BytesIO()
+    stream = pa.CompressedOutputStream(pa.PythonFile(sink, "w"), "zstd")
+    for at in range(0, len(data), size):
+        stream.write(data[at : at + size])
+        stream.flush()
+    found = sink.getvalue()
+    stream.close()
+    return found
+
+
+def lz4_blocks(data: bytes, size: int = 5000) -> bytes:
+    found = b""
+    for at in range(0, len(data), size):
+        block = data[at : at + size]
+        packed = pa.compress(block, "lz4_raw", asbytes=True)
+        method = 0x20 if len(packed) < len(block) else 0x10
+        packed = packed if method == 0x20 else block
+        lengths = len(packed).to_bytes(4, "little") + len(block).to_bytes(4, "little")
+        found += b"LZ4Block" + bytes([method | 6]) + lengths + b"\0\0\0\0" + packed
+    return found + b"LZ4Block" + bytes([0x16]) + bytes(12)
+
+
+def snappy_blocks(data: bytes, size: int = 5000) -> bytes:
+    found = b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") * 2
+    for at in range(0, len(data), size):
+        packed = pa.compress(data[at : at + size], "snappy", asbytes=True)
+        found += len(packed).to_bytes(4, "big") + packed
+    return found
+
+
+def put(path: Path, data: bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+def rows(log_bytes: bytes, tmp_path: Path) -> list[dict[str, Any]]:
+    return task_edges(find_log(put(tmp_path / "plain-reference", log_bytes))).to_pylist()

@@ -1,0 +1,139 @@
+"""Lifetimes of what windows give: open ones, the bound, clipping, stamps, the ends of the axis."""
+
+from __future__ import annotations
+
+import pytest
+
+import streamq as sq
+from streamq.errors import PlanError
+from streamq.time import INFINITY
+from tests.judged import answer
+from tests.operators.over_windows import counts, members, spans
+
+LEAST = -(2**63) + 1
+
+
+# open lifetimes, until, clipping, stamps
+
+
+def test_until_bounds_hopping_windows_by_their_starts() -> None:
+    s = spans((1, None, "a"), (2, 12, "b"))
+    assert members(s.tumbling_window(5)) == [(0, 5, "a b"), (5, 10, "a b"), (10, 15, "a b")]
+    assert members(s.tumbling_window(5), until=5) == [(0, 5, "a b")], "a window that starts at until is not before it"
+    assert members(s.tumbling_window(5), until=6) == [(0, 5, "a b"), (5, 10, "a b")]
+    assert members(s.tumbling_window(5), until=16)[-1] == (15, 20, "a")
+
+
+def test_the_bound_is_the_windows_own_inputs_over_all_groups() -> None:
+    s = sq.events([(1, None, {"k": "a"}), (2, 12, {"k": "b"})])
+    found = answer(s.group_by("k").tumbling_window(5).select(n=sq.count()))
+    assert [r[:3] for r in found] == [(a, a + 5, k) for a in (0, 5, 10) for k in "ab"]
+    alone = answer(s.where(sq.col("k") == "a").group_by("k").tumbling_window(5).select(n=sq.count()))
+    assert alone == [(0, 5, "a", 1)]
+
+
+@pytest.mark.parametrize(
+    ("clip", "lasts"), [("full", (3, 5)), ("left", (18, 15)), ("right", (3, 8)), ("none", (18, 18))]
+)
+def test_clipping_changes_what_a_time_sensitive_aggregate_reads(clip: str, lasts: tuple[int, int]) -> None:
+    """One event [2,20) in the windows [0,5) and [5,10): how long it counts for."""
+    s = sq.events([(2, 20, {"v": 1.0})]).tumbling_window(5, clip_input=clip)
+    found = answer(s.select(mean=sq.time_weighted_avg("v"), n=sq.count()), until=6)
+    assert found == [(0, 5, pytest.approx(lasts[0] / 5), 1), (5, 10, pytest.approx(lasts[1] / 5), 1)]
+
+
+def test_clipping_never_changes_who_is_a_member() -> None:
+    s = spans((1, 4), (3, 8), (-5, None))
+    found = [counts(s.hopping_window(4, 2, clip_input=clip)) for clip in ("none", "left", "right", "full")]
+    assert all(f == found[0] for f in found)
+
+
+def test_stamps() -> None:
+    s = spans((1, 4), (3, 8))
+    assert counts(s.tumbling_window(5, stamp="point_at_end")) == [(5, 6, 2), (10, 11, 1)]
+    assert s.tumbling_window(5, stamp="point_at_end").select(n=sq.count()).schema.shape == "point"
+    assert counts(s.snapshot_window(stamp="point_at_end")) == [(3, 4, 1), (4, 5, 2), (8, 9, 1)]
+    assert counts(s.session_window(4, stamp="point_at_end")) == [(11, 12, 2)]
+
+
+def test_the_window_is_known_wherever_the_row_lives() -> None:
+    s = spans((1, 4), (3, 8))
+    for stamp in ("align", "point_at_end"):
+        made = s.tumbling_window(5, stamp=stamp).select(
+            a=sq.window_start(), b=sq.window_end(), long=sq.window_end() - sq.window_start(), n=sq.count()
+        )
+        assert [r[2:] for r in answer(made)] == [(0, 5, 5, 2), (5, 10, 5, 1)]
+    both = s.count_window(2).select(a=sq.window_start(), b=sq.window_end())
+    assert answer(both) == [(4, 5, 1, 4)]
+
+
+@pytest.mark.parametrize("stamp", ["align", "point_at_end"])
+def test_an_aggregate_reads_the_lifetimes_of_its_members_wherever_the_row_lives(stamp: str) -> None:
+    s = spans((1, 4), (3, 8), (6, 7))
+    late = sq.sum(sq.duration(), where=sq.start() >= 3)
+    made = s.tumbling_window(5, stamp=stamp).select(long=late, at=sq.window_start() + late)
+    assert [r[2:] for r in answer(made)] == [(5, 5), (6, 11)]
+    ends = s.count_window(2, by="end").select(n=sq.count(where=sq.end() > 7), first=sq.min(sq.start()))
+    assert answer(ends) == [(8, 9, 0, 1), (9, 10, 1, 3)]
+
+
+def test_a_bound_is_known_as_long_as_the_lifetime_is_a_windows() -> None:
+    s = spans((1, 4), (3, 8))
+    top = s.tumbling_window(5).top_k(1, by="e")
+    assert answer(top.select("e", a=sq.window_start())) == [(0, 5, "e1", 0), (5, 10, "e1", 5)]
+    pairs = s.windowed_join(s.select(f=sq.lit("e")), size=5)
+    assert [r[2] for r in answer(pairs.where(sq.col("e") == "e0").select(a=sq.window_start()))] == [0, 0]
+    counted = s.tumbling_window(5).select(n=sq.count())
+    moved = (
+        counted.shift(1),
+        counted.to_points(),
+        s.tumbling_window(5, stamp="point_at_end").select(n=sq.count()),
+        s.tumbling_window(5, stamp="point_at_end").top_k(1, by="e"),
+        counted.join(counted, suffixes=("", "_r")),
+    )
+    for stream in moved:
+        with pytest.raises(PlanError, match=r"a bound of a window where there are only events; found window_end\(\)"):
+            stream.select(b=sq.window_end())
+
+
+def test_a_lifetime_inside_an_aggregate_is_its_members_whatever_the_stamp() -> None:
+    s = sq.events([(1, 9, {"v": 1}), (4, 6, {"v": 2})])
+    for stamp, at in (("align", (0, 10)), ("point_at_end", (10, 11))):
+        w = s.tumbling_window(10, stamp=stamp)
+        found = w.select(n=sq.count(where=sq.start() > 2), last=sq.max(sq.end()), since=sq.window_start())
+        assert answer(found) == [(*at, 1, 9, 0)]
+
+
+def test_windows_over_windows() -> None:
+    s = spans((1, 4), (3, 8), (11, 12))
+    per = s.tumbling_window(5).select(n=sq.count())
+    assert answer(per.tumbling_window(10).select(most=sq.max("n"), windows=sq.count())) == [
+        (0, 10, 2, 2),
+        (10, 20, 1, 1),
+    ]
+    assert answer(per.snapshot_window().select(total=sq.sum("n"))) == [(0, 5, 2), (5, 10, 1), (10, 15, 1)]
+
+
+def test_an_empty_stream_has_no_windows() -> None:
+    none = spans((1, 4)).where(sq.col("e") == "?")
+    made = [none.tumbling_window(5), none.snapshot_window(), none.count_window(1), none.rows_window(1)]
+    made += [none.session_window(5), none.landmark_window(5, start=0), none.sliding_window(3)]
+    assert [counts(w) for w in made] == [[]] * len(made)
+
+
+def test_windows_at_the_ends_of_the_axis_are_cut_there() -> None:
+    far = spans((LEAST, LEAST + 4), (INFINITY - 5, INFINITY - 1))
+    assert counts(far.tumbling_window(10)) == [(LEAST - 1, LEAST + 7, 1), (INFINITY - 7, None, 1)]
+    assert counts(far.tumbling_window(10, stamp="point_at_end")) == [(LEAST + 7, LEAST + 8, 1)]
+    assert members(far.tumbling_window(10)) == [(LEAST - 1, LEAST + 7, "e0"), (INFINITY - 7, None, "e1")]
+    assert counts(far.session_window(10)) == [(LEAST, LEAST + 13, 1), (INFINITY - 5, None, 1)]
+    assert counts(far.snapshot_window()) == [(LEAST, LEAST + 4, 1), (INFINITY - 5, INFINITY - 1, 1)]
+    assert counts(far.sliding_window(10)) == [(LEAST, LEAST + 14, 1), (INFINITY - 5, None, 1)]
+    late, early = far.where(sq.start() > 0), far.where(sq.start() < 0)
+    for until in (INFINITY - 1, None):
+        assert counts(late.landmark_window(4, start=INFINITY - 6, stamp="align"), until) == [
+            (INFINITY - 6, INFINITY - 2, 1),
+            (INFINITY - 6, None, 1),
+        ]
+    assert counts(late.landmark_window(4, start=-7, period=10, stamp="align"), INFINITY - 1)[-1][1:] == (None, 1)
+    assert counts(early.landmark_window(4, start=3, period=10, stamp="align"))[0] == (LEAST, LEAST + 4, 1)

@@ -1,0 +1,315 @@
+"""Calls of every function that runs in-process, on columns of nasty values."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from decimal import Decimal
+
+from pyspark.sql import types as t
+
+from streamq import functions as f
+from streamq.errors import NeedsSpark, TypeMismatch
+from streamq.expressions import col, lit, when
+from streamq.functions.catalogue import by_name
+from streamq.plan.expr import Call, Expr, Lit
+from streamq.plan.passes import nodes
+from streamq.runtime.arrow_casts import can_cast
+from streamq.runtime.arrow_expr import check
+from tests.spark.nasty_values import NAN, POOLS, SCHEMA
+
+NUMBERS = "bhilxd"
+GOOD_REGEX = [
+    "^a",
+    "b$",
+    "^$",
+    ".",
+    "a.c",
+    "[a-c]+$",
+    r"\d+",
+    r"\s",
+    r"\w{2,3}",
+    "(ab|A)c?",
+    r"[^a-z]",
+    r"\.",
+    "a*?b",
+    r"[\d.]+e\d",
+    "x$",
+    "k$",
+]
+
+
+def c(name: str) -> Expr:
+    return col(name)
+
+
+def operators() -> Iterator[Expr]:
+    for a in NUMBERS + "m":
+        for b in NUMBERS + "mn":
+            for op in "+-*/%":
+                yield Call(by_name(op), (c(a), c(b + "2")))
+            yield Call(by_name("<"), (c(a), c(b + "2")))
+            yield Call(by_name("<=>"), (c(a), c(b + "2")))
+    for name in POOLS:
+        for op in ("==", "!=", "<", "<=", ">", ">=", "<=>"):
+            yield Call(by_name(op), (c(name), c(name + "2")))
+        yield c(name) == None  # noqa: E711
+        yield c(name).eq_null_safe(None)
+        for function in ("isnull", "isnotnull"):
+            yield Call(by_name(function), (c(name),))
+        for function in ("coalesce", "greatest", "least", "nullif", "ifnull", "nvl", "equal_null"):
+            yield Call(by_name(function), (c(name), c(name + "2")))
+        yield when(c("p"), c(name)).when(c("p2"), c(name + "2"))
+        yield when(c("p"), c(name)).otherwise(c(name + "2"))
+        yield Call(by_name("nvl2"), (c(name), c(name + "2"), c(name)))
+        yield c(name).isin(*[v for v in POOLS[name][1][:4] if v is not None])
+        yield c(name).isin(POOLS[name][1])
+        yield c(name).isin(c(name + "2"), None)
+    for a, b in ("bi", "il", "ix", "lx", "xd", "ld", "hd", "ez", "ze"):
+        yield Call(by_name("coalesce"), (c(a), c(b)))
+        yield Call(by_name("greatest"), (c(a), c(b), c(b + "2")))
+        yield Call(by_name("nullif"), (c(a), c(b)))
+        yield Call(by_name("<"), (c(a), c(b)))
+        yield when(c("p"), c(a)).otherwise(c(b))
+        yield c(a).isin(c(b), c(b + "2"))
+    yield from (c("p") & c("p2"), c("p") | c("p2"), ~c("p"), c("p") & None, c("p") | None, c("i").isin())
+    yield from (
+        c("d").isin(*[float(v) for v in range(12)], NAN),
+        c("d").isin(0.0, None),
+        c("d").isin(NAN),
+        c("s").isin("a", "", None),
+    )
+    yield from (
+        c("m") + 1,
+        c("m") * 3,
+        c("m") - Decimal("0.125"),
+        c("m") / 3,
+        c("m") / c("m2"),
+        c("n") / c("m"),
+        c("i") / c("n"),
+        c("m") / c("l"),
+        c("m").cast("decimal(38,10)") / c("l"),
+        c("n").cast("decimal(38,30)") / c("n2"),
+        2 - c("n"),
+        c("m") == 1,
+        c("m") < c("i"),
+        c("n") >= 1.5,
+        c("i") + lit(None),
+    )
+    yield from (
+        c("z") + c("v"),
+        c("v") + c("z"),
+        c("z") - c("v"),
+        c("z") - c("z2"),
+        c("v") + c("v2"),
+        c("v") - c("v2"),
+        c("z") + dt.timedelta(hours=1),
+    )
+    yield from (
+        c("z") < dt.datetime(2000, 1, 1),
+        c("e") == dt.date(2024, 2, 29),
+        c("y") == b"abc",
+        c("i") + 1,
+        1 - c("i"),
+        c("b") * 2,
+        c("l") / 3,
+    )
+    yield from (
+        lit(1),
+        lit("a"),
+        lit(None),
+        lit(2**40),
+        lit(1.5),
+        lit(Decimal("1.50")),
+        lit(True),
+        lit(dt.date(2000, 1, 1)),
+        Lit(1, t.LongType()),
+    )
+
+
+def lazy() -> Iterator[Expr]:
+    """An operand that raises, where Spark does not evaluate it on every row."""
+    bad = c("i") / c("i2")
+    yield when(c("i2") != 0, bad).otherwise(-1.0)
+    yield when(c("p"), bad)
+    yield when(c("p"), 1.0).when(bad > 1, 2.0).otherwise(bad)
+    yield (c("i2") != 0) & (bad > 1)
+    yield (c("i2") == 0) | (bad > 1)
+    yield c("p") & (bad > 1)
+    yield c("p") | (bad > 1)
+    yield f.coalesce(c("d"), bad)
+    yield f.coalesce(bad, c("d"))
+    yield f.nvl2(c("p"), bad, c("d"))
+    yield f.nanvl(c("d"), bad)
+    yield c("d").isin(1.0, bad)
+    yield c("d") + bad
+    yield bad + c("d")
+    yield bad / c("d")
+    yield c("d") % bad
+    yield c("d").eq_null_safe(bad)
+    yield f.greatest(c("d"), bad)
+    yield f.nullif(c("d"), bad)
+    yield f.concat(c("s"), bad.cast("int").cast("string"))
+    yield f.concat_ws(",", c("s"), bad.cast("int").cast("string"))
+    yield f.substring(c("s"), c("b"), bad.cast("int"))
+    yield when(c("p"), lit(1) / lit(0))
+
+
+def casts() -> Iterator[Expr]:
+    targets = [kind for kind, _ in POOLS.values()] + [t.TimestampNTZType(), t.DecimalType(38, 10), t.DecimalType(3, 0)]
+    for name, (kind, _) in POOLS.items():
+        yield from (c(name).cast(to) for to in targets if can_cast(kind, to))
+    yield c("z").cast("timestamp_ntz").cast("string")
+    yield c("z").cast("timestamp_ntz").cast("date")
+    yield c("e").cast("timestamp_ntz")
+
+
+def calls() -> Iterator[Expr]:
+    for name in (
+        "abs",
+        "negative",
+        "positive",
+        "sign",
+        "signum",
+        "rint",
+        "floor",
+        "ceil",
+        "ceiling",
+        "sqrt",
+        "ln",
+        "log10",
+        "isnan",
+        "exp",
+        "log2",
+        "log",
+    ):
+        for a in NUMBERS + "m":
+            yield Call(by_name(name), (c(a),))
+    for a in "bhild":
+        yield f.round(c(a))
+        for places in (1, 2, -1, -2, -5, -9, 400, -400):
+            yield f.round(c(a), places)
+    yield from (f.nanvl("d", "d2"), f.nanvl("x", "d"), f.nanvl("x", "x2"))
+    for name in (
+        "upper",
+        "ucase",
+        "lower",
+        "lcase",
+        "length",
+        "char_length",
+        "character_length",
+        "octet_length",
+        "trim",
+        "btrim",
+        "ltrim",
+        "rtrim",
+        "reverse",
+    ):
+        yield Call(by_name(name), (c("s"),))
+        yield Call(by_name(name), (lit(None).cast("string"),))
+    yield from (f.length("y"), f.octet_length("y"))
+    for name in ("trim", "btrim", "ltrim", "rtrim"):
+        yield from (
+            Call(by_name(name), (c("s"), lit("a b"))),
+            Call(by_name(name), (c("s"), c("s2"))),
+            Call(by_name(name), (c("s"), lit(""))),
+        )
+    for at in (-3, -1, 0, 1, 2, 100):
+        yield f.substr(c("s"), lit(at))
+        for length in (-1, 0, 1, 2, 2**31 - 1):
+            yield f.substring("s", at, length)
+            yield f.substring("y", at, length)
+    yield from (f.substring("s", "b", "b2"), f.substring("s", "i", "i2"), f.substr(c("s"), c("b"), c("b2")))
+    for n in (-1, 0, 1, 3):
+        yield from (f.left(c("s"), lit(n)), f.right(c("s"), lit(n)), f.left(c("y"), lit(n)), f.repeat("s", n))
+        yield from (f.lpad("s", n, "xy"), f.rpad("s", n, "xy"), f.lpad("s", n, ""), f.rpad("s", n + 4, "é日"))
+    yield from (
+        f.concat("s"),
+        f.concat("s", "s2", lit("!")),
+        f.concat_ws("-", "s", "s2"),
+        f.concat_ws("", lit(None).cast("string"), "s"),
+        f.concat_ws("-"),
+    )
+    yield from (
+        f.replace(c("s"), lit("b"), lit("QQ")),
+        f.replace(c("s"), lit("")),
+        f.replace(c("s"), c("s2")),
+        f.instr("s", "b"),
+        f.instr("s", c("s2")),
+    )
+    for name in ("startswith", "endswith", "contains"):
+        for part in ("", "a", "é", "b", "%", c("s2"), lit(None).cast("string")):
+            yield Call(by_name(name), (c("s"), part if isinstance(part, Expr) else lit(part)))
+    for pattern in ("", "%", "a%", "%b", "_", "a_b", r"a\_b", r"a\%b", "%日%", "_b%", "a%c", "bad\\x", "trailing\\"):
+        yield c("s").like(pattern)
+    yield Call(by_name("like"), (c("s"), c("s2")))
+    for regex in GOOD_REGEX:
+        for name in ("rlike", "regexp", "regexp_like"):
+            yield Call(by_name(name), (c("s"), lit(regex)))
+    for name in (
+        "year",
+        "quarter",
+        "month",
+        "day",
+        "dayofmonth",
+        "dayofyear",
+        "dayofweek",
+        "weekday",
+        "weekofyear",
+        "last_day",
+        "to_date",
+        "hour",
+        "minute",
+        "second",
+    ):
+        yield from (Call(by_name(name), (c("e"),)), Call(by_name(name), (c("z"),)))
+    for unit in (
+        "year",
+        "YYYY",
+        "yy",
+        "quarter",
+        "month",
+        "mm",
+        "mon",
+        "week",
+        "day",
+        "dd",
+        "hour",
+        "minute",
+        "second",
+        "millisecond",
+        "microsecond",
+        "eon",
+    ):
+        yield from (f.date_trunc(unit, "z"), f.date_trunc(unit, "e"))
+    for name in ("date_add", "date_sub"):
+        yield from (Call(by_name(name), (c("e"), c(n))) for n in "bh")
+        yield Call(by_name(name), (c("e"), lit(-40)))
+    yield from (Call(by_name(n), (c(a), c(b + "2"))) for n in ("datediff", "date_diff") for a in "ez" for b in "ez")
+    yield from (
+        f.unix_seconds("z"),
+        f.unix_millis("z"),
+        f.unix_micros("z"),
+        f.unix_date("e"),
+        f.date_from_unix_date("h"),
+    )
+    yield from (Call(by_name(f"timestamp_{u}"), (c(a),)) for u in ("seconds", "millis", "micros") for a in "bhi")
+    yield f.timestamp_seconds(when(c("l") > 10**9, c("l")))
+
+
+def distinct(found: Iterator[Expr]) -> list[Expr]:
+    """Those that the evaluator takes, each once; at least what it refuses must be a refusal."""
+    kept = {}
+    for expr in found:
+        try:
+            check(expr, SCHEMA, "test")
+        except (NeedsSpark, TypeMismatch):
+            continue
+        kept[expr.digest] = expr
+    return list(kept.values())
+
+
+def called() -> set[str]:
+    """The functions that the expressions here call."""
+    groups = (operators, lazy, casts, calls)
+    return {n.function.name for group in groups for e in distinct(group()) for n in nodes(e) if isinstance(n, Call)}
