@@ -32,11 +32,8 @@ SENSES = {
 OTHERWISE = {
     ("streamq/compiler/local.py", "level"),
     ("streamq/compiler/program.py", "level"),
-    ("streamq/runtime/partials.py", "levels"),
-    ("streamq/runtime/readings.py", "kernels"),
     ("streamq/runtime/stage.py", "kernel"),
     ("streamq/runtime/stage.py", "level"),
-    ("streamq/testing/watch.py", "kernels"),
 }
 """Where a word still has another sense, and a better one stands in the page; nothing may be added."""
 

@@ -79,7 +79,7 @@ class RunHistory:
 def _inserted_before(readings: Readings) -> dict[str, int]:
     return {
         name: (r.inserted or 0) - (r.inserted_now or 0)
-        for name, r in readings.kernels.items()
+        for name, r in readings.of_kernels.items()
         if r.inserted is not None
     }
 
@@ -89,7 +89,7 @@ def from_spark(report: Mapping[str, Any]) -> MicroBatch:
     readings = Readings.from_columns(_observed(report, OBSERVED))
     counts = _observed(report, RESULTS)
     inserted, retracted = counts.pop("inserted", 0), counts.pop("retracted", 0)
-    rows = sum(source.new_rows or 0 for source in readings.sources.values())
+    rows = sum(source.new_rows or 0 for source in readings.of_sources.values())
     return MicroBatch(
         number=report["batchId"],
         began_at=dt.datetime.fromisoformat(report["timestamp"]),

@@ -87,10 +87,10 @@ def over_windows(
 
 
 def _dyadic(table: pa.Table, low: Ints, high: Ints, by: Sequence[str], partials: Sequence[Merging]) -> pa.Table:
-    """Ranges cut into nodes of 2^level windows, merged node by node from the top down to single windows."""
+    """Ranges cut into nodes of 2^rank windows, merged node by node from the top down to single windows."""
     base = int(low.min())
     a, b = low - base, high - base + 1
-    levels: list[list[pa.Table]] = []
+    of_ranks: list[list[pa.Table]] = []
     rows = np.arange(len(a))
     while len(rows):
         at: list[pa.Table] = []
@@ -100,12 +100,12 @@ def _dyadic(table: pa.Table, low: Ints, high: Ints, by: Sequence[str], partials:
         odd = (b & 1 == 1) & (a < b)
         b = b - odd
         at.append(with_column(table.take(pa.array(rows[odd])), INDEX, b[odd]))
-        levels.append(at)
+        of_ranks.append(at)
         a, b = a >> 1, b >> 1
         going = a < b
         a, b, rows = a[going], b[going], rows[going]
     windows: pa.Table | None = None
-    for at in reversed(levels):
+    for at in reversed(of_ranks):
         if windows is not None:
             twice = windows.take(pa.array(np.repeat(np.arange(windows.num_rows), 2)))
             index = np.repeat(ints(windows, INDEX) * 2, 2) + np.tile([0, 1], windows.num_rows)

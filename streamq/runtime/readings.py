@@ -22,10 +22,10 @@ OBSERVED = "streamq_readings"
 """The name under which Spark's reports have the readings, in ``observedMetrics``."""
 
 LATEST = "latest_readings"
-"""The name, before the stage's level, under which a bucket's state has its latest readings."""
+"""The name, before the stage's number, under which a bucket's state has its latest readings."""
 
 TALLIES = "tallies"
-"""The name, before the stage's level, under which a bucket's state has the running totals of sources and kernels."""
+"""The name, before the stage's number, under which a bucket's state has the running totals of sources and kernels."""
 
 ARRIVED = "arrived"
 """The reading of a kernel's port, before the port's number: the deltas that have reached it."""
@@ -103,37 +103,39 @@ _OF_KERNELS = [f.name for f in fields(KernelReadings) if f.name != ARRIVED]
 class Readings:
     """The readings of a stage, or of all stages, by the relations that the sources and the kernels make."""
 
-    sources: Mapping[str, SourceReadings] = field(default_factory=dict)
-    kernels: Mapping[str, KernelReadings] = field(default_factory=dict)
+    of_sources: Mapping[str, SourceReadings] = field(default_factory=dict)
+    of_kernels: Mapping[str, KernelReadings] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.sources or self.kernels)
+        return bool(self.of_sources or self.of_kernels)
 
     def source(self, relation: str) -> SourceReadings:
         """Return the readings of a source; empty ones where it has none."""
-        return self.sources.get(relation, SourceReadings())
+        return self.of_sources.get(relation, SourceReadings())
 
     def kernel(self, relation: str) -> KernelReadings:
         """Return the readings of a kernel; empty ones where it has none."""
-        return self.kernels.get(relation, KernelReadings())
+        return self.of_kernels.get(relation, KernelReadings())
 
     def columns(self) -> dict[str, int]:
         """Return the readings as columns ``reading|relation``, those that are None left out."""
         columns: dict[str, int] = {}
-        named: list[tuple[str, Any, list[str]]] = [(name, source, _OF_SOURCES) for name, source in self.sources.items()]
-        named += [(name, kernel, _OF_KERNELS) for name, kernel in self.kernels.items()]
+        named: list[tuple[str, Any, list[str]]] = [
+            (name, source, _OF_SOURCES) for name, source in self.of_sources.items()
+        ]
+        named += [(name, kernel, _OF_KERNELS) for name, kernel in self.of_kernels.items()]
         for relation, readings, names in named:
             values = {name: getattr(readings, name) for name in names}
             columns |= {f"{name}|{relation}": value for name, value in values.items() if value is not None}
-        for relation, kernel in self.kernels.items():
+        for relation, kernel in self.of_kernels.items():
             columns |= {f"{ARRIVED} {port}|{relation}": rows for port, rows in kernel.arrived.items()}
         return columns
 
     @staticmethod
     def from_columns(columns: Mapping[str, int | None]) -> Readings:
         """Return the readings that stand in columns ``reading|relation``."""
-        sources: dict[str, dict[str, int]] = {}
-        kernels: dict[str, dict[str, int]] = {}
+        by_source: dict[str, dict[str, int]] = {}
+        by_kernel: dict[str, dict[str, int]] = {}
         arrived: dict[str, dict[int, int]] = {}
         for column, value in columns.items():
             if value is None:
@@ -142,12 +144,12 @@ class Readings:
             if name.startswith(ARRIVED):
                 arrived.setdefault(relation, {})[int(name.removeprefix(ARRIVED))] = value
             else:
-                (sources if name in _OF_SOURCES else kernels).setdefault(relation, {})[name] = value
+                (by_source if name in _OF_SOURCES else by_kernel).setdefault(relation, {})[name] = value
         return Readings(
-            {relation: SourceReadings(**values) for relation, values in sources.items()},
+            {relation: SourceReadings(**values) for relation, values in by_source.items()},
             {
-                relation: KernelReadings(**kernels.get(relation, {}), arrived=arrived.get(relation, {}))
-                for relation in dict.fromkeys([*kernels, *arrived])
+                relation: KernelReadings(**by_kernel.get(relation, {}), arrived=arrived.get(relation, {}))
+                for relation in dict.fromkeys([*by_kernel, *arrived])
             },
         )
 
@@ -170,12 +172,12 @@ def combine_of(column: str) -> Combine:
     return _COMBINE[column.partition("|")[0].partition(" ")[0]]
 
 
-def columns_of(sources: Iterable[str], kernels: Mapping[str, Iterable[int]]) -> list[str]:
-    """Return all columns that stages over these sources, and with kernels of these ports, can have."""
+def columns_of(sources: Iterable[str], ports: Mapping[str, Iterable[int]]) -> list[str]:
+    """Return all columns that stages over these sources, and with these ports of kernels, by kernel, can have."""
     return [
         *(f"{name}|{source}" for source in sources for name in _OF_SOURCES),
-        *(f"{name}|{kernel}" for kernel in kernels for name in _OF_KERNELS),
-        *(f"{ARRIVED} {port}|{kernel}" for kernel, ports in kernels.items() for port in ports),
+        *(f"{name}|{kernel}" for kernel in ports for name in _OF_KERNELS),
+        *(f"{ARRIVED} {port}|{kernel}" for kernel, numbers in ports.items() for port in numbers),
     ]
 
 

@@ -110,9 +110,10 @@ def changes_before(c: int, tables: Sequence[pa.Table]) -> list[Any]:
     return [(*whose, until, w) for (whose, until), w in weights.items() if w and (until < c or total[whose])]
 
 
-def watched(program: Program, kernels: bool = True) -> Program:
-    """The program with kernels that forget all they may in every micro-batch, merge ranges of windows as if they were many,
-    and, if ``kernels``, are watched.
+def watched(program: Program, held_to_ctis: bool = True) -> Program:
+    """Return the program with kernels that forget all they may in every micro-batch and merge ranges of windows as if many.
+
+    With ``held_to_ctis`` each is a :class:`Watched`, which raises where a CTI is broken.
     """
 
     every = [h for s in program.stages for h in s.hosted]
@@ -125,7 +126,7 @@ def watched(program: Program, kernels: bool = True) -> Program:
                 kernel = replace(kernel, compact_at=0)
             case WindowAggregateKernel():
                 kernel = replace(kernel, explode_rows=0)
-        if not kernels:
+        if not held_to_ctis:
             return kernel
         grid = next((grids[name] for name in (hosted.name, *hosted.inputs) if grids.get(name)), None)
         return Watched(hosted.name, kernel, grid, hosted.name in grids)

@@ -51,7 +51,7 @@ def test_state_stays_flat(spark: SparkSession, tmp_path: Path) -> None:
             sink=str(out), checkpoint=str(tmp_path / "cp"), trigger="available_now", buckets=2, finish=last
         )
         for report in run.query.recentProgress:
-            kernels = from_spark(json.loads(report.json)).readings.kernels.values()
+            kernels = from_spark(json.loads(report.json)).readings.of_kernels.values()
             if kernels and not last:
                 sizes.append((sum(k.state_rows or 0 for k in kernels), sum(k.state_bytes or 0 for k in kernels)))
         assert sum(run.late.values()) == 0
