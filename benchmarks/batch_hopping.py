@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, LongType
 
 import streamq as sq
-from streamq.operators.merging import choose_strategy
+from streamq.operators.merging import choose_form
 from streamq.runtime.partial import PartialCount, PartialMax, PartialSum
 
 KEYS = 1_000
@@ -63,7 +63,7 @@ CELLS = (
 
 
 def ours(df: DataFrame, n: int) -> DataFrame:
-    """Windows of ``n`` hops by the public API; the strategy is streamq's choice."""
+    """Windows of ``n`` hops by the public API; the form is streamq's choice."""
     windows = sq.points(df, time="ts").group_by("key").hopping_window(f"{n} minutes", "1 minute")
     return windows.select(events=sq.count("v"), total=sq.sum("v"), top=sq.max("v")).to_df()
 
@@ -99,7 +99,7 @@ class Result:
 
     cell: Cell
     rows: int
-    strategy: str
+    form: str
     ours: list[float]
     other: list[float]
 
@@ -135,8 +135,8 @@ def measure(spark: SparkSession, folder: Path, rows: int, repeat: int, cells: li
         seconds(mine, few)
         seconds(theirs, few)
         pairs = [(seconds(mine, df), seconds(theirs, plain)) for _ in range(repeat)]
-        strategy, _ = choose_strategy("point", cell.n, PARTIALS)
-        yield Result(cell, count, strategy, *(list(runs) for runs in zip(*pairs, strict=True)))
+        form = choose_form("point", cell.n, PARTIALS).form
+        yield Result(cell, count, form, *(list(runs) for runs in zip(*pairs, strict=True)))
 
 
 def main() -> None:
@@ -161,12 +161,12 @@ def main() -> None:
     results = []
     with tempfile.TemporaryDirectory() as temporary:
         row = "{:<16} {:>10} {:<11} {:>8} {:<23} {:>8} {:>7} {:>7}"
-        print(row.format("cell", "rows", "strategy", "ours s", "against", "other s", "ratio", "target"))
+        print(row.format("cell", "rows", "form", "ours s", "against", "other s", "ratio", "target"))
         for result in measure(spark, options.data or Path(temporary), options.rows, options.repeat, cells):
             cell, met = result.cell, result.ratio >= result.cell.target
             mine, other = (f"{statistics.median(runs):.2f}" for runs in (result.ours, result.other))
             ratio, target = f"{result.ratio:.2f}", f"{cell.target:.2f}{'' if met else ' !'}"
-            columns = cell.name, result.rows, result.strategy, mine, cell.against, other, ratio, target
+            columns = cell.name, result.rows, result.form, mine, cell.against, other, ratio, target
             print(row.format(*columns), flush=True)
             results.append({**asdict(result), "ratio": result.ratio, "met": met})
         spark.stop()

@@ -17,7 +17,8 @@ from streamq.compiler.options import Options
 from streamq.compiler.results import Results, as_results
 from streamq.compiler.rewriter import Firing, Rewritten, clipped, rewrite
 from streamq.compiler.rules import Rule
-from streamq.operators import MergePartials, Select, Source
+from streamq.operators import Select, Source
+from streamq.operators.operator import Operator
 from streamq.plan.node import Node, nodes, numbered
 from streamq.time import show_duration
 
@@ -153,12 +154,12 @@ def _nothing(node: Node) -> list[tuple[str, str]]:
 
 
 def _notes(node: Node) -> list[tuple[str, str]]:
-    """Return what stands below a node of the incremental plan: the CTI it sends if it is not c, the strategy of a batch job."""
+    """Return what stands below a node of the incremental plan: its CTI if that is not c, its form in batch if it has several."""
     notes = []
     if node.progress != "c":
         notes.append(("CTI", node.progress))
-    if isinstance(node, MergePartials):
-        notes.append(("batch", "{} ({})".format(*node.strategy)))
+    if isinstance(node, Operator) and node.batch_choice is not None:
+        notes.append(("batch", str(node.batch_choice)))
     return notes
 
 

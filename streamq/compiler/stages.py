@@ -18,7 +18,7 @@ from streamq.compiler.options import Options
 from streamq.compiler.ports import Port, PortInput, feed_result, host, host_ctis
 from streamq.compiler.program import Path, Program, Relation
 from streamq.compiler.results import Result, Results, as_results
-from streamq.compiler.strategy import JudgedAt
+from streamq.compiler.strategy import JudgedAt, RunBy
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
@@ -120,8 +120,8 @@ class _Compiler:
             return [self._step(node, path) for path in inputs[0]]
         if isinstance(node, Passing):
             return [path for paths in inputs for path in paths]
-        if isinstance(node, Operator) and (windows := node.grid_windows()) is not None:
-            return [self._host_window(node, windows, inputs[0])]
+        if isinstance(node, Operator) and self.strategy.run_by.get(node.digest) == RunBy.MERGED_WINDOWS:
+            return [self._host_window(node, inputs[0])]
         if isinstance(node, EvaluatedOperator):
             return [self._host_evaluation(node, inputs)]
         raise PlanError(sentence("stream", f"no streaming form of {type(node).__name__}"))
@@ -157,6 +157,7 @@ class _Compiler:
         kernel = _kernel(node, evaluation, ends_move=any(p.moves for p in ports[0].paths))
         lines = (
             f"{node.title} {node.detail()}".rstrip(),
+            f"run by: {self.strategy.run_by[node.digest]}",
             f"basket: {states(node)['State']}" + ("" if evaluation.kernel else "; rows reported and not settled"),
             f"CTI: {kernel.progress_rule.cti.shown(len(node.children))}",
             *_final_and_cost_lines(node),
@@ -258,8 +259,10 @@ class _Compiler:
 
     # windows
 
-    def _host_window(self, node: Node, windows: GridWindows, paths: list[Path]) -> Path:
+    def _host_window(self, node: Operator, paths: list[Path]) -> Path:
         """Host the kernel that aggregates windows of a grid by partial results; return the path of the aggregates."""
+        windows = node.grid_windows()
+        assert windows is not None
         final = node.digest not in self.unsettled
         # what a filter lets in once an end has moved must not come into a window that is final
         paths = [self._settle_before_open_end(p) if p.filters_open_end else p for p in paths]
@@ -353,6 +356,7 @@ def _window_lines(node: Node, windows: GridWindows, kernel: WindowAggregateKerne
     bound = "windows not final, and members not settled" if kernel.reads_end else "windows not final"
     return (
         f"hopping {grid}{show_keys(windows.keys)}: {shown}",
+        f"run by: {RunBy.MERGED_WINDOWS}",
         ("partial results" if kernel.merges else "values with weights")
         + (", combined before the shuffle" if windows.combined else ""),
         f"basket: {bound}" + ("" if kernel.final else "; rows reported and not final"),

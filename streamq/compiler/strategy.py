@@ -1,4 +1,7 @@
-"""The strategy of a streaming program: where the lateness of each source is judged, and why there."""
+"""The strategy of a streaming program: what runs each operator with state, where the lateness of a source is judged, and why.
+
+What an operator's form in batch is, its room decides (``Operator.batch_choice``).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from enum import StrEnum
 
 from streamq.compiler.consumers import Consumer, consumers
 from streamq.compiler.options import Options
+from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.operator import Operator
 from streamq.operators.source import Source
 from streamq.plan.node import Node, nodes
 from streamq.windows import Hopping
@@ -19,6 +24,14 @@ class JudgedAt(StrEnum):
     OWN_KERNEL = "by the kernel that makes events of its items"
     STAGE = "in a stage of its own"
     FIRST_KERNEL = "by the kernel that reads it first"
+
+
+class RunBy(StrEnum):
+    """What runs an operator that keeps state."""
+
+    MERGED_WINDOWS = "partial results of ranges of windows, merged"
+    OWN_KERNEL = "a kernel of its own"
+    EVALUATOR = "its evaluator, over the events that it still needs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,16 +48,26 @@ class Judging:
 
 @dataclass(frozen=True, kw_only=True)
 class Strategy:
-    """What was chosen for a plan: where each source, by its table, is judged."""
+    """What was chosen for a plan: where each source, by its table, is judged; what runs an operator with state, by its digest."""
 
     judging: Mapping[str, Judging]
+    run_by: Mapping[str, RunBy]
 
 
 def choose(plan: Node, options: Options) -> Strategy:
-    """Choose for every source of a plan."""
+    """Choose for every source of a plan, and for every operator with state."""
     ways = consumers(plan)
     sources = [node for node in nodes(plan) if isinstance(node, Source)]
-    return Strategy(judging={s.table: _judging(s, ways[s.digest], options) for s in sources})
+    run_by = {node.digest: by for node in nodes(plan) if (by := _run_by(node)) is not None}
+    return Strategy(judging={s.table: _judging(s, ways[s.digest], options) for s in sources}, run_by=run_by)
+
+
+def _run_by(node: Node) -> RunBy | None:
+    if isinstance(node, Operator) and node.grid_windows() is not None:
+        return RunBy.MERGED_WINDOWS
+    if isinstance(node, EvaluatedOperator):
+        return RunBy.EVALUATOR if node.evaluation().kernel is None else RunBy.OWN_KERNEL
+    return None
 
 
 def _judging(source: Source, ways: Sequence[Consumer], options: Options) -> Judging:
@@ -78,4 +101,4 @@ def _reason_for_a_stage(source: Source, ways: Sequence[Consumer], options: Optio
     return ""
 
 
-__all__ = ["JudgedAt", "Judging", "Strategy", "choose"]
+__all__ = ["RunBy", "JudgedAt", "Judging", "Strategy", "choose"]

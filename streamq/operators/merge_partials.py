@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from streamq.choices import Clip, Stamp
+from streamq.operators.batch_form import BatchChoice, BatchForm
 from streamq.operators.batch_host import evaluate_in_buckets
 from streamq.operators.evaluation import Evaluation, PortColumns
 from streamq.operators.grid import COUNT, INDEX, in_windows, window_lifetime
 from streamq.operators.grid_windows import GridWindows
-from streamq.operators.merging import choose_strategy, merge_partials
+from streamq.operators.merging import choose_form, merge_partials
 from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.partial_aggregate import PartialAggregate, partial_columns, show_partials
 from streamq.operators.window import show_keys, show_window
@@ -78,25 +79,24 @@ class MergePartials(Operator):
         )
 
     @property
-    def strategy(self) -> tuple[str, str]:
-        """How a batch merges, and why."""
+    def batch_choice(self) -> BatchChoice:
         part = self.input
         partials = spark_partials(part.partials)
         if partials is None:
-            return "evaluated", "partial results that Arrow makes and merges"
+            return BatchChoice(form=BatchForm.EVALUATED, reason="partial results that Arrow makes and merges")
         shape = POINT if part.input.schema.shape == POINT else INTERVAL
-        return choose_strategy(shape, part.window.n, partials)
+        return choose_form(shape, part.window.n, partials)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """The strategy that costs least, on DataFrames; by the evaluator, if Spark does not make some partial result."""
+        """The form that costs least, on DataFrames; by the evaluator, if Spark does not make some partial result."""
         part = self.input
         partials = spark_partials(part.partials)
         if partials is None:
             return evaluate_in_buckets(self._evaluation(), [part.input], [run.lowered[part.input.digest]], run)
-        how, _ = self.strategy
-        if how == "direct":
+        form = self.batch_choice.form
+        if form == BatchForm.DIRECT:
             return self._direct(partials, run)
-        rows = merge_partials(inputs[0], list(part.keys), partials, part.window.n, how, divides=part.window.divides)
+        rows = merge_partials(inputs[0], list(part.keys), partials, part.window.n, form, divides=part.window.divides)
         return rows.select(*window_lifetime(part.window), *(quote(f.name) for f in self.schema.fields))
 
     def _direct(self, partials: Sequence[SparkPartial], run: BatchRun) -> DataFrame:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType
 
+from streamq.operators.batch_form import BatchChoice, BatchForm
 from streamq.plan.partial import Algebra, Frame, SparkPartial
 from streamq.runtime.merging_sql import Subtractable, Total
 
@@ -24,31 +25,33 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-__all__ = ["STRATEGIES", "choose_strategy", "merge_partials"]
+__all__ = ["FORMS", "choose_form", "merge_partials"]
 
-STRATEGIES = ("direct", "difference", "blocks", "explode", "dyadic")
+FORMS = (BatchForm.DIFFERENCE, BatchForm.BLOCKS, BatchForm.EXPLODE, BatchForm.DYADIC)
+"""The forms in which partial results are merged."""
 
 
-def choose_strategy(shape: str, n: int, partials: Sequence[SparkPartial]) -> tuple[str, str]:
+def choose_form(shape: str, n: int, partials: Sequence[SparkPartial]) -> BatchChoice:
     """How to merge, and why, from static facts only.
 
     ``shape`` is ``"point"`` (lifetimes of one tick, declared) or any other, ``n`` the greatest number of windows a
-    point lies in. ``"direct"`` is the only answer that :func:`merge_partials` does not take: aggregate events, without
-    partials.
+    point lies in. DIRECT is the only answer that :func:`merge_partials` does not take: aggregate events, without partials.
     The bounds are where the forms were measured to cost the same, at 1 and at 60 events a key and hop.
     """
     exact = all(partial.exact for partial in partials)
     if shape != "point":
-        return ("difference", "exact aggregates: added and taken off") if exact else ("dyadic", "ranges of any length")
+        if exact:
+            return BatchChoice(form=BatchForm.DIFFERENCE, reason="exact aggregates: added and taken off")
+        return BatchChoice(form=BatchForm.DYADIC, reason="ranges of any length")
     if n == 1:
-        return "direct", "every event lies in one window"
+        return BatchChoice(form=BatchForm.DIRECT, reason="every event lies in one window")
     if n <= _FEW:
-        return "direct", f"n = {n}: too few windows an event for splitting to pay"
+        return BatchChoice(form=BatchForm.DIRECT, reason=f"n = {n}: too few windows an event for splitting to pay")
     if n <= _SOME:
-        return "explode", f"n = {n}: few windows a basic window"
+        return BatchChoice(form=BatchForm.EXPLODE, reason=f"n = {n}: few windows a basic window")
     if exact:
-        return "difference", f"n = {n}, exact aggregates: added and taken off"
-    return "blocks", f"n = {n}: a suffix and a prefix a window"
+        return BatchChoice(form=BatchForm.DIFFERENCE, reason=f"n = {n}, exact aggregates: added and taken off")
+    return BatchChoice(form=BatchForm.BLOCKS, reason=f"n = {n}: a suffix and a prefix a window")
 
 
 _FEW, _SOME = 3, 8
@@ -59,7 +62,7 @@ def merge_partials(
     keys: Sequence[str],
     partials: Sequence[SparkPartial],
     n: int,
-    strategy: str,
+    form: BatchForm,
     until: Column | int | None = None,
     divides: bool = True,
 ) -> DataFrame:
@@ -74,22 +77,21 @@ def merge_partials(
     ``difference`` takes exact partials, any ranges; ``blocks`` any partials, ranges of declared points; ``explode`` and
     ``dyadic`` any partials, any ranges. All but ``explode`` hash by the keys: the rows of a key go to one task.
 
-    Raises ``ValueError`` if the strategy does not fit. Under ANSI mode an integer or decimal sum that overflows, or a
+    Raises ``ValueError`` if the form does not fit. Under ANSI mode an integer or decimal sum that overflows, or a
     range without end and without ``until``, fails the job.
     """
-    if strategy not in STRATEGIES or strategy == "direct":
-        names = ", ".join(STRATEGIES[1:])
-        raise ValueError(f"merge_partials: no strategy {strategy!r} for partials; there are {names}")
-    if strategy == "difference" and not all(partial.exact for partial in partials):
+    if form not in FORMS:
+        raise ValueError(f"merge_partials: no form {form!r} for partials; there are {', '.join(FORMS)}")
+    if form == BatchForm.DIFFERENCE and not all(partial.exact for partial in partials):
         inexact = ", ".join(partial.name for partial in partials if not partial.exact)
         raise ValueError(f"merge_partials: difference needs exact aggregates; {inexact} cannot be subtracted")
     layout = _Layout.of(df, keys, partials)
     last = F.lit(until) if isinstance(until, int) else until
     if last is not None:
         df = df.where(F.col("__lo") <= last)
-        if strategy != "blocks":  # which knows a point by the length of its range
+        if form != BatchForm.BLOCKS:  # which knows a point by the length of its range
             df = df.withColumn("__hi", F.least(F.col("__hi"), last))
-    merged = layout.leave(_FORMS[strategy](layout.enter(df), layout, n))
+    merged = layout.leave(_FORMS[form](layout.enter(df), layout, n))
     return merged if last is None else merged.where(F.col("__i") <= last)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from streamq.errors import PlanError, sentence
+from streamq.operators.batch_form import BatchChoice
 from streamq.operators.grid_windows import GridWindows
 from streamq.plan.node import Node
 from streamq.windows import Window
@@ -43,6 +44,11 @@ class Operator(Node, ABC):
     @abstractmethod
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """The operator's result over the results of its inputs: columns ``__le``, ``__re`` (ticks) and payload."""
+
+    @property
+    def batch_choice(self) -> BatchChoice | None:
+        """The form that ``in_batch`` takes; None where it has only one."""
+        return None
 
     @property
     def keeps_state(self) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
+from streamq.operators.batch_form import BatchForm
 from streamq.operators.grid import COUNT, INDEX
 from streamq.operators.merging import merge_partials
 from streamq.operators.partial_aggregate import partial_columns, partial_fields
@@ -22,17 +23,17 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def snapshots(
-    source: Schema, keys: tuple[str, ...], split: Expansion, partials: Sequence[SparkPartial], df: DataFrame
-) -> DataFrame:
-    """One row a window with members: the keys, the aggregates, ``__wle`` and ``__wre``; ``partials`` are those of ``split``."""
+def snapshots(source: Schema, keys: tuple[str, ...], split: Expansion, form: BatchForm, df: DataFrame) -> DataFrame:
+    """One row a window with members: the keys, the aggregates, ``__wle`` and ``__wre``.
+
+    ``form`` is SWEEP, which takes exact partial results, or DYADIC, which takes any that Spark makes and merges.
+    """
     quoted = [quote(k) for k in keys]
     df = df.select(*lifetime(source), *(quote(n) for n in source.names))
-    summed = [partial for partial in partials if isinstance(partial, Summed) and partial.exact]
-    if len(summed) == len(partials):
-        rows = _swept(source, df, split, summed, quoted)
+    if form == BatchForm.SWEEP:
+        rows = _swept(source, df, split, [p for p in split.partials if isinstance(p, Summed)], quoted)
     else:
-        rows = _merged(source, df, split, partials, keys)
+        rows = _merged(source, df, split, [p for p in split.partials if isinstance(p, SparkPartial)], keys)
     fields = [Field(k, source.type_of(k)) for k in keys]
     fields += partial_fields(split.partials)
     inner = source.with_fields(fields).with_shape(INTERVAL)
@@ -78,6 +79,6 @@ def _merged(
     events = numbered(df, windows, quoted)
     columns = [F.count(F.lit(1)).alias(COUNT), *partial_columns(split.arguments, partials, source)]
     ranges = events.groupBy(*quoted, "__lo", "__hi").agg(*columns)
-    merged = merge_partials(ranges, keys, partials, 1, "dyadic")
+    merged = merge_partials(ranges, keys, partials, 1, BatchForm.DYADIC)
     intervals, on = same_keys(merged, windows, quoted, [NUMBER, STARTS, ENDS])
     return merged.join(intervals, on & (F.col(INDEX) == F.col(NUMBER)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as t
 
 from streamq.choices import Clip, Stamp
+from streamq.operators.batch_form import BatchChoice, BatchForm
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, PortColumns
 from streamq.operators.grid import window_lifetime
@@ -32,7 +33,7 @@ from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import instant, lifetime, spark_expression
 from streamq.plan.node import Node, Traits, node
-from streamq.plan.partial import COUNT, spark_partials
+from streamq.plan.partial import COUNT, Summed, spark_partials
 from streamq.plan.passes import reads_end
 from streamq.plan.reduction import ReducedColumn, Reduction
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
@@ -200,25 +201,37 @@ class WindowAggregate(EvaluatedOperator):
             outputs=(*((k, Col(k)) for k in self.keys), *split.outputs),
         )
 
-    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """Snapshots of exact aggregates by a sweep, of mergeable ones by merging, of others by the evaluator of streams.
-
-        Else every event is copied into its windows, and the copies are aggregated by Spark's own aggregates; where there is
-        none for one of them, by the evaluator of streams too.
-        """
-        source = self.input.schema
+    @property
+    def batch_choice(self) -> BatchChoice:
+        """Snapshots of exact aggregates are swept, those of mergeable ones merged, others evaluated; other windows get copies."""
+        functions = [aggregate.function for _, aggregate in self.aggregates]
         if isinstance(self.window, Snapshot):
-            split = expand(self.aggregates, source) if self.merges else None
+            split = expand(self.aggregates, self.input.schema) if self.merges else None
             partials = spark_partials(split.partials) if split else None
-            if split is not None and partials is not None:
-                rows = snapshots(source, self.keys, split, partials, inputs[0])
-                return stamped(rows, self.stamp, self.schema)
-            if self.merges or not any(a.function.copies_members for _, a in self.aggregates):
+            if partials is not None and all(isinstance(p, Summed) and p.exact for p in partials):
+                return BatchChoice(form=BatchForm.SWEEP, reason="exact aggregates: added and taken off")
+            if partials is not None:
+                return BatchChoice(form=BatchForm.DYADIC, reason="partial results of ranges of snapshots")
+            if self.merges or not any(function.copies_members for function in functions):
+                return BatchChoice(
+                    form=BatchForm.EVALUATED, reason="snapshots of what Spark would copy each member for"
+                )
+        other = next((function for function in functions if not function.has_spark_form), None)
+        if other is not None:
+            return BatchChoice(form=BatchForm.EVALUATED, reason=f"Spark has no aggregate for {other.name}")
+        return BatchChoice(form=BatchForm.COPIES, reason="Spark aggregates copies of the members")
+
+    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
+        """The form that ``batch_choice`` names."""
+        source = self.input.schema
+        match self.batch_choice.form:
+            case BatchForm.EVALUATED:
                 return super().in_batch(inputs, run)
+            case BatchForm.SWEEP | BatchForm.DYADIC as form:
+                rows = snapshots(source, self.keys, expand(self.aggregates, source), form, inputs[0])
+                return stamped(rows, self.stamp, self.schema)
         columns = {name: spark_aggregate(a, source, self.clip) for name, a in self.aggregates}
         values = [column.alias(name) for name, column in columns.items() if column is not None]
-        if len(values) < len(columns):
-            return super().in_batch(inputs, run)
         reads_bounds = any(a.function.reads_window for _, a in self.aggregates)
         windows = MemberWindows(self.input, self.keys, self.window, reads_bounds)
         members, by = window_members(windows, inputs[0], run)

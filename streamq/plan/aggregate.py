@@ -159,6 +159,11 @@ class AggregateFunction(Named, ABC):
         """Whether Spark's form of it reads the interval of the window."""
         return self.timed
 
+    @property
+    def has_spark_form(self) -> bool:
+        """Whether Spark has an aggregate of its own for it: ``on_spark`` is defined."""
+        return type(self).on_spark is not AggregateFunction.on_spark
+
     @abstractmethod
     def result(self, of: Application) -> DataType:
         """Spark's type of the result; raises TypeMismatch for arguments it does not take."""

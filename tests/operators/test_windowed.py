@@ -212,7 +212,7 @@ def test_errors() -> None:
         (set, r"found n=set. Write n=sq.collect\(...\)."),
         (sq.max, r"a function instead of an aggregate; found n=max. Write n=sq.max\(...\)."),
     ],
-    ids=repr,
+    ids=lambda value: getattr(value, "__name__", repr(value)),
 )
 def test_what_may_be_meant_as_an_aggregate_is_no_constant(given: Any, message: str) -> None:
     with pytest.raises(PlanError, match=message):

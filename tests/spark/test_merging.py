@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType, DoubleType, LongType, StringType
 
-from streamq.operators.merging import choose_strategy, merge_partials
+from streamq.operators.merging import choose_form, merge_partials
 from streamq.plan.partial import SparkPartial
 from streamq.runtime.partial import PartialCount, PartialMax, PartialMin, PartialMoments, PartialSum
 
@@ -187,14 +187,14 @@ def renumbered(made: Sequence[Case], by: int) -> list[Case]:
     return [Case(case.number + by, case.n, case.divides, case.events) for case in made]
 
 
-@pytest.mark.parametrize(("strategy", "partials"), [("difference", EXACT), ("explode", PARTIALS), ("dyadic", PARTIALS)])
+@pytest.mark.parametrize(("form", "partials"), [("difference", EXACT), ("explode", PARTIALS), ("dyadic", PARTIALS)])
 @pytest.mark.parametrize("until", [None, 17])
-def test_any_ranges(spark: SparkSession, strategy: str, partials: Sequence[SparkPartial], until: int | None) -> None:
+def test_any_ranges(spark: SparkSession, form: str, partials: Sequence[SparkPartial], until: int | None) -> None:
     made: list[Case] = []
     for size, hop in GRIDS:  # the forms for any ranges do not read n: all grids are one job
         for shape in ("points", "intervals"):
             made += renumbered(cases(shape, size, hop, endless=until is not None), len(made))
-    merged = merge_partials(table(spark, made), KEYS, partials, 1, strategy, until)
+    merged = merge_partials(table(spark, made), KEYS, partials, 1, form, until)
     expected = {window: row for case in made for window, row in case.windows(until).items()}
     check(merged.collect(), expected, partials)
 
@@ -207,12 +207,12 @@ def test_blocks(spark: SparkSession, size: int, hop: int, until: int | None) -> 
     check(merged.collect(), expected, PARTIALS)
 
 
-@pytest.mark.parametrize("strategy", ["difference", "blocks", "explode", "dyadic"])
-def test_columns_keep_their_types_and_no_keys_are_keys(spark: SparkSession, strategy: str) -> None:
+@pytest.mark.parametrize("form", ["difference", "blocks", "explode", "dyadic"])
+def test_columns_keep_their_types_and_no_keys_are_keys(spark: SparkSession, form: str) -> None:
     made = cases("points", 20, 10)[:1]
     df = table(spark, made).where("`the key` = 'a'")
-    partials = EXACT if strategy == "difference" else PARTIALS
-    merged = merge_partials(df, [], partials, made[0].n, strategy)
+    partials = EXACT if form == "difference" else PARTIALS
+    merged = merge_partials(df, [], partials, made[0].n, form)
     kept = {field.name: field.dataType for field in df.schema.fields}
     assert merged.columns[:2] == ["__i", "__n"]
     assert all(field.dataType == kept[field.name] for field in merged.schema.fields if field.name != "__i")
@@ -246,16 +246,16 @@ def test_ranges_that_never_end_need_until(spark: SparkSession) -> None:
     assert sorted(row["__i"] for row in merged) == [0, 1, 2, 3]
 
 
-def test_a_strategy_that_does_not_fit_is_an_error(spark: SparkSession) -> None:
+def test_a_form_that_does_not_fit_is_an_error(spark: SparkSession) -> None:
     df = sums(spark, [(0, 1, 1)])
     with pytest.raises(ValueError, match="s cannot be subtracted"):
         merge_partials(df, [], [PartialSum("s", "", DoubleType())], 2, "difference")
-    with pytest.raises(ValueError, match="no strategy 'direct' for partials"):
+    with pytest.raises(ValueError, match="no form 'direct' for partials"):
         merge_partials(df, [], [PartialSum("s", "", LongType())], 2, "direct")
 
 
 @pytest.mark.parametrize(
-    ("shape", "n", "partials", "strategy"),
+    ("shape", "n", "partials", "form"),
     [
         ("point", 1, PARTIALS, "direct"),
         ("point", 3, PARTIALS, "direct"),
@@ -266,5 +266,5 @@ def test_a_strategy_that_does_not_fit_is_an_error(spark: SparkSession) -> None:
         ("interval", 1, PARTIALS, "dyadic"),
     ],
 )
-def test_choice_reads_only_what_is_static(shape: str, n: int, partials: Sequence[SparkPartial], strategy: str) -> None:
-    assert choose_strategy(shape, n, partials)[0] == strategy
+def test_choice_reads_only_what_is_static(shape: str, n: int, partials: Sequence[SparkPartial], form: str) -> None:
+    assert choose_form(shape, n, partials).form == form
