@@ -1,4 +1,7 @@
-"""Application time: int64 ticks, durations in units, the two axes, saturating arithmetic."""
+"""Application time (Flink's event time): the two time axes, and durations and instants as 64-bit integers of ticks.
+
+What users write, ``"10 minutes"``, a ``timedelta``, a ``datetime`` or an integer, becomes ticks here, and ticks become text.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,12 @@ INTEGER: Final = "integer"
 """The axis of integral columns: a tick is one unit of the column."""
 
 INFINITY: Final = 2**63 - 1
-"""The end of a lifetime that is still open (NULL in anything handed to a user)."""
+"""The end of a lifetime that has no end yet; users see NULL, or None."""
 MINUS_INFINITY: Final = -(2**63)
 """The CTI of a source that has not spoken yet."""
 
 Duration = str | int | timedelta
+"""A length of time as users write it; :func:`ticks` says what fits which axis."""
 
 _MICROSECONDS: Final = {
     "microsecond": 1, "us": 1,
@@ -36,7 +40,7 @@ _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*,?")
 
 
 def plain_integer(value: Any) -> Any:
-    """An integer of another library, such as numpy's, as Python's; anything else as it is."""
+    """Return an integer of another library, such as numpy, as Python's own; anything else as it is."""
     return int(value) if type(value) not in (int, bool) and isinstance(value, Integral) else value
 
 
@@ -90,9 +94,9 @@ def length(duration: Duration, verb: str = "duration") -> int:
 
 
 def instant_ticks(instant: int | datetime | None, axis: str, verb: str = "until") -> int | None:
-    """Return an instant in ticks of an axis: a datetime on a timestamp axis (without a zone UTC), an integer on an integer axis.
+    """Return an instant in ticks of an axis: a datetime on a timestamp axis, an integer on an integer axis; None stays None.
 
-    None stays None. Raises TimeError for an instant that does not fit the axis, and for one beyond its ends.
+    A datetime without a time zone is UTC. Raises TimeError for an instant that does not fit the axis or lies beyond its ends.
     """
     if instant is None:
         return None
@@ -140,14 +144,14 @@ def _bounded(value: int, verb: str) -> int:
 
 
 def saturating_add(a: int, b: int) -> int:
-    """``a + b`` where infinity stays infinite and nothing overflows."""
+    """Return ``a + b``; an infinite ``a`` stays as it is, and a sum beyond the ends of the axis becomes infinite."""
     if a in (INFINITY, MINUS_INFINITY):
         return a
     return max(MINUS_INFINITY, min(INFINITY, a + b))
 
 
 def show_ticks(value: int, axis: str) -> str:
-    """An instant as a person reads it."""
+    """Return an instant as text: ISO 8601 in UTC on a timestamp axis, the number on an integer axis, ``inf`` or ``-inf``."""
     if value == INFINITY:
         return "inf"
     if value == MINUS_INFINITY:
@@ -161,7 +165,7 @@ def show_ticks(value: int, axis: str) -> str:
 
 
 def show_duration(value: int, axis: str) -> str:
-    """A duration as a person writes it: the largest unit that divides it."""
+    """Return a duration as text in the largest unit that divides it, as ``"90 minutes"``; on an integer axis the number."""
     if axis == INTEGER:
         return str(value)
     for unit in ("day", "hour", "minute", "second", "millisecond", "microsecond"):

@@ -1,4 +1,10 @@
-"""Windows as values: which intervals of the time axis a window verb means."""
+"""Windows as values, which window verbs make and plans hold: each kind says which intervals of the time axis are its windows.
+
+An interval ``[a, b)`` contains a and not b. All lengths and instants are in ticks: microseconds since 1970 (UTC) on a timestamp
+axis, the column's own unit on an integer axis. LE and RE are the start and end of an event or a window. A grid puts an event
+into several windows where Flink's assigners would, and also by its *lifetime*: an event is a member of every window that it
+overlaps, not of those of its start alone. What the verbs check is in ``streamq/operators/window_verbs.py``; nothing here raises.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +17,11 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 @dataclass(frozen=True)
 class Hopping:
-    """The grid ``[offset + i*hop, offset + i*hop + size)`` for every integer i, in ticks."""
+    """Hopping windows: window i is ``[offset + i*hop, offset + i*hop + size)``, for every integer i, negative ones too.
+
+    ``size`` and ``hop`` are positive. With ``hop == size`` they are tumbling windows; with ``hop < size`` (Flink: sliding)
+    neighbours overlap, with ``hop > size`` there are gaps. A window's number is its i.
+    """
 
     size: int
     hop: int
@@ -21,36 +31,36 @@ class Hopping:
 
     @property
     def n(self) -> int:
-        """The greatest number of windows a point can lie in: size / hop, rounded up."""
+        """Return the greatest number of windows that contain one instant: size / hop, rounded up."""
         return -(-self.size // self.hop)
 
     @property
     def divides(self) -> bool:
-        """Whether hop divides size: then every basic window is one hop long."""
+        """True if hop divides size: then windows are made of basic windows that are one hop long."""
         return self.size % self.hop == 0
 
     def start(self, index: int) -> int:
-        """LE of a window, saturating."""
+        """Return the start of window ``index``; beyond the ends of the time axis, the end of the axis."""
         return max(MINUS_INFINITY, min(INFINITY, self.offset + index * self.hop))
 
     def end(self, index: int) -> int:
-        """RE of a window, saturating."""
+        """Return the end of window ``index``; beyond the ends of the time axis, the end of the axis."""
         return max(MINUS_INFINITY, min(INFINITY, self.offset + index * self.hop + self.size))
 
     def first_ending_after(self, t: int) -> int:
-        """The first window with ``RE > t``; the sentinels stay sentinels."""
+        """Return the number of the first window that ends after instant t; for an infinite t, t itself."""
         if t in (INFINITY, MINUS_INFINITY):
             return t
         return (t - self.offset - self.size) // self.hop + 1
 
     def last_starting_before(self, t: int) -> int:
-        """The last window with ``LE < t``; the sentinels stay sentinels."""
+        """Return the number of the last window that starts before instant t; for an infinite t, t itself."""
         if t in (INFINITY, MINUS_INFINITY):
             return t
         return (t - 1 - self.offset) // self.hop
 
     def floor_to_end(self, t: int) -> int:
-        """The greatest window end that is not after t."""
+        """Return the latest instant, at or before t, at which a window ends; for an infinite t, t itself."""
         if t in (INFINITY, MINUS_INFINITY):
             return t
         return self.end(self.first_ending_after(t) - 1)
@@ -58,16 +68,20 @@ class Hopping:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """``[t_j, t_j+1)`` for the consecutive distinct endpoints of a group."""
+    """Snapshot windows: ``[t_j, t_j+1)`` between consecutive distinct starts and ends of a group's events.
+
+    Inside a window no event of the group starts or ends, so its members are the same at every instant.
+    """
 
     name: ClassVar[str] = "snapshot"
 
 
 @dataclass(frozen=True)
 class Count:
-    """Over the distinct starts (or finite ends) ``s_1 < s_2 < ...`` of a group: ``[s_i, s_(i+n-1) + 1)``.
+    """Count windows: ``[s_i, s_(i+n-1) + 1)``, over the distinct starts ``s_1 < s_2 < ...`` of a group's events.
 
-    A member is an event whose start (or end) lies in it; fewer than n instants make no window.
+    With ``by="end"`` the s are the finite ends. A window's members are the events that start (end) in it: n, or more where
+    several start at one instant. Every instant that n - 1 others follow begins a window; fewer than n make none.
     """
 
     n: int
@@ -78,7 +92,11 @@ class Count:
 
 @dataclass(frozen=True)
 class Rows:
-    """Events of a group in the order (LE, ``order_by``): rows ``j*step .. j*step + n - 1``, from first LE to last LE + 1."""
+    """Rows windows: of a group's events in the order of start, then ``order_by``, each run of n, a new one every ``step`` events.
+
+    Window j has the events ``j*step .. j*step + n - 1`` as its members, counted from 0, and lasts from the start of the first
+    until one tick after the start of the last. Where events are equal in start and ``order_by``, the rest of the payload decides.
+    """
 
     n: int
     step: int
@@ -89,7 +107,11 @@ class Rows:
 
 @dataclass(frozen=True)
 class Session:
-    """Maximal chains: an event joins while ``LE < L + gap``, L the last instant alive so far; ``[min LE, L + gap)``."""
+    """Session windows: the longest chains of a group's events that follow one another within ``gap``.
+
+    An event belongs to the session if it starts before L + gap, where L is the last instant at which an earlier event of the
+    session is alive. The window is ``[least start, L + gap)``. ``gap`` is at least two ticks.
+    """
 
     gap: int
 
@@ -98,7 +120,11 @@ class Session:
 
 @dataclass(frozen=True)
 class Landmark:
-    """``[l, l + j*hop)`` for j = 1, 2, ..., cut at the next landmark; landmarks are ``start`` or ``start + i*period``."""
+    """Landmark windows: from each landmark l the windows ``[l, l + j*hop)``, j = 1, 2, ..., cut at the next landmark.
+
+    The landmarks are ``start + i*period`` for every integer i; without a ``period`` there is one, ``start``. In Flink such
+    windows are cumulative: ``hop`` is the step, ``period`` the greatest size.
+    """
 
     hop: int
     start: int = 0
@@ -111,5 +137,8 @@ Window = Hopping | Snapshot | Count | Rows | Session | Landmark
 
 
 def default_stamp(window: Window) -> Stamp:
-    """How a window's results are stamped unless told otherwise."""
+    """Return where results live unless the user says it: of count, rows and landmark windows at the end, else on the window.
+
+    On the whole of those three kinds of windows they would let one idle group hold back the CTI for ever.
+    """
     return Stamp.POINT_AT_END if isinstance(window, Count | Rows | Landmark) else Stamp.ALIGN

@@ -23,11 +23,11 @@ from streamq.plan.node import Node
 
 @dataclass(frozen=True)
 class Rule:
-    """A law as the rewriter takes it.
+    """A law as the rewriter takes it: a function that returns the node in the place of another one, or None.
 
-    ``why_not`` says of a node why the law does not hold there, where a user might have expected it to. Rules of phase
-    0 are applied until none fires, then those of phase 1 with them. ``recomputes``: it changes a window below the
-    node, so one that others read too would be computed twice.
+    ``why_not`` returns why the law does not fire at a node where a user might expect it to, or None; ``explain()`` shows it.
+    ``phase``: rules of phase 0 are applied until none fires, then those of phases 0 and 1 together. ``recomputes``: True if the
+    rule changes a window below the node; where others read that window too, it would be computed twice, so the rule is skipped.
     """
 
     function: Callable[[Node], Node | None]

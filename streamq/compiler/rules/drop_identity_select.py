@@ -1,4 +1,4 @@
-"""A select that changes nothing goes."""
+"""Remove a select that gives its input's columns as they are, in their order."""
 
 from __future__ import annotations
 

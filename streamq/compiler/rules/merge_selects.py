@@ -1,4 +1,4 @@
-"""Two projections in a row become one."""
+"""Make one select of two in a row, so that one step evaluates both."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from streamq.plan.tree import show
 def merge_selects(node: Node) -> Node | None:
     """``select(select(a, x), y) => select(a, y[x])``, if nothing that x computes is then evaluated more than once.
 
-    What is nondeterministic in x may at most be renamed; an opaque expression in x or y stays where it is.
+    ``y[x]`` is y with the expressions of x in the place of the columns that they define. A nondeterministic expression of x
+    may be renamed by y and nothing else. A pyspark Column in x or y forbids the rule: nobody but Spark knows what it reads.
     """
     match node:
         case Select(Select(source, inner), outer) if why_not(node) is None:
@@ -22,7 +23,7 @@ def merge_selects(node: Node) -> Node | None:
 
 
 def why_not(node: Node) -> str | None:
-    """What speaks against it, for a select over a select."""
+    """Return, for ``explain()``, what forbids the rule at a select over a select; None if nothing does."""
     match node:
         case Select(Select(_, inner), outer):
             for name, e in (*inner, *outer):

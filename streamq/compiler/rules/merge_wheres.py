@@ -1,4 +1,4 @@
-"""Two filters in a row become one."""
+"""Make one filter of two in a row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamq.plan.tree import show
 def merge_wheres(node: Node) -> Node | None:
     """``where(where(a, p), q) => where(a, p and q)``, if p and q are deterministic and q cannot fail.
 
-    AND evaluates q where p is NULL, and those rows q has not seen before.
+    On its own q sees the rows for which p is true. In ``p and q`` it is evaluated also where p is NULL: it must not raise there.
     """
     match node:
         case Where(Where(source, p), q) if why_not(node) is None:
@@ -22,7 +22,7 @@ def merge_wheres(node: Node) -> Node | None:
 
 
 def why_not(node: Node) -> str | None:
-    """What speaks against it, for a where over a where."""
+    """Return, for ``explain()``, what forbids the rule at a where over a where; None if nothing does."""
     match node:
         case Where(Where(source, p), q):
             for predicate in (p, q):

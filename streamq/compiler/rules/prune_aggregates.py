@@ -1,4 +1,4 @@
-"""Aggregates that nothing above reads are not computed."""
+"""Leave out the aggregates of a window that no operator above reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns that nothing above reads are left out where they come from."""
+"""Leave columns that no operator above reads out where they come from, so that they are neither shuffled nor kept in state."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from streamq.windows import Rows
 def prune_columns(node: Node) -> Node | None:
     """``op(a) => op(select(a, c))``, where c are the columns of a that op and the filters between read, if not all.
 
-    op is a select or a window, a the source, select or union (only right below a window) under it; a select is cut
-    down itself. An opaque expression needs all columns.
+    op is a select or a window; a is the source, select or union under it (a union only where it is right below a window).
+    Where a is a select, the columns are taken out of that select instead. A pyspark Column counts as reading all columns.
     """
     wheres, bottom = filters_below(node)
     wanted = _read(node, wheres)
@@ -35,7 +35,7 @@ def prune_columns(node: Node) -> Node | None:
 
 
 def why_not(node: Node) -> str | None:
-    """Which expression needs all columns."""
+    """Return, for ``explain()``, which expression may read any column, so that none is left out; None if there is none."""
     wheres, bottom = filters_below(node)
     if isinstance(bottom, Source | Select | Union) and (wheres or not isinstance(node, Select)):
         for e in (*_expressions(node), *(w.predicate for w in wheres)):
@@ -45,7 +45,7 @@ def why_not(node: Node) -> str | None:
 
 
 def filters_below(node: Node) -> tuple[list[Where], Node]:
-    """The filters right below a node that makes its own columns, top down, and what they filter."""
+    """Return the filters right below a node that makes its own columns, top down, and the node that they filter."""
     if not isinstance(node, Select | WindowAggregate | PartialAggregate):
         return [], node
     wheres: list[Where] = []
@@ -57,14 +57,14 @@ def filters_below(node: Node) -> tuple[list[Where], Node]:
 
 
 def over(node: Node, wheres: Iterable[Where], bottom: Node) -> Node:
-    """The node and its filters over something else."""
+    """Return the node over its filters over another input."""
     for where in reversed(list(wheres)):
         bottom = Where(bottom, where.predicate)
     return node.with_children([bottom])
 
 
 def columns_read(node: Node, wheres: Iterable[Where]) -> frozenset[str] | None:
-    """The columns that a node and the filters below it read; None if they can't be told."""
+    """Return the columns that a node and the filters below it read; None if they may read any."""
     expressions = [*_expressions(node), *(w.predicate for w in wheres)]
     if any(facts(e).opaque for e in expressions):
         return None

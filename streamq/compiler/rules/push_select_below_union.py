@@ -1,4 +1,4 @@
-"""A projection goes into the branches of a union."""
+"""Evaluate a select in each branch of a union, where it can meet the branch's own selects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def push_select_below_union(node: Node) -> Node | None:
 
 
 def why_not(node: Node) -> str | None:
-    """What holds a select over a union back."""
+    """Return, for ``explain()``, what forbids the rule at a select over a union; None if nothing does."""
     match node:
         case Select(Union(), columns):
             for name, e in columns:

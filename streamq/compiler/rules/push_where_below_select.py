@@ -1,4 +1,4 @@
-"""A filter goes below a projection: less is computed, and it comes nearer to the sources."""
+"""Filter before a select computes: fewer rows are computed, and the filter comes nearer to the sources."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from streamq.plan.tree import show
 def push_where_below_select(node: Node) -> Node | None:
     """``where(select(a, x), p) => select(where(a, p[x]), x)``, if what p reads of x is cheap and all is deterministic.
 
-    Lifetimes are the same below. Of a conjunction the parts go that can; one that may fail does not overtake one that
-    stays. A select that only leaves out columns of a source or select stays below: that is where pruning puts it.
+    ``p[x]`` is p with the expressions of x in the place of the columns that they define. A select does not change lifetimes, so
+    p may read them. Where p is a conjunction, each part goes below that may; a part that may raise an error stays if one before
+    it stays, for it must not see rows that the other removes. A select that only leaves out columns stays below the filter:
+    ``prune_columns`` has put it there.
     """
     match node:
         case Where(Select(source, x) as select, p) if not _prunes(select):
@@ -27,7 +29,7 @@ def push_where_below_select(node: Node) -> Node | None:
 
 
 def why_not(node: Node) -> str | None:
-    """What holds a where over a select back."""
+    """Return, for ``explain()``, what forbids the rule at a where over a select; None if nothing does."""
     match node:
         case Where(Select() as select, p) if not _prunes(select):
             staying = _split(select, p)[1]
@@ -36,7 +38,7 @@ def why_not(node: Node) -> str | None:
 
 
 def _prunes(select: Select) -> bool:
-    """Whether it only leaves out columns of a source or a select."""
+    """True if a select only leaves out columns of a source or a select."""
     return isinstance(select.input, Source | Select) and all(
         isinstance(e, Col) and e.name == n for n, e in select.columns
     )

@@ -1,4 +1,4 @@
-"""A filter on the keys of a window goes below it: groups that nobody asks for are never built."""
+"""Filter on a window's keys before the window, so that groups which the filter removes have no state."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from streamq.windows import Landmark
 def push_where_below_window(node: Node) -> Node | None:
     """``where(window(a by k), p) => window(where(a, p) by k)``, if p reads only keys, cannot fail, and all of a ends.
 
-    An event that never ends is reported in the windows up to the last endpoint of *all* groups, so none may go. p
-    must not read the lifetime, which is the window's, nor fail, for below it sees events of no reported window. A
-    floating key stays too: a group is called 0.0 whose events say -0.0. Of a conjunction the parts go that can.
+    An event that never ends is reported in windows up to the last endpoint of *all* groups; without the other groups' events
+    that would be another one. p must not read the lifetime, for above it is the window's and below an event's. p must not
+    raise an error, for below it sees events that are in no reported window. A key of type float or double forbids it: the group
+    of -0.0 is called 0.0. Where p is a conjunction, each part goes below that may.
     """
     match node:
         case Where(WindowAggregate(input=source) as below, p):
@@ -36,7 +37,7 @@ def push_where_below_window(node: Node) -> Node | None:
 
 
 def why_not(node: Node) -> str | None:
-    """What holds a filter on keys over a window back."""
+    """Return, for ``explain()``, what forbids the rule at a filter on keys over a window; None if nothing does."""
     match node:
         case Where(WindowAggregate(keys=keys) as below, p):
             for part in conjuncts(p):

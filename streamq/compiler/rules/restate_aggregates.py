@@ -1,4 +1,4 @@
-"""Aggregates of a window stated by simpler ones, which can be merged where they cannot: DataCell's expanding replication."""
+"""Write a window's aggregates as expressions over simpler ones, which can be merged (DataCell's expanding replication)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamq.plan.passes import rewrite
 def restate_aggregates(node: Node) -> Node | None:
     """``window(a, f(x)) => select(window(a, g(x), h(x)), f of g and h)``, where f is restated by g and h, each computed once.
 
-    A mean is a sum by a count, NULL over no values; a standard deviation is the root of a variance.
+    An average is a sum divided by a count, NULL where no value is counted; a standard deviation is the root of a variance.
     """
     if not isinstance(node, WindowAggregate):
         return None

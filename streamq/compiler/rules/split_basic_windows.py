@@ -1,4 +1,4 @@
-"""A window's aggregates are computed once a basic window, and merged."""
+"""Compute a window's aggregates once for each basic window, and merge those into windows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ def split_basic_windows(node: Node) -> Node | None:
 
     Each aggregate is kept as what can be merged: counts, sums, least and greatest values as they are, a mean as sum and
     count, a variance as count, mean and sum of squared differences (DataCell's compensating and expanding replication).
-    Whether a batch job merges partials or takes the events at once is a matter of cost, not of this law.
+    It holds for hopping windows whose aggregates all merge. In a batch the merging operator may still take the events directly
+    where that is cheaper (``choose_strategy``).
     """
     match node:
         case WindowAggregate(source, keys, Hopping() as window, aggregates) if node.is_grid:

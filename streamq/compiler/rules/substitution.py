@@ -1,4 +1,4 @@
-"""When an expression may take the place of the column it defines: same value, same type, and not much dearer."""
+"""When rules may put an expression in the place of the column that it defines: same value, same type, little more work."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ LARGEST = 128
 """Nodes of the largest expression that rules put together: what is larger stays in two operators."""
 
 CHEAP = 4
-"""Operators that may be evaluated twice, if that lets a filter come first."""
+"""The most operators that rules let be evaluated twice where a filter then comes first."""
 
 REMEMBERED = 50_000
-"""Expressions whose facts are kept."""
+"""How many expressions' facts are kept; beyond that all are forgotten."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What rules ask of an expression, as a tree: shared parts are counted wherever they stand.
+    """What rules ask of an expression. It is counted as a tree: a part that stands in two places counts twice.
 
-    size: nodes; operators: those that compute; simple: no function among them; uses: how often each column is read.
+    ``size``: its nodes; ``operators``: the nodes that compute something; ``simple``: True if all of those are casts and cheap
+    operators; ``deterministic``: True if equal columns always give equal values; ``opaque``: True if it holds a pyspark Column;
+    ``uses``: how often it reads each column.
     """
 
     size: int
@@ -40,7 +42,7 @@ _remembered: dict[str, Facts] = {}
 
 
 def facts(expr: Expr) -> Facts:
-    """The facts of an expression; those of its parts are known from before, however often a rule extends it."""
+    """Return the facts of an expression; those of parts that earlier calls have met are not computed again."""
     if len(_remembered) > REMEMBERED:
         _remembered.clear()
     todo = [expr]
@@ -74,30 +76,30 @@ def _of(node: Expr, parts: list[Facts]) -> Facts:
 
 
 def is_plain(expr: Expr) -> bool:
-    """Whether there is nothing to compute."""
+    """True for a column, a constant and a part of the lifetime, which compute nothing."""
     return isinstance(expr, Col | Lit | Lifetime)
 
 
 def is_cheap(expr: Expr) -> bool:
-    """Whether evaluating it twice costs next to nothing: a few plain operators, no function."""
+    """True if evaluating it twice costs next to nothing: at most CHEAP plain operators, no function."""
     of_expr = facts(expr)
     return of_expr.operators <= CHEAP and of_expr.simple
 
 
 def grown(expr: Expr, by: Mapping[str, Expr]) -> int:
-    """The nodes of an expression over what its columns stand for."""
+    """Return the size of an expression once ``by`` has taken the place of its columns."""
     of_expr = facts(expr)
     return of_expr.size + sum(n * (facts(by[name]).size - 1) for name, n in of_expr.uses.items())
 
 
 def fits(expr: Expr, by: Mapping[str, Expr]) -> bool:
-    """Whether that is not too large, or no larger than what is there anyway."""
+    """True if that is at most LARGEST, or no larger than one of the expressions involved already is."""
     parts = (facts(by[name]).size for name in facts(expr).uses)
     return grown(expr, by) <= max(LARGEST, facts(expr).size, *parts)
 
 
 def uses(exprs: Iterable[Expr]) -> Counter[str]:
-    """How often each column is read."""
+    """Return how often some expressions together read each column."""
     counts: Counter[str] = Counter()
     for expr in exprs:
         counts.update(facts(expr).uses)
@@ -105,9 +107,10 @@ def uses(exprs: Iterable[Expr]) -> Counter[str]:
 
 
 def inlined(expr: Expr, by: Mapping[str, Expr]) -> Expr:
-    """The expression over what the columns stand for, of the same type.
+    """Return an expression with ``by`` in the place of its columns; its type stays the same.
 
-    A constant keeps the type it had as a column: beside a decimal, Spark takes a bare literal for what its digits need.
+    A constant gets the type that it had as a column, explicitly: beside a decimal, Spark gives a bare literal the type that
+    its digits need.
     """
     return substitute(expr, {name: _typed(e) for name, e in by.items()})
 

@@ -1,4 +1,4 @@
-"""Which expressions may fail on a row (overflow, division by zero, a cast): those must not see new rows."""
+"""Which expressions may raise an error on a row (overflow, division by zero, a cast): rules must not show them more rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WIDENING: list[type[DataType]] = [t.ByteType, t.ShortType, t.IntegerType, t.Lon
 
 
 def can_fail(expr: Expr, schema: Schema) -> bool:
-    """Whether Spark's ANSI rules may raise for some row; true where that is not known."""
+    """True if by Spark's ANSI rules some row of that schema may raise an error; True also where that is not known."""
     kinds = types(expr, schema, "rewrite")
     return not all(_is_total(n, kinds) for n in nodes(expr))
 
