@@ -32,8 +32,8 @@ def events(name: str, *starts: int, delay: int | None = 0, length: int = 1, ever
 
 
 def intervals(name: str, *rows: tuple[int, int | None, str], delay: int = 0) -> sq.Stream:
-    made = [(s, e, {"k": k, "v": s}) for s, e, k in rows]
-    return sq.events(made, name=name, progress=sq.generate(delay))
+    lifetimes = [(s, e, {"k": k, "v": s}) for s, e, k in rows]
+    return sq.events(lifetimes, name=name, progress=sq.generate(delay))
 
 
 def at(minutes: int) -> dt.datetime:

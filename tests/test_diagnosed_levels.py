@@ -42,25 +42,25 @@ def test_what_a_level_holds_back(level: Any, query: sq.Stream, released: str, st
 def test_what_strong_consistency_holds_back_goes_with_the_cti_and_not_a_tick_earlier() -> None:
     run = rehearsal(two(), "changelog", "strong")
     run.arrive()
-    found = []
+    counts = []
     for _ in range(4):
         wait = min(run.why().waits, key=lambda w: w.goal or 0)
         assert wait.goal is not None and f"run.advance({wait.goal}" in " ".join(wait.release)
         assert run.advance(wait.goal - 1).num_rows == 0 and run.why().verdict == "waiting"
-        found += [row["start"] for row in run.advance(wait.goal).to_pylist()]
+        counts += [row["start"] for row in run.advance(wait.goal).to_pylist()]
         operators = [operator for stage in run.metrics["stages"] for operator in stage["operators"]]
-        assert sum(operator["held_rows"] for operator in operators) == 5 - len(found)
-    assert found == [2, 3, 4, 8]
+        assert sum(operator["held_rows"] for operator in operators) == 5 - len(counts)
+    assert counts == [2, 3, 4, 8]
 
 
 def test_windows_wait_as_the_level_says() -> None:
     """Strong for the CTI, weak for what is forgotten, between for whichever comes first."""
-    told = {}
+    waits = {}
     for name, level in (("strong", "strong"), ("weak", sq.weak(3)), ("level", sq.level(4))):
         run = rehearsal(counted(events("a", 1, 12, 31, delay=20)), "changelog", level)
         run.arrive()
-        told[name] = (run.why().waits[-1].cti, run.why().waits[-1].window, run.why().waits[-1].release[0])
-    assert told == {
+        waits[name] = (run.why().waits[-1].cti, run.why().waits[-1].window, run.why().waits[-1].release[0])
+    assert waits == {
         "strong": (11, (10, 20), "a row of a at or after 40 (delay 20)"),
         "weak": (28, (30, 40), "a row of a at or after 40"),
         "level": (11, (30, 40), "a row of a at or after 44"),

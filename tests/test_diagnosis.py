@@ -29,9 +29,14 @@ def test_a_window_names_its_source_the_row_and_the_calls_that_release_it() -> No
         "  or run.advance(datetime.datetime(2024, 5, 1, 12, 10))",
         "  or run.finish(), if the input has ended",
     ]
-    told = json.loads(json.dumps(run.why().to_dict()))
-    assert (told["version"], told["state"], told["verdict"], told["warnings"]) == (1, "running", "waiting", [])
-    wait = told["waits"][0]
+    document = json.loads(json.dumps(run.why().to_dict()))
+    assert (document["version"], document["state"], document["verdict"], document["warnings"]) == (
+        1,
+        "running",
+        "waiting",
+        [],
+    )
+    wait = document["waits"][0]
     assert (wait["source"], wait["since"], wait["least_input"]) == ("trips", "2024-06-01T00:01:00Z", "trips")
     assert (wait["needs_at"], wait["window_start_at"]) == ("2024-05-01T12:10:00Z", "2024-05-01T12:00:00Z")
     assert run.why()._repr_html_().startswith("<div><b>Rows are held back, waiting for a row of trips")
@@ -73,14 +78,14 @@ def test_an_idle_input_that_is_allowed_to_be_is_told_with_the_time_at_which_it_i
     run.arrive(a=1, b=1)
     run.arrive(a=1)
     silent = "b has brought no rows since 2024-06-01 00:01:00 UTC; idle_after, 3 minutes,"
-    found = run.why()
-    assert found.verdict == "idle_input"
-    assert found.summary == f"Rows are held back: {silent} lets it pass at 2024-06-01 00:04:00."
-    found = why(run.program, run.history, now=found.now + dt.timedelta(minutes=1))
+    diagnosis = run.why()
+    assert diagnosis.verdict == "idle_input"
+    assert diagnosis.summary == f"Rows are held back: {silent} lets it pass at 2024-06-01 00:04:00."
+    diagnosis = why(run.program, run.history, now=diagnosis.now + dt.timedelta(minutes=1))
     over = "is over: it goes by the CTI that the others had a micro-batch before."
-    assert (found.verdict, found.summary) == ("waiting", f"Rows are held back: {silent} {over}")
-    assert found.waits[-1].release[0] == "the next micro-batch, which passes b over"
-    assert found.waits[-1].proviso == "b, silent, has by itself the CTI that the others had a micro-batch before"
+    assert (diagnosis.verdict, diagnosis.summary) == ("waiting", f"Rows are held back: {silent} {over}")
+    assert diagnosis.waits[-1].release[0] == "the next micro-batch, which passes b over"
+    assert diagnosis.waits[-1].proviso == "b, silent, has by itself the CTI that the others had a micro-batch before"
     run.arrive()
     run.arrive(a=0, b=0)
     assert run.history.last is not None and run.history.last.inserted == 1, "as said, without a row of b"
@@ -96,13 +101,13 @@ def test_an_anti_join_with_an_input_that_has_stopped(output: str) -> None:
     run = rehearsal(query, output)
     run.arrive(a=1, b=1)
     run.arrive(a=2)
-    found = run.why()
+    diagnosis = run.why()
     if output == "changelog":
-        assert found.verdict == "flowing"
+        assert diagnosis.verdict == "flowing"
     else:
-        assert (found.verdict, found.waits[-1].release[0]) == ("idle_input", "a row of b at or after 12")
-        assert "next: what ends at 11" in str(found)
-        assert "b brings no rows any more, and others do" in found.summary
+        assert (diagnosis.verdict, diagnosis.waits[-1].release[0]) == ("idle_input", "a row of b at or after 12")
+        assert "next: what ends at 11" in str(diagnosis)
+        assert "b brings no rows any more, and others do" in diagnosis.summary
 
 
 @pytest.mark.parametrize("windowed", [False, True])
@@ -176,8 +181,10 @@ def test_runs_that_are_over() -> None:
     query = counted(events("a", 1, 2))
     run = rehearsal(query)
     run.arrive()
-    found = why(run.program, run.history, RunState.STOPPED, reason="stop was called on it")
-    assert found.verdict == "stopped" and found.waits[0].release[-1] == "a run on the checkpoint"
-    found = why(run.program, run.history, RunState.FAILED, reason="source a: 1 late item(s).")
-    assert (found.verdict, found.waits) == ("failed", ()) and found.summary.endswith("source a: 1 late item(s).")
+    diagnosis = why(run.program, run.history, RunState.STOPPED, reason="stop was called on it")
+    assert diagnosis.verdict == "stopped" and diagnosis.waits[0].release[-1] == "a run on the checkpoint"
+    diagnosis = why(run.program, run.history, RunState.FAILED, reason="source a: 1 late item(s).")
+    assert (diagnosis.verdict, diagnosis.waits) == ("failed", ()) and diagnosis.summary.endswith(
+        "source a: 1 late item(s)."
+    )
     assert why(run.program, RunHistory()).verdict == "no_rows"

@@ -71,9 +71,9 @@ RELEASED: dict[str, Callable[[], sq.Stream]] = {
 
 def advanced(run: Rehearsal, wait: Wait) -> tuple[list[Any], list[Any]]:
     """The rows of a tick before what is told, and of that."""
-    told = TOLD.search(" ".join(wait.release))
-    assert told is not None
-    before, then = (run.advance(int(told[1]) - less).to_pylist() for less in (1, 0))
+    call = TOLD.search(" ".join(wait.release))
+    assert call is not None
+    before, then = (run.advance(int(call[1]) - less).to_pylist() for less in (1, 0))
     return before, then
 
 
@@ -132,9 +132,9 @@ def test_the_row_that_would_release_others_does_and_none_earlier(name: str, outp
     tried = 0
     for every, length, base in [(None, 1, (-40, 3, 100)), (None, 7, (1, 8, 14)), (10, 7, (-40, 3, 100))]:
         wait = next(iter(arrived(every, length, *base).why().waits[-1:]), None)
-        told = wait and ROW.match(wait.release[0])
-        if wait and wait.exact and told:
-            at = int(told[1])
+        row = wait and ROW.match(wait.release[0])
+        if wait and wait.exact and row:
+            at = int(row[1])
             assert arrived(every, length, *base, at - 1).arrive(a=1).num_rows == 0, (wait, every, length, base)
             assert arrived(every, length, *base, at).arrive(a=1).num_rows > 0, (wait, every, length, base)
             tried += 1
@@ -149,11 +149,11 @@ def test_what_is_not_exact_is_told_as_that() -> None:
     run = rehearsal(counted(taken_back))
     run.arrive(p=1)
     run.arrive(p=3)
-    found = run.why()
-    assert (found.waits[-1].window, found.waits[-1].exact) == ((0, 10), False)
-    assert found.summary.endswith("nothing comes if all rows of that window have been taken back.")
-    assert str(found).splitlines()[-1] == "  nothing comes if all rows of that window have been taken back"
-    assert (found.to_dict()["waits"][-1]["exact"], run.advance(10).num_rows) == (False, 0)
+    diagnosis = run.why()
+    assert (diagnosis.waits[-1].window, diagnosis.waits[-1].exact) == ((0, 10), False)
+    assert diagnosis.summary.endswith("nothing comes if all rows of that window have been taken back.")
+    assert str(diagnosis).splitlines()[-1] == "  nothing comes if all rows of that window have been taken back"
+    assert (diagnosis.to_dict()["waits"][-1]["exact"], run.advance(10).num_rows) == (False, 0)
 
     run = rehearsal(
         events("a", *range(0, 40, 3)).left_anti_join(others(), on="k").session_window(5).select(n=sq.count())
@@ -203,10 +203,10 @@ def test_what_no_progress_releases_does_not_promise_that_some_does(
 ) -> None:
     run = rehearsed(query())
     run.advance(1_000)
-    found = run.why()
-    wait = found.waits[-1]
+    diagnosis = run.why()
+    wait = diagnosis.waits[-1]
     assert (wait.release[0], wait.goal, wait.exact) == (released, None, False)
-    assert found.summary == f"Rows are held back, waiting for {released}." and "advance" not in str(found)
+    assert diagnosis.summary == f"Rows are held back, waiting for {released}." and "advance" not in str(diagnosis)
     assert any("finish" in way for way in wait.release) == bool(run.finish().num_rows)
 
 

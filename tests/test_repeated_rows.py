@@ -76,7 +76,7 @@ def test_ids_in_micro_batches(kind: str) -> None:
         assert [table.num_rows for table in out] == [2, 1, 1, 1], "final as it comes"
     out.append(run.finish())
     assert sorted(n for table in out for n in table.column("no").to_pylist()) == [7, 8, 9, 10, 11]
-    counted = {key: n for found in run.totals.values() for key, n in found.items()}
+    counted = {key: n for counts in run.totals.values() for key, n in counts.items()}
     assert counted == {"s|duplicates": 3, "s|dropped": 1}
 
 
@@ -85,8 +85,8 @@ def test_an_id_is_part_of_a_plan_only_where_it_is_given() -> None:
     plain, named = sq.points(df, "t", name="s"), sq.points(df, "t", id="k", name="s")
     assert plain.plan.digest != named.plan.digest and not named.plan.traits.retracts
     assert "ids" not in plain.to_json() and '"ids": ["k"]' in named.to_json()
-    for made in (plain, named):
-        assert sq.from_json(made.to_json(), {"s": made}).plan.digest == made.plan.digest
+    for stream in (plain, named):
+        assert sq.from_json(stream.to_json(), {"s": stream}).plan.digest == stream.plan.digest
     assert (plain.plan.detail(), named.plan.detail()) == ("s, time=t", "s, time=t, id=[k]")
 
 

@@ -31,10 +31,10 @@ from tests.made_columns import TABLE, Columns, columns
 
 def lifetimes(table: pa.Table, key: str | tuple[str, ...]) -> list[tuple[Any, ...]]:
     """The lifetimes that ``sq.signal`` gives the rows of a table, in-process."""
-    made = sq.signal(Columns(from_arrow_schema(table.schema)), time="t", key=key, name="samples")
-    assert made.schema.shape == SIGNAL
-    found = Stream(made.plan, {"samples": table}).to_arrow().to_pylist()
-    return [(r["k"], r["v"], r["start"], r["end"]) for r in found]
+    signal = sq.signal(Columns(from_arrow_schema(table.schema)), time="t", key=key, name="samples")
+    assert signal.schema.shape == SIGNAL
+    rows = Stream(signal.plan, {"samples": table}).to_arrow().to_pylist()
+    return [(r["k"], r["v"], r["start"], r["end"]) for r in rows]
 
 
 # k     t  1    2    3    4    5    6
@@ -68,9 +68,9 @@ def test_no_key_makes_one_signal_and_several_columns_one_key() -> None:
 def test_signal_is_points_made_a_signal_and_its_policy_is_the_sources() -> None:
     df = columns(t="bigint", k="string", v="double")
     policy = {"progress": sq.generate(5), "late": "fail", "invalid": "drop"}
-    made = sq.signal(df, "t", "k", name="s", **policy)
-    assert made.plan.digest == sq.points(df, "t", name="s", **policy).to_signal("k").plan.digest
-    assert made.plan.input.policy == SourcePolicy(delay=5, late="fail", invalid="drop")  # type: ignore[attr-defined]
+    signal = sq.signal(df, "t", "k", name="s", **policy)
+    assert signal.plan.digest == sq.points(df, "t", name="s", **policy).to_signal("k").plan.digest
+    assert signal.plan.input.policy == SourcePolicy(delay=5, late="fail", invalid="drop")  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -134,8 +134,8 @@ def test_points_and_intervals_of_arrow_tables() -> None:
 
 def test_edges_and_physical_of_arrow_tables() -> None:
     log = pa.table({"t": [1, 5, 3], "what": ["on", "off", "on"], "k": ["a", "a", "b"], "v": [1, 2, 3]})
-    made = sq.edges(log, "t", edge="what", key="k", open="on", close="off", payload="end")
-    assert answer(made) == [(1, 5, "a", 2), (3, None, "b", 3)]
+    edges = sq.edges(log, "t", edge="what", key="k", open="on", close="off", payload="end")
+    assert answer(edges) == [(1, 5, "a", 2), (3, None, "b", 3)]
     schema = pa.schema([("kind", pa.string()), *((n, pa.int64()) for n in ("start", "end", "new_end", "v"))])
     rows = [("insert", 1, None, None, 3), ("retract", 1, None, 10, 3), ("CTI", 20, None, None, None)]
     table = pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
@@ -143,8 +143,8 @@ def test_edges_and_physical_of_arrow_tables() -> None:
 
 
 def test_a_signal_of_an_arrow_table() -> None:
-    found = answer(sq.signal(SAMPLES, "t", "k"))
-    assert [(k, v, start, end) for start, end, k, v in found] == lifetimes(SAMPLES, "k")
+    rows = answer(sq.signal(SAMPLES, "t", "k"))
+    assert [(k, v, start, end) for start, end, k, v in rows] == lifetimes(SAMPLES, "k")
 
 
 # id     at  1    2    3    4    5    6
@@ -161,8 +161,8 @@ LOG = pa.table(
 
 
 def test_changes_of_an_arrow_table() -> None:
-    found = answer(sq.changes(LOG, "op", "at", "id"))
-    assert found == [(1, 3, 1, 5), (2, 3, 2, 9), (3, 5, 1, 6), (3, None, 2, 8)]
+    rows = answer(sq.changes(LOG, "op", "at", "id"))
+    assert rows == [(1, 3, 1, 5), (2, 3, 2, 9), (3, 5, 1, 6), (3, None, 2, 8)]
 
 
 @pytest.mark.parametrize("op", ["x", None])
@@ -170,12 +170,12 @@ def test_an_unknown_operation_is_no_event(op: str | None) -> None:
     table = LOG.set_column(1, "op", pa.array(["c", op, *LOG["op"].to_pylist()[2:]], pa.string()))
     with pytest.raises(InvalidEvent, match="neither a start nor an end"):
         sq.changes(table, "op", "at", "id").to_arrow()
-    found = lived(sq.changes(table, "op", "at", "id", invalid="drop"))
-    assert found == [(1, 5, 1, 5), (2, 3, 2, 9), (3, None, 2, 8)]
+    rows = lived(sq.changes(table, "op", "at", "id", invalid="drop"))
+    assert rows == [(1, 5, 1, 5), (2, 3, 2, 9), (3, None, 2, 8)]
 
 
-def lived(made: sq.Stream) -> list[tuple[Any, ...]]:
-    return [tuple(row[n] for n in ("start", "end", *made.columns)) for row in made.to_arrow().to_pylist()]
+def lived(stream: sq.Stream) -> list[tuple[Any, ...]]:
+    return [tuple(row[n] for n in ("start", "end", *stream.columns)) for row in stream.to_arrow().to_pylist()]
 
 
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
@@ -194,8 +194,8 @@ NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
     ids=str,
 )
 def test_times_of_every_arrow_type(times: list[Any], kind: pa.DataType, start: Any) -> None:
-    made = sq.points(pa.table({"t": pa.array(times, kind), "v": [1]}), "t")
-    assert [row[0] for row in lived(made)] == [start]
+    points = sq.points(pa.table({"t": pa.array(times, kind), "v": [1]}), "t")
+    assert [row[0] for row in lived(points)] == [start]
 
 
 def test_columns_of_other_arrow_types_are_taken_as_sparks() -> None:
@@ -207,10 +207,10 @@ def test_columns_of_other_arrow_types_are_taken_as_sparks() -> None:
             "at": pa.array([1_001], pa.timestamp("ns")),
         }
     )
-    made = sq.points(table, "t", name="p")
-    assert made.schema.describe() == "word string, list array<smallint>, at timestamp_ntz; point on integer"
-    assert made.tables["p"].schema.types == [pa.int64(), pa.string(), pa.list_(pa.int16()), pa.timestamp("us")]
-    assert lived(made) == [(1, 2, "a", [1], dt.datetime(1970, 1, 1, microsecond=1))]
+    points = sq.points(table, "t", name="p")
+    assert points.schema.describe() == "word string, list array<smallint>, at timestamp_ntz; point on integer"
+    assert points.tables["p"].schema.types == [pa.int64(), pa.string(), pa.list_(pa.int16()), pa.timestamp("us")]
+    assert lived(points) == [(1, 2, "a", [1], dt.datetime(1970, 1, 1, microsecond=1))]
 
 
 def test_the_same_table_twice_is_one_source() -> None:
@@ -273,8 +273,8 @@ def at_the_ends_of_time(instants: list[int], invalid: str) -> dict[str, Stream]:
 def test_starts_at_the_ends_of_time(kind: str) -> None:
     """-2^63 means "nothing yet" inside and 2^63 - 1 "never": no event starts there, and a point ends before "never"."""
     good = [-LAST, LAST - 2, *([] if kind == "points" else [LAST - 1])]
-    found = answer(at_the_ends_of_time(ENDS, "drop")[kind])
-    assert [(start, end) for start, end, _ in found] == [(t, t + 1 if kind == "points" else None) for t in good]
+    rows = answer(at_the_ends_of_time(ENDS, "drop")[kind])
+    assert [(start, end) for start, end, _ in rows] == [(t, t + 1 if kind == "points" else None) for t in good]
     for instant in set(ENDS) - set(good):
         why = r"a start at -2\^63, before the first instant" if instant < 0 else "a start too late to last a tick"
         with pytest.raises(InvalidEvent, match=f"{kind}1: a row is no event: {why}"):

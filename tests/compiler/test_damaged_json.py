@@ -20,9 +20,9 @@ from tests.compiler.json_plans import DOCUMENT
 
 
 def changed(change: Callable[[dict[str, Any]], Any]) -> Any:
-    made = copy.deepcopy(DOCUMENT)
-    replaced = change(made)
-    return made if replaced is None else replaced
+    document = copy.deepcopy(DOCUMENT)
+    replaced = change(document)
+    return document if replaced is None else replaced
 
 
 def put(path: str, value: Any) -> Callable[[dict[str, Any]], Any]:
@@ -129,9 +129,9 @@ def test_no_damage_ends_in_another_plan(data: st.DataObject) -> None:
     places: list[tuple[Any, Any]] = []
     stack: list[Any] = [document]
     while stack:
-        found = stack.pop()
-        for key, value in found.items() if isinstance(found, dict) else enumerate(found):
-            places.append((found, key))
+        part = stack.pop()
+        for key, value in part.items() if isinstance(part, dict) else enumerate(part):
+            places.append((part, key))
             if isinstance(value, dict | list):
                 stack.append(value)
     at, key = data.draw(st.sampled_from(range(len(places))).map(places.__getitem__))

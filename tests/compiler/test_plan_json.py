@@ -46,23 +46,23 @@ def again(plan: Node) -> Node:
 
 
 def same(plan: Node) -> None:
-    found = again(plan)
-    assert found.digest == plan.digest
-    assert [(type(n), n.schema, n.traits) for n in nodes(found)] == [(type(n), n.schema, n.traits) for n in nodes(plan)]
-    assert to_text(plan_to_json(found)) == to_text(plan_to_json(plan))
+    read = again(plan)
+    assert read.digest == plan.digest
+    assert [(type(n), n.schema, n.traits) for n in nodes(read)] == [(type(n), n.schema, n.traits) for n in nodes(plan)]
+    assert to_text(plan_to_json(read)) == to_text(plan_to_json(plan))
 
 
 def classes(document: Any) -> set[str]:
     """The names of all classes in a document."""
-    stack, found = [document], set()
+    stack, names = [document], set()
     while stack:
         match stack.pop():
             case dict() as one:
-                found |= {one["is"]} if "is" in one else set()
+                names |= {one["is"]} if "is" in one else set()
                 stack.extend(one.values())
             case list() as many:
                 stack.extend(many)
-    return found
+    return names
 
 
 @pytest.mark.slow
@@ -75,10 +75,10 @@ def test_random_plans_come_back(case: Case) -> None:
 def every_plan() -> list[Node]:
     """Plans that hold every class there is, before and after rewriting."""
     s, z = (sq.intervals(intervals(seed), "from", "to") for seed in (1, 2))
-    made = [query(s, z, SIZES).plan for query in QUERIES.values()]
+    plans = [query(s, z, SIZES).plan for query in QUERIES.values()]
     aggregates = (sq.sum("v"), sq.count("k"), sq.min("v"), sq.max("v"), sq.var("v"))
-    made.append(s.hopping_window(5, 2).select(**{a.name: a for a in aggregates}).plan)
-    made += [rewrite(plan).plan for plan in made]
+    plans.append(s.hopping_window(5, 2).select(**{a.name: a for a in aggregates}).plan)
+    plans += [rewrite(plan).plan for plan in plans]
     points = sq.points(SIZES, "size", name="p", progress=sq.explicit(), late="adjust", invalid="drop")
     physical = sq.events([sq.insert(1, k="a"), sq.cti(4)], invalid="drop")
     log = [(1, "start", "a"), (2, "end", "a")]
@@ -94,7 +94,7 @@ def every_plan() -> list[Node]:
         s.plan, Start(LengthKind.GIVEN, 0, Call(by_name("-"), (sq.start(), Cast(col("v"), t.LongType()))), 8), Length()
     )
     bound = Where(s.plan, Call(by_name(">"), (sq.window_start(), Lit(3))))
-    return made + [q.plan for q in more] + [named, late.plan, early, bound]
+    return plans + [q.plan for q in more] + [named, late.plan, early, bound]
 
 
 def rows(*given: Any) -> Any:
@@ -106,12 +106,12 @@ def rows(*given: Any) -> Any:
 
 def test_every_class_is_written_and_read() -> None:
     plans = every_plan()
-    found: set[str] = set()
+    written: set[str] = set()
     for plan in plans:
         same(plan)
-        found |= classes(plan_to_json(plan))
-    assert found == {*NODES} | set(expression_classes()) | set(value_classes())
-    assert {n.__name__ for n in written_operators()} <= found
+        written |= classes(plan_to_json(plan))
+    assert written == {*NODES} | set(expression_classes()) | set(value_classes())
+    assert {n.__name__ for n in written_operators()} <= written
 
 
 VALUES_OF_ALL_KINDS = [
@@ -127,8 +127,8 @@ VALUES_OF_ALL_KINDS = [
 
 @pytest.mark.parametrize("value", VALUES_OF_ALL_KINDS, ids=repr)
 def test_values_come_back_as_they_were(value: Any) -> None:
-    found = decoded(json.loads(json.dumps(encoded(value), allow_nan=False)))
-    assert (type(found), repr(found)) == (type(value), repr(value))
+    read = decoded(json.loads(json.dumps(encoded(value), allow_nan=False)))
+    assert (type(read), repr(read)) == (type(value), repr(value))
 
 
 plain = st.one_of(
@@ -140,8 +140,8 @@ plain = st.one_of(
 
 @given(st.recursive(plain, lambda inner: st.lists(inner, max_size=3).map(tuple)))
 def test_any_value_comes_back(value: Any) -> None:
-    found = decoded(json.loads(json.dumps(encoded(value), allow_nan=False)))
-    assert repr(found) == repr(value)
+    read = decoded(json.loads(json.dumps(encoded(value), allow_nan=False)))
+    assert repr(read) == repr(value)
 
 
 def test_nan_comes_back() -> None:

@@ -81,9 +81,9 @@ def test_a_truncated_log_gives_every_whole_line(form: str, cut: float, tmp_path:
     whole = rows(LOG, tmp_path)
     data = forms[form](LOG)
     log = find_log(put(tmp_path / "cut", data[: int(len(data) * cut)]))
-    found = task_edges(log).to_pylist()
-    assert found == whole[: len(found)]
-    assert cut * 0.7 - 0.1 < len(found) / len(whole) < min(1, cut * 1.3 + 0.1)
+    edges = task_edges(log).to_pylist()
+    assert edges == whole[: len(edges)]
+    assert cut * 0.7 - 0.1 < len(edges) / len(whole) < min(1, cut * 1.3 + 0.1)
     assert log.truncated
     assert all(line.startswith("cut: ") for line in log.damage)
 
@@ -108,9 +108,9 @@ def test_damage_in_the_middle_is_placed(form: Any, tmp_path: Path) -> None:
     data[middle : middle + 400] = bytes(400)
     log = find_log(put(tmp_path / "damaged", bytes(data)))
     whole = rows(LOG, tmp_path)
-    found = task_edges(log).to_pylist()
-    assert 0 < len(found) < 400
-    assert found[:50] == whole[:50]
+    edges = task_edges(log).to_pylist()
+    assert 0 < len(edges) < 400
+    assert edges[:50] == whole[:50]
     assert any("damaged" in line and "byte" in line for line in log.damage)
 
 
@@ -240,8 +240,8 @@ def edges_of(tmp_path: Path, *events: dict[str, Any]) -> list[tuple[str, int, in
 
 
 def test_edges_keep_the_order_of_the_log(tmp_path: Path) -> None:
-    found = edges_of(tmp_path, started(1, 0), started(2, 5), ended(2, 5, 9), started(3, 8), ended(1, 0, 20))
-    assert found == [("start", 1, 0), ("start", 2, 5000), ("end", 2, 9000), ("start", 3, 8000), ("end", 1, 20000)]
+    edges = edges_of(tmp_path, started(1, 0), started(2, 5), ended(2, 5, 9), started(3, 8), ended(1, 0, 20))
+    assert edges == [("start", 1, 0), ("start", 2, 5000), ("end", 2, 9000), ("start", 3, 8000), ("end", 1, 20000)]
     assert disorder(task_edges(find_log(tmp_path / "app-1"))) == 1000
 
 
@@ -290,8 +290,13 @@ def test_the_application_and_its_stages(tmp_path: Path) -> None:
         "Stage Info": stage | {"Stage Attempt ID": 1, "Number of Tasks": 2},
     }
     log = find_log(put(tmp_path / "app-1", text(LOG_START, APP_START, submitted, again, APP_END)))
-    found = stages(log)[3]
-    assert (found.name, found.description, found.tasks, found.attempts) == ("count at x.py:1", "zones", 8, 2)
+    last_stage = stages(log)[3]
+    assert (last_stage.name, last_stage.description, last_stage.tasks, last_stage.attempts) == (
+        "count at x.py:1",
+        "zones",
+        8,
+        2,
+    )
     application = app(log)
     assert (application.name, application.id, application.spark) == ("a", "app-1", "4.3.0")
     assert application.started == datetime.fromtimestamp(EPOCH / 1000, UTC)

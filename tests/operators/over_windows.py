@@ -15,8 +15,8 @@ def spans(*rows: tuple[Any, ...]) -> sq.Stream:
 
 def members(windowed: Any, until: int | None = None) -> list[Row]:
     """Windows and the names of their members, in one word."""
-    found = answer(windowed.select(e=sq.collect("e")), until)
-    return [(*row[:-1], " ".join(row[-1])) for row in found]
+    rows = answer(windowed.select(e=sq.collect("e")), until)
+    return [(*row[:-1], " ".join(row[-1])) for row in rows]
 
 
 def counts(windowed: Any, until: int | None = None) -> list[Row]:

@@ -26,8 +26,8 @@ def test_until_bounds_hopping_windows_by_their_starts() -> None:
 
 def test_the_bound_is_the_windows_own_inputs_over_all_groups() -> None:
     s = sq.events([(1, None, {"k": "a"}), (2, 12, {"k": "b"})])
-    found = answer(s.group_by("k").tumbling_window(5).select(n=sq.count()))
-    assert [r[:3] for r in found] == [(a, a + 5, k) for a in (0, 5, 10) for k in "ab"]
+    rows = answer(s.group_by("k").tumbling_window(5).select(n=sq.count()))
+    assert [r[:3] for r in rows] == [(a, a + 5, k) for a in (0, 5, 10) for k in "ab"]
     alone = answer(s.where(sq.col("k") == "a").group_by("k").tumbling_window(5).select(n=sq.count()))
     assert alone == [(0, 5, "a", 1)]
 
@@ -38,14 +38,14 @@ def test_the_bound_is_the_windows_own_inputs_over_all_groups() -> None:
 def test_clipping_changes_what_a_time_sensitive_aggregate_reads(clip: str, lasts: tuple[int, int]) -> None:
     """One event [2,20) in the windows [0,5) and [5,10): how long it counts for."""
     s = sq.events([(2, 20, {"v": 1.0})]).tumbling_window(5, clip_input=clip)
-    found = answer(s.select(mean=sq.time_weighted_avg("v"), n=sq.count()), until=6)
-    assert found == [(0, 5, pytest.approx(lasts[0] / 5), 1), (5, 10, pytest.approx(lasts[1] / 5), 1)]
+    rows = answer(s.select(mean=sq.time_weighted_avg("v"), n=sq.count()), until=6)
+    assert rows == [(0, 5, pytest.approx(lasts[0] / 5), 1), (5, 10, pytest.approx(lasts[1] / 5), 1)]
 
 
 def test_clipping_never_changes_who_is_a_member() -> None:
     s = spans((1, 4), (3, 8), (-5, None))
-    found = [counts(s.hopping_window(4, 2, clip_input=clip)) for clip in ("none", "left", "right", "full")]
-    assert all(f == found[0] for f in found)
+    counted = [counts(s.hopping_window(4, 2, clip_input=clip)) for clip in ("none", "left", "right", "full")]
+    assert all(f == counted[0] for f in counted)
 
 
 def test_stamps() -> None:
@@ -59,10 +59,10 @@ def test_stamps() -> None:
 def test_the_window_is_known_wherever_the_row_lives() -> None:
     s = spans((1, 4), (3, 8))
     for stamp in ("align", "point_at_end"):
-        made = s.tumbling_window(5, stamp=stamp).select(
+        bounds = s.tumbling_window(5, stamp=stamp).select(
             a=sq.window_start(), b=sq.window_end(), long=sq.window_end() - sq.window_start(), n=sq.count()
         )
-        assert [r[2:] for r in answer(made)] == [(0, 5, 5, 2), (5, 10, 5, 1)]
+        assert [r[2:] for r in answer(bounds)] == [(0, 5, 5, 2), (5, 10, 5, 1)]
     both = s.count_window(2).select(a=sq.window_start(), b=sq.window_end())
     assert answer(both) == [(4, 5, 1, 4)]
 
@@ -71,8 +71,8 @@ def test_the_window_is_known_wherever_the_row_lives() -> None:
 def test_an_aggregate_reads_the_lifetimes_of_its_members_wherever_the_row_lives(stamp: str) -> None:
     s = spans((1, 4), (3, 8), (6, 7))
     late = sq.sum(sq.duration(), where=sq.start() >= 3)
-    made = s.tumbling_window(5, stamp=stamp).select(long=late, at=sq.window_start() + late)
-    assert [r[2:] for r in answer(made)] == [(5, 5), (6, 11)]
+    delays = s.tumbling_window(5, stamp=stamp).select(long=late, at=sq.window_start() + late)
+    assert [r[2:] for r in answer(delays)] == [(5, 5), (6, 11)]
     ends = s.count_window(2, by="end").select(n=sq.count(where=sq.end() > 7), first=sq.min(sq.start()))
     assert answer(ends) == [(8, 9, 0, 1), (9, 10, 1, 3)]
 
@@ -100,8 +100,8 @@ def test_a_lifetime_inside_an_aggregate_is_its_members_whatever_the_stamp() -> N
     s = sq.events([(1, 9, {"v": 1}), (4, 6, {"v": 2})])
     for stamp, at in (("align", (0, 10)), ("point_at_end", (10, 11))):
         w = s.tumbling_window(10, stamp=stamp)
-        found = w.select(n=sq.count(where=sq.start() > 2), last=sq.max(sq.end()), since=sq.window_start())
-        assert answer(found) == [(*at, 1, 9, 0)]
+        aggregates = w.select(n=sq.count(where=sq.start() > 2), last=sq.max(sq.end()), since=sq.window_start())
+        assert answer(aggregates) == [(*at, 1, 9, 0)]
 
 
 def test_windows_over_windows() -> None:
@@ -116,9 +116,9 @@ def test_windows_over_windows() -> None:
 
 def test_an_empty_stream_has_no_windows() -> None:
     none = spans((1, 4)).where(sq.col("e") == "?")
-    made = [none.tumbling_window(5), none.snapshot_window(), none.count_window(1), none.rows_window(1)]
-    made += [none.session_window(5), none.landmark_window(5, start=0), none.sliding_window(3)]
-    assert [counts(w) for w in made] == [[]] * len(made)
+    windows = [none.tumbling_window(5), none.snapshot_window(), none.count_window(1), none.rows_window(1)]
+    windows += [none.session_window(5), none.landmark_window(5, start=0), none.sliding_window(3)]
+    assert [counts(w) for w in windows] == [[]] * len(windows)
 
 
 def test_windows_at_the_ends_of_the_axis_are_cut_there() -> None:

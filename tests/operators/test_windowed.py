@@ -39,8 +39,8 @@ def test_a_snapshot_of_open_lifetimes_is_open() -> None:
 
 def test_the_endpoints_are_the_groups_own() -> None:
     s = sq.events([(1, 9, {"k": "a"}), (4, 6, {"k": "b"}), (5, 7, {"k": None}), (6, 8, {"k": None})])
-    found = answer(s.group_by("k").snapshot_window().select(n=sq.count()))
-    assert found == [(1, 9, "a", 1), (4, 6, "b", 1), (5, 6, None, 1), (6, 7, None, 2), (7, 8, None, 1)]
+    rows = answer(s.group_by("k").snapshot_window().select(n=sq.count()))
+    assert rows == [(1, 9, "a", 1), (4, 6, "b", 1), (5, 6, None, 1), (6, 7, None, 2), (7, 8, None, 1)]
 
 
 # sliding
@@ -124,8 +124,8 @@ def test_the_least_gap_is_two_ticks() -> None:
 
 def test_sessions_are_the_groups_own() -> None:
     s = sq.events([(1, 2, {"k": "a"}), (3, 4, {"k": "b"}), (5, 6, {"k": "a"})])
-    found = answer(s.group_by("k").session_window(4).select(n=sq.count()))
-    assert found == [(1, 5, "a", 1), (3, 7, "b", 1), (5, 9, "a", 1)]
+    rows = answer(s.group_by("k").session_window(4).select(n=sq.count()))
+    assert rows == [(1, 5, "a", 1), (3, 7, "b", 1), (5, 9, "a", 1)]
 
 
 # landmark
@@ -156,8 +156,8 @@ def test_landmark_windows_are_reported_up_to_the_first_that_ends_after_the_last_
 def test_landmarks_on_a_timestamp_axis_start_at_the_epoch() -> None:
     day = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
     s = sq.events([(day + dt.timedelta(hours=1), None, {"e": "a"}), (day, day + dt.timedelta(hours=2), {"e": "b"})])
-    found = members(s.landmark_window("12 hours", period="1 day", stamp="align"))
-    assert found == [(day, day + dt.timedelta(hours=12), "b a")]
+    windows = members(s.landmark_window("12 hours", period="1 day", stamp="align"))
+    assert windows == [(day, day + dt.timedelta(hours=12), "b a")]
     moved = members(s.landmark_window("2 hours", start=day + dt.timedelta(hours=1), stamp="align"))
     assert moved == [(day + dt.timedelta(hours=1), day + dt.timedelta(hours=3), "b a")]
 

@@ -42,16 +42,16 @@ NAN = math.nan
 XY = pa.struct({"x": pa.float64(), "y": pa.list_(pa.int8())})
 
 
-def deltas(*made: Delta, kind: pa.DataType | None = None) -> pa.Table:
+def deltas(*rows: Delta, kind: pa.DataType | None = None) -> pa.Table:
     """Deltas ``(start, end, weight, v)``."""
-    times = {n: pa.array([d[i] for d in made], pa.int64()) for i, n in enumerate((LE, RE, WEIGHT))}
-    return pa.table({"v": pa.array([d[3] for d in made], kind), **times})
+    times = {n: pa.array([d[i] for d in rows], pa.int64()) for i, n in enumerate((LE, RE, WEIGHT))}
+    return pa.table({"v": pa.array([d[3] for d in rows], kind), **times})
 
 
-def changes(*made: Delta, kind: pa.DataType | None = None) -> list[tuple[Any, ...]]:
+def changes(*rows: Delta, kind: pa.DataType | None = None) -> list[tuple[Any, ...]]:
     """Rows ``(kind, start, end, new_end, v)`` of their changelog."""
-    found = changelog_rows(deltas(*made, kind=kind))
-    return [(r["kind"], r["start"], r["end"], r["new_end"], r["v"]) for r in found.to_pylist()]
+    changelog = changelog_rows(deltas(*rows, kind=kind))
+    return [(r["kind"], r["start"], r["end"], r["new_end"], r["v"]) for r in changelog.to_pylist()]
 
 
 # a changelog's rows
@@ -74,17 +74,17 @@ def test_what_cancels_out_is_not_written() -> None:
 
 def test_rows_come_by_sync_time_and_the_cti_last() -> None:
     """Sync time is an insert's start, and of a retraction the earlier of both ends; the end of the stream is not said."""
-    made = [(7, 9, 1, "c"), (1, 20, -1, "a"), (1, 8, 1, "a"), (3, 3, 1, None), (4, 6, 1, "b"), (2, 5, -1, "d")]
-    assert [(kind, start) for kind, start, *_ in changes(*made)] == [
+    rows = [(7, 9, 1, "c"), (1, 20, -1, "a"), (1, 8, 1, "a"), (3, 3, 1, None), (4, 6, 1, "b"), (2, 5, -1, "d")]
+    assert [(kind, start) for kind, start, *_ in changes(*rows)] == [
         ("retract", 2),
         ("insert", 4),
         ("insert", 7),
         ("retract", 1),
         ("cti", 3),
     ]
-    assert changes(*made)[-1] == ("cti", 3, None, None, None)
+    assert changes(*rows)[-1] == ("cti", 3, None, None, None)
     assert changes((INFINITY, INFINITY, 1, None), kind=pa.string()) == []
-    rest, cti = split_ctis(deltas(*made))
+    rest, cti = split_ctis(deltas(*rows))
     assert (rest.num_rows, cti) == (5, 3)
 
 
@@ -105,19 +105,19 @@ def test_rows_come_by_sync_time_and_the_cti_last() -> None:
 def test_payloads_are_equal_as_keys_are(one: Any, same: Any, other: Any, kind: pa.DataType) -> None:
     """NULL and NaN equal themselves, zeros each other, nested values by their parts; also in the middle of a table."""
     padded = deltas((0, 1, 1, other), (1, 9, -1, one), (1, 5, 1, same), (1, 7, 1, other), kind=kind)
-    found = changelog_rows(padded.slice(1)).to_pylist()
+    changelog = changelog_rows(padded.slice(1)).to_pylist()
     moved = ("retract", 1, 9, 7 if comparable(one) == comparable(other) else 5)
-    assert moved in [(r["kind"], r["start"], r["end"], r["new_end"]) for r in found] or one is other
-    assert comparable([r["v"] for r in found if r["kind"] == "retract"]) == (comparable(one),)
-    assert len(found) == 2
+    assert moved in [(r["kind"], r["start"], r["end"], r["new_end"]) for r in changelog] or one is other
+    assert comparable([r["v"] for r in changelog if r["kind"] == "retract"]) == (comparable(one),)
+    assert len(changelog) == 2
 
 
 def test_a_task_folds_what_it_has_at_once() -> None:
     """Batches of Arrow are no micro-batches: a pair may lie in two of them."""
-    made = deltas((1, INFINITY, -1, "a"), (2, 3, 1, "b"), (1, 10, 1, "a"))
-    found = pa.Table.from_batches(folding(changelog_rows)(made.to_batches(max_chunksize=1)))
-    assert found.column("kind").to_pylist() == ["insert", "retract"]
-    assert list(folding(changelog_rows)(made.slice(0, 0).to_batches())) == []
+    table = deltas((1, INFINITY, -1, "a"), (2, 3, 1, "b"), (1, 10, 1, "a"))
+    changelog = pa.Table.from_batches(folding(changelog_rows)(table.to_batches(max_chunksize=1)))
+    assert changelog.column("kind").to_pylist() == ["insert", "retract"]
+    assert list(folding(changelog_rows)(table.slice(0, 0).to_batches())) == []
 
 
 PAYLOADS = st.sampled_from([0.0, -0.0, NAN, None, 1.5])
@@ -127,7 +127,7 @@ PAYLOADS = st.sampled_from([0.0, -0.0, NAN, None, 1.5])
 def recorded(draw: Any) -> list[pa.Table]:
     """Micro-batches of legal deltas, each with a CTI: events begin, move their ends, go, and come back in one micro-batch."""
     live: list[tuple[int, int, Any]] = []
-    c, made = -3, []
+    c, batches = -3, []
     for _ in range(draw(st.integers(1, 5))):
         batch: list[Delta] = []
         for _ in range(draw(st.integers(0, 6))):
@@ -148,14 +148,14 @@ def recorded(draw: Any) -> list[pa.Table]:
                 )
                 batch.append((live[-1][0], live[-1][1], 1, live[-1][2]))
         c += draw(st.integers(0, 4))
-        made.append(deltas(*draw(st.permutations([*batch, (c, c, 1, None)])), kind=pa.float64()))
-    return made
+        batches.append(deltas(*draw(st.permutations([*batch, (c, c, 1, None)])), kind=pa.float64()))
+    return batches
 
 
 @given(recorded())
-def test_folding_keeps_the_history_and_every_promise(made: list[pa.Table]) -> None:
+def test_folding_keeps_the_history_and_every_promise(batches: list[pa.Table]) -> None:
     """Row by row: each retraction matches, no CTI is breached; the sum is that of the deltas; nothing is left to fold."""
-    parts = [changelog_rows(table).to_pylist() for table in made]
+    parts = [changelog_rows(table).to_pylist() for table in batches]
     rows = [row for part in parts for row in part]
     check_stream(rows, order="chain")
     for part in parts:
@@ -166,7 +166,7 @@ def test_folding_keeps_the_history_and_every_promise(made: list[pa.Table]) -> No
         ends = {(comparable(r["v"]), r["start"], r["end"]) for r in items if r["kind"] == "retract"}
         given = [r["end"] if r["kind"] == "insert" else r["new_end"] for r in items]
         assert not ends & {(comparable(r["v"]), r["start"], e) for r, e in zip(items, given, strict=True)}
-    expected = fold_physical(_signed(made))
+    expected = fold_physical(_signed(batches))
     assert_same_history(fold_physical(rows) if rows else expected, expected)
 
 
@@ -174,9 +174,9 @@ def _inf(end: int | None) -> int:
     return INFINITY if end is None else end
 
 
-def _signed(made: Sequence[pa.Table]) -> list[Row]:
+def _signed(batches: Sequence[pa.Table]) -> list[Row]:
     """Deltas as inserts and deletions."""
-    rows = [row for table in made for row in split_ctis(table)[0].to_pylist()]
+    rows = [row for table in batches for row in split_ctis(table)[0].to_pylist()]
     return [
         {"kind": "insert" if r[WEIGHT] > 0 else "retract", "start": r[LE], "end": r[RE], "new_end": r[LE], "v": r["v"]}
         for r in rows
@@ -186,9 +186,9 @@ def _signed(made: Sequence[pa.Table]) -> list[Row]:
 # CTIs
 
 
-def written(run: LocalRun, deltas: pa.Table, told: int) -> list[Row]:
+def written(run: LocalRun, deltas: pa.Table, cti: int) -> list[Row]:
     """A micro-batch's rows, the CTI last if it has moved."""
-    promise = [(run.cti, run.cti, 1)] if run.cti > told else []
+    promise = [(run.cti, run.cti, 1)] if run.cti > cti else []
     columns = {n: pa.array([p[i] for p in promise], pa.int64()) for i, n in enumerate((LE, RE, WEIGHT))}
     names = [n for n in deltas.column_names if n not in columns]
     last = pa.table({**{n: pa.nulls(len(promise), deltas.schema.field(n).type) for n in names}, **columns})
@@ -232,8 +232,8 @@ def test_a_changelog_keeps_its_ctis(
     run = LocalRun(program, static=case.static)
     rows: list[Row] = []
     for batch, ctis in zip(case.batches, promises(case, slack), strict=True):
-        told = run.cti
-        rows += written(run, run.batch(batch, ctis), told)
+        promised = run.cti
+        rows += written(run, run.batch(batch, ctis), promised)
         run = run.restart() if restart else run
     rows += written(run, run.finish(case.until), run.cti)
     assert run.cti == INFINITY
@@ -252,20 +252,20 @@ def test_under_strong_a_changelog_is_in_order_of_time(late: int) -> None:
     items[5:5] = [sq.retract(11, 16, 13, v=2), sq.retract(12, 17, 12, v=0)]
     s = sq.events(items, name="s", progress=sq.generate(5))
     query = s.union(s.group_by("v").tumbling_window(10).select(), s.shift(-6))
-    made: dict[Level, list[Row]] = {}
+    changelogs: dict[Level, list[Row]] = {}
     for level in (MIDDLE, STRONG):
         plan = rewrite(numbered(query.plan)[0]).plan
         run = LocalRun(compiled(plan, OutputForm.CHANGELOG, buckets=3, level=level, ctis=True))
-        rows = made[level] = []
+        rows = changelogs[level] = []
         for at in range(len(items)):
-            told = run.cti
-            rows += written(run, run.batch({"s": query.tables["s"].slice(at, 1)}), told)
+            promised = run.cti
+            rows += written(run, run.batch({"s": query.tables["s"].slice(at, 1)}), promised)
             run = run.restart()
         rows += written(run, run.finish(), run.cti)
-    check_stream(made[STRONG], order="full")
+    check_stream(changelogs[STRONG], order="full")
     with pytest.raises(StreamViolation, match="order"):
-        check_stream(made[MIDDLE], order="full")
-    assert_same_history(fold_physical(made[STRONG]), fold_physical(made[MIDDLE]))
+        check_stream(changelogs[MIDDLE], order="full")
+    assert_same_history(fold_physical(changelogs[STRONG]), fold_physical(changelogs[MIDDLE]))
     # what one level has held another lets go
     half = len(items) // 2
     strong, middle = (
@@ -278,7 +278,7 @@ def test_under_strong_a_changelog_is_in_order_of_time(late: int) -> None:
     rows += written(run, run.batch({"s": query.tables["s"].slice(half)}), run.cti)
     rows += written(run, run.finish(), run.cti)
     check_stream(rows, order="chain")
-    assert_same_history(fold_physical(rows), fold_physical(made[MIDDLE]))
+    assert_same_history(fold_physical(rows), fold_physical(changelogs[MIDDLE]))
 
 
 def test_ids_are_payload() -> None:
@@ -318,10 +318,10 @@ def test_an_output_that_a_plan_cannot_have() -> None:
 
     assert refused(s, "update") == "run: output is 'final', 'changelog' or 'upsert'; found 'update'."
     assert refused(s, "final", True) == "run: ctis=True goes with output='changelog'; found output='final'."
-    told = (
+    message = (
         "run: a payload column called 'Kind'; output='changelog' has a column of that name. Rename it: q.rename({...})."
     )
-    assert refused(s.select(Kind=sq.col("k")), "changelog") == told
+    assert refused(s.select(Kind=sq.col("k")), "changelog") == message
     assert "a payload column called 'new_end'" in refused(s.select(new_end=sq.col("k")), "changelog")
     assert "a payload column called 'op'" in refused(counted.rename(n="op"), "upsert")
     needs = "run: output='upsert' needs a result with one row a group and start; "

@@ -23,21 +23,21 @@ from tests.programs import compiled
 # an upsert's rows
 
 
-def upserts(*made: tuple[Any, ...], key: Sequence[str] = ("k",)) -> list[tuple[Any, ...]]:
+def upserts(*deltas: tuple[Any, ...], key: Sequence[str] = ("k",)) -> list[tuple[Any, ...]]:
     """Deltas ``(start, end, weight, k, n)`` as rows ``(op, start, end, k, n)``."""
     names = (LE, RE, WEIGHT, "k", "n")
-    table = pa.table({n: pa.array([m[i] for m in made]) for i, n in enumerate(names)})
+    table = pa.table({n: pa.array([m[i] for m in deltas]) for i, n in enumerate(names)})
     return [tuple(r[n] for n in ("op", "start", "end", "k", "n")) for r in upsert_rows(table, key).to_pylist()]
 
 
 def test_a_key_has_the_last_state() -> None:
-    made = [
+    deltas = [
         *((0, 10, -1, "a", 1), (0, 10, 1, "a", 2)),
         *((0, 10, -1, "b", 7), (20, INFINITY, 1, "b", 7)),
         *((5, 9, 1, "c", 1), (5, 9, -1, "c", 1)),
         *((0, 10, -1, None, 1), (0, 8, 1, None, 1)),
     ]
-    assert upserts(*made) == [
+    assert upserts(*deltas) == [
         ("upsert", 0, 10, "a", 2),
         ("upsert", 0, 8, None, 1),
         ("delete", 0, None, "b", None),

@@ -297,10 +297,10 @@ def calls() -> Iterator[Expr]:
     yield f.timestamp_seconds(when(c("l") > 10**9, c("l")))
 
 
-def distinct(found: Iterator[Expr]) -> list[Expr]:
+def distinct(exprs: Iterator[Expr]) -> list[Expr]:
     """Those that the evaluator takes, each once; at least what it refuses must be a refusal."""
     kept = {}
-    for expr in found:
+    for expr in exprs:
         try:
             check(expr, SCHEMA, "test")
         except (NeedsSpark, TypeMismatch):

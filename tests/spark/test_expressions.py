@@ -76,12 +76,12 @@ def test_values_types_and_errors_are_sparks(spark: SparkSession, group: Any) -> 
     masks = {f"bad{k}": pa.array(b) for k, b in enumerate(bad) if b.any()}
     frame = spark.createDataFrame(pa.table({**columns, **masks}))
     wrong: list[str] = []
-    made = []
+    spark_columns = []
     for k, expr in enumerate(exprs):
         column = to_spark(expr, _Frame())
-        made.append((F.when(~F.col(f"bad{k}"), column) if f"bad{k}" in masks else column).alias(f"r{k}"))
-    for first in range(0, len(made), 150):
-        part = frame.select(made[first : first + 150])
+        spark_columns.append((F.when(~F.col(f"bad{k}"), column) if f"bad{k}" in masks else column).alias(f"r{k}"))
+    for first in range(0, len(spark_columns), 150):
+        part = frame.select(spark_columns[first : first + 150])
         answer = part.toArrow().combine_chunks()
         for k, field in enumerate(part.schema.fields, first):
             ours = values[k].array
@@ -104,8 +104,8 @@ def test_values_types_and_errors_are_sparks(spark: SparkSession, group: Any) -> 
         n = int(np.flatnonzero(bad[k])[k % bad[k].sum()])
         row = {name: Lit(columns[name][n].as_py(), SCHEMA.type_of(name)) for name in columns_of(exprs[k])}
         try:
-            found = one.select(to_spark(substitute(exprs[k], row), _Frame())).collect()
-            wrong.append(f"{show(exprs[k])} on {row} is no error in Spark: {found}")
+            answers = one.select(to_spark(substitute(exprs[k], row), _Frame())).collect()
+            wrong.append(f"{show(exprs[k])} on {row} is no error in Spark: {answers}")
         except PySparkException:
             pass
     assert not wrong, "\n".join(wrong[:80]) + f"\n{len(wrong)} of {len(exprs)}"
@@ -145,8 +145,8 @@ def test_the_last_bit_of_many_doubles(spark: SparkSession) -> None:
 def test_fields_are_called_after_the_columns_given(spark: SparkSession) -> None:
     """Also where the rules put something else in the columns' place."""
     source = sq.events([(1, 3, {"v": 1})]).select(w=col("v") + 1, a=f.array("v"))
-    made = source.select(s=f.struct("w", sq.start()), z=f.arrays_zip("a"))
-    assert made.to_df().toArrow().to_pylist() == [{"s": {"w": 2, "start": 1}, "z": [{"a": 1}], "start": 1, "end": 3}]
+    structs = source.select(s=f.struct("w", sq.start()), z=f.arrays_zip("a"))
+    assert structs.to_df().toArrow().to_pylist() == [{"s": {"w": 2, "start": 1}, "z": [{"a": 1}], "start": 1, "end": 3}]
 
 
 def test_means_of_decimals_are_sparks(spark: SparkSession) -> None:
@@ -156,9 +156,9 @@ def test_means_of_decimals_are_sparks(spark: SparkSession) -> None:
         rows = [(i, i + 1, {"v": v}) for i, v in enumerate((*numbers, None))]
         query = sq.events(rows, schema={"v": kind}).tumbling_window(100).select(x=sq.avg("v"))
         plain = spark.createDataFrame([(v,) for v in numbers], f"v {kind}").agg(F.avg("v").alias("x")).toArrow()
-        for found in (query.to_arrow(), query.to_df().toArrow()):
-            assert found.select(["x"]).cast(plain.schema) == plain, kind
-            assert found.schema.field("x").type == plain.schema.field("x").type, kind
+        for table in (query.to_arrow(), query.to_df().toArrow()):
+            assert table.select(["x"]).cast(plain.schema) == plain, kind
+            assert table.schema.field("x").type == plain.schema.field("x").type, kind
 
 
 def test_pyspark_columns_that_are_no_value_of_one_event(spark: SparkSession) -> None:
@@ -182,8 +182,8 @@ def test_pyspark_columns_that_are_no_value_of_one_event(spark: SparkSession) -> 
     for column in (F.row_number().over(Window.orderBy("v")), F.explode("xs")):
         with pytest.raises(TypeMismatch, match="a pyspark Column that is no value of one event"):
             source.select(y=column)
-    found = window.select(y=sq.sum(F.col("v") * 2)).to_df().toArrow().to_pylist()
-    assert found == [{"y": 4, "start": 0, "end": 5}]
+    rows = window.select(y=sq.sum(F.col("v") * 2)).to_df().toArrow().to_pylist()
+    assert rows == [{"y": 4, "start": 0, "end": 5}]
     assert source.select(y=F.size("xs")).to_df().toArrow().to_pylist() == [{"y": 1, "start": 1, "end": 2}]
     with pytest.raises(TypeMismatch, match=r"The source has read column 'at'"):
         source.where(F.col("at") > 1)

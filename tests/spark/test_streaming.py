@@ -27,20 +27,20 @@ READINGS = pa.schema([("t", pa.int64()), ("k", pa.string()), ("v", pa.float64())
 def readings(seed: int, count: int, late_by: int = 0) -> list[dict[str, Any]]:
     """Points in nearly ascending order, at most ``late_by`` out of order."""
     rng = random.Random(seed)
-    made = []
+    rows = []
     for i in range(count):
         t = 3 * i - rng.randint(0, late_by)
         v = rng.choice([None, 0.1 * rng.randint(-50, 50), 1e6])
-        made.append({"t": t, "k": rng.choice(["a", "b", None]), "v": v, "n": rng.randint(-3, 3)})
-    return made
+        rows.append({"t": t, "k": rng.choice(["a", "b", None]), "v": v, "n": rng.randint(-3, 3)})
+    return rows
 
 
-def cut(made: list[dict[str, Any]], sizes: list[int], schema: pa.Schema) -> list[pa.Table]:
+def cut(rows: list[dict[str, Any]], sizes: list[int], schema: pa.Schema) -> list[pa.Table]:
     out, at = [], 0
     for size in sizes:
-        out.append(pa.Table.from_pylist(made[at : at + size], schema=schema))
+        out.append(pa.Table.from_pylist(rows[at : at + size], schema=schema))
         at += size
-    return [*out, pa.Table.from_pylist(made[at:], schema=schema)]
+    return [*out, pa.Table.from_pylist(rows[at:], schema=schema)]
 
 
 def per_key(points: sq.Stream) -> sq.Stream:
@@ -54,8 +54,8 @@ def per_key(points: sq.Stream) -> sq.Stream:
 
 def test_instalments_and_restarts(spark: SparkSession, tmp_path: Path) -> None:
     """Each available-now run is one instalment; a restart after each loses nothing; the end flushes the last windows."""
-    made = readings(1, 90, late_by=12)
-    parts = cut(made, [30, 31], READINGS)
+    arrivals = readings(1, 90, late_by=12)
+    parts = cut(arrivals, [30, 31], READINGS)
     land(tmp_path / "in", parts)
     batch = per_key(sq.points(spark.read.parquet(str(tmp_path / "in")), time="t")).to_df()
     (tmp_path / "live").mkdir()
@@ -90,12 +90,12 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def test_changelog_takes_back_what_disorder_changed(spark: SparkSession, tmp_path: Path) -> None:
     """Speculative output is repaired by retractions, at another level after each restart; what is left is the batch answer."""
-    made = readings(2, 60)
-    random.Random(3).shuffle(made)
-    parts = cut(made, [20, 20], READINGS)
+    arrivals = readings(2, 60)
+    random.Random(3).shuffle(arrivals)
+    parts = cut(arrivals, [20, 20], READINGS)
     (tmp_path / "in").mkdir()
     q = per_key(sq.points(stream(spark, tmp_path / "in", READINGS), time="t", progress=sq.generate(1000)))
-    told = []
+    inserted = []
     for i, level in enumerate(("strong", "middle", sq.level(0, 2000))):
         land(tmp_path / "in", parts[i : i + 1], first=i)
         with q.run(
@@ -106,10 +106,10 @@ def test_changelog_takes_back_what_disorder_changed(spark: SparkSession, tmp_pat
             buckets=3,
         ) as run:
             run.process_all_available()
-            told.append(run.metrics["query"]["inserted"])
+            inserted.append(run.metrics["query"]["inserted"])
             if i == 2:
                 run.finish()
-    assert told[0] == 0 and told[1] > 0, "strong waits for a CTI, and there is none"
+    assert inserted[0] == 0 and inserted[1] > 0, "strong waits for a CTI, and there is none"
     batch = per_key(sq.points(spark.read.parquet(str(tmp_path / "in")), time="t")).to_df()
     changes = spark.read.parquet(str(tmp_path / "out"))
     assert changes.where("kind = 'retract'").count() > 0
@@ -121,20 +121,20 @@ EDGES = pa.schema([("t", pa.int64()), ("what", pa.string()), ("id", pa.int64()),
 
 def edge_rows(seed: int) -> list[dict[str, Any]]:
     rng = random.Random(seed)
-    made = []
+    rows = []
     for i in range(25):
         start = rng.randint(0, 80)
-        made.append({"t": start, "what": "start", "id": i, "k": f"k{i % 3}"})
+        rows.append({"t": start, "what": "start", "id": i, "k": f"k{i % 3}"})
         if i % 5:
-            made.append({"t": start + rng.randint(1, 40), "what": "end", "id": i, "k": f"k{i % 3}"})
-    return made
+            rows.append({"t": start + rng.randint(1, 40), "what": "end", "id": i, "k": f"k{i % 3}"})
+    return rows
 
 
 def test_edges_retractions_stages_and_unions(spark: SparkSession, tmp_path: Path) -> None:
     """Edges, a window that reads ends that still move, a window over windows, a union of levels: one linear chain."""
-    made = edge_rows(4)
-    random.Random(5).shuffle(made)
-    land(tmp_path / "in", cut(made, [15, 15], EDGES))
+    arrivals = edge_rows(4)
+    random.Random(5).shuffle(arrivals)
+    land(tmp_path / "in", cut(arrivals, [15, 15], EDGES))
 
     def query(edges: sq.Stream) -> sq.Stream:
         per = edges.group_by("k").hopping_window(20, 5).select(n=sq.count(), mean=sq.avg(sq.duration()))
@@ -147,17 +147,17 @@ def test_edges_retractions_stages_and_unions(spark: SparkSession, tmp_path: Path
     for output in ("final", "changelog"):
         ended(q, checkpoint=str(tmp_path / f"cp-{output}"), sink=str(tmp_path / output), output=output, buckets=3)
     # a stream ends by itself at the greatest finite endpoint; until=120 lies beyond it, so it is asked about what both cover
-    local = bag(pa.table(query_local(query, made)))
+    local = bag(pa.table(query_local(query, arrivals)))
     assert rows(spark.read.parquet(str(tmp_path / "final"))) == local
     assert folded(spark.read.parquet(str(tmp_path / "changelog"))) == local
     assert set(local) <= set(rows(batch))
 
 
-def query_local(query: Any, made: list[dict[str, Any]]) -> pa.Table:
+def query_local(query: Any, rows: list[dict[str, Any]]) -> pa.Table:
     """The same rows as a literal stream, in-process."""
     from streamq.stream import Stream
 
-    table = pa.Table.from_pylist(made, schema=EDGES)
+    table = pa.Table.from_pylist(rows, schema=EDGES)
     from streamq.operators import Edges
     from streamq.operators.tables import table_fields
     from streamq.plan.expr import Lit
@@ -263,8 +263,8 @@ def test_what_a_sinks_function_raises_is_told(spark: SparkSession, tmp_path: Pat
 
 def test_time_from_outside_and_a_write_of_your_own(spark: SparkSession, tmp_path: Path) -> None:
     """``run.advance`` makes final what its CTI has passed, without new input; ``to_stream`` feeds the user's own writer."""
-    made = [{"t": t, "k": "a", "v": 1.0, "n": 1} for t in (1, 5, 23)]
-    land(tmp_path / "in", [pa.Table.from_pylist(made, schema=READINGS)])
+    arrivals = [{"t": t, "k": "a", "v": 1.0, "n": 1} for t in (1, 5, 23)]
+    land(tmp_path / "in", [pa.Table.from_pylist(arrivals, schema=READINGS)])
     counted = sq.points(stream(spark, tmp_path / "in", READINGS), time="t", progress=sq.explicit())
     counted = counted.tumbling_window(10).select(n=sq.count())
     out = str(tmp_path / "out")

@@ -38,7 +38,7 @@ def _sources(plan: Node) -> list[Source]:
     return [plan] if isinstance(plan, Source) else [s for child in plan.children for s in _sources(child)]
 
 
-def shown(found: pa.Table) -> list[tuple[Any, ...]]:
-    columns = [column.to_pylist() for column in found.columns]
+def shown(table: pa.Table) -> list[tuple[Any, ...]]:
+    columns = [column.to_pylist() for column in table.columns]
     rows = [(a, None if b == INFINITY else b, *rest) for a, b, *rest in zip(*columns, strict=True)]
     return sorted(rows, key=lambda row: [(v is not None, str(type(v)), v) for v in row])

@@ -23,8 +23,8 @@ def test_equal_histories() -> None:
 
 def test_answers_as_users_get_them_are_histories() -> None:
     instants = pa.array([1, None], pa.timestamp("us", "UTC"))
-    found = history(pa.table({"v": [1, 2], "start": instants.fill_null(7), "end": instants}))
-    assert found.to_pylist() == [{"start": 1, "end": 1, "v": 1}, {"start": 7, "end": INFINITY, "v": 2}]
+    lifetimes = history(pa.table({"v": [1, 2], "start": instants.fill_null(7), "end": instants}))
+    assert lifetimes.to_pylist() == [{"start": 1, "end": 1, "v": 1}, {"start": 7, "end": INFINITY, "v": 2}]
 
 
 def test_floats_are_matched_as_bags() -> None:
@@ -46,9 +46,9 @@ def test_kinds_of_types_are_compared() -> None:
 
 
 def test_a_difference_is_drawn() -> None:
-    found = pa.table({"start": [1, 2, 9], "end": [5, 3, INFINITY], "v": [1, 2, 3]})
+    answer = pa.table({"start": [1, 2, 9], "end": [5, 3, INFINITY], "v": [1, 2, 3]})
     expected = pa.table({"start": [1, 2], "end": [5, 4], "v": [1, 2]})
-    assert str(same_history(found, expected)) == (
+    assert str(same_history(answer, expected)) == (
         "missing (only in the expected history): 1 row\n"
         "  |-)        [2, 4)    v=2\n"
         "extra (only in the one found): 2 rows\n"
@@ -58,4 +58,4 @@ def test_a_difference_is_drawn() -> None:
     many = pa.table({"start": range(30), "end": range(1, 31)})
     assert "... and 10 more" in str(same_history(many, many.slice(0, 0)))
     with pytest.raises(AssertionError, match="missing"):
-        assert_same_history(found, expected)
+        assert_same_history(answer, expected)

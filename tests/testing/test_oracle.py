@@ -119,18 +119,18 @@ def toll() -> dict[str, Any]:
 
 @pytest.mark.parametrize(("name", "grid"), [("tumbling_count_3", Hopping(3, 3)), ("hopping_count_3_1", Hopping(3, 1))])
 def test_hello_toll(toll: dict[str, Any], name: str, grid: Hopping) -> None:
-    found = answer(window(intervals(), grid, n=count()), [row[:2] for row in toll["readings"]])
-    assert [[end, n] for _, end, n in found] == toll[name]
-    assert all(end - start == grid.size for start, end, _ in found)
+    rows = answer(window(intervals(), grid, n=count()), [row[:2] for row in toll["readings"]])
+    assert [[end, n] for _, end, n in rows] == toll[name]
+    assert all(end - start == grid.size for start, end, _ in rows)
 
 
 def test_hello_toll_by_station(toll: dict[str, Any]) -> None:
     rows = [(row[0], row[1], row[2], row[6]) for row in toll["readings"]]
     plan = window(intervals(id=STRING, v=DOUBLE), Hopping(3, 1), ["id"], total=of("sum"), n=count())
-    found = answer(plan, rows)
+    tolls = answer(plan, rows)
     for station, expected in toll["part_hopping_3_1"].items():
-        assert [[end, total, n] for _, end, key, total, n in found if key == station] == expected
-    assert len(found) == sum(map(len, toll["part_hopping_3_1"].values()))
+        assert [[end, total, n] for _, end, key, total, n in tolls if key == station] == expected
+    assert len(tolls) == sum(map(len, toll["part_hopping_3_1"].values()))
 
 
 def test_infinite_lifetimes_are_reported_up_to_the_greatest_finite_endpoint() -> None:
@@ -160,8 +160,8 @@ def test_windows_over_windows() -> None:
 
 def test_groups_of_null_nan_and_both_zeros() -> None:
     plan = window(intervals(k=DOUBLE), Hopping(9, 9), ["k"], n=count())
-    found = answer(plan, [(0, 1, k) for k in (None, None, NAN, NAN, 0.0, -0.0)])
-    assert sorted(str(row[2:]) for row in found) == ["(0.0, 2)", "(None, 2)", "(nan, 2)"]
+    rows = answer(plan, [(0, 1, k) for k in (None, None, NAN, NAN, 0.0, -0.0)])
+    assert sorted(str(row[2:]) for row in rows) == ["(0.0, 2)", "(None, 2)", "(nan, 2)"]
 
 
 @pytest.mark.parametrize(
@@ -188,8 +188,8 @@ def test_groups_of_null_nan_and_both_zeros() -> None:
     ],
 )
 def test_aggregates_of_floats(name: str, values: list[float | None], expected: Any) -> None:
-    found = answer(window(intervals(v=DOUBLE), Hopping(9, 9), x=of(name)), [(0, 1, v) for v in values])
-    assert found[0][2] == pytest.approx(expected, nan_ok=True)
+    rows = answer(window(intervals(v=DOUBLE), Hopping(9, 9), x=of(name)), [(0, 1, v) for v in values])
+    assert rows[0][2] == pytest.approx(expected, nan_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -205,8 +205,8 @@ def test_aggregates_of_floats(name: str, values: list[float | None], expected: A
 )
 def test_aggregates_of_decimals(name: str, values: list[str | None], expected: str | None) -> None:
     plan = window(intervals(v=t.DecimalType(5, 2)), Hopping(9, 9), x=of(name))
-    found = answer(plan, [(0, 1, None if v is None else Decimal(v)) for v in values])[0][2]
-    assert (found, str(found)) == (None if expected is None else Decimal(expected), str(expected))
+    value = answer(plan, [(0, 1, None if v is None else Decimal(v)) for v in values])[0][2]
+    assert (value, str(value)) == (None if expected is None else Decimal(expected), str(expected))
 
 
 def test_integers_average_to_doubles_and_overflow() -> None:
@@ -245,9 +245,9 @@ def test_integers_average_to_doubles_and_overflow() -> None:
     ],
 )  # fmt: skip
 def test_values_are_sparks(expr: Expr, expected: Any) -> None:
-    found = evaluated(expr)
-    assert type(found) is type(expected)
-    assert found == pytest.approx(expected, nan_ok=True) if isinstance(expected, float) else found == expected
+    value = evaluated(expr)
+    assert type(value) is type(expected)
+    assert value == pytest.approx(expected, nan_ok=True) if isinstance(expected, float) else value == expected
 
 
 ROW = "SELECT -7 AS c0, -2.5::DOUBLE AS c1, 'abc' AS c2, 1.25::DECIMAL(5, 2) AS c3, 3 AS le, 7 AS re"
@@ -255,9 +255,9 @@ ROW = "SELECT -7 AS c0, -2.5::DOUBLE AS c1, 'abc' AS c2, 1.25::DECIMAL(5, 2) AS 
 
 def evaluated(expr: Expr) -> Any:
     schema = Schema(fields(i=INT, d=DOUBLE, s=STRING, m=t.DecimalType(5, 2)), INTEGER)
-    found = duckdb.execute(f"SELECT {sql(expr, schema)} FROM ({ROW})").fetchone()
-    assert found is not None
-    return found[0]
+    row = duckdb.execute(f"SELECT {sql(expr, schema)} FROM ({ROW})").fetchone()
+    assert row is not None
+    return row[0]
 
 
 @pytest.mark.parametrize(

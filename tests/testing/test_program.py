@@ -46,8 +46,8 @@ def check(plan: Node, tables: dict[str, pa.Table]) -> str:
     text = program(plan, tables)
     query = built(text)
     wanted, names = numbered(plan)
-    found, own = numbered(query.plan)
-    assert found == wanted
+    rebuilt, own = numbered(query.plan)
+    assert rebuilt == wanted
     ours = {own[n]: held for n, held in query.tables.items() if n in own}
     theirs = {names[n]: held for n, held in tables.items() if n in names}
     assert ours.keys() == theirs.keys()
@@ -93,13 +93,17 @@ def test_every_query_of_the_algebra(name: str, named: bool) -> None:
 
 def test_every_operator_has_verbs() -> None:
     s, z = (sq.intervals(intervals(i, 8), "from", "to", name=f"s{i}") for i in (1, 2))
-    made = [query(s, z, SIZES) for name, query in QUERIES.items() if name != "apply"]
-    made += [SOURCES, s.union(z).where(col("v") > 1), sq.events([sq.insert(1, v=2)], progress=sq.generate(5), name="e")]
-    found: set[type[Node]] = set()
-    for query in made:
+    streams = [query(s, z, SIZES) for name, query in QUERIES.items() if name != "apply"]
+    streams += [
+        SOURCES,
+        s.union(z).where(col("v") > 1),
+        sq.events([sq.insert(1, v=2)], progress=sq.generate(5), name="e"),
+    ]
+    kinds: set[type[Node]] = set()
+    for query in streams:
         assert "sq.from_json(" not in check(query.plan, query.tables)
-        found |= {type(n) for n in nodes(query.plan)}
-    assert found == set(written_operators())
+        kinds |= {type(n) for n in nodes(query.plan)}
+    assert kinds == set(written_operators())
 
 
 LOG = table(
@@ -287,8 +291,8 @@ def test_names_do_not_clash() -> None:
     rows = table("at bigint, self int, `for` int, `a b` int, l int", [(1, 2, 3, 4, 5)])
     one, two = sq.points(rows, "at", name="q"), sq.points(rows, "at", name="list")
     left = one.select(col("l"), (col("self") + 1).alias("x"), col("for").alias("self"), y=lit("a"))
-    made = left.join(two, on="l", suffixes=("", "_"))
-    other = made.with_columns(z=col("a b") + 1).rename({"a b": "b a", "for": "class"})
+    joined = left.join(two, on="l", suffixes=("", "_"))
+    other = joined.with_columns(z=col("a b") + 1).rename({"a b": "b a", "for": "class"})
     check(other.plan, other.tables)
     again = other.group_by("b a").tumbling_window(3).select(sq.sum("class").alias("the sum"), n=sq.count())
     check(again.plan, other.tables)
