@@ -19,7 +19,7 @@ from pyspark.sql import types as t
 
 import streamq as sq
 from streamq import functions as f
-from streamq.errors import TypeMismatch
+from streamq.errors import NeedsSpark, TypeMismatch
 from streamq.expressions import col
 from streamq.plan.expr import Lit
 from streamq.plan.inference import infer
@@ -203,3 +203,11 @@ def test_refused_functions_are_sparks_aggregates_windows_and_generators(spark: S
         if expected is not None and name not in expected:
             wrong.append((name, group))
     assert wrong == []
+
+
+def test_what_an_error_says_of_spark_is_so(spark: SparkSession) -> None:
+    rows = sq.events([(1, 2, {"v": 7}), (2, 3, {"v": -7})])
+    query = rows.select(x=f.pmod("v", f.abs(sq.lit(5))), y=col("v") ** 2, z=f.array("v")[0])
+    with pytest.raises(NeedsSpark, match=r"call to_df\(\), which runs on Spark"):
+        query.show()
+    assert sorted(tuple(row)[:3] for row in query.to_df().collect()) == [(2, 49.0, 7), (3, 49.0, -7)]
