@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from streamq.choices import OutputForm
@@ -11,8 +11,11 @@ from streamq.compiler.egress import Egress
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES, Rule
 from streamq.errors import PlanError, sentence
-from streamq.plan.node import Node
+from streamq.operators.source import Source
+from streamq.plan.folding import fold
+from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Schema
+from streamq.policies import SourcePolicy
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,6 +50,25 @@ def as_results(root: Node) -> Results:
     return root
 
 
+def without_policies(plan: Results) -> tuple[Results, dict[str, SourcePolicy]]:
+    """The plans with the default policy at every source, and the sources' own policies by table.
+
+    Raises PlanError if two sources of one table differ.
+    """
+    sources: dict[str, Source] = {}
+    for source in (n for n in nodes(plan) if isinstance(n, Source)):
+        if sources.setdefault(source.table, source) != source:
+            wrong = f"two sources of one table, {source.shown_name()}"
+            raise PlanError(sentence("stream", wrong, "they read it in different ways", "Give each its own name=."))
+
+    def visit(source: Node, inputs: list[Node]) -> Node:
+        if isinstance(source, Source):
+            return replace(source, policy=SourcePolicy())
+        return source.with_children(inputs)
+
+    return as_results(fold(plan, visit)), {table: source.policy for table, source in sources.items()}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """One of the results of a program: the rows of ``plan``, written as ``egress`` says; ``number`` is its place among them.
@@ -73,4 +95,4 @@ class Result:
         return self.egress.output
 
 
-__all__ = ["Result", "Results", "as_results", "rewritten"]
+__all__ = ["Result", "Results", "as_results", "rewritten", "without_policies"]

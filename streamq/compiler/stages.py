@@ -17,7 +17,7 @@ from streamq.compiler.consumers import readers
 from streamq.compiler.options import Options
 from streamq.compiler.ports import Port, PortInput, feed_result, host, host_ctis
 from streamq.compiler.program import Path, Program, Relation
-from streamq.compiler.results import Result, Results, as_results
+from streamq.compiler.results import Result, Results, without_policies
 from streamq.compiler.strategy import JudgedAt, RunBy
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated import EvaluatedOperator
@@ -383,26 +383,7 @@ def compile_stages(plan: Results, options: Options) -> Program:
     The names of kernels, which name their state in a checkpoint, depend neither on the sources' policies nor on the level of
     consistency: a run may continue from a checkpoint with other policies and at another level.
     """
-    return _Compiler(*_without_policies(plan), options).compile()
-
-
-def _without_policies(plan: Results) -> tuple[Results, dict[str, SourcePolicy]]:
-    """The plans with the default policy at every source, and the sources' own policies by table.
-
-    Raises PlanError if two sources of one table differ.
-    """
-    sources: dict[str, Source] = {}
-    for source in (n for n in nodes(plan) if isinstance(n, Source)):
-        if sources.setdefault(source.table, source) != source:
-            wrong = f"two sources of one table, {source.shown_name()}"
-            raise PlanError(sentence("stream", wrong, "they read it in different ways", "Give each its own name=."))
-
-    def visit(source: Node, inputs: list[Node]) -> Node:
-        if isinstance(source, Source):
-            return replace(source, policy=SourcePolicy())
-        return source.with_children(inputs)
-
-    return as_results(fold(plan, visit)), {table: source.policy for table, source in sources.items()}
+    return _Compiler(*without_policies(plan), options).compile()
 
 
 def _final_and_cost_lines(node: Node) -> tuple[str, str]:

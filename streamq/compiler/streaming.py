@@ -6,22 +6,20 @@ stateful processor. Nothing here touches the JVM, so it runs on Spark Connect as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from streamq.compiler.flagged_rows import FlaggedRows, guarded
 from streamq.compiler.program import Feed, Program, Relation
 from streamq.errors import PlanError, sentence
 from streamq.operators.observer import NOBODY, Observer
 from streamq.operators.source import Source
 from streamq.operators.step import SparkRows
-from streamq.plan.expr import Expr
 from streamq.plan.inference import infer
-from streamq.plan.lowering import DeltaColumns, as_key, ship_runtime
-from streamq.plan.passes import is_opaque
+from streamq.plan.lowering import as_key, ship_runtime
 from streamq.plan.schema import Schema, quote
-from streamq.plan.spark_form import to_spark
 from streamq.runtime.envelope import LATE, READINGS, TOTALS
 from streamq.runtime.event import BAD, CTI, KEEP, KIND, LE, OPENS, RE, WEIGHT
 from streamq.runtime.readings import OBSERVED, Combine, columns_of, combine_of
@@ -173,61 +171,6 @@ def _apply_steps(lowering: Lowering, feed: Feed, df: DataFrame, schema: Schema) 
     return rows.frame
 
 
-class FlaggedRows(SparkRows):
-    """The rows of a micro-batch: what a step drops stays as a row, for it moves progress, and is not evaluated any more.
-
-    ``__keep`` says of each whether it is still there. Columns beside the payload are passed on.
-    """
-
-    def __init__(self, frame: DataFrame, schema: Schema, tables: Mapping[str, DataFrame]):
-        self.frame, self.schema, self.tables = frame, schema, tables
-
-    def _over(self, frame: DataFrame, schema: Schema | None = None) -> FlaggedRows:
-        return FlaggedRows(frame, schema or self.schema, self.tables)
-
-    def evaluate(self, expr: Expr) -> Column:
-        return _guarded(expr, self.schema)
-
-    def filter(self, is_kept: Column) -> FlaggedRows:
-        from pyspark.sql import functions as F
-
-        return self._over(self.frame.withColumn(KEEP, F.col(KEEP) & F.coalesce(is_kept, F.lit(False))))
-
-    def with_payload(self, columns: Mapping[str, Column], schema: Schema) -> FlaggedRows:
-        from pyspark.sql import functions as F
-
-        technical = [F.col(quote(name)) for name in self.frame.columns if name not in self.schema.names]
-        payload = [column.alias(name) for name, column in columns.items()]
-        return self._over(self.frame.select(*technical, *payload), schema)
-
-    def with_lifetimes(self, start: Column, end: Column, is_alive: Column, schema: Schema) -> FlaggedRows:
-        from pyspark.sql import functions as F
-
-        is_kept = F.col(KEEP) & F.coalesce(is_alive, F.lit(False))
-        lifetimes = {"__start": F.when(F.col(KEEP), start), "__end": F.when(F.col(KEEP), end), KEEP: is_kept}
-        rest = [F.col(quote(name)) for name in self.frame.columns if name not in (LE, RE, KEEP)]
-        frame = self.frame.select(*rest, *(column.alias(name) for name, column in lifetimes.items()))
-        return self._over(frame.withColumnsRenamed({"__start": LE, "__end": RE}), schema)
-
-    def join(self, table: DataFrame, on: Sequence[tuple[str, str]], inner: bool, schema: Schema) -> FlaggedRows:
-        from pyspark.sql import functions as F
-
-        # only rows that are kept are looked up; the others stay as they are, once
-        keys = {f"__key{i}": F.when(F.col(KEEP), F.col(quote(ours))) for i, (ours, _) in enumerate(on)}
-        is_equal = [F.col(key) == F.col(quote(theirs)) for key, (_, theirs) in zip(keys, on, strict=True)]
-        frame = self.frame.withColumns(keys).join(table.withColumn("__matched", F.lit(True)), is_equal, "left")
-        if inner:
-            frame = frame.withColumn(KEEP, F.col(KEEP) & F.coalesce(F.col("__matched"), F.lit(False)))
-        return self._over(frame.drop("__matched", *keys, *(theirs for _, theirs in on)), schema)
-
-
-def _guarded(expr: Expr, schema: Schema) -> Column:
-    from pyspark.sql import functions as F
-
-    column = to_spark(expr, DeltaColumns(schema))
-    return column if not expr.children and not is_opaque(expr) else F.when(F.col(KEEP), column)
-
-
 def _port(feed: Feed, df: DataFrame, outside: list[str], always: bool = False) -> list[Column]:
     """What a port takes: its columns, lifetimes, and (unless it does ``always``) whether the row passed."""
     from pyspark.sql import functions as F
@@ -235,7 +178,7 @@ def _port(feed: Feed, df: DataFrame, outside: list[str], always: bool = False) -
     schema = feed.path.schema
     columns: dict[str, Column] = {n: F.col(n) for n in outside}
     for name, expr in feed.columns:
-        column = _guarded(expr, schema)
+        column = guarded(expr, schema)
         kind = infer(expr, schema, "stream") if name in feed.hashed else None
         columns[name] = (column if kind is None else as_key(column, kind)).alias(name)
     for name in feed.lifetimes:

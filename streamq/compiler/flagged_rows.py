@@ -1,0 +1,78 @@
+"""The rows of a micro-batch on Spark, of which those that a step drops stay, flagged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from streamq.operators.step import SparkRows
+from streamq.plan.expr import Expr
+from streamq.plan.lowering import DeltaColumns
+from streamq.plan.passes import is_opaque
+from streamq.plan.schema import Schema, quote
+from streamq.plan.spark_form import to_spark
+from streamq.runtime.event import KEEP, LE, RE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column, DataFrame
+
+
+class FlaggedRows(SparkRows):
+    """The rows of a micro-batch: what a step drops stays as a row, for it moves progress, and is not evaluated any more.
+
+    ``__keep`` says of each whether it is still there. Columns beside the payload are passed on.
+    """
+
+    def __init__(self, frame: DataFrame, schema: Schema, tables: Mapping[str, DataFrame]):
+        self.frame, self.schema, self.tables = frame, schema, tables
+
+    def _over(self, frame: DataFrame, schema: Schema | None = None) -> FlaggedRows:
+        return FlaggedRows(frame, schema or self.schema, self.tables)
+
+    def evaluate(self, expr: Expr) -> Column:
+        return guarded(expr, self.schema)
+
+    def filter(self, is_kept: Column) -> FlaggedRows:
+        from pyspark.sql import functions as F
+
+        return self._over(self.frame.withColumn(KEEP, F.col(KEEP) & F.coalesce(is_kept, F.lit(False))))
+
+    def with_payload(self, columns: Mapping[str, Column], schema: Schema) -> FlaggedRows:
+        from pyspark.sql import functions as F
+
+        technical = [F.col(quote(name)) for name in self.frame.columns if name not in self.schema.names]
+        payload = [column.alias(name) for name, column in columns.items()]
+        return self._over(self.frame.select(*technical, *payload), schema)
+
+    def with_lifetimes(self, start: Column, end: Column, is_alive: Column, schema: Schema) -> FlaggedRows:
+        from pyspark.sql import functions as F
+
+        is_kept = F.col(KEEP) & F.coalesce(is_alive, F.lit(False))
+        lifetimes = {"__start": F.when(F.col(KEEP), start), "__end": F.when(F.col(KEEP), end), KEEP: is_kept}
+        rest = [F.col(quote(name)) for name in self.frame.columns if name not in (LE, RE, KEEP)]
+        frame = self.frame.select(*rest, *(column.alias(name) for name, column in lifetimes.items()))
+        return self._over(frame.withColumnsRenamed({"__start": LE, "__end": RE}), schema)
+
+    def join(self, table: DataFrame, on: Sequence[tuple[str, str]], inner: bool, schema: Schema) -> FlaggedRows:
+        from pyspark.sql import functions as F
+
+        # only rows that are kept are looked up; the others stay as they are, once
+        keys = {f"__key{i}": F.when(F.col(KEEP), F.col(quote(ours))) for i, (ours, _) in enumerate(on)}
+        is_equal = [F.col(key) == F.col(quote(theirs)) for key, (_, theirs) in zip(keys, on, strict=True)]
+        frame = self.frame.withColumns(keys).join(table.withColumn("__matched", F.lit(True)), is_equal, "left")
+        if inner:
+            frame = frame.withColumn(KEEP, F.col(KEEP) & F.coalesce(F.col("__matched"), F.lit(False)))
+        return self._over(frame.drop("__matched", *keys, *(theirs for _, theirs in on)), schema)
+
+
+def guarded(expr: Expr, schema: Schema) -> Column:
+    """An expression that only rows that are still there evaluate."""
+    from pyspark.sql import functions as F
+
+    column = to_spark(expr, DeltaColumns(schema))
+    return column if not expr.children and not is_opaque(expr) else F.when(F.col(KEEP), column)
+
+
+__all__ = ["FlaggedRows", "guarded"]
