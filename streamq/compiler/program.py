@@ -27,21 +27,34 @@ from streamq.runtime.stage import Channel, Stage
 
 @dataclass(frozen=True)
 class Path:
-    """Stateless ``steps`` (bottom up) over a relation; ``schema`` is what they give.
-
-    retracts: rows may be taken back; moves: and put in again with another end; carried: what the steps make of progress;
-    open_end: the first step that reads an end which may still move.
-    """
+    """The stateless steps from a relation to a port of a kernel, or to a result."""
 
     relation: str
+    """Where it begins."""
+
     level: int
+    """The number of the first stage that can read it: of the one behind that which makes the relation."""
+
     schema: Schema
+    """The columns of the rows at its end."""
+
     steps: tuple[Step, ...] = ()
+    """From the relation on."""
+
     retracts: bool = False
+    """Whether rows may be taken back."""
+
     points: bool = False
+    """Whether every lifetime is one tick, so that no end travels."""
+
     moves: bool = False
+    """Whether a row may be taken back and put in again with another end."""
+
     carried: tuple[Carrier, ...] = ()
+    """What the steps make of the relation's progress, in their order."""
+
     open_end: int | None = None
+    """The place among the steps of the first that reads an end which may still move."""
 
     @property
     def digest(self) -> str:
