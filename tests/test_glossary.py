@@ -29,14 +29,6 @@ SENSES = {
 }
 """The types that may stand in the annotation of a name; one of them does."""
 
-OTHERWISE = {
-    ("streamq/compiler/local.py", "level"),
-    ("streamq/compiler/program.py", "level"),
-    ("streamq/runtime/stage.py", "kernel"),
-    ("streamq/runtime/stage.py", "level"),
-}
-"""Where a word still has another sense, and a better one stands in the page; nothing may be added."""
-
 
 class Annotated(NamedTuple):
     """A name of the code with its type."""
@@ -60,7 +52,7 @@ def annotated() -> Iterator[Annotated]:
 
 def test_a_word_holds_what_it_means() -> None:
     others = {(one.path, one.name) for one in annotated() if not one.words & SENSES[one.name]}
-    assert sorted(others - OTHERWISE) == []
+    assert sorted(others) == []
 
 
 def test_the_words_stand_in_the_glossary() -> None:

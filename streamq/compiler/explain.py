@@ -204,7 +204,7 @@ def _physical_part(plan: Results, options: Options) -> Part:
     for stage in program.stages:
         one = program.tells_ctis and stage is program.stages[-1]
         buckets = "1 bucket" if one else f"up to {stage.buckets} buckets"
-        lines.append(f"stage {stage.level + 1} of {len(program.stages)}, {buckets}")
+        lines.append(f"stage {stage.number + 1} of {len(program.stages)}, {buckets}")
         for hosted in stage.hosted:
             title, *rest = program.titles[hosted.name]
             lines.append(f"  {title}")

@@ -104,10 +104,10 @@ class LocalRun:
             for bucket in range(stage.buckets):
                 mine = [e for e in envelopes if e[0] == bucket]
                 if mine:
-                    baskets = Baskets(DictStore(self.stores.setdefault((stage.level, bucket), {})))
+                    baskets = Baskets(DictStore(self.stores.setdefault((stage.number, bucket), {})))
                     out += stage.run(bucket, baskets, mine, wall)
             columns += [json.loads(body) for _, number, body in out if number == READINGS]
-            envelopes = self._between(stage.level, out, result)
+            envelopes = self._between(stage.number, out, result)
         self.readings = combined(columns) or self.readings
         self.deltas = [self._told(r, _deltas(result[r.number], r.plan.schema)) for r in self.program.results]
         return self.deltas[0]
@@ -126,15 +126,15 @@ class LocalRun:
     def _late(self, envelopes: Iterable[Envelope]) -> None:
         self.late += [decode(body) for _, number, body in envelopes if number == LATE]
 
-    def _between(self, level: int, out: list[Envelope], result: dict[int, list[pa.Table]]) -> list[Envelope]:
+    def _between(self, number: int, out: list[Envelope], result: dict[int, list[pa.Table]]) -> list[Envelope]:
         """What lies between two stages: raw outputs go through their paths, progress to every bucket, the rest passes."""
         passed = [e for e in out if e[1] == PROGRESS or (e[1] >= 0)]
         self._late(out)
-        for bucket, number, body in out:
-            if number == TOTALS:
-                self.totals[(level, bucket)] = json.loads(body)
+        for bucket, channel, body in out:
+            if channel == TOTALS:
+                self.totals[(number, bucket)] = json.loads(body)
         spoken = [m for _, number, body in out if number == SPOKEN for m in decode_messages(body)]
-        relations = self.program.made_at(level + 1)
+        relations = self.program.made_at(number + 1)
         by_number = {r.number: r for r in relations}
         tables = [(by_number[n], decode(body)) for _, number, body in out if (n := relation_of(number)) is not None]
         for relation, table in tables:
@@ -159,8 +159,8 @@ class LocalRun:
         for relation, table in tables:
             for feed in self.program.feeds_of(relation):
                 rows = apply_steps(feed, relation.schema, table, self.static, self.observer)
-                if feed.channel.kernel in self.program.nodes:
-                    self.observer.rows_in(self.program.nodes[feed.channel.kernel], feed.channel.port, rows)
+                if feed.channel.reader in self.program.nodes:
+                    self.observer.rows_in(self.program.nodes[feed.channel.reader], feed.channel.port, rows)
                 if feed.result is not None:
                     result[feed.result].append(rows)
                 elif rows.num_rows:

@@ -51,9 +51,9 @@ class Port:
     after: int = -1
 
     @property
-    def level(self) -> int:
+    def stage(self) -> int:
         """The number of the stage that hosts it: the first one behind all its inputs, and behind stage ``after``."""
-        return max((self.after + 1, *(path.level for path in self.paths)))
+        return max((self.after + 1, *(path.stage for path in self.paths)))
 
     @property
     def paths(self) -> list[Path]:
@@ -63,8 +63,8 @@ class Port:
 
 def host(program: Program, ports: Sequence[Port]) -> None:
     """Number kernels, stages and channels, and add to the program the stages and the feeds into their kernels."""
-    levels = max((p.level for p in ports), default=-1) + 1
-    hosted: list[list[Hosted]] = [[] for _ in range(levels)]
+    stages = max((p.stage for p in ports), default=-1) + 1
+    hosted: list[list[Hosted]] = [[] for _ in range(stages)]
     for number, port in enumerate(ports):
         channels = []
         for input_number, port_input in enumerate(port.inputs):
@@ -73,8 +73,8 @@ def host(program: Program, ports: Sequence[Port]) -> None:
                 channel = Channel(
                     number=len(program.feeds),
                     relation=path.relation,
-                    level=port.level,
-                    kernel=number,
+                    stage=port.stage,
+                    reader=number,
                     port=input_number,
                     columns=(*names, *port_input.lifetimes),
                     hashed=port_input.columns.hashed,
@@ -84,21 +84,21 @@ def host(program: Program, ports: Sequence[Port]) -> None:
                 channels.append(channel)
                 program.feeds.append(Feed(path, channel, port_input.columns.columns, port.kernel))
         relation = program.relations[port.name]
-        program.relations[port.name] = Relation(port.name, relation.level, relation.schema, None, number)
+        program.relations[port.name] = Relation(port.name, relation.stage, relation.schema, None, number)
         inputs = tuple(dict.fromkeys(p.relation for p in port.paths))
-        hosted[port.level].append(Hosted(number, port.name, port.kernel, inputs, tuple(channels), port.aligns))
+        hosted[port.stage].append(Hosted(number, port.name, port.kernel, inputs, tuple(channels), port.aligns))
         program.titles[port.name] = port.lines
         if port.node is not None:
             program.nodes[number] = port.node
     sources = frozenset(r.name for r in program.sources)
     follows = _leaders(program)
-    for level, kernels in enumerate(hosted):
+    for number, kernels in enumerate(hosted):
         here = tuple(c for h in kernels for c in h.channels)
-        later = frozenset(r for more in hosted[level + 1 :] for h in more for r in h.inputs)
+        later = frozenset(r for more in hosted[number + 1 :] for h in more for r in h.inputs)
         options = program.options
         program.stages.append(
             Stage(
-                level=level,
+                number=number,
                 hosted=tuple(kernels),
                 channels=here,
                 sources=sources,
@@ -164,8 +164,8 @@ def host_ctis(program: Program, ports: list[Port], result: Result, paths: list[P
     name = f"ctis:{result.number}:{result.plan.digest}"
     port = Port(name=name, kernel=kernel, inputs=inputs, schema=schema, lines=lines, after=after)
     ports.append(port)
-    program.relations[name] = Relation(name, port.level + 1, schema)
-    return Path(name, port.level + 1, schema, retracts=True)
+    program.relations[name] = Relation(name, port.stage + 1, schema)
+    return Path(name, port.stage + 1, schema, retracts=True)
 
 
 def feed_result(program: Program, result: Result, paths: Sequence[Path]) -> None:
@@ -173,8 +173,8 @@ def feed_result(program: Program, result: Result, paths: Sequence[Path]) -> None
     columns = all_columns(result.plan.schema)
     names = (*result.plan.schema.names, LE, RE, WEIGHT)
     for path in paths:
-        number, level = len(program.feeds), len(program.stages)
-        channel = Channel(number=number, relation=path.relation, level=level, kernel=-1, port=0, columns=names)
+        number, behind = len(program.feeds), len(program.stages)
+        channel = Channel(number=number, relation=path.relation, stage=behind, reader=-1, port=0, columns=names)
         program.feeds.append(Feed(path, channel, columns, result=result.number))
 
 

@@ -32,7 +32,7 @@ class Path:
     relation: str
     """Where it begins."""
 
-    level: int
+    stage: int
     """The number of the first stage that can read it: of the one behind that which makes the relation."""
 
     schema: Schema
@@ -82,7 +82,7 @@ class Path:
         carried = tuple(step.carrier for step in steps if step.carrier is not None)
         return Path(
             relation=self.relation,
-            level=self.level,
+            stage=self.stage,
             schema=self.steps[at].input.schema,
             steps=steps,
             retracts=True,
@@ -118,10 +118,10 @@ class Feed:
 
 @dataclass(frozen=True)
 class Relation:
-    """Rows at one point of the chain: of a source (level 0) or of kernel ``number`` (made on ``level - 1``)."""
+    """Rows at one point of the chain: of a source (stage 0) or of kernel ``number`` (made in stage ``stage - 1``)."""
 
     name: str
-    level: int
+    stage: int
     schema: Schema
     source: Source | None = None
     number: int = -1
@@ -148,9 +148,9 @@ class Program:
         """The source relations, in order of appearance."""
         return [r for r in self.relations.values() if r.source is not None]
 
-    def made_at(self, level: int) -> list[Relation]:
-        """The relations that the stage below ``level`` makes."""
-        return [r for r in self.relations.values() if r.source is None and r.level == level]
+    def made_at(self, stage: int) -> list[Relation]:
+        """The relations that the stage before ``stage`` makes."""
+        return [r for r in self.relations.values() if r.source is None and r.stage == stage]
 
     def feeds_of(self, relation: Relation) -> list[Feed]:
         """The feeds that start at a relation."""
@@ -194,7 +194,7 @@ class Program:
     def packer(self, relations: Sequence[Relation]) -> Packer:
         """The map side behind some relations."""
         feeds = [feed for relation in relations for feed in self.feeds_of(relation)]
-        kernels = {f.channel.kernel: f.kernel for f in feeds if f.kernel is not None}
+        kernels = {f.channel.reader: f.kernel for f in feeds if f.kernel is not None}
         source = relations[0].source if len(relations) == 1 else None
         info = None
         if source is not None:
@@ -203,7 +203,7 @@ class Program:
             ahead = policy.max_ahead if self.options.streaming else None
             info = SourceInfo(relations[0].name, source.shown_name(), policy.delay, invalid, policy.every, ahead)
         # what tells a result's CTI does so in one bucket
-        last = self.tells_ctis and [r.level for r in relations] == [len(self.stages) - 1] * len(relations)
+        last = self.tells_ctis and [r.stage for r in relations] == [len(self.stages) - 1] * len(relations)
         return Packer(
             tuple(f.channel for f in feeds),
             kernels,

@@ -73,7 +73,7 @@ class _Compiler:
         fold(self.program.plan, self._visit)
         results = self.program.results
         paths = [self._of_result(result, paths) for result, paths in zip(results, self.result_paths, strict=True)]
-        last = max((port.level for port in self.ports), default=-1)
+        last = max((port.stage for port in self.ports), default=-1)
         for result in results:
             if result.egress.ctis:
                 paths[result.number] = [host_ctis(self.program, self.ports, result, paths[result.number], last)]
@@ -177,8 +177,8 @@ class _Compiler:
         ``retracts``: the output has retractions; ``moves``: some of them are followed by the same event with another end.
         """
         self.ports.append(port)
-        self.program.relations[port.name] = Relation(port.name, port.level + 1, port.schema)
-        return Path(port.name, port.level + 1, port.schema, retracts=retracts, moves=moves)
+        self.program.relations[port.name] = Relation(port.name, port.stage + 1, port.schema)
+        return Path(port.name, port.stage + 1, port.schema, retracts=retracts, moves=moves)
 
     def _settle_before_open_end(self, path: Path) -> Path:
         """If a step of a path reads ends that may still move, put a settle kernel before the first such step.
@@ -300,7 +300,7 @@ class _Compiler:
         That path has no retractions. The kernel is hosted once for each ``name``, and shared by all who ask for that name.
         """
         if name in self.program.relations:
-            return Path(name, self.program.relations[name].level, schema)
+            return Path(name, self.program.relations[name].stage, schema)
         kernel = SettleKernel()
         lines = (
             "settle: pass on what can no longer change",

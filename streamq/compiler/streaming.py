@@ -64,8 +64,8 @@ def chain(lowering: Lowering, control: DataFrame | None, identity: Identity) -> 
     for stage in program.stages:
         processor = make_processor(stage, identity)
         df = df.groupBy("__to").transformWithStateInPandas(processor, ENVELOPE_DDL, "append", "none")
-        if stage.level + 1 < len(program.stages):
-            relations = program.made_at(stage.level + 1)
+        if stage.number + 1 < len(program.stages):
+            relations = program.made_at(stage.number + 1)
             df = _opened(relations, df)
             _tell_results(lowering, relations, df)
             df, lanes = _along(lowering, relations, df)
@@ -165,7 +165,7 @@ def _apply_steps(lowering: Lowering, feed: Feed, df: DataFrame, schema: Schema) 
         lowering.observer.rows_in(step, 0, rows.frame)
         rows = step.on_spark(rows)
         lowering.observer.rows_out(step, rows.frame)
-    node = lowering.program.nodes.get(feed.channel.kernel)
+    node = lowering.program.nodes.get(feed.channel.reader)
     if node is not None:
         lowering.observer.rows_in(node, feed.channel.port, rows.frame)
     return rows.frame
@@ -307,8 +307,8 @@ def _result(lowering: Lowering, df: DataFrame) -> DataFrame:
 def _passing(program: Program, feed: Feed) -> Relation:
     """A relation of rows that are in the columns of a result already."""
     assert feed.result is not None
-    number, level = feed.channel.number, len(program.stages)
-    return Relation(f"result{number}", level, program.results[feed.result].plan.schema, None, number)
+    number, behind = feed.channel.number, len(program.stages)
+    return Relation(f"result{number}", behind, program.results[feed.result].plan.schema, None, number)
 
 
 def _result_names(program: Program, feed: Feed) -> list[str]:

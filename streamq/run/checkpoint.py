@@ -119,7 +119,7 @@ class Checkpoint:
         columns: list[dict[str, int]] = []
         reader = self.spark.read.format("statestore").option("stateVarName", STATE)
         for stage in program.stages:
-            state = reader.option("operatorId", stage.level).load(self.path)
+            state = reader.option("operatorId", stage.number).load(self.path)
             manifests = state.where(F.col("user_map_key.key") == Baskets.MANIFEST).select("user_map_value.chunk")
             for (manifest,) in manifests.collect():
                 # Spark numbers operators in an order of its own

@@ -73,7 +73,7 @@ def _stage_metrics(stage: Stage, program: Program, history: RunHistory, operator
     }
     times = [operator[part] for part in ("allUpdatesTimeMs", "allRemovalsTimeMs", "commitTimeMs") if part in operator]
     return {
-        "level": stage.level,
+        "level": stage.number,
         "state_rows": totals["state_rows"],
         "state_bytes": totals["state_bytes"],
         "retraction_ratio": totals["retracted"] / totals["inserted"] if totals["inserted"] else None,

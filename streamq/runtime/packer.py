@@ -66,7 +66,7 @@ class Packer:
             table = concat(tables[channel.number]) if tables.get(channel.number) else None
             if table is None or table.num_rows == 0:
                 continue
-            kernel = self.kernels.get(channel.kernel)
+            kernel = self.kernels.get(channel.reader)
             if kernel is not None:
                 _announce(channel, kernel.announce(channel.port, table), messages)
                 table = kernel.combine(channel.port, table)

@@ -1,4 +1,4 @@
-"""A stage: the kernels of one level of the chain, hosted bucket by bucket. The same code runs in Spark and in-process.
+"""A stage: the kernels of one link of the chain, hosted bucket by bucket. The same code runs in Spark and in-process.
 
 Envelopes (``runtime.envelope``) come in and go out; an envelope for a later stage passes through unchanged.
 """
@@ -34,11 +34,11 @@ class Channel:
     number: int
     relation: str
 
-    level: int
+    stage: int
     """The number of the stage that reads it."""
 
-    kernel: int
-    """The number of the kernel that reads it; -1: the result does."""
+    reader: int
+    """The number of the kernel that reads it; -1: a result does."""
 
     port: int
 
@@ -139,8 +139,8 @@ class _Turn:
 class Stage:
     """The kernels whose inputs come from sources and from earlier stages."""
 
-    level: int
-    """The stage's number."""
+    number: int
+    """Its place in the chain, from 0 on."""
 
     hosted: tuple[Hosted, ...]
     channels: tuple[Channel, ...]
@@ -198,7 +198,7 @@ class Stage:
             out.append((bucket, TOTALS, json.dumps(turn.totals).encode()))
         readings = self._readings(turn, wall)
         # a run that has not had a micro-batch of its own finds them here
-        baskets.values[f"{LATEST}{self.level}"] = readings
+        baskets.values[f"{LATEST}{self.number}"] = readings
         out.append((bucket, READINGS, json.dumps(readings, separators=(",", ":")).encode()))
         baskets.flush()
         return out
@@ -212,10 +212,10 @@ class Stage:
         inputs = self.inputs
         # what counts as a source's progress can depend on the others'
         relations = inputs | self.sources if inputs & self.sources else inputs
-        state = baskets.values.setdefault(f"clocks{self.level}", {})
+        state = baskets.values.setdefault(f"clocks{self.number}", {})
         clocks = {r: RelationClock(state, r, None if r in self.sources else self.buckets) for r in sorted(relations)}
         before = {r: clock.pace for r, clock in clocks.items()}
-        totals: dict[str, int] = baskets.values.setdefault(f"totals{self.level}", {})
+        totals: dict[str, int] = baskets.values.setdefault(f"totals{self.number}", {})
         turn = _Turn(bucket, baskets, tables, messages, clocks, before=before, now={}, totals=totals)
         for message in messages:
             if message.relation not in clocks:
@@ -309,7 +309,7 @@ class Stage:
     def _readings(self, turn: _Turn, wall: int) -> dict[str, int]:
         """Return the readings of this micro-batch: of the kernels in this bucket and, in bucket 0 only, of the sources."""
         # every bucket hears the same of the sources, so one of them reports it
-        tallies: dict[str, dict[str, int]] = turn.baskets.values.setdefault(f"{TALLIES}{self.level}", {})
+        tallies: dict[str, dict[str, int]] = turn.baskets.values.setdefault(f"{TALLIES}{self.number}", {})
         columns: dict[str, int] = {}
         for source in sorted(self.sources & self.inputs) if turn.bucket == 0 else ():
             messages = [message for message in turn.messages if message.relation == source]
