@@ -78,6 +78,7 @@ def sections() -> dict[str, list[Entry]]:
         "Groups": [Entry("stream.group_by", GroupVerbs.group_by), Entry("group.apply", Grouped.apply)],
         "What a window makes of its members": methods("window", Windowed),
         "Aggregates": [Entry(f"sq.{n}", f) for n, f in functions_of(sq) if f.__module__.startswith(AGGREGATES)],
+        "Code of your own": [Entry("sq.udf", sq.udf)],
         "Seeing and running": [
             *methods("stream", Stream),
             Entry("sq.from_json", sq.from_json),

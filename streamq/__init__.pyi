@@ -45,6 +45,7 @@ from .expressions import (
 from .expressions import (
     window_start as window_start,
 )
+from .functions.user_functions import udf as udf
 from .literal import cti as cti
 from .literal import insert as insert
 from .literal import retract as retract

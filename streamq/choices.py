@@ -46,6 +46,17 @@ class OutputForm(Word):
     """The latest row of each group and start, and a deletion where it is gone."""
 
 
+class Takes(Word):
+    """What a function of a user's own is called with."""
+
+    VALUES = "values"
+    """One event's values, as Python has them; NULL is None."""
+    SERIES = "series"
+    """A pandas Series an argument, over many events."""
+    ARRAYS = "arrays"
+    """A pyarrow Array an argument, over many events."""
+
+
 class LevelName(Word):
     """A level of consistency that has a name of its own."""
 

@@ -88,6 +88,10 @@ class QueryFailed(StreamqError):
     """A running query that ended with an error."""
 
 
+class ModuleFailed(StreamqError):
+    """Code of a user's own that streamq called raised an error, or gave what it may not."""
+
+
 class CheckpointError(StreamqError):
     """A checkpoint that belongs to another query, or to a finished one."""
 

@@ -76,7 +76,7 @@ def test_a_builder_has_the_name_signature_and_help_of_pysparks() -> None:
         (lambda: f.window("ts", "1 hour"), "tumbling_window"),
         (lambda: f.lit(1), "sq.lit"),
         (lambda: f.expr("a"), "PySpark"),
-        (lambda: f.udf("a"), "PySpark"),
+        (lambda: f.udf("a"), "@sq.udf"),
         (lambda: f.upper(), "missing a required argument: 'col'; it is upper(col)"),
         (lambda: f.upper("a", b=1), "unexpected keyword argument 'b'"),
         (lambda: f.transform("a", lambda x: x), "Pass a pyspark Column instead: pyspark.sql.functions.transform(...)"),

@@ -71,7 +71,7 @@ def guarded(expr: Expr, schema: Schema) -> Column:
     """An expression that only rows that are still there evaluate."""
     from pyspark.sql import functions as F
 
-    column = to_spark(expr, DeltaColumns(schema))
+    column = to_spark(expr, DeltaColumns(schema), F.col(KEEP))
     return column if not expr.children and not is_opaque(expr) else F.when(F.col(KEEP), column)
 
 

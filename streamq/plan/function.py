@@ -107,6 +107,13 @@ class Function(Named, ABC):
     def on_spark(self, *arguments: Any) -> Column:
         """The Spark Column of a call, of the Columns of its operands; plain Python arguments come as they are."""
 
+    def on_spark_among(self, is_there: Column | None, *arguments: Any) -> Column:
+        """The Column of a call where only some rows are there (None: all are); of the others nobody reads the result.
+
+        Whoever looks at many rows at once overrides it, to see none of the others.
+        """
+        return self.on_spark(*arguments)
+
     def result_type(self, operands: Sequence[Operand]) -> DataType | None:
         """The type of a call, by Spark's rules; None where Spark has to be asked. Raises Unfit where Spark would refuse it."""
         return None

@@ -50,7 +50,7 @@ def for_spark_alone(name: str) -> str:
 
 _TIME = "A stream's rows are ordered by time alone: sq.first and sq.last in a window's select go by it."
 _EARLIER = "Other events are seen through a window, a join or a scan."
-_OWN = "Make it a UDF of PySpark's, F.udf(function, 'double'), and pass its Column: Spark alone evaluates it."
+_OWN = 'Make it a function of expressions: sq.udf("double")(function)("v").'
 _BITS = "Make the Column with PySpark and pass that."
 _WRITE = {
     "str": "String functions are sq.functions.upper, sq.functions.trim, ...: there is no accessor.",

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import DataType
 
+from streamq.errors import StreamqError
+
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
@@ -26,10 +28,11 @@ class Operand:
 
 @dataclass(frozen=True)
 class Fault:
-    """The rows on which Spark raises an error, and the error."""
+    """The rows on which Spark raises an error, and the error: its text, and its class where that says more than the text."""
 
     rows: Mask
     text: str
+    kind: type[StreamqError] = StreamqError
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ class Columns(Protocol):
     def lifetime(self, part: str) -> Column: ...
 
 
-def to_spark(root: Expr, columns: Columns) -> Column:
-    """The Spark Column of an expression."""
+def to_spark(root: Expr, columns: Columns, is_there: Column | None = None) -> Column:
+    """The Spark Column of an expression, of rows of which only those that are there will be read (None: all)."""
     from pyspark.sql import functions as F
 
     def visit(node: Expr, parts: list[Any]) -> Any:
@@ -36,7 +36,7 @@ def to_spark(root: Expr, columns: Columns) -> Column:
             case Lifetime(part=part):
                 return columns.lifetime(part)
             case Call():
-                return node.function.on_spark(*node.arguments(parts))
+                return node.function.on_spark_among(is_there, *node.arguments(parts))
             case Cast(type=to):
                 return parts[0].cast(to)
             case Alias(name=name):

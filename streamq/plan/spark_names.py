@@ -43,9 +43,9 @@ ELSEWHERE = {
         ("window", "session_window", "window_time"), "Use the windows of a stream, as s.tumbling_window(...)."
     ),
     **dict.fromkeys(
-        ("expr", "call_function", "call_udf", "udf", "pandas_udf", "arrow_udf", "udtf", "arrow_udtf"),
-        "Make the Column with PySpark and pass that.",
+        ("expr", "call_function", "call_udf", "udtf", "arrow_udtf"), "Make the Column with PySpark and pass that."
     ),
+    **dict.fromkeys(("udf", "pandas_udf", "arrow_udf"), 'Write @sq.udf("double") above the function.'),
     **dict.fromkeys(
         ("asc", "asc_nulls_first", "asc_nulls_last", "desc", "desc_nulls_first", "desc_nulls_last"),
         "Streams have no order but time.",

@@ -34,21 +34,39 @@ def parse_type(to: Any) -> DataType:
             else "Give the name of a type, as 'double'."
         )
         raise TypeMismatch(sentence("cast", "not a type of Spark's", f"found {getattr(to, '__name__', to)!r}", hint))
-    text = to.strip().lower()
-    if text in _SIMPLE:
-        return _SIMPLE[text]
-    if match := re.fullmatch(r"(?:decimal|numeric)\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)", text):
+    text = to.strip()
+    if text.lower() in _SIMPLE:
+        return _SIMPLE[text.lower()]
+    if match := re.fullmatch(r"(?:decimal|numeric)\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)", text, re.IGNORECASE):
         return t.DecimalType(int(match.group(1)), int(match.group(2) or 0))
-    if match := re.fullmatch(r"array<(.+)>", text):
-        return t.ArrayType(parse_type(match.group(1)))
-    raise TypeMismatch(
-        sentence(
-            "cast",
-            "no such type",
-            f"found {to!r}",
-            f"Give a pyspark DataType or one of {', '.join(_SIMPLE)}, decimal(p,s).",
-        )
-    )
+    if match := re.fullmatch(r"(array|map|struct)\s*<(.*)>", text, re.IGNORECASE | re.DOTALL):
+        parts = _parts(match.group(2))
+        match match.group(1).lower(), parts:
+            case "array", [element]:
+                return t.ArrayType(parse_type(element))
+            case "map", [key, value]:
+                return t.MapType(parse_type(key), parse_type(value))
+            case "struct", [*fields] if all(_FIELD.fullmatch(field) for field in fields):
+                named = [_FIELD.fullmatch(field) for field in fields]
+                return t.StructType([t.StructField(f.group(1), parse_type(f.group(2))) for f in named if f is not None])
+    hint = f"Give a pyspark DataType or one of {', '.join(_SIMPLE)}, decimal(p,s), array<t>, map<t, t>, struct<name: t, ...>."
+    raise TypeMismatch(sentence("cast", "no such type", f"found {to!r}", hint))
+
+
+_FIELD = re.compile(r"\s*(\w+)\s*(?::|\s)\s*(.+)", re.DOTALL)
+"""A field of a struct: its name and its type."""
+
+
+def _parts(text: str) -> list[str]:
+    """What stands between the commas that are in no brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(letter, 0)
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
 
 
 def literal_type(value: Any) -> DataType:

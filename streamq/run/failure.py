@@ -56,7 +56,7 @@ def translated(
     text = str(error)
     if ours := _OURS.search(text):
         own: type[StreamqError] = getattr(errors, ours.group(1), StreamqError)
-        return own(ours.group(2).strip())
+        return own(ours.group(2).partition(" SQLSTATE")[0].strip())
     if refused := _BATCH.search(text):
         message = refused.group(1).split(" SQLSTATE")[0].strip().rstrip("'")
         return errors.InvalidEvent(message if message.endswith(".") else message + ".")

@@ -56,7 +56,8 @@ def evaluate(
     """
     value = attempt(expr, schema, columns, lifetime, rows)
     if value.faults:
-        raise StreamqError(min(value.faults, key=lambda f: int(f.rows.argmax())).text)
+        first = min(value.faults, key=lambda f: int(f.rows.argmax()))
+        raise first.kind(first.text)
     return value.array
 
 
@@ -192,17 +193,19 @@ def _restricted(faults: Sequence[Fault], reached: Mask | None) -> list[Fault]:
     """The faults on the rows that are evaluated at all."""
     if reached is None:
         return list(faults)
-    restricted = (Fault(f.rows & reached, f.text) for f in faults)
+    restricted = (replace(f, rows=f.rows & reached) for f in faults)
     return [f for f in restricted if f.rows.any()]
 
 
 def _located(node: Expr, faults: Sequence[Fault]) -> tuple[Fault, ...]:
-    """The faults with a message that shows the expression."""
+    """The faults with a message that shows the expression; those of a class of their own say all themselves."""
     if not faults:
         return ()
     shown = show_to_user(node)
     return tuple(
-        Fault(f.rows, sentence("expression", f.text, f"found {shown}", _HINTS.get(f.text.partition(" ")[0], "")))
+        f
+        if f.kind is not StreamqError
+        else Fault(f.rows, sentence("expression", f.text, f"found {shown}", _HINTS.get(f.text.partition(" ")[0], "")))
         for f in faults
     )
 

@@ -48,7 +48,7 @@ class Module(States, Named):
     read: Callable[[Sequence[pa.Array]], Any]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "fingerprint", hashlib.sha256(repr(_told_by(self.code)).encode()).hexdigest()[:16])
+        object.__setattr__(self, "fingerprint", fingerprint(self.code))
 
     @property
     def identity(self) -> str:
@@ -60,6 +60,11 @@ class Module(States, Named):
         return self.add(self.initial(), self.read(columns))
 
 
+def fingerprint(code: Any) -> str:
+    """Return a short text that tells a user's code from other code, the same in every process."""
+    return hashlib.sha256(repr(_told_by(code)).encode()).hexdigest()[:16]
+
+
 def _told_by(code: Any) -> tuple[object, ...]:
     """What tells a function, a class or an object from others: its text, instructions and constants, and the values it holds.
 
@@ -68,6 +73,9 @@ def _told_by(code: Any) -> tuple[object, ...]:
     if inspect.isfunction(code):
         values = [cell.cell_contents for cell in code.__closure__ or ()]
         return ("function", code.__qualname__, _instructions(code.__code__), _pickled([values, code.__defaults__]))
+    if hasattr(code, "__name__") and not inspect.isclass(code):
+        # a function of C's: what can be told is what it is called
+        return ("name", getattr(code, "__module__", None) or type(code).__module__, code.__name__)
     cls = code if inspect.isclass(code) else type(code)
     methods = [
         (owner.__qualname__, name, _instructions(method.__code__))

@@ -1,0 +1,237 @@
+"""Functions of a user's own: Python code over one event's values, which every backend calls, and which fails in one way."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as t
+from pyspark.sql.types import DataType
+
+from streamq.choices import Takes, chosen
+from streamq.errors import ModuleFailed, PlanError, sentence
+from streamq.plan.expr import Call, Col, as_expr
+from streamq.plan.function import Function, Unfit
+from streamq.plan.lowering import ship_runtime
+from streamq.plan.operand import ArrowForm, Fault, Operand, Value
+from streamq.plan.spark_types import parse_type
+from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.module import as_series, fingerprint
+from streamq.runtime.shipping import packed
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+SHOWN = 60
+"""How many characters of a value an error shows."""
+
+
+def udf(
+    returns: str | DataType, *, takes: str | Takes = Takes.VALUES, name: str | None = None
+) -> Callable[[Callable[..., Any]], UserFunction]:
+    """Make a function of Python's one that expressions can call: in filters, columns, keys and the conditions of joins.
+
+    ``returns`` is the type of its results, as in SQL. ``takes``: what it is called with, "values" (one event's values; NULL is
+    None), "series" (a pandas Series an argument, over many events) or "arrays" (a pyarrow Array an argument); of the last two
+    it gives as many results as there are events. ``name`` is what explain and errors call it, by default its own name.
+
+    Called with columns, names of columns or literals, it makes an expression; a keyword argument is a plain value that each
+    call gets. It must give the same answer each time, and depend on nothing but its arguments. Where it raises on an event,
+    or gives what is no ``returns``, the query fails with ModuleFailed, which shows the event's values; of events that no
+    result depends on (a branch not taken, a row filtered out before) errors are no errors. Raises PlanError for what cannot
+    be called. (docs/modules.md)
+
+    >>> import math
+    >>> import streamq as sq
+    >>> @sq.udf("string")
+    ... def size(toll, limit=10):
+    ...     return None if toll is None else "large" if toll > limit else "small"
+    >>> hypot = sq.udf("double")(math.hypot)
+    >>> s = sq.events([(1, 3, {"toll": 4}), (2, 5, {"toll": 12})])
+    >>> s.select("toll", size=size("toll"), far=hypot("toll", sq.lit(3)), tiny=size(sq.col("toll"), limit=3)).show()
+    toll   size                far   tiny  start  end
+       4  small                5.0  large      1    3
+      12  large  12.36931687685298  large      2    5
+    """
+    how, to = chosen(Takes, takes, "takes", "udf"), parse_type(returns)
+
+    def decorate(code: Callable[..., Any]) -> UserFunction:
+        if not callable(code):
+            raise PlanError(
+                sentence("udf", "not a function", f"found {code!r}", 'Write @sq.udf("double") above a def.')
+            )
+        own_name = str(getattr(code, "__name__", type(code).__name__))
+        return UserFunction(name=name or own_name, code=code, returns=to, takes=how)
+
+    return decorate
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UserFunction(Function):
+    """A function of a user's own: its ``code``, and the keyword arguments, plain values, that every call of it gets."""
+
+    name: str
+    code: Callable[..., Any]
+    returns: DataType
+    takes: Takes
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arrow", ArrowForm(_takes_any, self._computed, _everywhere))
+        object.__setattr__(self, "__doc__", inspect.getdoc(self.code))
+
+    @property
+    def identity(self) -> str:
+        told = [str(self.takes), self.returns.json(), fingerprint(self.code), repr(sorted(self.options.items()))]
+        return f"udf {self.name}:{':'.join(told)}"
+
+    def __call__(self, *operands: Any, **options: Any) -> Call:
+        """Return an expression: a string is a column, whatever else is no expression a literal."""
+        function = replace(self, options={**self.options, **options}) if options else self
+        return Call(function, tuple(Col(o) if isinstance(o, str) else as_expr(o) for o in operands))
+
+    def result_type(self, operands: Sequence[Operand]) -> DataType:
+        if not operands:
+            raise Unfit(f"{self.name} is called without a column", "Give it one.")
+        try:
+            signature = inspect.signature(self.code)
+        except ValueError:  # of a function of C's nothing is known
+            return self.returns
+        try:
+            signature.bind(*operands, **self.options)
+        except TypeError as error:
+            raise Unfit(f"{self.name}: {error}", f"It is {self.name}{signature}.") from None
+        return self.returns
+
+    def on_spark(self, *arguments: Any) -> Column:
+        return self.on_spark_among(None, *arguments)
+
+    def on_spark_among(self, is_there: Column | None, *arguments: Any) -> Column:
+        """The results with the errors beside them, so that an error is raised only where Spark asks for the result."""
+        from pyspark.sql import functions as F
+        from pyspark.sql.pandas.functions import arrow_udf
+
+        ship_runtime()
+        worker = packed(self._on_worker)
+
+        def call(*arrays: pa.Array) -> pa.Array:
+            return worker(*arrays)
+
+        shown = F.lit(True) if is_there is None else is_there
+        fields = [t.StructField("value", self.returns), t.StructField("error", t.StringType())]
+        called = arrow_udf(call, t.StructType(fields))(shown, *arguments)  # type: ignore[call-overload]
+        failed = F.raise_error(F.concat(F.lit(f"streamq.errors.{ModuleFailed.__name__}: "), called["error"]))
+        return F.when(called["error"].isNull(), called["value"]).otherwise(failed)
+
+    def _on_worker(self, is_there: pa.Array, *arrays: pa.Array) -> pa.Array:
+        """The struct of value and error of each row; of one that is not there both are NULL."""
+        results, errors = self._results([_in_utc(array.filter(is_there)) for array in arrays])
+        messages = pa.array([errors.get(i) for i in range(len(results))], pa.string())
+        # a NULL among the places is a row that is not there
+        places = pc.if_else(is_there, pc.subtract(pc.cumulative_sum(pc.cast(is_there, pa.int64())), 1), None)
+        return pa.StructArray.from_arrays([results.take(places), messages.take(places)], ["value", "error"])
+
+    def _computed(self, operands: Sequence[Value], kind: DataType) -> tuple[pa.Array, Sequence[Fault]]:
+        results, errors = self._results([operand.array for operand in operands])
+        first: dict[str, list[int]] = {}
+        for i, message in errors.items():
+            first.setdefault(message, []).append(i)
+        faults = []
+        for message, rows in first.items():
+            mask = np.zeros(len(results), bool)
+            mask[rows] = True
+            faults.append(Fault(mask, message, ModuleFailed))
+        return results, faults
+
+    def _results(self, arrays: Sequence[pa.Array]) -> tuple[pa.Array, dict[int, str]]:
+        """The results, and by row the errors: of one event after the other, or of all at once and one by one if that fails."""
+        if self.takes == Takes.VALUES:
+            calls = zip(*(array.to_pylist() for array in arrays), strict=True)
+            return self._one_by_one((partial(self.code, *values, **self.options), values) for values in calls)
+        try:
+            return self._over(arrays), {}
+        except Exception:
+            rows = ([array.slice(i, 1) for array in arrays] for i in range(len(arrays[0])))
+            return self._one_by_one((partial(self._over_one, row), [array[0].as_py() for array in row]) for row in rows)
+
+    def _over_one(self, arrays: Sequence[pa.Array]) -> Any:
+        return self._over(arrays)[0].as_py()
+
+    def _one_by_one(self, calls: Iterable[tuple[Callable[[], Any], Sequence[Any]]]) -> tuple[pa.Array, dict[int, str]]:
+        """The results of calls, each with the values that it is about, and the errors of those that fail."""
+        to = arrow_type(self.returns)
+        results: list[Any] = []
+        errors: dict[int, str] = {}
+        for i, (call, values) in enumerate(calls):
+            try:
+                results.append(self._fit(call(), to))
+            except Exception as error:
+                results.append(None)
+                errors[i] = self._message(error, values)
+        return pa.array(results, to), errors
+
+    def _fit(self, result: Any, to: pa.DataType) -> Any:
+        """The result, if it is one of its type."""
+        try:
+            pa.scalar(result, to)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            raise _Unfit(f"{_short(result)} is no {self.returns.simpleString()}") from error
+        return result
+
+    def _over(self, arrays: Sequence[pa.Array]) -> pa.Array:
+        """The results of code that takes whole columns."""
+        to = arrow_type(self.returns)
+        result = self.code(*(as_series(arrays) if self.takes == Takes.SERIES else arrays), **self.options)
+        if isinstance(result, pa.ChunkedArray):
+            result = result.combine_chunks()
+        try:
+            array = result if isinstance(result, pa.Array) else pa.array(result, from_pandas=self.takes == Takes.SERIES)
+            array = array if array.type == to else array.cast(to)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            raise _Unfit(f"{_short(result)} is no column of {self.returns.simpleString()}") from error
+        if len(array) != len(arrays[0]):
+            raise _Unfit(f"{len(array)} results for {len(arrays[0])} events")
+        return array
+
+    def _message(self, error: Exception, values: Sequence[Any]) -> str:
+        """What went wrong, on one line, with the values by the names of the parameters."""
+        wrong = str(error) if isinstance(error, _Unfit) else f"{type(error).__name__}: {error}"
+        try:
+            names = list(inspect.signature(self.code).bind(*values, **self.options).arguments)[: len(values)]
+        except (TypeError, ValueError):
+            names = []
+        shown = [_short(v) for v in values]
+        told = [f"{n} = {v}" for n, v in zip(names, shown, strict=True)] if len(names) == len(shown) else shown
+        return " ".join(sentence(self.name, "it failed", f"{wrong}; of {', '.join(told)}").split())
+
+
+class _Unfit(Exception):
+    """What a user's code gave is not what it may give; the text says what."""
+
+
+def _takes_any(operands: Sequence[Value]) -> bool:
+    return True
+
+
+def _everywhere(operands: Sequence[Value]) -> list[Any]:
+    """Every operand is evaluated on every row: NULL is a value."""
+    return [None] * len(operands)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+
+
+def _in_utc(array: pa.Array) -> pa.Array:
+    """Instants as they are in-process: Spark hands them over in the time zone of its session."""
+    return array.cast(pa.timestamp("us", "UTC")) if pa.types.is_timestamp(array.type) and array.type.tz else array
+
+
+__all__ = ["UserFunction", "udf"]

@@ -1,0 +1,80 @@
+"""Functions of a user's own on Spark: in batch and as a stream the answer, and the errors, of the in-process host."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import streamq as sq
+from streamq import col
+from streamq.errors import ModuleFailed
+from tests.spark.replay import bag, land, rows, stream
+
+pytestmark = pytest.mark.usefixtures("plain")
+
+READINGS = pa.schema([("t", pa.timestamp("us", "UTC")), ("v", pa.int64())])
+NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
+
+
+@sq.udf("double")
+def inverse(v: int | None, of: float = 1.0) -> float | None:
+    return None if v is None else of / v
+
+
+@sq.udf("string", takes="series")
+def clock(at: pd.Series, v: pd.Series) -> pd.Series:
+    """Which hour Python sees says in which time zone an instant came."""
+    return at.dt.hour.astype(str) + ":" + v.astype(str)
+
+
+@sq.udf("boolean", takes="arrays")
+def is_odd(v: pa.Array) -> list[bool | None]:
+    return [None if value is None else value % 2 == 1 for value in v.to_pylist()]
+
+
+def query(points: sq.Stream) -> sq.Stream:
+    """In filters that guard it, in columns, an aggregate's argument, and a condition that executors evaluate in a kernel."""
+    lasting = points.where(col("v") != 0).where(inverse("v") < 1).set_duration("9 minutes")
+    left = lasting.select("v", clock=clock(sq.start(), "v"), x=sq.when(col("v") != 7, inverse(col("v") - 7, of=2.0)))
+    right = lasting.select(w=col("v"))
+    pairs = left.join(right, where=lambda a, b: is_odd(a.v) & (inverse(a.v) < inverse(b.w)), how="left")
+    return (
+        pairs.group_by("clock")
+        .tumbling_window("10 minutes")
+        .select(n=sq.count(), x=sq.max("x"), odd=sq.max(is_odd("w")))
+    )
+
+
+def test_it_gives_one_answer_on_every_host(spark: SparkSession, tmp_path: Path) -> None:
+    made = [{"t": NOON + dt.timedelta(minutes=i), "v": (i * 5) % 12 - 2} for i in range(40)]
+    readings = pa.Table.from_pylist(made, schema=READINGS)
+    land(tmp_path / "in", [readings.slice(0, 25), readings.slice(25)])
+    answer = bag(query(sq.points(readings, time="t")).to_arrow())
+    assert answer
+    assert rows(query(sq.points(spark.read.parquet(str(tmp_path / "in")), time="t")).to_df()) == answer
+    streaming = query(sq.points(stream(spark, tmp_path / "in", READINGS), time="t"))
+    places = {"checkpoint": str(tmp_path / "checkpoint"), "sink": str(tmp_path / "out")}
+    streaming.run(**places, trigger="available_now", finish=True)
+    assert rows(spark.read.parquet(str(tmp_path / "out"))) == answer
+
+
+def test_its_error_is_told_as_in_process(spark: SparkSession, tmp_path: Path) -> None:
+    readings = pa.Table.from_pylist([{"t": NOON, "v": 0}], schema=READINGS)
+    land(tmp_path / "in", [readings])
+    message = r"^inverse: it failed; ZeroDivisionError: float division by zero; of v = 0\.$"
+
+    def failing(frame: Any) -> sq.Stream:
+        return sq.points(frame, time="t").select(x=inverse("v"))
+
+    with pytest.raises(ModuleFailed, match=message):
+        failing(readings).to_arrow()
+    with pytest.raises(ModuleFailed, match=message):
+        failing(spark.read.parquet(str(tmp_path / "in"))).to_arrow()
+    with pytest.raises(ModuleFailed, match=message):
+        failing(stream(spark, tmp_path / "in", READINGS)).run(trigger="available_now")
