@@ -20,6 +20,7 @@ from streamq.operators.grouped import Grouped
 from streamq.operators.windowed import Windowed
 from streamq.run.running import Run
 from streamq.stream import Stream
+from tests.parsed import parsed, python_files
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "tests" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -66,8 +67,7 @@ def files() -> frozenset[str]:
 
 @functools.cache
 def trees() -> dict[Path, ast.Module]:
-    paths = [path for folder in CODE for path in (ROOT / folder).rglob("*.py")]
-    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+    return {path: parsed(path) for folder in CODE for path in python_files(folder)}
 
 
 def symbols_in(tree: ast.Module) -> set[str]:

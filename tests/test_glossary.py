@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.parsed import parsed, python_files
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
 
@@ -39,8 +41,8 @@ class Annotated(NamedTuple):
 
 
 def annotated() -> Iterator[Annotated]:
-    for path in sorted((ROOT / "streamq").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path in python_files("streamq"):
+        for node in ast.walk(parsed(path)):
             match node:
                 case (
                     ast.AnnAssign(target=ast.Name(id=name) | ast.Attribute(attr=name), annotation=annotation)

@@ -9,6 +9,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.parsed import parsed
+
 PACKAGE = Path(__file__).parents[1] / "streamq"
 
 LAYERS = (
@@ -36,7 +38,7 @@ MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 def imports(module: str) -> Iterator[str]:
     """The modules of streamq that a module names in any import."""
-    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(MODULES[module])):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in MODULES)
         elif isinstance(node, ast.ImportFrom) and node.module in MODULES:

@@ -40,6 +40,7 @@ def kernels(program: Program) -> list[str]:
     return [hosted.name.partition(":")[0] for stage in program.stages for hosted in stage.hosted]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(16))
 def test_each_result_is_the_oracles_history(seed: int) -> None:
     """Any queries beside each other, one of them over the rows of another, whatever the output of each."""

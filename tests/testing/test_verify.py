@@ -93,6 +93,7 @@ def test_a_wrong_answer_is_shown_by_the_smallest_case(tmp_path: Path) -> None:
     assert executed(failed.case, failed.how).num_rows
 
 
+@pytest.mark.slow
 def test_what_a_plan_says_of_its_rows_must_be_so() -> None:
     """A union of points and intervals that takes itself for one of points, and intervals for such as end."""
     points = sq.points(t.table("at bigint, k string", []), time="at", name="points")
