@@ -23,7 +23,7 @@ from streamq.plan.operand import ArrowForm, Fault, Operand, Value
 from streamq.plan.spark_types import parse_type
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.module import as_series, fingerprint
-from streamq.runtime.shipping import packed
+from streamq.runtime.shipping import packed, ship_module_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -83,6 +83,7 @@ class UserFunction(Function):
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        ship_module_of(self.code)
         object.__setattr__(self, "arrow", ArrowForm(_takes_any, self._computed, _everywhere))
         object.__setattr__(self, "__doc__", inspect.getdoc(self.code))
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import pickle
 import sys
+import sysconfig
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
 
@@ -18,6 +20,22 @@ WORKER_MEMORY = "streamq_unpacked"
 
 KEPT = 64
 """How many functions a worker keeps; beyond that it forgets the one that was called longest ago."""
+
+
+def ship_module_of(code: Any) -> None:
+    """Make Spark send a user's code by value, with what its own files hold: workers cannot import the user's files.
+
+    What is installed beside Python, or comes with it, is imported there.
+    """
+    from pyspark import cloudpickle
+
+    package = str(getattr(code, "__module__", None) or type(code).__module__).partition(".")[0]
+    file = getattr(sys.modules.get(package), "__file__", None)
+    if file is None or package in cloudpickle.list_registry_pickle_by_value():
+        return
+    installed = {Path(folder).resolve() for folder in sysconfig.get_paths().values()}
+    if installed.isdisjoint(Path(file).resolve().parents):
+        cloudpickle.register_pickle_by_value(sys.modules[package])
 
 
 def packed(function: Callable[P, T]) -> Callable[P, T]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +79,25 @@ def test_its_error_is_told_as_in_process(spark: SparkSession, tmp_path: Path) ->
         failing(spark.read.parquet(str(tmp_path / "in"))).to_arrow()
     with pytest.raises(ModuleFailed, match=message):
         failing(stream(spark, tmp_path / "in", READINGS)).run(trigger="available_now")
+
+
+def test_a_function_in_a_file_of_the_users_runs_on_workers(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers cannot import the file, nor another one that it imports."""
+    folder = tmp_path / "users_own"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "rates.py").write_text("def rate(v):\n    return v * 2.5\n")
+    (folder / "prices.py").write_text("from users_own.rates import rate\n\n\ndef price(v):\n    return rate(v) + 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    prices = importlib.import_module("users_own.prices")
+    land(tmp_path / "in", [pa.table({"t": [1, 3], "v": [2, 4]})])
+    rows = stream(spark, tmp_path / "in", pa.schema([("t", pa.int64()), ("v", pa.int64())]))
+    price = sq.udf("double")(prices.price)
+    points = sq.points(rows, time="t").set_duration(9).select("v", p=price("v"))
+    # the map side computes p, and the kernel of the join the condition
+    pairs = points.join(points, where=lambda a, b: price(a.v) < price(b.v), how="left", suffixes=("", "_r"))
+    places = {"checkpoint": str(tmp_path / "checkpoint"), "sink": str(tmp_path / "out")}
+    pairs.run(**places, trigger="available_now", finish=True)
+    assert sorted(spark.read.parquet(places["sink"]).toArrow().column("p").to_pylist()) == [6.0, 6.0, 11.0]
