@@ -274,8 +274,8 @@ def physical(
 
         corrected = sq.physical(spark.readStream.schema(changes.schema).parquet("changes"))
 
-    Where there was a late sink as well, Spark reads a column ``batch`` too, the number of the micro-batch: drop it, for a
-    retraction agrees with its insert in all columns.
+    Where there was a late sink as well, Spark reads a column ``streamq_batch`` too, the number of the micro-batch, which is
+    left out here.
     """
     table = input_table(df, "physical")
     axis = axis_of(table.columns, (start, end, new_end), "physical")

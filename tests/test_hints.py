@@ -76,7 +76,7 @@ EVENTS = sq.events([(1, 5, {"v": 3, "x": 1.5, "txt": "abc", "xs": [1, 2], "ok": 
         (lambda e: np.sqrt(e.x), 'Write sq.functions.sqrt("x").'),
         (lambda e: np.array([1, 2]) * e.x, "arrays are made by sq.functions.array(...)"),
         (lambda e: [e.v, e.x], "arrays are made by sq.functions.array(...)"),
-        (lambda e: e.v == len, "make a UDF, pyspark's udf(function, 'double')"),
+        (lambda e: e.v == len, 'made one of expressions by sq.udf'),
         (lambda e: e.v.cast(int), "Write 'bigint'."),
         (lambda e: e.v.cast(None), "Give the name of a type"),
         (lambda e: e, "a whole event where one of its columns is wanted; found an event of v, x, txt, xs, ok. Write e.v."),

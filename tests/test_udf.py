@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
+import threading
 from typing import Any
 
 import numpy as np
@@ -134,6 +136,14 @@ def test_an_error_that_nothing_depends_on_is_none() -> None:
         ),
         ("date", "arrays", lambda v: pa.array(["x"] * len(v)), "is no column of date"),
         ("string", "values", lambda v: [v], r"\[4\] is no string"),
+        ("bigint", "values", lambda v: 1.5, "1.5 is no bigint"),
+        ("int", "values", lambda v: np.float64(2.7), "is no int"),
+        ("array<int>", "values", lambda v: [1.5], r"\[1.5\] is no array<int>"),
+        ("struct<a: int, b: int>", "values", lambda v: {"a": 1, "c": 2}, "is no struct<a:int,b:int>"),
+        ("date", "values", lambda v: dt.datetime(2024, 5, 1, 12), "is no date"),
+        ("timestamp", "values", lambda v: 5, "5 is no timestamp"),
+        ("float", "values", lambda v: 1e300, "1e\\+300 is no float"),
+        ("bigint", "values", lambda v: True, "True is no bigint"),
     ],
 )
 def test_what_is_no_result_is_refused(kind: str, takes: str, code: Any, message: str) -> None:
@@ -154,8 +164,34 @@ def test_a_call_is_checked_while_the_query_is_written() -> None:
         sq.udf("double", takes="seris")
     with pytest.raises(PlanError, match="udf: not a function; found 3"):
         sq.udf("double")(3)  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="by_value: scale is a plain value; found a column. Columns come by position"):
+        by_value("v", scale=col("v"))
+    with pytest.raises(PlanError, match=r"udf: no type of the results; found <built-in function len>. Write @sq.udf"):
+        sq.udf(len)  # type: ignore[arg-type]
+    lock = threading.Lock()
+    with pytest.raises(PlanError, match="f: what it holds cannot be pickled; TypeError: cannot pickle '_thread.lock'"):
+        sq.udf("int", name="f")(lambda v: v if lock else 0)
     with pytest.raises(PlanError, match="a function of your own cannot be written"):
         S.select(x=by_value("v")).to_json()
+
+
+def test_what_it_raised_is_the_cause() -> None:
+    with pytest.raises(ModuleFailed) as caught:
+        S.where(col("v") == 4).select(x=sq.udf("double")(lambda v: v / 0)("v")).to_arrow()
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert caught.value.__cause__.__traceback__ is not None
+
+
+def test_what_a_function_says_of_itself_does_not_tell_it_apart() -> None:
+    def one(v: int) -> int:
+        """One text."""
+        return v + 1
+
+    def two(v: int) -> int:
+        """Another."""
+        return v + 1
+
+    assert sq.udf("int", name="f")(one)("v").digest == sq.udf("int", name="f")(two)("v").digest
 
 
 def test_what_tells_functions_apart() -> None:

@@ -280,21 +280,21 @@ def _result(lowering: Lowering, df: DataFrame) -> DataFrame:
         rows = rows.where(F.col(KEEP) | F.col("__channel").isin(LATE, TOTALS))
         return rows.select(*meta, *(F.col(quote(n)) for n in _result_names(program, feed)))
     side = opened
+    if len(unique) == 1:
+        # steps of one path replace columns that the next one reads
+        (only,) = unique
+        columns = F.struct(*(F.col(quote(n)) for n in _relation_columns(only)))
+        side = side.select(*meta, columns.alias(_struct(only)))
     packed: list[str] = []
     for number, (relation, feed) in enumerate([*feeds, *passing]):
-        struct = None if len(unique) == 1 else _struct(relation)
-        base = [F.col(quote(n)) if struct is None else F.col(struct)[n].alias(n) for n in _relation_columns(relation)]
-        passed = [*meta, *(_struct(r) for r in unique if len(unique) > 1), *packed]
+        base = [F.col(_struct(relation))[n].alias(n) for n in _relation_columns(relation)]
+        passed = [*meta, *(_struct(r) for r in unique), *packed]
         raw = relation.number if feed in earlier else _raw(relation)
         step = side.select(*passed, *base).withColumn(KEEP, F.col("__channel") == raw)
         if feed not in earlier:
             step = _apply_steps(lowering, feed, step, relation.schema)
         name = f"__out{number}"
-        side = step.select(
-            *passed,
-            F.when(F.col(KEEP), _result_struct(program, feed)).alias(name),
-            *([] if struct else [F.col(quote(n)) for n in _relation_columns(relation)]),
-        )
+        side = step.select(*passed, F.when(F.col(KEEP), _result_struct(program, feed)).alias(name))
         packed.append(name)
     # one row of the last stage may feed results along several paths
     rows = side.select(*meta, F.filter(F.array(*(F.col(n) for n in packed)), lambda x: x.isNotNull()).alias("__outs"))

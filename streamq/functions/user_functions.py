@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,7 +18,7 @@ from pyspark.sql.types import DataType
 
 from streamq.choices import Takes, chosen
 from streamq.errors import ModuleFailed, PlanError, sentence
-from streamq.plan.expr import Call, Col, as_expr
+from streamq.plan.expr import Call, Col, Expr, as_expr
 from streamq.plan.function import Function, Unfit
 from streamq.plan.lowering import ship_runtime
 from streamq.plan.operand import ArrowForm, Fault, Operand, Value
@@ -59,6 +61,10 @@ def udf(
        4  small                5.0  large      1    3
       12  large  12.36931687685298  large      2    5
     """
+    kind: Any = returns
+    if not isinstance(kind, str | DataType):
+        hint = 'Write @sq.udf("double") above the function: the type of its results in SQL.'
+        raise PlanError(sentence("udf", "no type of the results", f"found {kind!r}", hint))
     how, to = chosen(Takes, takes, "takes", "udf"), parse_type(returns)
 
     def decorate(code: Callable[..., Any]) -> UserFunction:
@@ -81,25 +87,36 @@ class UserFunction(Function):
     returns: DataType
     takes: Takes
     options: Mapping[str, Any] = field(default_factory=dict)
+    fingerprint: str = field(init=False)
+    in_python = True
 
     def __post_init__(self) -> None:
         ship_module_of(self.code)
+        try:
+            object.__setattr__(self, "fingerprint", fingerprint(self.code))
+        except Exception as error:
+            what, why = "what it holds cannot be pickled", f"{type(error).__name__}: {error}"
+            raise PlanError(sentence(self.name, what, why, "Make it within the function.")) from error
         object.__setattr__(self, "arrow", ArrowForm(_takes_any, self._computed, _everywhere))
         object.__setattr__(self, "__doc__", inspect.getdoc(self.code))
 
     @property
     def identity(self) -> str:
-        told = [str(self.takes), self.returns.json(), fingerprint(self.code), repr(sorted(self.options.items()))]
+        told = [str(self.takes), self.returns.json(), self.fingerprint, repr(sorted(self.options.items()))]
         return f"udf {self.name}:{':'.join(told)}"
 
     def __call__(self, *operands: Any, **options: Any) -> Call:
         """Return an expression: a string is a column, whatever else is no expression a literal."""
+        for option, value in options.items():
+            if isinstance(value, Expr):
+                hint = f"Columns come by position, as {self.name}(sq.col('v'), {option}=3)."
+                raise PlanError(sentence(self.name, f"{option} is a plain value", "found a column", hint))
         function = replace(self, options={**self.options, **options}) if options else self
         return Call(function, tuple(Col(o) if isinstance(o, str) else as_expr(o) for o in operands))
 
     def result_type(self, operands: Sequence[Operand]) -> DataType:
         if not operands:
-            raise Unfit(f"{self.name} is called without a column", "Give it one.")
+            raise Unfit(f"{self.name} is called without a column", "Columns come by position, not by keyword.")
         try:
             signature = inspect.signature(self.code)
         except ValueError:  # of a function of C's nothing is known
@@ -119,7 +136,11 @@ class UserFunction(Function):
         from pyspark.sql.pandas.functions import arrow_udf
 
         ship_runtime()
-        worker = packed(self._on_worker)
+        try:
+            worker = packed(self._on_worker)
+        except Exception as error:
+            what = "it cannot be sent to Spark's workers"
+            raise PlanError(sentence(self.name, what, f"{type(error).__name__}: {error}")) from error
 
         def call(*arrays: pa.Array) -> pa.Array:
             return worker(*arrays)
@@ -133,24 +154,20 @@ class UserFunction(Function):
     def _on_worker(self, is_there: pa.Array, *arrays: pa.Array) -> pa.Array:
         """The struct of value and error of each row; of one that is not there both are NULL."""
         results, errors = self._results([_in_utc(array.filter(is_there)) for array in arrays])
-        messages = pa.array([errors.get(i) for i in range(len(results))], pa.string())
+        messages = pa.array([errors[i][0] if i in errors else None for i in range(len(results))], pa.string())
         # a NULL among the places is a row that is not there
         places = pc.if_else(is_there, pc.subtract(pc.cumulative_sum(pc.cast(is_there, pa.int64())), 1), None)
         return pa.StructArray.from_arrays([results.take(places), messages.take(places)], ["value", "error"])
 
     def _computed(self, operands: Sequence[Value], kind: DataType) -> tuple[pa.Array, Sequence[Fault]]:
         results, errors = self._results([operand.array for operand in operands])
-        first: dict[str, list[int]] = {}
-        for i, message in errors.items():
-            first.setdefault(message, []).append(i)
-        faults = []
-        for message, rows in first.items():
-            mask = np.zeros(len(results), bool)
-            mask[rows] = True
-            faults.append(Fault(mask, message, ModuleFailed))
-        return results, faults
+        faults: dict[str, Fault] = {}
+        for i, (message, error) in errors.items():
+            fault = faults.setdefault(message, Fault(np.zeros(len(results), bool), message, ModuleFailed, error))
+            fault.rows[i] = True
+        return results, list(faults.values())
 
-    def _results(self, arrays: Sequence[pa.Array]) -> tuple[pa.Array, dict[int, str]]:
+    def _results(self, arrays: Sequence[pa.Array]) -> tuple[pa.Array, Errors]:
         """The results, and by row the errors: of one event after the other, or of all at once and one by one if that fails."""
         if self.takes == Takes.VALUES:
             calls = zip(*(array.to_pylist() for array in arrays), strict=True)
@@ -164,25 +181,27 @@ class UserFunction(Function):
     def _over_one(self, arrays: Sequence[pa.Array]) -> Any:
         return self._over(arrays)[0].as_py()
 
-    def _one_by_one(self, calls: Iterable[tuple[Callable[[], Any], Sequence[Any]]]) -> tuple[pa.Array, dict[int, str]]:
+    def _one_by_one(self, calls: Iterable[tuple[Callable[[], Any], Sequence[Any]]]) -> tuple[pa.Array, Errors]:
         """The results of calls, each with the values that it is about, and the errors of those that fail."""
         to = arrow_type(self.returns)
         results: list[Any] = []
-        errors: dict[int, str] = {}
+        errors: Errors = {}
         for i, (call, values) in enumerate(calls):
             try:
                 results.append(self._fit(call(), to))
             except Exception as error:
                 results.append(None)
-                errors[i] = self._message(error, values)
+                errors[i] = self._message(error, values), error
         return pa.array(results, to), errors
 
     def _fit(self, result: Any, to: pa.DataType) -> Any:
         """The result, if it is one of its type."""
         try:
-            pa.scalar(result, to)
+            is_fit = _agree(result, pa.scalar(result, to).as_py())
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
             raise _Unfit(f"{_short(result)} is no {self.returns.simpleString()}") from error
+        if not is_fit:
+            raise _Unfit(f"{_short(result)} is no {self.returns.simpleString()}")
         return result
 
     def _over(self, arrays: Sequence[pa.Array]) -> pa.Array:
@@ -212,8 +231,40 @@ class UserFunction(Function):
         return " ".join(sentence(self.name, "it failed", f"{wrong}; of {', '.join(told)}").split())
 
 
+Errors = dict[int, tuple[str, Exception]]
+"""By row what went wrong, in words, and what was raised."""
+
+
 class _Unfit(Exception):
     """What a user's code gave is not what it may give; the text says what."""
+
+
+def _agree(result: Any, kept: Any) -> bool:
+    """Whether what Arrow has kept of a result is all of it: nothing cut off, left out or read as something else."""
+    match kept:
+        case bool():
+            return isinstance(result, bool | np.bool_)
+        case float():
+            # a float may have fewer digits than Python's, and NaN is a value
+            is_number = isinstance(result, int | float | np.integer | np.floating) and not isinstance(result, bool)
+            return is_number and math.isinf(kept) <= math.isinf(result) and math.isnan(kept) == math.isnan(result)
+        case int():
+            return isinstance(result, int | np.integer) and not isinstance(result, bool) and kept == result
+        case dict():
+            is_same = isinstance(result, Mapping) and result.keys() == kept.keys()
+            return is_same and all(_agree(result[name], value) for name, value in kept.items())
+        case list():
+            values = list(result.items()) if isinstance(result, Mapping) else list(result)
+            return len(values) == len(kept) and all(map(_agree, values, kept))
+        case tuple():
+            return len(result) == len(kept) and all(map(_agree, result, kept))
+        case dt.datetime():
+            if not isinstance(result, dt.datetime):
+                return False
+            return result == kept if result.tzinfo or not kept.tzinfo else result.replace(tzinfo=kept.tzinfo) == kept
+        case dt.date():
+            return isinstance(result, dt.date) and not isinstance(result, dt.datetime)
+    return bool(result == kept) if kept is not None else result is None
 
 
 def _takes_any(operands: Sequence[Value]) -> bool:

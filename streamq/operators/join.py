@@ -9,6 +9,7 @@ from pyspark.sql import types as t
 
 from streamq.choices import JoinKind, chosen
 from streamq.errors import PlanError, TypeMismatch, sentence
+from streamq.operators.batch_form import BatchChoice, BatchForm
 from streamq.operators.evaluation import Evaluation, KeyColumns, Moves, PortColumns, condition_of
 from streamq.operators.interval_join import OTHER_LE, OTHER_RE, covered_parts, overlap_join, uncovered_parts
 from streamq.operators.join_arguments import On, Pairs, check_pairs, paired
@@ -18,6 +19,7 @@ from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, node
+from streamq.plan.passes import calls_python
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
@@ -114,8 +116,18 @@ class Join(Pairing):
             kernel=lambda schemas, result: InnerJoinKernel(evaluator, schemas, result),
         )
 
+    @property
+    def batch_choice(self) -> BatchChoice | None:
+        """By its evaluator, where Spark would have to call Python in the condition of an outer join; else it has one form."""
+        is_outer = self.how in (JoinKind.LEFT, JoinKind.ANTI)
+        if is_outer and self.where is not None and calls_python(self.where):
+            return BatchChoice(form=BatchForm.EVALUATED, reason="the condition of an outer join calls Python")
+        return None
+
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """An equi-join over cells of time; parts with and without a partner by a sweep over each left event's partners."""
+        if self.batch_choice is not None:
+            return super().in_batch(inputs, run)
         from pyspark.sql import functions as F
 
         left, right = self.sides(inputs)

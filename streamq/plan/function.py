@@ -92,6 +92,9 @@ class Function(Named, ABC):
     selects: bool = False
     """True if the result is a truth value or one of the operands: no values arise that were not there."""
 
+    in_python: bool = False
+    """True if Spark calls Python for it, which it does not do in the condition of an outer join."""
+
     notation: Notation | None = None
     """How a user writes a call in Python, if not as ``sq.functions.name(...)``."""
 

@@ -28,11 +28,12 @@ class Operand:
 
 @dataclass(frozen=True)
 class Fault:
-    """The rows on which Spark raises an error, and the error: its text, and its class where that says more than the text."""
+    """The rows on which Spark raises an error, and the error: its text, and its class and cause where those say more than it."""
 
     rows: Mask
     text: str
     kind: type[StreamqError] = StreamqError
+    cause: Exception | None = None
 
 
 @dataclass(frozen=True)

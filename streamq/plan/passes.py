@@ -57,6 +57,11 @@ def is_opaque(root: Expr) -> bool:
     return any(isinstance(n, Opaque) for n in nodes(root))
 
 
+def calls_python(root: Expr) -> bool:
+    """True if Spark calls Python for a part of the expression."""
+    return any(isinstance(n, Call) and n.function.in_python for n in nodes(root))
+
+
 def is_deterministic(root: Expr) -> bool:
     """Whether equal input gives equal output; of a pyspark Column that is not known."""
     return not any(isinstance(n, Opaque) or (isinstance(n, Call) and not n.function.deterministic) for n in nodes(root))

@@ -31,5 +31,7 @@ def hint_for(value: Any, otherwise: str = "") -> str:
             "Membership is .isin(...); arrays are made by sq.functions.array(...), structs by sq.functions.struct(...)."
         )
     if callable(value):
-        return "Call it on the columns; of a function of your own make a UDF, pyspark's udf(function, 'double'), for Spark."
+        return (
+            'Call it on the columns; a function of your own is made one of expressions by sq.udf("double")(function).'
+        )
     return "t.ANY stands in scenarios only: begin with t.stream(...)." if type(value).__name__ == "_Any" else otherwise

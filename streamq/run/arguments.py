@@ -41,14 +41,18 @@ class RunArguments:
 
     def check(self) -> None:
         """Raise PlanError for a sink that is none, and for arguments that do not go together."""
-        for sink in self.sinks:
-            self._check_sink(sink)
+        self.check_sinks()
         self._check_folders()
         self._check_checkpoint()
         self._check_finish()
         if "memory" in self.sinks and not self.name:
             hint = "Give name='...': the table is called that."
             raise PlanError(sentence(self.verb, "the memory sink needs a name", "", hint))
+
+    def check_sinks(self) -> None:
+        """Raise PlanError for a sink that is none, or none for several results."""
+        for sink in self.sinks:
+            self._check_sink(sink)
 
     @property
     def sinks(self) -> list[Sink]:
@@ -64,7 +68,7 @@ class RunArguments:
     @property
     def is_split(self) -> bool:
         """Whether the rows of a micro-batch go into more than one sink."""
-        return self.late_sink is not None or len(self.results) > 1
+        return self.late_sink is not None or self.verb in ("result", "run_all")
 
     def _check_sink(self, sink: Sink) -> None:
         anything: object = sink
@@ -73,7 +77,7 @@ class RunArguments:
             raise PlanError(sentence(self.verb, "not a sink", f"found {sink!r}", hint))
         is_pathless = isinstance(sink, Mapping) and "path" not in sink
         if self.is_split and (sink in ("memory", "console") or is_pathless):
-            several = "a late sink goes" if self.late_sink is not None else "several results go"
+            several = "a late sink goes" if self.verb == "run" else "results of run_all go"
             wrong = f"{several} with a folder, a function or 'noop' as the sink"
             hint = "Write the rows in a function of (DataFrame, batch id)."
             raise PlanError(sentence(self.verb, wrong, f"found {sink!r}", hint))

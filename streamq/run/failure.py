@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from streamq import errors
 from streamq.errors import QueryFailed, StreamqError, sentence
 
-_OURS = re.compile(r"streamq\.errors\.(\w+): ([^\n]+)")
+_OURS = re.compile(r"(?<![(\w.])streamq\.errors\.(\w+): ([^\n,][^\n]*)")
 _BATCH = re.compile(r"\[streamq\] ([^\n\"]+)")
 _PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+[^\n]*\n)*(\S[^\n]*)")
 """A Python traceback, and the exception below it."""

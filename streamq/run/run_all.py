@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from streamq.choices import OutputForm, chosen
 from streamq.errors import PlanError, kind_of, sentence
 from streamq.plan.verbs import Verbs, not_a_stream
 from streamq.policies import Consistency
@@ -20,11 +21,16 @@ def result(query: Verbs, *, sink: Sink = None, output: str = "final", ctis: bool
     """A result that :func:`run_all` is to write: of which query, into which sink, as which output.
 
     ``sink``, ``output`` and ``ctis`` are those of :meth:`Stream.run`; "memory", "console" and formats without a path are no
-    sinks here. Raises PlanError for what is not a stream.
+    sinks here. Raises PlanError for what is not a stream, no sink, and an output that the query cannot have.
     """
+    from streamq.compiler.egress import egress
+
     if not isinstance(query, Verbs):
         not_a_stream("result", query)
-    return ResultRequest(query=query, sink=sink, output=output, ctis=ctis)
+    request = ResultRequest(query=query, sink=sink, output=output, ctis=ctis)
+    RunArguments(verb="result", results=(request,), name="any", checkpoint="any").check_sinks()
+    egress(query.plan, chosen(OutputForm, output, "output", "result"), ctis=ctis, verb="result")
+    return request
 
 
 def run_all(
@@ -60,7 +66,7 @@ def run_all(
 
     hint = "Give a list: sq.run_all([sq.result(query, sink=...), ...])."
     if not isinstance(results, list | tuple) or not results:
-        raise PlanError(sentence("run_all", "no results", f"found {kind_of(results)}", hint))
+        raise PlanError(sentence("run_all", "not a list of results", f"found {kind_of(results)}", hint))
     for each in results:
         if not isinstance(each, ResultRequest):
             raise PlanError(sentence("run_all", "not a result", f"found {kind_of(each)}", hint))

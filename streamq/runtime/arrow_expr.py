@@ -57,7 +57,7 @@ def evaluate(
     value = attempt(expr, schema, columns, lifetime, rows)
     if value.faults:
         first = min(value.faults, key=lambda f: int(f.rows.argmax()))
-        raise first.kind(first.text)
+        raise first.kind(first.text) from first.cause
     return value.array
 
 

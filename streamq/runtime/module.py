@@ -72,7 +72,7 @@ def _told_by(code: Any) -> tuple[object, ...]:
     """
     if inspect.isfunction(code):
         values = [cell.cell_contents for cell in code.__closure__ or ()]
-        return ("function", code.__qualname__, _instructions(code.__code__), _pickled([values, code.__defaults__]))
+        return ("function", _instructions(code.__code__, code.__doc__), _pickled([values, code.__defaults__]))
     if hasattr(code, "__name__") and not inspect.isclass(code):
         # a function of C's: what can be told is what it is called
         return ("name", getattr(code, "__module__", None) or type(code).__module__, code.__name__)
@@ -86,8 +86,10 @@ def _told_by(code: Any) -> tuple[object, ...]:
     return ("object", methods, b"" if inspect.isclass(code) else _pickled(getattr(code, "__dict__", None)))
 
 
-def _instructions(code: CodeType) -> tuple[object, ...]:
-    return (code.co_code, code.co_names, [_constant(value) for value in code.co_consts])
+def _instructions(code: CodeType, doc: str | None = None) -> tuple[object, ...]:
+    """What a function does, without what its docstring says."""
+    constants = [value for i, value in enumerate(code.co_consts) if i or doc is None or value != doc]
+    return (code.co_code, code.co_names, [_constant(value) for value in constants])
 
 
 def _constant(value: Any) -> object:

@@ -161,6 +161,9 @@ class Stage:
     follows: Mapping[str, str] = field(default_factory=dict)
     """The source that a source has its progress from, where that is another, by relation."""
 
+    before_single_bucket: bool = False
+    """Whether the next stage has but one bucket."""
+
     @property
     def inputs(self) -> set[str]:
         """The relations that the stage's kernels read."""
@@ -187,7 +190,8 @@ class Stage:
         for_later = [
             replace(m, invalid={}) if m.relation in inputs else m for m in messages if m.relation in self.later
         ]
-        if for_later:
+        # every bucket hears the same: what has one bucket hears it from the first
+        if for_later and (bucket == 0 or not self.before_single_bucket):
             out.append((bucket, PROGRESS, encode_messages(for_later)))
         turn = self._begin_turn(bucket, baskets, tables, messages)
         for hosted in self.hosted:

@@ -59,6 +59,9 @@ def test_each_result_is_the_oracles_history(seed: int) -> None:
         run = run.restart()
     run.finish()
     deltas.append(run.deltas)
+    if TOLD in egresses:
+        last = len(run.program.stages) - 1
+        assert {bucket for stage, bucket in run.stores if stage == last} == {0}, "one bucket tells CTIs"
     for query, egress, parts in zip(queries, egresses, zip(*deltas, strict=True), strict=True):
         assert_same_history(net(parts), oracle(query.plan, tables))
         if egress is FINAL:
@@ -120,12 +123,12 @@ def test_queries_on_different_axes_are_refused() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: sq.run_all([]), "run_all: no results; found list. Give a list: sq.run_all"),
+        (lambda: sq.run_all([]), "run_all: not a list of results; found list. Give a list: sq.run_all"),
         (lambda: sq.run_all([S]), "run_all: not a result; found Stream. Give a list: sq.run_all"),
         (lambda: sq.result(3), "result: not a stream; found int"),
         (
-            lambda: sq.run_all([sq.result(S, sink="memory"), sq.result(S)], name="a"),
-            "several results go with a folder, a function or 'noop' as the sink; found 'memory'",
+            lambda: sq.result(S, sink="memory"),
+            "result: results of run_all go with a folder, a function or 'noop' as the sink; found 'memory'",
         ),
         (lambda: sq.run_all([sq.result(S, sink="a"), sq.result(S, sink="a/")], checkpoint="c"), "found 'a' twice"),
         (lambda: sq.run_all([sq.result(S, sink="a"), sq.result(S)]), "run_all: no checkpoint; the sink lasts"),

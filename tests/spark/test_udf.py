@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import importlib
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,15 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from streamq import col
-from streamq.errors import ModuleFailed
+from streamq.errors import ModuleFailed, PlanError
 from tests.spark.replay import bag, land, rows, stream
 
 pytestmark = pytest.mark.usefixtures("plain")
 
 READINGS = pa.schema([("t", pa.timestamp("us", "UTC")), ("v", pa.int64())])
+LOCK = threading.Lock()
+"""What cannot be sent anywhere."""
+
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
 
 
@@ -39,12 +43,18 @@ def is_odd(v: pa.Array) -> list[bool | None]:
     return [None if value is None else value % 2 == 1 for value in v.to_pylist()]
 
 
+@sq.udf("boolean")
+def is_inverse_less(a: int, b: int) -> bool:
+    """Of columns of both sides of a join."""
+    return 1 / a < 1 / b
+
+
 def query(points: sq.Stream) -> sq.Stream:
     """In filters that guard it, in columns, an aggregate's argument, and a condition that executors evaluate in a kernel."""
     lasting = points.where(col("v") != 0).where(inverse("v") < 1).set_duration("9 minutes")
     left = lasting.select("v", clock=clock(sq.start(), "v"), x=sq.when(col("v") != 7, inverse(col("v") - 7, of=2.0)))
     right = lasting.select(w=col("v"))
-    pairs = left.join(right, where=lambda a, b: is_odd(a.v) & (inverse(a.v) < inverse(b.w)), how="left")
+    pairs = left.join(right, where=lambda a, b: is_odd(a.v) & is_inverse_less(a.v, b.w), how="left")
     return (
         pairs.group_by("clock")
         .tumbling_window("10 minutes")
@@ -77,6 +87,11 @@ def test_its_error_is_told_as_in_process(spark: SparkSession, tmp_path: Path) ->
         failing(readings).to_arrow()
     with pytest.raises(ModuleFailed, match=message):
         failing(spark.read.parquet(str(tmp_path / "in"))).to_arrow()
+    locked = sq.udf("int")(lambda v: v if LOCK else 0)
+    with pytest.raises(
+        PlanError, match="it cannot be sent to Spark's workers; TypeError: cannot pickle '_thread.lock'"
+    ):
+        sq.points(spark.read.parquet(str(tmp_path / "in")), time="t").select(x=locked("v")).to_df()
     with pytest.raises(ModuleFailed, match=message):
         failing(stream(spark, tmp_path / "in", READINGS)).run(trigger="available_now")
 
