@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, assume, find, given, reject, settings
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
+import streamq as sq
 from streamq.errors import QueryFailed
 from streamq.operators import Physical, Union, WindowAggregate
 from streamq.plan.node import Node, nodes
@@ -24,6 +25,7 @@ from streamq.testing.difference import assert_same_history
 from streamq.testing.drawn_windows import grids
 from streamq.testing.generate import TYPES, Arriving, cases, cuts, sources
 from streamq.testing.intent import ANYTHING, Intent
+from streamq.testing.operators.join_table import looked_up
 from streamq.testing.payloads import rows as payloads
 from streamq.testing.physical_stream import fold_physical
 from streamq.testing.python_values import comparable, keys
@@ -244,3 +246,11 @@ def test_queries_of_every_kind() -> None:
         return seen == set(wanted)
 
     find(cases(), complete, settings=any_of_many)
+
+
+PLAN = sq.events([(1, 3, {"k": "a", "name": "x"})]).plan
+
+
+@given(looked_up(PLAN))
+def test_a_column_that_is_there_is_not_looked_up_again(plan: Node) -> None:
+    assert plan is PLAN
