@@ -102,8 +102,8 @@ class UserFunction(Function):
 
     @property
     def identity(self) -> str:
-        told = [str(self.takes), self.returns.json(), self.fingerprint, repr(sorted(self.options.items()))]
-        return f"udf {self.name}:{':'.join(told)}"
+        parts = [str(self.takes), self.returns.json(), self.fingerprint, repr(sorted(self.options.items()))]
+        return f"udf {self.name}:{':'.join(parts)}"
 
     def __call__(self, *operands: Any, **options: Any) -> Call:
         """Return an expression: a string is a column, whatever else is no expression a literal."""
@@ -227,8 +227,8 @@ class UserFunction(Function):
         except (TypeError, ValueError):
             names = []
         shown = [_short(v) for v in values]
-        told = [f"{n} = {v}" for n, v in zip(names, shown, strict=True)] if len(names) == len(shown) else shown
-        return " ".join(sentence(self.name, "it failed", f"{wrong}; of {', '.join(told)}").split())
+        arguments = [f"{n} = {v}" for n, v in zip(names, shown, strict=True)] if len(names) == len(shown) else shown
+        return " ".join(sentence(self.name, "it failed", f"{wrong}; of {', '.join(arguments)}").split())
 
 
 Errors = dict[int, tuple[str, Exception]]
@@ -239,32 +239,36 @@ class _Unfit(Exception):
     """What a user's code gave is not what it may give; the text says what."""
 
 
-def _agree(result: Any, kept: Any) -> bool:
-    """Whether what Arrow has kept of a result is all of it: nothing cut off, left out or read as something else."""
-    match kept:
+def _agree(result: Any, stored: Any) -> bool:
+    """Whether what Arrow has stored of a result is all of it: nothing cut off, left out or read as something else."""
+    match stored:
         case bool():
             return isinstance(result, bool | np.bool_)
         case float():
             # a float may have fewer digits than Python's, and NaN is a value
             is_number = isinstance(result, int | float | np.integer | np.floating) and not isinstance(result, bool)
-            return is_number and math.isinf(kept) <= math.isinf(result) and math.isnan(kept) == math.isnan(result)
+            return is_number and math.isinf(stored) <= math.isinf(result) and math.isnan(stored) == math.isnan(result)
         case int():
-            return isinstance(result, int | np.integer) and not isinstance(result, bool) and kept == result
+            return isinstance(result, int | np.integer) and not isinstance(result, bool) and stored == result
         case dict():
-            is_same = isinstance(result, Mapping) and result.keys() == kept.keys()
-            return is_same and all(_agree(result[name], value) for name, value in kept.items())
+            is_same = isinstance(result, Mapping) and result.keys() == stored.keys()
+            return is_same and all(_agree(result[name], value) for name, value in stored.items())
         case list():
             values = list(result.items()) if isinstance(result, Mapping) else list(result)
-            return len(values) == len(kept) and all(map(_agree, values, kept))
+            return len(values) == len(stored) and all(map(_agree, values, stored))
         case tuple():
-            return len(result) == len(kept) and all(map(_agree, result, kept))
+            return len(result) == len(stored) and all(map(_agree, result, stored))
         case dt.datetime():
             if not isinstance(result, dt.datetime):
                 return False
-            return result == kept if result.tzinfo or not kept.tzinfo else result.replace(tzinfo=kept.tzinfo) == kept
+            return (
+                result == stored
+                if result.tzinfo or not stored.tzinfo
+                else result.replace(tzinfo=stored.tzinfo) == stored
+            )
         case dt.date():
             return isinstance(result, dt.date) and not isinstance(result, dt.datetime)
-    return bool(result == kept) if kept is not None else result is None
+    return bool(result == stored) if stored is not None else result is None
 
 
 def _takes_any(operands: Sequence[Value]) -> bool:
