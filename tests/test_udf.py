@@ -38,7 +38,7 @@ def by_value(v: int | None, scale: int = 1) -> float | None:
 
 @sq.udf("double", takes="series")
 def over_series(v: pd.Series, scale: int = 1) -> pd.Series:
-    return np.sqrt(v.where(v >= 0)) * scale
+    return np.sqrt(v.where(v >= 0, 0.0).astype("float64")).where(v.fillna(-1) >= 0) * scale
 
 
 @sq.udf("double", takes="arrays")
