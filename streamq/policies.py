@@ -136,15 +136,15 @@ class Consistency:
         if self.remember is None:
             return
         if self.block and self.remember and isinstance(self.block, int) is not isinstance(self.remember, int):
-            found = f"found {self.block!r} and {self.remember!r}"
+            durations = f"found {self.block!r} and {self.remember!r}"
             raise TimeError(
-                sentence(verb, "a duration with a unit beside one without", found, "Give both a unit, or none.")
+                sentence(verb, "a duration with a unit beside one without", durations, "Give both a unit, or none.")
             )
         if self.block is None or length(self.block, verb) > length(self.remember, verb):
             blocked = "for ever" if self.block is None else f"for {self.block!r}"
-            found = f"found items blocked {blocked}, history remembered for {self.remember!r}"
+            durations = f"found items blocked {blocked}, history remembered for {self.remember!r}"
             hint = "In level(B, M) B is how long items are blocked, M how long history is remembered."
-            raise PlanError(sentence(verb, "items blocked for longer than history is remembered", found, hint))
+            raise PlanError(sentence(verb, "items blocked for longer than history is remembered", durations, hint))
 
     def level(self, axis: str) -> Level:
         """Return the level in ticks of an axis; raise TimeError where a unit does not fit the axis."""

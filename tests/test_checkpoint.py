@@ -90,5 +90,5 @@ def test_folders_are_told_apart() -> None:
         with pytest.raises(PlanError, match="sinks, late_sink and checkpoint are folders of their own; found 'a/"):
             arguments(sink, late_sink=late, checkpoint="a/cp").check()
     for sink in ("memory", "console", {"format": "kafka", "topic": "t"}):
-        with pytest.raises(PlanError, match="a late sink goes with a folder, a function or 'noop' as the sink"):
+        with pytest.raises(PlanError, match="a late sink, and results of run_all, go with a folder"):
             arguments(sink, late_sink="a/late", checkpoint="a/cp").check()

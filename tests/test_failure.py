@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from streamq.errors import CheckpointError, InvalidEvent, LateEvent, QueryFailed
+from streamq.errors import CheckpointError, InvalidEvent, LateEvent, ModuleFailed, QueryFailed
 from streamq.run.failure import spark_errors, translated
 
 SINK = """[STREAM_FAILED] Query [id = 1] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in \
@@ -37,9 +37,20 @@ Caused by: java.io.IOException: Mkdirs failed
 """
 
 
+PLANNED = """[UNRESOLVED_COLUMN] A column `v` cannot be resolved. SQLSTATE: 42703;
+'Project [CASE WHEN isnull(call(v#7L)#8.error) THEN call(v#7L)#8.value ELSE cast(raise_error(USER_RAISED_EXCEPTION, \
+map(errorMessage, concat(streamq.errors.ModuleFailed: , call(v#7L)#8.error)), NullType) as string) END AS g#9]
+"""
+RAISED = (
+    "[USER_RAISED_EXCEPTION] streamq.errors.ModuleFailed: f: it failed; KeyError: 3; of v = 3. SQLSTATE: P0001\nmore"
+)
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "message"),
     [
+        (PLANNED, QueryFailed, "query: it ended with an error; [UNRESOLVED_COLUMN] A column `v` cannot be resolved."),
+        (RAISED, ModuleFailed, "f: it failed; KeyError: 3; of v = 3."),
         ("x\nstreamq.errors.LateEvent: source s: 2 late item(s).\ny", LateEvent, "source s: 2 late item(s)."),
         (SINK, QueryFailed, "query: the sink's function failed; OSError: disk full. Spark's own report is the cause"),
         (CALLED, QueryFailed, "query: it ended with an error; java.io.IOException: Mkdirs failed. Spark's own"),

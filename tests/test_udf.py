@@ -131,11 +131,15 @@ def test_an_error_that_nothing_depends_on_is_none() -> None:
         (
             "int",
             "arrays",
-            lambda v: pc.cast(v, pa.string()).filter(pa.array([False] * len(v))),
+            lambda v: v.filter(pa.array([False] * len(v))),
             "0 results for 1 events",
         ),
         ("date", "arrays", lambda v: pa.array(["x"] * len(v)), "is no column of date"),
         ("string", "values", lambda v: [v], r"\[4\] is no string"),
+        ("string", "series", lambda v: v, "is no column of string: it is a column of int64"),
+        ("timestamp", "arrays", lambda v: v, "is no column of timestamp: it is a column of int64"),
+        ("boolean", "series", lambda v: v, "is no column of boolean"),
+        ("int", "series", lambda v: v + 0.5, "is no column of int"),
         ("bigint", "values", lambda v: 1.5, "1.5 is no bigint"),
         ("int", "values", lambda v: np.float64(2.7), "is no int"),
         ("array<int>", "values", lambda v: [1.5], r"\[1.5\] is no array<int>"),
@@ -173,6 +177,29 @@ def test_a_call_is_checked_while_the_query_is_written() -> None:
         sq.udf("int", name="f")(lambda v: v if lock else 0)
     with pytest.raises(PlanError, match="a function of your own cannot be written"):
         S.select(x=by_value("v")).to_json()
+
+
+def test_what_fails_for_events_together_fails() -> None:
+    """Even where it answers for each alone: an answer may not go by which events come together."""
+
+    def first(v: pd.Series) -> pd.Series:
+        return v.head(1)
+
+    def only_one(v: pa.Array) -> pa.Array:
+        if len(v) > 1:
+            raise ValueError("too many")
+        return v
+
+    for takes, code, wrong in (
+        ("series", first, "1 results for 4 events"),
+        ("arrays", only_one, "ValueError: too many"),
+    ):
+        with pytest.raises(ModuleFailed, match=f"it failed; {wrong}; of 4 events together, and none of them alone"):
+            S.select(x=sq.udf("bigint", takes=takes)(code)("v")).to_arrow()
+
+
+def test_whole_numbers_with_nulls_are_floats_in_pandas() -> None:
+    assert values(S.select(x=sq.udf("bigint", takes="series")(lambda v: v.astype("float64"))("v"))) == [4, 9, None, -1]
 
 
 def test_what_it_raised_is_the_cause() -> None:

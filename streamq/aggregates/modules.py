@@ -18,6 +18,7 @@ from streamq.plan.reduction import CopiedMembers, MemberReduction, ReducedColumn
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.module import Module
+from streamq.runtime.shipping import ship_module_of
 
 
 def module_aggregate(name: str, module: Module, type: DataType) -> ModuleAggregate:
@@ -25,6 +26,7 @@ def module_aggregate(name: str, module: Module, type: DataType) -> ModuleAggrega
 
     It takes at least one argument. NULL is a value, and a filter leaves members out.
     """
+    ship_module_of(module.code)
     merges = module.merge is not None and module.in_parts and module.any_order
     return MergingModule(name, module, type) if merges else WholeModule(name, module, type)
 

@@ -202,8 +202,8 @@ def _physical_part(plan: Results, options: Options) -> Part:
     lines = [f"output{f' {r.number + 1}' if several else ''}: {r.described()}" for r in program.results]
     lines.append(f"consistency: {_level(options, program.axis)}")
     for stage in program.stages:
-        one = program.tells_ctis and stage is program.stages[-1]
-        buckets = "1 bucket" if one else f"up to {stage.buckets} buckets"
+        most = program.buckets(stage.number, len(program.stages))
+        buckets = "1 bucket" if most < stage.buckets else f"up to {stage.buckets} buckets"
         lines.append(f"stage {stage.number + 1} of {len(program.stages)}, {buckets}")
         for hosted in stage.hosted:
             title, *rest = program.titles[hosted.name]

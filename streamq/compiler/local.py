@@ -109,11 +109,11 @@ class LocalRun:
             columns += [json.loads(body) for _, number, body in out if number == READINGS]
             envelopes = self._between(stage.number, out, result)
         self.readings = combined(columns) or self.readings
-        self.deltas = [self._told(r, _deltas(result[r.number], r.plan.schema)) for r in self.program.results]
+        self.deltas = [self._without_ctis(r, _deltas(result[r.number], r.plan.schema)) for r in self.program.results]
         return self.deltas[0]
 
-    def _told(self, result: Result, deltas: pa.Table) -> pa.Table:
-        """The deltas of a result without the CTIs among them, which are noted."""
+    def _without_ctis(self, result: Result, deltas: pa.Table) -> pa.Table:
+        """The deltas of a result without the CTIs among them, which go into ``ctis``."""
         if result.egress.ctis:
             deltas, cti = split_ctis(deltas)
             self.ctis[result.number] = max(self.ctis.get(result.number, MINUS_INFINITY), cti)

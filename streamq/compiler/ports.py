@@ -108,7 +108,7 @@ def host(program: Program, ports: Sequence[Port]) -> None:
                 late_output=options.late_output,
                 consistency=options.level,
                 follows=follows,
-                before_single_bucket=program.tells_ctis and number == stages - 2,
+                buckets_behind=program.buckets(number + 1, stages),
             )
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from streamq.choices import CountedAs, OutputForm
 from streamq.compiler.options import Options
@@ -161,7 +162,7 @@ class Program:
         """The time axis of all its plans."""
         return self.plan.schema.axis
 
-    @property
+    @cached_property
     def results(self) -> list[Result]:
         """Its results, in the order of its plans."""
         strong, several = self.options.level.block is None, len(self.plan.inputs) > 1
@@ -181,10 +182,10 @@ class Program:
         """The feeds of its results."""
         return [f for f in self.feeds if f.result is not None]
 
-    @property
-    def tells_ctis(self) -> bool:
-        """Whether a result tells its CTIs; the last stage then has one bucket."""
-        return any(egress.ctis for egress in self.options.egresses)
+    def buckets(self, stage: int, stages: int) -> int:
+        """How many buckets a stage has, of so many stages: the last has one where a result tells its CTIs."""
+        tells_ctis = any(egress.ctis for egress in self.options.egresses)
+        return 1 if tells_ctis and stage == stages - 1 else self.options.buckets
 
     @property
     def late_reasons(self) -> list[str]:
@@ -202,12 +203,11 @@ class Program:
             policy = source.policy
             ahead = policy.max_ahead if self.options.streaming else None
             info = SourceInfo(relations[0].name, source.shown_name(), policy.delay, invalid, policy.every, ahead)
-        # what tells a result's CTI does so in one bucket
-        last = self.tells_ctis and [r.stage for r in relations] == [len(self.stages) - 1] * len(relations)
+        (stage,) = {relation.stage for relation in relations} or {len(self.stages)}
         return Packer(
             tuple(f.channel for f in feeds),
             kernels,
-            1 if last else self.options.buckets,
+            self.buckets(stage, len(self.stages)),
             info,
             self.options.late_output,
         )

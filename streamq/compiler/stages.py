@@ -154,16 +154,18 @@ class _Compiler:
             ports.append(PortInput(paths, columns, lifetimes))
         all_paths = [p for port in ports for p in port.paths]
         name = f"{node.title.replace(' ', '_')}:{node.digest}"
-        kernel = _kernel(node, evaluation, ends_move=any(p.moves for p in ports[0].paths))
+        run_by = self.strategy.run_by[node.digest]
+        has_own_kernel = run_by == RunBy.OWN_KERNEL
+        kernel = _kernel(node, evaluation, has_own_kernel, ends_move=any(p.moves for p in ports[0].paths))
         lines = (
             f"{node.title} {node.detail()}".rstrip(),
-            f"run by: {self.strategy.run_by[node.digest]}",
-            f"basket: {states(node)['State']}" + ("" if evaluation.kernel else "; rows reported and not settled"),
+            f"run by: {run_by}",
+            f"basket: {states(node)['State']}" + ("" if has_own_kernel else "; rows reported and not settled"),
             f"CTI: {kernel.progress_rule.cti.shown(len(node.children))}",
             *_final_and_cost_lines(node),
         )
         moves = evaluation.moves.over(any(p.moves for p in all_paths))
-        retracts = evaluation.kernel is None or any(p.retracts for p in all_paths)
+        retracts = not has_own_kernel or any(p.retracts for p in all_paths)
         aligns = AlignAt.INPUT
         port = Port(
             name=name, kernel=kernel, inputs=ports, schema=evaluation.schema, lines=lines, aligns=aligns, node=node
@@ -326,7 +328,7 @@ class _Placeholder(Node):
         return self.schema
 
 
-def _kernel(node: EvaluatedOperator, evaluation: Evaluation, ends_move: bool) -> Kernel:
+def _kernel(node: EvaluatedOperator, evaluation: Evaluation, has_own_kernel: bool, ends_move: bool) -> Kernel:
     """The kernel of an operator: its own, or ``RecomputeKernel`` over its evaluator.
 
     ``ends_move``: ends of the first input's events may still move.
@@ -336,7 +338,8 @@ def _kernel(node: EvaluatedOperator, evaluation: Evaluation, ends_move: bool) ->
         for columns, child in zip(evaluation.inputs, node.children, strict=True)
     )
     names = evaluation.schema.names
-    if evaluation.kernel is not None:
+    if has_own_kernel:
+        assert evaluation.kernel is not None
         return evaluation.kernel(schemas, names)
     unmoved = None if ends_move else evaluation.unmoved
     evaluator = evaluation.evaluator if unmoved is None else unmoved

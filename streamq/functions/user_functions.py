@@ -153,11 +153,15 @@ class UserFunction(Function):
 
     def _on_worker(self, is_there: pa.Array, *arrays: pa.Array) -> pa.Array:
         """The struct of value and error of each row; of one that is not there both are NULL."""
-        results, errors = self._results([_in_utc(array.filter(is_there)) for array in arrays])
+        are_all_there = pc.all(is_there).as_py()
+        results, errors = self._results([_in_utc(a if are_all_there else a.filter(is_there)) for a in arrays])
         messages = pa.array([errors[i][0] if i in errors else None for i in range(len(results))], pa.string())
-        # a NULL among the places is a row that is not there
-        places = pc.if_else(is_there, pc.subtract(pc.cumulative_sum(pc.cast(is_there, pa.int64())), 1), None)
-        return pa.StructArray.from_arrays([results.take(places), messages.take(places)], ["value", "error"])
+        columns = [results, messages]
+        if not are_all_there:
+            # a NULL among the places is a row that is not there
+            places = pc.if_else(is_there, pc.subtract(pc.cumulative_sum(pc.cast(is_there, pa.int64())), 1), None)
+            columns = [column.take(places) for column in columns]
+        return pa.StructArray.from_arrays(columns, ["value", "error"])
 
     def _computed(self, operands: Sequence[Value], kind: DataType) -> tuple[pa.Array, Sequence[Fault]]:
         results, errors = self._results([operand.array for operand in operands])
@@ -174,9 +178,16 @@ class UserFunction(Function):
             return self._one_by_one((partial(self.code, *values, **self.options), values) for values in calls)
         try:
             return self._over(arrays), {}
-        except Exception:
-            rows = ([array.slice(i, 1) for array in arrays] for i in range(len(arrays[0])))
-            return self._one_by_one((partial(self._over_one, row), [array[0].as_py() for array in row]) for row in rows)
+        except Exception as error:
+            count = len(arrays[0])
+            rows = ([array.slice(i, 1) for array in arrays] for i in range(count))
+            calls_of_one = ((partial(self._over_one, row), [array[0].as_py() for array in row]) for row in rows)
+            results, errors = self._one_by_one(calls_of_one)
+            if errors:
+                return results, errors
+            # what fails for several events and for none of them alone answers for none of them
+            message = self._failure(error, f"{count} events together, and none of them alone")
+            return pa.nulls(count, results.type), dict.fromkeys(range(count), (message, error))
 
     def _over_one(self, arrays: Sequence[pa.Array]) -> Any:
         return self._over(arrays)[0].as_py()
@@ -212,23 +223,29 @@ class UserFunction(Function):
             result = result.combine_chunks()
         try:
             array = result if isinstance(result, pa.Array) else pa.array(result, from_pandas=self.takes == Takes.SERIES)
+            if not _is_of_kind(array.type, to):
+                raise TypeError(f"it is a column of {array.type}")
             array = array if array.type == to else array.cast(to)
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-            raise _Unfit(f"{_short(result)} is no column of {self.returns.simpleString()}") from error
+            raise _Unfit(f"{_short(result)} is no column of {self.returns.simpleString()}: {error}") from error
         if len(array) != len(arrays[0]):
             raise _Unfit(f"{len(array)} results for {len(arrays[0])} events")
         return array
 
     def _message(self, error: Exception, values: Sequence[Any]) -> str:
-        """What went wrong, on one line, with the values by the names of the parameters."""
-        wrong = str(error) if isinstance(error, _Unfit) else f"{type(error).__name__}: {error}"
+        """What went wrong with one event, with its values by the names of the parameters."""
         try:
             names = list(inspect.signature(self.code).bind(*values, **self.options).arguments)[: len(values)]
         except (TypeError, ValueError):
             names = []
         shown = [_short(v) for v in values]
         arguments = [f"{n} = {v}" for n, v in zip(names, shown, strict=True)] if len(names) == len(shown) else shown
-        return " ".join(sentence(self.name, "it failed", f"{wrong}; of {', '.join(arguments)}").split())
+        return self._failure(error, ", ".join(arguments))
+
+    def _failure(self, error: Exception, what: str) -> str:
+        """What went wrong with ``what``, on one line."""
+        wrong = str(error) if isinstance(error, _Unfit) else f"{type(error).__name__}: {error}"
+        return " ".join(sentence(self.name, "it failed", f"{wrong}; of {what}").split())
 
 
 Errors = dict[int, tuple[str, Exception]]
@@ -269,6 +286,27 @@ def _agree(result: Any, stored: Any) -> bool:
         case dt.date():
             return isinstance(result, dt.date) and not isinstance(result, dt.datetime)
     return bool(result == stored) if stored is not None else result is None
+
+
+def _is_of_kind(kind: pa.DataType, to: pa.DataType) -> bool:
+    """Whether a column of one type may be read as one of another: of more or fewer digits, whole numbers with NULLs as floats."""
+    if kind == to or pa.types.is_null(kind):
+        return True
+    if pa.types.is_dictionary(kind):
+        return _is_of_kind(kind.value_type, to)
+    if pa.types.is_list(to):
+        return (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _is_of_kind(kind.value_type, to.value_type)
+    is_number = [pa.types.is_integer(k) or pa.types.is_floating(k) for k in (kind, to)]
+    kinds = (_is_text, _is_bytes, pa.types.is_timestamp, pa.types.is_duration, pa.types.is_decimal, pa.types.is_date)
+    return all(is_number) or any(is_one(kind) and is_one(to) for is_one in kinds)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _takes_any(operands: Sequence[Value]) -> bool:

@@ -15,7 +15,7 @@ from streamq.operators.partial_aggregate import partial_columns, partial_fields
 from streamq.operators.window_members import ENDS, NUMBER, STARTS, numbered, same_keys, snapshot_windows
 from streamq.plan.aggregation import Expansion
 from streamq.plan.lowering import lifetime, spark_expression
-from streamq.plan.partial import SparkPartial, Summed
+from streamq.plan.partial import SparkPartial, Summed, spark_partials
 from streamq.plan.schema import INTERVAL, Field, Schema, quote
 from streamq.runtime.event import LE, RE
 
@@ -31,9 +31,13 @@ def snapshots(source: Schema, keys: tuple[str, ...], split: Expansion, form: Bat
     quoted = [quote(k) for k in keys]
     df = df.select(*lifetime(source), *(quote(n) for n in source.names))
     if form == BatchForm.SWEEP:
-        rows = _swept(source, df, split, [p for p in split.partials if isinstance(p, Summed)], quoted)
+        summed = [partial for partial in split.partials if isinstance(partial, Summed) and partial.exact]
+        assert len(summed) == len(split.partials)
+        rows = _swept(source, df, split, summed, quoted)
     else:
-        rows = _merged(source, df, split, [p for p in split.partials if isinstance(p, SparkPartial)], keys)
+        partials = spark_partials(split.partials)
+        assert partials is not None
+        rows = _merged(source, df, split, partials, keys)
     fields = [Field(k, source.type_of(k)) for k in keys]
     fields += partial_fields(split.partials)
     inner = source.with_fields(fields).with_shape(INTERVAL)

@@ -230,8 +230,7 @@ class WindowAggregate(EvaluatedOperator):
             case BatchForm.SWEEP | BatchForm.DYADIC as form:
                 rows = snapshots(source, self.keys, expand(self.aggregates, source), form, inputs[0])
                 return stamped(rows, self.stamp, self.schema)
-        columns = {name: spark_aggregate(a, source, self.clip) for name, a in self.aggregates}
-        values = [column.alias(name) for name, column in columns.items() if column is not None]
+        values = [spark_aggregate(a, source, self.clip).alias(name) for name, a in self.aggregates]
         reads_bounds = any(a.function.reads_window for _, a in self.aggregates)
         windows = MemberWindows(self.input, self.keys, self.window, reads_bounds)
         members, by = window_members(windows, inputs[0], run)
@@ -260,8 +259,8 @@ def _reduction(name: str, aggregate: Aggregate, source: Schema, column: Callable
     return reduction
 
 
-def spark_aggregate(aggregate: Aggregate, schema: Schema, clip: Clip = Clip.FULL) -> Column | None:
-    """Spark's own aggregate of a window's members, if there is one; their windows' intervals stand beside them."""
+def spark_aggregate(aggregate: Aggregate, schema: Schema, clip: Clip = Clip.FULL) -> Column:
+    """Spark's own aggregate of a window's members, which there must be; their windows' intervals stand beside them."""
     from pyspark.sql import functions as F
 
     aggregate = filter_in_argument(aggregate)
@@ -280,4 +279,6 @@ def spark_aggregate(aggregate: Aggregate, schema: Schema, clip: Clip = Clip.FULL
         window=lambda: (F.col(STARTS), F.col(ENDS)),
         instant=lambda ticks: instant(ticks, schema.axis),
     )
-    return aggregate.function.on_spark(members)
+    column = aggregate.function.on_spark(members)
+    assert column is not None, f"Spark has no aggregate for {aggregate.name}"
+    return column

@@ -159,33 +159,33 @@ def check_aggregates(positional: Sequence[Any], keywords: Mapping[str, Any], col
 
     That is a text, a function that is not called (``len``, ``sq.count``), and the tuples and dictionaries of pandas.
     """
-    for given in positional:
-        if isinstance(given, dict):
-            named_so = {str(of) if str(of).isidentifier() else "n": (str(of), str(f)) for of, f in given.items()}
+    for value in positional:
+        if isinstance(value, dict):
+            named_so = {str(of) if str(of).isidentifier() else "n": (str(of), str(f)) for of, f in value.items()}
             hints = [for_aggregate_of(name, pair, columns) for name, pair in named_so.items()]
             raise PlanError(
-                sentence("select", "a dictionary instead of aggregates", f"found {given!r}", " ".join(hints))
+                sentence("select", "a dictionary instead of aggregates", f"found {value!r}", " ".join(hints))
             )
-        if isinstance(given, str) and given not in columns and (hint := for_aggregate_of("n", given)):
-            raise UnknownColumn(sentence("select", f"no column {given!r}", f"there are: {', '.join(columns)}", hint))
-    for name, given in keywords.items():
-        kind = _instead_of_aggregate(given)
+        if isinstance(value, str) and value not in columns and (hint := for_aggregate_of("n", value)):
+            raise UnknownColumn(sentence("select", f"no column {value!r}", f"there are: {', '.join(columns)}", hint))
+    for name, value in keywords.items():
+        kind = _instead_of_aggregate(value)
         if kind:
-            found = given.__name__ if kind == "function" else repr(given)
-            hint = for_aggregate_of(name, given, columns)
-            raise PlanError(sentence("select", f"a {kind} instead of an aggregate", f"found {name}={found}", hint))
+            shown = value.__name__ if kind == "function" else repr(value)
+            hint = for_aggregate_of(name, value, columns)
+            raise PlanError(sentence("select", f"a {kind} instead of an aggregate", f"found {name}={shown}", hint))
 
 
-def _instead_of_aggregate(given: Any) -> str:
+def _instead_of_aggregate(value: Any) -> str:
     """What a message calls a value that may be meant as an aggregate; nothing for expressions, numbers and instants."""
-    match given:
+    match value:
         case Shown():
             return ""
         case str():
             return "text"
         case list() | tuple() | dict():
-            return type(given).__name__
-        case FunctionType() if given.__module__.startswith("streamq.aggregates."):
+            return type(value).__name__
+        case FunctionType() if value.__module__.startswith("streamq.aggregates."):
             return "function"
         case type() | BuiltinFunctionType():
             return "function"

@@ -127,32 +127,32 @@ _OF_MEMBERS = {
 """Names of what is made of several values, in streamq, Spark, Python and pandas, and streamq's own."""
 
 
-def for_aggregate_of(name: str, given: object, columns: Sequence[str] = ()) -> str:
+def for_aggregate_of(name: str, value: object, columns: Sequence[str] = ()) -> str:
     """What to write as an aggregate called ``name`` instead of a text, a function, or pandas' ``("column", "sum")``.
 
     Nothing for a text that is no aggregate's name, where no ``columns`` are given.
     """
-    function, of = _named_aggregate(given)
+    function, of = _named_aggregate(value)
     ours = _OF_MEMBERS.get(function)
     if ours == "count" and of in ("", "*", "1"):
         return f"Write {name}=sq.count()."
     if ours is not None:
         return f"Write {name}=sq.{ours}({repr(of) if of else '...'})."
-    if not isinstance(given, str):
+    if not isinstance(value, str):
         return f"Write {name}=sq.count(), or another of sq's aggregates."
-    of_column = f"{name}=sq.max({given!r}) or another aggregate of the column, " if given in columns else ""
-    return f"Write {of_column}{name}=sq.lit({given!r}) for the text." if columns else ""
+    of_column = f"{name}=sq.max({value!r}) or another aggregate of the column, " if value in columns else ""
+    return f"Write {of_column}{name}=sq.lit({value!r}) for the text." if columns else ""
 
 
-def _named_aggregate(given: object) -> tuple[str, str]:
+def _named_aggregate(value: object) -> tuple[str, str]:
     """The name of an aggregate, in lower case, and its argument, if there is one."""
-    match given:
+    match value:
         case str():
-            called = re.fullmatch(r"\s*(\w+)\s*\(\s*(.*?)\s*\)\s*", given)
-            return (called[1].lower(), called[2]) if called else (given.lower(), "")
+            called = re.fullmatch(r"\s*(\w+)\s*\(\s*(.*?)\s*\)\s*", value)
+            return (called[1].lower(), called[2]) if called else (value.lower(), "")
         case (str(of), str(function)):
             return function.lower(), of
-    return getattr(given, "__name__", ""), ""
+    return getattr(value, "__name__", ""), ""
 
 
 def for_name(name: str, public: Sequence[str]) -> str:

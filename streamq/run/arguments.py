@@ -24,11 +24,28 @@ class ResultRequest:
     sink: Sink = None
 
 
+def check_sink(sink: Sink, verb: str, *, is_split: bool) -> None:
+    """Raise PlanError for what is no sink, or none where a micro-batch goes into several (``is_split``)."""
+    anything: object = sink
+    if not (anything is None or isinstance(anything, str | Mapping) or callable(anything)):
+        hint = "A path, {'format': ...}, 'memory', 'console', 'noop' or a function of (DataFrame, batch id)."
+        raise PlanError(sentence(verb, "not a sink", f"found {sink!r}", hint))
+    is_pathless = isinstance(sink, Mapping) and "path" not in sink
+    if is_split and (sink in ("memory", "console") or is_pathless):
+        wrong = "a late sink, and results of run_all, go with a folder, a function or 'noop' as the sink"
+        hint = "Write the rows in a function of (DataFrame, batch id)."
+        raise PlanError(sentence(verb, wrong, f"found {sink!r}", hint))
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunArguments:
-    """How a user wants queries run by ``verb``, argument by argument as ``run`` documents them."""
+    """How a user wants queries run by ``verb``, argument by argument as ``run`` documents them.
+
+    ``together``: by ``run_all``, where each result has a sink of its own.
+    """
 
     verb: str
+    together: bool = False
     results: tuple[ResultRequest, ...]
     name: str | None = None
     checkpoint: str | None = None
@@ -41,18 +58,14 @@ class RunArguments:
 
     def check(self) -> None:
         """Raise PlanError for a sink that is none, and for arguments that do not go together."""
-        self.check_sinks()
+        for sink in self.sinks:
+            check_sink(sink, self.verb, is_split=self.is_split)
         self._check_folders()
         self._check_checkpoint()
         self._check_finish()
         if "memory" in self.sinks and not self.name:
             hint = "Give name='...': the table is called that."
             raise PlanError(sentence(self.verb, "the memory sink needs a name", "", hint))
-
-    def check_sinks(self) -> None:
-        """Raise PlanError for a sink that is none, or none for several results."""
-        for sink in self.sinks:
-            self._check_sink(sink)
 
     @property
     def sinks(self) -> list[Sink]:
@@ -68,19 +81,7 @@ class RunArguments:
     @property
     def is_split(self) -> bool:
         """Whether the rows of a micro-batch go into more than one sink."""
-        return self.late_sink is not None or self.verb in ("result", "run_all")
-
-    def _check_sink(self, sink: Sink) -> None:
-        anything: object = sink
-        if not (anything is None or isinstance(anything, str | Mapping) or callable(anything)):
-            hint = "A path, {'format': ...}, 'memory', 'console', 'noop' or a function of (DataFrame, batch id)."
-            raise PlanError(sentence(self.verb, "not a sink", f"found {sink!r}", hint))
-        is_pathless = isinstance(sink, Mapping) and "path" not in sink
-        if self.is_split and (sink in ("memory", "console") or is_pathless):
-            several = "a late sink goes" if self.verb == "run" else "results of run_all go"
-            wrong = f"{several} with a folder, a function or 'noop' as the sink"
-            hint = "Write the rows in a function of (DataFrame, batch id)."
-            raise PlanError(sentence(self.verb, wrong, f"found {sink!r}", hint))
+        return self.late_sink is not None or self.together
 
     def _check_folders(self) -> None:
         paths = [*self.folders, *([] if self.checkpoint is None else [self.checkpoint])]

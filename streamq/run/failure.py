@@ -10,6 +10,7 @@ from streamq import errors
 from streamq.errors import QueryFailed, StreamqError, sentence
 
 _OURS = re.compile(r"(?<![(\w.])streamq\.errors\.(\w+): ([^\n,][^\n]*)")
+"""What streamq raised, in a traceback or by Spark's raise_error; not the literal of one in an expression, behind a bracket."""
 _BATCH = re.compile(r"\[streamq\] ([^\n\"]+)")
 _PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+[^\n]*\n)*(\S[^\n]*)")
 """A Python traceback, and the exception below it."""

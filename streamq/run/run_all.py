@@ -9,7 +9,7 @@ from streamq.choices import OutputForm, chosen
 from streamq.errors import PlanError, kind_of, sentence
 from streamq.plan.verbs import Verbs, not_a_stream
 from streamq.policies import Consistency
-from streamq.run.arguments import ResultRequest, RunArguments
+from streamq.run.arguments import ResultRequest, RunArguments, check_sink
 from streamq.run.sinks import Sink
 from streamq.time import Duration
 
@@ -27,10 +27,9 @@ def result(query: Verbs, *, sink: Sink = None, output: str = "final", ctis: bool
 
     if not isinstance(query, Verbs):
         not_a_stream("result", query)
-    request = ResultRequest(query=query, sink=sink, output=output, ctis=ctis)
-    RunArguments(verb="result", results=(request,), name="any", checkpoint="any").check_sinks()
+    check_sink(sink, "result", is_split=True)
     egress(query.plan, chosen(OutputForm, output, "output", "result"), ctis=ctis, verb="result")
-    return request
+    return ResultRequest(query=query, sink=sink, output=output, ctis=ctis)
 
 
 def run_all(
@@ -72,6 +71,7 @@ def run_all(
             raise PlanError(sentence("run_all", "not a result", f"found {kind_of(each)}", hint))
     arguments = RunArguments(
         verb="run_all",
+        together=True,
         results=tuple(results),
         name=name,
         checkpoint=checkpoint,

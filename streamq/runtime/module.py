@@ -113,9 +113,6 @@ def module_of(code: Any, verb: str, *, order_insensitive: bool = False) -> Modul
     value)``, ``merge(a, b)`` and ``finish(buffer)``; or a function of all values, which goes by their order unless it is
     ``order_insensitive``. Values are a pandas Series an argument, to an Aggregator one event's at a time.
     """
-    from streamq.runtime.shipping import ship_module_of
-
-    ship_module_of(code)
     name = getattr(code, "__name__", type(code).__name__)
     module: Any = code() if inspect.isclass(code) else code
 

@@ -161,8 +161,8 @@ class Stage:
     follows: Mapping[str, str] = field(default_factory=dict)
     """The source that a source has its progress from, where that is another, by relation."""
 
-    before_single_bucket: bool = False
-    """Whether the next stage has but one bucket."""
+    buckets_behind: int | None = None
+    """How many buckets the next stage has; None: as many."""
 
     @property
     def inputs(self) -> set[str]:
@@ -190,8 +190,8 @@ class Stage:
         for_later = [
             replace(m, invalid={}) if m.relation in inputs else m for m in messages if m.relation in self.later
         ]
-        # every bucket hears the same: what has one bucket hears it from the first
-        if for_later and (bucket == 0 or not self.before_single_bucket):
+        # every bucket hears the same, and hands it on to the one behind it
+        if for_later and (self.buckets_behind is None or bucket < self.buckets_behind):
             out.append((bucket, PROGRESS, encode_messages(for_later)))
         turn = self._begin_turn(bucket, baskets, tables, messages)
         for hosted in self.hosted:

@@ -22,6 +22,9 @@ class InsertOnlyModel(SourceModel):
         self.standing: dict[Any, Any] = {}
         self.seen: set[Any] = set()
 
+    def _pass(self, at: Reach) -> None:
+        """No item waits for another."""
+
     def _take(self, items: Sequence[Item], at: Reach) -> None:
         by_name: dict[Any, list[Item]] = {}
         for item in items if self.source.ids else ():

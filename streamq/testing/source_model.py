@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -41,7 +42,7 @@ class Admitted:
     """Whether a filter may run before rows are judged, so that late rows that it drops are not counted."""
 
 
-class SourceModel:
+class SourceModel(ABC):
     """The model of one source: call ``take`` with each micro-batch, in order, then ``end`` for what it admits."""
 
     def __init__(self, source: Source):
@@ -59,12 +60,13 @@ class SourceModel:
         self._pass(Reach(INFINITY, INFINITY))
         return self.admitted
 
+    @abstractmethod
     def _pass(self, at: Reach) -> None:
         """Decide on items that wait for one (a retraction for its event, an end for its start) that now cannot come in time."""
 
+    @abstractmethod
     def _take(self, items: Sequence[Item], at: Reach) -> None:
         """Process the items of a micro-batch that are events."""
-        raise NotImplementedError
 
     def _count(self, reason: CountedAs, n: int = 1) -> None:
         if n:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,20 @@ def replayed(spark: SparkSession, queries: Iterable[sq.Stream], folder: Path, fi
         return sq.Stream(fold(query.plan, visit), {source.table: frame for source, frame in found.values()})
 
     return [moved(query) for query in queries]
+
+
+def check_on_every_host(
+    spark: SparkSession, folder: Path, table: pa.Table, query: Callable[[sq.Stream], sq.Stream], cut: int
+) -> None:
+    """Hold a query over points at ``t`` in batch, and as a stream in two micro-batches, against the in-process answer."""
+    land(folder / "in", [table.slice(0, cut), table.slice(cut)])
+    answer = bag(query(sq.points(table, time="t")).to_arrow())
+    assert answer
+    assert rows(query(sq.points(spark.read.parquet(str(folder / "in")), time="t")).to_df()) == answer
+    streaming = query(sq.points(stream(spark, folder / "in", table.schema), time="t"))
+    places = {"checkpoint": str(folder / "checkpoint"), "sink": str(folder / "out")}
+    streaming.run(**places, trigger="available_now", finish=True)
+    assert rows(spark.read.parquet(str(folder / "out"))) == answer
 
 
 def ended(query: sq.Stream, **how: Any) -> Run:

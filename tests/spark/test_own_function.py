@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from tests.own_function import call, digit_sum
-from tests.spark.replay import bag, land, rows, stream
+from tests.spark.replay import check_on_every_host
 
 pytestmark = pytest.mark.usefixtures("plain")
 
@@ -28,11 +28,4 @@ def query(points: sq.Stream) -> sq.Stream:
 
 def test_it_gives_one_answer_on_every_host(spark: SparkSession, tmp_path: Path) -> None:
     readings = pa.Table.from_pylist([{"t": 3 * i, "v": (i * 37) % 120 - 40} for i in range(40)], schema=READINGS)
-    land(tmp_path / "in", [readings.slice(0, 25), readings.slice(25)])
-    answer = bag(query(sq.points(readings, time="t")).to_arrow())
-    assert answer
-    assert rows(query(sq.points(spark.read.parquet(str(tmp_path / "in")), time="t")).to_df()) == answer
-    streaming = query(sq.points(stream(spark, tmp_path / "in", READINGS), time="t"))
-    places = {"checkpoint": str(tmp_path / "checkpoint"), "sink": str(tmp_path / "out")}
-    streaming.run(**places, trigger="available_now", finish=True)
-    assert rows(spark.read.parquet(str(tmp_path / "out"))) == answer
+    check_on_every_host(spark, tmp_path, readings, query, cut=25)
