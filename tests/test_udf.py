@@ -229,3 +229,15 @@ def test_what_tells_functions_apart() -> None:
     calls += [sq.udf("double", name="f")(math.sin)("v"), sq.udf("double", name="f")(math.cos)("v")]
     assert len({call.digest for call in calls}) == len(calls)
     assert made(1)("v").digest == made(1)("v").digest
+
+
+def test_options_tell_calls_apart_by_their_values() -> None:
+    many = np.arange(2_000)
+    others = many.copy()
+    others[1_000] = 0
+    options: list[Any] = [many, others, (1, 2), [1, 2], {"a": 1}, {"a": "1"}, {"x", "y"}, {"x"}, 1, 1.0, "1", b"1"]
+    calls = [by_value("v", scale=option) for option in options]
+    assert len({call.digest for call in calls}) == len(calls)
+    assert by_value("v", scale=many).digest == by_value("v", scale=many.copy()).digest
+    with pytest.raises(PlanError, match="by_value: scale is no plain value; found <unlocked.*cannot pickle"):
+        by_value("v", scale=threading.Lock())

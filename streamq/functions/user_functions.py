@@ -6,7 +6,7 @@ import datetime as dt
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from streamq.plan.function import Function, Unfit
 from streamq.plan.lowering import ship_runtime
 from streamq.plan.operand import ArrowForm, Fault, Operand, Value
 from streamq.plan.spark_types import parse_type
+from streamq.plan.user_module import UserModule
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.module import as_series, fingerprint
 from streamq.runtime.shipping import packed, ship_module_of
@@ -78,15 +79,12 @@ def udf(
     return decorate
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class UserFunction(Function):
-    """A function of a user's own: its ``code``, and the keyword arguments, plain values, that every call of it gets."""
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class UserFunction(UserModule, Function):
+    """A function of a user's own; ``takes`` is what its code is called with."""
 
-    name: str
-    code: Callable[..., Any]
-    returns: DataType
+    kind = "udf"
     takes: Takes
-    options: Mapping[str, Any] = field(default_factory=dict)
     fingerprint: str = field(init=False)
     in_python = True
 
@@ -102,7 +100,7 @@ class UserFunction(Function):
 
     @property
     def identity(self) -> str:
-        parts = [str(self.takes), self.returns.json(), self.fingerprint, repr(sorted(self.options.items()))]
+        parts = [str(self.takes), self.returns.json(), self.fingerprint, self.told_options]
         return f"udf {self.name}:{':'.join(parts)}"
 
     def __call__(self, *operands: Any, **options: Any) -> Call:
@@ -111,7 +109,7 @@ class UserFunction(Function):
             if isinstance(value, Expr):
                 hint = f"Columns come by position, as {self.name}(sq.col('v'), {option}=3)."
                 raise PlanError(sentence(self.name, f"{option} is a plain value", "found a column", hint))
-        function = replace(self, options={**self.options, **options}) if options else self
+        function = self.with_options({**self.options, **options}) if options else self
         return Call(function, tuple(Col(o) if isinstance(o, str) else as_expr(o) for o in operands))
 
     def result_type(self, operands: Sequence[Operand]) -> DataType:

@@ -1,0 +1,143 @@
+"""What every module of a user's own has, whatever it does: a name, its code and options, and what it says of itself."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+from pyspark.sql.types import DataType
+
+from streamq.errors import PlanError, sentence, users_line
+from streamq.plan.named import Named
+
+SCRIPT = "a notebook or script"
+"""What a page or a message calls Python's module ``__main__``."""
+
+UNNAMED = "<lambda>"
+"""What Python calls a function without a name."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class UserModule(Named, ABC):
+    """A user's ``code`` under a name, as a decorator of ``sq`` makes it; plans hold it, and the repository lists it.
+
+    returns: the type of the results, of an operator's rows a struct; options: the keyword arguments, plain values, that each
+    call of the code gets; properties: the names of those that it was declared to have; registered_in: the Python module that
+    called the decorator.
+    """
+
+    kind: ClassVar[str]
+    """The decorator that makes it: "udf", "uda", ..."""
+
+    name: str
+    code: Any
+    returns: DataType
+    options: Mapping[str, Any] = field(default_factory=dict)
+    properties: tuple[str, ...] = ()
+    registered_in: str = field(default_factory=lambda: users_line().module)
+
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """What tells it from every other module, by its code and options too; the same in every run of a program."""
+
+    @cached_property
+    def told_options(self) -> str:
+        """What tells its options from others, for its identity; raises PlanError for one that nothing tells apart."""
+        texts = []
+        for name, value in sorted(self.options.items()):
+            try:
+                texts.append(f"({name!r}, {_told_by(value)})")
+            except Exception as error:
+                what, why = f"{name} is no plain value", f"found {value!r}; {type(error).__name__}: {error}"
+                raise PlanError(sentence(self.name, what, why, "Make it within the code.")) from error
+        return f"[{_joined(texts)}]"
+
+    @property
+    def digest(self) -> str:
+        """Its identity in 16 hexadecimal digits."""
+        return hashlib.sha256(self.identity.encode()).hexdigest()[:16]
+
+    def with_options(self, options: Mapping[str, Any]) -> Self:
+        """The same module with these keyword arguments instead of its own."""
+        return replace(self, options=dict(options))
+
+    @property
+    def signature(self) -> str:
+        """How it is called: its name and the parameters of its code, without their types."""
+        try:
+            signature = inspect.signature(self.code)
+        except (TypeError, ValueError):  # of a function of C's nothing is known
+            return f"{self.name}(...)"
+        bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+        return f"{self.name}{signature.replace(parameters=bare, return_annotation=signature.empty)}"
+
+    @property
+    def documentation(self) -> str:
+        """The docstring of its code; nothing if there is none."""
+        return inspect.getdoc(self.code) or ""
+
+    @property
+    def summary(self) -> str:
+        """The first line of its documentation."""
+        return self.documentation.partition("\n")[0]
+
+    @property
+    def place(self) -> str:
+        """Where it was registered, and what the code is called there or elsewhere, if that is not its name."""
+        place = place_of(self.registered_in)
+        owner = self.code if hasattr(self.code, "__qualname__") else type(self.code)
+        module = str(getattr(owner, "__module__", None) or type(owner).__module__)
+        code = str(getattr(owner, "__qualname__", getattr(owner, "__name__", "")))
+        code = code if module == self.registered_in else f"{module}.{code}"
+        return place if code == self.name else f"{place} ({code})"
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.signature} -> {self.returns.simpleString()}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UserModule) and self.identity == other.identity
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
+
+def place_of(module: str) -> str:
+    """What a page or a message calls a module of Python's."""
+    return SCRIPT if module == "__main__" else module
+
+
+def _told_by(value: Any) -> str:
+    """Return what tells a value from others: plain values and containers of them by their text, others by their pickle."""
+    match value:
+        case tuple() if type(value) is tuple:
+            return f"({_joined(map(_told_by, value))}{',' if len(value) == 1 else ''})"
+        case list() if type(value) is list:
+            return f"[{_joined(map(_told_by, value))}]"
+        case dict() if type(value) is dict:
+            return f"{{{_joined(f'{_told_by(key)}: {_told_by(item)}' for key, item in value.items())}}}"
+        case set() | frozenset():
+            # it has another order in every process
+            return f"{type(value).__name__}({_joined(sorted(map(_told_by, value)))})"
+    if type(value) in _PLAIN:
+        return repr(value)
+    from pyspark import cloudpickle
+
+    # the text of an array may be of its ends only, that of an object of its address
+    return f"{type(value).__qualname__}:{hashlib.sha256(cloudpickle.dumps(value)).hexdigest()}"
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return ", ".join(texts)
+
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, Decimal, dt.date, dt.time, dt.datetime, dt.timedelta)
+
+__all__ = ["SCRIPT", "UNNAMED", "UserModule", "place_of"]
