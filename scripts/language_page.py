@@ -20,6 +20,7 @@ from streamq.operators.grouped import Grouped, GroupVerbs
 from streamq.operators.window_verbs import WindowVerbs
 from streamq.operators.windowed import Windowed
 from streamq.plan.node import STATED, Node, stated_of
+from streamq.plan.repository import Repository
 from streamq.run import run_all
 from streamq.run.running import Run
 from streamq.run.verbs import RunVerbs
@@ -78,7 +79,11 @@ def sections() -> dict[str, list[Entry]]:
         "Groups": [Entry("stream.group_by", GroupVerbs.group_by), Entry("group.apply", Grouped.apply)],
         "What a window makes of its members": methods("window", Windowed),
         "Aggregates": [Entry(f"sq.{n}", f) for n, f in functions_of(sq) if f.__module__.startswith(AGGREGATES)],
-        "Code of your own": [Entry("sq.udf", sq.udf)],
+        "Code of your own": [
+            Entry("sq.udf", sq.udf),
+            Entry("sq.modules", Repository, (), ""),
+            Entry("sq.modules.get", Repository.get),
+        ],
         "Seeing and running": [
             *methods("stream", Stream),
             Entry("sq.from_json", sq.from_json),

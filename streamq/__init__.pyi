@@ -49,6 +49,7 @@ from .functions.user_functions import udf as udf
 from .literal import cti as cti
 from .literal import insert as insert
 from .literal import retract as retract
+from .plan.repository import modules as modules
 from .policies import explicit as explicit
 from .policies import follow as follow
 from .policies import generate as generate

@@ -148,8 +148,9 @@ class Stream(
     def to_json(self) -> str:
         """The query as JSON, to be kept and read back by :func:`from_json`; without its tables, which are named.
 
-        Equal queries give equal texts; an entry stands on a line, so that two texts can be compared. Raises PlanError for a
-        pyspark Column in it, which only Spark knows.
+        Equal queries give equal texts; an entry stands on a line, so that two texts can be compared. Code of your own is in
+        it by its name in ``sq.modules``. Raises PlanError for a pyspark Column in it, which only Spark knows, and for a
+        module without a name, or with options that are not plain values.
 
         >>> import streamq as sq
         >>> s = sq.events([(1, 5, {"v": 3})], name="s")

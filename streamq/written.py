@@ -22,10 +22,12 @@ def from_json(text: str, /, tables: Mapping[str, Any] | None = None, **named: An
     (others may stand beside them). Or it is a stream with the source's payload and time axis, which then stands in its
     place, policies and all: so ``sq.changes`` and ``sq.events`` are given, and so one query goes on where another ends.
     ``tables`` is for names that are no identifiers: sources without a name are called "#1", "#2", ..., in the order in
-    which the text lists them. Nothing in the text is run or imported.
+    which the text lists them. Nothing in the text is run or imported: code of your own is looked up in ``sq.modules``
+    by the name that the text has, and must be the code that the query was written with.
 
-    Raises PlanError for a text that is no plan, is of another version or has been changed, and for missing and surplus
-    tables; UnknownColumn and TypeMismatch for a table or a stream that does not fit.
+    Raises PlanError for a text that is no plan, is of another version or has been changed, for modules that are not there
+    or have other code, and for missing and surplus tables; UnknownColumn and TypeMismatch for a table or a stream that does
+    not fit.
 
     >>> import pyarrow as pa
     >>> import streamq as sq

@@ -60,6 +60,6 @@ def test_two_functions_of_one_name_are_two() -> None:
 
 
 def test_json_refuses_what_it_could_not_find_again() -> None:
-    wrong = r"to_json: a function of your own cannot be written; found digit_sum\. Only those of sq.functions"
+    wrong = r"to_json: a function of your own cannot be written; found digit_sum\. Make it by @sq.udf"
     with pytest.raises(PlanError, match=wrong):
         EVENTS.where(call(DIGITS, col("v")) > 8).to_json()

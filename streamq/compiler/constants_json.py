@@ -48,6 +48,39 @@ def encoded(value: Any) -> Any:
     )
 
 
+def encoded_option(value: Any) -> Any:
+    """Return a plain value as JSON so that just that value is read back: lists and dictionaries too, tagged.
+
+    ``{"list": [1, 2]}``, ``{"dict": [["a", 1]]}``. Raises PlanError for any other value, and for what :func:`encoded` would
+    write as a value of another type, such as a number of NumPy's.
+    """
+    if type(value) is list:
+        return {"list": [encoded_option(v) for v in value]}
+    if type(value) is dict:
+        return {"dict": [[encoded_option(k), encoded_option(v)] for k, v in value.items()]}
+    if type(value) is tuple:
+        return [encoded_option(v) for v in value]
+    written = encoded(value)
+    if type(decoded(written)) is not type(value):
+        raise PlanError(sentence("to_json", "a value that cannot be written", f"found {value!r}"))
+    return written
+
+
+def decoded_option(value: Any) -> Any:
+    """Return the value that :func:`encoded_option` wrote; raises PlanError for anything else."""
+    match value:
+        case {"list": list(items), **rest} if not rest:
+            return [decoded_option(v) for v in items]
+        case {"dict": list(items), **rest} if not rest and all(isinstance(i, list) and len(i) == 2 for i in items):
+            try:
+                return {decoded_option(k): decoded_option(v) for k, v in items}
+            except TypeError as error:  # a key that is a list
+                raise PlanError(sentence("from_json", "not a value", f"found {value!r}")) from error
+        case list():
+            return tuple(decoded_option(v) for v in value)
+    return decoded(value)
+
+
 def _zone(value: dt.datetime) -> Any:
     match value.tzinfo:
         case dt.timezone() as zone:

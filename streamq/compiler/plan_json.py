@@ -2,36 +2,35 @@
 
 ``{"streamq": 1, "digest": ..., "expressions": [...], "nodes": [...]}``: an entry names its class and its fields, what it
 refers to stands before it, and the last node is the plan. Names are looked up among the classes that plans consist of and
-nowhere else; the dataclasses themselves say what these are and which values their fields take.
+nowhere else; the dataclasses themselves say what these are and which values their fields take. A field that holds a module
+of a user's own is written by the module's name, as :mod:`streamq.compiler.modules_json` has it.
 """
 
 from __future__ import annotations
 
-import inspect
 import json
-import typing
-from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
-from functools import cache, partial
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from functools import partial
 from typing import Any
 
 import dacite
 from pyspark.errors import PySparkException
 from pyspark.sql.types import DataType, StructType
 
-import streamq.operators
-import streamq.plan.case  # noqa: F401  its expression and the operators' nodes are then among the classes
 from streamq.aggregates import built_in
 from streamq.choices import Word
 from streamq.compiler.constants_json import decoded, encoded
+from streamq.compiler.json_classes import expression_classes, json_keys, value_classes
+from streamq.compiler.modules_json import module_from_json, module_to_json
 from streamq.errors import PlanError, StreamqError, nearest, sentence
 from streamq.functions.catalogue import by_name, known_names
 from streamq.plan.aggregate import AggregateFunction
 from streamq.plan.expr import Expr, Opaque
 from streamq.plan.function import Function
-from streamq.plan.named import Named
 from streamq.plan.node import NODES, Node, nodes, written_fields
 from streamq.plan.passes import nodes as parts
+from streamq.plan.user_module import UserModule
 
 VERSION = 1
 """Of the format; a reader takes its own only."""
@@ -44,62 +43,6 @@ _NO_TYPE = (AttributeError, LookupError, TypeError, ValueError, PySparkException
 """What Spark raises for a type's JSON that is none."""
 
 
-# which classes there are
-
-
-def expression_classes() -> dict[str, type[Expr]]:
-    """Return the classes of expressions that can be written, by name: all but a pyspark Column."""
-    return {cls.__name__: cls for cls in _subclasses(Expr) if cls is not Opaque}
-
-
-def value_classes() -> dict[str, type[Any]]:
-    """Return the other classes that a plan is made of, by name: those that the fields of nodes and expressions hold."""
-    built_in()  # whose partial results are then among the classes
-    classes: dict[str, type[Any]] = {}
-    owners: list[Any] = [*NODES.values(), *expression_classes().values()]
-    for owner in owners:  # which grows
-        for cls in (cls for hint in _field_types(owner).values() for cls in _dataclasses(hint)):
-            if cls.__name__ not in classes:
-                classes[cls.__name__] = cls
-                owners.append(cls)
-    return classes
-
-
-def _dataclasses(hint: Any) -> Iterator[type[Any]]:
-    """Yield the dataclasses that a type allows, neither nodes, expressions nor named: it and streamq's public subclasses."""
-    if arguments := typing.get_args(hint):
-        for argument in arguments:
-            yield from _dataclasses(argument)
-    elif (
-        isinstance(hint, type)
-        and hint.__module__ != "builtins"
-        and not issubclass(hint, Node | Expr | DataType | Named)
-    ):
-        for cls in (hint, *_subclasses(hint)):
-            is_ours = cls.__module__.startswith("streamq.") and not cls.__name__.startswith("_")
-            if is_ours and is_dataclass(cls) and not inspect.isabstract(cls):
-                yield cls
-
-
-def _subclasses(cls: type[Any]) -> Iterator[type[Any]]:
-    for subclass in cls.__subclasses__():
-        yield subclass
-        yield from _subclasses(subclass)
-
-
-@cache
-def _field_types(cls: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass that its constructor takes, with their types."""
-    hints = typing.get_type_hints(cls)
-    return {f.name: hints[f.name] for f in fields(cls) if f.init}
-
-
-@cache
-def _keys(cls: Any) -> dict[str, str]:
-    """Return what the fields are called in JSON: by their names, but where a field says otherwise."""
-    return {f.name: f.metadata.get("written", f.name) for f in fields(cls) if f.init}
-
-
 # writing
 
 
@@ -107,7 +50,8 @@ def plan_to_json(plan: Node) -> dict[str, Any]:
     """Return the plan as a document of plain lists and dictionaries; equal plans give equal documents.
 
     Unnamed sources keep the names they have in the plan: see :func:`streamq.plan.node.numbered`. Raises PlanError for
-    what cannot be written: a pyspark Column, and a value :func:`encoded` does not take.
+    what cannot be written: a pyspark Column, a value :func:`encoded` does not take, a function of a user's own that has
+    no name or shares it with other code of the plan.
     """
     writer = _Writer(plan)
     entries = [writer.entry(node, NODES) for node in writer.nodes]
@@ -124,6 +68,7 @@ class _Writer:
         self._expression_places: dict[str, int] = {}
         self._expression_classes = expression_classes()
         self._value_classes = value_classes()
+        self._modules: dict[str, Any] = {}
 
     def entry(self, item: Any, classes: Mapping[str, Any]) -> dict[str, Any]:
         """Return a node, expression or value as its class's name and its fields."""
@@ -133,7 +78,7 @@ class _Writer:
         name = type(item).__name__
         if classes.get(name) is not type(item):
             raise PlanError(sentence(_WRITE, "a part that cannot be written", f"found {name}: {item!r}"))
-        keys = _keys(classes[name])
+        keys = json_keys(classes[name])
         values = {keys[n]: self._value(getattr(item, n)) for n in written_fields(item) if n in keys}
         return {"is": name, **values}
 
@@ -147,9 +92,11 @@ class _Writer:
                 return {"type": value.jsonValue()}
             case tuple() | list():
                 return [self._value(v) for v in value]
+            case UserModule():
+                return self._module(value)
             case Function(name=name):
                 if by_name(name) != value:
-                    hint = "Only those of sq.functions are found again by their names."
+                    hint = "Make it by @sq.udf, or take one of sq.functions: these are found again by their names."
                     raise PlanError(sentence(_WRITE, "a function of your own cannot be written", f"found {name}", hint))
                 return name
             case AggregateFunction(name=name):
@@ -157,6 +104,14 @@ class _Writer:
                     raise PlanError(sentence(_WRITE, "an aggregate of your own cannot be written", f"found {name}"))
                 return name
         return self.entry(value, self._value_classes) if is_dataclass(value) else encoded(value)
+
+    def _module(self, module: UserModule) -> dict[str, Any]:
+        """Return a module by its name, which tells it from the plan's other modules."""
+        written = module_to_json(module)
+        if self._modules.setdefault(module.name, written["digest"]) != written["digest"]:
+            wrong = f"two modules of the query are called {module.name!r}"
+            raise PlanError(sentence(_WRITE, wrong, "", "Give one of them another name, by name=."))
+        return written
 
     def _place(self, expression: Expr) -> int:
         """Return where the expression stands; write it, and before it its parts, where it has none yet."""
@@ -266,7 +221,7 @@ class _Reader:
         if name not in classes:
             there = f"there are: {', '.join(classes)}"
             raise PlanError(sentence(_READ, f"no class {name!r}", there, nearest(name, list(classes))))
-        keys = _keys(classes[name])
+        keys = json_keys(classes[name])
         names = {key: n for n, key in keys.items()}
         values = {names.get(key, key): self._value(v) for key, v in entry.items() if key != "is"}
         try:
@@ -290,6 +245,8 @@ class _Reader:
                 return tuple(self._value(v) for v in value)
             case {"is": _}:
                 return self.item(value, self._value_classes)
+            case {"module": _}:
+                return module_from_json(value)
             case {"type": description, **rest} if not rest:
                 return _type(description)
             case {"node": int(place), **rest} if not rest and 0 <= place < len(self.nodes):
@@ -317,7 +274,9 @@ def _word(words: type[Word], value: Any) -> Word:
 
 
 def _aggregate(value: Any) -> AggregateFunction:
-    """Return the built-in aggregate of a name."""
+    """Return the built-in aggregate of a name, or the aggregate that a module is."""
+    if isinstance(value, AggregateFunction):
+        return value
     if not isinstance(value, str):
         raise dacite.WrongTypeError(AggregateFunction, value)
     if value not in built_in():
@@ -326,7 +285,9 @@ def _aggregate(value: Any) -> AggregateFunction:
 
 
 def _function(value: Any) -> Function:
-    """Return the function of a name."""
+    """Return the function of a name, or the function that a module is."""
+    if isinstance(value, Function):
+        return value
     if not isinstance(value, str):
         raise dacite.WrongTypeError(Function, value)
     if value not in known_names():
@@ -354,10 +315,8 @@ def _type(description: Any) -> DataType:
 
 __all__ = [
     "VERSION",
-    "expression_classes",
     "from_text",
     "plan_from_json",
     "plan_to_json",
     "to_text",
-    "value_classes",
 ]

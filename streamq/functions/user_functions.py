@@ -22,6 +22,7 @@ from streamq.plan.expr import Call, Col, Expr, as_expr
 from streamq.plan.function import Function, Unfit
 from streamq.plan.lowering import ship_runtime
 from streamq.plan.operand import ArrowForm, Fault, Operand, Value
+from streamq.plan.repository import modules
 from streamq.plan.spark_types import parse_type
 from streamq.plan.user_module import UserModule
 from streamq.runtime.arrow_types import arrow_type
@@ -42,7 +43,8 @@ def udf(
 
     ``returns`` is the type of its results, as in SQL. ``takes``: what it is called with, "values" (one event's values; NULL is
     None), "series" (a pandas Series an argument, over many events) or "arrays" (a pyarrow Array an argument); of the last two
-    it gives as many results as there are events. ``name`` is what explain and errors call it, by default its own name.
+    it gives as many results as there are events. ``name`` is what it is called by explain, errors and ``sq.modules``;
+    by default its own name.
 
     Called with columns, names of columns or literals, it makes an expression; a keyword argument is a plain value that each
     call gets. It must give the same answer each time, and depend on nothing but its arguments. Where it raises on an event,
@@ -74,7 +76,7 @@ def udf(
                 sentence("udf", "not a function", f"found {code!r}", 'Write @sq.udf("double") above a def.')
             )
         own_name = str(getattr(code, "__name__", type(code).__name__))
-        return UserFunction(name=name or own_name, code=code, returns=to, takes=how)
+        return modules.register(UserFunction(name=name or own_name, code=code, returns=to, takes=how))
 
     return decorate
 

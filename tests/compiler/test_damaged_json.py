@@ -113,10 +113,16 @@ def test_lists_within_lists_without_end_are_refused() -> None:
         plan_from_json(document)
 
 
+@sq.udf("int")
+def is_small(k: int, limit: tuple[int, None] = (1, None)) -> int:
+    return int(k < limit[0])
+
+
 DOCUMENTS = [
     DOCUMENT,
     plan_to_json(numbered(sq.events([(1, 2, {"k": 1})]).join(sq.events([(1, 2, {"k": 1, "w": 2})]), on="k").plan)[0]),
     plan_to_json(numbered(sq.events([(1, 2, {"k": 1})]).group_by("k").hopping_window(4, 2).agg(n=sq.sum("k")).plan)[0]),
+    plan_to_json(numbered(sq.events([(1, 2, {"k": 1})]).where(is_small("k", limit=(3, None)) == 1).plan)[0]),
 ]
 
 

@@ -1,0 +1,75 @@
+"""The classes that a plan's JSON names: nodes, expressions and the values that their fields hold, with their fields."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any
+
+from pyspark.sql.types import DataType
+
+import streamq.operators
+import streamq.plan.case  # noqa: F401  its expression and the operators' nodes are then among the classes
+from streamq.aggregates import built_in
+from streamq.plan.expr import Expr, Opaque
+from streamq.plan.named import Named
+from streamq.plan.node import NODES, Node
+
+
+def expression_classes() -> dict[str, type[Expr]]:
+    """Return the classes of expressions that can be written, by name: all but a pyspark Column."""
+    return {cls.__name__: cls for cls in _subclasses(Expr) if cls is not Opaque}
+
+
+def value_classes() -> dict[str, type[Any]]:
+    """Return the other classes that a plan is made of, by name: those that the fields of nodes and expressions hold."""
+    built_in()  # whose partial results are then among the classes
+    classes: dict[str, type[Any]] = {}
+    owners: list[Any] = [*NODES.values(), *expression_classes().values()]
+    for owner in owners:  # which grows
+        for cls in (cls for hint in _field_types(owner).values() for cls in _dataclasses(hint)):
+            if cls.__name__ not in classes:
+                classes[cls.__name__] = cls
+                owners.append(cls)
+    return classes
+
+
+def _dataclasses(hint: Any) -> Iterator[type[Any]]:
+    """Yield the dataclasses that a type allows, neither nodes, expressions nor named: it and streamq's public subclasses."""
+    if arguments := typing.get_args(hint):
+        for argument in arguments:
+            yield from _dataclasses(argument)
+    elif (
+        isinstance(hint, type)
+        and hint.__module__ != "builtins"
+        and not issubclass(hint, Node | Expr | DataType | Named)
+    ):
+        for cls in (hint, *_subclasses(hint)):
+            is_ours = cls.__module__.startswith("streamq.") and not cls.__name__.startswith("_")
+            if is_ours and is_dataclass(cls) and not inspect.isabstract(cls):
+                yield cls
+
+
+def _subclasses(cls: type[Any]) -> Iterator[type[Any]]:
+    for subclass in cls.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)
+
+
+@cache
+def _field_types(cls: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass that its constructor takes, with their types."""
+    hints = typing.get_type_hints(cls)
+    return {f.name: hints[f.name] for f in fields(cls) if f.init}
+
+
+@cache
+def json_keys(cls: Any) -> dict[str, str]:
+    """Return what the fields are called in JSON: by their names, but where a field says otherwise."""
+    return {f.name: f.metadata.get("written", f.name) for f in fields(cls) if f.init}
+
+
+__all__ = ["expression_classes", "json_keys", "value_classes"]

@@ -1,0 +1,251 @@
+"""The repository: modules of a user's own by name, those of this program and those that installed packages publish."""
+
+from __future__ import annotations
+
+import html
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import metadata
+from types import ModuleType
+from typing import Any, TypeVar
+
+from streamq.errors import PlanError, nearest, sentence
+from streamq.plan.user_module import UNNAMED, UserModule, place_of
+
+GROUP = "streamq.modules"
+"""The group of entry points by which packages publish modules."""
+
+M = TypeVar("M", bound=UserModule)
+
+_published_meanwhile: ContextVar[dict[str, UserModule] | None] = ContextVar("published_meanwhile", default=None)
+"""The modules that decorators make while an entry point is loaded, by name; None while none is."""
+
+
+def installed_entry_points() -> Iterable[metadata.EntryPoint]:
+    """Return the entry points of the packages that are installed."""
+    return metadata.entry_points(group=GROUP)
+
+
+@dataclass(frozen=True)
+class Unloaded:
+    """An entry point of which something is not there: it failed, or another has the name of its module."""
+
+    name: str
+    value: str
+    package: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.value}{_of_package(self.package)}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A module as the repository lists it."""
+
+    name: str
+    kind: str
+    signature: str
+    results: str
+    properties: str
+    summary: str
+    place: str
+
+
+HEADINGS = ("name", "kind", "signature", "results", "properties", "what it does", "where from")
+
+
+class Repository:
+    """Modules of your own by name: what ``@sq.udf`` and its like have decorated, and what installed packages publish.
+
+    ``sq.modules.get(name)`` gives one. In a notebook ``sq.modules`` is a table of all, with their signatures, the types of
+    their results, their declared properties and documentation. ``name in sq.modules``, ``len`` and iteration, over names in
+    order, are those of a set of names.
+
+    Who decorates a name again replaces what had it, as a notebook's cell does that is run twice. A module may have the name
+    of a function or an aggregate of streamq's, which stays what it is under ``sq``. A function without a name, a lambda, is
+    not registered: give it one by ``name=``. What packages publish (entry points of the group "streamq.modules", each a
+    Python module or a decorated object in one) is imported when it is first asked for, once; where the program has a module
+    of the same name that one is taken. What cannot be imported is listed with the reason. (docs/modules.md, "The repository")
+
+    >>> import streamq as sq
+    >>> @sq.udf("double")
+    ... def with_tax(price, rate=0.19):
+    ...     return price * (1 + rate)
+    >>> sq.modules.get("with_tax")
+    <udf with_tax(price, rate=0.19) -> double>
+    >>> "without_tax" in sq.modules
+    False
+    """
+
+    def __init__(self, entry_points: Callable[[], Iterable[metadata.EntryPoint]] = installed_entry_points) -> None:
+        self._installed = entry_points
+        self._own: dict[str, UserModule] = {}
+        self._published: dict[str, tuple[UserModule, str]] = {}
+        self._unloaded: list[Unloaded] = []
+        self._is_loaded = False
+        self._loading = threading.RLock()
+
+    def register(self, module: M) -> M:
+        """Hold a module under its name, instead of any other that has it, and return it; decorators call it."""
+        meanwhile = _published_meanwhile.get()
+        if module.name == UNNAMED:
+            return module
+        (self._own if meanwhile is None else meanwhile)[module.name] = module
+        return module
+
+    def get(self, name: str) -> UserModule:
+        """Return the module of a name.
+
+        Raises PlanError where there is none: it lists those that there are, and the entry points that could not be loaded.
+        """
+        module = self._own.get(name)
+        if module is not None:
+            return module
+        self._load()
+        if name not in self._published:
+            hint = " ".join(filter(None, (nearest(str(name), self), self.not_loaded)))
+            there = f"there are: {', '.join(self) or 'none'}"
+            raise PlanError(sentence("modules", f"no module {name!r}", there, hint))
+        return self._published[name][0]
+
+    def __contains__(self, name: object) -> bool:
+        if name in self._own:
+            return True
+        self._load()
+        return name in self._published
+
+    def __iter__(self) -> Iterator[str]:
+        self._load()
+        return iter(sorted({*self._own, *self._published}))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def package_of(self, module: UserModule) -> str:
+        """Return the name of the package that publishes a module, or nothing; no entry point is loaded for it."""
+        known, package = self._published.get(module.name, (None, ""))
+        if known == module:
+            return package
+        for entry_point in self._entry_points:
+            published_in = entry_point.value.partition(":")[0].strip()
+            if f"{module.registered_in}.".startswith(f"{published_in}."):
+                return _package(entry_point)
+        return ""
+
+    @property
+    def unloaded(self) -> tuple[Unloaded, ...]:
+        """The entry points of which something is not there, with the reasons."""
+        self._load()
+        return tuple(self._unloaded)
+
+    @property
+    def not_loaded(self) -> str:
+        """What a message says of those entry points; nothing if there are none."""
+        return f"Not loaded: {'; '.join(map(str, self.unloaded))}." if self.unloaded else ""
+
+    @cached_property
+    def _entry_points(self) -> tuple[metadata.EntryPoint, ...]:
+        return tuple(self._installed())
+
+    def _load(self) -> None:
+        """Import what packages publish, once, in the order of the packages' names."""
+        with self._loading:
+            if self._is_loaded:
+                return
+            self._is_loaded = True
+            for entry_point in sorted(self._entry_points, key=lambda e: (_package(e), e.name)):
+                meanwhile: dict[str, UserModule] = {}
+                token = _published_meanwhile.set(meanwhile)
+                try:
+                    reasons = _add_modules(entry_point.load(), meanwhile)
+                except (Exception, SystemExit) as error:
+                    reasons = [f"{type(error).__name__}: {error}"]
+                finally:
+                    _published_meanwhile.reset(token)
+                package = _package(entry_point)
+                reasons += [reason for module in meanwhile.values() if (reason := self._publish(module, package))]
+                self._unloaded += [Unloaded(entry_point.name, entry_point.value, package, r) for r in reasons]
+
+    def _publish(self, module: UserModule, package: str) -> str:
+        """Hold a module of a package; return why not where another has its name."""
+        other, owner = self._published.setdefault(module.name, (module, package))
+        return "" if other == module else f"{module.name!r} is there already{_of_package(owner)}"
+
+    # what people read
+
+    @property
+    def rows(self) -> list[Row]:
+        """A row a module, by name."""
+        return [self._row(self.get(name)) for name in self]
+
+    def _row(self, module: UserModule) -> Row:
+        return Row(
+            module.name,
+            module.kind,
+            module.signature,
+            module.returns.simpleString(),
+            ", ".join(module.properties),
+            module.summary,
+            module.place + _of_package(self.package_of(module)),
+        )
+
+    @property
+    def _remarks(self) -> list[str]:
+        """What packages publish and is not taken, a line each."""
+        covered = [
+            f"{name}{_of_package(package)} is not used: {place_of(self._own[name].registered_in)} has one of this name"
+            for name, (module, package) in sorted(self._published.items())
+            if name in self._own and self._own[name] != module
+        ]
+        return [f"not loaded: {one}" for one in self.unloaded] + covered
+
+    def __repr__(self) -> str:
+        rows = [HEADINGS, *(tuple(vars(row).values()) for row in self.rows)]
+        remarks = [f"! {remark}" for remark in self._remarks]
+        if len(rows) == 1:
+            return "\n".join([_NONE, *remarks])
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        return "\n".join(lines + remarks)
+
+    def _repr_html_(self) -> str:
+        def line(cell: str, texts: Iterable[str]) -> str:
+            cells = (f"<{cell} style='text-align:left'>{html.escape(text)}</{cell}>" for text in texts)
+            return f"<tr>{''.join(cells)}</tr>"
+
+        rows = [line("td", vars(row).values()) for row in self.rows]
+        table = f"<table>{line('th', HEADINGS)}{''.join(rows)}</table>" if rows else f"<div>{html.escape(_NONE)}</div>"
+        return f"<div>{table}{''.join(f'<div>&#10007; {html.escape(remark)}</div>' for remark in self._remarks)}</div>"
+
+
+_NONE = "no modules: those that sq's decorators make are listed here"
+
+
+def _add_modules(value: Any, modules: dict[str, UserModule]) -> list[str]:
+    """Add the modules that an entry point gives to those that decorators made meanwhile; return why it gives none."""
+    values = list(vars(value).values()) if isinstance(value, ModuleType) else [value]
+    for module in values:
+        if isinstance(module, UserModule) and module.name != UNNAMED:
+            modules.setdefault(module.name, module)
+    if modules:
+        return []
+    what = f"nothing in {value.__name__} is" if isinstance(value, ModuleType) else f"{value!r} is not"
+    return [f"{what} made by a decorator of streamq's"]
+
+
+def _package(entry_point: metadata.EntryPoint) -> str:
+    return entry_point.dist.name if entry_point.dist is not None else ""
+
+
+def _of_package(package: str) -> str:
+    return f" (package {package})" if package else ""
+
+
+modules = Repository()
+"""The repository of this process."""
+
+__all__ = ["GROUP", "Repository", "Unloaded", "modules"]
