@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import sys
 import textwrap
 from collections.abc import Callable
@@ -14,7 +15,9 @@ import pytest
 
 import streamq as sq
 from streamq.errors import PlanError
+from streamq.plan.lowering import ship_runtime
 from streamq.plan.repository import Repository
+from streamq.runtime.bare_code import dumps
 
 
 @sq.udf("string")
@@ -233,3 +236,26 @@ def test_what_cannot_be_loaded_is_listed_and_hides_nothing_else(install: Install
         PlanError, match="no module 'x'; there are: half_of_tolls, .*Not loaded: bad = bad_pkg .package"
     ):
         repository.get("x")
+
+
+def test_who_interrupts_the_import_gets_the_rest_the_next_time(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("a-pkg", "import no_such_package", "a = a_pkg")
+    install("b-pkg", "import os\nif 'B' not in os.environ: raise KeyboardInterrupt", "b = b_pkg")
+    install("c-pkg", TOLLS, "c = c_pkg")
+    repository = Repository()
+    with pytest.raises(KeyboardInterrupt):
+        repository.get("toll_class")
+    monkeypatch.setenv("B", "1")
+    assert repository.get("toll_class").registered_in == "c_pkg"
+    assert [one.name for one in repository.unloaded] == ["a", "b"]
+
+
+def test_a_module_travels_to_workers_without_the_repository() -> None:
+    """By value, with streamq's own code: whatever its classes hold must be fit for it."""
+    ship_runtime()
+    code = dumps(size.with_options({"limit": 3}))
+    assert pickle.loads(code).code(4, limit=3) == "large"
+    assert b"RLock" not in code
+    assert b"Repository" not in code

@@ -156,19 +156,29 @@ class Repository:
         with self._loading:
             if self._is_loaded:
                 return
+            # who asks for a name while a package is imported gets what is there by then
             self._is_loaded = True
-            for entry_point in sorted(self._entry_points, key=lambda e: (_package(e), e.name)):
-                meanwhile: dict[str, UserModule] = {}
-                token = _published_meanwhile.set(meanwhile)
-                try:
-                    reasons = _add_modules(entry_point.load(), meanwhile)
-                except (Exception, SystemExit) as error:
-                    reasons = [f"{type(error).__name__}: {error}"]
-                finally:
-                    _published_meanwhile.reset(token)
-                package = _package(entry_point)
-                reasons += [reason for module in meanwhile.values() if (reason := self._publish(module, package))]
-                self._unloaded += [Unloaded(entry_point.name, entry_point.value, package, r) for r in reasons]
+            self._unloaded = []
+            try:
+                for entry_point in sorted(self._entry_points, key=lambda e: (_package(e), e.name)):
+                    self._load_one(entry_point)
+            except BaseException:
+                # it was interrupted: the rest is imported when it is next asked for
+                self._is_loaded = False
+                raise
+
+    def _load_one(self, entry_point: metadata.EntryPoint) -> None:
+        meanwhile: dict[str, UserModule] = {}
+        token = _published_meanwhile.set(meanwhile)
+        try:
+            reasons = _add_modules(entry_point.load(), meanwhile)
+        except (Exception, SystemExit) as error:
+            reasons = [f"{type(error).__name__}: {error}"]
+        finally:
+            _published_meanwhile.reset(token)
+        package = _package(entry_point)
+        reasons += [reason for module in meanwhile.values() if (reason := self._publish(module, package))]
+        self._unloaded += [Unloaded(entry_point.name, entry_point.value, package, r) for r in reasons]
 
     def _publish(self, module: UserModule, package: str) -> str:
         """Hold a module of a package; return why not where another has its name."""

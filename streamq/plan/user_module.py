@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from pyspark.sql.types import DataType
@@ -48,7 +47,7 @@ class UserModule(Named, ABC):
     def identity(self) -> str:
         """What tells it from every other module, by its code and options too; the same in every run of a program."""
 
-    @cached_property
+    @property
     def told_options(self) -> str:
         """What tells its options from others, for its identity; raises PlanError for one that nothing tells apart."""
         texts = []
