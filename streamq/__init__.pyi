@@ -16,6 +16,8 @@ from .aggregates.percentiles import median as median
 from .aggregates.percentiles import percentile as percentile
 from .aggregates.sums import sum as sum
 from .aggregates.time_weighted import time_weighted_avg as time_weighted_avg
+from .aggregates.user_aggregates import uda as uda
+from .aggregates.user_operators import udo as udo
 from .aggregates.variances import stddev as stddev
 from .aggregates.variances import stddev_pop as stddev_pop
 from .aggregates.variances import var as var
@@ -49,6 +51,11 @@ from .functions.user_functions import udf as udf
 from .literal import cti as cti
 from .literal import insert as insert
 from .literal import retract as retract
+from .plan.module_properties import filters_on as filters_on
+from .plan.module_properties import mergeable as mergeable
+from .plan.module_properties import one_output_per_group as one_output_per_group
+from .plan.module_properties import order_insensitive as order_insensitive
+from .plan.module_properties import time_bound as time_bound
 from .plan.repository import modules as modules
 from .policies import explicit as explicit
 from .policies import follow as follow

@@ -151,6 +151,15 @@ class Invalid(Word):
     """The query fails with InvalidEvent."""
 
 
+class OnError(Word):
+    """What becomes of a window for which a module of a user's fails."""
+
+    FAIL = "fail"
+    """The query fails with ModuleFailed."""
+    QUARANTINE = "quarantine"
+    """Its members go to the late output, its value is NULL or it has no rows, and the query goes on."""
+
+
 class CountedAs(Word):
     """As what a source counts a row that it does not take as it came."""
 
@@ -162,6 +171,8 @@ class CountedAs(Word):
     """No event."""
     DUPLICATES = "duplicates"
     """Delivered before."""
+    QUARANTINED = "quarantined"
+    """A window for which a module failed."""
 
 
 class RunState(Word):
@@ -218,6 +229,7 @@ __all__ = [
     "Invalid",
     "Late",
     "LevelName",
+    "OnError",
     "OutputForm",
     "RunState",
     "Verdict",

@@ -13,6 +13,7 @@ from streamq.operators.chop import ChopVerbs
 from streamq.operators.clip import ClipVerbs
 from streamq.operators.distinct_ids import DistinctIdsVerbs
 from streamq.operators.except_ import ExceptVerbs
+from streamq.operators.explode import ExplodeVerbs
 from streamq.operators.grouped import GroupVerbs
 from streamq.operators.join import JoinVerbs
 from streamq.operators.join_table import JoinTableVerbs
@@ -51,6 +52,7 @@ class Stream(
     AlterLifetimeVerbs,
     ToSignalVerbs,
     ChopVerbs,
+    ExplodeVerbs,
     DistinctIdsVerbs,
     GroupVerbs,
     RunVerbs,

@@ -100,6 +100,7 @@ QUERIES: dict[str, Query] = {
     "clip by anything": lambda s, t, z: s.clip(t),
     "to_signal": lambda s, t, z: s.to_signal("k"),
     "chop": lambda s, t, z: s.chop(5, 1),
+    "explode": lambda s, t, z: s.tumbling_window(5).select(n=sq.count(), all=sq.collect("v")).explode("all"),
     "distinct_ids": lambda s, t, z: s.distinct_ids(within=4, id="k"),
     "windowed_join": lambda s, t, z: s.windowed_join(
         t, on="k", size=5, hop=3, suffixes=("", "_r"), where=lambda a, b: a.v < b.v

@@ -74,9 +74,10 @@ def none_installed() -> list[metadata.EntryPoint]:
 
 
 def test_what_is_decorated_is_there_by_its_name() -> None:
-    assert sq.modules.get("size") is size
-    assert "size" in sq.modules
-    assert "size" in list(sq.modules)
+    registered_here = sq.udf("string", name="registered_here")(str)
+    assert sq.modules.get("registered_here") is registered_here
+    assert "registered_here" in sq.modules
+    assert "registered_here" in list(sq.modules)
     assert len(sq.modules) == len(list(sq.modules)) > 0
     assert list(sq.modules) == sorted(sq.modules)
 

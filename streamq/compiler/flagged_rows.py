@@ -66,6 +66,23 @@ class FlaggedRows(SparkRows):
             frame = frame.withColumn(KEEP, F.col(KEEP) & F.coalesce(F.col("__matched"), F.lit(False)))
         return self._over(frame.drop("__matched", *keys, *(theirs for _, theirs in on)), schema)
 
+    def explode(self, column: str, flatten: bool, schema: Schema) -> FlaggedRows:
+        from pyspark.sql import functions as F
+
+        # a row without elements stays as it is, once, and is no longer kept
+        others = [F.col(quote(name)) for name in self.frame.columns if name != column]
+        places = F.posexplode_outer(F.when(F.col(KEEP), F.col(quote(column)))).alias("__at", "__element")
+        frame = self.frame.select(*others, places)
+        frame = frame.withColumn(KEEP, F.col(KEEP) & F.col("__at").isNotNull())
+        element = F.col("__element")
+        names = (
+            [name for name in schema.names if name not in self.schema.names or name == column] if flatten else [column]
+        )
+        values = {name: element[name] if flatten else element for name in names}
+        technical = [F.col(quote(name)) for name in self.frame.columns if name not in self.schema.names]
+        payload = [values.get(name, F.col(quote(name))).alias(name) for name in schema.names]
+        return self._over(frame.select(*(c for c in technical), *payload), schema)
+
 
 def guarded(expr: Expr, schema: Schema) -> Column:
     """An expression that only rows that are still there evaluate."""

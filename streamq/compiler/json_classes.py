@@ -17,6 +17,7 @@ from streamq.aggregates import built_in
 from streamq.plan.expr import Expr, Opaque
 from streamq.plan.named import Named
 from streamq.plan.node import NODES, Node
+from streamq.runtime.module_calls import Calling
 
 
 def expression_classes() -> dict[str, type[Expr]]:
@@ -49,8 +50,13 @@ def _dataclasses(hint: Any) -> Iterator[type[Any]]:
     ):
         for cls in (hint, *_subclasses(hint)):
             is_ours = cls.__module__.startswith("streamq.") and not cls.__name__.startswith("_")
-            if is_ours and is_dataclass(cls) and not inspect.isabstract(cls):
+            if is_ours and is_dataclass(cls) and not inspect.isabstract(cls) and not _holds_code(cls):
                 yield cls
+
+
+def _holds_code(owner: Any) -> bool:
+    """Whether a class holds code of a user's, as what rules make of plans may: then it is made anew, not written."""
+    return any(hint is Calling for hint in _field_types(owner).values())
 
 
 def _subclasses(cls: type[Any]) -> Iterator[type[Any]]:

@@ -11,14 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from streamq.choices import CountedAs, OutputForm
+from streamq.aggregates.window_modules import WindowModule
+from streamq.choices import CountedAs, OnError, OutputForm
 from streamq.compiler.options import Options
 from streamq.compiler.results import Result, Results
 from streamq.compiler.strategy import Strategy, choose
 from streamq.operators.source import Source
 from streamq.operators.step import Step
+from streamq.operators.window_aggregate import WindowAggregate
 from streamq.plan.expr import Expr
-from streamq.plan.node import Node
+from streamq.plan.node import Node, nodes
 from streamq.plan.schema import POINT, Schema
 from streamq.runtime.carried import Carrier
 from streamq.runtime.kernel import Kernel
@@ -189,8 +191,17 @@ class Program:
 
     @property
     def late_reasons(self) -> list[str]:
-        """What is counted: ``source|reason``."""
-        return [f"{r.source.shown_name()}|{reason}" for r in self.sources if r.source for reason in CountedAs]
+        """What is counted: ``source|reason``, and ``module|quarantined``."""
+        reasons = [reason for reason in CountedAs if reason is not CountedAs.QUARANTINED]
+        of_sources = [f"{r.source.shown_name()}|{reason}" for r in self.sources if r.source for reason in reasons]
+        return [*of_sources, *(f"{name}|{CountedAs.QUARANTINED}" for name in self.quarantining)]
+
+    @property
+    def quarantining(self) -> list[str]:
+        """The modules, by name, that set aside what they fail for."""
+        aggregates = [a for n in nodes(self.plan) if isinstance(n, WindowAggregate) for _, a in n.aggregates]
+        functions = [a.function for a in aggregates if isinstance(a.function, WindowModule)]
+        return sorted({f.name for f in functions if f.on_error is OnError.QUARANTINE})
 
     def packer(self, relations: Sequence[Relation]) -> Packer:
         """The map side behind some relations."""

@@ -7,7 +7,7 @@ a step makes paths longer, and a stateful operator ends them in a kernel, from w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pyarrow as pa
 from pyspark.sql import types as t
@@ -42,6 +42,7 @@ from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Kernel
+from streamq.runtime.kernels.call_modules import CallModulesKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.kernels.relay import RelayKernel
@@ -100,7 +101,7 @@ class _Compiler:
         path, then without retractions; else the path as it is, for the caller to put a settle kernel behind.
         """
         port = next((p for p in self.ports if p.name == path.relation), None)
-        if port is None or not isinstance(port.kernel, RecomputeKernel):
+        if port is None or not isinstance(port.kernel, RecomputeKernel) or not port.kernel.can_hold:
             return path
         if port.node is None or port.node.digest in self.unsettled:
             return path
@@ -156,7 +157,8 @@ class _Compiler:
         name = f"{node.title.replace(' ', '_')}:{node.digest}"
         run_by = self.strategy.run_by[node.digest]
         has_own_kernel = run_by == RunBy.OWN_KERNEL
-        kernel = _kernel(node, evaluation, has_own_kernel, ends_move=any(p.moves for p in ports[0].paths))
+        ends_move = any(p.moves for p in ports[0].paths)
+        kernel = _kernel(node, evaluation, has_own_kernel, ends_move=ends_move, late_output=self.options.late_output)
         lines = (
             f"{node.title} {node.detail()}".rstrip(),
             f"run by: {run_by}",
@@ -328,7 +330,9 @@ class _Placeholder(Node):
         return self.schema
 
 
-def _kernel(node: EvaluatedOperator, evaluation: Evaluation, has_own_kernel: bool, ends_move: bool) -> Kernel:
+def _kernel(
+    node: EvaluatedOperator, evaluation: Evaluation, has_own_kernel: bool, *, ends_move: bool, late_output: bool
+) -> Kernel:
     """The kernel of an operator: its own, or ``RecomputeKernel`` over its evaluator.
 
     ``ends_move``: ends of the first input's events may still move.
@@ -343,7 +347,12 @@ def _kernel(node: EvaluatedOperator, evaluation: Evaluation, has_own_kernel: boo
         return evaluation.kernel(schemas, names)
     unmoved = None if ends_move else evaluation.unmoved
     evaluator = evaluation.evaluator if unmoved is None else unmoved
-    return RecomputeKernel(evaluator, schemas, names, bound=evaluation.bound, pointwise=evaluation.pointwise)
+    kernel = RecomputeKernel(evaluator, schemas, names, bound=evaluation.bound, pointwise=evaluation.pointwise)
+    if not evaluation.calls_modules:
+        return kernel
+    return CallModulesKernel(
+        **{f.name: getattr(kernel, f.name) for f in fields(kernel) if f.init}, sets_aside=late_output
+    )
 
 
 def _reads_end(windows: GridWindows, paths: list[Path]) -> bool:

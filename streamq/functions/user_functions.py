@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import inspect
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,12 +26,11 @@ from streamq.plan.user_module import UserModule
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.module import as_series, fingerprint
 from streamq.runtime.shipping import packed, ship_module_of
+from streamq.runtime.user_results import Unfit as Misfit
+from streamq.runtime.user_results import fit, shortened
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
-
-SHOWN = 60
-"""How many characters of a value an error shows."""
 
 
 def udf(
@@ -199,21 +196,11 @@ class UserFunction(UserModule, Function):
         errors: Errors = {}
         for i, (call, values) in enumerate(calls):
             try:
-                results.append(self._fit(call(), to))
+                results.append(fit(call(), to, self.returns.simpleString()))
             except Exception as error:
                 results.append(None)
                 errors[i] = self._message(error, values), error
         return pa.array(results, to), errors
-
-    def _fit(self, result: Any, to: pa.DataType) -> Any:
-        """The result, if it is one of its type."""
-        try:
-            is_fit = _agree(result, pa.scalar(result, to).as_py())
-        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-            raise _Unfit(f"{_short(result)} is no {self.returns.simpleString()}") from error
-        if not is_fit:
-            raise _Unfit(f"{_short(result)} is no {self.returns.simpleString()}")
-        return result
 
     def _over(self, arrays: Sequence[pa.Array]) -> pa.Array:
         """The results of code that takes whole columns."""
@@ -227,9 +214,9 @@ class UserFunction(UserModule, Function):
                 raise TypeError(f"it is a column of {array.type}")
             array = array if array.type == to else array.cast(to)
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-            raise _Unfit(f"{_short(result)} is no column of {self.returns.simpleString()}: {error}") from error
+            raise Misfit(f"{shortened(result)} is no column of {self.returns.simpleString()}: {error}") from error
         if len(array) != len(arrays[0]):
-            raise _Unfit(f"{len(array)} results for {len(arrays[0])} events")
+            raise Misfit(f"{len(array)} results for {len(arrays[0])} events")
         return array
 
     def _message(self, error: Exception, values: Sequence[Any]) -> str:
@@ -238,54 +225,18 @@ class UserFunction(UserModule, Function):
             names = list(inspect.signature(self.code).bind(*values, **self.options).arguments)[: len(values)]
         except (TypeError, ValueError):
             names = []
-        shown = [_short(v) for v in values]
+        shown = [shortened(v) for v in values]
         arguments = [f"{n} = {v}" for n, v in zip(names, shown, strict=True)] if len(names) == len(shown) else shown
         return self._failure(error, ", ".join(arguments))
 
     def _failure(self, error: Exception, what: str) -> str:
         """What went wrong with ``what``, on one line."""
-        wrong = str(error) if isinstance(error, _Unfit) else f"{type(error).__name__}: {error}"
+        wrong = str(error) if isinstance(error, Misfit) else f"{type(error).__name__}: {error}"
         return " ".join(sentence(self.name, "it failed", f"{wrong}; of {what}").split())
 
 
 Errors = dict[int, tuple[str, Exception]]
 """By row what went wrong, in words, and what was raised."""
-
-
-class _Unfit(Exception):
-    """What a user's code gave is not what it may give; the text says what."""
-
-
-def _agree(result: Any, stored: Any) -> bool:
-    """Whether what Arrow has stored of a result is all of it: nothing cut off, left out or read as something else."""
-    match stored:
-        case bool():
-            return isinstance(result, bool | np.bool_)
-        case float():
-            # a float may have fewer digits than Python's, and NaN is a value
-            is_number = isinstance(result, int | float | np.integer | np.floating) and not isinstance(result, bool)
-            return is_number and math.isinf(stored) <= math.isinf(result) and math.isnan(stored) == math.isnan(result)
-        case int():
-            return isinstance(result, int | np.integer) and not isinstance(result, bool) and stored == result
-        case dict():
-            is_same = isinstance(result, Mapping) and result.keys() == stored.keys()
-            return is_same and all(_agree(result[name], value) for name, value in stored.items())
-        case list():
-            values = list(result.items()) if isinstance(result, Mapping) else list(result)
-            return len(values) == len(stored) and all(map(_agree, values, stored))
-        case tuple():
-            return len(result) == len(stored) and all(map(_agree, result, stored))
-        case dt.datetime():
-            if not isinstance(result, dt.datetime):
-                return False
-            return (
-                result == stored
-                if result.tzinfo or not stored.tzinfo
-                else result.replace(tzinfo=stored.tzinfo) == stored
-            )
-        case dt.date():
-            return isinstance(result, dt.date) and not isinstance(result, dt.datetime)
-    return bool(result == stored) if stored is not None else result is None
 
 
 def _is_of_kind(kind: pa.DataType, to: pa.DataType) -> bool:
@@ -316,11 +267,6 @@ def _takes_any(operands: Sequence[Value]) -> bool:
 def _everywhere(operands: Sequence[Value]) -> list[Any]:
     """Every operand is evaluated on every row: NULL is a value."""
     return [None] * len(operands)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
 
 def _in_utc(array: pa.Array) -> pa.Array:

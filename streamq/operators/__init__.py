@@ -8,6 +8,7 @@ from streamq.operators.clip import Clip
 from streamq.operators.distinct_ids import DistinctIds
 from streamq.operators.edges import Edges
 from streamq.operators.except_ import Except
+from streamq.operators.explode import Explode
 from streamq.operators.intervals import Intervals
 from streamq.operators.join import Join
 from streamq.operators.join_table import JoinTable
@@ -34,7 +35,7 @@ def written_operators() -> list[type[Operator]]:
 
 
 __all__ = [
-    "AlterLifetime", "Chop", "Clip", "DistinctIds", "Edges", "Except", "Intervals", "Join", "JoinTable", "MergePartials",
-    "PartialAggregate", "Physical", "Points", "Select", "Source", "ToSignal", "TopK", "Union", "Where", "WindowAggregate",
-    "WindowedJoin", "written_operators",
+    "AlterLifetime", "Chop", "Clip", "DistinctIds", "Edges", "Except", "Explode", "Intervals", "Join", "JoinTable",
+    "MergePartials", "PartialAggregate", "Physical", "Points", "Select", "Source", "ToSignal", "TopK", "Union", "Where",
+    "WindowAggregate", "WindowedJoin", "written_operators",
 ]  # fmt: skip

@@ -79,6 +79,9 @@ class Evaluation:
     unmoved: Evaluator | None = None
     """A cheaper evaluator for a first input in which no end ever moves."""
 
+    calls_modules: bool = False
+    """Whether it calls code of a user's, whose calls are remembered from one micro-batch to the next."""
+
     kernel: Callable[[tuple[pa.Schema, ...], tuple[str, ...]], Kernel] | None = None
     """Makes the kernel that runs the operator in place of ``recompute``, from its ports' schemas and the result's columns."""
 

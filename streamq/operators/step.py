@@ -67,6 +67,10 @@ class SparkRows(Rows["Column"]):
         without a match stays, with NULLs.
         """
 
+    @abstractmethod
+    def explode(self, column: str, flatten: bool, schema: Schema) -> SparkRows:
+        """Return a row for each element of the array ``column``; ``flatten``: the fields of the elements become columns."""
+
 
 class Step(Operator):
     """An operator of one input and without state, by default one that leaves lifetimes as they are.
@@ -179,6 +183,14 @@ class BatchRows(SparkRows):
         is_equal = [F.col(quote(ours)) == F.col(quote(theirs)) for ours, theirs in on]
         joined = self.frame.join(table, is_equal, "inner" if inner else "left")
         return BatchRows(joined.select(LE, RE, *(quote(name) for name in schema.names)), schema, self.tables)
+
+    def explode(self, column: str, flatten: bool, schema: Schema) -> BatchRows:
+        from pyspark.sql import functions as F
+
+        others = [F.col(quote(name)) for name in self.frame.columns if name != column]
+        elements = F.inline(F.col(quote(column))) if flatten else F.explode(F.col(quote(column))).alias(column)
+        frame = self.frame.select(*others, elements)
+        return BatchRows(frame.select(LE, RE, *(quote(name) for name in schema.names)), schema, self.tables)
 
 
 __all__ = ["BatchRows", "ExpressionStep", "Rows", "SparkRows", "Step"]

@@ -15,6 +15,8 @@ from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot, W
 
 def window_traits(window: Window, stamp: str, source: Traits) -> Traits:
     """Rows of a grid are made once their window is there; the others' bounds move with the events that define them."""
+    if stamp == Stamp.TIME_BOUND:
+        return Traits(True, True, True)
     if isinstance(window, Hopping):
         return Traits()
     moves = stamp == Stamp.ALIGN and not isinstance(window, Rows)
@@ -69,6 +71,7 @@ class WindowEvaluation:
         is_unclipped = not clip.cuts_ends
         # the CTI of the others is at most the start of a window that is not final: what is before it has its last end
         has_moving_ends = isinstance(window, Snapshot) and stamp != Stamp.POINT_AT_END and not is_time_sensitive
+        has_moving_ends |= stamp == Stamp.TIME_BOUND
         return WindowEvaluation(
             bound,
             pointwise=(0,) if by_starts and not is_time_sensitive else (),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
 
+from streamq.aggregates.window_modules import ModuleReduction
 from streamq.choices import Clip, Stamp
 from streamq.operators.batch_form import BatchChoice, BatchForm
 from streamq.operators.evaluated import EvaluatedOperator
@@ -183,6 +184,7 @@ class WindowAggregate(EvaluatedOperator):
             pointwise=() if by_ends else of_window.pointwise,
             settled=of_window.settled,
             moves=of_window.moves,
+            calls_modules=any(isinstance(r, ModuleReduction) for r in reductions),
         )
 
     def grid_windows(self) -> GridWindows | None:
@@ -253,7 +255,8 @@ def _reduction(name: str, aggregate: Aggregate, source: Schema, column: Callable
         # a value is asked for only where the filter is true
         where, args = column(aggregate.where), tuple(Case((aggregate.where, e, Lit(None))) for e in args)
     kind = arrow_type(aggregate.function.result(of))
-    reduced = ReducedColumn(name, tuple(column(e) for e in args), kind, where, aggregate.options)
+    axis = arrow_type(source.axis_type)
+    reduced = ReducedColumn(name, tuple(column(e) for e in args), kind, where, aggregate.options, axis)
     reduction = aggregate.function.reduction(reduced)
     assert reduction is not None, f"{aggregate} has neither partial results nor a reduction"
     return reduction

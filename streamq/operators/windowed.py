@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
+from streamq.aggregates.user_operators import OWN_LIFETIMES, UserOperator
 from streamq.aggregates.window_bounds import WINDOW_EDGES
 from streamq.choices import Clip, Stamp, check_word, chosen
 from streamq.errors import PlanError, UnknownColumn, UnknownVerb, sentence
 from streamq.operators.select import Select
 from streamq.operators.top_k import TopK
+from streamq.operators.user_rows import rows_of
 from streamq.operators.window import show_keys, show_window
 from streamq.operators.window_aggregate import WindowAggregate
 from streamq.plan.aggregate import Aggregate
@@ -47,7 +49,13 @@ class Windowed(Generic[S]):
     keys: tuple[str, ...]
     window: Window
     clip: Clip
-    stamp: Stamp
+    asked_stamp: Stamp | None
+    """What the user has said; None: nothing."""
+
+    @property
+    def stamp(self) -> Stamp:
+        """Where the results of aggregates live."""
+        return default_stamp(self.window) if self.asked_stamp is None else self.asked_stamp
 
     if not TYPE_CHECKING:
 
@@ -59,7 +67,7 @@ class Windowed(Generic[S]):
         return f"{self.stream!r} in {self.window.name} windows ({shown}){show_keys(self.keys)}"
 
     def select(self, *given_columns: Given, **named_columns: Given) -> S:
-        """One row a window with members: the group's keys, then a column a keyword.
+        """One row a window with members: the group's keys, then a column a keyword; or the rows that a ``udo`` makes.
 
         A column is an aggregate (``sq.count()``, ``sq.avg("fare")``, ...) or an expression over aggregates, keys,
         ``sq.window_start()`` and ``sq.window_end()``; a number, a truth value or an instant is a constant, and so is
@@ -74,7 +82,11 @@ class Windowed(Generic[S]):
             6   6.0      4    8
         """
         source = self.stream.plan
+        operator = self._operator(given_columns, named_columns)
+        if operator is not None:
+            return self.stream._derive(rows_of(operator, source, self.keys, self.window, self.clip, self.asked_stamp))
         check_aggregates(given_columns, named_columns, source.schema.names)
+        self._check_aligned("aggregates and top_k")
         wanted = list(named(given_columns, named_columns, source.schema, "select"))
         wanted = [(name, e) for name, e in wanted if not (name in self.keys and isinstance(e, Col) and e.name == name)]
         check_names([*self.keys, *(name for name, _ in wanted)], "select")
@@ -127,6 +139,29 @@ class Windowed(Generic[S]):
 
     agg = select
 
+    def _operator(self, columns: Sequence[Any], named_columns: Mapping[str, Any]) -> Aggregate | None:
+        """The operator of a user's that stands in a select; raises PlanError where it does not stand alone."""
+        for value in (*columns, *named_columns.values()):
+            if not (isinstance(value, Aggregate) and isinstance(value.function, UserOperator)):
+                continue
+            if len(columns) + len(named_columns) == 1 and columns:
+                return value
+            hint = f"Write .select({value.name}(...)), and other aggregates in a select of their own."
+            raise PlanError(sentence("select", f"{value.name} makes rows of its own", "found other columns", hint))
+        return None
+
+    def _check_aligned(self, what: str) -> None:
+        """Raise PlanError for a stamp that is for lifetimes of an operator's own."""
+        if self.asked_stamp in OWN_LIFETIMES:
+            raise PlanError(
+                sentence(
+                    "select",
+                    f"stamp {self.asked_stamp!r} is for operations that give their own lifetimes",
+                    f"{what} have none",
+                    f"Say {Stamp.ALIGN!r} or {Stamp.POINT_AT_END!r}.",
+                )
+            )
+
     def top_k(self, k: int, by: Given, *, desc: bool = True, ties: str = "keep") -> S:
         """The ``k`` members of each window with the greatest (``desc=False``: least) ``by``, and their ``rank``.
 
@@ -146,6 +181,7 @@ class Windowed(Generic[S]):
         5     1      0    5
         """
         whole_number("top_k", "k", k)
+        self._check_aligned("aggregates and top_k")
         check_word(ties, ("keep", "break"), "ties", "top_k")
         source = self.stream.plan
         order = resolve(column_or_expr(by), source, "top_k")
@@ -200,16 +236,7 @@ def windowed(
     ``verb`` is what the user has called, for messages.
     """
     clipped = chosen(Clip, clip, "clip_input", verb)
-    stamped = default_stamp(window) if stamp is None else chosen(Stamp, stamp, "stamp", verb)
-    if stamped not in (Stamp.ALIGN, Stamp.POINT_AT_END):
-        raise PlanError(
-            sentence(
-                verb,
-                f"stamp {stamp!r} is for operations that give their own lifetimes",
-                "aggregates and top_k have none",
-                f"Say {Stamp.ALIGN!r} or {Stamp.POINT_AT_END!r}.",
-            )
-        )
+    stamped = None if stamp is None else chosen(Stamp, stamp, "stamp", verb)
     if isinstance(window, Rows):
         for name in window.order_by:
             check_key(stream.plan.schema.require(name, verb), name, verb, "order")

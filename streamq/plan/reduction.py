@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamq.choices import Clip
 from streamq.plan.partial import Ints
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -21,8 +21,9 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 class RangedMembers:
     """Rows that lie in windows ``first .. last`` each, of the windows 0 .. n - 1, none empty.
 
-    place: where each row stands in the order of (start, payload, end), if an ordered aggregate asks for it; lasts: how long
-    members (row, window) live, cut as the window's clip says, in ticks; window: each window's interval.
+    place: where each row stands in the order of (start, payload, end), if an ordered aggregate asks for it; lifetime: the rows'
+    starts and ends in ticks, which ``clip`` cuts to their windows; window: each window's interval; groups: each window's
+    group; memory: the calls of modules that a host of streams remembers, for their reductions.
     """
 
     rows: pa.Table
@@ -30,8 +31,27 @@ class RangedMembers:
     last: Ints
     n: int
     place: Ints | None
-    lasts: Callable[[Ints, Ints], Floats]
+    lifetime: tuple[Ints, Ints]
+    clip: Clip
     window: tuple[Ints, Ints]
+    groups: pa.Table
+    memory: Any = None
+
+    def cut(self, row: Ints, window: Ints) -> tuple[Ints, Ints]:
+        """The starts and ends of members, each a row in a window, cut as the clip says."""
+        start, end = self.lifetime
+        return self.cut_to(start[row], end[row], window)
+
+    def cut_to(self, start: Ints, end: Ints, window: Ints) -> tuple[Ints, Ints]:
+        """Lifetimes cut to windows as the clip says."""
+        starts, ends = self.window
+        start = np.maximum(start, starts[window]) if self.clip.cuts_starts else start
+        return start, np.minimum(end, ends[window]) if self.clip.cuts_ends else end
+
+    def lasts(self, row: Ints, window: Ints) -> Floats:
+        """How long members live, cut, in ticks."""
+        start, end = self.cut(row, window)
+        return np.maximum(end.astype(np.float64) - start.astype(np.float64), 0.0)
 
 
 @dataclass(frozen=True)
@@ -54,7 +74,7 @@ class CopiedMembers:
 class ReducedColumn:
     """A result column: its name and Arrow type, the columns ``args`` that it is made of, and the aggregate's ``options``.
 
-    ``where`` is a column of booleans that filters members; None: all count.
+    ``where`` is a column of booleans that filters members; None: all count. ``axis`` is the type of instants.
     """
 
     name: str
@@ -62,6 +82,7 @@ class ReducedColumn:
     type: pa.DataType
     where: str | None = None
     options: tuple[float | int | str, ...] = ()
+    axis: pa.DataType = field(default_factory=pa.int64)
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,17 @@ def parse_type(to: Any) -> DataType:
     raise TypeMismatch(sentence("cast", "no such type", f"found {to!r}", hint))
 
 
+def parse_fields(columns: Any, verb: str) -> tuple[t.StructField, ...]:
+    """Columns from text as in SQL, ``"k string, v double"``, or from a StructType; raises TypeMismatch for what is neither."""
+    if isinstance(columns, t.StructType):
+        return tuple(columns.fields)
+    names = [_FIELD.fullmatch(part) for part in _parts(columns)] if isinstance(columns, str) else []
+    if not names or None in names:
+        hint = 'Write names and types: "pattern string, strength double".'
+        raise TypeMismatch(sentence(verb, "not the columns of rows", f"found {columns!r}", hint))
+    return tuple(t.StructField(f.group(1), parse_type(f.group(2))) for f in names if f is not None)
+
+
 _FIELD = re.compile(r"\s*(\w+)\s*(?::|\s)\s*(.+)", re.DOTALL)
 """A field of a struct: its name and its type."""
 

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from streamq.choices import RunState
+from streamq.choices import CountedAs, RunState
 from streamq.run.instants import finite, instant_fields, iso_moment, iso_time_of_day, shown
 from streamq.run.micro_batches import RunHistory
 from streamq.run.source_status import SourceStatus, ctis_in, source_statuses
@@ -40,6 +40,7 @@ def metrics(program: Program, history: RunHistory, state: RunState, now: dt.date
             "retraction_ratio": history.retracted / history.inserted if history.inserted else None,
             "batches_unseen": history.unseen,
         },
+        "quarantined": {name: history.late.get(f"{name}|{CountedAs.QUARANTINED}", 0) for name in program.quarantining},
         "sources": {source.name: _source_metrics(source, axis, now) for source in sources},
         "stages": [
             _stage_metrics(program.stages[number], program, history, operator)

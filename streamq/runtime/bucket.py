@@ -24,7 +24,7 @@ def buckets_of(table: pa.Table, hashed: Sequence[str], buckets: int) -> Ints:
     """The bucket of each row; equal values of the columns ``hashed`` (NULL, NaN and both zeros too) share one."""
     if not hashed or buckets == 1:
         return np.zeros(table.num_rows, np.int64)
-    row_hashes = _beside([hashes(table.column(name)) for name in hashed])
+    row_hashes = beside([hashes(table.column(name)) for name in hashed])
     return (row_hashes % np.uint64(buckets)).astype(np.int64)
 
 
@@ -41,11 +41,11 @@ def _hashes(array: pa.Array) -> Hashes:
     """The hashes of an array; of a NULL it may be anything."""
     kind = array.type
     if pa.types.is_struct(kind):
-        return _beside([np.ones(len(array), np.uint64), *(hashes(part) for part in array.flatten())])
+        return beside([np.ones(len(array), np.uint64), *(hashes(part) for part in array.flatten())])
     if pa.types.is_map(kind):
         offsets, keys, items = members(array)
         # a sum, whatever the order of the entries
-        return _summed(_beside([hashes(keys), hashes(items)]), offsets)
+        return _summed(beside([hashes(keys), hashes(items)]), offsets)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         offsets, items = members(array)
         return _in_places(hashes(items), offsets)
@@ -110,7 +110,7 @@ def _summed(items: Hashes, offsets: Ints) -> Hashes:
     return total[offsets[1:]] - total[offsets[:-1]] + np.diff(offsets).view(np.uint64)
 
 
-def _beside(parts: Sequence[Hashes]) -> Hashes:
+def beside(parts: Sequence[Hashes]) -> Hashes:
     """The hashes of values side by side."""
     combined = np.zeros(len(parts[0]), np.uint64)
     for part in parts:

@@ -82,7 +82,7 @@ def checked_module(
     return Checked(
         **{f.name: getattr(module, f.name) for f in fields(States)},
         fields=tuple(f"x{i}" if i else "x" for i in range(len(kinds))),
-        events=lambda rows: module.read(columns(rows)),
+        events=lambda rows: module.read({f"x{i}": column for i, column in enumerate(columns(rows))}),
         reference=None if reference is None else lambda rows: reference(*as_series(columns(rows))),
     )
 

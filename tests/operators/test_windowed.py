@@ -172,7 +172,7 @@ def test_errors() -> None:
     with pytest.raises(
         PlanError, match="stamp 'unchanged' is for operations that give their own lifetimes; .* Say 'align'"
     ):
-        s.tumbling_window(5, stamp="unchanged")
+        s.tumbling_window(5, stamp="unchanged").select(n=sq.count())
     with pytest.raises(PlanError, match="count_window: by is 'start' or 'end'; found 'mid'"):
         s.count_window(2, by="mid")
     with pytest.raises(PlanError, match="count_window: windows of ends clip right or not at all; found 'left'"):

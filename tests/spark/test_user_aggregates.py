@@ -18,7 +18,6 @@ from pyspark.sql import types as t
 
 import streamq as sq
 from streamq.aggregates.arguments import applied, check_numbers
-from streamq.aggregates.modules import module_aggregate
 from streamq.errors import PlanError
 from streamq.plan.aggregate import AggregateFunction, Application, Partials
 from streamq.plan.expr import Col, Expr
@@ -148,8 +147,8 @@ def last_known(values: Any) -> int | None:
 
 
 MODE, RISE = Mode(), Rise()
-MEAN = module_aggregate("mean", module_of(Mean, "test"), t.DoubleType())
-LAST_KNOWN = module_aggregate("last_known", module_of(last_known, "test"), t.LongType())
+MEAN = sq.uda("double", name="mean")(Mean)
+LAST_KNOWN = sq.uda("bigint")(last_known)
 
 ROWS: list[tuple[int, int | None, dict[str, Any]]] = [
     (1, 4, {"k": "a", "v": 3}),
@@ -165,7 +164,7 @@ ROWS: list[tuple[int, int | None, dict[str, Any]]] = [
 
 
 def modes(s: Any) -> Any:
-    means = {"mean": applied(MEAN, "v", sq.col("v") + 1), "some": applied(MEAN, "v", "v", where=sq.col("v") > 3)}
+    means = {"mean": MEAN("v", sq.col("v") + 1), "some": MEAN("v", "v", where=sq.col("v") > 3)}
     return s.select(x=applied(MODE, "v"), few=applied(MODE, "v", where=sq.col("v") > 3), n=sq.count(), **means)
 
 
@@ -174,8 +173,8 @@ def rises(s: Any) -> Any:
         x=applied(RISE, "v"),
         few=applied(RISE, "v", where=sq.col("v") > 3),
         mode=applied(MODE, "v"),
-        last=applied(LAST_KNOWN, "v"),
-        early=applied(LAST_KNOWN, "v", where=sq.col("v") < 6),
+        last=LAST_KNOWN("v"),
+        early=LAST_KNOWN("v", where=sq.col("v") < 6),
     )
 
 
@@ -226,14 +225,14 @@ def test_they_keep_the_laws() -> None:
     """Also as partial results, and as values with weights, of which some are taken back."""
     assert "merge" in check_module(applied(MODE, "v"), "int", examples=20)
     check_module(applied(RISE, "v"), "int", examples=20)
-    assert "remove" in check_module(applied(MEAN, "v", "w"), "double", examples=20)
-    check_module(applied(LAST_KNOWN, "v"), "int", examples=20)
+    assert "remove" in check_module(MEAN("v", "w"), "double", examples=20)
+    check_module(LAST_KNOWN("v"), "int", examples=20)
 
 
 def test_modules_are_told_apart_by_their_code() -> None:
-    other = module_aggregate("mean", module_of(last_known, "test"), t.DoubleType())
-    again = module_aggregate("mean", module_of(Mean, "test"), t.DoubleType())
-    assert applied(MEAN, "v").digest == applied(again, "v").digest != applied(other, "v").digest
+    other = sq.uda("double", name="mean")(last_known)
+    again = sq.uda("double", name="mean")(Mean)
+    assert MEAN("v").digest == again("v").digest != other("v").digest
 
     def top(k: int) -> Any:
         return lambda values: int(values.nlargest(k).iloc[-1])

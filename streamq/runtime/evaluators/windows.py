@@ -7,7 +7,7 @@ the same for all kinds: partial results merged over ranges of windows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from pyspark.sql.types import LongType
 
 from streamq.choices import Clip, Stamp
 from streamq.plan.partial import COUNT, Partial
-from streamq.plan.reduction import Floats, RangedMembers, Reduction
+from streamq.plan.reduction import RangedMembers, Reduction
 from streamq.runtime.columnar import ints, runs, with_column
 from streamq.runtime.evaluators.numbering import changes, places
 from streamq.runtime.evaluators.reductions import payload_order, reduced
@@ -30,6 +30,7 @@ from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Count, Hopping, Rows, Session, Snapshot, Window
 
 if TYPE_CHECKING:
+    from streamq.runtime.call_memory import CallMemory
     from streamq.runtime.evaluators.window_kinds import Kind, Ranges
     from streamq.runtime.progress_rule import Cti, ProgressRule, RowsWanted
 
@@ -102,6 +103,8 @@ class _OverWindows:
         """The rule of the kind of window and its stamp; a snapshot may become longer until progress is past its end."""
         from streamq.runtime.progress_rule import ProgressRule
 
+        if self.stamp == Stamp.TIME_BOUND:
+            return ProgressRule(self._cti_rule, Release.PAST_END, Release.PAST_START, wanted=self._rows_wanted)
         point, snapshot = self.stamp == Stamp.POINT_AT_END, isinstance(self.window, Snapshot)
         at_end = Release.AT_WINDOW_END if point else Release.AT_END
         past_end = Release.PAST_WINDOW_END if point else Release.PAST_END
@@ -116,8 +119,13 @@ class _OverWindows:
 
     @property
     def _sends_c(self) -> bool:
-        """Whether c goes on as it is: of points at the end of windows, and of snapshots, whose corrections cost no progress."""
-        return self.stamp == Stamp.POINT_AT_END or (isinstance(self.window, Snapshot) and not self.sensitive)
+        """Whether c goes on as it is.
+
+        It does of points at the end of windows, of snapshots, whose corrections cost no progress, and by an operator's promise.
+        """
+        if self.stamp in (Stamp.POINT_AT_END, Stamp.TIME_BOUND):
+            return True
+        return isinstance(self.window, Snapshot) and not self.sensitive
 
     @property
     def _cti_rule(self) -> Cti:
@@ -173,8 +181,11 @@ class WindowEvaluator(_OverWindows):
     reductions: tuple[Reduction, ...] = ()
     order: tuple[str, ...] = ()
 
-    def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """Partial results over ranges of windows; only what needs all members at once has them copied into every window."""
+    def rows(self, inputs: Sequence[pa.Table], since: int, upto: int, memory: CallMemory | None = None) -> pa.Table:
+        """Partial results over ranges of windows; only what needs all members at once has them copied into every window.
+
+        ``memory``: the calls of modules in micro-batches before, where there were some.
+        """
         table = self._in_order(inputs[0])
         ranges = self._ranges(table, since, upto)
         events = table.take(pa.array(ranges.event))
@@ -190,7 +201,9 @@ class WindowEvaluator(_OverWindows):
         names = [COUNT, *(name for partial in self.partials for name in partial.columns)]
         columns_of_result |= {name: windows.column(name) for name in names}
         if self.reductions:
-            columns_of_result |= reduced(self._spanned(table, ranges, windows, start, end), self.reductions)
+            groups = pa.table({HEAD: windows.column(HEAD), **columns_of_result}).select(list(self.keys))
+            members = self._spanned(table, ranges, windows, (start, end), groups)
+            columns_of_result |= reduced(replace(members, memory=memory), self.reductions)
         is_reported = self._reported(end)
         return self._stamped(
             pa.table(columns_of_result).filter(pa.array(is_reported)), start[is_reported], end[is_reported]
@@ -204,27 +217,26 @@ class WindowEvaluator(_OverWindows):
             return table
         return table.take(pa.array(np.lexsort((*ranks(table, list(dict.fromkeys(added))), ints(table, LE)))))
 
-    def _spanned(self, table: pa.Table, ranges: Ranges, windows: pa.Table, start: Ints, end: Ints) -> RangedMembers:
+    def _spanned(
+        self, table: pa.Table, ranges: Ranges, windows: pa.Table, window: tuple[Ints, Ints], groups: pa.Table
+    ) -> RangedMembers:
         first = places(ints(windows, OWNER), ints(windows, INDEX), ranges.owner, ranges.low)
         place = None
         if self.order:
             place = np.empty(table.num_rows, np.int64)
             place[payload_order(table, self.order, ints(table, LE), ints(table, RE))] = np.arange(table.num_rows)
             place = place[ranges.event]
-        le, re = ints(table, LE)[ranges.event], ints(table, RE)[ranges.event]
-
-        def lasts(row: Ints, window: Ints) -> Floats:
-            a, b = le[row], re[row]
-            if self.clip.cuts_starts:
-                a = np.maximum(a, start[window])
-            if self.clip.cuts_ends:
-                b = np.minimum(b, end[window])
-            return np.maximum(b.astype(np.float64) - a.astype(np.float64), 0.0)
-
         names = dict.fromkeys(a for r in self.reductions for a in (*r.column.args, *filter(None, [r.column.where])))
-        rows = table.select([*names, LE]).take(pa.array(ranges.event))
         return RangedMembers(
-            rows, first, first + (ranges.high - ranges.low), n=len(start), place=place, lasts=lasts, window=(start, end)
+            table.select([*names, LE]).take(pa.array(ranges.event)),
+            first,
+            first + (ranges.high - ranges.low),
+            n=windows.num_rows,
+            place=place,
+            lifetime=(ints(table, LE)[ranges.event], ints(table, RE)[ranges.event]),
+            clip=self.clip,
+            window=window,
+            groups=groups,
         )
 
 

@@ -66,6 +66,11 @@ class RecomputeKernel(Uncombined):
         object.__setattr__(self, "early_release", self.progress_rule.early)
 
     @property
+    def can_hold(self) -> bool:
+        """Whether its rows may be held back until they are final."""
+        return True
+
+    @property
     def progress_rule(self) -> ProgressRule:
         """The evaluator's rule, without early rows if the kernel sends only final ones."""
         rule = self.evaluator.progress_rule
@@ -105,7 +110,7 @@ class RecomputeKernel(Uncombined):
             held = state.read(f"in{port}", BIN)
             histories.append(_history([t for t in (held, *fresh[port]) if t is not None], schema))
         since = clock.c_before if clock.c_before in (INFINITY, MINUS_INFINITY) else clock.c_before - 1
-        rows = self.evaluator.rows(histories, since, upto)
+        rows = self._evaluated(state, histories, fresh, since=since, upto=upto, totals=totals)
         is_open = self._is_open(rows, clock.c_before)
         is_reported = _lets_go(self.final_release, rows, clock.c) | _lets_go(self.early_release, rows, clock.m)
         reported = rows.select([*self.result, LE, RE]).filter(pa.array(is_open & is_reported))
@@ -121,6 +126,19 @@ class RecomputeKernel(Uncombined):
         else:
             self._keep(state, fresh, histories, rows, delta, clock.c)
         return Output(delta if delta is not None and delta.num_rows else None, cti, totals, state.values["due"])
+
+    def _evaluated(
+        self,
+        state: Scope,
+        histories: Sequence[pa.Table],
+        fresh: Sequence[Sequence[pa.Table]],
+        *,
+        since: int,
+        upto: int,
+        totals: Totals,
+    ) -> pa.Table:
+        """The evaluator's rows; a kernel that keeps more than events overrides it. ``fresh``: the deltas of this micro-batch."""
+        return self.evaluator.rows(histories, since, upto)
 
     def _is_open(self, rows: pa.Table, c: int) -> Mask:
         """Mark the rows that may still change at CTI ``c``.

@@ -1,0 +1,113 @@
+"""``uda``: an aggregate of a user's own over the members of a window, from a function or a class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.types import DataType
+
+from streamq.aggregates.pickled_states import PickledState
+from streamq.aggregates.window_modules import WindowModule, module_arguments
+from streamq.errors import PlanError, sentence
+from streamq.plan.aggregate import Aggregate, Application, Partials
+from streamq.plan.expr import Col, Expr
+from streamq.plan.reduction import ReducedColumn
+from streamq.plan.repository import modules
+from streamq.plan.spark_types import parse_type
+from streamq.runtime.arrow_types import arrow_type
+
+
+def uda(
+    returns: str | DataType,
+    *,
+    time_sensitive: bool = False,
+    name: str | None = None,
+    columns: Iterable[str] = (),
+    properties: Iterable[Any] = (),
+    time_limit: float | None = None,
+    checked: bool = False,
+    on_error: str = "fail",
+) -> Callable[[Any], UserAggregate]:
+    """Make code of Python's an aggregate of a window's members, for ``select`` beside the built-in ones.
+
+    ``returns`` is the type of its value, as in SQL. The code is
+
+    - a function of all values of a window, a pandas Series an argument; it is called for each window whose members have changed;
+    - a class with ``initial()``, ``add(state, values)`` and ``result(state)``, and maybe ``remove(state, values)`` and
+      ``merge(a, b)``: of a window that changes it is given what has come and gone, and with ``merge`` basic windows are
+      computed once and merged. A method gives a new state, and leaves those it is given as they are;
+    - a class in the shape of Spark's Aggregator: ``zero()``, ``reduce(buffer, value)``, ``merge(a, b)``, ``finish(buffer)``.
+
+    ``time_sensitive``: the code reads lifetimes, too. ``columns``: what it calls its arguments then, in their order; by
+    default as the query calls them. ``properties`` are promises, such as ``sq.order_insensitive``. ``time_limit``: the
+    seconds that one window may take. ``checked``: every call is made twice, and fails if the results differ. ``on_error``:
+    "fail", or "quarantine", which sets a window aside whose call fails: its members go to the late output, and the query
+    goes on.
+
+    Called with columns, names of columns or expressions, it makes an aggregate; a keyword argument is a plain value that a
+    function is called, or a class is made with. A time-sensitive function is ``f(events, window)``, where ``events`` is a
+    DataFrame with the arguments, ``start`` and ``end``; the methods of a class are ``add(state, events)`` and
+    ``result(state, window)``. It must give the same answer each time. Raises PlanError for what is no such code.
+    (docs/modules.md; Ali et al., The Extensibility Framework in Microsoft StreamInsight, sections III and IV)
+
+    >>> import streamq as sq
+    >>> @sq.uda("double")
+    ... def spread(values, factor=1):
+    ...     return (values.max() - values.min()) * factor
+    >>> @sq.uda("double", time_sensitive=True)
+    ... def load(events, window):
+    ...     return (events.v * (events.end - events.start)).sum() / window.duration
+    >>> s = sq.events([(1, 4, {"v": 2}), (3, 8, {"v": 6})])
+    >>> s.tumbling_window(4).select(spread=spread("v"), twice=spread(sq.col("v"), factor=2), load=load("v")).show()
+    spread  twice  load  start  end
+       4.0    8.0   3.0      0    4
+       0.0    0.0   6.0      4    8
+    """
+    kind: Any = returns
+    if not isinstance(kind, str | DataType):
+        hint = 'Write @sq.uda("double") above the function: the type of its value in SQL.'
+        raise PlanError(sentence("uda", "no type of the value", f"found {kind!r}", hint))
+    to = parse_type(returns)
+
+    def decorate(code: Any) -> UserAggregate:
+        fields = module_arguments(
+            "uda",
+            code,
+            name=name,
+            columns=columns,
+            properties=properties,
+            time_limit=time_limit,
+            on_error=on_error,
+        )
+        return modules.register(UserAggregate(returns=to, time_sensitive=time_sensitive, checked=checked, **fields))
+
+    return decorate
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class UserAggregate(WindowModule):
+    """An aggregate of a user's own: one value a window."""
+
+    kind = "uda"
+
+    def __call__(self, *operands: Any, where: Any = None, **options: Any) -> Aggregate:
+        """Return the aggregate of ``operands``, columns or names of columns, over members for which ``where`` is true.
+
+        Keyword arguments are plain values: parameters of the function, or of the class as it is made.
+        """
+        return self.applied(operands, where, options, ())
+
+    def split(self, of: Application, partials: Partials) -> Expr | None:
+        if not self.module.merges or self.runs_by_window:
+            return None
+        where = of.aggregate.where
+        columns = tuple(partials.column(arg) for arg in of.args)
+        passes = None if where is None else partials.column(where)
+        column = ReducedColumn("", columns, arrow_type(self.returns), axis=arrow_type(of.time_type))
+        calling = self.calling(column, ())
+        return Col(partials.partial(PickledState, of.args[0], self.returns, calling, columns, of.types, passes).name)
+
+
+__all__ = ["UserAggregate", "uda"]

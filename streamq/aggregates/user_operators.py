@@ -1,0 +1,135 @@
+"""``udo``: an operator of a user's own, which makes rows of the members of a window, from a function or a class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import types as t
+from pyspark.sql.types import DataType
+
+from streamq.aggregates.window_modules import WindowModule, module_arguments
+from streamq.choices import Stamp
+from streamq.plan.aggregate import Aggregate, Application
+from streamq.plan.module_properties import one_output_per_group, time_bound
+from streamq.plan.reduction import ReducedColumn
+from streamq.plan.repository import modules
+from streamq.plan.schema import check_names
+from streamq.plan.spark_types import parse_fields
+from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.module_calls import Calling
+from streamq.runtime.user_results import LASTS, START, RowShape
+
+OWN_LIFETIMES = (Stamp.UNCHANGED, Stamp.CLIP, Stamp.TIME_BOUND)
+"""The stamps under which the rows of a time-sensitive operator keep lifetimes of their own."""
+
+
+def udo(
+    returns: str | t.StructType,
+    *,
+    time_sensitive: bool = False,
+    name: str | None = None,
+    columns: Iterable[str] = (),
+    properties: Iterable[Any] = (),
+    time_limit: float | None = None,
+    checked: bool = False,
+    on_error: str = "fail",
+) -> Callable[[Any], UserOperator]:
+    """Make code of Python's an operator that makes zero or more rows of a window's members, for a window's ``select``.
+
+    ``returns`` are the columns of its rows, as in SQL: ``"pattern string, strength double"``. The code is a function or a
+    class as :func:`uda` takes them, whose result is an iterable of rows, or a generator of them, or a DataFrame: a row is a
+    dictionary by column, a tuple in their order, or, of one column, its value.
+
+    A time-sensitive operator may give its rows lifetimes of their own: ``start`` and ``end`` in dictionaries and
+    DataFrames, or before the columns in tuples; None is an end that is open. A row without them lives on its window. What
+    becomes of them says the window's ``stamp``: "unchanged" (the default; a row that starts before its window is an error),
+    "clip" (they are cut to the window), "time_bound" (a promise, the default of an operator with that property: what comes
+    from an instant on changes no row before it), or "align" and "point_at_end", which give every row the window's place.
+
+    ``time_sensitive``: the code reads lifetimes, too. ``columns``: what it calls its arguments then, in their order; by
+    default as the query calls them. ``properties`` are promises, such as ``sq.order_insensitive``. ``time_limit``: the
+    seconds that one window may take. ``checked``: every call is made twice, and fails if the results differ. ``on_error``:
+    "fail", or "quarantine", which sets a window aside whose call fails: its members go to the late output, and the query
+    goes on.
+
+    Raises PlanError, TypeMismatch. (docs/modules.md; Ali et al., The Extensibility Framework in Microsoft StreamInsight,
+    sections III and V)
+
+    >>> import streamq as sq
+    >>> @sq.udo("k string, v bigint", time_sensitive=True)
+    ... def rises(events, window):
+    ...     events = events.sort_values("start")
+    ...     for before, now in zip(events[:-1].itertuples(), events[1:].itertuples()):
+    ...         if now.v > before.v:
+    ...             yield now.start, now.end, now.k, now.v - before.v
+    >>> s = sq.events([(1, 2, {"k": "a", "v": 2}), (2, 3, {"k": "b", "v": 6}), (3, 4, {"k": "c", "v": 5})])
+    >>> s.tumbling_window(4).select(rises("k", "v")).show()
+    k  v  start  end
+    b  4      2    3
+    """
+    fields = parse_fields(returns, "udo")
+    check_names([f.name for f in fields], "udo")
+
+    def decorate(code: Any) -> UserOperator:
+        arguments = module_arguments(
+            "udo",
+            code,
+            name=name,
+            columns=columns,
+            properties=properties,
+            time_limit=time_limit,
+            on_error=on_error,
+        )
+        row = t.StructType(list(fields))
+        return modules.register(UserOperator(returns=row, time_sensitive=time_sensitive, checked=checked, **arguments))
+
+    return decorate
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class UserOperator(WindowModule):
+    """An operator of a user's own: rows a window, which a time-sensitive one may give lifetimes of their own.
+
+    Plans have it as an aggregate whose value is the list of its rows; its first option is the stamp.
+    """
+
+    kind = "udo"
+
+    def __call__(self, *operands: Any, where: Any = None, **options: Any) -> Aggregate:
+        """Return the operator over ``operands``, for the ``select`` of a window: see :meth:`UserAggregate.__call__`."""
+        return self.applied(operands, where, options, ("",))
+
+    @property
+    def default_stamp(self) -> Stamp | None:
+        """Where its rows live if the window does not say so; None: as the results of aggregates."""
+        if not self.time_sensitive:
+            return None
+        return Stamp.TIME_BOUND if str(time_bound) in self.properties else Stamp.UNCHANGED
+
+    @property
+    def fields(self) -> tuple[t.StructField, ...]:
+        """The columns of its rows."""
+        assert isinstance(self.returns, t.StructType)
+        return tuple(self.returns.fields)
+
+    def result(self, of: Application) -> DataType:
+        own = [t.StructField(name, t.LongType()) for name in (START, LASTS)]
+        fields = [*(own if of.options[0] in OWN_LIFETIMES else ()), *self.fields]
+        return t.ArrayType(t.StructType(fields), False)
+
+    def calling(self, column: ReducedColumn, names: tuple[str, ...]) -> Calling:
+        stamp, *arguments = names
+        shape = RowShape(
+            names=tuple(f.name for f in self.fields),
+            types=tuple(arrow_type(f.dataType) for f in self.fields),
+            shown_types=tuple(f.dataType.simpleString() for f in self.fields),
+            timed=self.time_sensitive,
+            keeps_lifetimes=stamp in OWN_LIFETIMES,
+            single=str(one_output_per_group) in self.properties,
+        )
+        return replace(super().calling(column, tuple(arguments)), rows=shape, stamp=Stamp(stamp))
+
+
+__all__ = ["OWN_LIFETIMES", "UserOperator", "udo"]

@@ -1,0 +1,195 @@
+"""Code of a user's own over the members of a window, as an aggregate function that plans hold and every backend calls."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import DataType
+
+from streamq.choices import OnError, chosen
+from streamq.errors import PlanError, sentence
+from streamq.plan.aggregate import Aggregate, AggregateFunction, Application
+from streamq.plan.expr import Alias, Col, Expr, as_expr
+from streamq.plan.module_properties import declared, mergeable, order_insensitive
+from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction
+from streamq.plan.tree import show
+from streamq.plan.user_module import UserModule
+from streamq.runtime.module import Module, fingerprint, module_of
+from streamq.runtime.module_calls import Calling
+from streamq.runtime.module_windows import module_results
+from streamq.runtime.shipping import ship_module_of
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class WindowModule(UserModule, AggregateFunction):
+    """A user's code over the members of a window.
+
+    columns: what the code calls its arguments, if its author says so; filter_columns: those of ``filters_on``.
+    """
+
+    time_sensitive: bool = False
+    columns: tuple[str, ...] = ()
+    filter_columns: tuple[str, ...] = ()
+    time_limit: float | None = None
+    checked: bool = False
+    on_error: OnError = OnError.FAIL
+    fingerprint: str = field(init=False)
+
+    filters_arguments = False
+
+    def __post_init__(self) -> None:
+        ship_module_of(self.code)
+        try:
+            object.__setattr__(self, "fingerprint", fingerprint(self.code))
+        except Exception as error:
+            what, why = "what it holds cannot be pickled", f"{type(error).__name__}: {error}"
+            raise PlanError(sentence(self.name, what, why, "Make it within the code.")) from error
+        if str(mergeable) in self.properties and (self.time_sensitive or getattr(self.code, "merge", None) is None):
+            hint = "Give it merge(a, b), and leave lifetimes alone."
+            raise PlanError(sentence(self.name, "it is declared mergeable", "it cannot be merged", hint))
+
+    @property
+    def module(self) -> Module:
+        """The code as hosts call it, a class made with the options; raises PlanError where it cannot be made."""
+        return module_of(
+            self.code,
+            self.kind,
+            name=self.name,
+            options=self.options,
+            time_sensitive=self.time_sensitive,
+            order_insensitive=str(order_insensitive) in self.properties,
+        )
+
+    @property
+    def identity(self) -> str:
+        parts = [self.returns.json(), self.fingerprint, self.told_options, str(self.time_sensitive)]
+        parts += [",".join(self.columns), ",".join(self.properties), str(self.time_limit), str(self.checked)]
+        return f"{self.kind} {self.name}:{':'.join([*parts, self.on_error])}"
+
+    @property
+    def ordered(self) -> bool:  # type: ignore[override]
+        return not self.module.any_order
+
+    @property
+    def timed(self) -> bool:  # type: ignore[override]
+        return self.time_sensitive
+
+    @property
+    def runs_by_window(self) -> str:
+        """Why it is called window by window although it merges; nothing if it is not."""
+        reasons = {"its time is limited": self.time_limit is not None, "its calls are checked": self.checked}
+        reasons["what fails is set aside"] = self.on_error is OnError.QUARANTINE
+        return " and ".join(reason for reason, holds in reasons.items() if holds)
+
+    def applied(
+        self, operands: Sequence[Any], where: Any, options: dict[str, Any], plain: tuple[str, ...]
+    ) -> Aggregate:
+        """The module over columns; ``plain`` parameters go before the names of the arguments."""
+        function = self.with_options({**self.options, **options}) if options else self
+        function.module  # noqa: B018  made here, so that what is wrong is said at the user's line
+        args = [Col(o) if isinstance(o, str) else as_expr(o) for o in operands]
+        if not args:
+            raise PlanError(sentence(self.name, "it is called without a column", "", "Columns come by position."))
+        names = self._names(args) if self.time_sensitive else ()
+        bare = tuple(arg.arg if isinstance(arg, Alias) else arg for arg in args)
+        return Aggregate(function, bare, None if where is None else as_expr(where), (*plain, *names))
+
+    def _names(self, args: Sequence[Expr]) -> tuple[str, ...]:
+        """What a time-sensitive module finds its arguments under."""
+        if self.columns and len(self.columns) != len(args):
+            shown = f"it takes {', '.join(self.columns)}"
+            raise PlanError(sentence(self.name, f"{len(args)} arguments", shown))
+        names = []
+        for i, arg in enumerate(args):
+            match arg:
+                case _ if self.columns:
+                    names.append(self.columns[i])
+                case Col(name=name) | Alias(name=name):
+                    names.append(name)
+                case _:
+                    hint = f"Name it, as in ({show(arg)}).alias('v')."
+                    raise PlanError(sentence(self.name, "an argument without a name", f"found {show(arg)}", hint))
+        if len({*names, "start", "end"}) != len(names) + 2:
+            raise PlanError(
+                sentence(self.name, "arguments of one name", f"found {', '.join([*names, 'start', 'end'])}")
+            )
+        return tuple(names)
+
+    def result(self, of: Application) -> DataType:
+        return self.returns
+
+    def calling(self, column: ReducedColumn, names: tuple[str, ...]) -> Calling:
+        """How the module is called for a result column; ``names`` are those of the arguments."""
+        return Calling(
+            module=self.module,
+            names=names or self._parameters(len(column.args)),
+            to=column.type,
+            shown_type=self.returns.simpleString(),
+            axis=column.axis,
+            time_limit=self.time_limit,
+            checked=self.checked,
+            quarantine=self.on_error is OnError.QUARANTINE,
+        )
+
+    def _parameters(self, count: int) -> tuple[str, ...]:
+        """What errors call the arguments of a module that is not time-sensitive: as its code does, if that can be seen."""
+        code = self.code
+        for method in ("add", "reduce"):
+            code = getattr(code, method, code)
+        try:
+            names = [name for name in inspect.signature(code).parameters if name not in ("self", "state", "buffer")]
+        except (TypeError, ValueError):
+            names = []
+        return tuple(names[:count]) if len(names) >= count else tuple(f"x{i}" for i in range(count))
+
+    def reduction(self, column: ReducedColumn) -> Reduction | None:
+        return ModuleReduction(column, self.calling(column, tuple(map(str, column.options))))
+
+
+@dataclass(frozen=True)
+class ModuleReduction(RangeReduction):
+    """The results of a module over the members of each window."""
+
+    calling: Calling
+
+    @property
+    def depends_on_order(self) -> bool:
+        return self.calling.module.any_order and not self.calling.module.in_parts
+
+    def over_ranges(self, members: RangedMembers) -> pa.Array:
+        return pa.array(module_results(self.calling, self.column, members, self.passes), self.column.type)
+
+
+def module_arguments(
+    verb: str,
+    code: Any,
+    *,
+    name: str | None,
+    columns: Iterable[str],
+    properties: Iterable[Any],
+    time_limit: float | None,
+    on_error: str,
+) -> dict[str, Any]:
+    """Return the fields of a WindowModule that its decorator was given, checked; raises PlanError."""
+    if not callable(code) and not hasattr(code, "add") and not hasattr(code, "reduce"):
+        raise PlanError(sentence(verb, "not code", f"found {code!r}", f"Write @sq.{verb}(...) above a def or a class."))
+    if isinstance(time_limit, bool) or not isinstance(time_limit, int | float | None) or (time_limit or 1) <= 0:
+        raise PlanError(sentence(verb, "time_limit is a number of seconds above 0", f"found {time_limit!r}"))
+    promises = declared(properties, verb)
+    columns = (columns,) if isinstance(columns, str) else tuple(columns)
+    return {
+        "name": name or str(getattr(code, "__name__", type(code).__name__)),
+        "code": code,
+        "columns": columns,
+        "properties": tuple(str(one) for one in promises),
+        "filter_columns": tuple(field for one in promises if one.name == "filters_on" for field in one.fields),
+        "time_limit": time_limit,
+        "on_error": chosen(OnError, on_error, "on_error", verb),
+    }
+
+
+__all__ = ["ModuleReduction", "WindowModule", "module_arguments"]

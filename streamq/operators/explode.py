@@ -1,0 +1,97 @@
+"""Explode: a row for each element of a column of arrays; lifetimes stay as they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as t
+
+from streamq.errors import TypeMismatch, sentence
+from streamq.operators.step import SparkRows, Step
+from streamq.plan.node import Node, node
+from streamq.plan.schema import Field, Schema, check_names
+from streamq.plan.verbs import Verbs
+
+if TYPE_CHECKING:
+    from streamq.operators.arrow_rows import ArrowRows
+
+
+@node
+class Explode(Step):
+    """``flatten``: the elements of ``column`` are structs, whose fields become columns; else one is the column's value.
+
+    CTI: c
+    Final: rows of final events
+    State: none
+    Cost: a row an element
+    """
+
+    input: Node
+    column: str
+    flatten: bool = False
+
+    title = "explode"
+    may_drop = multiplies = True
+
+    def _schema(self) -> Schema:
+        source = self.input.schema
+        kind = source.require(self.column, "explode")
+        if not isinstance(kind, t.ArrayType):
+            raise TypeMismatch(sentence("explode", "not an array", f"column {self.column!r} is {kind.simpleString()}"))
+        elements = [Field(self.column, kind.elementType)]
+        if self.flatten:
+            if not isinstance(kind.elementType, t.StructType):
+                found = f"column {self.column!r} is {kind.simpleString()}"
+                raise TypeMismatch(sentence("explode", "flatten is for arrays of structs", found))
+            elements = [Field(f.name, f.dataType) for f in kind.elementType.fields]
+        others = [f for f in source.fields if f.name != self.column]
+        fields = (
+            [*others, *elements]
+            if self.flatten
+            else [elements[0] if f.name == self.column else f for f in source.fields]
+        )
+        check_names([f.name for f in fields if not f.name.startswith("__")], "explode")
+        return source.with_fields(fields)
+
+    def detail(self) -> str:
+        return f"{self.column}{', flatten' if self.flatten else ''}"
+
+    def on_spark(self, rows: SparkRows) -> SparkRows:
+        """Spark's own explode."""
+        return rows.explode(self.column, self.flatten, self.schema)
+
+    def in_arrow(self, rows: ArrowRows) -> ArrowRows:
+        """Each row as often as its array has elements, beside them."""
+        lists = rows.payload[self.column]
+        beside = rows.take(pc.list_parent_indices(lists).cast(pa.int64()))
+        elements = pc.list_flatten(lists)
+        if not self.flatten:
+            return beside.with_payload({**beside.payload, self.column: elements}, self.schema)
+        fields = dict(zip([f.name for f in elements.type], elements.flatten(), strict=True))
+        return beside.with_payload({n: fields.get(n, beside.payload.get(n)) for n in self.schema.names}, self.schema)
+
+
+class ExplodeVerbs(Verbs):
+    """``explode``."""
+
+    def explode(self, column: str, *, flatten: bool = False) -> Self:
+        """Make of each event an event for every element of an array, in the array's place; of an empty array or NULL none.
+
+        ``flatten``: the elements are structs, whose fields become columns behind the others. Lifetimes stay as they are. Raises
+        UnknownColumn, TypeMismatch for a column that is no such array, AmbiguousColumn.
+
+        ::
+
+            events  1, [a, b] [1,5)  2, [] [3,4)
+            result  1, a [1,5)  1, b [1,5)
+
+        >>> import streamq as sq
+        >>> s = sq.events([(1, 5, {"n": 1, "tags": ["a", "b"]}), (3, 4, {"n": 2, "tags": []})])
+        >>> s.explode("tags").show()
+        n  tags  start  end
+        1     a      1    5
+        1     b      1    5
+        """
+        return self._derive(Explode(self.plan, column, flatten))

@@ -1,0 +1,66 @@
+"""The rows that an operator of a user's makes of windows: lists of them, as an aggregate gives them, one row an element.
+
+``select(operator) => explode(window(operator))``, and where its rows have lifetimes of their own, ``alter_lifetime`` to those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from streamq.aggregates.user_operators import OWN_LIFETIMES, UserOperator
+from streamq.choices import Anchor, Clip, LengthKind, Stamp
+from streamq.errors import PlanError, sentence
+from streamq.operators.alter_lifetime import AlterLifetime
+from streamq.operators.explode import Explode
+from streamq.operators.lifetime_change import Length, Start
+from streamq.operators.select import Select
+from streamq.operators.window_aggregate import WindowAggregate
+from streamq.plan.aggregate import Aggregate
+from streamq.plan.expr import Col
+from streamq.plan.node import Node
+from streamq.plan.passes import aggregates as aggregates_in
+from streamq.plan.resolve import resolve
+from streamq.plan.schema import check_names
+from streamq.runtime.user_results import LASTS, START
+from streamq.windows import Window, default_stamp
+
+ROWS = "__rows"
+"""The column of the lists."""
+
+
+def rows_of(
+    applied: Aggregate, source: Node, keys: tuple[str, ...], window: Window, clip: Clip, asked_stamp: Stamp | None
+) -> Node:
+    """Return the plan of an operator's rows over windows; raises PlanError for a stamp that it cannot have."""
+    operator = applied.function
+    assert isinstance(operator, UserOperator)
+    stamp = asked_stamp or operator.default_stamp or default_stamp(window)
+    if stamp in OWN_LIFETIMES and not operator.time_sensitive:
+        wrong, hint = (
+            f"stamp {stamp!r} is for operators that give their own lifetimes",
+            "Declare it time_sensitive=True.",
+        )
+        raise PlanError(sentence(operator.name, wrong, "it is not time-sensitive", hint))
+    if stamp is Stamp.TIME_BOUND and "time_bound" not in operator.properties:
+        hint = "Declare it: properties=[sq.time_bound]."
+        raise PlanError(
+            sentence(operator.name, "stamp 'time_bound' is a promise of the operator", "it makes none", hint)
+        )
+    check_names([*keys, *(f.name for f in operator.fields)], operator.name)
+    bare = resolve(replace(applied, options=(str(stamp), *applied.options[1:])), source, operator.name)
+    assert isinstance(bare, Aggregate)
+    if any(aggregates_in(part) for part in bare.children):
+        raise PlanError(sentence(operator.name, "an aggregate of an aggregate", "", "Put a window over the window."))
+    on_window = Stamp.ALIGN if stamp in (Stamp.UNCHANGED, Stamp.CLIP) else stamp
+    lists = WindowAggregate(source, keys, window, ((ROWS, bare),), clip, on_window)
+    rows: Node = Explode(lists, ROWS, flatten=True)
+    if stamp not in OWN_LIFETIMES:
+        return rows
+    placed = AlterLifetime(
+        rows, Start(Anchor.GIVEN, expr=Col(START), within=0), Length(LengthKind.GIVEN, expr=Col(LASTS))
+    )
+    names = [*keys, *(f.name for f in operator.fields)]
+    return Select(placed, tuple((name, Col(name)) for name in names))
+
+
+__all__ = ["ROWS", "rows_of"]

@@ -1,0 +1,68 @@
+"""What the author of a module declares of it, and what streamq may then do (docs/modules.md, "Properties")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from streamq.errors import PlanError, sentence
+
+
+@dataclass(frozen=True)
+class Property:
+    """A promise about a module. streamq never assumes it; tests can refute it."""
+
+    name: str
+    fields: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(self.fields)})" if self.fields else self.name
+
+    __repr__ = __str__
+
+
+mergeable = Property("mergeable")
+"""States of parts of a window, merged, are the state of the whole: each basic window is computed once."""
+
+order_insensitive = Property("order_insensitive")
+"""The result is the same in whatever order the events come: they need not be sorted, nor their other columns read."""
+
+time_bound = Property("time_bound")
+"""Input from an instant on changes no result before it: results go out as their input comes, and so does progress."""
+
+one_output_per_group = Property("one_output_per_group")
+"""An operator gives one row a window and group: it can be written as an upsert."""
+
+
+def filters_on(*fields: str) -> Property:
+    """Rows of an operator depend only on events that agree with them in ``fields``: columns of the result, and arguments.
+
+    A filter on those columns may then be moved below the operator.
+
+    >>> import streamq as sq
+    >>> sq.filters_on("symbol")
+    filters_on(symbol)
+    """
+    if not fields or not all(isinstance(field, str) for field in fields):
+        raise PlanError(sentence("filters_on", "no names of columns", f"found {fields!r}", 'Write filters_on("k").'))
+    return Property("filters_on", fields)
+
+
+def declared(properties: Iterable[Any], verb: str) -> tuple[Property, ...]:
+    """Return declared properties; raise PlanError for what is none."""
+    if isinstance(properties, Property | str):
+        properties = (properties,)
+    checked = []
+    for one in properties:
+        if not isinstance(one, Property):
+            names = ", ".join(f"sq.{p}" for p in _ALL)
+            hint = f'Give some of {names}, sq.filters_on("k").'
+            raise PlanError(sentence(verb, "not a property of modules", f"found {one!r}", hint))
+        checked.append(one)
+    return tuple(dict.fromkeys(checked))
+
+
+_ALL = (mergeable, order_insensitive, time_bound, one_output_per_group)
+
+__all__ = ["Property", "declared", "filters_on", "mergeable", "one_output_per_group", "order_insensitive", "time_bound"]

@@ -1,0 +1,119 @@
+"""Runs windows of modules on a stream: only windows that have changed are called, and what fails may be set aside.
+
+State: as of ``recompute``, and the calls of open windows: a digest of their members, the result, and the state of a module that
+has one. Cost: as of ``recompute``, with a hash a member and window, and a call for each window that has changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.choices import CountedAs, Stamp
+from streamq.errors import ModuleFailed, sentence
+from streamq.runtime.basket import Scope
+from streamq.runtime.call_memory import CallMemory
+from streamq.runtime.columnar import concat, ints, net, with_column
+from streamq.runtime.evaluators.windows import WindowEvaluator
+from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.kernel import Totals
+from streamq.runtime.kernels.recompute import BIN, RecomputeKernel
+from streamq.runtime.lateness import LATE_SCHEMA
+from streamq.runtime.lifetimes import saturating
+from streamq.runtime.module_calls import Calling, Failure
+from streamq.runtime.rendering import python_rows
+from streamq.runtime.user_results import LASTS, START
+from streamq.time import INFINITY, MINUS_INFINITY
+
+CALLS = "calls"
+"""The basket of what is remembered of calls."""
+
+
+@dataclass(frozen=True)
+class CallModulesKernel(RecomputeKernel):
+    """A kernel of windows with a module among their reductions."""
+
+    sets_aside: bool = False
+    """Whether windows whose calls fail may be set aside: there is a late output."""
+
+    @property
+    def can_hold(self) -> bool:
+        """Whether its rows may be held back until they are final as rows of windows; time-bound ones are final before."""
+        return self._windows.stamp != Stamp.TIME_BOUND
+
+    @property
+    def _windows(self) -> WindowEvaluator:
+        assert isinstance(self.evaluator, WindowEvaluator)
+        return self.evaluator
+
+    def _evaluated(
+        self,
+        state: Scope,
+        histories: Sequence[pa.Table],
+        fresh: Sequence[Sequence[pa.Table]],
+        *,
+        since: int,
+        upto: int,
+        totals: Totals,
+    ) -> pa.Table:
+        deltas = net(concat(fresh[0])) if fresh[0] else None
+        memory = CallMemory.of(state.read(CALLS, BIN), deltas, self.sets_aside)
+        rows = self._windows.rows(histories, since, upto, memory)
+        if memory.now != memory.before:
+            state.replace(CALLS, BIN, memory.table)
+        for calling, failure in memory.failures:
+            totals.add(failure.name, CountedAs.QUARANTINED, 1)
+            totals.rows.append(_set_aside(calling, failure))
+        return rows
+
+    def _difference(self, state: Scope, reported: pa.Table, c_before: int) -> pa.Table:
+        delta = super()._difference(state, reported, c_before)
+        if self._windows.stamp == Stamp.TIME_BOUND and c_before != MINUS_INFINITY:
+            self._check_promise(delta, c_before)
+        return delta
+
+    def _check_promise(self, delta: pa.Table, c: int) -> None:
+        """Raise ModuleFailed where rows of an operator have changed before c, which it has promised not to do."""
+        (name,) = [r.column.name for r in self._windows.reductions]
+        lists = delta.column(name).combine_chunks()
+        at = pc.list_parent_indices(lists)
+        rows = pa.Table.from_struct_array(pc.list_flatten(lists))
+        start, lasts = ints(rows, START), pc.fill_null(rows.column(LASTS), INFINITY).to_numpy()
+        end = np.minimum(np.where(lasts == INFINITY, INFINITY, saturating(start, lasts)), c)
+        others = delta.select([n for n in delta.column_names if n not in (name, LE, RE)]).take(at)
+        changed = with_column(with_column(rows.drop_columns([START, LASTS]), LE, start), RE, end)
+        for column in others.column_names:
+            changed = with_column(changed, column, others.column(column))
+        changed = net(changed.filter(pa.array(start < end)))
+        if changed.num_rows:
+            row = python_rows(changed.slice(0, 1))[0]
+            shown = ", ".join(f"{n} = {v!r}" for n, v in row.items() if not n.startswith("__"))
+            what = f"after CTI {c} the row ({shown}) at {row[LE]} has {'come' if row[WEIGHT] > 0 else 'gone'}"
+            calling = self._calling
+            raise ModuleFailed(sentence(calling.module.name, "it breaks its promise to be time_bound", what))
+
+    @property
+    def _calling(self) -> Calling:
+        calling: Calling = self._windows.reductions[0].calling  # type: ignore[attr-defined]
+        return calling
+
+
+def _set_aside(calling: Calling, failure: Failure) -> pa.Table:
+    """A window that failed as a row of the late output: the payload has its group, what went wrong, and all its members."""
+    start, end = failure.window
+    payload: dict[str, Any] = {"group": dict(failure.group), "events": python_rows(failure.events)}
+    row = {
+        "source": failure.name,
+        "reason": str(failure.raised(replace(calling, quarantine=False))),
+        "start": start,
+        "end": None if end == INFINITY else end,
+        "late_by": None,
+        "payload": json.dumps(payload, default=str, sort_keys=True),
+    }
+    return pa.Table.from_pylist([row], schema=LATE_SCHEMA)

@@ -1,0 +1,166 @@
+"""How a module of a user's is called for one window: within its time limit, twice in checking mode, and what a failure says.
+
+Liarou's and Ali's engines call such code blindly; StreamInsight's contract (Ali et al., The Extensibility Framework in Microsoft
+StreamInsight, V.D) is that it is deterministic, which the checking mode refutes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import pickle
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from streamq.choices import Stamp
+from streamq.errors import ModuleFailed, sentence
+from streamq.plan.named import Named
+from streamq.runtime.module import Module
+from streamq.runtime.rendering import python_rows
+from streamq.runtime.user_results import Lifetime, RowShape, Unfit, fit, plain_result, shortened
+from streamq.runtime.window_interval import WindowInterval, instant_of
+from streamq.time import INFINITY, INTEGER, TIMESTAMP, show_ticks
+
+FIRST = 3
+"""How many events of a window an error shows."""
+
+
+class TimeUp(Exception):
+    """A call has run for longer than its module may."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calling(Named):
+    """A module, and how it is called: ``names`` of its arguments, and what it gives.
+
+    rows: the shape of the rows that an operator gives; None: it gives one value of type ``to``, which errors call ``shown_type``.
+    stamp: what becomes of the lifetimes of such rows. time_limit: seconds a window may take; None: any. checked: whether each
+    call is repeated. quarantine: whether a window that fails is set aside, and the query goes on.
+    """
+
+    module: Module
+    names: tuple[str, ...]
+    to: pa.DataType
+    shown_type: str
+    axis: pa.DataType
+    rows: RowShape | None = None
+    stamp: Stamp = Stamp.ALIGN
+    time_limit: float | None = None
+    checked: bool = False
+    quarantine: bool = False
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """What errors call the module."""
+        return self.module.name
+
+    @property
+    def identity(self) -> str:
+        return f"{self.module.identity}:{self.to}:{self.rows}:{self.stamp}:{self.names}"
+
+    def value(self, result: Any, window: tuple[int, int]) -> Any:
+        """Return what the module gave as a value of the result column; raises Unfit for what is none."""
+        if self.rows is None:
+            return fit(plain_result(result), self.to, self.shown_type)
+        return self.rows.rows(result, lambda lifetime: self._placed(lifetime, window))
+
+    @property
+    def of_nothing(self) -> Any:
+        """What a window gives all of whose members a filter has left out: NULL, or no rows. The module is not called."""
+        return None if self.rows is None else []
+
+    def interval(self, window: tuple[int, int]) -> WindowInterval:
+        """Return the window as the module reads it."""
+        return WindowInterval(instant_of(window[0], self.axis), instant_of(window[1], self.axis))
+
+    def _placed(self, lifetime: Lifetime | None, window: tuple[int, int]) -> tuple[int, int | None]:
+        """Where a row of an operator lives that has this lifetime of its own; an end of None is infinite."""
+        start, end = window if lifetime is None else lifetime
+        if self.stamp is Stamp.CLIP:
+            start, end = max(start, window[0]), min(end, window[1])
+        if start < window[0]:
+            raise Unfit(
+                f"a row that starts at {self.shown_instant(start)}, before its window, under stamp={self.stamp!r}"
+            )
+        if end <= start:
+            where = " in its window" if self.stamp is Stamp.CLIP else ""
+            raise Unfit(f"a row with no lifetime{where}, under stamp={self.stamp!r}")
+        return start, None if end == INFINITY else end
+
+    def shown_instant(self, ticks: int) -> str:
+        """An instant as errors show it."""
+        return show_ticks(ticks, TIMESTAMP if pa.types.is_timestamp(self.axis) else INTEGER)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A window whose call failed: its interval in ticks, its group, what went wrong, and its members."""
+
+    name: str
+    window: tuple[int, int]
+    group: Mapping[str, Any]
+    error: Exception
+    events: pa.Table
+
+    def raised(self, calling: Calling) -> ModuleFailed:
+        """Return the error that names the module, the window, the group and the first events."""
+        wrong = (
+            str(self.error) if isinstance(self.error, Unfit | TimeUp) else f"{type(self.error).__name__}: {self.error}"
+        )
+        start, end = (calling.shown_instant(ticks) if ticks != INFINITY else "NULL" for ticks in self.window)
+        group = "".join(f", {name} = {shortened(value)}" for name, value in self.group.items())
+        rows = python_rows(self.events.slice(0, FIRST))
+        shown = "; ".join(", ".join(f"{name} = {shortened(value)}" for name, value in row.items()) for row in rows)
+        events = (
+            f"the first of {self.events.num_rows} events: {shown}"
+            if self.events.num_rows > FIRST
+            else f"events: {shown}"
+        )
+        what = " ".join(f"{wrong}; window [{start}, {end}){group}; {events}".split())
+        hint = "Only a run with a late_sink sets what fails aside." if calling.quarantine else ""
+        return ModuleFailed(sentence(self.name, "it failed", what, hint))
+
+
+def guarded(calling: Calling, compute: Callable[[], Any]) -> Any:
+    """Return what ``compute`` gives, within the time limit; in checking mode it is computed twice, and must be the same."""
+    result = limited(compute, calling.time_limit)
+    if calling.checked:
+        again = limited(compute, calling.time_limit)
+        if pickle.dumps(again) != pickle.dumps(result):
+            raise Unfit(f"two calls with the same events gave {shortened(result)} and {shortened(again)}")
+    return result
+
+
+def limited(compute: Callable[[], Any], seconds: float | None) -> Any:
+    """Return what ``compute`` gives, or raise TimeUp if it takes longer; without a limit it is just called.
+
+    It then runs in a thread, which is interrupted as soon as it comes back to Python's interpreter.
+    """
+    if seconds is None:
+        return compute()
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.extend((True, compute()))
+        except TimeUp:
+            pass  # nobody waits any more
+        except BaseException as error:
+            outcome.extend((False, error))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if len(outcome) < 2:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(TimeUp))
+        raise TimeUp(f"it took longer than {seconds:g} seconds")
+    is_result, value = outcome
+    if not is_result:
+        raise value
+    return value
+
+
+__all__ = ["Calling", "Failure", "TimeUp", "guarded", "limited"]

@@ -1,0 +1,168 @@
+"""What code of a user's may give: values that are wholly of their type, and rows of such values."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.runtime.window_interval import ticks_of
+
+SHOWN = 60
+"""How many characters of a value an error shows."""
+
+START, LASTS = "__start", "__lasts"
+"""The fields of a row that has a lifetime of its own: where it starts, and how long it lives (NULL: for ever), in ticks."""
+
+Lifetime = tuple[int, int]
+
+
+class Unfit(Exception):
+    """What a user's code gave is not what it may give; the text says what."""
+
+
+def fit(result: Any, to: pa.DataType, shown_type: str) -> Any:
+    """Return the result, if it is wholly of its type; raise Unfit else."""
+    try:
+        is_fit = _agree(result, pa.scalar(result, to).as_py())
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        raise Unfit(f"{shortened(result)} is no {shown_type}") from error
+    if not is_fit:
+        raise Unfit(f"{shortened(result)} is no {shown_type}")
+    return result
+
+
+def plain_result(result: Any) -> Any:
+    """Return a scalar of pandas or NumPy as Python's; NaN, NA and NaT of theirs are NULL, as they are in a Series."""
+    import pandas as pd
+
+    if result is pd.NA or result is pd.NaT:
+        return None
+    if isinstance(result, np.generic):
+        result = result.item()
+    return None if isinstance(result, float) and math.isnan(result) else result
+
+
+def shortened(value: Any) -> str:
+    """The value as text, cut where it is long."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+
+
+def _agree(result: Any, stored: Any) -> bool:
+    """Whether what Arrow has stored of a result is all of it: nothing cut off, left out or read as something else."""
+    match stored:
+        case bool():
+            return isinstance(result, bool | np.bool_)
+        case float():
+            # a float may have fewer digits than Python's, and NaN is a value
+            is_number = isinstance(result, int | float | np.integer | np.floating) and not isinstance(result, bool)
+            return is_number and math.isinf(stored) <= math.isinf(result) and math.isnan(stored) == math.isnan(result)
+        case int():
+            return isinstance(result, int | np.integer) and not isinstance(result, bool) and stored == result
+        case dict():
+            is_same = isinstance(result, Mapping) and result.keys() == stored.keys()
+            return is_same and all(_agree(result[name], value) for name, value in stored.items())
+        case list():
+            values = list(result.items()) if isinstance(result, Mapping) else list(result)
+            return len(values) == len(stored) and all(map(_agree, values, stored))
+        case tuple():
+            return len(result) == len(stored) and all(map(_agree, result, stored))
+        case dt.datetime():
+            if not isinstance(result, dt.datetime):
+                return False
+            return (
+                result == stored
+                if result.tzinfo or not stored.tzinfo
+                else result.replace(tzinfo=stored.tzinfo) == stored
+            )
+        case dt.date():
+            return isinstance(result, dt.date) and not isinstance(result, dt.datetime)
+    return bool(result == stored) if stored is not None else result is None
+
+
+# rows
+
+
+@dataclass(frozen=True)
+class RowShape:
+    """The rows that an operator of a user's gives: its fields and their Arrow types.
+
+    shown_types: how errors call the fields' types; timed: whether rows may have lifetimes; keeps_lifetimes: whether those are
+    part of the result; single: whether there must be one row.
+    """
+
+    names: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    shown_types: tuple[str, ...]
+    timed: bool
+    keeps_lifetimes: bool
+    single: bool
+
+    def rows(self, result: Any, in_window: Callable[[Lifetime | None], tuple[int, int | None]]) -> list[dict[str, Any]]:
+        """Return what the code gave as rows; raises Unfit for what is none.
+
+        It may be a DataFrame, or an iterable (a generator too) of rows: dictionaries by field, tuples in the order of the
+        fields, or plain values where there is one field; where rows have lifetimes, with ``start`` and ``end`` among the
+        names, or before the fields. ``in_window`` puts the lifetime of a row, None where it has none of its own, in its place.
+        """
+        rows = []
+        for given_row in _each(result):
+            lifetime, values = self._parts(given_row)
+            row = {n: fit(plain_result(values[n]), k, s) for n, k, s in zip(*self._fields, strict=True)}
+            if self.keeps_lifetimes:
+                start, end = in_window(lifetime)
+                row |= {START: start, LASTS: None if end is None else end - start}
+            rows.append(row)
+        if self.single and len(rows) != 1:
+            raise Unfit(f"{len(rows)} rows for a window, declared one_output_per_group")
+        return rows
+
+    @property
+    def _fields(self) -> tuple[Sequence[Any], ...]:
+        return self.names, self.types, self.shown_types
+
+    def _parts(self, row: Any) -> tuple[Lifetime | None, Mapping[str, Any]]:
+        """A row's own lifetime in ticks, if it has one, and its values by field."""
+        expected = [*(["start", "end"] if self.timed else []), *self.names]
+        if isinstance(row, Mapping):
+            names = [str(name) for name in row]
+            if set(names) == set(self.names):
+                return None, row
+            if not self.timed or set(names) != set(expected):
+                raise Unfit(f"a row has {', '.join(names) or 'no columns'} instead of {', '.join(expected)}")
+            return (_ticks(row["start"]), _ticks(row["end"])), row
+        values = tuple(row) if isinstance(row, tuple | list) else (row,)
+        if len(values) == len(self.names):
+            return None, dict(zip(self.names, values, strict=True))
+        if not self.timed or len(values) != len(expected):
+            raise Unfit(f"a row of {len(values)} values, {shortened(row)}, instead of {', '.join(expected)}")
+        return (_ticks(values[0]), _ticks(values[1])), dict(zip(self.names, values[2:], strict=True))
+
+
+def _ticks(instant: Any) -> int:
+    try:
+        return ticks_of(instant)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise Unfit(f"{shortened(instant)} is no instant") from error
+
+
+def _each(result: Any) -> Iterable[Any]:
+    """The rows of a result."""
+    import pandas as pd
+
+    if result is None:
+        return ()
+    if isinstance(result, pd.DataFrame):
+        return [dict(zip(result.columns, row, strict=True)) for row in result.itertuples(index=False, name=None)]
+    if isinstance(result, str | bytes | Mapping) or not isinstance(result, Iterable):
+        raise Unfit(f"{shortened(result)} is no collection of rows")
+    return result
+
+
+__all__ = ["LASTS", "START", "RowShape", "Unfit", "fit", "plain_result", "shortened"]

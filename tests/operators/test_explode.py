@@ -1,0 +1,60 @@
+"""explode: a row for each element of an array, on the event's lifetime."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import streamq as sq
+from streamq.errors import AmbiguousColumn, TypeMismatch, UnknownColumn
+from tests.judged import answer
+
+
+def lists(*rows: tuple[int, int | None, list[int | None] | None]) -> sq.Stream:
+    """A stream of arrays, beside a number that tells events apart."""
+    return sq.events([(le, re, {"n": i, "v": v}) for i, (le, re, v) in enumerate(rows)], schema={"v": "array<bigint>"})
+
+
+def test_each_element_is_an_event_in_the_arrays_place() -> None:
+    """
+    events  0, [7, 8] [1,5)    1, [9] [3,..)
+    result  0, 7 [1,5)  0, 8 [1,5)   1, 9 [3,..)
+    """
+    assert answer(lists((1, 5, [7, 8]), (3, None, [9])).explode("v")) == [(1, 5, 0, 7), (1, 5, 0, 8), (3, None, 1, 9)]
+
+
+def test_of_an_empty_array_and_of_null_nothing_is_left() -> None:
+    assert answer(lists((1, 5, []), (2, 6, None), (3, 7, [1])).explode("v")) == [(3, 7, 2, 1)]
+
+
+def test_an_element_that_is_null_is_an_element_and_equal_ones_are_as_many_events() -> None:
+    assert answer(lists((1, 5, [None, 4, 4])).explode("v")) == [(1, 5, 0, 4), (1, 5, 0, 4), (1, 5, 0, None)]
+
+
+def test_the_fields_of_structs_become_columns() -> None:
+    rows = pa.table(
+        {"start": [1, 2], "end": [4, 5], "n": [0, 1], "s": [[{"a": 1, "b": "x"}, {"a": None, "b": "y"}], []]}
+    )
+    s = sq.intervals(rows, start="start", end="end")
+    flat = s.explode("s", flatten=True)
+    assert flat.columns == ["n", "a", "b"]
+    assert answer(flat) == [(1, 4, 0, 1, "x"), (1, 4, 0, None, "y")]
+
+
+def test_a_retraction_takes_all_its_rows_back() -> None:
+    items = [sq.insert(1, 9, v=2), sq.insert(2, 9, v=3), sq.retract(1, 9, 1, v=2), sq.cti(12)]
+    windowed = sq.events(items).tumbling_window(10).select(all=sq.collect("v"), least=sq.min("v"))
+    assert answer(windowed.explode("all")) == [(0, 10, 3, 3)]
+
+
+def test_what_is_no_array_is_refused() -> None:
+    s = lists((1, 2, [1]))
+    with pytest.raises(TypeMismatch, match="explode: not an array; column 'n' is bigint"):
+        s.explode("n")
+    with pytest.raises(UnknownColumn):
+        s.explode("w")
+    with pytest.raises(TypeMismatch, match="flatten is for arrays of structs"):
+        s.explode("v", flatten=True)
+    rows = pa.table({"start": [1], "end": [4], "a": [0], "s": [[{"a": 1}]]})
+    with pytest.raises(AmbiguousColumn):
+        sq.intervals(rows, start="start", end="end").explode("s", flatten=True)

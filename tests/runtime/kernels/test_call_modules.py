@@ -1,0 +1,192 @@
+"""The kernel of windows with modules: it calls those that have changed, with what has changed, and sets aside what fails."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import streamq as sq
+from streamq.choices import OutputForm
+from streamq.compiler.local import LocalRun
+from streamq.errors import ModuleFailed
+from streamq.plan.node import numbered
+from streamq.runtime.event import LE, RE
+from streamq.stream import Stream
+from tests.programs import compiled
+
+CALLS: list[tuple[Any, ...]] = []
+"""What modules were called with."""
+
+
+@pytest.fixture(autouse=True)
+def no_calls() -> None:
+    CALLS.clear()
+
+
+@sq.uda("bigint", name="whole_sum")
+def whole_sum(v: pd.Series) -> int:
+    CALLS.append(("call", *sorted(v)))
+    return int(v.sum())
+
+
+@sq.uda("bigint", name="running_sum", time_limit=60)
+class RunningSum:
+    """A time limit has it run window by window, though it could merge."""
+
+    def initial(self) -> int:
+        return 0
+
+    def add(self, state: int, v: pd.Series) -> int:
+        CALLS.append(("add", *sorted(v)))
+        return state + int(v.sum())
+
+    def remove(self, state: int, v: pd.Series) -> int:
+        CALLS.append(("remove", *sorted(v)))
+        return state - int(v.sum())
+
+    def result(self, state: int) -> int:
+        return state
+
+
+@sq.uda("double", time_sensitive=True, name="lived")
+class Lived:
+    def initial(self) -> float:
+        return 0.0
+
+    def add(self, state: float, events: pd.DataFrame) -> float:
+        CALLS.append(("add", *sorted(zip(events.start, events.end, strict=True))))
+        return state + float(((events.end - events.start) * events.v).sum())
+
+    def remove(self, state: float, events: pd.DataFrame) -> float:
+        CALLS.append(("remove", *sorted(zip(events.start, events.end, strict=True))))
+        return state - float(((events.end - events.start) * events.v).sum())
+
+    def result(self, state: float, window: Any) -> float:
+        return state / window.duration
+
+
+def physical(*items: Any) -> Stream:
+    return sq.events(list(items), name="s", schema={"v": "bigint"})
+
+
+def run(query: Any, output: str = OutputForm.CHANGELOG, **options: Any) -> LocalRun:
+    plan = numbered(query(physical(sq.insert(0, 1, v=0), sq.cti(0))).plan)[0]
+    return LocalRun(compiled(plan, output, buckets=1, **options))
+
+
+def fed(live: LocalRun, *items: Any) -> list[tuple[Any, ...]]:
+    """The deltas of a micro-batch, and what modules were called with in it."""
+    CALLS.clear()
+    deltas = live.batch(physical(sq.cti(-1_000_000), *items).tables)
+    names = [n for n in deltas.column_names if n not in (LE, RE, "__w")]
+    return sorted(((r[LE], r[RE], *(r[n] for n in names), r["__w"]) for r in deltas.to_pylist()), key=repr)
+
+
+def test_only_windows_that_have_changed_are_called() -> None:
+    live = run(lambda s: s.tumbling_window(10).select(x=whole_sum("v")))
+    assert fed(live, sq.insert(1, 5, v=1), sq.insert(12, 15, v=2), sq.insert(33, 35, v=0)) == [
+        (0, 10, 1, 1),
+        (10, 20, 2, 1),
+    ]
+    assert sorted(CALLS) == [("call", 0), ("call", 1), ("call", 2)]
+    assert fed(live, sq.insert(3, 4, v=5)) == [(0, 10, 1, -1), (0, 10, 6, 1)]
+    assert CALLS == [("call", 1, 5)]
+    assert fed(live, sq.retract(12, 15, 12, v=2)) == [(10, 20, 2, -1)]
+    assert CALLS == []
+    assert fed(live, sq.cti(12)) == []
+    assert CALLS == []
+
+
+def test_a_module_with_states_is_given_what_has_come_and_gone() -> None:
+    live = run(lambda s: s.tumbling_window(10).select(x=RunningSum("v")))
+    fed(live, *(sq.insert(i, i + 1, v=i) for i in range(9)), sq.insert(20, 21, v=0))
+    assert ("add", *range(9)) in CALLS
+    assert fed(live, sq.insert(3, 4, v=50)) == [(0, 10, 36, -1), (0, 10, 86, 1)]
+    assert CALLS == [("add", 50)]
+    assert fed(live, sq.retract(7, 8, 7, v=7), sq.insert(2, 9, v=1)) == [(0, 10, 80, 1), (0, 10, 86, -1)]
+    assert CALLS == [("remove", 7), ("add", 1)]
+
+
+def test_from_window_to_window_it_is_given_what_comes_and_goes() -> None:
+    live = run(lambda s: s.hopping_window(8, 2).select(x=RunningSum("v")), OutputForm.FINAL)
+    fed(live, *(sq.insert(i, i + 1, v=i) for i in range(24)))
+    whole = [call for call in CALLS if len(call) > 3]
+    assert whole == [], "each window differs from the one before by two events on either side"
+    rows = fed(live, sq.cti(24))
+    assert CALLS == []
+    assert [r for r in rows if r[0] == 8] == [(8, 16, sum(range(8, 16)), 1)]
+
+
+def test_a_lifetime_that_is_cut_anew_goes_and_comes() -> None:
+    live = run(lambda s: s.tumbling_window(4).select(x=Lived("v")), OutputForm.FINAL)
+    items = [sq.insert(0, 9, v=2), sq.insert(4, 5, v=1), sq.insert(5, 6, v=1), sq.insert(6, 7, v=1)]
+    assert fed(live, *items, sq.cti(30)) == [(0, 4, 2.0, 1), (4, 8, 2.75, 1), (8, 12, 0.5, 1)]
+
+
+def test_snapshots_that_are_split_take_over_the_state_of_their_neighbour() -> None:
+    live = run(lambda s: s.snapshot_window().select(x=RunningSum("v")))
+    fed(live, *(sq.insert(0, 20, v=i) for i in range(5)), sq.insert(30, 31, v=0))
+    assert ("add", *range(5)) in CALLS
+    assert fed(live, sq.insert(6, 9, v=7)) == [(0, 20, 10, -1), (0, 6, 10, 1), (6, 9, 17, 1), (9, 20, 10, 1)]
+    assert [call for call in CALLS if len(call) > 2] == [("add", *range(5))], "the first of the new windows"
+
+
+def test_it_goes_on_from_its_state() -> None:
+    live = run(lambda s: s.tumbling_window(10).select(x=RunningSum("v"), y=whole_sum("v")))
+    fed(live, *(sq.insert(i, i + 1, v=i) for i in range(9)), sq.insert(12, 14, v=1))
+    live = live.restart()
+    assert fed(live, sq.insert(3, 4, v=50)) == [(0, 10, 36, 36, -1), (0, 10, 86, 86, 1)]
+    assert CALLS[:1] == [("add", 50)]
+
+
+def test_nothing_is_remembered_of_windows_that_are_final() -> None:
+    live = run(lambda s: s.tumbling_window(10).select(x=RunningSum("v")))
+    for i in range(30):
+        fed(live, sq.insert(10 * i, 10 * i + 3, v=1), sq.cti(10 * i))
+    (store,) = (held for held in live.stores.values() if any("calls" in key for key in held))
+    sizes = json.loads(store["manifest"])["bins"]
+    (calls,) = (bins for name, bins in sizes.items() if name.endswith("calls"))
+    assert calls["0"]["rows"] <= 3
+
+
+@sq.uda("double", name="inverse", on_error="quarantine")
+def inverse(v: pd.Series) -> float:
+    if (v == 0).any():
+        raise ZeroDivisionError("a zero")
+    return float((1 / v).sum())
+
+
+def test_what_fails_is_set_aside_once_and_the_query_goes_on() -> None:
+    live = run(lambda s: s.tumbling_window(10).select(x=inverse("v"), n=sq.count()), late_output=True)
+    rows = fed(live, sq.insert(1, 2, v=0), sq.insert(3, 4, v=2), sq.insert(12, 13, v=4), sq.insert(25, 26, v=1))
+    assert rows == [(0, 10, None, 2, 1), (10, 20, 0.25, 1, 1)]
+    (late,) = (table.to_pylist() for table in live.late if table.num_rows)
+    assert [(row["source"], row["start"], row["end"]) for row in late] == [("inverse", 0, 10)]
+    assert "ZeroDivisionError: a zero; window [0, 10)" in late[0]["reason"]
+    assert json.loads(late[0]["payload"])["events"] == [{"v": 0}, {"v": 2}]
+    fed(live, sq.insert(13, 14, v=4))
+    assert sum(table.num_rows for table in live.late) == 1, "its members are what they were"
+    assert fed(live, sq.retract(1, 2, 1, v=0)) == [(0, 10, 0.5, 1, 1), (0, 10, None, 2, -1)]
+
+
+def test_without_a_late_output_nothing_is_set_aside() -> None:
+    live = run(lambda s: s.tumbling_window(10).select(x=inverse("v")))
+    with pytest.raises(
+        ModuleFailed, match="inverse: it failed; ZeroDivisionError: a zero; .* Only a run with a late_sink"
+    ):
+        fed(live, sq.insert(1, 2, v=0), sq.insert(12, 13, v=4))
+
+
+def test_a_promise_to_be_time_bound_that_is_broken_fails() -> None:
+    @sq.udo("n bigint", time_sensitive=True, properties=[sq.time_bound])
+    def counted(events: pd.DataFrame, window: Any) -> Any:
+        yield window.start, window.end, len(events)
+
+    live = run(lambda s: s.tumbling_window(10).select(counted("v")))
+    assert fed(live, sq.insert(1, 2, v=1), sq.insert(4, 5, v=1)) == [(0, 10, 2, 1)]
+    fed(live, sq.cti(6))
+    with pytest.raises(ModuleFailed, match="counted: it breaks its promise to be time_bound; after CTI 6 the row"):
+        fed(live, sq.insert(7, 8, v=1))
