@@ -42,7 +42,7 @@ class WindowModule(UserModule, AggregateFunction):
     filters_arguments = False
 
     def __post_init__(self) -> None:
-        ship_module_of(self.code)
+        ship_module_of(self.code, self.registered_in)
         try:
             object.__setattr__(self, "fingerprint", fingerprint(self.code))
         except Exception as error:

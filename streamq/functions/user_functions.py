@@ -88,7 +88,7 @@ class UserFunction(UserModule, Function):
     in_python = True
 
     def __post_init__(self) -> None:
-        ship_module_of(self.code)
+        ship_module_of(self.code, self.registered_in)
         try:
             object.__setattr__(self, "fingerprint", fingerprint(self.code))
         except Exception as error:

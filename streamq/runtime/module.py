@@ -138,7 +138,8 @@ def module_of(
     ``time_sensitive``, a DataFrame, and functions and ``result`` take the window, too.
     """
     name, options = name or getattr(code, "__name__", type(code).__name__), dict(options or {})
-    module: Any = _made(name, code, options) if inspect.isclass(code) else code
+    is_type = inspect.isclass(code) and not any(hasattr(code, method) for method in _METHODS)
+    module: Any = _made(name, code, options) if inspect.isclass(code) and not is_type else code
 
     def has(*methods: str) -> bool:
         return all(getattr(module, method, None) is not None for method in methods)
@@ -153,7 +154,8 @@ def module_of(
             hint = "Give initial(), add(state, events) and result(state, window)."
             raise PlanError(sentence(verb, "Spark's Aggregator does not know time", f"found {name}", hint))
         return _aggregator(name, code, module, options)
-    if callable(module) and not inspect.isclass(code):
+    # a type that makes a value of others, such as list, is called like a function
+    if callable(module) and (is_type or not inspect.isclass(code)):
         return Module(
             name,
             lambda: None,
@@ -169,6 +171,10 @@ def module_of(
     methods = "initial(), add(state, values), result(state)"
     hint = f"Give an aggregate, a function of Series, or what has {methods}, or zero, reduce, merge and finish."
     raise PlanError(sentence(verb, "not a module", f"found {code!r}", hint))
+
+
+_METHODS = ("initial", "result", "zero", "reduce", "finish")
+"""By which a class is told that has states of its own."""
 
 
 def _made(name: str, cls: type, options: Mapping[str, Any]) -> Any:

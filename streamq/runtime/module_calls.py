@@ -151,7 +151,7 @@ def limited(compute: Callable[[], Any], seconds: float | None) -> Any:
         except BaseException as error:
             outcome.extend((False, error))
 
-    thread = threading.Thread(target=run, daemon=True)
+    thread = threading.Thread(target=run, name="streamq call", daemon=True)
     thread.start()
     thread.join(seconds)
     if len(outcome) < 2:

@@ -22,10 +22,11 @@ KEPT = 64
 """How many functions a worker keeps; beyond that it forgets the one that was called longest ago."""
 
 
-def ship_module_of(code: Any) -> None:
+def ship_module_of(code: Any, registered_in: str) -> None:
     """Make Spark send a user's code by value, with what its own files hold: workers cannot import the user's files.
 
-    What is installed beside Python, or comes with it, is imported there.
+    So goes a package that decorates code of its own, ``registered_in`` one of its modules: it may be installed here alone. Other
+    code that is installed beside Python, or comes with it, is imported there.
     """
     from pyspark import cloudpickle
 
@@ -34,7 +35,8 @@ def ship_module_of(code: Any) -> None:
     if file is None or package in cloudpickle.list_registry_pickle_by_value():
         return
     installed = {Path(folder).resolve() for folder in sysconfig.get_paths().values()}
-    if installed.isdisjoint(Path(file).resolve().parents):
+    decorates_itself = registered_in.partition(".")[0] == package
+    if decorates_itself or installed.isdisjoint(Path(file).resolve().parents):
         cloudpickle.register_pickle_by_value(sys.modules[package])
 
 

@@ -16,7 +16,7 @@ from streamq.runtime.window_interval import ticks_of
 SHOWN = 60
 """How many characters of a value an error shows."""
 
-START, LASTS = "__start", "__lasts"
+START, LASTS = "__own_start", "__own_lasts"
 """The fields of a row that has a lifetime of its own: where it starts, and how long it lives (NULL: for ever), in ticks."""
 
 Lifetime = tuple[int, int]

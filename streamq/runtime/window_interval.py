@@ -34,7 +34,7 @@ def instant_of(ticks: int, axis: pa.DataType) -> Any:
 
     if ticks >= INFINITY:
         return None
-    return pd.Timestamp(ticks, unit="us", tz="UTC") if pa.types.is_timestamp(axis) else int(ticks)
+    return pd.Timestamp(np.datetime64(ticks, "us"), tz="UTC") if pa.types.is_timestamp(axis) else int(ticks)
 
 
 def instants_of(ticks: Ints, axis: pa.DataType) -> pa.Array:
@@ -56,7 +56,7 @@ def ticks_of(instant: Any) -> int:
         return INFINITY if np.isnan(instant) else int(instant)
     moment = pd.Timestamp(instant)
     moment = moment.tz_localize("UTC") if moment.tzinfo is None else moment
-    return int(moment.value // 1000) if moment.unit == "ns" else int(moment.as_unit("us").value)
+    return int(moment.to_datetime64().astype("datetime64[us]").astype(np.int64))
 
 
 __all__ = ["WindowInterval", "instant_of", "instants_of", "ticks_of"]

@@ -1,4 +1,7 @@
-"""Spark Connect, and executors in processes of their own that cannot import streamq: the same query, the same answer."""
+"""Spark Connect, and executors in processes of their own that cannot import streamq: the same query, the same answer.
+
+It has modules of a script, of a file beside it and of a package that is installed where the query is written alone.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,52 @@ import os
 import subprocess
 import sys
 import textwrap
+import venv
 from pathlib import Path
 
 import pytest
 
 import streamq
 
+INSTALLED = """
+import streamq as sq
+
+FACTOR = 2
+
+def doubled(value):
+    return value * FACTOR
+
+@sq.uda("double")
+def spread(values):
+    return doubled(values.max() - values.min())
+"""
+"""A package that publishes a module; it is installed where the query is written, and nowhere else."""
+
+LOCAL = """
+import streamq as sq
+
+@sq.udo("place int, n bigint", time_sensitive=True, columns=["n"])
+def numbered(events, window):
+    for place, event in enumerate(events.sort_values(["start", "n"]).itertuples()):
+        yield event.start, event.end, place, event.n
+"""
+
 QUERY = """
 import json, sys
 from pathlib import Path
 import streamq as sq
+from own_operators import numbered
+
+@sq.uda("double")
+class Mean:
+    def initial(self): return 0.0, 0
+    def add(self, state, values): return state[0] + float(values.sum()), state[1] + len(values)
+    def merge(self, a, b): return a[0] + b[0], a[1] + b[1]
+    def result(self, state): return state[0] / state[1]
+
+@sq.udf("string")
+def size(v):
+    return "large" if v > 20 else "small"
 
 # Spark interprets: compiling takes longer than jobs over a few rows do
 CONFIG = {
@@ -28,15 +67,17 @@ def main(spark, folder):
     spark.createDataFrame(rows, "t bigint, k string, v double").coalesce(1).write.parquet(f"{folder}/in")
     def query(df):
         s = sq.points(df, time="t", name="p").where(lambda e: e.v != 7)
-        per = s.group_by("k").hopping_window(30, 10).select(n=sq.count(), m=sq.avg("v"), top=sq.max("v"))
-        return per.tumbling_window(20).select(n=sq.sum("n"), top=sq.max("top"))
+        s = s.with_columns(size=size("v"))
+        own = s.group_by("k", "size").hopping_window(30, 10).select(n=sq.count(), m=Mean("v"))
+        per = own.group_by("k").tumbling_window(30).select(n=sq.sum("n"), m=sq.modules.get("spread")("m"))
+        return per.tumbling_window(60, clip_input="full").select(numbered("n"))
     batch = query(spark.read.parquet(f"{folder}/in"))
     live = query(spark.readStream.schema("t bigint, k string, v double").parquet(f"{folder}/in"))
     where = {name: f"{folder}/{name}" for name in ("checkpoint", "sink", "late_sink")}
     with live.run(**where, buckets=4) as run:
         run.finish()
     assert (run.why().verdict, run.metrics["sources"]["p"]["rows"]) == ("finished", 40), run.metrics
-    names = ["start", "end", "n", "top"]
+    names = ["start", "end", "place", "n"]
     answer = sorted(tuple(r) for r in spark.read.parquet(f"{folder}/sink").select(*names).collect())
     assert answer == sorted(tuple(r) for r in batch.to_df().select(*names).collect()), answer
     print("agreed on", len(answer), "rows")
@@ -88,9 +129,10 @@ spark.stop()
 def test_same_answer(script: str, tmp_path: Path) -> None:
     path = tmp_path / "query.py"
     path.write_text(textwrap.dedent(QUERY) + textwrap.dedent(script))
+    (tmp_path / "own_operators.py").write_text(LOCAL)
     root = str(Path(streamq.__file__).parents[1])
     done = subprocess.run(
-        [sys.executable, str(path), str(tmp_path)],
+        [installed_beside(tmp_path / "venv"), str(path), str(tmp_path)],
         capture_output=True,
         text=True,
         timeout=400,
@@ -99,3 +141,17 @@ def test_same_answer(script: str, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0 and "agreed on" in done.stdout, done.stdout[-2000:] + done.stderr[-4000:]
+
+
+def installed_beside(folder: Path) -> str:
+    """An interpreter that has what this one has, and a package more; the workers have this one."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "others.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
+    (packages / "spreads").mkdir()
+    (packages / "spreads" / "__init__.py").write_text(INSTALLED)
+    about = packages / "spreads-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: spreads\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[streamq.modules]\nspread = spreads:spread\n")
+    return str(folder / "bin" / "python")

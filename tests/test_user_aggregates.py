@@ -1,0 +1,241 @@
+"""uda: aggregates of a user's own, what they are called with, and how they fail."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import streamq as sq
+from streamq.errors import ModuleFailed, PlanError, TypeMismatch
+
+S = sq.events(
+    [
+        (1, 4, {"k": "a", "v": 2, "w": 1.5}),
+        (3, 8, {"k": "a", "v": 6, "w": None}),
+        (5, 6, {"k": "b", "v": None, "w": 0.5}),
+        (5, 9, {"k": "b", "v": 4, "w": 2.5}),
+    ]
+)
+WINDOW = S.tumbling_window(5)
+
+
+def values(query: sq.Stream, column: str = "x") -> list[Any]:
+    return list(query.to_arrow().sort_by([("start", "ascending")]).column(column).to_pylist())
+
+
+def failure(code: Any, returns: str = "double", stream: Any = WINDOW, **options: Any) -> str:
+    with pytest.raises(ModuleFailed) as raised:
+        stream.select(x=sq.uda(returns, name="own", **options)(code)("v")).to_arrow()
+    return str(raised.value)
+
+
+# what it is called with
+
+
+def test_a_function_gets_the_members_in_their_order_a_series_an_argument() -> None:
+    @sq.uda("string")
+    def shown(v: pd.Series, w: pd.Series) -> str:
+        return f"{[None if pd.isna(x) else int(x) for x in v]} {v.dtype} {w.dtype}"
+
+    assert values(WINDOW.select(x=shown("v", "w"))) == ["[2, 6] int64 float64", "[6, None, 4] Int64 float64"]
+    assert values(WINDOW.select(x=shown(sq.col("v") * 2, "w", where=sq.col("v") > 2))) == [
+        "[12] int64 float64",
+        "[12, 8] int64 float64",
+    ]
+
+
+def test_it_stands_in_expressions_beside_others_and_over_groups() -> None:
+    total = sq.uda("bigint", name="total")(lambda v: int(v.sum()))
+    grouped = S.group_by("k").tumbling_window(5).select(n=sq.count(), x=total("v") + sq.max("v"), y=total("v"))
+    rows = sorted(tuple(r.values()) for r in grouped.to_arrow().select(["k", "start", "n", "x", "y"]).to_pylist())
+    assert rows == [("a", 0, 2, 14, 8), ("a", 5, 1, 12, 6), ("b", 5, 2, 8, 4)]
+
+
+def test_functions_that_are_there_take_one_line() -> None:
+    median = sq.uda("double", name="median")(np.median)
+    skew = sq.uda("double", name="skew")(pd.Series.skew)
+    query = S.where(sq.col("v").is_not_null()).tumbling_window(10).select(x=median("v"), y=skew("v"))
+    assert values(query) == [4.0]
+    assert values(query, "y") == [0.0]
+
+
+def test_a_filter_that_leaves_nothing_gives_null_and_no_call() -> None:
+    never = sq.uda("double", name="never")(lambda v: v.iloc[0])
+    assert values(WINDOW.select(x=never("v", where=sq.col("v") > 100))) == [None, None]
+
+
+def test_nan_and_na_are_null() -> None:
+    mean = sq.uda("double", name="mean")(lambda v: v.mean())
+    assert values(WINDOW.select(x=mean("w", where=sq.col("v") == 6))) == [None, None]
+    assert values(WINDOW.select(x=sq.uda("bigint", name="na")(lambda v: pd.NA)("v"))) == [None, None]
+
+
+def test_options_are_parameters_of_functions_and_of_classes_as_they_are_made() -> None:
+    @sq.uda("bigint")
+    def top(v: pd.Series, k: int = 1) -> int:
+        return int(v.nlargest(k).iloc[-1])
+
+    @sq.uda("bigint")
+    class Above:
+        def __init__(self, limit: int):
+            self.limit = limit
+
+        def initial(self) -> int:
+            return 0
+
+        def add(self, state: int, v: pd.Series) -> int:
+            return state + int((v > self.limit).sum())
+
+        def merge(self, a: int, b: int) -> int:
+            return a + b
+
+        def result(self, state: int) -> int:
+            return state
+
+    query = S.hopping_window(10, 5).select(x=top("v"), y=top("v", k=2), z=Above("v", limit=3), a=Above("v", limit=5))
+    assert [values(query, name) for name in "xyza"] == [[6, 6, 6], [2, 4, 4], [1, 2, 2], [1, 1, 1]]
+    with pytest.raises(
+        PlanError, match=r"Above: it cannot be made; .*missing 1 required .* 'limit'.* It is Above\(limit"
+    ):
+        Above("v")
+    with pytest.raises(PlanError, match="uda: an object takes no parameters; found limit"):
+        sq.uda("bigint", name="made")(Above.code(3))("v", limit=3)
+
+
+def test_an_aggregator_of_sparks_shape_is_taken_as_it_is() -> None:
+    class Longest:
+        zero = ""
+
+        def reduce(self, buffer: str, value: tuple[str, int]) -> str:
+            return max(buffer, value[0] * (value[1] or 0), key=len)
+
+        def merge(self, a: str, b: str) -> str:
+            return max(a, b, key=len)
+
+        def finish(self, buffer: str) -> str:
+            return buffer
+
+    longest = sq.uda("string")(Longest)
+    assert values(S.hopping_window(10, 5).select(x=longest("k", "v"))) == ["aaaaaa"] * 3
+
+
+def test_a_time_sensitive_one_reads_lifetimes_as_the_clip_cuts_them_and_the_window() -> None:
+    @sq.uda("string", time_sensitive=True)
+    def shown(events: pd.DataFrame, window: Any) -> str:
+        pairs = sorted(zip(events.start, events.end, events.v.isna(), strict=True))
+        return f"[{window.start}, {window.end}) {window.duration}: {[(int(a), int(b)) for a, b, _ in pairs]}"
+
+    expected = {
+        "full": ["[0, 5) 5: [(1, 4), (3, 5)]", "[5, 10) 5: [(5, 6), (5, 8), (5, 9)]"],
+        "left": ["[0, 5) 5: [(1, 4), (3, 8)]", "[5, 10) 5: [(5, 6), (5, 8), (5, 9)]"],
+        "right": ["[0, 5) 5: [(1, 4), (3, 5)]", "[5, 10) 5: [(3, 8), (5, 6), (5, 9)]"],
+        "none": ["[0, 5) 5: [(1, 4), (3, 8)]", "[5, 10) 5: [(3, 8), (5, 6), (5, 9)]"],
+    }
+    for clip, texts in expected.items():
+        assert values(S.tumbling_window(5, clip_input=clip).select(x=shown("v"))) == texts
+
+
+def test_on_a_timestamp_axis_instants_are_timestamps_in_utc_and_open_ends_are_missing() -> None:
+    noon = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
+    rows = pa.table(
+        {"at": [noon, noon + dt.timedelta(minutes=90)], "to": [noon + dt.timedelta(hours=2), None], "v": [1, 2]}
+    )
+    s = sq.intervals(rows, start="at", end="to")
+
+    @sq.uda("double", time_sensitive=True)
+    def hours(events: pd.DataFrame, window: Any) -> float:
+        assert str(events.start.dt.tz) == str(window.start.tz) == "UTC"
+        return float(((events.end.fillna(window.end) - events.start) * events.v).sum() / pd.Timedelta(hours=1))
+
+    assert values(s.tumbling_window("1 hour", clip_input="left").select(x=hours("v")), "x")[:2] == [2.0, 1 + 2 * 0.5]
+    assert values(s.tumbling_window("1 hour").select(x=hours("v"))) == [1.0, 2.0]
+
+
+def test_arguments_are_called_as_the_query_or_the_module_says() -> None:
+    columns = sq.uda("string", time_sensitive=True, name="columns")(lambda events, window: ", ".join(events.columns))
+    named = sq.uda("string", time_sensitive=True, name="named", columns=["value"])(columns.code)
+    double = (sq.col("v") * 2).alias("double")
+    assert values(WINDOW.select(x=columns("v", double), y=named("w")))[:1] == ["v, double, start, end"]
+    assert values(WINDOW.select(x=named("w")))[:1] == ["value, start, end"]
+    with pytest.raises(PlanError, match=r"columns: an argument without a name; found v \* 2. Name it"):
+        columns(sq.col("v") * 2)
+    with pytest.raises(PlanError, match="named: 2 arguments; it takes value"):
+        named("v", "w")
+    with pytest.raises(PlanError, match="columns: arguments of one name; found v, v, start, end"):
+        columns("v", "v")
+
+
+# how it fails
+
+
+def test_what_it_raises_names_the_window_the_group_and_the_first_events() -> None:
+    grouped = S.group_by("k").tumbling_window(5)
+    text = failure(lambda v: 1 / int(v.isna().sum() - 1), stream=grouped)
+    assert (
+        text == "own: it failed; ZeroDivisionError: division by zero; window [5, 10), k = 'b'; events: v = None; v = 4."
+    )
+    many = sq.events([(0, 1, {"v": i}) for i in range(9)]).tumbling_window(5)
+    assert "window [0, 5); the first of 9 events: v = 0; v = 1; v = 2." in failure(lambda v: v.nothing, stream=many)
+
+
+def test_a_value_of_another_type_fails() -> None:
+    assert "'one' is no double; window [0, 5)" in failure(lambda v: "one")
+    assert "1.5 is no bigint; window [0, 5)" in failure(lambda v: 1.5, "bigint")
+    assert "300 is no tinyint" in failure(lambda v: 300, "tinyint")
+    assert "is no double" in failure(lambda v: v)
+
+
+def test_a_time_limit_ends_what_never_returns() -> None:
+    begun = time.monotonic()
+
+    def forever(v: pd.Series) -> float:
+        while True:
+            time.sleep(0.01)
+
+    assert "it took longer than 0.2 seconds; window [0, 5)" in failure(forever, time_limit=0.2)
+    assert time.monotonic() - begun < 5
+    for _ in range(100):
+        if not any(thread.name.startswith("streamq call") for thread in threading.enumerate()):
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("the call goes on")
+
+
+def test_checking_finds_what_is_not_deterministic() -> None:
+    calls: list[int] = []
+
+    def counted(v: pd.Series) -> float:
+        calls.append(1)
+        return float(len(calls))
+
+    assert "two calls with the same events gave 1.0 and 2.0; window [0, 5)" in failure(counted, checked=True)
+
+
+def test_bad_declarations_are_refused() -> None:
+    with pytest.raises(PlanError, match='uda: no type of the value; found <function .*. Write @sq.uda\\("double"\\)'):
+        sq.uda(lambda v: 1)  # type: ignore[arg-type]
+    with pytest.raises(TypeMismatch, match="no such type; found 'duble'"):
+        sq.uda("duble")
+    with pytest.raises(PlanError, match="uda: not code; found 3"):
+        sq.uda("double")(3)
+    with pytest.raises(PlanError, match="uda: not a property of modules; found 'mergable'"):
+        sq.uda("double", properties=["mergable"])(len)
+    with pytest.raises(PlanError, match="own: it is declared mergeable; it cannot be merged"):
+        sq.uda("double", properties=[sq.mergeable], name="own")(len)
+    with pytest.raises(PlanError, match="uda: time_limit is a number of seconds above 0; found -1"):
+        sq.uda("double", time_limit=-1)(len)
+    with pytest.raises(PlanError, match="uda: on_error is 'fail' or 'quarantine'; found 'ignore'"):
+        sq.uda("double", on_error="ignore")(len)
+    with pytest.raises(PlanError, match="own: it is called without a column"):
+        sq.uda("double", name="own")(len)()
+    for stamp in ("unchanged", "clip", "time_bound"):
+        with pytest.raises(PlanError, match=f"select: stamp '{stamp}' is for operations that give their own lifetimes"):
+            S.tumbling_window(5, stamp=stamp).select(x=sq.uda("double", name="own")(len)("v"))
