@@ -24,6 +24,7 @@ from streamq.testing.difference import assert_same_history
 from streamq.testing.generate import Case, cases
 from streamq.testing.oracle import EVALUATED, TRANSLATED, oracle
 from streamq.testing.oracle.evaluated import Evaluated
+from streamq.testing.oracle.python_functions import Operand, PythonFunctions
 from streamq.testing.oracle.run import database
 from streamq.time import INFINITY, INTEGER
 
@@ -146,7 +147,7 @@ def test_many_rows_come_in_several_vectors() -> None:
 
 def test_columns_constants_and_lifetimes_need_no_function() -> None:
     with database().cursor() as connection:
-        evaluated = Evaluated(connection, lambda: None)
+        evaluated = Evaluated(PythonFunctions(connection), lambda: None)
         schema = Schema((Field("v", t.LongType()),), INTEGER)
         assert [evaluated.sql(e, schema) for e in (col("v"), col("v").alias("w"), lit(5))] == [
             "c0",
@@ -154,15 +155,20 @@ def test_columns_constants_and_lifetimes_need_no_function() -> None:
             "CAST(5 AS INTEGER)",
         ]
         assert "re" in evaluated.sql(end(), schema)
-        assert evaluated.names == []
+        assert evaluated.functions.names == []
 
 
 @WAYS
 def test_no_function_outlives_its_query(way: str) -> None:
+    with database().cursor() as connection:
+        functions = PythonFunctions(connection)
+        call = functions.call(lambda columns: columns[0], [Operand("v", "7", t.LongType())], t.LongType())
+        assert call.startswith("python_") and connection.execute(f"SELECT {call}").fetchall() == [(7,)]
+        functions.forget()
     answer(events(1).select(x=col("v") + 1), way)
     with pytest.raises(QueryFailed):
         answer(events(1).select(y=col("v") + 1, x=col("v") / 0), way)
-    left = database().execute("SELECT function_name FROM duckdb_functions() WHERE function_name LIKE 'expression%'")
+    left = database().execute("SELECT function_name FROM duckdb_functions() WHERE function_name LIKE 'python_%'")
     assert left.fetchall() == []
 
 
@@ -241,7 +247,7 @@ def test_lifetimes_of_what_is_computed(way: str) -> None:
 def test_what_only_spark_evaluates_needs_a_session() -> None:
     sound = Cast(Call(by_name("soundex"), (col("v"),)), t.StringType())
     with database().cursor() as connection, pytest.raises(NeedsSpark, match=r"soundex\(v\).*sq.session\(\)"):
-        Evaluated(connection, lambda: None).sql(sound, Schema((Field("v", t.StringType()),), INTEGER))
+        Evaluated(PythonFunctions(connection), lambda: None).sql(sound, Schema((Field("v", t.StringType()),), INTEGER))
 
 
 @WAYS

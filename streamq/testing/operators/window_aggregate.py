@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import types as t
 
+from streamq.aggregates.window_modules import WindowModule
 from streamq.operators import WindowAggregate
 from streamq.plan.aggregate import Aggregate, Rounding
 from streamq.plan.expr import Expr
@@ -14,6 +15,7 @@ from streamq.testing.drawn_expressions import exact_columns, is_exact
 from streamq.testing.oracle.aggregates import ORACLE_OF, Arguments
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import floating, has_own_key, listed
+from streamq.testing.oracle.modules import ModuleValue
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.windows import events_in_groups, members, order_of, stamped
 
@@ -33,41 +35,52 @@ def window_aggregate(node: WindowAggregate, inputs: Sequence[str], run: Run) -> 
             kinds[f"v{i}_{j}"] = infer(arg, source, "oracle")
     events, groups = events_in_groups(node, values, inputs[0], run)
     membership = members(node, events, groups, run)
-    # what is paired counts where both are there
-    both = [
-        f"CASE WHEN v{i}_{1 - j} IS NOT NULL THEN v{i}_{j} END AS v{i}_{j}"
-        for i, (_, a) in enumerate(node.aggregates)
-        for j in range(len(a.args))
-        if len(a.args) == 2
-    ]
-    if both:
-        membership = run.table(f"SELECT * REPLACE ({listed(*both)}) FROM {membership}")
     window = listed("w", "w_le", "w_re", *groups)
-    # deviations need the mean first; that of equal numbers is not rounded
-    means = [
-        f"CASE WHEN min(v{i}_{j}) OVER own = max(v{i}_{j}) OVER own THEN CAST(min(v{i}_{j}) OVER own AS DOUBLE) "
-        f"ELSE avg(CAST(v{i}_{j} AS DOUBLE)) OVER own END AS v{i}_{j}_mean"
-        for i, (_, a) in enumerate(node.aggregates)
-        for j in range(len(a.args))
-        if ORACLE_OF[a.function].reads_means
-    ]
-    if means:
-        membership = run.table(f"SELECT {listed('*', *means)} FROM {membership} WINDOW own AS (PARTITION BY {window})")
+    membership = _with_means(node, membership, window, run)
     order = listed("le", *(f"{o} NULLS FIRST" for o in order_of(source)), "re")
     results = []
-    for i, (_, a) in enumerate(node.aggregates):
-        types = tuple(kinds[f"v{i}_{j}"] for j in range(len(a.args)))
+    for i, (name, a) in enumerate(node.aggregates):
+        columns = [f"v{i}_{j}" for j in range(len(a.args))]
+        types = tuple(kinds[column] for column in columns)
         passes = f"FILTER (WHERE f{i})" if a.where is not None else ""
+        if isinstance(a.function, WindowModule):
+            module = ModuleValue(a, types, node.schema.type_of(name), node.clip, source.axis_type)
+            results.append(module.sql(columns, passes=passes, order=order, functions=run.functions))
+            continue
         arguments = Arguments(
             f"v{i}_0", f"v{i}_1", types, a.options, passes=passes, order=order, clip=node.clip, axis=source.axis
         )
         results.append(ORACLE_OF[a.function].sql(arguments))
     shown = [_group(node, g, k) for g, k in zip(groups, node.keys, strict=True)]
-    columns = [f"{e} AS c{i}" for i, e in enumerate([*shown, *results])]
+    outputs = [f"{e} AS c{i}" for i, e in enumerate([*shown, *results])]
     start, end, there = stamped(node)
     return f"""
-        SELECT {listed(start, end, *columns)} FROM {membership}
+        SELECT {listed(start, end, *outputs)} FROM {membership}
         WHERE {there} GROUP BY {window}"""
+
+
+def _with_means(node: WindowAggregate, membership: str, window: str, run: Run) -> str:
+    """Members with the means of the values whose deviations are asked for; what is paired counts where both are there."""
+    built_in = [(i, a) for i, (_, a) in enumerate(node.aggregates) if not isinstance(a.function, WindowModule)]
+    both = [
+        f"CASE WHEN v{i}_{1 - j} IS NOT NULL THEN v{i}_{j} END AS v{i}_{j}"
+        for i, a in built_in
+        for j in range(len(a.args))
+        if len(a.args) == 2
+    ]
+    if both:
+        membership = run.table(f"SELECT * REPLACE ({listed(*both)}) FROM {membership}")
+    # deviations need the mean first; that of equal numbers is not rounded
+    means = [
+        f"CASE WHEN min(v{i}_{j}) OVER own = max(v{i}_{j}) OVER own THEN CAST(min(v{i}_{j}) OVER own AS DOUBLE) "
+        f"ELSE avg(CAST(v{i}_{j} AS DOUBLE)) OVER own END AS v{i}_{j}_mean"
+        for i, a in built_in
+        for j in range(len(a.args))
+        if ORACLE_OF[a.function].reads_means
+    ]
+    if not means:
+        return membership
+    return run.table(f"SELECT {listed('*', *means)} FROM {membership} WINDOW own AS (PARTITION BY {window})")
 
 
 def _group(node: WindowAggregate, group: str, name: str) -> str:

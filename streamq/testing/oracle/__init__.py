@@ -29,6 +29,7 @@ from streamq.testing.oracle import sources  # noqa: F401 (it defines those)
 from streamq.testing.oracle.definitions import ORACLE
 from streamq.testing.oracle.evaluated import Evaluated
 from streamq.testing.oracle.expressions import Untranslated, listed, own_keys, payload, sql
+from streamq.testing.oracle.python_functions import PythonFunctions
 from streamq.testing.oracle.reach import reach
 from streamq.testing.oracle.run import Run, TooMuch, database
 from streamq.testing.oracle.values import from_duckdb, literal, sql_type
@@ -73,8 +74,9 @@ def oracle(
         there = f"there are: {TRANSLATED}, {EVALUATED}"
         raise PlanError(sentence("oracle", f"no way of expressions called {expressions!r}", there))
     connection = database().cursor()
-    evaluated = Evaluated(connection, SparkSession.getActiveSession) if expressions == EVALUATED else None
-    run = Run(connection, tables, until, evaluated, ctis or {})
+    functions = PythonFunctions(connection)
+    evaluated = Evaluated(functions, SparkSession.getActiveSession) if expressions == EVALUATED else None
+    run = Run(connection, tables, until, functions, evaluated, ctis or {})
     come: dict[str, int | None] = {}
 
     def visit(node: Node, inputs: list[str]) -> str:
@@ -95,8 +97,7 @@ def oracle(
     try:
         answer = run.arrow(f"SELECT {listed('le', 're', *payload(plan.schema))} FROM {fold(plan, visit)}")
     finally:
-        if evaluated is not None:
-            evaluated.forget()
+        functions.forget()
         connection.close()
     kinds = [t.LongType(), t.LongType(), *(f.type for f in plan.schema.fields)]
     columns = [from_duckdb(column, kind) for column, kind in zip(answer.columns, kinds, strict=True)]

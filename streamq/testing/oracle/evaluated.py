@@ -7,11 +7,9 @@ thousand rows; every expression stands over a table that exists, so that it is p
 
 from __future__ import annotations
 
-import inspect
-import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -27,32 +25,19 @@ from streamq.plan.schema import Schema, quote
 from streamq.plan.spark_form import to_spark
 from streamq.plan.tree import show
 from streamq.runtime.arrow_expr import check, evaluate
-from streamq.testing.oracle.expressions import lifetime, listed, sql
-from streamq.testing.oracle.values import from_duckdb, sql_type, to_duckdb
+from streamq.testing.oracle.expressions import lifetime, sql
+from streamq.testing.oracle.python_functions import Compute, Operand, PythonFunctions
 
 if TYPE_CHECKING:
-    import duckdb
     from pyspark.sql import Column, SparkSession
 
-Compute = Callable[[list[pa.Array]], Any]
-"""The values of an expression from those of its operands."""
 
-_NUMBERS = itertools.count()
-"""Functions belong to the database, which evaluations share: no two have one name."""
-
-
-@dataclass
+@dataclass(frozen=True)
 class Evaluated:
-    """The expressions of one evaluation that became functions of a connection.
+    """The expressions of one evaluation that become functions; ``session`` gives the SparkSession for those of Spark's."""
 
-    ``session`` gives the SparkSession for those that only Spark evaluates. ``raised`` is what the last of them failed
-    with; DuckDB itself keeps only the text.
-    """
-
-    connection: duckdb.DuckDBPyConnection
+    functions: PythonFunctions
     session: Callable[[], SparkSession | None]
-    names: list[str] = field(default_factory=list)
-    raised: BaseException | None = None
 
     def sql(self, expr: Expr, schema: Schema) -> str:
         """A call of the function that evaluates an expression; columns, constants and parts of the lifetime need none.
@@ -61,37 +46,10 @@ class Evaluated:
         """
         if _plain(expr):
             return sql(expr, schema)
-        kind = infer(expr, schema, "oracle")
         operands = _operands(expr, schema)
-        compute = self._computed(expr, schema, operands)
+        return self.functions.call(self._computed(expr, schema, operands), operands, infer(expr, schema, "oracle"))
 
-        def function(*vectors: pa.ChunkedArray) -> pa.Array:
-            try:
-                arguments = [_one(from_duckdb(v, o.kind)) for v, o in zip(vectors, operands, strict=True)]
-                return _one(to_duckdb(compute(arguments), kind))
-            except BaseException as error:
-                self.raised = error
-                raise
-
-        # DuckDB counts the parameters
-        parameters = [inspect.Parameter(f"p{i}", inspect.Parameter.POSITIONAL_ONLY) for i in range(len(operands))]
-        function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        name = f"expression_{next(_NUMBERS)}"
-        # the stubs know neither names for the ways of calling nor types by their SQL
-        create: Any = self.connection.create_function
-        create(
-            name,
-            function,
-            [sql_type(o.kind) for o in operands],
-            sql_type(kind),
-            type="arrow",
-            null_handling="special",
-            exception_handling="default",
-        )
-        self.names.append(name)
-        return f"{name}({listed(*(o.sql for o in operands))})"
-
-    def _computed(self, expr: Expr, schema: Schema, operands: Sequence[_Operand]) -> Compute:
+    def _computed(self, expr: Expr, schema: Schema, operands: Sequence[Operand]) -> Compute:
         try:
             check(expr, schema, "oracle")
         except NeedsSpark as error:
@@ -109,20 +67,6 @@ class Evaluated:
 
         return compute
 
-    def forget(self) -> None:
-        """Take the functions out of the database."""
-        for name in self.names:
-            self.connection.remove_function(name)
-
-
-@dataclass(frozen=True)
-class _Operand:
-    """What a function is given: a payload column by its name, or a part of the lifetime, ``__start`` for one."""
-
-    name: str
-    sql: str
-    kind: t.DataType
-
 
 def _plain(expr: Expr) -> bool:
     while isinstance(expr, Alias):
@@ -130,15 +74,15 @@ def _plain(expr: Expr) -> bool:
     return isinstance(expr, Col | Lifetime) or (isinstance(expr, Lit) and expr.type is None)
 
 
-def _operands(expr: Expr, schema: Schema) -> list[_Operand]:
+def _operands(expr: Expr, schema: Schema) -> list[Operand]:
     # what a pyspark Column reads is not known: any column
     names = frozenset(schema.names) if is_opaque(expr) else columns(expr)
-    operands = [_Operand(f.name, f"c{i}", f.type) for i, f in enumerate(schema.fields) if f.name in names]
+    operands = [Operand(f.name, f"c{i}", f.type) for i, f in enumerate(schema.fields) if f.name in names]
     for part in sorted({n.part for n in nodes(expr) if isinstance(n, Lifetime)}):
         kind = t.LongType() if part == "duration" else schema.axis_type
-        operands.append(_Operand(f"__{part}", lifetime(part, schema), kind))
+        operands.append(Operand(f"__{part}", lifetime(part, schema), kind))
     # one of constants alone has to be told how many rows there are
-    return operands or [_Operand("__le", "le", t.LongType())]
+    return operands or [Operand("__le", "le", t.LongType())]
 
 
 class _ByName:
@@ -153,7 +97,7 @@ class _ByName:
         return self.column(f"__{part}")
 
 
-def _in_spark(expr: Expr, operands: Sequence[_Operand], spark: SparkSession) -> Compute:
+def _in_spark(expr: Expr, operands: Sequence[Operand], spark: SparkSession) -> Compute:
     schema = t.StructType([t.StructField(o.name, o.kind) for o in operands])
 
     def compute(arguments: list[pa.Array]) -> pa.ChunkedArray:
@@ -165,11 +109,6 @@ def _in_spark(expr: Expr, operands: Sequence[_Operand], spark: SparkSession) -> 
                 raise QueryFailed(str(error).strip().splitlines()[0]) from error
 
     return compute
-
-
-def _one(column: Any) -> pa.Array:
-    """A column in one piece."""
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 __all__ = ["Evaluated"]

@@ -15,6 +15,7 @@ from streamq.plan.expr import Expr
 from streamq.plan.schema import Schema
 from streamq.testing.oracle.evaluated import Evaluated
 from streamq.testing.oracle.expressions import sql
+from streamq.testing.oracle.python_functions import PythonFunctions
 from streamq.testing.oracle.values import ticks, to_duckdb
 
 if TYPE_CHECKING:
@@ -43,13 +44,14 @@ class Run:
     """One evaluation: the connection, the rows of the sources, the bound on infinite lifetimes, the tables made.
 
     ``ctis`` are what sources were promised beside their rows; ``reach``: how far the input of the operator that is being
-    defined has come (``streamq.testing.oracle.reach``), None if nothing has arrived. ``evaluated`` are the expressions that
-    became functions; None where expressions are translated.
+    defined has come (``streamq.testing.oracle.reach``), None if nothing has arrived. ``functions`` are those in Python that
+    SQL calls; ``evaluated`` makes them of expressions, None where expressions are translated.
     """
 
     connection: duckdb.DuckDBPyConnection
     tables: Mapping[str, pa.Table | pd.DataFrame]
-    until: int | None = None
+    until: int | None
+    functions: PythonFunctions
     evaluated: Evaluated | None = None
     ctis: Mapping[str, int] = field(default_factory=dict)
     reach: int | None = None
@@ -71,7 +73,7 @@ class Run:
         try:
             self.connection.execute(f"CREATE TEMP TABLE {name} AS {query}")
         except (duckdb.OutOfRangeException, duckdb.ConversionException, duckdb.InvalidInputException) as error:
-            failure = self.evaluated.raised if self.evaluated is not None else None
+            failure = self.functions.raised
             if failure is not None and not isinstance(failure, StreamqError):
                 raise failure from error
             reason = str(failure or error).splitlines()[0]

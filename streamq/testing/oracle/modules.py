@@ -1,0 +1,235 @@
+"""What modules of a user's over windows are: their code, called plainly, once over all members of each window.
+
+Written from docs/modules.md: a second way to call modules, which shares nothing with the first. The members of a window come
+from SQL as lists; lifetimes are cut, events made and results read here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import types as t
+
+from streamq.aggregates.user_operators import OWN_LIFETIMES, UserOperator
+from streamq.aggregates.window_modules import WindowModule
+from streamq.choices import Clip, Stamp
+from streamq.errors import ModuleFailed, sentence
+from streamq.plan.aggregate import Aggregate
+from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.user_results import LASTS, START
+from streamq.testing.oracle.python_functions import Operand, PythonFunctions
+from streamq.time import INFINITY
+
+LONG = t.LongType()
+NULLABLE = {
+    pa.bool_(): pd.BooleanDtype(),
+    pa.int8(): pd.Int8Dtype(),
+    pa.int16(): pd.Int16Dtype(),
+    pa.int32(): pd.Int32Dtype(),
+    pa.int64(): pd.Int64Dtype(),
+}
+"""What pandas has for integers and booleans with NULLs among them."""
+
+
+@dataclass(frozen=True)
+class ModuleValue:
+    """A module over the members of windows: its arguments' types, the type of its value, and how lifetimes are cut."""
+
+    aggregate: Aggregate
+    kinds: tuple[t.DataType, ...]
+    result: t.DataType
+    clip: Clip
+    instants: t.DataType
+
+    def sql(self, values: Sequence[str], *, passes: str, order: str, functions: PythonFunctions) -> str:
+        """The SQL of the module's value over a group of members, whose arguments are the columns ``values``.
+
+        passes: FILTER of what the filter lets through, or nothing; order: of members.
+        """
+
+        def gathered(column: str) -> str:
+            return f"list({column} ORDER BY {order}) {passes}"
+
+        lists = [
+            Operand(f"v{i}", gathered(v), t.ArrayType(k))
+            for i, (v, k) in enumerate(zip(values, self.kinds, strict=True))
+        ]
+        lists += [Operand(name, gathered(name), t.ArrayType(LONG)) for name in ("le", "re")]
+        window = [Operand(name, f"any_value({name})", LONG) for name in ("w_le", "w_re")]
+        return functions.call(self._over_windows, [*lists, *window], self.result)
+
+    @property
+    def _module(self) -> WindowModule:
+        assert isinstance(self.aggregate.function, WindowModule)
+        return self.aggregate.function
+
+    def _over_windows(self, operands: list[pa.Array]) -> pa.Array:
+        *lists, w_le, w_re = operands
+        windows = zip(w_le.to_pylist(), w_re.to_pylist(), strict=True)
+        values = []
+        for i, window in enumerate(windows):
+            *columns, le, re = (column[i].values for column in lists)
+            try:
+                values.append(self._over_members(columns, le, re, window))
+            except Exception as error:
+                what = f"{type(error).__name__}: {error}; window {window}"
+                raise ModuleFailed(sentence(self._module.name, "it failed", what)) from error
+        return pa.array(values, arrow_type(self.result))
+
+    def _over_members(self, columns: list[Any], le: Any, re: Any, window: tuple[int, int]) -> Any:
+        """The value of one window; ``le`` is None where a filter has left out all of its members."""
+        is_operator = isinstance(self._module, UserOperator)
+        if le is None:
+            return [] if is_operator else None
+        if self._module.time_sensitive:
+            events = self._frame(columns, le.to_pylist(), re.to_pylist(), window)
+            result = _over_events(self._module, events, Interval(*(self._instant(ticks) for ticks in window)))
+        else:
+            result = _over_values(self._module, columns)
+        return self._rows(result, window) if is_operator else _value(result)
+
+    # time-sensitive
+
+    def _frame(self, columns: list[Any], le: list[int], re: list[int], window: tuple[int, int]) -> pd.DataFrame:
+        """Events with their arguments by name, and their lifetimes, cut."""
+        names = self.aggregate.options[-len(columns) :]
+        if self.clip in (Clip.FULL, Clip.LEFT):
+            le = [max(at, window[0]) for at in le]
+        if self.clip in (Clip.FULL, Clip.RIGHT):
+            re = [min(at, window[1]) for at in re]
+        frame = {str(name): _series(column) for name, column in zip(names, columns, strict=True)}
+        for name, ticks in (("start", le), ("end", re)):
+            ends = pa.array([None if at == INFINITY else at for at in ticks], pa.int64())
+            frame[name] = _series(ends.cast(arrow_type(self.instants)))
+        return pd.DataFrame(frame)
+
+    def _instant(self, ticks: int) -> Any:
+        if ticks == INFINITY:
+            return None
+        return ticks if self.instants == LONG else pd.Timestamp(ticks, unit="us", tz="UTC")
+
+    # rows of operators
+
+    @property
+    def _stamp(self) -> str:
+        return str(self.aggregate.options[0])
+
+    def _rows(self, result: Any, window: tuple[int, int]) -> list[dict[str, Any]]:
+        assert isinstance(self._module, UserOperator)
+        names = [field.name for field in self._module.fields]
+        rows = []
+        for row in _each(result):
+            start, end, values = _parts(row, names, window)
+            placed = {name: _value(value) for name, value in zip(names, values, strict=True)}
+            if self._stamp in OWN_LIFETIMES:
+                placed |= self._lifetime(start, end, window)
+            rows.append(placed)
+        return rows
+
+    def _lifetime(self, start: int, end: int, window: tuple[int, int]) -> dict[str, Any]:
+        """A row's own lifetime under the stamp."""
+        if self._stamp == Stamp.CLIP:
+            start, end = max(start, window[0]), min(end, window[1])
+        if start < window[0] or end <= start:
+            raise ValueError(f"a row with the lifetime [{start}, {end})")
+        return {START: start, LASTS: None if end == INFINITY else end - start}
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A window as code of a user's reads it; without an end it has no duration."""
+
+    start: Any
+    end: Any
+
+    @property
+    def duration(self) -> Any:
+        """How long it is."""
+        return None if self.end is None else self.end - self.start
+
+
+# calls
+
+
+def _over_values(module: WindowModule, columns: list[pa.Array]) -> Any:
+    """The result of code that does not read lifetimes."""
+    code = _made(module)
+    if hasattr(code, "initial"):
+        return code.result(code.add(code.initial(), *map(_series, columns)))
+    if hasattr(code, "zero"):
+        buffer = code.zero() if callable(code.zero) else code.zero
+        rows = list(zip(*(column.to_pylist() for column in columns), strict=True))
+        for row in rows:
+            buffer = code.reduce(buffer, row if len(row) > 1 else row[0])
+        return code.finish(buffer)
+    return code(*map(_series, columns), **module.options)
+
+
+def _over_events(module: WindowModule, events: pd.DataFrame, window: Interval) -> Any:
+    """The result of time-sensitive code."""
+    code = _made(module)
+    if hasattr(code, "initial"):
+        return code.result(code.add(code.initial(), events), window)
+    return code(events, window, **module.options)
+
+
+def _made(module: WindowModule) -> Any:
+    """The code; of a class with states an object, made with the options."""
+    code = module.code
+    is_class = inspect.isclass(code) and (hasattr(code, "initial") or hasattr(code, "zero"))
+    return code(**module.options) if is_class else code
+
+
+def _series(column: pa.Array) -> pd.Series:
+    kinds = NULLABLE.get if column.null_count else None
+    return column.to_pandas(date_as_object=False, types_mapper=kinds).copy()
+
+
+# results
+
+
+def _value(result: Any) -> Any:
+    """A plain value of Python's; NaN, NA and NaT are NULL."""
+    if result is pd.NA or result is pd.NaT:
+        return None
+    plain = result.item() if isinstance(result, np.generic) else result
+    return None if isinstance(plain, float) and math.isnan(plain) else plain
+
+
+def _each(result: Any) -> Iterable[Any]:
+    if result is None:
+        return []
+    return result.to_dict("records") if isinstance(result, pd.DataFrame) else result
+
+
+def _parts(row: Any, names: Sequence[str], window: tuple[int, int]) -> tuple[int, int, list[Any]]:
+    """A row's start, end and values; without a lifetime of its own it has the window's."""
+    if isinstance(row, Mapping):
+        lifetime = [row["start"], row["end"]] if "start" in row else []
+        values = [row[name] for name in names]
+    else:
+        parts = list(row) if isinstance(row, tuple | list) else [row]
+        lifetime, values = parts[: len(parts) - len(names)], parts[-len(names) :]
+    start, end = map(_ticks, lifetime) if lifetime else window
+    return start, end, values
+
+
+def _ticks(instant: Any) -> int:
+    """An instant in ticks; nothing is an end that is open."""
+    if instant is None or pd.isna(instant):
+        return INFINITY
+    if isinstance(instant, int | float | np.number):
+        return int(instant)
+    moment = pd.Timestamp(instant)
+    moment = moment.tz_localize("UTC") if moment.tzinfo is None else moment
+    return int(moment.as_unit("us").value)
+
+
+__all__ = ["ModuleValue"]

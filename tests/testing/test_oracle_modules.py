@@ -1,0 +1,151 @@
+"""The oracle calls modules plainly, once over all members of each window, and reads their results as documented."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import streamq as sq
+from streamq import testing as t
+from streamq.errors import QueryFailed
+from streamq.stream import Stream
+from streamq.testing.oracle import oracle
+from streamq.time import INFINITY
+from tests.judged import answer
+
+ROWS = [
+    (1, 4, {"k": "a", "v": 2}),
+    (3, 8, {"k": "b", "v": 6}),
+    (3, 5, {"k": "a", "v": None}),
+    (6, None, {"k": "a", "v": 1}),
+]
+S = sq.events(ROWS)
+SEEN: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_seen() -> None:
+    SEEN.clear()
+
+
+def judged(query: Stream) -> list[tuple[Any, ...]]:
+    """Rows of the oracle's answer in order."""
+    rows = [tuple(row.values()) for row in oracle(query.plan, query.tables).to_pylist()]
+    return sorted(((a, None if b == INFINITY else b, *rest) for a, b, *rest in rows), key=repr)
+
+
+@sq.uda("string", name="seen")
+def seen(*values: pd.Series, mark: str = "") -> str:
+    SEEN.append([v.tolist() for v in values])
+    return mark + "/".join(str(v.dtype) for v in values)
+
+
+@sq.uda("bigint", time_sensitive=True, name="read_lifetimes", columns=["x"])
+def read_lifetimes(events: pd.DataFrame, window: Any) -> int:
+    SEEN.append((window.start, window.end, *events.itertuples(index=False, name=None)))
+    return len(events)
+
+
+@sq.udo("x bigint, n int", time_sensitive=True, name="each")
+def each(events: pd.DataFrame, window: Any) -> Iterator[Any]:
+    for event in events.itertuples():
+        yield event.start, event.end, event.v, len(events)
+
+
+def test_a_function_is_called_once_a_window_with_series_in_member_order() -> None:
+    windows = S.group_by("k").tumbling_window(20)
+    kinds = [(0, 20, "a", "Int64/float64"), (0, 20, "b", "int64/float64")]
+    assert judged(windows.select(x=seen("v", sq.col("v") + 0.5))) == kinds
+    shown = [[[None if pd.isna(v) else v for v in values] for values in call] for call in SEEN]
+    assert sorted(shown, key=repr) == [[[2, None, 1], [2.5, None, 1.5]], [[6], [6.5]]]
+
+
+def test_what_a_filter_leaves_out_is_no_member_and_nothing_is_not_called_for() -> None:
+    query = S.group_by("k").tumbling_window(20).select(x=seen("v", where=sq.col("v") > 1, mark="!"), n=sq.count())
+    assert judged(query) == [(0, 20, "a", "!int64", 3), (0, 20, "b", "!int64", 1)]
+    assert sorted(SEEN) == [[[2]], [[6]]]
+    assert judged(S.tumbling_window(20).select(x=seen("v", where=sq.col("v") > 9))) == [(0, 20, None)]
+    assert judged(S.tumbling_window(20).select(each("v", where=sq.col("v") > 9))) == []
+    assert len(SEEN) == 2
+
+
+@pytest.mark.parametrize(
+    ("clip", "first"),
+    [("none", (1, 5)), ("left", (4, 5)), ("right", (1, 5)), ("full", (4, 5))],
+)
+def test_lifetimes_are_cut_by_the_clip(clip: str, first: tuple[int, int]) -> None:
+    s = sq.events([(1, 5, {"v": 2}), (6, 9, {"v": 3})])
+    assert judged(s.hopping_window(4, 8, 4, clip_input=clip).select(n=read_lifetimes("v"))) == [(4, 8, 2)]
+    last = (6, 8) if clip in ("full", "right") else (6, 9)
+    ((start, end, *members),) = SEEN
+    assert (start, end, members) == (4, 8, [(2, *first), (3, *last)])
+
+
+def test_instants_are_timestamps_and_an_open_end_is_missing() -> None:
+    at = [dt.datetime(1970, 1, 1, 0, 0, s, tzinfo=dt.UTC) for s in (1, 3)]
+    s = sq.events([(at[0], at[1], {"v": 2}), (at[1], None, {"v": 3})])
+    assert (
+        len(judged(s.session_window("1 minute", clip_input="none", stamp="align").select(n=read_lifetimes("v")))) == 1
+    )
+    ((start, end, first, last),) = SEEN
+    assert (start, end, first[1:]) == (pd.Timestamp(at[0]), None, (at[0], at[1]))
+    assert last[2] is pd.NaT
+
+
+@pytest.mark.parametrize(
+    ("stamp", "expected"),
+    [
+        ("unchanged", [(1, 12, 0), (5, None, 1)]),
+        ("clip", [(1, 10, 0), (5, 10, 1)]),
+        ("align", [(0, 10, 0), (0, 10, 1)]),
+        ("point_at_end", [(10, 11, 0), (10, 11, 1)]),
+    ],
+)
+def test_stamps_say_where_rows_of_an_operator_live(stamp: str, expected: list[Any]) -> None:
+    @sq.udo("i bigint", time_sensitive=True, name="two")
+    def two(events: pd.DataFrame, window: Any) -> Any:
+        return [(1, 12, 0), {"start": 5, "end": None, "i": 1}]
+
+    s = sq.events([(1, 4, {"v": 2})])
+    assert answer(s.tumbling_window(10, stamp=stamp).select(two("v"))) == expected
+
+
+def test_rows_are_tuples_dictionaries_values_or_a_dataframe() -> None:
+    forms = [
+        lambda v: [(1, "a"), (2, "b")],
+        lambda v: ({"i": i, "t": text} for i, text in ((1, "a"), (2, "b"))),
+        lambda v: pd.DataFrame({"t": ["a", "b"], "i": [1, 2]}),
+    ]
+    w = sq.events([(1, 4, {"v": 2})]).tumbling_window(10)
+    for form in forms:
+        assert answer(w.select(sq.udo("i bigint, t string", name="form")(form)("v"))) == [
+            (0, 10, 1, "a"),
+            (0, 10, 2, "b"),
+        ]
+    assert answer(w.select(sq.udo("i double", name="form")(lambda v: [1.0, float("nan"), np.float64(3)])("v"))) == [
+        (0, 10, 1.0),
+        (0, 10, 3.0),
+        (0, 10, None),
+    ]
+    assert answer(w.select(sq.udo("i double", name="form")(lambda v: None)("v"))) == []
+
+
+def test_what_a_module_raises_fails_the_query() -> None:
+    @sq.uda("bigint", name="fails")
+    def fails(v: pd.Series) -> int:
+        raise ZeroDivisionError("of nothing")
+
+    with pytest.raises(QueryFailed, match=r"fails: it failed; ZeroDivisionError: of nothing; window \(0, 10\)"):
+        judged(sq.events([(1, 4, {"v": 2})]).tumbling_window(10).select(x=fails("v")))
+
+
+def test_verify_judges_queries_with_modules() -> None:
+    windows = S.group_by("k").hopping_window(4, 2)
+    for query in (windows.select(n=sq.count(), x=read_lifetimes("v")), windows.select(each("v"))):
+        report = t.verify(query, profile="fast", examples=5)
+        assert report.failing < report.cases
