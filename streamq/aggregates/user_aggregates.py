@@ -40,9 +40,10 @@ def uda(
       computed once and merged. A method gives a new state, and leaves those it is given as they are;
     - a class in the shape of Spark's Aggregator: ``zero()``, ``reduce(buffer, value)``, ``merge(a, b)``, ``finish(buffer)``.
 
-    ``time_sensitive``: the code reads lifetimes, too. ``columns``: what it calls its arguments then, in their order; by
-    default as the query calls them. ``properties`` are promises, such as ``sq.order_insensitive``. ``time_limit``: the
-    seconds that one window may take. ``checked``: every call is made twice, and fails if the results differ. ``on_error``:
+    ``time_sensitive``: the code reads lifetimes, too. ``columns``: what it calls its arguments, in their order; by default a
+    time-sensitive one finds them under the names that the query has for them. ``properties`` are promises, such as
+    ``sq.order_insensitive``. ``time_limit``: the seconds that one window may take. ``checked``: every call is made twice, and
+    fails if the results differ. ``on_error``:
     "fail", or "quarantine", which sets a window aside whose call fails: its members go to the late output, and the query
     goes on.
 

@@ -12,6 +12,7 @@ from pyspark.sql.types import DataType
 from streamq.aggregates.window_modules import WindowModule, module_arguments
 from streamq.choices import Stamp
 from streamq.plan.aggregate import Aggregate, Application
+from streamq.plan.expr import Expr
 from streamq.plan.module_properties import one_output_per_group, time_bound
 from streamq.plan.reduction import ReducedColumn
 from streamq.plan.repository import modules
@@ -48,9 +49,10 @@ def udo(
     "clip" (they are cut to the window), "time_bound" (a promise, the default of an operator with that property: what comes
     from an instant on changes no row before it), or "align" and "point_at_end", which give every row the window's place.
 
-    ``time_sensitive``: the code reads lifetimes, too. ``columns``: what it calls its arguments then, in their order; by
-    default as the query calls them. ``properties`` are promises, such as ``sq.order_insensitive``. ``time_limit``: the
-    seconds that one window may take. ``checked``: every call is made twice, and fails if the results differ. ``on_error``:
+    ``time_sensitive``: the code reads lifetimes, too. ``columns``: what it calls its arguments, in their order; by default a
+    time-sensitive one finds them under the names that the query has for them. ``properties`` are promises, such as
+    ``sq.order_insensitive``. ``time_limit``: the seconds that one window may take. ``checked``: every call is made twice, and
+    fails if the results differ. ``on_error``:
     "fail", or "quarantine", which sets a window aside whose call fails: its members go to the late output, and the query
     goes on.
 
@@ -118,6 +120,15 @@ class UserOperator(WindowModule):
         own = [t.StructField(name, t.LongType()) for name in (START, LASTS)]
         fields = [*(own if of.options[0] in OWN_LIFETIMES else ()), *self.fields]
         return t.ArrayType(t.StructType(fields), False)
+
+    def type_of(self, name: str) -> DataType:
+        """The type of one of those columns."""
+        return next(field.dataType for field in self.fields if field.name == name)
+
+    def arguments(self, applied: Aggregate) -> dict[str, Expr]:
+        """What its code calls its arguments, and what those are over the events; nothing where the code does not say it."""
+        names = tuple(map(str, applied.options[1:])) or self._parameters(len(applied.args))
+        return dict(zip(names, applied.args, strict=False))
 
     def calling(self, column: ReducedColumn, names: tuple[str, ...]) -> Calling:
         stamp, *arguments = names

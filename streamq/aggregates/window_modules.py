@@ -94,15 +94,17 @@ class WindowModule(UserModule, AggregateFunction):
         args = [Col(o) if isinstance(o, str) else as_expr(o) for o in operands]
         if not args:
             raise PlanError(sentence(self.name, "it is called without a column", "", "Columns come by position."))
-        names = self._names(args) if self.time_sensitive else ()
+        names = self._names(args)
         bare = tuple(arg.arg if isinstance(arg, Alias) else arg for arg in args)
         return Aggregate(function, bare, None if where is None else as_expr(where), (*plain, *names))
 
     def _names(self, args: Sequence[Expr]) -> tuple[str, ...]:
-        """What a time-sensitive module finds its arguments under."""
+        """What a time-sensitive module finds its arguments under; nothing for another one."""
         if self.columns and len(self.columns) != len(args):
             shown = f"it takes {', '.join(self.columns)}"
             raise PlanError(sentence(self.name, f"{len(args)} arguments", shown))
+        if not self.time_sensitive:
+            return ()
         names = []
         for i, arg in enumerate(args):
             match arg:
@@ -124,9 +126,10 @@ class WindowModule(UserModule, AggregateFunction):
 
     def calling(self, column: ReducedColumn, names: tuple[str, ...]) -> Calling:
         """How the module is called for a result column; ``names`` are those of the arguments."""
+        count = len(column.args)
         return Calling(
             module=self.module,
-            names=names or self._parameters(len(column.args)),
+            names=names or self._parameters(count) or tuple(f"x{i}" for i in range(count)),
             to=column.type,
             shown_type=self.returns.simpleString(),
             axis=column.axis,
@@ -136,15 +139,22 @@ class WindowModule(UserModule, AggregateFunction):
         )
 
     def _parameters(self, count: int) -> tuple[str, ...]:
-        """What errors call the arguments of a module that is not time-sensitive: as its code does, if that can be seen."""
-        code = self.code
-        for method in ("add", "reduce"):
-            code = getattr(code, method, code)
+        """What a module that is not time-sensitive calls its arguments, if its author or its code says so."""
+        if self.columns:
+            return self.columns
+        code, before = self.code, 0
+        for name in ("add", "reduce"):
+            if getattr(code, name, None) is not None:
+                # of a class, the object comes before the state
+                is_plain = inspect.isclass(code) and inspect.isfunction(inspect.getattr_static(code, name))
+                code, before = getattr(code, name), 2 if is_plain else 1
+                break
         try:
-            names = [name for name in inspect.signature(code).parameters if name not in ("self", "state", "buffer")]
-        except (TypeError, ValueError):
-            names = []
-        return tuple(names[:count]) if len(names) >= count else tuple(f"x{i}" for i in range(count))
+            parameters = inspect.signature(code).parameters.values()
+        except (TypeError, ValueError):  # of a function of C's nothing is known
+            return ()
+        names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][before:]
+        return tuple(names[:count]) if len(names) >= count else ()
 
     def reduction(self, column: ReducedColumn) -> Reduction | None:
         return ModuleReduction(column, self.calling(column, tuple(map(str, column.options))))

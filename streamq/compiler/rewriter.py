@@ -12,7 +12,7 @@ from functools import cached_property
 
 from streamq.compiler.rules import RULES, Rule
 from streamq.errors import NeedsSpark, RewriteError, StreamqError, sentence
-from streamq.operators import MergePartials, PartialAggregate, Select, Source, Union, Where, WindowAggregate
+from streamq.operators import Explode, MergePartials, PartialAggregate, Select, Source, Union, Where, WindowAggregate
 from streamq.operators.partial_aggregate import show_partials
 from streamq.operators.window import show_keys
 from streamq.plan.node import Node, nodes
@@ -146,7 +146,7 @@ class _Phase:
 
     def _shares_window_below(self, node: Node) -> bool:
         below = node.children[0]
-        while isinstance(below, Where | Select) and below.digest not in self.shared:
+        while isinstance(below, Where | Select | Explode) and below.digest not in self.shared:
             below = below.input
         return below.digest in self.shared
 

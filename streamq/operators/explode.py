@@ -55,6 +55,15 @@ class Explode(Step):
         check_names([f.name for f in fields if not f.name.startswith("__")], "explode")
         return source.with_fields(fields)
 
+    @property
+    def made(self) -> tuple[str, ...]:
+        """The columns that it makes of elements."""
+        kind = self.input.schema.type_of(self.column)
+        assert isinstance(kind, t.ArrayType)
+        if self.flatten and isinstance(kind.elementType, t.StructType):
+            return tuple(kind.elementType.names)
+        return (self.column,)
+
     def detail(self) -> str:
         return f"{self.column}{', flatten' if self.flatten else ''}"
 

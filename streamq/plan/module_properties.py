@@ -38,7 +38,7 @@ one_output_per_group = Property("one_output_per_group")
 def filters_on(*fields: str) -> Property:
     """Rows of an operator depend only on events that agree with them in ``fields``: columns of the result, and arguments.
 
-    A filter on those columns may then be moved below the operator.
+    Without such an event there is no such row. A filter on those columns may then be moved below the operator.
 
     >>> import streamq as sq
     >>> sq.filters_on("symbol")

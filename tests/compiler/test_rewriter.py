@@ -178,10 +178,10 @@ def counted() -> tuple[list[Rule], list[Node]]:
 @pytest.mark.parametrize("levels", [300, 1_200])
 @pytest.mark.parametrize("kind", ["wheres", "selects", "both"])
 def test_the_work_grows_with_the_depth_and_no_faster(kind: str, levels: int) -> None:
-    """Rules tried a level, whatever the depth: also beyond Python's recursion limit."""
+    """Each rule is tried about once a level, whatever the depth: also beyond Python's recursion limit."""
     rules, tries = counted()
     made = rewrite(deep(kind, levels), rules).plan
-    assert levels < len(tries) < 15 * levels
+    assert levels < len(tries) < 1.2 * len(RULES) * levels
     assert len(nodes(made)) < 250
 
 
@@ -191,7 +191,7 @@ def test_forty_levels_of_sharing() -> None:
         plan = Union((plan, plan))
     rules, tries = counted()
     done = rewrite(Select(Where(plan, V > 1), (("k", K),)), rules)
-    assert len(tries) < 2_500
+    assert len(tries) < 200 * len(RULES)
     assert len(nodes(done.plan)) == 44
     assert [f.rule.name for f in done.firings].count("push_where_below_union") == 40
 

@@ -1,0 +1,49 @@
+"""Filter before an array's elements become rows, where the filter does not read them."""
+
+from __future__ import annotations
+
+from streamq.compiler.rules.substitution import facts
+from streamq.compiler.rules.totality import can_fail
+from streamq.functions.logic import conjunction, conjuncts
+from streamq.operators import Explode, Where
+from streamq.plan.expr import Expr
+from streamq.plan.node import Node
+from streamq.plan.passes import columns
+from streamq.plan.tree import show
+
+
+def push_where_below_explode(node: Node) -> Node | None:
+    """``where(explode(a, c), p) => explode(where(a, p), c)``, if p reads nothing of c, is deterministic and cannot fail.
+
+    Rows keep the lifetime of their event, so p may read it. Below, p sees events too whose array is empty or NULL, so it must
+    not raise an error. Where p is a conjunction, each part goes below that may.
+    """
+    match node:
+        case Where(Explode(input=source, column=column, flatten=flatten) as explode, p):
+            parts = conjuncts(p)
+            going = [part for part in parts if _obstacle(explode, part) is None]
+            if going:
+                below = Explode(Where(source, conjunction(going)), column, flatten)
+                staying = [part for part in parts if _obstacle(explode, part) is not None]
+                return Where(below, conjunction(staying)) if staying else below
+    return None
+
+
+def why_not(node: Node) -> str | None:
+    """Return, for ``explain()``, what forbids the rule at a filter that reads no element; None if nothing does."""
+    match node:
+        case Where(Explode() as explode, p):
+            for part in conjuncts(p):
+                if not columns(part) & set(explode.made) and (reason := _obstacle(explode, part)):
+                    return reason
+    return None
+
+
+def _obstacle(explode: Explode, part: Expr) -> str | None:
+    if not facts(part).deterministic:
+        return f"{show(part)} is not known to be deterministic"
+    if elements := sorted(columns(part) & set(explode.made)):
+        return f"{elements[0]} is of the elements"
+    if can_fail(part, explode.schema):
+        return f"{show(part)} may fail, and would see events without elements"
+    return None

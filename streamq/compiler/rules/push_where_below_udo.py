@@ -1,0 +1,112 @@
+"""Filter before an operator of a user's own, on columns of which it has promised that each value of them stands for itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import types as t
+
+from streamq.aggregates.user_operators import UserOperator
+from streamq.choices import OnError
+from streamq.compiler.rules.substitution import facts, fits, inlined, is_cheap, is_plain
+from streamq.compiler.rules.totality import can_fail
+from streamq.functions.logic import conjunction, conjuncts
+from streamq.operators import Explode, Where, WindowAggregate
+from streamq.plan.aggregate import Aggregate
+from streamq.plan.expr import Col, Expr
+from streamq.plan.inference import infer
+from streamq.plan.node import Node
+from streamq.plan.passes import columns, reads_lifetime
+from streamq.plan.tree import show
+from streamq.windows import Hopping
+
+
+def push_where_below_udo(node: Node) -> Node | None:
+    """``where(explode(window(a, f)), p) => explode(window(where(a, p[f]), f))``, if f promises ``filters_on`` p's columns.
+
+    ``p[f]`` is p with the arguments of f in the place of the columns that they are called as; p may read keys, too. By the
+    promise a row with one k depends on events with that k alone, and without any there is none. It is about what a window
+    holds, so the window must lie where it lies whatever the events are: hopping windows do, over events that all end. A module
+    whose failures are set aside forbids the rule, for a window that fails takes all its rows along. Else the side conditions
+    are those of ``push_where_below_window``. Where p is a conjunction, each part goes below that may.
+    """
+    match node:
+        case Where(Explode(input=WindowAggregate() as window) as explode, p) if (f := _operator(explode)) is not None:
+            parts = conjuncts(p)
+            going = [part for part in parts if _obstacle(window, f, part) is None]
+            if going:
+                below = conjunction(inlined(part, _meaning(window, f)) for part in going)
+                filtered = replace(explode, input=replace(window, input=Where(window.input, below)))
+                staying = [part for part in parts if _obstacle(window, f, part) is not None]
+                return Where(filtered, conjunction(staying)) if staying else filtered
+    return None
+
+
+def why_not(node: Node) -> str | None:
+    """Return, for ``explain()``, what forbids the rule at a filter on rows of an operator; None if nothing does."""
+    match node:
+        case Where(Explode(input=WindowAggregate() as window) as explode, p) if (f := _operator(explode)) is not None:
+            for part in conjuncts(p):
+                if columns(part) & set(explode.made) and (reason := _obstacle(window, f, part)):
+                    return reason
+    return None
+
+
+def _operator(explode: Explode) -> Aggregate | None:
+    """The operator whose rows are exploded, if that is what it is."""
+    assert isinstance(explode.input, WindowAggregate)
+    applied = dict(explode.input.aggregates).get(explode.column)
+    return applied if applied is not None and isinstance(applied.function, UserOperator) else None
+
+
+def _meaning(window: WindowAggregate, applied: Aggregate) -> dict[str, Expr]:
+    """What keys, and the columns that the operator filters on, are of the events below."""
+    operator = applied.function
+    assert isinstance(operator, UserOperator)
+    arguments = operator.arguments(applied)
+    filtered = {name: arguments[name] for name in operator.filter_columns if name in arguments}
+    return {key: Col(key) for key in window.keys} | filtered
+
+
+def _obstacle(window: WindowAggregate, applied: Aggregate, part: Expr) -> str | None:
+    operator, source = applied.function, window.input.schema
+    assert isinstance(operator, UserOperator)
+    if not facts(part).deterministic:
+        return f"{show(part)} is not known to be deterministic"
+    if reads_lifetime(part):
+        return f"{show(part)} reads the lifetime of the rows"
+    meaning = _meaning(window, applied)
+    for name in sorted(columns(part)):
+        if name in window.keys:
+            kind = source.type_of(name)
+        elif name not in operator.filter_columns:
+            return f"{operator.name} does not promise sq.filters_on({name!r})"
+        elif name not in meaning:
+            hint = f"say columns= in its decorator, with {name!r} among them"
+            return f"no argument of {operator.name} is called {name!r}: {hint}"
+        else:
+            kind = operator.type_of(name)
+            argument = meaning[name]
+            if infer(argument, source, "rewrite") != kind:
+                return f"{name} has another type as an argument of {operator.name} than as its column"
+            if not facts(argument).deterministic:
+                return f"{show(argument)} is not known to be deterministic"
+            if not is_plain(argument) and not is_cheap(argument):
+                return f"{name} = {show(argument)} would be evaluated twice"
+            if reads_lifetime(argument):
+                return f"{name} = {show(argument)} reads the lifetime of the events"
+        if isinstance(kind, t.FloatType | t.DoubleType) or not isinstance(kind, t.AtomicType):
+            return f"{name} is {kind.simpleString()}: values that are equal may differ"
+    return _obstacle_of_window(window, operator, inlined(part, meaning)) if fits(part, meaning) else "it is too large"
+
+
+def _obstacle_of_window(window: WindowAggregate, operator: UserOperator, below: Expr) -> str | None:
+    if not isinstance(window.window, Hopping):
+        return f"where {window.title} windows lie depends on all events"
+    if window.input.traits.infinite:
+        return "events may never end, and then the windows of some depend on the endpoints of all"
+    if operator.on_error is OnError.QUARANTINE:
+        return f"what fails of {operator.name} is set aside with all members of its window"
+    if can_fail(below, window.input.schema):
+        return f"{show(below)} may fail, and would see events of no reported window"
+    return None
