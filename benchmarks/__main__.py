@@ -1,4 +1,4 @@
-"""``python -m benchmarks [batch|streaming|intervals|arrival|importing]``: every benchmark, or one; ``make bench``."""
+"""``python -m benchmarks [batch|streaming|intervals|modules|arrival|importing]``: every benchmark, or one; ``make bench``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ MODULES = {
     "batch": "benchmarks.batch_hopping",
     "streaming": "benchmarks.streaming_hopping",
     "intervals": "benchmarks.intervals",
+    "modules": "benchmarks.modules",
     "arrival": "benchmarks.arrival",
     "importing": "benchmarks.importing",
 }

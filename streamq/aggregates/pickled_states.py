@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -17,7 +18,7 @@ from streamq.plan.partial import COUNT, Ints, Partial, Values
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.call_memory import pickled
 from streamq.runtime.columnar import ints, with_column
-from streamq.runtime.module_calls import Calling
+from streamq.runtime.module_calls import FIRST, Calling
 from streamq.runtime.user_results import shortened
 
 
@@ -91,7 +92,7 @@ class PickledState(Partial):
         counts = pc.and_(table.column(self._counts), pa.array(many > 0))
         for i in np.flatnonzero(many > 1).tolist():
             rows = table.take(pa.array([i] * int(many[i])))
-            states[i] = pickled(self._added(None, rows))
+            states[i] = pickled(self._added(self._arguments(rows)) if rows.column(self._counts)[0].as_py() else None)
         is_state = pa.array([state is not None for state in states], pa.bool_())
         table = with_column(table, self._counts, pc.if_else(is_state, None, counts))
         table = with_column(table, self._state, pa.array(states, pa.binary()))
@@ -104,19 +105,29 @@ class PickledState(Partial):
         """
         order = np.argsort(number, kind="stable")
         bound = int(number.max(initial=-1)) + 1
-        ends = np.concatenate([[0], np.cumsum(np.bincount(number, minlength=bound))]).tolist()
-        rows = table.select([self._state, *self._value_names]).take(pa.array(order))
-        pickles = rows.column(self._state).to_pylist()
+        ends = _ends(number, bound)
+        pickles = table.column(self._state).take(pa.array(order)).to_pylist()
+        counts = pc.fill_null(table.column(self._counts), False).to_numpy()[order]
+        events = table.select(self._value_names[:-1]).take(pa.array(order[counts]))
+        columns = {
+            name: column.combine_chunks() for name, column in zip(self.calling.names, events.columns, strict=True)
+        }
+        event_ends = _ends(number[order[counts]], bound).tolist()
         is_alone = np.diff(ends) == 1
         states: list[bytes | None] = []
-        for i, (a, b) in enumerate(pairwise(ends)):
-            states.append(pickles[a] if is_alone[i] else pickled(self._state_of(pickles[a:b], rows.slice(a, b - a))))
-        first = rows.take(pa.array(np.asarray(ends[:-1], np.int64)[at]))
+        for i, (a, b) in enumerate(pairwise(ends.tolist())):
+            if is_alone[i]:
+                states.append(pickles[a])
+                continue
+            first, last = event_ends[i], event_ends[i + 1]
+            arguments = {name: column.slice(first, last - first) for name, column in columns.items()}
+            states.append(pickled(self._state_of(pickles[a:b], arguments, last - first)))
+        first_rows = table.select(self._value_names).take(pa.array(order[ends[:-1]][at]))
         keeps = pa.array(is_alone[at])
-        columns = {n: pc.if_else(keeps, first.column(n).combine_chunks(), None) for n in self._value_names}
-        columns[self._state] = pa.array([states[i] for i in at.tolist()], pa.binary())
-        columns[self.name] = pa.nulls(len(at), arrow_type(self.type))
-        return columns
+        merged_columns = {n: pc.if_else(keeps, first_rows.column(n), None) for n in self._value_names}
+        merged_columns[self._state] = pa.array([states[i] for i in at.tolist()], pa.binary())
+        merged_columns[self.name] = pa.nulls(len(at), arrow_type(self.type))
+        return merged_columns
 
     def finished(self, table: pa.Table) -> pa.Table:
         """The module's results, NULL where no event counts; states are dropped."""
@@ -127,41 +138,51 @@ class PickledState(Partial):
             table = with_column(table, name, pa.nulls(table.num_rows, table.schema.field(name).type))
         return table
 
-    def _state_of(self, pickles: list[bytes | None], rows: pa.Table) -> Any:
-        """The state over rows that are events or states."""
+    def _state_of(self, pickles: list[bytes | None], arguments: Mapping[str, pa.Array], events: int) -> Any:
+        """The state over so many events and the states among ``pickles``; None where there is nothing that counts."""
         merge = self.calling.module.merge
         assert merge is not None
-        states = [pickle.loads(state) for state in pickles if state is not None]
-        merged = self._added(None, rows) if len(states) < len(pickles) else None
-        for state in states:
-            merged = state if merged is None else self._called(rows, merge, merged, state)
+        merged = self._added(arguments) if events else None
+        for state in (pickle.loads(body) for body in pickles if body is not None):
+            if merged is None:
+                merged = state
+            elif state is not None:
+                merged = self._called(arguments, merge, merged, state)
         return merged
 
-    def _added(self, state: Any, rows: pa.Table) -> Any:
-        """The state with the events among the rows that count; None where none does."""
-        events = rows.filter(pc.fill_null(rows.column(self._counts), False))
-        if not events.num_rows:
-            return state
+    def _added(self, arguments: Mapping[str, pa.Array]) -> Any:
+        """The state over events."""
         module = self.calling.module
-        columns = [events.column(name).combine_chunks() for name in self._value_names[:-1]]
-        arguments = dict(zip(self.calling.names, columns, strict=True))
-        return self._called(rows, lambda: module.add(module.initial(), module.read(arguments)))
+        return self._called(arguments, lambda: module.add(module.initial(), module.read(arguments)))
+
+    def _arguments(self, rows: pa.Table) -> dict[str, pa.Array]:
+        columns = (rows.column(name).combine_chunks() for name in self._value_names[:-1])
+        return dict(zip(self.calling.names, columns, strict=True))
 
     def _result(self, row: pa.Table, state: bytes | None) -> Any:
-        held = self._added(None, row) if state is None else pickle.loads(state)
-        module, calling = self.calling.module, self.calling
-        return None if held is None else self._called(row, lambda: calling.value(module.result(held), (0, 0)))
+        """The value of a row that is a state or an event; NULL where nothing counts."""
+        if state is None:
+            held = self._added(self._arguments(row)) if row.column(self._counts)[0].as_py() else None
+        else:
+            held = pickle.loads(state)
+        calling = self.calling
+        return None if held is None else self._called({}, lambda: calling.value(calling.module.result(held), (0, 0)))
 
-    def _called(self, rows: pa.Table, code: Any, *args: Any) -> Any:
-        """What the code gives; raises ModuleFailed with the group and the first events."""
+    def _called(self, arguments: Mapping[str, pa.Array], code: Any, *args: Any) -> Any:
+        """What the code gives; raises ModuleFailed with the first events."""
         try:
             return code(*args)
-        except ModuleFailed:
-            raise
         except Exception as error:
-            shown = [shortened(value) for value in rows.slice(0, 3).select(self._value_names[:-1]).to_pylist()]
-            what = f"{type(error).__name__}: {error}; events of a basic window: {', '.join(shown)}"
-            raise ModuleFailed(sentence(self.calling.module.name, "it failed", " ".join(what.split()))) from error
+            rows = pa.table(dict(arguments)).slice(0, FIRST).to_pylist()
+            shown = "; ".join(", ".join(f"{name} = {shortened(value)}" for name, value in row.items()) for row in rows)
+            events = f"; a part of a window with the events: {shown}" if shown else ""
+            what = f"{type(error).__name__}: {error}{events}"
+            raise ModuleFailed(sentence(self.calling.name, "it failed", " ".join(what.split()))) from error
+
+
+def _ends(number: Ints, bound: int) -> Ints:
+    """Where the rows of each number end, after a sort by them; 0 before the first."""
+    return np.concatenate([[0], np.cumsum(np.bincount(number, minlength=bound))]).astype(np.int64)
 
 
 __all__ = ["PickledState"]

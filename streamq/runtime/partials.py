@@ -20,6 +20,9 @@ from streamq.runtime.values import Ints
 INDEX = "__i"
 """A window's number."""
 
+LOW, HIGH = "__low", "__high"
+"""The first and the last number of a range of windows."""
+
 EXPLODE_ROWS = 500_000
 """Copies of partials beyond which ranges are cut into dyadic nodes instead of being copied into every window."""
 
@@ -72,8 +75,13 @@ def over_windows(
     """Partial results over ranges ``low..high`` of windows (none empty), merged a window: ``by``, ``__i``, ``__n``, the partials.
 
     A window without members has no row. Where there would be more than ``explode_rows`` copies, and more than four a range,
-    ranges are cut into dyadic nodes. Cost: O(n log n) in partials and windows, however long the ranges are.
+    ranges are cut into dyadic nodes. What Arrow does not merge, because code of a user's does, is merged for equal ranges first
+    and never copied much. Cost: O(n log n) in partials and windows, however long the ranges are.
     """
+    if any(len(partial.grouped) < len(partial.columns) for partial in partials):
+        ranged = merged(with_column(with_column(table, LOW, low), HIGH, high), [*by, LOW, HIGH], partials)
+        low, high, explode_rows = ints(ranged, LOW), ints(ranged, HIGH), 0
+        table = ranged.drop_columns([LOW, HIGH])
     by = [*by, INDEX]
     if float(np.sum((high - low + 1).astype(np.float64))) <= max(explode_rows, 4 * len(low)):
         which, index = runs(low, high)

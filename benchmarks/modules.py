@@ -1,0 +1,223 @@
+"""Modules over windows in batch: a function against ``applyInPandas`` over windows that are there, and states against none.
+
+    python -m benchmarks.modules [--rows 1000000] [--repeat 3] [--only median ...] [--json FILE]
+
+Point events with a timestamp and a double, 60 events a key and minute, written to the noop sink; 200 keys, 4 where windows
+overlap. ``applyInPandas`` and ``applyInArrow`` are given events with the number of their window in a column: they find no
+windows. Both sides run in turn, A B A B, in one session; a cell is the median of its runs. Ratios above 1: ours is faster. Work
+is counted in-process: the rows that a module is handed, a merge as one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import streamq as sq
+
+HOP = 60_000_000
+N = 60
+
+COUNTED = {"function": 0, "states": 0}
+"""The rows that the modules were handed in this process."""
+
+
+def middle(v: pd.Series) -> float:
+    """The median; the same function on both sides."""
+    return float(v.median())
+
+
+def mean(v: pd.Series) -> float:
+    """The mean of all values of a window, anew for each."""
+    COUNTED["function"] += len(v)
+    return float(v.mean())
+
+
+class Mean:
+    """The mean as states that merge."""
+
+    def initial(self) -> tuple[float, int]:
+        return 0.0, 0
+
+    def add(self, state: tuple[float, int], v: pd.Series) -> tuple[float, int]:
+        COUNTED["states"] += len(v)
+        return state[0] + float(v.sum()), state[1] + len(v)
+
+    def merge(self, a: tuple[float, int], b: tuple[float, int]) -> tuple[float, int]:
+        COUNTED["states"] += 1
+        return a[0] + b[0], a[1] + b[1]
+
+    def result(self, state: tuple[float, int]) -> float:
+        return state[0] / state[1]
+
+
+MIDDLE = sq.uda("double", name="middle")(middle)
+MEAN_OF_ALL = sq.uda("double", name="mean_of_all")(mean)
+MEAN_OF_STATES = sq.uda("double", name="mean_of_states")(Mean)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One comparison: by ``share`` of --rows; the ratio is to be at least ``target``."""
+
+    name: str
+    against: str
+    target: float
+    share: float = 1.0
+    keys: int = 200
+
+
+CELLS = (
+    Cell("median", "applyInPandas", 1 / 1.3),
+    Cell("median-arrow", "applyInArrow", 1 / 1.3),
+    Cell("median-n60", "applyInPandas", 1 / 1.3, share=0.1, keys=4),
+    Cell("mean-n60", "a function", 1, share=0.1, keys=4),
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """Seconds a run, in the order of the runs."""
+
+    cell: Cell
+    rows: int
+    ours: list[float]
+    other: list[float]
+
+    @property
+    def ratio(self) -> float:
+        return statistics.median(self.other) / statistics.median(self.ours)
+
+
+def events(spark: SparkSession, folder: Path, rows: int, keys: int) -> DataFrame:
+    """Roughly in time order, written once."""
+    path = folder / f"{rows}-{keys}"
+    if not path.exists():
+        span = rows / keys / 60 * HOP
+        ts = F.timestamp_micros((F.col("id") * (span / rows) + F.rand(1) * HOP).cast("bigint"))
+        key = (F.rand(2) * keys).cast("int")
+        ids = spark.range(rows, numPartitions=4)
+        ids.select(key.alias("key"), ts.alias("ts"), (F.rand(3) * 100).alias("v")).write.parquet(str(path))
+    return spark.read.parquet(str(path))
+
+
+def with_windows(df: DataFrame, n: int) -> DataFrame:
+    """Events with the number of each of their windows."""
+    last = F.floor(F.unix_micros("ts") / HOP)
+    return df.select("key", F.explode(F.sequence(last - (n - 1), last)).alias("window"), "v")
+
+
+def ours(df: DataFrame, module: Any, n: int) -> DataFrame:
+    """A module over windows of ``n`` minutes, each minute."""
+    windows = sq.points(df, time="ts").group_by("key").hopping_window(f"{n} minutes", "1 minute")
+    return windows.select(x=module("v")).to_df()
+
+
+def in_pandas(df: DataFrame, function: Callable[[pd.Series], float]) -> DataFrame:
+    """The same function over windows that are there."""
+
+    def of_window(frame: pd.DataFrame) -> pd.DataFrame:
+        return pd.DataFrame({"key": frame.key[:1], "window": frame.window[:1], "x": [function(frame.v)]})
+
+    return df.groupBy("key", "window").applyInPandas(of_window, "key int, window bigint, x double")
+
+
+def in_arrow(df: DataFrame, function: Callable[[pd.Series], float]) -> DataFrame:
+    """The same, given Arrow tables."""
+
+    def of_window(table: pa.Table) -> pa.Table:
+        x = pa.array([function(table.column("v").to_pandas())])
+        return pa.table({"key": table.column("key")[:1], "window": table.column("window")[:1], "x": x})
+
+    return df.groupBy("key", "window").applyInArrow(of_window, "key int, window bigint, x double")
+
+
+def seconds(query: Callable[[], DataFrame]) -> float:
+    begun = time.perf_counter()
+    query().write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - begun
+
+
+def sides(
+    cell: Cell, df: DataFrame, folder: Path, rows: int
+) -> tuple[Callable[[], DataFrame], Callable[[], DataFrame]]:
+    """What is measured, and what it is measured against; windows that are there are written before."""
+    n = N if cell.name.endswith("n60") else 1
+    if cell.name == "mean-n60":
+        return lambda: ours(df, MEAN_OF_STATES, n), lambda: ours(df, MEAN_OF_ALL, n)
+    path = folder / f"windows-{rows}-{n}"
+    if not path.exists():
+        with_windows(df, n).write.parquet(str(path))
+    windows = df.sparkSession.read.parquet(str(path))
+    other = in_arrow if cell.against == "applyInArrow" else in_pandas
+    return lambda: ours(df, MIDDLE, n), lambda: other(windows, middle)
+
+
+def counted_work(rows: int = 20_000) -> dict[str, int]:
+    """The rows that each module is handed for the same windows in-process; both must give the same."""
+    generator = np.random.default_rng(1)
+    at = np.sort(generator.integers(0, rows * 1_000_000, rows))
+    table = pa.table({"ts": pc.cast(pa.array(at), pa.timestamp("us", "UTC")), "v": generator.random(rows)})
+    windows = sq.points(table, time="ts").hopping_window(f"{N} minutes", "1 minute")
+    COUNTED.update(function=0, states=0)
+    answer = windows.select(a=MEAN_OF_ALL("v"), b=MEAN_OF_STATES("v")).to_arrow()
+    assert np.allclose(answer.column("a"), answer.column("b"))
+    first = dict(COUNTED)
+    COUNTED.update(function=0, states=0)
+    windows.select(b=MEAN_OF_STATES("v")).to_arrow()
+    return {"function": first["function"], "states": COUNTED["states"]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--only", nargs="*", choices=[cell.name for cell in CELLS])
+    parser.add_argument("--json", type=Path, default=Path("modules.json"))
+    options = parser.parse_args()
+    work = counted_work()
+    print(
+        f"rows handed to a module, n = {N}: {work['function']:,} to a function, {work['states']:,} to states that merge"
+    )
+    spark = sq.session("modules", master="local[2]", config={"spark.sql.shuffle.partitions": 4})
+    results = []
+    with tempfile.TemporaryDirectory() as temporary:
+        row = "{:<14} {:>10} {:>8} {:<14} {:>8} {:>7} {:>7}"
+        print(row.format("cell", "rows", "ours s", "against", "other s", "ratio", "target"))
+        for cell in (cell for cell in CELLS if not options.only or cell.name in options.only):
+            count = int(options.rows * cell.share)
+            mine, other = sides(cell, events(spark, Path(temporary), count, cell.keys), Path(temporary), count)
+            few = events(spark, Path(temporary), count // 20, cell.keys)
+            for warm in sides(cell, few, Path(temporary), count // 20):
+                seconds(warm)
+            pairs = [(seconds(mine), seconds(other)) for _ in range(options.repeat)]
+            result = Result(cell, count, *(list(runs) for runs in zip(*pairs, strict=True)))
+            met = result.ratio >= cell.target
+            columns = (f"{statistics.median(runs):.2f}" for runs in (result.ours, result.other))
+            mine_s, other_s = columns
+            target = f"{cell.target:.2f}{'' if met else ' !'}"
+            print(
+                row.format(cell.name, count, mine_s, cell.against, other_s, f"{result.ratio:.2f}", target), flush=True
+            )
+            results.append({**asdict(result), "ratio": result.ratio, "met": met})
+    spark.stop()
+    settings = {name: str(value) for name, value in vars(options).items()}
+    options.json.write_text(json.dumps({"options": settings, "work": work, "results": results}, indent=2))
+
+
+if __name__ == "__main__":
+    main()
