@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import BinaryType, DataType
+from pyspark.sql.types import BinaryType, BooleanType, DataType
 
 from streamq.errors import ModuleFailed, sentence
 from streamq.plan.partial import COUNT, Ints, Partial, Values
@@ -26,26 +26,25 @@ from streamq.runtime.user_results import shortened
 class PickledState(Partial):
     """A row is a state, or, while its state is NULL, an event: those of a group are added to a state at once.
 
-    ``arguments`` are the module's arguments, ``kinds`` their types; ``passes`` says which events count (None: all).
+    ``arguments`` are the module's arguments, columns with their types; ``passes`` says which events count (None: all).
     """
 
     calling: Calling
-    arguments: tuple[str, ...]
-    kinds: tuple[DataType, ...]
+    arguments: tuple[tuple[str, DataType], ...]
     passes: str | None
 
     title = "state"
 
     @property
     def fields(self) -> tuple[tuple[str, DataType], ...]:
-        from pyspark.sql.types import BooleanType
-
-        values = zip(self._value_names, (*self.kinds, BooleanType()), strict=True)
+        kinds = (*(kind for _, kind in self.arguments), BooleanType())
+        values = zip(self._value_names, kinds, strict=True)
         return ((self.name, self.type), (self._state, BinaryType()), *values)
 
     @property
     def read_columns(self) -> tuple[str, ...]:
-        return self.arguments if self.passes is None else (*self.arguments, self.passes)
+        names = tuple(name for name, _ in self.arguments)
+        return names if self.passes is None else (*names, self.passes)
 
     @property
     def value_columns(self) -> tuple[str, ...]:
@@ -82,8 +81,8 @@ class PickledState(Partial):
         counts: Any = np.ones(table.num_rows, bool)
         if self.passes is not None:
             counts = pc.fill_null(table.column(self.passes), False)
-        values = zip(self._value_names, self.arguments, strict=False)
-        return {**{name: table.column(column) for name, column in values}, self._counts: counts}
+        values = zip(self._value_names[:-1], self.arguments, strict=True)
+        return {**{name: table.column(column) for name, (column, _) in values}, self._counts: counts}
 
     def from_weighted(self, table: pa.Table) -> pa.Table:
         """Events as often as they are there; what is there no more does not count."""

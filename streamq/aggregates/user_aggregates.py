@@ -107,8 +107,9 @@ class UserAggregate(WindowModule):
         columns = tuple(partials.column(arg) for arg in of.args)
         passes = None if where is None else partials.column(where)
         column = ReducedColumn("", columns, arrow_type(self.returns), axis=arrow_type(of.time_type))
-        calling = self.calling(column, ())
-        return Col(partials.partial(PickledState, of.args[0], self.returns, calling, columns, of.types, passes).name)
+        arguments = tuple(zip(columns, of.types, strict=True))
+        state = partials.partial(PickledState, of.args[0], self.returns, self.calling(column, ()), arguments, passes)
+        return Col(state.name)
 
 
 __all__ = ["UserAggregate", "uda"]

@@ -18,22 +18,21 @@ from streamq.compiler.options import Options
 from streamq.compiler.ports import Port, PortInput, feed_result, host, host_ctis
 from streamq.compiler.program import Path, Program, Relation
 from streamq.compiler.results import Result, Results, without_policies
+from streamq.compiler.stage_lines import final_and_cost_lines, window_lines
 from streamq.compiler.strategy import JudgedAt, RunBy
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.grid_windows import GridWindows
-from streamq.operators.merge_partials import MergePartials
 from streamq.operators.operator import Operator, Passing
-from streamq.operators.partial_aggregate import partial_fields, show_partials
+from streamq.operators.partial_aggregate import partial_fields
 from streamq.operators.select import Select
 from streamq.operators.source import Ingress, Source
 from streamq.operators.step import Step
-from streamq.operators.window import show_keys, show_window
 from streamq.plan.expr import Col
 from streamq.plan.folding import fold
 from streamq.plan.inference import infer
-from streamq.plan.node import Node, Traits, nodes, stated, states
+from streamq.plan.node import Node, Traits, nodes, states
 from streamq.plan.partial import Partial
 from streamq.plan.passes import reads_end
 from streamq.plan.schema import POINT, Field, Schema
@@ -164,7 +163,7 @@ class _Compiler:
             f"run by: {run_by}",
             f"basket: {states(node)['State']}" + ("" if has_own_kernel else "; rows reported and not settled"),
             f"CTI: {kernel.progress_rule.cti.shown(len(node.children))}",
-            *_final_and_cost_lines(node),
+            *final_and_cost_lines(node),
         )
         moves = evaluation.moves.over(any(p.moves for p in all_paths))
         retracts = not has_own_kernel or any(p.retracts for p in all_paths)
@@ -252,7 +251,7 @@ class _Compiler:
             f"ingress of {source.shown_name()}: {ingress.title}",
             f"basket: {'none' if keeps_nothing else states(source)['State']}",
             f"CTI: {ingress.kernel.progress_rule.cti.shown()}",
-            *_final_and_cost_lines(source),
+            *final_and_cost_lines(source),
             *((f"judged here: {reason}",) if (reason := self.strategy.judging[source.table].reason) else ()),
         )
         items = PortInput([path], PortColumns(all_columns(path.schema), ingress.hashed), (LE, *ingress.columns))
@@ -291,7 +290,7 @@ class _Compiler:
         if not windows.combined:
             keys = [f for f in node.schema.fields if f.name in windows.keys]
             schema = node.schema.with_fields([*keys, *_partial_fields(windows.partials)])
-        lines = _window_lines(node, windows, kernel)
+        lines = window_lines(node, windows, kernel)
         events = PortInput(paths, PortColumns(columns, windows.keys), lifetimes)
         name = f"window:{node.digest}"
         port = Port(name=name, kernel=kernel, inputs=[events], schema=schema, lines=lines, node=node)
@@ -362,22 +361,6 @@ def _reads_end(windows: GridWindows, paths: list[Path]) -> bool:
     return any(step.reads_open_end for step in steps) or any(reads_end(expr) for _, expr in windows.arguments)
 
 
-def _window_lines(node: Node, windows: GridWindows, kernel: WindowAggregateKernel) -> tuple[str, ...]:
-    """The lines of explain on the kernel of windows of a grid."""
-    grid, shown = show_window(windows.window, node.schema.axis), show_partials(windows.arguments, windows.partials)
-    bound = "windows not final, and members not settled" if kernel.reads_end else "windows not final"
-    return (
-        f"hopping {grid}{show_keys(windows.keys)}: {shown}",
-        f"run by: {RunBy.MERGED_WINDOWS}",
-        ("partial results" if kernel.merges else "values with weights")
-        + (", combined before the shuffle" if windows.combined else ""),
-        f"basket: {bound}" + ("" if kernel.final else "; rows reported and not final"),
-        f"CTI: {kernel.progress_rule.cti.shown()}",
-        f"final: {kernel.progress_rule.final_rows}",
-        f"cost: {stated(MergePartials)['Cost']}",
-    )
-
-
 def _partial_fields(partials: tuple[Partial, ...]) -> list[Field]:
     """The columns of partial results, after the column that counts a window's events."""
     return [Field("__n", t.LongType()), *partial_fields(partials)]
@@ -396,9 +379,3 @@ def compile_stages(plan: Results, options: Options) -> Program:
     consistency: a run may continue from a checkpoint with other policies and at another level.
     """
     return _Compiler(*without_policies(plan), options).compile()
-
-
-def _final_and_cost_lines(node: Node) -> tuple[str, str]:
-    """The lines of explain on when an operator's rows are final and what it costs, from the docstring of its class."""
-    statements = states(node)
-    return f"final: {statements['Final']}", f"cost: {statements['Cost']}"

@@ -1,0 +1,36 @@
+"""What explain says of the operators of a stage: what runs them, what they keep, when their rows are final, what they cost."""
+
+from __future__ import annotations
+
+from streamq.compiler.strategy import RunBy
+from streamq.operators.grid_windows import GridWindows
+from streamq.operators.merge_partials import MergePartials
+from streamq.operators.partial_aggregate import show_partials
+from streamq.operators.window import show_keys, show_window
+from streamq.plan.node import Node, stated, states
+from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
+
+
+def window_lines(node: Node, windows: GridWindows, kernel: WindowAggregateKernel) -> tuple[str, ...]:
+    """The lines of explain on the kernel of windows of a grid."""
+    grid, shown = show_window(windows.window, node.schema.axis), show_partials(windows.arguments, windows.partials)
+    bound = "windows not final, and members not settled" if kernel.reads_end else "windows not final"
+    return (
+        f"hopping {grid}{show_keys(windows.keys)}: {shown}",
+        f"run by: {RunBy.MERGED_WINDOWS}",
+        ("partial results" if kernel.merges else "values with weights")
+        + (", combined before the shuffle" if windows.combined else ""),
+        f"basket: {bound}" + ("" if kernel.final else "; rows reported and not final"),
+        f"CTI: {kernel.progress_rule.cti.shown()}",
+        f"final: {kernel.progress_rule.final_rows}",
+        f"cost: {stated(MergePartials)['Cost']}",
+    )
+
+
+def final_and_cost_lines(node: Node) -> tuple[str, str]:
+    """The lines of explain on when an operator's rows are final and what it costs, from the docstring of its class."""
+    statements = states(node)
+    return f"final: {statements['Final']}", f"cost: {statements['Cost']}"
+
+
+__all__ = ["final_and_cost_lines", "window_lines"]
