@@ -185,6 +185,29 @@ def test_what_it_raises_names_the_window_the_group_and_the_first_events() -> Non
     assert "window [0, 5); the first of 9 events: v = 0; v = 1; v = 2." in failure(lambda v: v.nothing, stream=many)
 
 
+def test_one_that_merges_names_the_group_and_the_first_events_of_the_basic_window() -> None:
+    class Fails:
+        def initial(self) -> int:
+            return 0
+
+        def add(self, state: int, v: pd.Series) -> int:
+            if v.isna().any():
+                raise ValueError("a hole")
+            return state
+
+        def merge(self, a: int, b: int) -> int:
+            return a + b
+
+        def result(self, state: int) -> str:
+            return "nothing"
+
+    grouped = S.group_by("k").hopping_window(10, 5)
+    text = failure(Fails, stream=grouped)
+    assert text == "own: it failed; ValueError: a hole; a part of a window with the events: v = None; v = 4, k = 'b'."
+    text = failure(Fails, stream=S.where(sq.col("v").is_not_null()).group_by("k").hopping_window(10, 5))
+    assert "'nothing' is no double; a window of merged states, k = 'a'" in text
+
+
 def test_a_value_of_another_type_fails() -> None:
     assert "'one' is no double; window [0, 5)" in failure(lambda v: "one")
     assert "1.5 is no bigint; window [0, 5)" in failure(lambda v: 1.5, "bigint")

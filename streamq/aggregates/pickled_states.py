@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -19,7 +20,10 @@ from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.call_memory import pickled
 from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.module_calls import FIRST, Calling
-from streamq.runtime.user_results import shortened
+from streamq.runtime.user_results import Unfit, shortened
+
+Group = Callable[[], str]
+"""What tells the group of a call, where it is asked for."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,8 @@ class PickledState(Partial):
         counts = pc.and_(table.column(self._counts), pa.array(many > 0))
         for i in np.flatnonzero(many > 1).tolist():
             rows = table.take(pa.array([i] * int(many[i])))
-            states[i] = pickled(self._added(self._arguments(rows)) if rows.column(self._counts)[0].as_py() else None)
+            group, is_counted = partial(_group, rows, 0), rows.column(self._counts)[0].as_py()
+            states[i] = pickled(self._added(self._arguments(rows), group) if is_counted else None)
         is_state = pa.array([state is not None for state in states], pa.bool_())
         table = with_column(table, self._counts, pc.if_else(is_state, None, counts))
         table = with_column(table, self._state, pa.array(states, pa.binary()))
@@ -120,7 +125,8 @@ class PickledState(Partial):
                 continue
             first, last = event_ends[i], event_ends[i + 1]
             arguments = {name: column.slice(first, last - first) for name, column in columns.items()}
-            states.append(pickled(self._state_of(pickles[a:b], arguments, last - first)))
+            group = partial(_group, table, int(order[a]))
+            states.append(pickled(self._state_of(pickles[a:b], arguments, last - first, group)))
         first_rows = table.select(self._value_names).take(pa.array(order[ends[:-1]][at]))
         keeps = pa.array(is_alone[at])
         merged_columns = {n: pc.if_else(keeps, first_rows.column(n), None) for n in self._value_names}
@@ -137,22 +143,24 @@ class PickledState(Partial):
             table = with_column(table, name, pa.nulls(table.num_rows, table.schema.field(name).type))
         return table
 
-    def _state_of(self, pickles: list[bytes | None], arguments: Mapping[str, pa.Array], events: int) -> Any:
+    def _state_of(
+        self, pickles: list[bytes | None], arguments: Mapping[str, pa.Array], events: int, group: Group
+    ) -> Any:
         """The state over so many events and the states among ``pickles``; None where there is nothing that counts."""
         merge = self.calling.module.merge
         assert merge is not None
-        merged = self._added(arguments) if events else None
+        merged = self._added(arguments, group) if events else None
         for state in (pickle.loads(body) for body in pickles if body is not None):
             if merged is None:
                 merged = state
             elif state is not None:
-                merged = self._called(arguments, merge, merged, state)
+                merged = self._called(arguments, group, partial(merge, merged, state))
         return merged
 
-    def _added(self, arguments: Mapping[str, pa.Array]) -> Any:
+    def _added(self, arguments: Mapping[str, pa.Array], group: Group) -> Any:
         """The state over events."""
         module = self.calling.module
-        return self._called(arguments, lambda: module.add(module.initial(), module.read(arguments)))
+        return self._called(arguments, group, lambda: module.add(module.initial(), module.read(arguments)))
 
     def _arguments(self, rows: pa.Table) -> dict[str, pa.Array]:
         columns = (rows.column(name).combine_chunks() for name in self._value_names[:-1])
@@ -160,23 +168,32 @@ class PickledState(Partial):
 
     def _result(self, row: pa.Table, state: bytes | None) -> Any:
         """The value of a row that is a state or an event; NULL where nothing counts."""
+        calling, group = self.calling, partial(_group, row, 0)
         if state is None:
-            held = self._added(self._arguments(row)) if row.column(self._counts)[0].as_py() else None
+            held = self._added(self._arguments(row), group) if row.column(self._counts)[0].as_py() else None
         else:
             held = pickle.loads(state)
-        calling = self.calling
-        return None if held is None else self._called({}, lambda: calling.value(calling.module.result(held), (0, 0)))
+        if held is None:
+            return None
+        return self._called({}, group, lambda: calling.value(calling.module.result(held), (0, 0)))
 
-    def _called(self, arguments: Mapping[str, pa.Array], code: Any, *args: Any) -> Any:
-        """What the code gives; raises ModuleFailed with the first events."""
+    def _called(self, arguments: Mapping[str, pa.Array], group: Group, call: Callable[[], Any]) -> Any:
+        """What a call gives; raises ModuleFailed with the group and the first events."""
         try:
-            return code(*args)
+            return call()
         except Exception as error:
-            rows = pa.table(dict(arguments)).slice(0, FIRST).to_pylist()
+            rows = pa.table(dict(arguments)).slice(0, FIRST).to_pylist() if arguments else []
             shown = "; ".join(", ".join(f"{name} = {shortened(value)}" for name, value in row.items()) for row in rows)
-            events = f"; a part of a window with the events: {shown}" if shown else ""
-            what = f"{type(error).__name__}: {error}{events}"
+            events = f"; a part of a window with the events: {shown}" if shown else "; a window of merged states"
+            wrong = str(error) if isinstance(error, Unfit) else f"{type(error).__name__}: {error}"
+            what = f"{wrong}{events}{group()}"
             raise ModuleFailed(sentence(self.calling.name, "it failed", " ".join(what.split()))) from error
+
+
+def _group(table: pa.Table, row: int) -> str:
+    """The group of a row, as errors show it: the columns that are not streamq's own."""
+    names = [name for name in table.column_names if not name.startswith("__")]
+    return "".join(f", {name} = {shortened(table.column(name)[row].as_py())}" for name in names)
 
 
 def _ends(number: Ints, bound: int) -> Ints:

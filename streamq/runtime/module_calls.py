@@ -124,14 +124,17 @@ class Failure:
         return ModuleFailed(sentence(self.name, "it failed", what, hint))
 
 
-def guarded(calling: Calling, compute: Callable[[], Any]) -> Any:
-    """Return what ``compute`` gives, within the time limit; in checking mode it is computed twice, and must be the same."""
-    result = limited(compute, calling.time_limit)
+def guarded(calling: Calling, compute: Callable[[], tuple[Any, Any]]) -> tuple[Any, Any]:
+    """Return what ``compute`` gives, a result and the state behind it, within the time limit.
+
+    In checking mode it is computed twice, and the results must be the same.
+    """
+    result, state = limited(compute, calling.time_limit)
     if calling.checked:
-        again = limited(compute, calling.time_limit)
+        again, _ = limited(compute, calling.time_limit)
         if pickle.dumps(again) != pickle.dumps(result):
             raise Unfit(f"two calls with the same events gave {shortened(result)} and {shortened(again)}")
-    return result
+    return result, state
 
 
 def limited(compute: Callable[[], Any], seconds: float | None) -> Any:

@@ -149,15 +149,16 @@ class _Walk:
         start, end = self.members.window
         window = int(start[now.window]), int(end[now.window])
 
-        def compute() -> Any:
+        def compute() -> tuple[Any, Any]:
             is_less = change is not None and change.size < len(now.row)
-            self._state = self._changed(change) if change is not None and is_less else self._over(now)
-            asked = (self._state, self.calling.interval(window)) if self.module.sensitive else (self._state,)
-            return self.calling.value(self.module.result(*asked), window)
+            state = self._changed(change) if change is not None and is_less else self._over(now)
+            asked = (state, self.calling.interval(window)) if self.module.sensitive else (state,)
+            return self.calling.value(self.module.result(*asked), window), state
 
-        self._before = now
         try:
-            return guarded(self.calling, compute)
+            result, self._state = guarded(self.calling, compute)
+            self._before = now
+            return result
         except Exception as error:
             self._before = self._state = None
             group = self.members.groups.slice(now.window, 1).to_pylist()

@@ -22,7 +22,7 @@ from streamq.runtime.call_memory import CallMemory
 from streamq.runtime.columnar import concat, ints, net, with_column
 from streamq.runtime.evaluators.windows import WindowEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.kernel import Totals
+from streamq.runtime.kernel import Arrival, Clock, Output, Totals
 from streamq.runtime.kernels.recompute import BIN, RecomputeKernel
 from streamq.runtime.lateness import LATE_SCHEMA
 from streamq.runtime.lifetimes import saturating
@@ -51,6 +51,13 @@ class CallModulesKernel(RecomputeKernel):
     def _windows(self) -> WindowEvaluator:
         assert isinstance(self.evaluator, WindowEvaluator)
         return self.evaluator
+
+    def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+        """As of ``recompute``; at the end of the input the calls are forgotten, too."""
+        output = super().advance(state, arrivals, clock)
+        if clock.c == INFINITY:
+            state.drop(CALLS, BIN)
+        return output
 
     def _evaluated(
         self,

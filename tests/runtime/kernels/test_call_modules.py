@@ -15,6 +15,7 @@ from streamq.errors import ModuleFailed
 from streamq.plan.node import numbered
 from streamq.runtime.event import LE, RE
 from streamq.stream import Stream
+from streamq.time import INFINITY
 from tests.programs import compiled
 
 CALLS: list[tuple[Any, ...]] = []
@@ -150,6 +151,13 @@ def test_nothing_is_remembered_of_windows_that_are_final() -> None:
     sizes = json.loads(store["manifest"])["bins"]
     (calls,) = (bins for name, bins in sizes.items() if name.endswith("calls"))
     assert calls["0"]["rows"] <= 3
+
+
+def test_at_the_end_nothing_is_left() -> None:
+    live = run(lambda s: s.tumbling_window(10).select(x=RunningSum("v")))
+    fed(live, sq.insert(1, 3, v=1), sq.insert(12, 13, v=1))
+    live.batch({}, [(None, INFINITY)])
+    assert all(set(store) == {"manifest"} for store in live.stores.values())
 
 
 @sq.uda("double", name="inverse", on_error="quarantine")
