@@ -111,6 +111,11 @@ class UserOperator(WindowModule):
         return Stamp.TIME_BOUND if str(time_bound) in self.properties else Stamp.UNCHANGED
 
     @property
+    def gives_one_row(self) -> bool:
+        """Whether it has promised one row a window."""
+        return str(one_output_per_group) in self.properties
+
+    @property
     def fields(self) -> tuple[t.StructField, ...]:
         """The columns of its rows."""
         assert isinstance(self.returns, t.StructType)
@@ -138,7 +143,7 @@ class UserOperator(WindowModule):
             shown_types=tuple(f.dataType.simpleString() for f in self.fields),
             timed=self.time_sensitive,
             keeps_lifetimes=stamp in OWN_LIFETIMES,
-            single=str(one_output_per_group) in self.properties,
+            single=self.gives_one_row,
         )
         return replace(super().calling(column, tuple(arguments)), rows=shape, stamp=Stamp(stamp))
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from streamq.aggregates.user_operators import UserOperator
 from streamq.choices import OutputForm, Stamp
 from streamq.errors import PlanError, sentence
-from streamq.operators import Select, Where, WindowAggregate
+from streamq.operators import AlterLifetime, Explode, Select, Where, WindowAggregate
 from streamq.plan.expr import Col
 from streamq.plan.lowering import instant, ship_runtime
 from streamq.plan.node import Node
@@ -66,6 +67,15 @@ def _upsert_key(plan: Node, verb: str) -> tuple[str, ...]:
             called = {top: e.name for top, name in called.items() if isinstance(e := exprs[name], Col)}
         node = node.input
     what = "output='upsert' needs a result with one row a group and start"
+    operator = _operator_of(node)
+    if operator is not None:
+        if not operator.gives_one_row:
+            hint = "Declare properties=[sq.one_output_per_group], if it gives one; else use output='changelog'."
+            raise PlanError(sentence(verb, what, f"{operator.name} may give several rows a window", hint))
+        if not isinstance(node, Explode):
+            hint = "Say stamp='align' or 'point_at_end'; else use output='changelog'."
+            raise PlanError(sentence(verb, what, f"rows of {operator.name} have lifetimes of their own", hint))
+        node = node.input
     if not isinstance(node, WindowAggregate):
         hint = "It goes with the aggregates of a window, under where and select; else use output='changelog'."
         raise PlanError(sentence(verb, what, f"found {node.title or type(node).__name__}", hint))
@@ -80,6 +90,17 @@ def _upsert_key(plan: Node, verb: str) -> tuple[str, ...]:
             raise PlanError(sentence(verb, what, missing, "Keep it in select."))
         columns.append(names[0])
     return tuple(columns)
+
+
+def _operator_of(node: Node) -> UserOperator | None:
+    """The operator of a user's own whose rows a node gives, on their windows or on lifetimes of their own; else None."""
+    node = node.input if isinstance(node, AlterLifetime) else node
+    match node:
+        case Explode(input=WindowAggregate(aggregates=aggregates), column=column):
+            applied = dict(aggregates).get(column)
+            function = None if applied is None else applied.function
+            return function if isinstance(function, UserOperator) else None
+    return None
 
 
 def user_rows(df: DataFrame, result: Result) -> DataFrame:

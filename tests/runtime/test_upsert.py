@@ -13,6 +13,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.egress import egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
+from streamq.errors import PlanError
 from streamq.runtime.egress import upsert_rows
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.testing.difference import assert_same_history
@@ -57,21 +58,22 @@ COUNTED = {
 }
 
 
-@pytest.mark.parametrize("name", COUNTED)
-def test_a_table_kept_by_an_upsert_is_the_answer(name: str) -> None:
-    """One row a key and micro-batch, written over by key: what is left are the final rows."""
+def items() -> list[Any]:
     # two of a group that goes again, and what makes time pass before it does
     gone = [(t, t + 1, {"k": "c", "v": t}) for t in (1, 2)]
     more = [(t, t + 1 + t % 4, {"k": "ab"[t % 2], "v": t}) for t in (3, 1, 8, 20, 6, 2, 12, 9, 5, 15)]
-    items = [sq.insert(start, end, **payload) for start, end, payload in (*gone, *more)]
-    items += [sq.retract(start, end, start, **payload) for start, end, payload in gone]
-    query = COUNTED[name](sq.events(items, name="s").group_by("k"))
+    inserts = [sq.insert(start, end, **payload) for start, end, payload in (*gone, *more)]
+    return inserts + [sq.retract(start, end, start, **payload) for start, end, payload in gone]
+
+
+def kept_table(query: sq.Stream, key: tuple[str, ...]) -> pa.Table:
+    """The table that upserts keep of a query: one row a key and micro-batch, written over by key."""
     out = egress(query.plan, OutputForm.UPSERT, verb="run")
-    assert out.key == (("key" if name == "renamed" else "k"), "start")
+    assert out.key == key
     run = LocalRun(compiled(rewrite(query.plan).plan, OutputForm.UPSERT, buckets=2))
     kept: dict[Any, dict[str, Any]] = {}
     seen = {"upsert": 0, "delete": 0}
-    parts = [run.batch({"s": query.tables["s"].slice(at, 2)}) for at in range(0, len(items), 2)]
+    parts = [run.batch({"s": query.tables["s"].slice(at, 2)}) for at in range(0, query.tables["s"].num_rows, 2)]
     for part in [*parts, run.finish()]:
         rows = upsert_rows(part, out.columns).to_pylist()
         keys = [tuple(row[n] for n in out.key) for row in rows]
@@ -86,4 +88,47 @@ def test_a_table_kept_by_an_upsert_is_the_answer(name: str) -> None:
                 assert {n for n, value in row.items() if value is not None} == set(out.key)
     assert seen["delete"] > 0
     assert seen["upsert"] > len(kept) + seen["delete"], "some row is corrected"
-    assert_same_history(pa.Table.from_pylist(list(kept.values())), oracle(query.plan, query.tables))
+    return pa.Table.from_pylist(list(kept.values()))
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_a_table_kept_by_an_upsert_is_the_answer(name: str) -> None:
+    query = COUNTED[name](sq.events(items(), name="s").group_by("k"))
+    table = kept_table(query, ("key" if name == "renamed" else "k", "start"))
+    assert_same_history(table, oracle(query.plan, query.tables))
+
+
+@sq.udo("n bigint", properties=[sq.one_output_per_group])
+def one_row(v: Any) -> list[int]:
+    return [len(v)]
+
+
+@sq.udo("n bigint", time_sensitive=True, properties=[sq.one_output_per_group])
+def one_timed_row(events: Any, window: Any) -> list[int]:
+    return [len(events)]
+
+
+@sq.udo("n bigint")
+def any_rows(v: Any) -> Any:
+    return [len(v)]
+
+
+@pytest.mark.parametrize("stamp", ["align", "point_at_end"])
+def test_an_operator_that_promises_one_row_a_window_is_kept_as_its_aggregate_would_be(stamp: str) -> None:
+    windows = sq.events(items(), name="s").group_by("k").tumbling_window(5, stamp=stamp)
+    counted = windows.select(n=sq.count()).select("n", key=sq.col("k"))
+    for operator in (one_row, one_timed_row):
+        table = kept_table(windows.select(operator("v")).select("n", key=sq.col("k")), ("key", "start"))
+        assert_same_history(table, oracle(counted.plan, counted.tables))
+
+
+def test_other_operators_are_refused() -> None:
+    windows = sq.events(items(), name="s").group_by("k").tumbling_window(5)
+    refused = {
+        "any_rows may give several rows a window. Declare properties=": windows.select(any_rows("v")),
+        "rows of one_timed_row have lifetimes of their own. Say stamp='align'": windows.select(one_timed_row("v")),
+        "found explode": windows.select(all=sq.collect("v")).explode("all"),
+    }
+    for wrong, query in refused.items():
+        with pytest.raises(PlanError, match=wrong):
+            egress(query.plan, OutputForm.UPSERT, verb="run")

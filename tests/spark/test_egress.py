@@ -156,6 +156,17 @@ def test_every_sink_has_the_same(spark: SparkSession, tmp_path: Path) -> None:
     assert {key: (r["n"], r["end"]) for key, r in states.items()} == {
         (r["k"], r["start"]): (r["n"], r["end"]) for r in expected.to_pylist()
     }
+
+    @sq.udo("n bigint", properties=[sq.one_output_per_group])
+    def sizes(k: Any) -> list[int]:
+        return [len(k)]
+
+    of_operator = s.group_by("k").tumbling_window(5).select(sizes("k"))
+    run = ended(of_operator, output="upsert", sink="memory", name="rows", buckets=2)
+    assert run.key == ("k", "start")
+    assert {(r["k"], r["start"]): (r["n"], r["end"]) for r in spark.table("rows").toArrow().to_pylist()} == {
+        (r["k"], r["start"]): (r["n"], r["end"]) for r in expected.to_pylist()
+    }
     # a literal stream is read once, over the runs on a checkpoint
     written = {"format": "json", "path": str(tmp_path / "json")}
     how = {"output": "changelog", "sink": written, "checkpoint": str(tmp_path / "cp"), "buckets": 2}
