@@ -136,6 +136,11 @@ class Landmark:
 Window = Hopping | Snapshot | Count | Rows | Session | Landmark
 
 
+def has_equal_starts(window: Window, stamp: Stamp) -> bool:
+    """Return whether results of several windows of one group may start at one instant."""
+    return isinstance(window, Rows) or (isinstance(window, Landmark) and stamp == Stamp.ALIGN)
+
+
 def default_stamp(window: Window) -> Stamp:
     """Return where results live unless the user says it: of count, rows and landmark windows at the end, else on the window.
 

@@ -54,6 +54,10 @@ class PickledState(Partial):
     def value_columns(self) -> tuple[str, ...]:
         return self._value_names
 
+    def note(self, shared_by: int) -> str:
+        shared = f"a basic window is computed once, and shared by {shared_by} windows"
+        return f"{self.calling.name}: mergeable: {shared if shared_by > 1 else 'parts of a window are merged'}"
+
     @property
     def depends_on_order(self) -> bool:
         return True

@@ -10,13 +10,16 @@ from pyspark.sql.types import DataType
 
 from streamq.aggregates.pickled_states import PickledState
 from streamq.aggregates.window_modules import WindowModule, module_arguments
+from streamq.choices import Stamp
 from streamq.errors import PlanError, sentence
-from streamq.plan.aggregate import Aggregate, Application, Partials
+from streamq.plan.aggregate import Aggregate, Application, Partials, WindowPlace
 from streamq.plan.expr import Col, Expr
+from streamq.plan.module_properties import OF_OPERATORS, declared
 from streamq.plan.reduction import ReducedColumn
 from streamq.plan.repository import modules
 from streamq.plan.spark_types import parse_type
 from streamq.runtime.arrow_types import arrow_type
+from streamq.windows import Hopping
 
 
 def uda(
@@ -73,6 +76,7 @@ def uda(
     to = parse_type(returns)
 
     def decorate(code: Any) -> UserAggregate:
+        check_promises(properties)
         fields = module_arguments(
             "uda",
             code,
@@ -110,6 +114,41 @@ class UserAggregate(WindowModule):
         arguments = tuple(zip(columns, of.types, strict=True))
         state = partials.partial(PickledState, of.args[0], self.returns, self.calling(column, ()), arguments, passes)
         return Col(state.name)
+
+    def _merging_note(self, place: WindowPlace) -> str:
+        module, window = self.module, place.window
+        if module.merges and self.runs_by_window:
+            return f"mergeable: not merged, for {self.runs_by_window}"
+        if module.merges:
+            return f"mergeable: parts are merged anew in each micro-batch, for {_without_basic_windows(place)}"
+        if module.sensitive:
+            return "not mergeable: it reads lifetimes, which each window cuts"
+        note = "not mergeable: each window is computed of all its members"
+        if module.in_parts:
+            note = "not mergeable: each window is computed of what has come"
+            note += " and gone" if module.remove is not None else ", or, if members have gone, of all"
+        if not isinstance(window, Hopping) or place.stamp != Stamp.ALIGN:
+            return note
+        shared = f"{window.n} windows share basic windows" if window.n > 1 else "parts of a window be merged"
+        condition = f", if {place.unmerged_beside[0]} merged too" if place.unmerged_beside else ""
+        return f"{note}; merge(a, b) would let {shared}{condition}"
+
+
+def check_promises(properties: Iterable[Any]) -> None:
+    """Raise PlanError for a promise that only operators can make."""
+    for promise in declared(properties, "uda"):
+        if promise.name in OF_OPERATORS:
+            wrong, hint = f"{promise.name} is a promise of operators", "Operators are made with @sq.udo."
+            raise PlanError(sentence("uda", wrong, f"found {promise}", hint))
+
+
+def _without_basic_windows(place: WindowPlace) -> str:
+    """Why a window has no basic windows, although an aggregate of it merges."""
+    if not isinstance(place.window, Hopping):
+        return f"{place.window.name} windows have no basic windows"
+    if place.stamp != Stamp.ALIGN:
+        return f"stamp={str(place.stamp)!r} goes without basic windows"
+    return f"{place.unmerged_beside[0]} beside it does not merge"
 
 
 __all__ = ["UserAggregate", "uda"]

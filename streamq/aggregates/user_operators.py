@@ -10,8 +10,9 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.aggregates.window_modules import WindowModule, module_arguments
-from streamq.choices import Stamp
-from streamq.plan.aggregate import Aggregate, Application
+from streamq.choices import OnError, Stamp
+from streamq.errors import PlanError, sentence
+from streamq.plan.aggregate import Aggregate, Application, WindowPlace
 from streamq.plan.expr import Expr
 from streamq.plan.module_properties import one_output_per_group, time_bound
 from streamq.plan.reduction import ReducedColumn
@@ -21,6 +22,7 @@ from streamq.plan.spark_types import parse_fields
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.module_calls import Calling
 from streamq.runtime.user_results import LASTS, START, RowShape
+from streamq.windows import Hopping, Window, has_equal_starts
 
 OWN_LIFETIMES = (Stamp.UNCHANGED, Stamp.CLIP, Stamp.TIME_BOUND)
 """The stamps under which the rows of a time-sensitive operator keep lifetimes of their own."""
@@ -84,6 +86,10 @@ def udo(
             time_limit=time_limit,
             on_error=on_error,
         )
+        names = [f.name for f in fields]
+        if others := [name for name in arguments["filter_columns"] if name not in names]:
+            shown = f"found {others[0]}, there are: {', '.join(names)}"
+            raise PlanError(sentence(arguments["name"], "filters_on names no column of its rows", shown))
         row = t.StructType(list(fields))
         return modules.register(UserOperator(returns=row, time_sensitive=time_sensitive, checked=checked, **arguments))
 
@@ -120,6 +126,55 @@ class UserOperator(WindowModule):
         """The columns of its rows."""
         assert isinstance(self.returns, t.StructType)
         return tuple(self.returns.fields)
+
+    def filters_above(self, window: Window, *, endless: bool) -> str | None:
+        """Why filters on its columns stay above it in spite of ``filters_on``; None if they may move below.
+
+        endless: whether events may never end.
+        """
+        if not isinstance(window, Hopping):
+            return f"{window.name} windows depend on all events"
+        if endless:
+            return "events may never end, and then the windows of some depend on the endpoints of all"
+        if self.on_error is OnError.QUARANTINE:
+            return f"what fails of {self.name} is set aside with all members of its window"
+        return None
+
+    def notes(self, applied: Aggregate, place: WindowPlace) -> tuple[str, ...]:
+        stamp = Stamp(str(applied.options[0]))
+        of_lifetimes = self._time_bound_note(stamp, place), self._filters_note(applied, place)
+        return (*super().notes(applied, place), *filter(None, (*of_lifetimes, self._single_note(stamp, place))))
+
+    def _merging_note(self, place: WindowPlace) -> str:
+        return "mergeable: not merged, for rows are made window by window" if self.module.merge is not None else ""
+
+    def _time_bound_note(self, stamp: Stamp, place: WindowPlace) -> str:
+        is_promised = str(time_bound) in self.properties
+        if stamp is Stamp.TIME_BOUND:
+            return "time_bound: rows and CTI go on as input comes"
+        if is_promised:
+            return f"time_bound: not used under stamp={str(stamp)!r}"
+        if stamp not in OWN_LIFETIMES or place.progress == "c":
+            return ""
+        return f"not time_bound: CTI is the {place.progress}; sq.time_bound would give c"
+
+    def _filters_note(self, applied: Aggregate, place: WindowPlace) -> str:
+        above = self.filters_above(place.window, endless=place.endless)
+        if self.filter_columns:
+            names = ", ".join(self.filter_columns)
+            return f"filters_on({names}): filters on {names} " + (f"stay above, for {above}" if above else "move below")
+        names = ", ".join(name for name in self.arguments(applied) if name in {f.name for f in self.fields})
+        return (
+            f"no filters_on: sq.filters_on(...) would let filters on {names} move below" if names and not above else ""
+        )
+
+    def _single_note(self, stamp: Stamp, place: WindowPlace) -> str:
+        is_keyed = stamp not in OWN_LIFETIMES and not has_equal_starts(place.window, stamp)
+        if self.gives_one_row:
+            return "one_output_per_group: output='upsert' " + (
+                "goes with it" if is_keyed else f"does not go with stamp={str(stamp)!r} of {place.window.name} windows"
+            )
+        return "no one_output_per_group: with it output='upsert' would go" if is_keyed else ""
 
     def result(self, of: Application) -> DataType:
         own = [t.StructField(name, t.LongType()) for name in (START, LASTS)]

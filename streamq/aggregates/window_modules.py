@@ -12,7 +12,7 @@ from pyspark.sql.types import DataType
 
 from streamq.choices import OnError, chosen
 from streamq.errors import PlanError, sentence
-from streamq.plan.aggregate import Aggregate, AggregateFunction, Application
+from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, WindowPlace
 from streamq.plan.expr import Alias, Col, Expr, as_expr
 from streamq.plan.module_properties import declared, mergeable, order_insensitive
 from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction
@@ -22,6 +22,7 @@ from streamq.runtime.module import Module, fingerprint, module_of
 from streamq.runtime.module_calls import Calling
 from streamq.runtime.module_windows import module_results
 from streamq.runtime.shipping import ship_module_of
+from streamq.windows import Rows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -123,6 +124,27 @@ class WindowModule(UserModule, AggregateFunction):
 
     def result(self, of: Application) -> DataType:
         return self.returns
+
+    def notes(self, applied: Aggregate, place: WindowPlace) -> tuple[str, ...]:
+        """What each property buys, or would buy."""
+        return tuple(filter(None, [self._merging_note(place), self._order_note(place)]))
+
+    def _merging_note(self, place: WindowPlace) -> str:
+        return ""
+
+    def _order_note(self, place: WindowPlace) -> str:
+        """Of a function, in which order members come, and what that costs; a class takes them in any order."""
+        if self.module.in_parts:
+            return ""
+        readers = [f"{name} beside it reads" for name in place.ordered_beside]
+        readers += ["rows windows read"] if isinstance(place.window, Rows) else []
+        if self.module.any_order:
+            only = "of the payload, only keys and arguments are read"
+            return f"order_insensitive: {f'but {readers[0]} all columns' if readers else only}"
+        note = "order: members come sorted by (start, payload)"
+        if readers or not place.unread:
+            return note
+        return f"{note}; sq.order_insensitive would leave {place.unread} column{'s' * (place.unread > 1)} unread"
 
     def calling(self, column: ReducedColumn, names: tuple[str, ...]) -> Calling:
         """How the module is called for a result column; ``names`` are those of the arguments."""

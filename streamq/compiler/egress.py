@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from streamq.aggregates.user_operators import UserOperator
-from streamq.choices import OutputForm, Stamp
+from streamq.choices import OutputForm
 from streamq.errors import PlanError, sentence
 from streamq.operators import AlterLifetime, Explode, Select, Where, WindowAggregate
 from streamq.plan.expr import Col
@@ -18,7 +18,7 @@ from streamq.runtime.egress import CHANGELOG_ADDS, UPSERT_ADDS, changelog_rows, 
 from streamq.runtime.envelope import LATE
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.time import INFINITY
-from streamq.windows import Landmark, Rows
+from streamq.windows import has_equal_starts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -79,7 +79,7 @@ def _upsert_key(plan: Node, verb: str) -> tuple[str, ...]:
     if not isinstance(node, WindowAggregate):
         hint = "It goes with the aggregates of a window, under where and select; else use output='changelog'."
         raise PlanError(sentence(verb, what, f"found {node.title or type(node).__name__}", hint))
-    if isinstance(node.window, Rows) or (isinstance(node.window, Landmark) and node.stamp == Stamp.ALIGN):
+    if has_equal_starts(node.window, node.stamp):
         hint = "Use output='changelog'."
         raise PlanError(sentence(verb, what, f"{node.title} windows may share a start", hint))
     columns = []

@@ -32,6 +32,10 @@ SHOWN = 2
 """Firings of a rule that are shown; the others are counted."""
 
 
+Notes = dict[str, str | list[str]]
+"""What stands below a node, by what it is about; several lines are shown without that."""
+
+
 @dataclass(frozen=True)
 class Line:
     """A node of a plan: ``label`` if it is read more than once, ``again`` where it is only named, ``notes`` below."""
@@ -41,7 +45,7 @@ class Line:
     text: str
     label: str = ""
     again: bool = False
-    notes: list[tuple[str, str]] = field(default_factory=list)
+    notes: Notes = field(default_factory=dict)
 
 
 def explain(plan: Results, mode: str | None = None, format: str = "text", options: Options = RUN) -> str:
@@ -78,14 +82,14 @@ def explained(plan: Results, modes: tuple[str, ...] = MODES, options: Options = 
 # plans
 
 
-def _plan_part(mode: str, heading: str, root: Node, notes: Callable[[Node], list[tuple[str, str]]]) -> Part:
+def _plan_part(mode: str, heading: str, root: Node, notes: Callable[[Node], Notes]) -> Part:
     # the root over a single plan says nothing
     plan = root.children[0] if len(root.children) == 1 else root
     tree = list(_tree(plan, notes))
     return Part(mode, heading, [text for line in tree for text in _lines(line)], _tree_data(plan, tree))
 
 
-def _tree(plan: Node, notes: Callable[[Node], list[tuple[str, str]]]) -> Iterator[Line]:
+def _tree(plan: Node, notes: Callable[[Node], Notes]) -> Iterator[Line]:
     """Yield the nodes from the result down; an only input stands right below, several are branches."""
     shared = _read_twice(plan)
     labels: dict[str, str] = {}
@@ -110,8 +114,8 @@ def _tree(plan: Node, notes: Callable[[Node], list[tuple[str, str]]]) -> Iterato
 def _lines(line: Line) -> Iterator[str]:
     yield line.prefix + (line.label if line.again else f"{line.label + ' ' if line.label else ''}{line.text}")
     below = line.prefix.replace("├", "│").replace("└", " ") + ("│     " if len(line.node.children) > 1 else "      ")
-    for name, note in line.notes:
-        yield f"{below}{name}: {note}"
+    for name, note in line.notes.items():
+        yield from (f"{below}{text}" for text in ([f"{name}: {note}"] if isinstance(note, str) else note))
 
 
 def _tree_data(plan: Node, tree: list[Line]) -> list[dict[str, Any]]:
@@ -125,7 +129,7 @@ def _tree_data(plan: Node, tree: list[Line]) -> list[dict[str, Any]]:
             "schema": {f.name: f.type.simpleString() for f in line.node.schema.fields},
             "shape": line.node.schema.shape,
             "axis": line.node.schema.axis,
-            **dict(line.notes),
+            **line.notes,
         }
         for line in tree
         if not line.again
@@ -149,17 +153,22 @@ def described(node: Node) -> str:
     return f"{node.title} {node.detail()}".rstrip()
 
 
-def _nothing(node: Node) -> list[tuple[str, str]]:
-    return []
+def _nothing(node: Node) -> Notes:
+    return {}
 
 
-def _notes(node: Node) -> list[tuple[str, str]]:
-    """Return what stands below a node of the incremental plan: its CTI if that is not c, its form in batch if it has several."""
-    notes = []
+def _notes(node: Node) -> Notes:
+    """Return what stands below a node of the incremental plan.
+
+    That is its CTI, if that is not c, its form in batch, if it has several, and what modules of a user's own say of themselves.
+    """
+    notes: Notes = {}
     if node.progress != "c":
-        notes.append(("CTI", node.progress))
+        notes["CTI"] = node.progress
     if isinstance(node, Operator) and node.batch_choice is not None:
-        notes.append(("batch", str(node.batch_choice)))
+        notes["batch"] = str(node.batch_choice)
+    if isinstance(node, Operator) and node.module_notes:
+        notes["modules"] = list(node.module_notes)
     return notes
 
 

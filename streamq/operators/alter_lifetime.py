@@ -63,6 +63,8 @@ class AlterLifetime(Step):
                 rule = "c"
             case Start(within=None):
                 rule = "start(c)"
+            case Start(within=0):
+                rule = "c"
             case Start(within=within):
                 rule = f"c - {show_duration(within or 0, self.schema.axis)}"
         if self.length.kind == LengthKind.SAME and self.length.by < 0:

@@ -51,6 +51,11 @@ class Operator(Node, ABC):
         return None
 
     @property
+    def module_notes(self) -> tuple[str, ...]:
+        """What explain says of modules of a user's own below the operator, a line each."""
+        return ()
+
+    @property
     def keeps_state(self) -> bool:
         """True if in a stream it keeps events, or what is made of them, from one micro-batch to the next."""
         return False

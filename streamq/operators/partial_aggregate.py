@@ -60,6 +60,11 @@ class PartialAggregate(Passing):
         shown = show_partials(self.arguments, self.partials)
         return f"{show_window(self.window, self.schema.axis)}{show_keys(self.keys)}: {shown}"
 
+    @property
+    def module_notes(self) -> tuple[str, ...]:
+        notes = (partial.note(self.window.n) for partial in self.partials)
+        return tuple(dict.fromkeys(note for note in notes if note is not None))
+
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """A group by; for points on a grid whose hop divides its size, by the last window alone."""
         from pyspark.sql import functions as F

@@ -27,7 +27,7 @@ from streamq.operators.window import (
     window_traits,
 )
 from streamq.operators.window_members import ENDS, STARTS, MemberWindows, stamped, window_members
-from streamq.plan.aggregate import Aggregate, SparkMembers
+from streamq.plan.aggregate import Aggregate, SparkMembers, WindowPlace
 from streamq.plan.aggregation import aggregate_type, application, expand, filter_in_argument, merges
 from streamq.plan.case import Case
 from streamq.plan.expr import Col, Expr, Lit
@@ -35,7 +35,7 @@ from streamq.plan.keys import check_key
 from streamq.plan.lowering import instant, lifetime, spark_expression
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.partial import COUNT, Summed, spark_partials
-from streamq.plan.passes import reads_end
+from streamq.plan.passes import columns, reads_end
 from streamq.plan.reduction import ReducedColumn, Reduction
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
@@ -126,6 +126,30 @@ class WindowAggregate(EvaluatedOperator):
         shown = ", ".join(f"{name} = {show(a)}" for name, a in self.aggregates)
         policies = show_policies(self.window, self.clip, self.stamp)
         return f"{show_window(self.window, self.schema.axis)}{policies}{show_keys(self.keys)}: {shown}"
+
+    @property
+    def module_notes(self) -> tuple[str, ...]:
+        notes = (
+            f"{applied.function.name}: {note}"
+            for _, applied in self.aggregates
+            for note in applied.function.notes(applied, self._place_of(applied))
+        )
+        return tuple(dict.fromkeys(notes))
+
+    def _place_of(self, applied: Aggregate) -> WindowPlace:
+        """The window as explain tells it of one of its aggregates."""
+        source = self.input.schema
+        others = [a for _, a in self.aggregates if a.function != applied.function]
+        read = {*self.keys}.union(*(columns(a) for _, a in self.aggregates))
+        return WindowPlace(
+            window=self.window,
+            stamp=self.stamp,
+            progress=self.progress,
+            endless=self.input.traits.infinite,
+            unread=len([name for name in source.names if name not in read]),
+            ordered_beside=tuple(a.function.name for a in others if a.function.ordered),
+            unmerged_beside=tuple(a.function.name for a in others if not merges(a, source)),
+        )
 
     @property
     def event_windows(self) -> Window:

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pyspark.sql.types import DataType
 
+from streamq.choices import Stamp
 from streamq.plan.expr import Expr
 from streamq.plan.function import Text
 from streamq.plan.named import Named
 from streamq.plan.partial import Partial
 from streamq.plan.reduction import ReducedColumn, Reduction
 from streamq.plan.tree import show
+from streamq.windows import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -125,6 +127,23 @@ class SparkMembers:
     instant: Callable[[Column], Column]
 
 
+@dataclass(frozen=True, kw_only=True)
+class WindowPlace:
+    """The window in which an aggregate stands, for what explain says of it.
+
+    progress: the window's CTI rule; endless: whether events may never end; unread: how many columns of the input neither a key
+    nor an aggregate reads; ordered_beside, unmerged_beside: other aggregates that take members in order, that do not merge.
+    """
+
+    window: Window
+    stamp: Stamp
+    progress: str
+    endless: bool
+    unread: int
+    ordered_beside: tuple[str, ...]
+    unmerged_beside: tuple[str, ...]
+
+
 class AggregateFunction(Named, ABC):
     """All that streamq asks of one aggregate.
 
@@ -187,6 +206,10 @@ class AggregateFunction(Named, ABC):
     def on_spark(self, members: SparkMembers) -> Column | None:
         """Spark's own aggregate over the members of a window, if there is one."""
         return None
+
+    def notes(self, applied: Aggregate, place: WindowPlace) -> tuple[str, ...]:
+        """What explain says of it below its window, a line each."""
+        return ()
 
     def builder(self, options: Options) -> tuple[str, Options]:
         """The name of the function of ``sq`` that a user calls for it, and the options that are written there."""

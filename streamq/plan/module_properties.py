@@ -63,6 +63,11 @@ def declared(properties: Iterable[Any], verb: str) -> tuple[Property, ...]:
     return tuple(dict.fromkeys(checked))
 
 
+OF_OPERATORS = ("time_bound", "one_output_per_group", "filters_on")
+"""The names of those that only operators can have."""
+
 _ALL = (mergeable, order_insensitive, time_bound, one_output_per_group)
 
-__all__ = ["Property", "declared", "filters_on", "mergeable", "one_output_per_group", "order_insensitive", "time_bound"]
+__all__ = [
+    "OF_OPERATORS", "Property", "declared", "filters_on", "mergeable", "one_output_per_group", "order_insensitive", "time_bound"
+]  # fmt: skip

@@ -95,6 +95,10 @@ class Partial(Merging):
         """The columns of values that :meth:`of_weighted` keeps, if it is not exact."""
         return (self.name,)
 
+    def note(self, shared_by: int) -> str | None:
+        """What explain says of it where it is made, once a basic window, which ``shared_by`` windows share; None: nothing."""
+        return None
+
     @abstractmethod
     def of_events(self, table: pa.Table) -> Values:
         """The partial results of single events."""

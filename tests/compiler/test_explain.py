@@ -188,7 +188,25 @@ def applied() -> Stream:
     )
 
 
-QUERIES = (delays, shared, open_ends, opaque, hosted, joined, spans, windows, applied)
+@sq.udo(
+    "zone string, rise double", time_sensitive=True, name="rises", properties=[sq.filters_on("zone"), sq.time_bound]
+)
+def rises(events: Any, window: Any) -> Any:
+    """Never called here."""
+
+
+MIDDLE_FARE = sq.uda("double", name="middle_fare")(lambda fare: fare.median())
+
+
+def modules() -> Stream:
+    """Code of a user's own: what its properties buy, or would buy, and a filter that goes below an operator."""
+    by_rise = trips("trips").tumbling_window("1 hour").select(rises("zone", "fare")).where(lambda e: e.zone == "JFK")
+    return by_rise.select(x=sq.col("rise")).union(
+        trips("more").hopping_window("1 hour", "5 minutes").select(x=MIDDLE_FARE("fare", where=sq.col("tip") > 0))
+    )
+
+
+QUERIES = (delays, shared, open_ends, opaque, hosted, joined, spans, windows, applied, modules)
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda q: q.__name__)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pyspark.sql import types as t
 
 from streamq.aggregates.user_operators import UserOperator
-from streamq.choices import OnError
 from streamq.compiler.rules.substitution import facts, fits, inlined, is_cheap, is_plain
 from streamq.compiler.rules.totality import can_fail
 from streamq.functions.logic import conjunction, conjuncts
@@ -18,7 +17,6 @@ from streamq.plan.inference import infer
 from streamq.plan.node import Node
 from streamq.plan.passes import columns, reads_lifetime
 from streamq.plan.tree import show
-from streamq.windows import Hopping
 
 
 def push_where_below_udo(node: Node) -> Node | None:
@@ -97,16 +95,11 @@ def _obstacle(window: WindowAggregate, applied: Aggregate, part: Expr) -> str | 
                 return f"{name} = {show(argument)} reads the lifetime of the events"
         if isinstance(kind, t.FloatType | t.DoubleType) or not isinstance(kind, t.AtomicType):
             return f"{name} is {kind.simpleString()}: values that are equal may differ"
-    return _obstacle_of_window(window, operator, inlined(part, meaning)) if fits(part, meaning) else "it is too large"
-
-
-def _obstacle_of_window(window: WindowAggregate, operator: UserOperator, below: Expr) -> str | None:
-    if not isinstance(window.window, Hopping):
-        return f"where {window.title} windows lie depends on all events"
-    if window.input.traits.infinite:
-        return "events may never end, and then the windows of some depend on the endpoints of all"
-    if operator.on_error is OnError.QUARANTINE:
-        return f"what fails of {operator.name} is set aside with all members of its window"
-    if can_fail(below, window.input.schema):
+    if above := operator.filters_above(window.window, endless=window.input.traits.infinite):
+        return above
+    if not fits(part, meaning):
+        return "the predicate would become too large"
+    below = inlined(part, meaning)
+    if can_fail(below, source):
         return f"{show(below)} may fail, and would see events of no reported window"
     return None

@@ -93,7 +93,8 @@ class CallModulesKernel(RecomputeKernel):
         rows = pa.Table.from_struct_array(pc.list_flatten(lists))
         start, lasts = ints(rows, START), pc.fill_null(rows.column(LASTS), INFINITY).to_numpy()
         end = np.minimum(np.where(lasts == INFINITY, INFINITY, saturating(start, lasts)), c)
-        others = delta.select([n for n in delta.column_names if n not in (name, LE, RE)]).take(at)
+        # how many members a window has may change
+        others = delta.select([*self._windows.keys, WEIGHT]).take(at)
         changed = with_column(with_column(rows.drop_columns([START, LASTS]), LE, start), RE, end)
         for column in others.column_names:
             changed = with_column(changed, column, others.column(column))
