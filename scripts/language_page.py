@@ -81,6 +81,7 @@ def sections() -> dict[str, list[Entry]]:
         "Aggregates": [Entry(f"sq.{n}", f) for n, f in functions_of(sq) if f.__module__.startswith(AGGREGATES)],
         "Code of your own": [
             Entry("sq.udf", sq.udf),
+            Entry("sq.udso", sq.udso),
             Entry("sq.modules", Repository, (), ""),
             Entry("sq.modules.get", Repository.get),
         ],
@@ -147,7 +148,7 @@ def signature(function: Callable[..., Any]) -> str:
             found.append("*")
         star = star or p.kind is p.VAR_POSITIONAL
         name = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "") + p.name
-        default = f'"{p.default}"' if isinstance(p.default, str) else repr(p.default)
+        default = "..." if p.default is ... else f'"{p.default}"' if isinstance(p.default, str) else repr(p.default)
         found.append(name if p.default is p.empty else f"{name}={default}")
     return f"({', '.join(found)})"
 

@@ -51,6 +51,7 @@ from .functions.user_functions import udf as udf
 from .literal import cti as cti
 from .literal import insert as insert
 from .literal import retract as retract
+from .operators.stateful_operator import udso as udso
 from .plan.module_properties import filters_on as filters_on
 from .plan.module_properties import mergeable as mergeable
 from .plan.module_properties import one_output_per_group as one_output_per_group

@@ -17,6 +17,7 @@ from streamq.operators.explode import ExplodeVerbs
 from streamq.operators.grouped import GroupVerbs
 from streamq.operators.join import JoinVerbs
 from streamq.operators.join_table import JoinTableVerbs
+from streamq.operators.scan import ScanVerbs
 from streamq.operators.select import SelectVerbs
 from streamq.operators.to_signal import ToSignalVerbs
 from streamq.operators.union import UnionVerbs
@@ -55,6 +56,7 @@ class Stream(
     ExplodeVerbs,
     DistinctIdsVerbs,
     GroupVerbs,
+    ScanVerbs[Any],
     RunVerbs,
 ):
     """Events with lifetimes and what is to be computed over them; immutable: every verb gives another stream.

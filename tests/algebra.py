@@ -10,6 +10,7 @@ import pyarrow as pa
 
 import streamq as sq
 from streamq import col
+from streamq.testing.operators.scan import RESETTING_SUM
 
 SCHEMA = pa.schema(
     [("from", pa.int64()), ("to", pa.int64()), ("k", pa.string()), ("v", pa.int32()), ("w", pa.float64())]
@@ -101,6 +102,7 @@ QUERIES: dict[str, Query] = {
     "to_signal": lambda s, t, z: s.to_signal("k"),
     "chop": lambda s, t, z: s.chop(5, 1),
     "explode": lambda s, t, z: s.tumbling_window(5).select(n=sq.count(), all=sq.collect("v")).explode("all"),
+    "scan": lambda s, t, z: s.to_points().group_by("k").scan(RESETTING_SUM("v", where=col("v") != 2)),
     "distinct_ids": lambda s, t, z: s.distinct_ids(within=4, id="k"),
     "windowed_join": lambda s, t, z: s.windowed_join(
         t, on="k", size=5, hop=3, suffixes=("", "_r"), where=lambda a, b: a.v < b.v

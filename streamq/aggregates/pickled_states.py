@@ -17,9 +17,8 @@ from pyspark.sql.types import BinaryType, BooleanType, DataType
 from streamq.errors import ModuleFailed, sentence
 from streamq.plan.partial import COUNT, Ints, Partial, Values
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.call_memory import pickled
 from streamq.runtime.columnar import ints, with_column
-from streamq.runtime.module_calls import FIRST, Calling
+from streamq.runtime.module_calls import FIRST, Calling, pickled
 from streamq.runtime.user_results import Unfit, shortened
 
 Group = Callable[[], str]

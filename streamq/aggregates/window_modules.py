@@ -209,8 +209,7 @@ def module_arguments(
     """Return the fields of a WindowModule that its decorator was given, checked; raises PlanError."""
     if not callable(code) and not hasattr(code, "add") and not hasattr(code, "reduce"):
         raise PlanError(sentence(verb, "not code", f"found {code!r}", f"Write @sq.{verb}(...) above a def or a class."))
-    if isinstance(time_limit, bool) or not isinstance(time_limit, int | float | None) or (time_limit or 1) <= 0:
-        raise PlanError(sentence(verb, "time_limit is a number of seconds above 0", f"found {time_limit!r}"))
+    check_time_limit(time_limit, verb)
     promises = declared(properties, verb)
     columns = (columns,) if isinstance(columns, str) else tuple(columns)
     return {
@@ -224,4 +223,15 @@ def module_arguments(
     }
 
 
-__all__ = ["ModuleReduction", "WindowModule", "module_arguments"]
+def check_time_limit(time_limit: Any, verb: str) -> None:
+    """Raise PlanError for what is neither None nor a number of seconds above 0."""
+    if (
+        isinstance(time_limit, bool)
+        or not isinstance(time_limit, int | float | None)
+        or time_limit == 0
+        or (time_limit or 1) < 0
+    ):
+        raise PlanError(sentence(verb, "time_limit is a number of seconds above 0", f"found {time_limit!r}"))
+
+
+__all__ = ["ModuleReduction", "WindowModule", "check_time_limit", "module_arguments"]

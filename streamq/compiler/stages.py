@@ -45,6 +45,7 @@ from streamq.runtime.kernels.call_modules import CallModulesKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.kernels.relay import RelayKernel
+from streamq.runtime.kernels.scan import ScanKernel
 from streamq.runtime.kernels.settle import SettleKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 
@@ -346,7 +347,8 @@ def _kernel(
         return evaluation.kernel(schemas, names)
     unmoved = None if ends_move else evaluation.unmoved
     evaluator = evaluation.evaluator if unmoved is None else unmoved
-    kernel = RecomputeKernel(evaluator, schemas, names, bound=evaluation.bound, pointwise=evaluation.pointwise)
+    kind = ScanKernel if evaluation.keeps_states else RecomputeKernel
+    kernel = kind(evaluator, schemas, names, bound=evaluation.bound, pointwise=evaluation.pointwise)
     if not evaluation.calls_modules:
         return kernel
     return CallModulesKernel(

@@ -17,6 +17,7 @@ from streamq.operators.operator import Operator
 from streamq.operators.partial_aggregate import PartialAggregate
 from streamq.operators.physical import Physical
 from streamq.operators.points import Points
+from streamq.operators.scan import Scan
 from streamq.operators.select import Select
 from streamq.operators.source import Source
 from streamq.operators.to_signal import ToSignal
@@ -36,6 +37,6 @@ def written_operators() -> list[type[Operator]]:
 
 __all__ = [
     "AlterLifetime", "Chop", "Clip", "DistinctIds", "Edges", "Except", "Explode", "Intervals", "Join", "JoinTable",
-    "MergePartials", "PartialAggregate", "Physical", "Points", "Select", "Source", "ToSignal", "TopK", "Union", "Where",
+    "MergePartials", "PartialAggregate", "Physical", "Points", "Scan", "Select", "Source", "ToSignal", "TopK", "Union", "Where",
     "WindowAggregate", "WindowedJoin", "written_operators",
 ]  # fmt: skip

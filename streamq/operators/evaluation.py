@@ -82,6 +82,9 @@ class Evaluation:
     calls_modules: bool = False
     """Whether it calls code of a user's, whose calls are remembered from one micro-batch to the next."""
 
+    keeps_states: bool = False
+    """Whether the evaluator goes on from states, which take the place of the events before them."""
+
     kernel: Callable[[tuple[pa.Schema, ...], tuple[str, ...]], Kernel] | None = None
     """Makes the kernel that runs the operator in place of ``recompute``, from its ports' schemas and the result's columns."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from streamq.errors import PlanError, kind_of, sentence
 from streamq.operators.grouping import Group, applied
+from streamq.operators.scan import ScanVerbs
 from streamq.operators.window_verbs import WindowVerbs
 from streamq.operators.windowed import Windowed, asked_too_early
 from streamq.plan.keys import check_key
@@ -50,7 +51,7 @@ class GroupVerbs(WindowVerbs[Any], Verbs):
         return Grouped(stream, names)
 
 
-class Grouped(WindowVerbs[S]):
+class Grouped(ScanVerbs[S], WindowVerbs[S]):
     """A stream by groups: what ``group_by`` returns."""
 
     called = "a group without a window"

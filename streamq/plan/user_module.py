@@ -53,7 +53,7 @@ class UserModule(Named, ABC):
         texts = []
         for name, value in sorted(self.options.items()):
             try:
-                texts.append(f"({name!r}, {_told_by(value)})")
+                texts.append(f"({name!r}, {text_of(value)})")
             except Exception as error:
                 what, why = f"{name} is no plain value", f"found {value!r}; {type(error).__name__}: {error}"
                 raise PlanError(sentence(self.name, what, why, "Make it within the code.")) from error
@@ -113,18 +113,18 @@ def place_of(module: str) -> str:
     return SCRIPT if module == "__main__" else module
 
 
-def _told_by(value: Any) -> str:
-    """Return what tells a value from others: plain values and containers of them by their text, others by their pickle."""
+def text_of(value: Any) -> str:
+    """Return a text that tells a value from others: plain values and containers of them by their text, others by their pickle."""
     match value:
         case tuple() if type(value) is tuple:
-            return f"({_joined(map(_told_by, value))}{',' if len(value) == 1 else ''})"
+            return f"({_joined(map(text_of, value))}{',' if len(value) == 1 else ''})"
         case list() if type(value) is list:
-            return f"[{_joined(map(_told_by, value))}]"
+            return f"[{_joined(map(text_of, value))}]"
         case dict() if type(value) is dict:
-            return f"{{{_joined(f'{_told_by(key)}: {_told_by(item)}' for key, item in value.items())}}}"
+            return f"{{{_joined(f'{text_of(key)}: {text_of(item)}' for key, item in value.items())}}}"
         case set() | frozenset():
             # it has another order in every process
-            return f"{type(value).__name__}({_joined(sorted(map(_told_by, value)))})"
+            return f"{type(value).__name__}({_joined(sorted(map(text_of, value)))})"
     if type(value) in _PLAIN:
         return repr(value)
     from pyspark import cloudpickle
@@ -139,4 +139,4 @@ def _joined(texts: Iterable[str]) -> str:
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, Decimal, dt.date, dt.time, dt.datetime, dt.timedelta)
 
-__all__ = ["SCRIPT", "UNNAMED", "UserModule", "place_of"]
+__all__ = ["SCRIPT", "UNNAMED", "UserModule", "place_of", "text_of"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,15 +74,4 @@ _KEPT = pa.schema(
     ]
 )
 
-
-def pickled(value: Any) -> bytes:
-    """A state or a result as bytes; of a class that only this process has, with the class."""
-    try:
-        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        from pyspark import cloudpickle
-
-        return cloudpickle.dumps(value)
-
-
-__all__ = ["CallMemory", "Remembered", "pickled"]
+__all__ = ["CallMemory", "Remembered"]

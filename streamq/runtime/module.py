@@ -139,7 +139,7 @@ def module_of(
     """
     name, options = name or getattr(code, "__name__", type(code).__name__), dict(options or {})
     is_type = inspect.isclass(code) and not any(hasattr(code, method) for method in _METHODS)
-    module: Any = _made(name, code, options) if inspect.isclass(code) and not is_type else code
+    module: Any = instance_of(name, code, options) if inspect.isclass(code) and not is_type else code
 
     def has(*methods: str) -> bool:
         return all(getattr(module, method, None) is not None for method in methods)
@@ -177,7 +177,7 @@ _METHODS = ("initial", "result", "zero", "reduce", "finish")
 """By which a class is told that has states of its own."""
 
 
-def _made(name: str, cls: type, options: Mapping[str, Any]) -> Any:
+def instance_of(name: str, cls: type, options: Mapping[str, Any]) -> Any:
     """The object of a class; raises PlanError where it does not take these options."""
     try:
         return cls(**options)

@@ -11,7 +11,7 @@ import pickle
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -107,9 +107,6 @@ class Failure:
 
     def raised(self, calling: Calling) -> ModuleFailed:
         """Return the error that names the module, the window, the group and the first events."""
-        wrong = (
-            str(self.error) if isinstance(self.error, Unfit | TimeUp) else f"{type(self.error).__name__}: {self.error}"
-        )
         start, end = (calling.shown_instant(ticks) if ticks != INFINITY else "NULL" for ticks in self.window)
         group = "".join(f", {name} = {shortened(value)}" for name, value in self.group.items())
         rows = python_rows(self.events.slice(0, FIRST))
@@ -119,20 +116,35 @@ class Failure:
             if self.events.num_rows > FIRST
             else f"events: {shown}"
         )
-        what = " ".join(f"{wrong}; window [{start}, {end}){group}; {events}".split())
+        what = " ".join(f"{reason_of(self.error)}; window [{start}, {end}){group}; {events}".split())
         hint = "Only a run with a late_sink sets what fails aside." if calling.quarantine else ""
         return ModuleFailed(sentence(self.name, "it failed", what, hint))
 
 
-def guarded(calling: Calling, compute: Callable[[], tuple[Any, Any]]) -> tuple[Any, Any]:
+def reason_of(error: Exception) -> str:
+    """Return what an error of a call says went wrong."""
+    return str(error) if isinstance(error, Unfit | TimeUp) else f"{type(error).__name__}: {error}"
+
+
+class Guard(Protocol):
+    """How calls are watched: the seconds that one may take (None: any), and whether it is made twice."""
+
+    @property
+    def time_limit(self) -> float | None: ...
+
+    @property
+    def checked(self) -> bool: ...
+
+
+def guarded(guard: Guard, compute: Callable[[], tuple[Any, Any]]) -> tuple[Any, Any]:
     """Return what ``compute`` gives, a result and the state behind it, within the time limit.
 
     In checking mode it is computed twice, and the results must be the same.
     """
-    result, state = limited(compute, calling.time_limit)
-    if calling.checked:
-        again, _ = limited(compute, calling.time_limit)
-        if pickle.dumps(again) != pickle.dumps(result):
+    result, state = limited(compute, guard.time_limit)
+    if guard.checked:
+        again, _ = limited(compute, guard.time_limit)
+        if pickled(again) != pickled(result):
             raise Unfit(f"two calls with the same events gave {shortened(result)} and {shortened(again)}")
     return result, state
 
@@ -166,4 +178,14 @@ def limited(compute: Callable[[], Any], seconds: float | None) -> Any:
     return value
 
 
-__all__ = ["Calling", "Failure", "TimeUp", "guarded", "limited"]
+def pickled(value: Any) -> bytes:
+    """Return a state or a result as bytes; of a class that only this process has, with the class."""
+    try:
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        from pyspark import cloudpickle
+
+        return cloudpickle.dumps(value)
+
+
+__all__ = ["Calling", "Failure", "Guard", "TimeUp", "guarded", "limited", "pickled", "reason_of"]

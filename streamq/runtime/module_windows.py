@@ -20,10 +20,10 @@ import pyarrow as pa
 
 from streamq.plan.reduction import Mask, RangedMembers, ReducedColumn
 from streamq.runtime.bucket import Hashes, beside, hashes
-from streamq.runtime.call_memory import CallMemory, Remembered, pickled
+from streamq.runtime.call_memory import CallMemory, Remembered
 from streamq.runtime.columnar import ints, runs
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.module_calls import Calling, Failure, guarded
+from streamq.runtime.module_calls import Calling, Failure, guarded, pickled
 from streamq.runtime.values import Ints, bits
 from streamq.runtime.window_interval import instants_of
 

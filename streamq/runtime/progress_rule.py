@@ -107,7 +107,7 @@ class ProgressRule:
         if self.final is None:
             return "rows of final events"
         if not self.windows:
-            return "settled rows"
+            return "rows that start before c" if self.final.by_start else "settled rows"
         ended = f"windows that end {'before' if self.final.past else 'at or before'} c"
         return f"{ended}, once their members are settled" if self.waits_for_members else ended
 

@@ -30,7 +30,12 @@ def ship_module_of(code: Any, registered_in: str) -> None:
     """
     from pyspark import cloudpickle
 
-    package = str(getattr(code, "__module__", None) or type(code).__module__).partition(".")[0]
+    module = str(getattr(code, "__module__", None) or type(code).__module__)
+    package = module.partition(".")[0]
+    if package == __name__.partition(".")[0]:
+        # streamq's own goes without the rest of streamq
+        cloudpickle.register_pickle_by_value(sys.modules[module])
+        return
     file = getattr(sys.modules.get(package), "__file__", None)
     if file is None or package in cloudpickle.list_registry_pickle_by_value():
         return

@@ -19,6 +19,7 @@ from streamq.operators import (
     JoinTable,
     Physical,
     Points,
+    Scan,
     Select,
     Source,
     TopK,
@@ -44,6 +45,7 @@ from streamq.testing.program_text import (
     listed,
     named,
     string,
+    value,
 )
 from streamq.time import TIMESTAMP
 from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot, Window, default_stamp
@@ -99,6 +101,8 @@ def verbs(node: Node, names: Names, tables: Names) -> list[str]:
             return [call(".chop", [duration(n, axis) for n in ((period, offset) if offset else (period,))])]
         case DistinctIds(ids=ids, within=within):
             return [call(".distinct_ids", [f"within={duration(within, axis)}", f"id={_one_or_more(ids)}"])]
+        case Scan():
+            return _scan(node)
         case JoinTable():
             return [_join_table(node, tables[node.table])]
         case WindowAggregate(keys=keys, window=window, aggregates=aggregates):
@@ -145,6 +149,16 @@ def _is_keyword(name: str) -> bool:
 def _one_or_more(names: Iterable[str]) -> str:
     texts = [string(n) for n in names]
     return texts[0] if len(texts) == 1 else listed(texts)
+
+
+def _scan(node: Scan) -> list[str]:
+    """The call of ``scan``, of its groups; the operator is asked for by its name."""
+    operator = node.operator
+    arguments = [*map(named, node.args), *(f"{n}={value(v)}" for n, v in sorted(operator.options.items()))]
+    arguments += [] if node.where is None else [f"where={expression(node.where)}"]
+    applied = call(f"sq.modules.get({string(operator.name)})", arguments)
+    grouped = [call(".group_by", [string(k) for k in node.keys])] if node.keys else []
+    return [*grouped, call(".scan", [applied])]
 
 
 # sources

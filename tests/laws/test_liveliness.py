@@ -16,6 +16,7 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.operators import Source, written_operators
 from streamq.plan.node import nodes, numbered
+from streamq.testing.operators.scan import RESETTING_SUM
 from tests.programs import compiled
 
 Rule = Callable[[int], int]
@@ -82,6 +83,7 @@ OPERATORS: dict[str, tuple[sq.Stream, Rule]] = {
     "to_signal": (A.to_signal("k"), as_told),
     "chop": (A.chop(4), as_told),
     "explode": (A.tumbling_window(4).select(all=sq.collect("v")).explode("all"), as_told),
+    "scan": (A.to_points().group_by("k").scan(RESETTING_SUM("v")), as_told),
     # which of two comes first can depend on their ends: where those may move it waits for them
     "distinct_ids": (A.distinct_ids(3, id="k"), least_that_may_change),
     "alter_lifetime": (A.alter_lifetime(sq.start() + sq.col("v"), duration=2, within=2), moved(-2)),

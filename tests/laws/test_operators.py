@@ -10,6 +10,7 @@ import pytest
 
 import streamq as sq
 from streamq import testing as t
+from streamq.testing.operators.scan import RESETTING_SUM
 
 ANY = t.ANY
 
@@ -55,6 +56,8 @@ OPERATORS: dict[str, t.Scenario] = {
     "to_points": heard(t.stream().to_points()),
     "to_points_at_end": heard(t.stream().to_points_at_end()),
     "to_signal": t.stream().to_signal(key=ANY),
+    "scan": heard(t.stream().to_points().group_by("k").scan(RESETTING_SUM("v"))),
+    "scan of edges": heard(t.stream(shape="edges").scan(RESETTING_SUM("v", where=sq.col("k").is_not_null()))),
     "chop": t.stream().chop(ANY, ANY),
     "distinct_ids": t.stream().distinct_ids(ANY, id=ANY),
     "hopping_window": windowed(GROUPED.hopping_window(ANY, ANY, ANY, clip_input=ANY, stamp=ANY)),

@@ -23,7 +23,7 @@ from streamq.runtime.columnar import concat, ints, net, with_column
 from streamq.runtime.evaluators.windows import WindowEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals
-from streamq.runtime.kernels.recompute import BIN, RecomputeKernel
+from streamq.runtime.kernels.recompute import BIN, RecomputeKernel, open_since
 from streamq.runtime.lateness import LATE_SCHEMA
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.module_calls import Calling, Failure
@@ -64,14 +64,14 @@ class CallModulesKernel(RecomputeKernel):
         state: Scope,
         histories: Sequence[pa.Table],
         fresh: Sequence[Sequence[pa.Table]],
+        clock: Clock,
         *,
-        since: int,
         upto: int,
         totals: Totals,
     ) -> pa.Table:
         deltas = net(concat(fresh[0])) if fresh[0] else None
         memory = CallMemory.of(state.read(CALLS, BIN), deltas, self.sets_aside)
-        rows = self._windows.rows(histories, since, upto, memory)
+        rows = self._windows.rows(histories, open_since(clock), upto, memory)
         if memory.now != memory.before:
             state.replace(CALLS, BIN, memory.table)
         for calling, failure in memory.failures:

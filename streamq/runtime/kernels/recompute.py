@@ -109,8 +109,7 @@ class RecomputeKernel(Uncombined):
         for port, schema in enumerate(self.inputs):
             held = state.read(f"in{port}", BIN)
             histories.append(_history([t for t in (held, *fresh[port]) if t is not None], schema))
-        since = clock.c_before if clock.c_before in (INFINITY, MINUS_INFINITY) else clock.c_before - 1
-        rows = self._evaluated(state, histories, fresh, since=since, upto=upto, totals=totals)
+        rows = self._evaluated(state, histories, fresh, clock, upto=upto, totals=totals)
         is_open = self._is_open(rows, clock.c_before)
         is_reported = _lets_go(self.final_release, rows, clock.c) | _lets_go(self.early_release, rows, clock.m)
         reported = rows.select([*self.result, LE, RE]).filter(pa.array(is_open & is_reported))
@@ -118,8 +117,7 @@ class RecomputeKernel(Uncombined):
 
         cti = self.evaluator.cti(histories, rows, clock.c) if clock.c != MINUS_INFINITY else MINUS_INFINITY
         cti = max(cti, int(state.values.get("cti", MINUS_INFINITY)))
-        waiting, release = rows.filter(pa.array(~is_reported)), self.early_release or self.final_release
-        state.values["cti"], state.values["due"] = cti, release.due(waiting) if release is not None else None
+        state.values["cti"], state.values["due"] = cti, self._due(rows.filter(pa.array(~is_reported)), histories, clock)
         if clock.c == INFINITY:
             for basket in (*(f"in{port}" for port in range(len(self.inputs))), "reported"):
                 state.drop(basket, BIN)
@@ -132,13 +130,18 @@ class RecomputeKernel(Uncombined):
         state: Scope,
         histories: Sequence[pa.Table],
         fresh: Sequence[Sequence[pa.Table]],
+        clock: Clock,
         *,
-        since: int,
         upto: int,
         totals: Totals,
     ) -> pa.Table:
         """The evaluator's rows; a kernel that keeps more than events overrides it. ``fresh``: the deltas of this micro-batch."""
-        return self.evaluator.rows(histories, since, upto)
+        return self.evaluator.rows(histories, open_since(clock), upto)
+
+    def _due(self, waiting: pa.Table, histories: Sequence[pa.Table], clock: Clock) -> int | None:
+        """Return the least progress that sends one of the rows ``waiting``; None: no row waits."""
+        release = self.early_release or self.final_release
+        return release.due(waiting) if release is not None else None
 
     def _is_open(self, rows: pa.Table, c: int) -> Mask:
         """Mark the rows that may still change at CTI ``c``.
@@ -205,6 +208,11 @@ class RecomputeKernel(Uncombined):
         reported = state.read("reported", BIN) if state.chunks("reported", BIN) > self.compact_at else None
         if reported is not None and state.crowded("reported", BIN, reported, self.compact_at):
             state.replace("reported", BIN, net(reported.filter(pc.greater_equal(reported.column(RE), c))))
+
+
+def open_since(clock: Clock) -> int:
+    """Return the instant after which rows end that could still change before a micro-batch."""
+    return clock.c_before if clock.c_before in (INFINITY, MINUS_INFINITY) else clock.c_before - 1
 
 
 def _lets_go(release: Release | None, rows: pa.Table, progress: int) -> Mask:

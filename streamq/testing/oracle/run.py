@@ -92,6 +92,12 @@ class Run:
         rows = self.connection.execute(query).fetchall()
         return rows[0][0] if rows else None
 
+    def registered(self, rows: pa.Table) -> str:
+        """The name of a table that holds these rows."""
+        name = self._name()
+        self.connection.register(name, rows)
+        return name
+
     def source(self, node: Source) -> str:
         """A source's rows: ``n``, their number in order of arrival, and ``x0, x1, ...`` as in ``node.columns``.
 
@@ -106,18 +112,14 @@ class Run:
                 raise SourceError(sentence("oracle", f"no column {f.name!r} in {node.table!r}", f"there are: {there}"))
             column = table[f.name]
             columns[f"x{i}"] = ticks(column) if f.name in _times(node) else to_duckdb(column, f.type)
-        name = self._name()
-        self.connection.register(name, pa.table(columns))
-        return name
+        return self.registered(pa.table(columns))
 
     def static(self, node: JoinTable) -> str:
         """The rows of a static table: ``c0, c1, ...`` as in ``node.columns``."""
         rows = self.tables[node.table]
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_pandas(rows, preserve_index=False)
         columns = {f"c{i}": to_duckdb(table[f.name], f.type) for i, f in enumerate(node.columns)}
-        name = self._name()
-        self.connection.register(name, pa.table(columns))
-        return name
+        return self.registered(pa.table(columns))
 
 
 def _times(node: Source) -> tuple[str, ...]:

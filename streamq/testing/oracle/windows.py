@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from streamq.choices import Stamp
-from streamq.operators import TopK, WindowAggregate
+from streamq.operators import Scan, TopK, WindowAggregate
 from streamq.plan.expr import Expr
 from streamq.plan.schema import Schema
 from streamq.testing.oracle.expressions import has_own_key, keys, listed, payload, same
@@ -94,7 +94,7 @@ def stamped(node: WindowAggregate | TopK) -> tuple[str, str, str]:
 
 
 def events_in_groups(
-    node: WindowAggregate | TopK, values: Sequence[tuple[str, Expr, str]], source: str, run: Run
+    node: WindowAggregate | TopK | Scan, values: Sequence[tuple[str, Expr, str]], source: str, run: Run
 ) -> tuple[str, list[str]]:
     """Events with group columns ``g0, ...``, computed values, and the payload as ``p0, ...``; and the group columns.
 

@@ -1,0 +1,170 @@
+"""Scan: a module goes from event to event of each group with a state; its rows are points where the events start."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
+
+from pyspark.sql import types as t
+
+from streamq.errors import PlanError, TypeMismatch, kind_of, sentence
+from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.evaluation import Evaluation, Moves, PortColumns, all_columns
+from streamq.operators.stateful_operator import Applied, StatefulOperator
+from streamq.operators.window import show_keys
+from streamq.plan.case import Case
+from streamq.plan.expr import Col, Expr, Lit
+from streamq.plan.inference import infer
+from streamq.plan.keys import check_key
+from streamq.plan.node import Node, Traits, node
+from streamq.plan.passes import reads_lifetime
+from streamq.plan.resolve import resolve
+from streamq.plan.schema import EDGE, POINT, Field, Schema, check_names
+from streamq.plan.tree import show
+from streamq.plan.verbs import Verbs, named_after
+from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.evaluators.scan import ScanEvaluator
+
+S = TypeVar("S", bound=Verbs)
+
+
+@node
+class Scan(EvaluatedOperator):
+    """``operator`` called with ``args`` for each event of a group for which ``where`` is true, in the order of (LE, payload).
+
+    CTI: c
+    Final: rows that start before c
+    State: of each group the state over all events before c, for good, and the events since
+    Cost: a call for each event; where events come between others, or rows go before they are final, again for those since c
+    """
+
+    input: Node
+    keys: tuple[str, ...]
+    operator: StatefulOperator
+    args: tuple[Expr, ...]
+    where: Expr | None = None
+
+    title = "scan"
+
+    def _schema(self) -> Schema:
+        source = self.input.schema
+        for key in self.keys:
+            check_key(source.require(key, "group_by"), key)
+        for expr in (*self.args, *(() if self.where is None else (self.where,))):
+            infer(expr, source, self.operator.name)
+        kind = t.BooleanType() if self.where is None else infer(self.where, source, self.operator.name)
+        if not isinstance(kind, t.BooleanType | t.NullType):
+            raise TypeMismatch(
+                sentence(self.operator.name, "the filter is not boolean", f"found {kind.simpleString()}")
+            )
+        fields = [Field(key, source.type_of(key)) for key in self.keys]
+        fields += [Field(f.name, f.dataType) for f in self.operator.fields]
+        check_names([f.name for f in fields if not f.name.startswith("__")], self.operator.name)
+        return source.with_fields(fields).with_shape(POINT)
+
+    def _traits(self) -> Traits:
+        return Traits(self.input.traits.retracts, False, False)
+
+    def detail(self) -> str:
+        shown = f"{self.operator.name}({', '.join(map(show, self.args))})"
+        return f"{shown}{'' if self.where is None else f' where {show(self.where)}'}{show_keys(self.keys)}"
+
+    def evaluation(self) -> Evaluation:
+        source = self.input.schema
+        columns = dict(all_columns(source))
+
+        def column(expr: Expr) -> str:
+            if isinstance(expr, Col):
+                return expr.name
+            name = f"__arg{len(columns)}"
+            # a value is asked for only where the filter is true
+            columns[name] = expr if self.where is None or expr is self.where else Case((self.where, expr, Lit(None)))
+            return name
+
+        where = None if self.where is None else column(self.where)
+        evaluator = ScanEvaluator(
+            keys=self.keys,
+            calling=self.operator.calling(len(self.args)),
+            args=tuple(column(arg) for arg in self.args),
+            where=where,
+            order=source.names,
+            axis=arrow_type(source.axis_type),
+        )
+        return Evaluation(
+            evaluator=evaluator,
+            inputs=(PortColumns(tuple(columns.items()), self.keys),),
+            schema=self.schema,
+            pointwise=(0,),
+            moves=Moves.NEVER,
+            keeps_states=True,
+        )
+
+    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        return replace(self, input=inputs[0], keys=(*self.keys, *keys))
+
+
+class ScanVerbs(ABC, Generic[S]):
+    """``scan``; shared by streams and groups."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        named_after(ScanVerbs, "Stream")
+
+    @abstractmethod
+    def _groups(self) -> tuple[S, tuple[str, ...]]:
+        """The stream and the keys of its groups; without keys it is one group."""
+
+    def scan(self, operator: Applied) -> S:
+        """Go from event to event with an operator of your own, a :func:`udso`: each event changes its state and may give rows.
+
+        ``operator`` is called for the events of each group in the order of their starts, those of one start in the order of the
+        payload; its rows are points at the event's start, and the group's columns come before its own. The stream is one of
+        points, or of edges, whose ends are not read; of others make points first, by ``to_points()``. An event that comes late
+        but before the CTI, or is taken back, has the operator go over what follows again, from the state at the CTI on. A row is
+        final once nothing more can start where it is. Raises PlanError, UnknownColumn, TypeMismatch. (docs/modules.md, "From
+        event to event"; Ali et al., The Extensibility Framework in Microsoft StreamInsight, section V.)
+
+        ::
+
+            events  a 2 at 1   a 7 at 3   b 1 at 4   a 4 at 6
+            deltas             a 5 at 3             a -3 at 6
+
+        >>> import streamq as sq
+        >>> @sq.udso("delta bigint", initial=None)
+        ... def delta(last, value):
+        ...     return value, None if last is None else [value - last]
+        >>> rows = [(1, {"k": "a", "v": 2}), (3, {"k": "a", "v": 7}), (4, {"k": "b", "v": 1}), (6, {"k": "a", "v": 4})]
+        >>> s = sq.events([(at, at + 1, payload) for at, payload in rows]).to_points()
+        >>> s.group_by("k").scan(delta("v")).show()
+        k  delta  start  end
+        a      5      3    4
+        a     -3      6    7
+        """
+        what: Any = operator
+        if not isinstance(what, Applied):
+            is_bare = isinstance(what, StatefulOperator)
+            hint = f'Call it with columns: scan({what.name}("v")).' if is_bare else "Make one by @sq.udso(...)."
+            raise PlanError(sentence("scan", "no stateful operator over columns", f"found {kind_of(what)}", hint))
+        stream, keys = self._groups()
+        name = operator.operator.name
+        args = tuple(resolve(arg, stream.plan, name, of_events=True) for arg in operator.args)
+        where: Any = operator.where
+        where = None if where is None else resolve(where, stream.plan, name, of_events=True)
+        _check_shape(stream.plan.schema.shape, (*args, *(() if where is None else (where,))))
+        return stream._derive(Scan(stream.plan, keys, operator.operator, args, where))
+
+
+def _check_shape(shape: str, read: Sequence[Expr]) -> None:
+    """Raise for events that are neither points nor edges, and where an edge's end is read."""
+    if shape not in (POINT, EDGE):
+        what, hint = f"these are of the shape {shape!r}", "Write .to_points() before it."
+        raise PlanError(sentence("scan", "it goes over points, and edges as they start", what, hint))
+    for expr in read if shape == EDGE else ():
+        if reads_lifetime(expr, "end", "duration"):
+            what = "an event is gone over as it starts, when its end is not known"
+            raise PlanError(sentence("scan", f"{show(expr)} reads an end", what))
+
+
+__all__ = ["Scan", "ScanVerbs"]

@@ -1,0 +1,169 @@
+"""``udso``: an operator of a user's own that goes from event to event with a state, for the verb ``scan``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import types as t
+
+from streamq.aggregates.window_modules import check_time_limit
+from streamq.errors import PlanError, sentence
+from streamq.plan.expr import Alias, Col, Expr, as_expr
+from streamq.plan.module_properties import declared
+from streamq.plan.repository import modules
+from streamq.plan.schema import check_names
+from streamq.plan.spark_types import parse_fields
+from streamq.plan.user_module import UserModule, text_of
+from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.event_calls import EventCalling, check_code, event_calling
+from streamq.runtime.module import fingerprint
+from streamq.runtime.shipping import ship_module_of
+from streamq.runtime.user_results import RowShape
+
+
+def udso(
+    returns: str | t.StructType,
+    *,
+    initial: Any = ...,
+    time_sensitive: bool = False,
+    name: str | None = None,
+    properties: Iterable[Any] = (),
+    time_limit: float | None = None,
+    checked: bool = False,
+) -> Callable[[Any], StatefulOperator]:
+    """Make code of Python's an operator that goes from event to event with a state, for ``scan``.
+
+    ``returns`` are the columns of its rows, as in SQL: ``"k string, delta double"``. The code is a class with ``initial()``, the
+    state before the first event, and ``step(state, *values)``, which gives ``(state, rows)``: the state after an event, and an
+    iterable of rows, None where there are none. A row is a dictionary by column, a tuple in their order, or, of one column, its
+    value. Or it is a function ``f(state, *values)`` that gives the same, with its first state as ``initial``.
+
+    A step gives a new state, and leaves the one it is given as it is; states are pickled. ``time_sensitive``: a step takes the
+    start of the event before its values, ``step(state, start, *values)``: an integer, or on a timestamp axis a Timestamp in UTC.
+    ``properties`` are promises, of which none says anything of such an operator yet. ``time_limit``: the seconds that one step
+    may take. ``checked``: every step is made twice, the second time on copies, and fails if the results differ.
+
+    Called with columns, names of columns or expressions, it makes what ``scan`` takes; a keyword argument is a plain value
+    that the class is made, or the function called with, ``where`` a filter. It must give the same answer each time. Raises
+    PlanError, TypeMismatch. (docs/modules.md; Ali et al., The Extensibility Framework in Microsoft StreamInsight, section V)
+
+    >>> import streamq as sq
+    >>> @sq.udso("delta bigint")
+    ... class Delta:
+    ...     def initial(self):
+    ...         return None
+    ...
+    ...     def step(self, last, value):
+    ...         return value, None if last is None else [value - last]
+    >>> s = sq.events([(1, 2, {"k": "a", "v": 2}), (3, 4, {"k": "a", "v": 7}), (4, 5, {"k": "b", "v": 1})]).to_points()
+    >>> s.group_by("k").scan(Delta("v")).show()
+    k  delta  start  end
+    a      5      3    4
+    """
+    fields = parse_fields(returns, "udso")
+    check_names([f.name for f in fields], "udso")
+    check_time_limit(time_limit, "udso")
+    promises = declared(properties, "udso")
+    if promises:
+        shown = ", ".join(map(str, promises))
+        raise PlanError(sentence("udso", "a property that says nothing of such an operator", f"found {shown}"))
+
+    def decorate(code: Any) -> StatefulOperator:
+        check_code(code, initial)
+        own_name = str(getattr(code, "__name__", type(code).__name__))
+        operator = StatefulOperator(
+            name=name or own_name,
+            code=code,
+            returns=t.StructType(list(fields)),
+            initial=initial,
+            time_sensitive=time_sensitive,
+            time_limit=time_limit,
+            checked=checked,
+        )
+        return modules.register(operator)
+
+    return decorate
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class StatefulOperator(UserModule):
+    """A user's code that goes from event to event; ``initial`` is the first state where the code is a function."""
+
+    kind = "udso"
+
+    initial: Any = ...
+    time_sensitive: bool = False
+    time_limit: float | None = None
+    checked: bool = False
+    fingerprint: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        ship_module_of(self.code, self.registered_in)
+        try:
+            first = "" if self.initial is ... else text_of(self.initial)
+            object.__setattr__(self, "fingerprint", f"{fingerprint(self.code)}:{first}")
+        except Exception as error:
+            what, why = "what it holds cannot be pickled", f"{type(error).__name__}: {error}"
+            raise PlanError(sentence(self.name, what, why, "Make it within the code.")) from error
+
+    @property
+    def identity(self) -> str:
+        parts = [self.returns.json(), self.fingerprint, self.told_options, str(self.time_sensitive)]
+        return f"udso {self.name}:{':'.join([*parts, str(self.time_limit), str(self.checked)])}"
+
+    @property
+    def fields(self) -> tuple[t.StructField, ...]:
+        """The columns of its rows."""
+        assert isinstance(self.returns, t.StructType)
+        return tuple(self.returns.fields)
+
+    def __call__(self, *operands: Any, where: Any = None, **options: Any) -> Applied:
+        """Return the operator over ``operands``, columns or names of columns, of events for which ``where`` is true.
+
+        Keyword arguments are plain values: parameters of the class as it is made, or of the function.
+        """
+        for option, value in options.items():
+            if isinstance(value, Expr):
+                hint = f"Columns come by position, as {self.name}(sq.col('v'), {option}=3)."
+                raise PlanError(sentence(self.name, f"{option} is a plain value", "found a column", hint))
+        operator = self.with_options({**self.options, **options}) if options else self
+        operator.calling(len(operands))  # made here, so that what is wrong is said at the user's line
+        args = [Col(o) if isinstance(o, str) else as_expr(o) for o in operands]
+        bare = tuple(arg.arg if isinstance(arg, Alias) else arg for arg in args)
+        return Applied(operator, bare, None if where is None else as_expr(where))
+
+    def calling(self, values: int) -> EventCalling:
+        """Return how it is called for events of so many values; raises PlanError where it cannot be."""
+        shape = RowShape(
+            names=tuple(f.name for f in self.fields),
+            types=tuple(arrow_type(f.dataType) for f in self.fields),
+            shown_types=tuple(f.dataType.simpleString() for f in self.fields),
+            timed=False,
+            keeps_lifetimes=False,
+            single=False,
+        )
+        return event_calling(
+            self.code,
+            values,
+            name=self.name,
+            options=self.options,
+            initial=self.initial,
+            rows=shape,
+            sensitive=self.time_sensitive,
+            time_limit=self.time_limit,
+            checked=self.checked,
+        )
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A stateful operator over columns, as ``scan`` takes it."""
+
+    operator: StatefulOperator
+    args: tuple[Expr, ...]
+    where: Expr | None
+
+
+__all__ = ["Applied", "StatefulOperator", "udso"]

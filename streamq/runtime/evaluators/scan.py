@@ -1,0 +1,179 @@
+"""A module over the events of each group, one after the other: the state after an event is what the next one is called with."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.errors import ModuleFailed, sentence
+from streamq.runtime.columnar import codes, concat, ints, with_column
+from streamq.runtime.evaluators.reductions import payload_order
+from streamq.runtime.event import LE, RE
+from streamq.runtime.event_calls import EventCalling
+from streamq.runtime.module_calls import pickled, reason_of
+from streamq.runtime.rendering import python_values
+from streamq.runtime.user_results import shortened
+from streamq.runtime.values import Ints, Mask
+from streamq.runtime.window_interval import instant_of
+from streamq.time import INTEGER, MINUS_INFINITY, TIMESTAMP, show_ticks
+
+if TYPE_CHECKING:
+    from streamq.runtime.progress_rule import ProgressRule
+
+STATE = "__state"
+"""The column of states, as pickles, beside the keys of their groups."""
+
+
+@dataclass(frozen=True)
+class ScanEvaluator:
+    """The rows that ``calling`` gives for each event, as points at the event's start.
+
+    keys: of the group; args: the columns of the values that it is called with; where: the column that says whether it is called
+    for an event at all; order: the payload, by which events of one start go; axis: the type of instants.
+    """
+
+    keys: tuple[str, ...]
+    calling: EventCalling
+    args: tuple[str, ...]
+    where: str | None
+    order: tuple[str, ...]
+    axis: pa.DataType
+
+    @property
+    def group_columns(self) -> tuple[tuple[str, ...], ...]:
+        """The keys."""
+        return (self.keys,)
+
+    @property
+    def progress_rule(self) -> ProgressRule:
+        """Rows are final once nothing more can start where they do, and reported once they have started."""
+        from streamq.runtime.progress_rule import ProgressRule
+        from streamq.runtime.release import Release
+
+        return ProgressRule(final=Release.PAST_START, early=Release.PAST_START)
+
+    def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
+        """The rows of all events, from the first state of each group on."""
+        return self.go_on(inputs[0], None, MINUS_INFINITY)[0]
+
+    def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
+        """Events from c on: who goes on from here keeps the states before."""
+        return [ints(inputs[0], LE) >= c]
+
+    def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> int:
+        """c: what starts before it is known."""
+        return c
+
+    def passing(self, events: pa.Table) -> pa.Table:
+        """The events that the module is called for."""
+        return events if self.where is None else events.filter(events.column(self.where))
+
+    def go_on(self, events: pa.Table, states: pa.Table | None, c: int) -> tuple[pa.Table, pa.Table]:
+        """Return the rows of events, and the states over all that start before c of the groups that have such events.
+
+        ``states``: those that the groups go on from, over all that starts before the first of the events; of several of one group
+        the last. A group without a state begins anew.
+        """
+        events = self.passing(events)
+        group, state_of = self._numbered(events, states)
+        le = ints(events, LE)
+        order = payload_order(events, self.order, le, ints(events, RE))
+        order = order[np.argsort(group[order], kind="stable")]
+        walk = _Walk(self, events, order, c)
+        heads = np.flatnonzero(np.diff(group[order], prepend=-1)).tolist()
+        for first, end in pairwise([*heads, len(order)]):
+            walk.over_group(first, end, state_of.get(int(group[order[first]])))
+        return walk.result_rows(), walk.states()
+
+    def latest(self, states: pa.Table) -> pa.Table:
+        """The last state of each group."""
+        group, _ = codes(states, self.keys)
+        return states.take(pa.array(sorted({g: i for i, g in enumerate(group.tolist())}.values()), pa.int64()))
+
+    def _numbered(self, events: pa.Table, states: pa.Table | None) -> tuple[Ints, dict[int, bytes]]:
+        """The number of each event's group, and the states by these numbers."""
+        if states is None:
+            return codes(events, self.keys)[0], {}
+        bodies = states.column(STATE).to_pylist()
+        if not self.keys:
+            return np.zeros(events.num_rows, np.int64), dict.fromkeys([0], bodies[-1])
+        both = concat([events.select(self.keys), states.select(self.keys)])
+        number, _ = codes(both, self.keys)
+        return number[: events.num_rows], dict(zip(number[events.num_rows :].tolist(), bodies, strict=True))
+
+
+class _Walk:
+    """A walk over events in ``order``, group by group: the rows that they have, and the states before c."""
+
+    def __init__(self, scan: ScanEvaluator, events: pa.Table, order: Ints, c: int):
+        self.scan, self.events, self.order = scan, events, order
+        self.start = ints(events, LE)[order]
+        columns: list[list[Any]] = [events.column(name).take(pa.array(order)).to_pylist() for name in scan.args]
+        if scan.calling.sensitive:
+            columns.insert(0, [instant_of(start, scan.axis) for start in self.start.tolist()])
+        self.values = list(zip(*columns, strict=True)) if columns else [()] * len(order)
+        self.is_before = (self.start < c).tolist()
+        self.source: list[int] = []
+        self.rows: list[dict[str, Any]] = []
+        self.heads: list[int] = []
+        self.bodies: list[bytes] = []
+
+    def over_group(self, first: int, end: int, body: bytes | None) -> None:
+        """Call the module for the events of one group, from the state of that pickle on; None: from its first state."""
+        at = first
+        try:
+            state = self.scan.calling.initial() if body is None else pickle.loads(body)
+            for at in range(first, end):
+                if at > first and self.is_before[at - 1] and not self.is_before[at]:
+                    self._keep(first, state)
+                state, rows = self.scan.calling.after(state, self.values[at])
+                self.rows += rows
+                self.source += [at] * len(rows)
+            if self.is_before[end - 1]:
+                at = end - 1
+                self._keep(first, state)
+        except Exception as error:
+            raise self._failure(error, at) from error
+
+    def _keep(self, first: int, state: Any) -> None:
+        self.heads.append(first)
+        self.bodies.append(pickled(state))
+
+    def result_rows(self) -> pa.Table:
+        """The rows of all groups."""
+        source = np.asarray(self.source, np.int64)
+        shape, at = self.scan.calling.rows, pa.array(self.order[source])
+        columns: dict[str, Any] = {key: self.events.column(key).take(at) for key in self.scan.keys}
+        for name, kind in zip(shape.names, shape.types, strict=True):
+            columns[name] = pa.array([row[name] for row in self.rows], kind)
+        start = self.start[source]
+        return with_column(pa.table({**columns, LE: start}), RE, start + 1)
+
+    def states(self) -> pa.Table:
+        """The states kept, beside the keys of their groups."""
+        at = pa.array(self.order[np.asarray(self.heads, np.int64)])
+        columns: dict[str, Any] = {key: self.events.column(key).take(at) for key in self.scan.keys}
+        return pa.table({**columns, STATE: pa.array(self.bodies, pa.binary())})
+
+    def _failure(self, error: Exception, at: int) -> ModuleFailed:
+        """The error that names the module, the event and its group."""
+        scan, event = self.scan, self.events.slice(int(self.order[at]), 1)
+
+        def shown(names: Sequence[str], columns: Sequence[str]) -> str:
+            values = [python_values(event.column(column))[0] for column in columns]
+            return ", ".join(f"{name} = {shortened(value)}" for name, value in zip(names, values, strict=True))
+
+        instant = show_ticks(int(self.start[at]), TIMESTAMP if pa.types.is_timestamp(scan.axis) else INTEGER)
+        group, values = shown(scan.keys, scan.keys), shown(scan.calling.names, scan.args)
+        place = f"event at {instant}{group and ', '}{group}{values and '; '}{values}"
+        what = " ".join(f"{reason_of(error)}; {place}".split())
+        return ModuleFailed(sentence(scan.calling.name, "it failed", what))
+
+
+__all__ = ["STATE", "ScanEvaluator"]

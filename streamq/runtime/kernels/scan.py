@@ -1,0 +1,69 @@
+"""Runs a module that goes from event to event on a stream: from the state before c on, again where events come in between.
+
+State: of each group the state over all events before c, and the events since. Where rows wait until they are final, each event is
+stepped over once, and in its place; else what has started is gone over again in every micro-batch that brings something.
+Cost: a sort of the events since c, a call for each of those that have started, and a look at the states of a bucket's groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from streamq.runtime.basket import Scope
+from streamq.runtime.columnar import ints
+from streamq.runtime.evaluators.scan import ScanEvaluator
+from streamq.runtime.event import LE
+from streamq.runtime.kernel import Clock, Totals
+from streamq.runtime.kernels.recompute import BIN, RecomputeKernel
+from streamq.runtime.release import Release
+from streamq.time import INFINITY, MINUS_INFINITY
+
+STATES, STATES_AT = "states", "states_at"
+"""The basket of the groups' states, and the name of the instant that they are kept at: all before it is in them."""
+
+
+@dataclass(frozen=True)
+class ScanKernel(RecomputeKernel):
+    """A kernel of an evaluator that goes on from states."""
+
+    @property
+    def _scan(self) -> ScanEvaluator:
+        assert isinstance(self.evaluator, ScanEvaluator)
+        return self.evaluator
+
+    def _evaluated(
+        self,
+        state: Scope,
+        histories: Sequence[pa.Table],
+        fresh: Sequence[Sequence[pa.Table]],
+        clock: Clock,
+        *,
+        upto: int,
+        totals: Totals,
+    ) -> pa.Table:
+        states_at = state.values.get(STATES_AT, MINUS_INFINITY)
+        events = histories[0].filter(pa.array(ints(histories[0], LE) >= states_at))
+        started = events.filter(pa.array(Release.PAST_START.lets_go(events, self._reached(clock))))
+        states = state.read(STATES, BIN, self._scan.latest) if started.num_rows else None
+        rows, new_states = self._scan.go_on(started, states, clock.c)
+        if clock.c == INFINITY:
+            state.drop(STATES, BIN)
+        else:
+            state.append(STATES, BIN, new_states)
+        state.values[STATES_AT] = clock.c
+        return rows
+
+    def _due(self, waiting: pa.Table, histories: Sequence[pa.Table], clock: Clock) -> int | None:
+        """The progress past the first event that has not been stepped over: whether it has rows nobody knows before."""
+        events = self._scan.passing(histories[0])
+        return Release.PAST_START.due(events.filter(pa.array(ints(events, LE) >= self._reached(clock))))
+
+    def _reached(self, clock: Clock) -> int:
+        """Return the progress before which events are stepped over."""
+        return clock.c if self.final else clock.m
+
+
+__all__ = ["ScanKernel"]

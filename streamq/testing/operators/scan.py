@@ -1,0 +1,141 @@
+"""Scan: its definition, how it is drawn, and a module of which every step tells the order of all before it."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from streamq.choices import LengthKind
+from streamq.errors import QueryFailed, sentence
+from streamq.operators import AlterLifetime, Scan, Select
+from streamq.operators.lifetime_change import Length, Start
+from streamq.operators.stateful_operator import StatefulOperator, udso
+from streamq.plan.expr import Cast, Col, Expr, Lit
+from streamq.plan.inference import infer
+from streamq.plan.node import Node
+from streamq.plan.schema import POINT
+from streamq.runtime.arrow_types import arrow_type
+from streamq.testing.drawn_expressions import Draw, evaluable, exact, exact_columns, matched, predicates
+from streamq.testing.drawn_operators import over_one
+from streamq.testing.oracle.definitions import defines
+from streamq.testing.oracle.expressions import listed
+from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.values import from_duckdb, to_duckdb
+from streamq.testing.oracle.windows import events_in_groups, order_of
+from streamq.time import TIMESTAMP
+
+
+@defines(Scan)
+def scan(node: Scan, inputs: Sequence[str], run: Run) -> str:
+    """The events sorted by group and (LE, payload), and a loop over them."""
+    source = node.input.schema
+    passes = [] if node.where is None else [("f", node.where, "")]
+    values = [(f"v{i}", arg, "f" if passes else "") for i, arg in enumerate(node.args)]
+    events, groups = events_in_groups(node, [*passes, *values], inputs[0], run)
+    number = f"dense_rank() OVER (ORDER BY {listed(*groups)})" if groups else "0"
+    keys = [f"p{source.names.index(key)}" for key in node.keys]
+    shown = listed("le", f"{number} AS number", *keys, *(name for name, _, _ in values))
+    order = listed("number", "le", *(f"{o} NULLS FIRST" for o in order_of(source)))
+    rows = run.arrow(f"SELECT {shown} FROM {events} {'WHERE f' if passes else ''} ORDER BY {order}")
+    columns = [from_duckdb(rows.column(name), infer(arg, source, "oracle")).to_pylist() for name, arg, _ in values]
+    starts, numbers = rows.column("le").to_pylist(), rows.column("number").to_pylist()
+    arguments = list(zip(*columns, strict=True)) if columns else [()] * len(starts)
+    try:
+        results = list(_results(node, starts, numbers, arguments))
+    except Exception as error:
+        raise QueryFailed(sentence("oracle", f"{node.operator.name} failed", repr(error))) from error
+    own = node.operator.fields
+    result = rows.select(["le", *dict.fromkeys(keys)]).take(pa.array([at for at, _ in results], pa.int64()))
+    for i, field in enumerate(own):
+        column = pa.array([row[i] for _, row in results], arrow_type(field.dataType))
+        result = result.append_column(f"own{i}", to_duckdb(column, field.dataType))
+    names = [*keys, *(f"own{i}" for i in range(len(own)))]
+    return f"SELECT {listed('le', 'le + 1 AS re', *(f'{n} AS c{i}' for i, n in enumerate(names)))} FROM {run.registered(result)}"
+
+
+def _results(
+    node: Scan, starts: list[int], numbers: list[int], arguments: list[Any]
+) -> Iterator[tuple[int, list[Any]]]:
+    """The place of an event, and the values of a row that it has, for each row."""
+    operator = node.operator
+    module: Any = operator.code
+    if inspect.isclass(module):
+        module = module(**operator.options)
+    state: Any = None
+    for at, values in enumerate(arguments):
+        if at == 0 or numbers[at] != numbers[at - 1]:
+            state = module.initial() if hasattr(module, "step") else copy.deepcopy(operator.initial)
+        if operator.time_sensitive:
+            is_timed = node.schema.axis == TIMESTAMP
+            values = (pd.Timestamp(starts[at], unit="us", tz="UTC") if is_timed else starts[at], *values)
+        if hasattr(module, "step"):
+            state, rows = module.step(state, *values)
+        else:
+            state, rows = module(state, *values, **operator.options)
+        for row in rows or ():
+            names = [f.name for f in operator.fields]
+            parts = [row[n] for n in names] if isinstance(row, dict) else row if isinstance(row, tuple) else [row]
+            yield at, list(parts)
+
+
+class ResettingSum:
+    """A sum of the values that begins anew beyond a limit; of three events one has a row, one two, and one none."""
+
+    def __init__(self, limit: int = 40):
+        self.limit = limit
+
+    def initial(self) -> tuple[int, int]:
+        return 0, 0
+
+    def step(self, state: tuple[int, int], value: Any) -> tuple[tuple[int, int], list[int]]:
+        count, total = state
+        match value:
+            case bool() | int():
+                weight = value % 7
+            case float() if math.isfinite(value):
+                weight = int(value * 4) % 7
+            case str() | bytes() | list() | dict():
+                weight = len(value)
+            case _:
+                weight = 1
+        # of two events the later one counts less
+        total = 2 * total + weight
+        total = total - self.limit if total > self.limit else total
+        return (count + 1, total % self.limit), [total % self.limit, count % 7][: (1, 2, 0)[count % 3]]
+
+
+RESETTING_SUM: StatefulOperator = udso("total bigint", name="resetting_sum")(ResettingSum)
+"""What is drawn; in the repository, so that its queries can be written as JSON."""
+
+
+@over_one
+def draw_scan(draw: Draw, plan: Node, reads_end: bool) -> Node | None:
+    """Groups by a column or none; the other columns of the result are the sums, or NULL."""
+    schema, exact_names = plan.schema, exact(plan)
+    if not exact_names >= set(schema.names):
+        # equal starts are told apart by the whole payload
+        return None
+    groupable = [name for name in matched(schema, exact_names) if name.lower() != "total"]
+    keys = tuple(draw(st.lists(st.sampled_from(groupable), max_size=1))) if groupable else ()
+    value = Col(draw(st.sampled_from(schema.names)))
+    where = draw(predicates(schema, exact_names, False)) if draw(st.sampled_from([False, False, True])) else None
+    points = plan if schema.shape == POINT else AlterLifetime(plan, Start(), Length(LengthKind.FIXED, 1))
+    sums = Scan(points, keys, RESETTING_SUM, (value,), where)
+    total, columns = Col("total"), []
+    for field in schema.fields:
+        cast: Expr = total if infer(total, sums.schema, "select") == field.type else Cast(total, field.type)
+        other = cast if evaluable(cast, sums.schema) else Lit(None, field.type)
+        columns.append((field.name, Col(field.name) if field.name in keys else other))
+    return Select(sums, tuple(columns))
+
+
+@exact_columns.register(Scan)
+def exact_of_scan(node: Scan, inputs: Sequence[frozenset[str]]) -> frozenset[str]:
+    return frozenset(node.schema.names)
