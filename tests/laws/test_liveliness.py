@@ -82,7 +82,7 @@ OPERATORS: dict[str, tuple[sq.Stream, Rule]] = {
     "clip": (A.clip(B, on="k"), as_told),
     "to_signal": (A.to_signal("k"), as_told),
     "chop": (A.chop(4), as_told),
-    "explode": (A.tumbling_window(4).select(all=sq.collect("v")).explode("all"), as_told),
+    "explode": (A.tumbling_window(4).select(all=sq.collect("v")).explode("all"), first_open_window(4, 4)),
     "scan": (A.to_points().group_by("k").scan(RESETTING_SUM("v")), as_told),
     # which of two comes first can depend on their ends: where those may move it waits for them
     "distinct_ids": (A.distinct_ids(3, id="k"), least_that_may_change),
