@@ -225,12 +225,8 @@ def module_arguments(
 
 def check_time_limit(time_limit: Any, verb: str) -> None:
     """Raise PlanError for what is neither None nor a number of seconds above 0."""
-    if (
-        isinstance(time_limit, bool)
-        or not isinstance(time_limit, int | float | None)
-        or time_limit == 0
-        or (time_limit or 1) < 0
-    ):
+    is_number = isinstance(time_limit, int | float) and not isinstance(time_limit, bool)
+    if time_limit is not None and not (is_number and time_limit > 0):
         raise PlanError(sentence(verb, "time_limit is a number of seconds above 0", f"found {time_limit!r}"))
 
 
