@@ -163,12 +163,12 @@ def test_no_function_outlives_its_query(way: str) -> None:
     with database().cursor() as connection:
         functions = PythonFunctions(connection)
         call = functions.call(lambda columns: columns[0], [Operand("v", "7", t.LongType())], t.LongType())
-        assert call.startswith("python_") and connection.execute(f"SELECT {call}").fetchall() == [(7,)]
+        assert call.startswith("streamq") and connection.execute(f"SELECT {call}").fetchall() == [(7,)]
         functions.forget()
     answer(events(1).select(x=col("v") + 1), way)
     with pytest.raises(QueryFailed):
         answer(events(1).select(y=col("v") + 1, x=col("v") / 0), way)
-    left = database().execute("SELECT function_name FROM duckdb_functions() WHERE function_name LIKE 'python_%'")
+    left = database().execute("SELECT function_name FROM duckdb_functions() WHERE function_name LIKE 'streamq%'")
     assert left.fetchall() == []
 
 

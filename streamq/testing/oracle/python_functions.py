@@ -58,7 +58,7 @@ class PythonFunctions:
         # DuckDB counts the parameters
         parameters = [inspect.Parameter(f"p{i}", inspect.Parameter.POSITIONAL_ONLY) for i in range(len(operands))]
         function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        name = f"python_{next(_NUMBERS)}"
+        name = f"streamq_{next(_NUMBERS)}"
         # the stubs know neither names for the ways of calling nor types by their SQL
         create: Any = self.connection.create_function
         create(
