@@ -13,7 +13,10 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
+from streamq.compiler.local import LocalRun
 from streamq.errors import ModuleFailed, PlanError, TypeMismatch
+from streamq.plan.node import numbered
+from tests.programs import compiled
 
 S = sq.events(
     [
@@ -262,3 +265,54 @@ def test_bad_declarations_are_refused() -> None:
     for stamp in ("unchanged", "clip", "time_bound"):
         with pytest.raises(PlanError, match=f"select: stamp '{stamp}' is for operations that give their own lifetimes"):
             S.tumbling_window(5, stamp=stamp).select(x=sq.uda("double", name="own")(len)("v"))
+
+
+def in_batches(query: Any, *batches: list[Any]) -> list[Any]:
+    """The final values ``x`` over a stream that comes in micro-batches, by start."""
+    s = sq.events(list(batches[0]), name="s", schema={"v": "bigint"})
+    run = LocalRun(compiled(numbered(query(s).plan)[0]))
+    out = [run.batch(sq.events(batch, name="s", schema={"v": "bigint"}).tables) for batch in batches]
+    rows = pa.concat_tables([*out, run.finish()]).sort_by([("__le", "ascending")])
+    return list(rows.column("x").to_pylist())
+
+
+class Greatest:
+    """A state may be None: here, before a value has come; its result is -1."""
+
+    def initial(self) -> int | None:
+        return None
+
+    def add(self, state: int | None, v: pd.Series) -> int | None:
+        return max([*v.dropna(), *([] if state is None else [state])], default=None)
+
+    def merge(self, a: int | None, b: int | None) -> int | None:
+        return b if a is None else a if b is None else max(a, b)
+
+    def result(self, state: int | None) -> int:
+        return -1 if state is None else int(state)
+
+
+def test_a_state_of_none_is_a_state() -> None:
+    greatest = sq.uda("bigint", name="greatest")(Greatest)
+    batches = [[sq.insert(1, 2, v=None), sq.insert(2, 3, v=None)], [sq.insert(6, 7, v=None)], [sq.insert(9, 10, v=3)]]
+    assert in_batches(lambda s: s.tumbling_window(4).select(x=greatest("v")), *batches) == [-1, -1, 3]
+
+
+def test_basic_windows_whose_events_a_filter_leaves_out_merge_with_others() -> None:
+    @sq.uda("bigint", name="counted")
+    class Counted:
+        def initial(self) -> list[int]:
+            return []
+
+        def add(self, state: list[int], v: pd.Series) -> list[int]:
+            return [*state, *map(int, v)]
+
+        def merge(self, a: list[int], b: list[int]) -> list[int]:
+            return a + b
+
+        def result(self, state: list[int]) -> int:
+            return len(state)
+
+    batches = [[sq.insert(1, 2, v=0), sq.insert(2, 3, v=0)], [sq.insert(1, 3, v=7)], [sq.insert(6, 7, v=0)]]
+    query = lambda s: s.tumbling_window(4).select(x=Counted("v", where=sq.col("v") > 1))  # noqa: E731
+    assert in_batches(query, *batches) == [1, None]

@@ -25,6 +25,10 @@ Group = Callable[[], str]
 """What tells the group of a call, where it is asked for."""
 
 
+NOTHING = b""
+"""The state over no event, for which the module is not called; None may be a state of its own."""
+
+
 @dataclass(frozen=True)
 class PickledState(Partial):
     """A row is a state, or, while its state is NULL, an event: those of a group are added to a state at once.
@@ -99,7 +103,7 @@ class PickledState(Partial):
         for i in np.flatnonzero(many > 1).tolist():
             rows = table.take(pa.array([i] * int(many[i])))
             group, is_counted = partial(_group, rows, 0), rows.column(self._counts)[0].as_py()
-            states[i] = pickled(self._added(self._arguments(rows), group) if is_counted else None)
+            states[i] = pickled(self._added(self._arguments(rows), group)) if is_counted else NOTHING
         is_state = pa.array([state is not None for state in states], pa.bool_())
         table = with_column(table, self._counts, pc.if_else(is_state, None, counts))
         table = with_column(table, self._state, pa.array(states, pa.binary()))
@@ -129,7 +133,7 @@ class PickledState(Partial):
             first, last = event_ends[i], event_ends[i + 1]
             arguments = {name: column.slice(first, last - first) for name, column in columns.items()}
             group = partial(_group, table, int(order[a]))
-            states.append(pickled(self._state_of(pickles[a:b], arguments, last - first, group)))
+            states.append(self._merged(pickles[a:b], arguments, last - first, group))
         first_rows = table.select(self._value_names).take(pa.array(order[ends[:-1]][at]))
         keeps = pa.array(is_alone[at])
         merged_columns = {n: pc.if_else(keeps, first_rows.column(n), None) for n in self._value_names}
@@ -146,19 +150,20 @@ class PickledState(Partial):
             table = with_column(table, name, pa.nulls(table.num_rows, table.schema.field(name).type))
         return table
 
-    def _state_of(
-        self, pickles: list[bytes | None], arguments: Mapping[str, pa.Array], events: int, group: Group
-    ) -> Any:
-        """The state over so many events and the states among ``pickles``; None where there is nothing that counts."""
+    def _merged(
+        self, states: list[bytes | None], arguments: Mapping[str, pa.Array], events: int, group: Group
+    ) -> bytes:
+        """The state over so many events and the other states; NOTHING where there is nothing that counts."""
         merge = self.calling.module.merge
         assert merge is not None
-        merged = self._added(arguments, group) if events else None
-        for state in (pickle.loads(body) for body in pickles if body is not None):
-            if merged is None:
-                merged = state
-            elif state is not None:
-                merged = self._called(arguments, group, partial(merge, merged, state))
-        return merged
+        parts = [self._added(arguments, group)] if events else []
+        parts += [pickle.loads(state) for state in states if state not in (None, NOTHING)]
+        if not parts:
+            return NOTHING
+        merged = parts[0]
+        for part in parts[1:]:
+            merged = self._called(arguments, group, partial(merge, merged, part))
+        return pickled(merged)
 
     def _added(self, arguments: Mapping[str, pa.Array], group: Group) -> Any:
         """The state over events."""
@@ -172,12 +177,9 @@ class PickledState(Partial):
     def _result(self, row: pa.Table, state: bytes | None) -> Any:
         """The value of a row that is a state or an event; NULL where nothing counts."""
         calling, group = self.calling, partial(_group, row, 0)
-        if state is None:
-            held = self._added(self._arguments(row), group) if row.column(self._counts)[0].as_py() else None
-        else:
-            held = pickle.loads(state)
-        if held is None:
+        if state == NOTHING or (state is None and not row.column(self._counts)[0].as_py()):
             return None
+        held = self._added(self._arguments(row), group) if state is None else pickle.loads(state)
         return self._called({}, group, lambda: calling.value(calling.module.result(held), (0, 0)))
 
     def _called(self, arguments: Mapping[str, pa.Array], group: Group, call: Callable[[], Any]) -> Any:

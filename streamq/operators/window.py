@@ -75,7 +75,8 @@ class WindowEvaluation:
         return WindowEvaluation(
             bound,
             pointwise=(0,) if by_starts and not is_time_sensitive else (),
-            settled=is_time_sensitive and (by_starts or is_unclipped),
+            # what a time-bound operator makes of ends that may still move, it has promised to make of them as they move
+            settled=is_time_sensitive and stamp != Stamp.TIME_BOUND and (by_starts or is_unclipped),
             moves=Moves.ALWAYS if has_moving_ends else Moves.NEVER,
         )
 

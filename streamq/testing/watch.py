@@ -18,6 +18,7 @@ from streamq.compiler.program import Program
 from streamq.runtime.basket import Scope
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Kernel, Output, Uncombined
+from streamq.runtime.kernels.call_modules import CallModulesKernel
 from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.recompute import RecomputeKernel
@@ -71,9 +72,8 @@ class Watched:
                 self._refuse(f"its input {port} changes before its CTI {promised}: {changed}")
         output = self.kernel.advance(state, arrivals, clock)
         before = self.sent.get(self.name, MINUS_INFINITY)
-        changed = changes_before(
-            self._counts(before) if self.judges else before, [output.table] if output.table is not None else []
-        )
+        tables = [self._promised_rows(output.table)] if output.table is not None else []
+        changed = changes_before(self._counts(before) if self.judges else before, tables)
         if changed:
             self._refuse(f"it changes before the CTI {before} that it has sent: {changed}")
         if output.c < before:
@@ -82,6 +82,12 @@ class Watched:
             self._refuse("it does not end with its inputs")
         self.sent[self.name] = output.c
         return output
+
+    def _promised_rows(self, table: pa.Table) -> pa.Table:
+        """The rows that the CTIs sent speak of: of lists of rows that are time-bound the rows themselves."""
+        if isinstance(self.kernel, CallModulesKernel) and self.kernel.is_time_bound:
+            return self.kernel.own_rows(table)
+        return table
 
     def _counts(self, c: int) -> int:
         """A CTI of the source as it counts here."""

@@ -43,9 +43,14 @@ class CallModulesKernel(RecomputeKernel):
     """Whether windows whose calls fail may be set aside: there is a late output."""
 
     @property
+    def is_time_bound(self) -> bool:
+        """Whether its rows stand by lifetimes of their own, by the operator's promise, and not by those of windows."""
+        return self._windows.stamp == Stamp.TIME_BOUND
+
+    @property
     def can_hold(self) -> bool:
         """Whether its rows may be held back until they are final as rows of windows; time-bound ones are final before."""
-        return self._windows.stamp != Stamp.TIME_BOUND
+        return not self.is_time_bound
 
     @property
     def _windows(self) -> WindowEvaluator:
@@ -81,30 +86,37 @@ class CallModulesKernel(RecomputeKernel):
 
     def _difference(self, state: Scope, reported: pa.Table, c_before: int) -> pa.Table:
         delta = super()._difference(state, reported, c_before)
-        if self._windows.stamp == Stamp.TIME_BOUND and c_before != MINUS_INFINITY:
+        if self.is_time_bound and c_before != MINUS_INFINITY:
             self._check_promise(delta, c_before)
         return delta
 
     def _check_promise(self, delta: pa.Table, c: int) -> None:
         """Raise ModuleFailed where rows of an operator have changed before c, which it has promised not to do."""
-        (name,) = [r.column.name for r in self._windows.reductions]
-        lists = delta.column(name).combine_chunks()
-        at = pc.list_parent_indices(lists)
-        rows = pa.Table.from_struct_array(pc.list_flatten(lists))
-        start, lasts = ints(rows, START), pc.fill_null(rows.column(LASTS), INFINITY).to_numpy()
-        end = np.minimum(np.where(lasts == INFINITY, INFINITY, saturating(start, lasts)), c)
-        # how many members a window has may change
-        others = delta.select([*self._windows.keys, WEIGHT]).take(at)
-        changed = with_column(with_column(rows.drop_columns([START, LASTS]), LE, start), RE, end)
-        for column in others.column_names:
-            changed = with_column(changed, column, others.column(column))
-        changed = net(changed.filter(pa.array(start < end)))
+        rows = self.own_rows(delta)
+        rows = with_column(rows, RE, np.minimum(ints(rows, RE), c))
+        changed = net(rows.filter(pa.array(ints(rows, LE) < c)))
         if changed.num_rows:
             row = python_rows(changed.slice(0, 1))[0]
             shown = ", ".join(f"{n} = {v!r}" for n, v in row.items() if not n.startswith("__"))
             what = f"after CTI {c} the row ({shown}) at {row[LE]} has {'come' if row[WEIGHT] > 0 else 'gone'}"
             calling = self._calling
             raise ModuleFailed(sentence(calling.module.name, "it breaks its promise to be time_bound", what))
+
+    def own_rows(self, delta: pa.Table) -> pa.Table:
+        """Return the rows in lists of them with their own lifetimes: groups, columns, LE, RE and the weights of the lists.
+
+        How many members a window has is no part of them.
+        """
+        (name,) = [r.column.name for r in self._windows.reductions]
+        lists = delta.column(name).combine_chunks()
+        at = pc.list_parent_indices(lists)
+        rows = pa.Table.from_struct_array(pc.list_flatten(lists))
+        start, lasts = ints(rows, START), pc.fill_null(rows.column(LASTS), INFINITY).to_numpy()
+        end = np.where(lasts == INFINITY, INFINITY, saturating(start, lasts))
+        rows = with_column(with_column(rows.drop_columns([START, LASTS]), LE, start), RE, end)
+        for column in (*self._windows.keys, WEIGHT):
+            rows = with_column(rows, column, delta.column(column).take(at))
+        return rows
 
     @property
     def _calling(self) -> Calling:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import pandas as pd
@@ -198,3 +199,33 @@ def test_a_promise_to_be_time_bound_that_is_broken_fails() -> None:
     fed(live, sq.cti(6))
     with pytest.raises(ModuleFailed, match="counted: it breaks its promise to be time_bound; after CTI 6 the row"):
         fed(live, sq.insert(7, 8, v=1))
+
+
+@sq.udo("v bigint", time_sensitive=True, properties=[sq.time_bound], name="lived_in")
+def lived_in(events: pd.DataFrame, window: Any) -> Any:
+    """Each member's lifetime within the window."""
+    for event in events.itertuples():
+        ends = [end for end in (event.end, window.end) if not pd.isna(end)]
+        yield max(event.start, window.start), min(ends, default=None), event.v
+
+
+def folded(deltas: list[tuple[Any, ...]]) -> dict[tuple[Any, ...], int]:
+    """The weights of rows that do not cancel out."""
+    weights: Counter[Any] = Counter()
+    for *row, weight in deltas:
+        weights[tuple(row)] += weight
+    return {row: weight for row, weight in weights.items() if weight}
+
+
+def test_how_many_members_a_window_has_is_no_part_of_what_was_promised() -> None:
+    live = run(lambda s: s.tumbling_window(10).select(lived_in("v")))
+    assert folded(fed(live, sq.insert(1, 3, v=1))) == {(1, 3, 1): 1}
+    assert folded(fed(live, sq.cti(6))) == {}
+    assert folded(fed(live, sq.insert(7, 8, v=2), sq.cti(8))) == {(7, 8, 2): 1}
+
+
+def test_what_is_time_bound_does_not_wait_for_ends_that_are_not_clipped() -> None:
+    live = run(lambda s: s.session_window(4, clip_input="none", stamp="time_bound").select(lived_in("v")))
+    first = fed(live, sq.insert(1, None, v=1), sq.insert(3, 4, v=2), sq.cti(4))
+    assert folded(first) == {(1, INFINITY, 1): 1, (3, 4, 2): 1}
+    assert folded(fed(live, sq.retract(1, None, 5, v=1), sq.cti(20))) == {(1, 5, 1): 1, (1, INFINITY, 1): -1}

@@ -1,0 +1,148 @@
+"""Modules over windows: in every way to use one that SEMANTICS allows the answer is the oracle's; in no other is there a query.
+
+The oracle calls a module once over each whole window. What it says of functions holds for modules with states, too, that make the
+same of the same members.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+import streamq as sq
+from streamq import testing as t
+from streamq.choices import OutputForm
+from streamq.errors import PlanError
+from streamq.testing.case import Case
+from streamq.testing.execution import STREAM, Execution
+from streamq.testing.oracle import EVALUATED
+from streamq.testing.oracle_answers import Answers
+from streamq.testing.trial import hold
+from tests.pairwise import covering, pairs
+from tests.window_modules import (
+    ALLOWED,
+    BOUND,
+    CHOICES,
+    FORMS,
+    MODULES,
+    OWN_STAMPS,
+    WINDOWS,
+    Choice,
+    at_last,
+    in_order,
+    lived,
+    refused,
+    together,
+)
+
+SOAK = 20 if os.environ.get("STREAMQ_SOAK") else 1
+S = sq.events(
+    [sq.insert(1, 4, k="a", v=3), sq.retract(1, 4, 2, k="a", v=3), sq.cti(2)],
+    name="s",
+    schema={"k": "string", "v": "bigint"},
+)
+DATA = t.Intent(events=6, late="none", invalid=False, payload={"k": ["a", "b"], "v": [0, 1, 2, 3, 4, None]})
+BATCHES = 3
+"""So many micro-batches a case: in the second and third what came before changes, and is read back from the state."""
+
+SAMPLE = covering(ALLOWED, Choice.parts)
+
+
+def cut(case: Case) -> Case:
+    n = len(case.arrival)
+    return case.with_cut(*(n * (i + 1) // BATCHES - n * i // BATCHES for i in range(BATCHES)))
+
+
+CASES = t.concrete(S, DATA).filter(lambda case: 8 <= len(case.arrival) <= 12).map(cut)
+
+
+def over(case: Case, choices: Iterable[Choice]) -> Case:
+    """The choices as one query over what arrives."""
+    return replace(case, plan=together(case.query, choices).plan)
+
+
+def ways(outputs: Iterable[str]) -> list[Execution]:
+    """Restarted after each micro-batch; of the changelog every CTI is watched."""
+    return [Execution(STREAM, OutputForm(o), restart=True, watch=o == OutputForm.CHANGELOG) for o in outputs]
+
+
+OUTPUTS = (OutputForm.CHANGELOG, OutputForm.FINAL)
+
+a_few = settings(
+    max_examples=SOAK,
+    derandomize=SOAK == 1,
+    deadline=None,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_every_two_choices_meet(window: str) -> None:
+    """A sample: its choices of a window are one query, whose answer is computed in both forms."""
+    choices = [choice for choice in SAMPLE if choice.window == window]
+
+    @a_few
+    @given(CASES)
+    def law(case: Case) -> None:
+        case = over(case, choices)
+        hold(case, ways(OUTPUTS), Answers(case, EVALUATED))
+
+    law()
+
+
+def test_the_sample_has_every_two_choices() -> None:
+    meeting = set().union(*(pairs(choice.parts()) for choice in SAMPLE))
+    assert meeting == set().union(*(pairs(choice.parts()) for choice in ALLOWED))
+    assert len(SAMPLE) < len(ALLOWED) / 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("window", WINDOWS)
+def test_every_choice(window: str) -> None:
+    """Final rows and changelogs in turn; harder, both of each."""
+    by_form = {form: [c for c in ALLOWED if (c.window, c.form) == (window, form)] for form in FORMS}
+    assert len({tuple(map(str, choices)) for choices in by_form.values()}) == 1, "the forms of one choice have one name"
+
+    @a_few
+    @given(CASES)
+    def law(case: Case) -> None:
+        answers = Answers(over(case, by_form["function"]), EVALUATED)
+        for i, choices in enumerate(by_form.values()):
+            outputs = OUTPUTS if SOAK > 1 else (OUTPUTS[(i + len(window)) % 2],)
+            hold(over(case, choices), ways(outputs), answers)
+
+    law()
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_members_come_in_their_order(window: str) -> None:
+    grouped, of_all = WINDOWS[window](S.group_by("k")), WINDOWS[window](S)
+    query = grouped.select(x=in_order("v")).union(of_all.select(k=sq.lit("all"), x=in_order("v")))
+    t.verify(query, DATA, profile=t.Profile(examples=3 * SOAK, batch=0, streams=0))
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_what_is_not_allowed_is_an_error_where_it_is_written(window: str) -> None:
+    choices = [choice for choice in CHOICES if choice.window == window and refused(choice) is not None]
+    assert choices
+    for choice in choices:
+        with pytest.raises(PlanError) as raised:
+            choice.over(S)
+        assert str(raised.value).startswith(refused(choice)), choice
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_a_promise_must_be_made(window: str) -> None:
+    for form in FORMS:
+        module = MODULES["udo", form, True]
+        with pytest.raises(
+            PlanError, match=f"{module.name}: stamp 'time_bound' is a promise of the operator; it makes none"
+        ):
+            WINDOWS[window](S, stamp="time_bound").select(module("v"))
+        assert BOUND[form, lived].default_stamp == BOUND[form, at_last].default_stamp == OWN_STAMPS[-1]
