@@ -45,7 +45,13 @@ S = sq.events(
     name="s",
     schema={"k": "string", "v": "bigint"},
 )
-DATA = t.Intent(events=6, late="none", invalid=False, payload={"k": ["a", "b"], "v": [0, 1, 2, 3, 4, None]})
+DATA = t.Intent(
+    events=6,
+    duration=("short", "infinite"),
+    late="none",
+    invalid=False,
+    payload={"k": ["a", "b"], "v": [0, 1, 2, 3, 4, None]},
+)
 BATCHES = 3
 """So many micro-batches a case: in the second and third what came before changes, and is read back from the state."""
 
@@ -53,8 +59,10 @@ SAMPLE = covering(ALLOWED, Choice.parts)
 
 
 def cut(case: Case) -> Case:
+    """The case in so many micro-batches; of lifetimes without an end a few windows are there behind the last instant."""
     n = len(case.arrival)
-    return case.with_cut(*(n * (i + 1) // BATCHES - n * i // BATCHES for i in range(BATCHES)))
+    lengths = (n * (i + 1) // BATCHES - n * i // BATCHES for i in range(BATCHES))
+    return replace(case, until=case.latest + 3).with_cut(*lengths)
 
 
 CASES = t.concrete(S, DATA).filter(lambda case: 8 <= len(case.arrival) <= 12).map(cut)
@@ -106,7 +114,9 @@ def test_the_sample_has_every_two_choices() -> None:
 @pytest.mark.parametrize("window", WINDOWS)
 def test_every_choice(window: str) -> None:
     """Final rows and changelogs in turn; harder, both of each."""
-    by_form = {form: [c for c in ALLOWED if (c.window, c.form) == (window, form)] for form in FORMS}
+    # what only adds is what adds and removes, without the latter: the sample has it
+    forms = [form for form in FORMS if SOAK > 1 or form != "adding"]
+    by_form = {form: [c for c in ALLOWED if (c.window, c.form) == (window, form)] for form in forms}
     assert len({tuple(map(str, choices)) for choices in by_form.values()}) == 1, "the forms of one choice have one name"
 
     @a_few
