@@ -1,6 +1,6 @@
 """Modules over windows for tests: one of each kind, form and sense of time, in exact arithmetic of integers.
 
-A ``Choice`` is a way to use one, of all that there are; ``refused`` says which of them SEMANTICS does not allow, and why.
+A ``Choice`` is a way to use one, of all that there are; ``refused`` says which of them are not allowed, and why.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ CHOICES = [Choice(*parts) for parts in itertools.product(KINDS, FORMS, (False, T
 
 
 def refused(choice: Choice) -> str | None:
-    """What an error says of a choice that SEMANTICS, 4, does not allow; None for one that it does."""
+    """What an error says of a choice that is not allowed (docs/modules.md); None for one that is."""
     if choice.window == "ends" and choice.clip == "left":
         return "count_window: windows of ends clip right or not at all; found 'left'"
     if choice.stamp in OWN_STAMPS and choice.kind == "uda":

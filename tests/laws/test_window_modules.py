@@ -1,4 +1,4 @@
-"""Modules over windows: in every way to use one that SEMANTICS allows the answer is the oracle's; in no other is there a query.
+"""Modules over windows: in every way to use one that is allowed the answer is the oracle's; in no other is there a query.
 
 The oracle calls a module once over each whole window. What it says of functions holds for modules with states, too, that make the
 same of the same members.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -22,7 +21,8 @@ from streamq.testing.execution import STREAM, Execution
 from streamq.testing.oracle import EVALUATED
 from streamq.testing.oracle_answers import Answers
 from streamq.testing.trial import hold
-from tests.pairwise import covering, pairs
+from tests.pairwise import pairs
+from tests.window_module_cases import CASES, DATA, SAMPLE, S, over
 from tests.window_modules import (
     ALLOWED,
     BOUND,
@@ -31,46 +31,13 @@ from tests.window_modules import (
     MODULES,
     OWN_STAMPS,
     WINDOWS,
-    Choice,
     at_last,
     in_order,
     lived,
     refused,
-    together,
 )
 
 SOAK = 20 if os.environ.get("STREAMQ_SOAK") else 1
-S = sq.events(
-    [sq.insert(1, 4, k="a", v=3), sq.retract(1, 4, 2, k="a", v=3), sq.cti(2)],
-    name="s",
-    schema={"k": "string", "v": "bigint"},
-)
-DATA = t.Intent(
-    events=6,
-    duration=("short", "infinite"),
-    late="none",
-    invalid=False,
-    payload={"k": ["a", "b"], "v": [0, 1, 2, 3, 4, None]},
-)
-BATCHES = 3
-"""So many micro-batches a case: in the second and third what came before changes, and is read back from the state."""
-
-SAMPLE = covering(ALLOWED, Choice.parts)
-
-
-def cut(case: Case) -> Case:
-    """The case in so many micro-batches; of lifetimes without an end a few windows are there behind the last instant."""
-    n = len(case.arrival)
-    lengths = (n * (i + 1) // BATCHES - n * i // BATCHES for i in range(BATCHES))
-    return replace(case, until=case.latest + 3).with_cut(*lengths)
-
-
-CASES = t.concrete(S, DATA).filter(lambda case: 8 <= len(case.arrival) <= 12).map(cut)
-
-
-def over(case: Case, choices: Iterable[Choice]) -> Case:
-    """The choices as one query over what arrives."""
-    return replace(case, plan=together(case.query, choices).plan)
 
 
 def ways(outputs: Iterable[str]) -> list[Execution]:
@@ -79,6 +46,7 @@ def ways(outputs: Iterable[str]) -> list[Execution]:
 
 
 OUTPUTS = (OutputForm.CHANGELOG, OutputForm.FINAL)
+
 
 a_few = settings(
     max_examples=SOAK,
