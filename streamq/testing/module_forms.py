@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 import streamq as sq
+from streamq.aggregates.window_modules import WindowModule
 from streamq.errors import PlanError, sentence
 from streamq.operators import WindowAggregate
 from streamq.operators.evaluation import Evaluation
@@ -49,13 +50,14 @@ class Checked(States):
     """States, and what its laws are asked of; ``fields`` name the values of an event.
 
     events: rows as the methods take them; reference: what else says the result over rows, if anything does; foreign: whether
-    its methods may keep something, or change what they are given.
+    its methods may keep something, or change what they are given; time_bound: whether it promises that.
     """
 
     fields: tuple[str, ...]
     events: Callable[[Rows], Any]
     reference: Callable[[Rows], Any] | None = None
     foreign: bool = True
+    time_bound: bool = False
 
     def has(self, need: str) -> bool:
         """Whether a law that needs this has something to say."""
@@ -127,8 +129,8 @@ class Select:
 
     @property
     def has_oracle(self) -> bool:
-        """Whether the oracle knows all aggregates: those of a user's it does not."""
-        return all(a.function in ORACLE_OF for _, a in self.plan.aggregates)
+        """Whether the oracle knows all aggregates: those that are classes of a user's own it does not."""
+        return all(a.function in ORACLE_OF or isinstance(a.function, WindowModule) for _, a in self.plan.aggregates)
 
     def columns(self, rows: Rows) -> dict[str, pa.Array]:
         """An array a field."""

@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from streamq.errors import sentence
+from streamq.runtime.user_results import LASTS, START
 from streamq.testing.module_forms import Checked, Rows
 
 Bags = dict[str, Rows]
@@ -93,6 +94,8 @@ def plain(value: Any) -> Any:
     match value:
         case pa.Table():
             return value.to_pydict()
+        case pd.DataFrame():
+            return {name: plain(value[name]) for name in value.columns}
         case np.ndarray() | pd.Series():
             return [plain(v) for v in value.tolist()]
         case list() | tuple():
@@ -230,6 +233,26 @@ def _merge(m: Checked, first: Rows, second: Rows, third: Rows) -> Iterator[Claim
     yield "what is added to a merged state counts as before", added, outcome(lambda: m.over([*first, *second, *third]))
 
 
+def _time_bound(m: Checked, events: Rows, later: Rows) -> Iterator[Claim]:
+    """Rows before the first start of what comes later are what they were."""
+    starts = m.fields.index("start")
+    at = min(row[starts] for row in later)
+
+    def before(rows: Rows) -> list[Any]:
+        return [cut for row in plain(m.over(rows)) if (cut := _cut(row, at)) is not None]
+
+    claim = f"what comes from {at} on changes no row before it"
+    yield claim, outcome(lambda: before([*events, *later])), outcome(lambda: before(events))
+
+
+def _cut(row: dict[str, Any], at: int) -> dict[str, Any] | None:
+    """A row of an operator as it lies before an instant; None: it does not."""
+    values = {name: value for name, value in row.items() if name not in (START, LASTS)}
+    start, lasts = row[START], row[LASTS]
+    end = at if lasts is None else min(start + lasts, at)
+    return None if start >= at else {"start": start, "end": end, **values}
+
+
 def _reference(m: Checked, events: Rows) -> Iterator[Claim]:
     assert m.reference is not None
     reference = m.reference
@@ -247,6 +270,7 @@ LAWS = (
     Law("remove", "remove", {"rest": "a", "removed": "b"}, _remove),
     Law("remove", "remove", {"rest": "a"}, _remove_copies),
     Law("merge", "merge", {"first": "a", "second": "b", "third": "c"}, _merge),
+    Law("time_bound", "time_bound", {"events": "a", "later": "b"}, _time_bound),
     Law("reference", "reference", {"events": "a"}, _reference),
 )
 """In the order in which they are checked: what a module breaks first is most of the time the cause of the rest."""

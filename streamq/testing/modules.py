@@ -15,10 +15,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky
-from pyspark.sql.types import DataType
+from pyspark.sql.types import DataType, LongType, TimestampType
 
+from streamq.choices import check_word
 from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.plan.spark_types import parse_type
+from streamq.testing.decorated_modules import WINDOW, checked_decorated, decorated
 from streamq.testing.module_forms import (
     HOP,
     SIZE,
@@ -31,6 +33,7 @@ from streamq.testing.module_forms import (
 )
 from streamq.testing.module_laws import LAWS, Bags, Law, LawBroken
 from streamq.testing.module_values import values_of
+from streamq.time import INTEGER, TIMESTAMP
 
 VERB = "check_module"
 GROUPS = 16
@@ -47,11 +50,15 @@ def check_module(
     seed: int | None = None,
     values: st.SearchStrategy[Any] | None = None,
     tolerance: float = 1e-9,
+    axis: str = INTEGER,
 ) -> tuple[str, ...]:
     """Check the laws of an aggregate or a user-defined aggregate; raises LawBroken with the smallest values that break one.
 
     ``module`` is
 
+    - what ``sq.uda`` or ``sq.udo`` has made, with the properties, the options and the sense of time that it was declared with;
+      its results must be of its type. A time-sensitive one without ``columns=`` comes applied, ``load("v")``, so that its
+      arguments have names; its events lie in one window of an ``axis``, "integer" or "timestamp";
     - an object, or a class without parameters, with ``initial()``, ``add(state, values)``, ``result(state)`` and maybe
       ``remove(state, values)`` and ``merge(a, b)``. Values are a pandas Series an argument; states are values: a method gives
       a new one and leaves those it is given as they are, for windows share them;
@@ -71,6 +78,7 @@ def check_module(
       and in any order (of a function only if it is declared ``order_insensitive``);
     - *remove*: what is added and removed leaves no trace. No float may be subtracted back out of a running sum;
     - *merge*: parts merged are the whole, associative and commutative;
+    - *time_bound*, of an operator that promises it: what starts at an instant changes no row before it;
     - *reference*: it gives what ``reference``, a function of Series, gives; of an aggregate, what the oracle does.
 
     Each law is tried on about ``examples`` small bags of events: NULLs, NaN, infinities, -0.0, duplicates, great numbers,
@@ -105,8 +113,14 @@ def check_module(
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
-    aggregates = given_aggregates(module)
-    if aggregates is None:
+    aggregates = given_aggregates(module) if decorated(module) is None else None
+    check_word(axis, (INTEGER, TIMESTAMP), "axis", VERB)
+    made = decorated(module)
+    if made is not None:
+        instants = TimestampType() if axis == TIMESTAMP else LongType()
+        forms = [checked_decorated(*made, kinds, instants, reference, order_insensitive=order_insensitive)]
+        bags = _Bags(kinds, values, timed=made[0].time_sensitive)
+    elif aggregates is None:
         _check_made(module)
         forms = [checked_module(module, kinds, order_insensitive, reference)]
         bags = _Bags(kinds, values)
@@ -154,11 +168,15 @@ def _check_made(module: Any) -> None:
 
 @dataclass(frozen=True)
 class _Bags:
-    """Bags of events by the types of their values; of aggregates several groups of events with lifetimes."""
+    """Bags of events by the types of their values; of aggregates several groups of events with lifetimes.
+
+    timed: events have lifetimes within the window in which decorated modules are checked.
+    """
 
     kinds: Sequence[DataType]
     values: st.SearchStrategy[Any] | None
     groups: int = 0
+    timed: bool = False
 
     def drawn(self, laws: Sequence[Law]) -> st.SearchStrategy[Bags]:
         """The bags that laws take, none empty; ``huge`` holds values that float sums lose others beside."""
@@ -167,6 +185,10 @@ class _Bags:
 
     def _bag(self, huge: bool) -> st.SearchStrategy[Rows]:
         one = self._row(huge)
+        if self.timed:
+            start, end = WINDOW
+            lifetimes = st.integers(start, end - 1).flatmap(lambda a: st.tuples(st.just(a), st.integers(a + 1, end)))
+            return _some(st.tuples(lifetimes, one).map(lambda drawn: (*drawn[0], *drawn[1])))
         if not self.groups:
             return _some(one)
         alive = st.tuples(st.integers(0, SIZE - 1), st.integers(1, HOP), one)

@@ -1,0 +1,108 @@
+"""Modules that ``sq.uda`` and ``sq.udo`` have made, as states whose laws are checked: called as in one window of a query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import types as t
+
+from streamq.aggregates.user_operators import UserOperator
+from streamq.aggregates.window_modules import WindowModule
+from streamq.choices import Stamp
+from streamq.errors import PlanError, sentence
+from streamq.plan.aggregate import Aggregate
+from streamq.plan.module_properties import time_bound
+from streamq.plan.reduction import ReducedColumn
+from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.module import States
+from streamq.runtime.window_interval import instants_of
+from streamq.testing.module_forms import Checked, Rows
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+WINDOW = (-3, 7)
+"""The window in which modules are checked; the lifetimes that time-sensitive ones read lie within it."""
+
+
+def decorated(subject: Any) -> tuple[WindowModule, tuple[str, ...]] | None:
+    """A decorated module, and what it calls its arguments; None for what is none.
+
+    An operator may come applied to columns, which gives the names; an aggregate that does is checked as aggregates are.
+    """
+    if isinstance(subject, WindowModule):
+        return subject, subject.columns
+    if isinstance(subject, Aggregate) and isinstance(subject.function, UserOperator):
+        return subject.function, tuple(map(str, subject.options[1:]))
+    return None
+
+
+def checked_decorated(
+    module: WindowModule,
+    names: tuple[str, ...],
+    kinds: Sequence[DataType],
+    axis: t.DataType,
+    reference: Callable[..., Any] | None,
+    *,
+    order_insensitive: bool,
+) -> Checked:
+    """The module over events of these types in ``WINDOW``; its values must be of its type.
+
+    ``reference`` is called as a function of that kind is: with Series, or events and window. Raises PlanError where a
+    time-sensitive module has no names for its arguments, or others.
+    """
+    if module.time_sensitive and len(names) != len(kinds):
+        found = f"found {len(kinds)} types, {len(names)} names"
+        hint = f"Say columns=[...] where it is declared, or check {module.name}('v'), with the columns that it is for."
+        raise PlanError(sentence("check_module", f"what {module.name} calls its arguments is not known", found, hint))
+    names = names or tuple(f"x{i}" if i else "x" for i in range(len(kinds)))
+    called, instants = module.module, arrow_type(axis)
+    calling = module.calling(
+        ReducedColumn("", names, arrow_type(module.returns), axis=instants), _calling_names(module, names)
+    )
+    asked = (calling.interval(WINDOW),) if module.time_sensitive else ()
+
+    def events(rows: Rows) -> Any:
+        columns = list(zip(*rows, strict=True)) or [()] * (len(kinds) + 2 * module.time_sensitive)
+        values = columns[2:] if module.time_sensitive else columns
+        arrays = {
+            name: pa.array(list(column), arrow_type(kind), from_pandas=False)
+            for name, kind, column in zip(names, kinds, values, strict=True)
+        }
+        if module.time_sensitive:
+            start, end = (instants_of(np.array(ticks, np.int64), instants) for ticks in columns[:2])
+            arrays |= {"start": start, "end": end}
+        return called.read(arrays)
+
+    def result(state: Any) -> Any:
+        value = calling.value(called.result(state, *asked), WINDOW)
+        # the rows of an operator are a bag
+        return sorted(value, key=repr) if isinstance(module, UserOperator) else value
+
+    def referred(rows: Rows) -> Any:
+        assert reference is not None
+        read = events(rows)
+        return reference(read, *asked) if module.time_sensitive else reference(*read)
+
+    states = {f.name: getattr(called, f.name) for f in fields(States)}
+    states |= {"result": result, "any_order": called.any_order or order_insensitive}
+    return Checked(
+        **states,
+        fields=(*(("start", "end") if module.time_sensitive else ()), *names),
+        events=events,
+        reference=None if reference is None else referred,
+        time_bound=str(time_bound) in module.properties,
+    )
+
+
+def _calling_names(module: WindowModule, names: tuple[str, ...]) -> tuple[str, ...]:
+    if not isinstance(module, UserOperator):
+        return names
+    return (str(module.default_stamp or Stamp.ALIGN), *names)
+
+
+__all__ = ["WINDOW", "checked_decorated", "decorated"]
