@@ -26,8 +26,10 @@ Bag = Counter[Member]
 
 
 def plain(value: Any) -> int | None:
-    """An integer of Python's; what is missing is None."""
-    return None if pd.isna(value) else int(value)
+    """An integer of Python's, of an instant its ticks; what is missing is None."""
+    if pd.isna(value):
+        return None
+    return int(value.asm8.astype("M8[us]").astype(int) if isinstance(value, pd.Timestamp) else value)
 
 
 def weight(value: int | None) -> int:
@@ -40,6 +42,18 @@ def of_values(values: pd.Series) -> Bag:
 
 def of_events(events: pd.DataFrame) -> Bag:
     return Counter((plain(e.start), plain(e.end), plain(e.v)) for e in events.itertuples())
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """A window's start and end in ticks."""
+
+    start: int | None
+    end: int | None
+
+
+def bounds(window: Any) -> Bounds:
+    return Bounds(plain(window.start), plain(window.end))
 
 
 # what modules make of members: exact, and whatever order they come in
@@ -98,7 +112,7 @@ Code = Callable[..., Any]
 def function(result: Code, *, timed: bool) -> Code:
     """A function of a whole window."""
     if timed:
-        return lambda events, window: result(of_events(events), window)
+        return lambda events, window: result(of_events(events), bounds(window))
     return lambda values: result(of_values(values))
 
 
@@ -118,7 +132,7 @@ def incremental(result: Code, *, timed: bool) -> type:
             return state - members(events)
 
         def result(self, state: Bag, *window: Any) -> Any:
-            return ask(state, *window)
+            return ask(state, *map(bounds, window))
 
     return Incremental
 

@@ -11,6 +11,7 @@ import pytest
 import streamq as sq
 from streamq import testing as t
 from streamq.testing.operators.scan import RESETTING_SUM
+from tests.window_modules import BOUND, MODULES, lived
 
 ANY = t.ANY
 
@@ -25,6 +26,7 @@ def windowed(scenario: t.Scenario) -> t.Scenario:
 
 
 GROUPED = t.stream().group_by("k")
+WHOLE_NUMBERS = t.stream(columns="k string, v bigint").group_by("k")
 ONE, TWO = t.stream(), t.stream()
 
 OPERATORS: dict[str, t.Scenario] = {
@@ -76,6 +78,14 @@ OPERATORS: dict[str, t.Scenario] = {
     "time_weighted_avg": GROUPED.tumbling_window(ANY, clip_input=ANY, stamp=ANY).select(
         x=sq.time_weighted_avg("v"), n=ANY
     ),
+    "uda": WHOLE_NUMBERS.hopping_window(ANY, ANY, ANY, clip_input=ANY, stamp=ANY).select(
+        x=MODULES["uda", "incremental", False]("v"), y=MODULES["uda", "incremental", True]("v")
+    ),
+    "uda that merges": WHOLE_NUMBERS.hopping_window(ANY, ANY, ANY).select(
+        x=MODULES["uda", "merging", False]("v"), y=MODULES["uda", "merging", False]("v", where=sq.col("v") > 1)
+    ),
+    "udo": WHOLE_NUMBERS.session_window(ANY, clip_input=ANY).select(MODULES["udo", "incremental", True]("v")),
+    "udo that is time-bound": WHOLE_NUMBERS.snapshot_window(clip_input=ANY).select(BOUND["function", lived]("v")),
     "top_k": t.stream().hopping_window(ANY, ANY).top_k(ANY, by="k", desc=ANY, ties=ANY),
     "group_by, apply": GROUPED.apply(lambda g: g.join(g.shift(ANY), suffixes=("", "_s")).count_window(2).select(n=ANY)),
     "used twice": ONE.join(ONE.shift(ANY), on=ANY).snapshot_window().select(n=ANY),

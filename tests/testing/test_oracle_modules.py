@@ -115,6 +115,17 @@ def test_stamps_say_where_rows_of_an_operator_live(stamp: str, expected: list[An
     assert answer(s.tumbling_window(10, stamp=stamp).select(two("v"))) == expected
 
 
+@pytest.mark.parametrize("shown", [lambda at: at, lambda at: at.tz_localize(None), lambda at: at.to_pydatetime()])
+def test_instants_of_rows_are_timestamps_with_a_time_zone_or_without(shown: Any) -> None:
+    @sq.udo("i bigint", time_sensitive=True, name="late_half")
+    def late_half(events: pd.DataFrame, window: Any) -> Any:
+        return [(shown(window.start + window.duration / 2), shown(window.end), 0), (shown(window.start), pd.NaT, 1)]
+
+    at = [dt.datetime(1970, 1, 1, 0, 0, second, tzinfo=dt.UTC) for second in (0, 1, 2)]
+    s = sq.events([(at[0], at[1], {"v": 2})])
+    assert answer(s.tumbling_window("2 seconds").select(late_half("v"))) == [(at[0], None, 1), (at[1], at[2], 0)]
+
+
 def test_rows_are_tuples_dictionaries_values_or_a_dataframe() -> None:
     forms = [
         lambda v: [(1, "a"), (2, "b")],

@@ -228,8 +228,7 @@ def _ticks(instant: Any) -> int:
     if isinstance(instant, int | float | np.number):
         return int(instant)
     moment = pd.Timestamp(instant)
-    moment = moment.tz_localize("UTC") if moment.tzinfo is None else moment
-    return int(moment.as_unit("us").value)
+    return int(moment.asm8.astype("datetime64[us]").astype(np.int64))
 
 
 __all__ = ["ModuleValue"]
