@@ -152,8 +152,9 @@ class WindowAggregate(EvaluatedOperator):
         )
 
     @property
-    def event_windows(self) -> Window:
-        return self.window
+    def event_windows(self) -> Window | None:
+        # rows that are time-bound go by c itself: what is late for them is not told by ends of windows
+        return None if self.stamp == Stamp.TIME_BOUND else self.window
 
     @property
     def bounds_windows(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from streamq.choices import Stamp
 from streamq.operators import (
     Edges,
     Source,
@@ -24,6 +25,8 @@ def window_grid(plan: Node, source: Source) -> Hopping | None:
         return None
     steps, first = paths[0]
     if any(isinstance(step, Step) and step.moves_start for step in steps):
+        return None
+    if isinstance(first, WindowAggregate) and first.stamp == Stamp.TIME_BOUND:
         return None
     if isinstance(first, WindowAggregate | TopK | WindowedJoin) and isinstance(first.window, Hopping):
         return first.window

@@ -229,3 +229,18 @@ def test_what_is_time_bound_does_not_wait_for_ends_that_are_not_clipped() -> Non
     first = fed(live, sq.insert(1, None, v=1), sq.insert(3, 4, v=2), sq.cti(4))
     assert folded(first) == {(1, INFINITY, 1): 1, (3, 4, 2): 1}
     assert folded(fed(live, sq.retract(1, None, 5, v=1), sq.cti(20))) == {(1, 5, 1): 1, (1, INFINITY, 1): -1}
+
+
+def test_what_is_late_for_a_time_bound_operator_goes_by_the_cti_itself() -> None:
+    @sq.udo("v bigint", time_sensitive=True, properties=[sq.time_bound])
+    def echo(events: pd.DataFrame, window: Any) -> Any:
+        for event in events.itertuples():
+            yield event.start, event.end, event.v
+
+    rows = [(4, 5, {"v": 0}), (-7, -6, {"v": 1}), (9, 10, {"v": 2})]
+    s = sq.events(rows, name="s", progress=sq.generate(10)).to_points()
+    plan = numbered(s.tumbling_window(5).select(echo("v")).plan)[0]
+    live = LocalRun(compiled(plan, OutputForm.CHANGELOG, buckets=1))
+    (table,) = s.tables.values()
+    deltas = [live.batch({name: table.slice(i, 1) for name in s.tables}) for i in range(3)]
+    assert not any(1 in d.column("v").to_pylist() for d in deltas), "behind CTI -6 it is late"
