@@ -83,6 +83,17 @@ def joins(s: sq.Stream) -> sq.Stream:
     )
 
 
+@sq.udso("x bigint")
+class Delta:
+    """How much more a value is than the one before."""
+
+    def initial(self) -> int:
+        return 0
+
+    def step(self, last: int, value: int) -> tuple[int, list[tuple[int]]]:
+        return value, [(value - last,)]
+
+
 QUERIES = {
     "windows": lambda s: s.group_by("k").hopping_window(12, 4).select(n=sq.count(), most=sq.max("v")),
     "joins": joins,
@@ -104,6 +115,7 @@ QUERIES = {
     "pairs": lambda s: together(
         s.windowed_join(s, on="k", size=6, hop=6, suffixes=("", "_r")).select("v_r"),
         s.group_by("k").tumbling_window(6).top_k(1, by="v").select("v"),
+        s.group_by("k").scan(Delta("v")),
     ),
     "snapshots over windows": lambda s: (
         s.tumbling_window(6).select(n=sq.sum("v")).snapshot_window().select(most=sq.max("n"))
