@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import sys
 import threading
 from typing import Any
 
@@ -205,6 +206,20 @@ def test_what_it_raised_is_the_cause() -> None:
         S.where(col("v") == 4).select(x=sq.udf("double")(lambda v: v / 0)("v")).to_arrow()
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
     assert caught.value.__cause__.__traceback__ is not None
+
+
+@pytest.mark.parametrize("takes", ["values", "series", "arrays"])
+def test_what_would_end_the_program_fails_like_any_error(takes: str) -> None:
+    leaving = sq.udf("int", takes=takes, name="leaving")(lambda v: sys.exit(3))
+    with pytest.raises(ModuleFailed, match="leaving: it failed; SystemExit: 3; of v = 4") as raised:
+        S.where(col("v") == 4).select(x=leaving("v")).to_arrow()
+    assert isinstance(raised.value.__cause__, SystemExit)
+
+    def interrupted(v: Any) -> int:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        S.select(x=sq.udf("int", takes=takes)(interrupted)("v")).to_arrow()
 
 
 def test_what_a_function_says_of_itself_does_not_tell_it_apart() -> None:

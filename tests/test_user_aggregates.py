@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 import threading
 import time
 from typing import Any
@@ -186,6 +187,33 @@ def test_what_it_raises_names_the_window_the_group_and_the_first_events() -> Non
     )
     many = sq.events([(0, 1, {"v": i}) for i in range(9)]).tumbling_window(5)
     assert "window [0, 5); the first of 9 events: v = 0; v = 1; v = 2." in failure(lambda v: v.nothing, stream=many)
+
+
+def test_what_would_end_the_program_fails_like_any_error() -> None:
+    assert failure(lambda v: sys.exit()).startswith("own: it failed; SystemExit; window [0, 5); events: v = 2")
+    assert "own: it failed; SystemExit: 3; window [0, 5)" in failure(lambda v: sys.exit(3), time_limit=9)
+    in_parts = failure(Exits, stream=S.group_by("k").hopping_window(10, 5))
+    assert in_parts.startswith("own: it failed; SystemExit: 3; a part of a window with the events: v = ")
+
+    def interrupted(v: pd.Series) -> float:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        WINDOW.select(x=sq.uda("double", name="own")(interrupted)("v")).to_arrow()
+
+
+class Exits:
+    def initial(self) -> int:
+        return 0
+
+    def add(self, state: int, v: pd.Series) -> int:
+        sys.exit(3)
+
+    def merge(self, a: int, b: int) -> int:
+        return a + b
+
+    def result(self, state: int) -> float:
+        return 1.0
 
 
 def test_one_that_merges_names_the_group_and_the_first_events_of_the_basic_window() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -127,6 +128,14 @@ def test_what_is_no_row_of_it_fails() -> None:
         raise KeyError("a generator's")
 
     assert 'KeyError: "a generator\'s"; window [0, 5)' in failure(raises)
+
+
+def test_what_would_end_the_program_fails_like_any_error() -> None:
+    def leaves(events: pd.DataFrame, window: Any) -> Iterator[Row]:
+        yield 1, 2, 3
+        sys.exit("enough")
+
+    assert "own: it failed; SystemExit: enough; window [0, 5)" in failure(leaves)
 
 
 def test_a_lifetime_that_the_stamp_does_not_allow_fails() -> None:

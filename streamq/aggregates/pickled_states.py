@@ -19,7 +19,7 @@ from streamq.plan.partial import COUNT, Ints, Partial, Values
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.module_calls import FIRST, Calling, pickled
-from streamq.runtime.user_results import Unfit, shortened
+from streamq.runtime.user_results import FAILURES, reason_of, shortened
 
 Group = Callable[[], str]
 """What tells the group of a call, where it is asked for."""
@@ -186,12 +186,11 @@ class PickledState(Partial):
         """What a call gives; raises ModuleFailed with the group and the first events."""
         try:
             return call()
-        except Exception as error:
+        except FAILURES as error:
             rows = pa.table(dict(arguments)).slice(0, FIRST).to_pylist() if arguments else []
             shown = "; ".join(", ".join(f"{name} = {shortened(value)}" for name, value in row.items()) for row in rows)
             events = f"; a part of a window with the events: {shown}" if shown else "; a window of merged states"
-            wrong = str(error) if isinstance(error, Unfit) else f"{type(error).__name__}: {error}"
-            what = f"{wrong}{events}{group()}"
+            what = f"{reason_of(error)}{events}{group()}"
             raise ModuleFailed(sentence(self.calling.name, "it failed", " ".join(what.split()))) from error
 
 

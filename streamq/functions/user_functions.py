@@ -26,8 +26,8 @@ from streamq.plan.user_module import UserModule
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.module import as_series, fingerprint
 from streamq.runtime.shipping import packed, ship_module_of
+from streamq.runtime.user_results import FAILURES, fit, reason_of, shortened
 from streamq.runtime.user_results import Unfit as Misfit
-from streamq.runtime.user_results import fit, shortened
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -175,7 +175,7 @@ class UserFunction(UserModule, Function):
             return self._one_by_one((partial(self.code, *values, **self.options), values) for values in calls)
         try:
             return self._over(arrays), {}
-        except Exception as error:
+        except FAILURES as error:
             count = len(arrays[0])
             rows = ([array.slice(i, 1) for array in arrays] for i in range(count))
             calls_of_one = ((partial(self._over_one, row), [array[0].as_py() for array in row]) for row in rows)
@@ -197,7 +197,7 @@ class UserFunction(UserModule, Function):
         for i, (call, values) in enumerate(calls):
             try:
                 results.append(fit(call(), to, self.returns.simpleString()))
-            except Exception as error:
+            except FAILURES as error:
                 results.append(None)
                 errors[i] = self._message(error, values), error
         return pa.array(results, to), errors
@@ -219,7 +219,7 @@ class UserFunction(UserModule, Function):
             raise Misfit(f"{len(array)} results for {len(arrays[0])} events")
         return array
 
-    def _message(self, error: Exception, values: Sequence[Any]) -> str:
+    def _message(self, error: BaseException, values: Sequence[Any]) -> str:
         """What went wrong with one event, with its values by the names of the parameters."""
         try:
             names = list(inspect.signature(self.code).bind(*values, **self.options).arguments)[: len(values)]
@@ -229,13 +229,12 @@ class UserFunction(UserModule, Function):
         arguments = [f"{n} = {v}" for n, v in zip(names, shown, strict=True)] if len(names) == len(shown) else shown
         return self._failure(error, ", ".join(arguments))
 
-    def _failure(self, error: Exception, what: str) -> str:
+    def _failure(self, error: BaseException, what: str) -> str:
         """What went wrong with ``what``, on one line."""
-        wrong = str(error) if isinstance(error, Misfit) else f"{type(error).__name__}: {error}"
-        return " ".join(sentence(self.name, "it failed", f"{wrong}; of {what}").split())
+        return " ".join(sentence(self.name, "it failed", f"{reason_of(error)}; of {what}").split())
 
 
-Errors = dict[int, tuple[str, Exception]]
+Errors = dict[int, tuple[str, BaseException]]
 """By row what went wrong, in words, and what was raised."""
 
 

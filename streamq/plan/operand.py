@@ -33,7 +33,7 @@ class Fault:
     rows: Mask
     text: str
     kind: type[StreamqError] = StreamqError
-    cause: Exception | None = None
+    cause: BaseException | None = None
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from streamq.errors import ModuleFailed, sentence
 from streamq.plan.named import Named
 from streamq.runtime.module import Module
 from streamq.runtime.rendering import python_rows
-from streamq.runtime.user_results import Lifetime, RowShape, Unfit, fit, plain_result, shortened
+from streamq.runtime.user_results import Lifetime, RowShape, Unfit, fit, plain_result, reason_of, shortened
 from streamq.runtime.window_interval import WindowInterval, instant_of
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, show_ticks
 
@@ -28,7 +28,7 @@ FIRST = 3
 """How many events of a window an error shows."""
 
 
-class TimeUp(Exception):
+class TimeUp(Unfit):
     """A call has run for longer than its module may."""
 
 
@@ -102,7 +102,7 @@ class Failure:
     name: str
     window: tuple[int, int]
     group: Mapping[str, Any]
-    error: Exception
+    error: BaseException
     events: pa.Table
 
     def raised(self, calling: Calling) -> ModuleFailed:
@@ -119,11 +119,6 @@ class Failure:
         what = " ".join(f"{reason_of(self.error)}; window [{start}, {end}){group}; {events}".split())
         hint = "Only a run with a late_sink sets what fails aside." if calling.quarantine else ""
         return ModuleFailed(sentence(self.name, "it failed", what, hint))
-
-
-def reason_of(error: Exception) -> str:
-    """Return what an error of a call says went wrong."""
-    return str(error) if isinstance(error, Unfit | TimeUp) else f"{type(error).__name__}: {error}"
 
 
 class Guard(Protocol):
@@ -188,4 +183,4 @@ def pickled(value: Any) -> bytes:
         return cloudpickle.dumps(value)
 
 
-__all__ = ["Calling", "Failure", "Guard", "TimeUp", "guarded", "limited", "pickled", "reason_of"]
+__all__ = ["Calling", "Failure", "Guard", "TimeUp", "guarded", "limited", "pickled"]

@@ -24,6 +24,7 @@ from streamq.runtime.call_memory import CallMemory, Remembered
 from streamq.runtime.columnar import ints, runs
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.module_calls import Calling, Failure, guarded, pickled
+from streamq.runtime.user_results import FAILURES
 from streamq.runtime.values import Ints, bits
 from streamq.runtime.window_interval import instants_of
 
@@ -159,7 +160,7 @@ class _Walk:
             result, self._state = guarded(self.calling, compute)
             self._before = now
             return result
-        except Exception as error:
+        except FAILURES as error:
             self._before = self._state = None
             group = self.members.groups.slice(now.window, 1).to_pylist()
             events = pa.table(self._arguments(now))

@@ -21,6 +21,9 @@ START, LASTS = "__own_start", "__own_lasts"
 
 Lifetime = tuple[int, int]
 
+FAILURES = (Exception, SystemExit)
+"""What code of a user's may raise for the query to fail with: ``sys.exit()`` in it ends the query, not the program."""
+
 
 class Unfit(Exception):
     """What a user's code gave is not what it may give; the text says what."""
@@ -35,6 +38,11 @@ def fit(result: Any, to: pa.DataType, shown_type: str) -> Any:
     if not is_fit:
         raise Unfit(f"{shortened(result)} is no {shown_type}")
     return result
+
+
+def reason_of(error: BaseException) -> str:
+    """Return what an error of a call says went wrong."""
+    return str(error) if isinstance(error, Unfit) else f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 def plain_result(result: Any) -> Any:
@@ -165,4 +173,4 @@ def _each(result: Any) -> Iterable[Any]:
     return result
 
 
-__all__ = ["LASTS", "START", "RowShape", "Unfit", "fit", "plain_result", "shortened"]
+__all__ = ["FAILURES", "LASTS", "START", "RowShape", "Unfit", "fit", "plain_result", "reason_of", "shortened"]

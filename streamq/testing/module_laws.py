@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from streamq.errors import sentence
-from streamq.runtime.user_results import LASTS, START
+from streamq.runtime.user_results import FAILURES, LASTS, START
 from streamq.testing.module_forms import Checked, Rows
 
 Bags = dict[str, Rows]
@@ -57,7 +57,7 @@ class Law:
                 for claim, actual, expected in self.claims(module, **bags):
                     if not same(actual, expected, allowed):
                         return self._broken(module, bags, claim, *apart(actual, expected, allowed))
-        except Exception as error:
+        except FAILURES as error:
             return self._broken(module, bags, "a method raises", Raised(error), "a state")
         return None
 
@@ -75,7 +75,7 @@ class Law:
 class Raised:
     """A call that raised is an outcome too: a mean over nothing may divide by zero, but then always."""
 
-    error: Exception
+    error: BaseException
 
     def __repr__(self) -> str:
         return f"{type(self.error).__name__}({str(self.error)!r})"
@@ -85,7 +85,7 @@ def outcome(call: Callable[[], Any]) -> Any:
     """What a call returns, as plain Python values, or that it raised."""
     try:
         return plain(call())
-    except Exception as error:
+    except FAILURES as error:
         return Raised(error)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from decimal import Decimal
 from typing import Any
@@ -185,6 +186,7 @@ def test_what_is_no_such_operator_is_refused() -> None:
     ("step", "reason"),
     [
         (lambda s, v: (s, [1 // (v - 7)]), "ZeroDivisionError: integer division or modulo by zero"),
+        (lambda s, v: sys.exit(3), "SystemExit: 3"),
         (lambda s, v: (s, ["x"]), "'x' is no bigint"),
         (lambda s, v: (s, [1.5]), "1.5 is no bigint"),
         (lambda s, v: (s, [(1, 2)]), r"a row of 2 values, \(1, 2\), instead of x"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import streamq as sq
@@ -153,6 +154,26 @@ def test_what_a_module_raises_fails_the_query() -> None:
 
     with pytest.raises(QueryFailed, match=r"fails: it failed; ZeroDivisionError: of nothing; window \(0, 10\)"):
         judged(sq.events([(1, 4, {"v": 2})]).tumbling_window(10).select(x=fails("v")))
+
+
+def test_what_does_not_fit_its_type_fails_the_query() -> None:
+    s = sq.events([(1, 4, {"v": 2})])
+    step = sq.udso("x bigint", initial=0, name="fails")(lambda state, v: (state, [2**63]))
+    queries = [
+        s.to_points().scan(step("v")),
+        s.tumbling_window(10).select(x=sq.uda("bigint", name="fails")(lambda v: 2**63)("v")),
+        s.tumbling_window(10).select(sq.udo("x bigint", name="fails")(lambda v: [2**63])("v")),
+    ]
+    for query in queries:
+        with pytest.raises(QueryFailed, match="fails.* failed"):
+            judged(query)
+
+
+def test_a_sum_beyond_64_bits_is_a_case_that_fails() -> None:
+    total = sq.udso("x bigint", initial=0, name="total")(lambda state, v: (state + (v or 0), [state + (v or 0)]))
+    points = sq.points(pa.table({"at": [1], "v": [1]}), "at")
+    report = t.verify(points.scan(total(sq.col("v") * 0 + 2**62)), profile="fast", examples=20)
+    assert 0 < report.failing < report.cases
 
 
 def test_verify_judges_queries_with_modules() -> None:

@@ -16,9 +16,9 @@ from streamq.runtime.columnar import codes, concat, ints, with_column
 from streamq.runtime.evaluators.reductions import payload_order
 from streamq.runtime.event import LE, RE
 from streamq.runtime.event_calls import EventCalling
-from streamq.runtime.module_calls import pickled, reason_of
+from streamq.runtime.module_calls import pickled
 from streamq.runtime.rendering import python_values
-from streamq.runtime.user_results import shortened
+from streamq.runtime.user_results import FAILURES, reason_of, shortened
 from streamq.runtime.values import Ints, Mask
 from streamq.runtime.window_interval import instant_of
 from streamq.time import INTEGER, MINUS_INFINITY, TIMESTAMP, show_ticks
@@ -138,7 +138,7 @@ class _Walk:
             if self.is_before[end - 1]:
                 at = end - 1
                 self._keep(first, state)
-        except Exception as error:
+        except FAILURES as error:
             raise self._failure(error, at) from error
 
     def _keep(self, first: int, state: Any) -> None:
@@ -161,7 +161,7 @@ class _Walk:
         columns: dict[str, Any] = {key: self.events.column(key).take(at) for key in self.scan.keys}
         return pa.table({**columns, STATE: pa.array(self.bodies, pa.binary())})
 
-    def _failure(self, error: Exception, at: int) -> ModuleFailed:
+    def _failure(self, error: BaseException, at: int) -> ModuleFailed:
         """The error that names the module, the event and its group."""
         scan, event = self.scan, self.events.slice(int(self.order[at]), 1)
 

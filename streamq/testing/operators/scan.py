@@ -22,6 +22,7 @@ from streamq.plan.inference import infer
 from streamq.plan.node import Node
 from streamq.plan.schema import POINT
 from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.user_results import FAILURES
 from streamq.testing.drawn_expressions import Draw, evaluable, exact, exact_columns, matched, predicates
 from streamq.testing.drawn_operators import over_one
 from streamq.testing.oracle.definitions import defines
@@ -47,14 +48,14 @@ def scan(node: Scan, inputs: Sequence[str], run: Run) -> str:
     columns = [from_duckdb(rows.column(name), infer(arg, source, "oracle")).to_pylist() for name, arg, _ in values]
     starts, numbers = rows.column("le").to_pylist(), rows.column("number").to_pylist()
     arguments = list(zip(*columns, strict=True)) if columns else [()] * len(starts)
+    fields = node.operator.fields
     try:
         results = list(_results(node, starts, numbers, arguments))
-    except Exception as error:
+        own = [pa.array([row[i] for _, row in results], arrow_type(field.dataType)) for i, field in enumerate(fields)]
+    except FAILURES as error:
         raise QueryFailed(sentence("oracle", f"{node.operator.name} failed", repr(error))) from error
-    own = node.operator.fields
     result = rows.select(["le", *dict.fromkeys(keys)]).take(pa.array([at for at, _ in results], pa.int64()))
-    for i, field in enumerate(own):
-        column = pa.array([row[i] for _, row in results], arrow_type(field.dataType))
+    for i, (column, field) in enumerate(zip(own, fields, strict=True)):
         result = result.append_column(f"own{i}", to_duckdb(column, field.dataType))
     names = [*keys, *(f"own{i}" for i in range(len(own)))]
     return f"SELECT {listed('le', 'le + 1 AS re', *(f'{n} AS c{i}' for i, n in enumerate(names)))} FROM {run.registered(result)}"

@@ -23,7 +23,7 @@ from streamq.choices import Clip, Stamp
 from streamq.errors import ModuleFailed, sentence
 from streamq.plan.aggregate import Aggregate
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.user_results import LASTS, START
+from streamq.runtime.user_results import FAILURES, LASTS, START
 from streamq.testing.oracle.python_functions import Operand, PythonFunctions
 from streamq.time import INFINITY
 
@@ -78,10 +78,14 @@ class ModuleValue:
             *columns, le, re = (column[i].values for column in lists)
             try:
                 values.append(self._over_members(columns, le, re, window))
-            except Exception as error:
+            except FAILURES as error:
                 what = f"{type(error).__name__}: {error}; window {window}"
                 raise ModuleFailed(sentence(self._module.name, "it failed", what)) from error
-        return pa.array(values, arrow_type(self.result))
+        try:
+            return pa.array(values, arrow_type(self.result))
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            what = f"what it gave is no {self.result.simpleString()}: {error}"
+            raise ModuleFailed(sentence(self._module.name, "it failed", what)) from error
 
     def _over_members(self, columns: list[Any], le: Any, re: Any, window: tuple[int, int]) -> Any:
         """The value of one window; ``le`` is None where a filter has left out all of its members."""
