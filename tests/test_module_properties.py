@@ -114,7 +114,7 @@ def test_promises_of_operators_are_refused_elsewhere() -> None:
 
 
 def test_names_of_arguments_are_as_many_as_there_are() -> None:
-    pair = sq.uda("double", name="pair", columns=["a", "b"])(lambda a, b: 0.0)
+    pair = sq.uda("double", name="pair", time_sensitive=True, columns=["a", "b"])(lambda events, window: 0.0)
     with pytest.raises(PlanError, match="pair: 1 arguments; it takes a, b"):
         WIDE.tumbling_window(4).select(x=pair("v"))
 

@@ -17,7 +17,7 @@ import pytest
 import streamq as sq
 from streamq import col
 from streamq.compiler.rules.totality import can_fail
-from streamq.errors import ModuleFailed, PlanError, TypeMismatch
+from streamq.errors import ModuleFailed, PlanError
 from streamq.testing.oracle import EVALUATED, oracle
 
 S = sq.events(
@@ -157,12 +157,14 @@ def test_what_is_no_result_is_refused(kind: str, takes: str, code: Any, message:
 
 
 def test_a_call_is_checked_while_the_query_is_written() -> None:
-    with pytest.raises(TypeMismatch, match="by_value: too many positional arguments; found by_value.*It is by_value"):
-        S.select(x=by_value("v", "v", "v"))
-    with pytest.raises(TypeMismatch, match="by_value is called without a column"):
-        S.select(x=by_value())
-    with pytest.raises(TypeMismatch, match="unexpected keyword argument 'scales'"):
-        S.select(x=by_value("v", scales=2))
+    with pytest.raises(
+        PlanError, match=r"by_value: it is called with 3 columns; it takes 1 to 2. It is by_value\(v, scale=1\)"
+    ):
+        by_value("v", "v", "v")
+    with pytest.raises(PlanError, match="by_value: it is called without a column"):
+        by_value()
+    with pytest.raises(PlanError, match="by_value: no parameter 'scales'. Did you mean 'scale'"):
+        by_value("v", scales=2)
     with pytest.raises(
         PlanError, match="udf: takes is 'values', 'series' or 'arrays'; found 'seris'. Did you mean 'series'"
     ):

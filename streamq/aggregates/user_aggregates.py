@@ -81,12 +81,13 @@ def uda(
             "uda",
             code,
             name=name,
+            time_sensitive=time_sensitive,
             columns=columns,
             properties=properties,
             time_limit=time_limit,
             on_error=on_error,
         )
-        return modules.register(UserAggregate(returns=to, time_sensitive=time_sensitive, checked=checked, **fields))
+        return modules.register(UserAggregate(returns=to, checked=checked, **fields))
 
     return decorate
 

@@ -81,17 +81,22 @@ def udo(
             "udo",
             code,
             name=name,
+            time_sensitive=time_sensitive,
             columns=columns,
             properties=properties,
             time_limit=time_limit,
             on_error=on_error,
         )
+        if str(time_bound) in arguments["properties"] and not time_sensitive:
+            wrong = "time_bound is a promise about lifetimes of its rows"
+            hint = "Say time_sensitive=True, too."
+            raise PlanError(sentence(arguments["name"], wrong, "it is not time-sensitive, and gives none", hint))
         names = [f.name for f in fields]
         if others := [name for name in arguments["filter_columns"] if name not in names]:
             shown = f"found {others[0]}, there are: {', '.join(names)}"
             raise PlanError(sentence(arguments["name"], "filters_on names no column of its rows", shown))
         row = t.StructType(list(fields))
-        return modules.register(UserOperator(returns=row, time_sensitive=time_sensitive, checked=checked, **arguments))
+        return modules.register(UserOperator(returns=row, checked=checked, **arguments))
 
     return decorate
 

@@ -14,9 +14,10 @@ from streamq.choices import OnError, chosen
 from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, WindowPlace
 from streamq.plan.expr import Alias, Col, Expr, as_expr
-from streamq.plan.module_properties import declared, mergeable, order_insensitive
+from streamq.plan.module_properties import Property, declared, mergeable, order_insensitive
 from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction
 from streamq.plan.tree import show
+from streamq.plan.user_code import Called, check_aggregating, check_call, has_states
 from streamq.plan.user_module import UserModule
 from streamq.runtime.module import Module, fingerprint, module_of
 from streamq.runtime.module_calls import Calling
@@ -90,14 +91,24 @@ class WindowModule(UserModule, AggregateFunction):
         self, operands: Sequence[Any], where: Any, options: dict[str, Any], plain: tuple[str, ...]
     ) -> Aggregate:
         """The module over columns; ``plain`` parameters go before the names of the arguments."""
-        function = self.with_options({**self.options, **options}) if options else self
-        function.module  # noqa: B018  made here, so that what is wrong is said at the user's line
-        args = [Col(o) if isinstance(o, str) else as_expr(o) for o in operands]
-        if not args:
+        function = self.called_with(options)
+        if not operands:
             raise PlanError(sentence(self.name, "it is called without a column", "", "Columns come by position."))
+        args = self.columns_of(operands)
         names = self._names(args)
+        function._check_call(len(args))
         bare = tuple(arg.arg if isinstance(arg, Alias) else arg for arg in args)
         return Aggregate(function, bare, None if where is None else as_expr(where), (*plain, *names))
+
+    def _check_call(self, columns: int) -> None:
+        """Raise PlanError, at the user's line, where the code cannot be called with its options and so many columns."""
+        if not has_states(self.code):
+            count, leading = (0, 2) if self.time_sensitive else (columns, 0)
+            check_call(self.name, self.code, Called(count, self.options, leading))
+            return
+        self.module  # noqa: B018  made here, so that what is wrong is said at the user's line
+        if not self.time_sensitive and hasattr(self.code, "add"):
+            check_call(self.name, self.code, Called(columns, {}, 1, "add"))
 
     def _names(self, args: Sequence[Expr]) -> tuple[str, ...]:
         """What a time-sensitive module finds its arguments under; nothing for another one."""
@@ -201,6 +212,7 @@ def module_arguments(
     code: Any,
     *,
     name: str | None,
+    time_sensitive: bool,
     columns: Iterable[str],
     properties: Iterable[Any],
     time_limit: float | None,
@@ -211,16 +223,35 @@ def module_arguments(
         raise PlanError(sentence(verb, "not code", f"found {code!r}", f"Write @sq.{verb}(...) above a def or a class."))
     check_time_limit(time_limit, verb)
     promises = declared(properties, verb)
-    columns = (columns,) if isinstance(columns, str) else tuple(columns)
+    name = name or str(getattr(code, "__name__", type(code).__name__))
+    check_aggregating(name, code, time_sensitive=time_sensitive)
     return {
-        "name": name or str(getattr(code, "__name__", type(code).__name__)),
+        "name": name,
         "code": code,
-        "columns": columns,
+        "time_sensitive": time_sensitive,
+        "columns": _names_of_arguments(columns, verb, promises, time_sensitive=time_sensitive),
         "properties": tuple(str(one) for one in promises),
         "filter_columns": tuple(field for one in promises if one.name == "filters_on" for field in one.fields),
         "time_limit": time_limit,
         "on_error": chosen(OnError, on_error, "on_error", verb),
     }
+
+
+def _names_of_arguments(
+    columns: Iterable[str], verb: str, promises: Iterable[Property], *, time_sensitive: bool
+) -> tuple[str, ...]:
+    """What the code calls its arguments, checked; it must read them under these names, or promise something of them."""
+    names = (columns,) if isinstance(columns, str) else tuple(columns)
+    reserved = [name for name in names if name in ("start", "end")]
+    if reserved:
+        hint = "Call the argument something else."
+        what = f"{reserved[0]!r} is reserved for the lifetime"
+        raise PlanError(sentence(verb, what, f"found columns={list(names)}", hint))
+    if names and not time_sensitive and not any(one.name == "filters_on" for one in promises):
+        hint = "Say time_sensitive=True, or leave columns= out."
+        wrong = "columns= names what time-sensitive code reads"
+        raise PlanError(sentence(verb, wrong, "this is not time-sensitive; its arguments come by position", hint))
+    return names
 
 
 def check_time_limit(time_limit: Any, verb: str) -> None:

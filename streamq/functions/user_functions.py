@@ -16,12 +16,13 @@ from pyspark.sql.types import DataType
 
 from streamq.choices import Takes, chosen
 from streamq.errors import ModuleFailed, PlanError, sentence
-from streamq.plan.expr import Call, Col, Expr, as_expr
-from streamq.plan.function import Function, Unfit
+from streamq.plan.expr import Call, Col, as_expr
+from streamq.plan.function import Function
 from streamq.plan.lowering import ship_runtime
 from streamq.plan.operand import ArrowForm, Fault, Operand, Value
 from streamq.plan.repository import modules
 from streamq.plan.spark_types import parse_type
+from streamq.plan.user_code import Called, check_call
 from streamq.plan.user_module import UserModule
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.module import as_series, fingerprint
@@ -104,24 +105,14 @@ class UserFunction(UserModule, Function):
 
     def __call__(self, *operands: Any, **options: Any) -> Call:
         """Return an expression: a string is a column, whatever else is no expression a literal."""
-        for option, value in options.items():
-            if isinstance(value, Expr):
-                hint = f"Columns come by position, as {self.name}(sq.col('v'), {option}=3)."
-                raise PlanError(sentence(self.name, f"{option} is a plain value", "found a column", hint))
-        function = self.with_options({**self.options, **options}) if options else self
+        function = self.called_with(options)
+        if not operands:
+            hint = "Columns come by position, not by keyword."
+            raise PlanError(sentence(self.name, "it is called without a column", "", hint))
+        check_call(self.name, self.code, Called(len(operands), function.options))
         return Call(function, tuple(Col(o) if isinstance(o, str) else as_expr(o) for o in operands))
 
     def result_type(self, operands: Sequence[Operand]) -> DataType:
-        if not operands:
-            raise Unfit(f"{self.name} is called without a column", "Columns come by position, not by keyword.")
-        try:
-            signature = inspect.signature(self.code)
-        except ValueError:  # of a function of C's nothing is known
-            return self.returns
-        try:
-            signature.bind(*operands, **self.options)
-        except TypeError as error:
-            raise Unfit(f"{self.name}: {error}", f"It is {self.name}{signature}.") from None
         return self.returns
 
     def on_spark(self, *arguments: Any) -> Column:

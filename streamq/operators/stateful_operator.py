@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 
 from streamq.aggregates.window_modules import check_time_limit
 from streamq.errors import PlanError, sentence
-from streamq.plan.expr import Alias, Col, Expr, as_expr
+from streamq.plan.expr import Alias, Expr, as_expr
 from streamq.plan.module_properties import declared
 from streamq.plan.repository import modules
 from streamq.plan.schema import check_names
@@ -71,10 +71,10 @@ def udso(
         raise PlanError(sentence("udso", "a property that says nothing of such an operator", f"found {shown}"))
 
     def decorate(code: Any) -> StatefulOperator:
-        check_code(code, initial)
-        own_name = str(getattr(code, "__name__", type(code).__name__))
+        own_name = name or str(getattr(code, "__name__", type(code).__name__))
+        check_code(own_name, code, initial, sensitive=time_sensitive)
         operator = StatefulOperator(
-            name=name or own_name,
+            name=own_name,
             code=code,
             returns=t.StructType(list(fields)),
             initial=initial,
@@ -124,13 +124,9 @@ class StatefulOperator(UserModule):
 
         Keyword arguments are plain values: parameters of the class as it is made, or of the function.
         """
-        for option, value in options.items():
-            if isinstance(value, Expr):
-                hint = f"Columns come by position, as {self.name}(sq.col('v'), {option}=3)."
-                raise PlanError(sentence(self.name, f"{option} is a plain value", "found a column", hint))
-        operator = self.with_options({**self.options, **options}) if options else self
+        operator = self.called_with(options)
+        args = self.columns_of(operands)
         operator.calling(len(operands))  # made here, so that what is wrong is said at the user's line
-        args = [Col(o) if isinstance(o, str) else as_expr(o) for o in operands]
         bare = tuple(arg.arg if isinstance(arg, Alias) else arg for arg in args)
         return Applied(operator, bare, None if where is None else as_expr(where))
 

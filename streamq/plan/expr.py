@@ -301,11 +301,16 @@ def _call(name: str, *operands: Any) -> Call:
     return Call(BUILT_IN[name], tuple(as_expr(o) for o in operands))
 
 
+def is_sparks_column(value: object) -> bool:
+    """Whether a value is a pyspark Column."""
+    return type(value).__name__ == "Column" and type(value).__module__.startswith("pyspark.")
+
+
 def as_expr(value: Any) -> Expr:
     """An expression as it is, a pyspark Column as an opaque leaf, anything else as a literal."""
     if isinstance(value, Expr):
         return value
-    if type(value).__name__ == "Column" and type(value).__module__.startswith("pyspark."):
+    if is_sparks_column(value):
         return Opaque(value, str(value))
     if isinstance(value, Shown):
         hint = "Write .cast('string'), and sq.functions.concat(...) to put texts together."

@@ -6,15 +6,17 @@ import datetime as dt
 import hashlib
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, ClassVar, Self
 
 from pyspark.sql.types import DataType
 
-from streamq.errors import PlanError, sentence, users_line
+from streamq.errors import PlanError, kind_of, sentence, users_line
+from streamq.plan.expr import Col, Expr, as_expr, is_sparks_column
 from streamq.plan.named import Named
+from streamq.plan.plain import plain_value
 
 SCRIPT = "a notebook or script"
 """What a page or a message calls Python's module ``__main__``."""
@@ -67,6 +69,23 @@ class UserModule(Named, ABC):
     def with_options(self, options: Mapping[str, Any]) -> Self:
         """The same module with these keyword arguments instead of its own."""
         return replace(self, options=dict(options))
+
+    def called_with(self, options: Mapping[str, Any]) -> Self:
+        """Return the same module with the keyword arguments of a call, too; raises PlanError for a column among them."""
+        for option, value in options.items():
+            if isinstance(value, Expr) or is_sparks_column(value):
+                hint = f"Columns come by position, as {self.name}(sq.col('v'), {option}=3)."
+                raise PlanError(sentence(self.name, f"{option} is a plain value", "found a column", hint))
+        plain = {option: plain_value(value) for option, value in options.items()}
+        return self.with_options({**self.options, **plain}) if options else self
+
+    def columns_of(self, operands: Sequence[Any]) -> list[Expr]:
+        """Return columns from expressions and names of columns; raises PlanError for a plain value."""
+        for value in operands:
+            if not isinstance(value, str | Expr) and not is_sparks_column(value):
+                hint = f"Plain values come by keyword, as {self.signature} calls them; a column of one value is sq.lit(...)."
+                raise PlanError(sentence(self.name, "a plain value by position", f"found {_short(value)}", hint))
+        return [Col(o) if isinstance(o, str) else as_expr(o) for o in operands]
 
     @property
     def signature(self) -> str:
@@ -131,6 +150,12 @@ def text_of(value: Any) -> str:
 
     # the text of an array may be of its ends only, that of an object of its address
     return f"{type(value).__qualname__}:{hashlib.sha256(cloudpickle.dumps(value)).hexdigest()}"
+
+
+def _short(value: Any) -> str:
+    """A value as a message shows it; of a collection only what it is."""
+    text = repr(value)
+    return kind_of(value) if len(text) > 60 or "\n" in text else text
 
 
 def _joined(texts: Iterable[str]) -> str:

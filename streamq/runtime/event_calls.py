@@ -10,7 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamq.errors import PlanError, sentence
-from streamq.runtime.module import instance_of, signature_of
+from streamq.plan.user_code import (
+    STEPWISE,
+    Called,
+    check_call,
+    check_method,
+    check_methods,
+    has_states,
+    signature_without_self,
+)
+from streamq.runtime.module import instance_of
 from streamq.runtime.module_calls import guarded, pickled
 from streamq.runtime.user_results import RowShape, Unfit, shortened
 
@@ -76,7 +85,7 @@ def event_calling(
     The code is a class, made with the options, or an object with ``initial()`` and ``step(state, *values)``; or, where
     ``initial`` is a state and not ``...``, a function ``f(state, *values)`` with the options.
     """
-    check_code(code, initial)
+    check_code(name, code, initial, sensitive=sensitive)
     module: Any = instance_of(name, code, options) if inspect.isclass(code) else code
     has_methods = initial is ...
     if options and not inspect.isclass(code) and has_methods:
@@ -91,12 +100,15 @@ def event_calling(
     if inspect.isgeneratorfunction(own):
         hint = "Return the state, and a list of rows."
         raise PlanError(sentence(name, "a step gives (state, rows)", "this one is a generator", hint))
-    names = _parameters(own, (1 + sensitive) + values, options if not has_methods else {}, name)
+    before = 1 + sensitive
+    own_options = {} if has_methods else options
+    check_call(name, code, Called(values, own_options, before, "step" if has_methods else ""))
+    names = _parameters(own, before + values)
     return EventCalling(
         name=name,
         initial=start,
         step=step,
-        names=names[1 + sensitive :],
+        names=names[before:],
         rows=rows,
         sensitive=sensitive,
         time_limit=time_limit,
@@ -104,8 +116,12 @@ def event_calling(
     )
 
 
-def check_code(code: Any, initial: Any) -> None:
+def check_code(name: str, code: Any, initial: Any, *, sensitive: bool) -> None:
     """Raise PlanError for what is neither a class or object with ``initial()`` and ``step``, nor a function with ``initial``."""
+    if initial is ... and has_states(code):
+        check_methods(name, code, STEPWISE)
+        check_method(name, code, "initial", "")
+        check_method(name, code, "step", "state, start, *values" if sensitive else "state, *values")
     has_methods = all(callable(getattr(code, method, None)) for method in ("initial", "step"))
     if has_methods and initial is not ...:
         found = "the code has initial(), and initial= is given"
@@ -119,19 +135,12 @@ def _with_options(function: Callable[..., Any], options: Mapping[str, Any]) -> C
     return lambda *arguments: function(*arguments, **options)
 
 
-def _parameters(step: Any, count: int, options: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """Return the names of a step's first ``count`` parameters; raises PlanError where it does not take so many."""
+def _parameters(step: Any, count: int) -> tuple[str, ...]:
+    """Return the names of a step's first ``count`` parameters."""
     unnamed = [f"x{i}" for i in range(count)]
-    try:
-        signature = inspect.signature(step)
-    except (TypeError, ValueError):  # of a function of C's nothing is known
+    signature = signature_without_self(step)
+    if signature is None:
         return tuple(unnamed)
-    try:
-        signature.bind(*unnamed, **options)
-    except TypeError as error:
-        raise PlanError(
-            sentence(name, "it cannot be called so", str(error), f"Its step is {signature_of(step)}.")
-        ) from None
     named = [
         p.name for p in signature.parameters.values() if p.kind is not p.VAR_POSITIONAL and p.kind is not p.KEYWORD_ONLY
     ]

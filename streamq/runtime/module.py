@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from streamq.errors import PlanError, sentence
 from streamq.plan.named import Named
+from streamq.plan.user_code import check_options, signature_without_self
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -179,6 +180,9 @@ _METHODS = ("initial", "result", "zero", "reduce", "finish")
 
 def instance_of(name: str, cls: type, options: Mapping[str, Any]) -> Any:
     """The object of a class; raises PlanError where it does not take these options."""
+    signature = signature_without_self(cls)
+    if signature is not None:
+        check_options(name, signature, options, f"It is {name}{signature}.")
     try:
         return cls(**options)
     except TypeError as error:

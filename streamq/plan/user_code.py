@@ -1,0 +1,212 @@
+"""What code of a user's must be to be called: which methods it has, and which arguments they take, checked as it is written."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streamq.errors import PlanError, nearest, sentence
+
+INCREMENTAL = {"initial": "", "add": "state, *values", "result": "state"}
+"""The methods of a class with states of its own, and what they are called with."""
+
+AGGREGATOR = {"zero": "", "reduce": "buffer, value", "merge": "a, b", "finish": "buffer"}
+"""Those of a class in the shape of Spark's Aggregator."""
+
+STEPWISE = {"initial": "", "step": "state, *values"}
+"""Those of a class that goes from event to event."""
+
+_MARKS = ("initial", "result", "step", "zero", "finish")
+"""By which an object that can be called is told to have states: others have an ``add`` or a ``reduce`` for some other purpose."""
+
+WITH_TIME = "With time_sensitive=True"
+"""How a hint about lifetimes begins."""
+
+
+def check_aggregating(name: str, code: Any, *, time_sensitive: bool) -> None:
+    """Raise PlanError for code of an aggregate or operator that lacks a method, or does not take what it is called with."""
+    if not has_states(code):
+        _check_function(name, code, time_sensitive=time_sensitive)
+        return
+    public = public_methods(code)
+    of_spark = {*AGGREGATOR} - {"merge"}
+    if len(of_spark & public) > len({*INCREMENTAL} & public):
+        check_methods(name, code, AGGREGATOR)
+        expected: dict[str, str] = {**AGGREGATOR} if callable(code.zero) else {**AGGREGATOR, "zero": "..."}
+    else:
+        check_methods(name, code, INCREMENTAL)
+        expected = {**INCREMENTAL, "remove": "state, *values", "merge": "a, b"}
+        if time_sensitive:
+            expected |= {"add": "state, events", "remove": "state, events", "result": "state, window"}
+    for method, arguments in expected.items():
+        if getattr(code, method, None) is not None and arguments != "...":
+            check_method(name, code, method, arguments)
+
+
+def _check_function(name: str, code: Any, *, time_sensitive: bool) -> None:
+    """Raise PlanError for a function that does not take events and window, or takes them unasked."""
+    signature = signature_without_self(code)
+    if signature is None:
+        return
+    parameters = _positional(signature)
+    shown = f"It is {name}{signature}."
+    if time_sensitive and len(parameters) < 2 and not _takes_any(signature):
+        wrong = "a time-sensitive function is called with (events, window)"
+        raise PlanError(sentence(name, wrong, f"it takes {_several(len(parameters), 'argument')}", shown))
+    if not time_sensitive and [p.name for p in parameters[:2]] == ["events", "window"]:
+        hint = f"{WITH_TIME} it gets them; without it, a Series an argument."
+        raise PlanError(sentence(name, "events and a window are asked for", "it is not time-sensitive", hint))
+
+
+def has_states(code: Any) -> bool:
+    """Whether code is meant to have states: it is no function, nor a type such as ``list`` that is called like one."""
+    if inspect.isclass(code):
+        return not hasattr(code, "__iter__") and bool(public_methods(code))
+    if inspect.isroutine(code):
+        return False
+    return not callable(code) or any(hasattr(code, mark) for mark in _MARKS)
+
+
+def public_methods(code: Any) -> set[str]:
+    """The names of the methods, written in Python, of a class or an object, and of what else a class is told by."""
+    kind = code if inspect.isclass(code) else type(code)
+    names = {n for owner in kind.__mro__ for n, method in vars(owner).items() if _is_written(method)}
+    known = {*INCREMENTAL, *AGGREGATOR, *STEPWISE}
+    return {n for n in names if not n.startswith("_")} | {n for n in known if hasattr(code, n)}
+
+
+def _is_written(method: Any) -> bool:
+    plain = method.__func__ if isinstance(method, staticmethod | classmethod) else method
+    return inspect.isfunction(plain)
+
+
+def check_methods(name: str, code: Any, needed: Mapping[str, str]) -> None:
+    """Raise PlanError where one of the ``needed`` methods is missing or no method; ``zero`` may be a value."""
+    public = public_methods(code)
+    missing = [m for m in needed if getattr(code, m, None) is None]
+    if missing:
+        shown = ", ".join(f"{m}({needed[m]})" for m in missing)
+        others = sorted(public - {*needed})
+        close = [(m, near) for m in missing for near in difflib.get_close_matches(m, others, n=1, cutoff=0.6)]
+        hint = f"Is {close[0][1]!r} meant to be {close[0][0]!r}?" if close else ""
+        what = f"found {', '.join(sorted(public))}" if public else "found no method"
+        raise PlanError(sentence(name, f"it has no {shown}", what, hint))
+    for method in needed:
+        if method != "zero" and not callable(getattr(code, method)):
+            raise PlanError(sentence(name, f"{method} is a method", f"found {getattr(code, method)!r}"))
+
+
+def check_method(name: str, code: Any, method: str, arguments: str) -> None:
+    """Raise PlanError for a method that does not take the ``arguments`` that it is called with."""
+    signature = signature_without_self(code, method)
+    if signature is None:
+        return
+    count = len([a for a in arguments.split(", ") if a and not a.startswith("*")])
+    # how many values there are the query says
+    spare = _positional(signature)[count:] if "*" in arguments else []
+    try:
+        signature.bind(*range(count + sum(p.default is p.empty for p in spare)))
+    except TypeError:
+        is_timed = "window" in arguments or "events" in arguments
+        asks = "window" in signature.parameters and not is_timed
+        hint = f"{WITH_TIME} it gets the window." if asks else "It is time-sensitive." if is_timed else ""
+        wrong = f"{method} is called with ({arguments})"
+        raise PlanError(sentence(name, wrong, f"it is {method}{signature}", hint)) from None
+
+
+@dataclass(frozen=True)
+class Called:
+    """How a query calls code: with ``columns`` by position, after ``leading`` arguments of streamq's, and with ``options``.
+
+    method: the name of the method, if it is one; constants: whether plain values are among the columns.
+    """
+
+    columns: int
+    options: Mapping[str, Any]
+    leading: int = 0
+    method: str = ""
+    constants: bool = False
+
+
+def check_call(name: str, code: Any, called: Called) -> None:
+    """Raise PlanError where code, or a method of it, does not take so many columns, or these options."""
+    signature = signature_without_self(code, called.method)
+    if signature is None:
+        return
+    shown = f"Its {called.method} is {called.method}{signature}." if called.method else f"It is {name}{signature}."
+    check_options(name, signature, called.options, shown, skipped=called.leading)
+    parameters = [p for p in _positional(signature) if p.name not in called.options or p.kind is p.POSITIONAL_ONLY]
+    own = parameters[called.leading :]
+    least = sum(p.default is p.empty for p in own)
+    most = None if _takes_any(signature) else len(own)
+    has_count = bool(called.columns) or not called.leading
+    if has_count and (called.columns < least or (most is not None and called.columns > most)):
+        hint = f"{WITH_TIME} it gets (events, window). " if _lacks_window(own, called) else ""
+        if called.constants:
+            hint = "Plain values come by keyword. "
+        wrong = f"it is called with {_several(called.columns, 'column')}"
+        raise PlanError(sentence(name, wrong, f"it takes {_span(least, most)}", hint + shown))
+    try:
+        signature.bind(*range(called.leading + called.columns), **called.options)
+    except TypeError as error:
+        raise PlanError(sentence(name, "it cannot be called so", str(error), shown)) from None
+
+
+def _lacks_window(own: list[inspect.Parameter], called: Called) -> bool:
+    """Whether a column is wanting for a parameter called ``window``."""
+    return not called.leading and any(p.name == "window" and p.default is p.empty for p in own[called.columns :])
+
+
+def check_options(
+    name: str, signature: inspect.Signature, options: Mapping[str, Any], shown: str, *, skipped: int = 0
+) -> None:
+    """Raise PlanError for a keyword that is no parameter, with the nearest one."""
+    if any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
+        return
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    names = [p.name for p in [*signature.parameters.values()][skipped:] if p.kind in kinds]
+    for option in options:
+        if option not in names:
+            hint = f"{nearest(option, names)} {shown}".strip()
+            raise PlanError(sentence(name, f"no parameter {option!r}", "", hint))
+
+
+def signature_without_self(code: Any, method: str = "") -> inspect.Signature | None:
+    """How code, or a method of it, is called, without types; None where Python does not say it, as of some functions of C's."""
+    called = getattr(code, method) if method else code
+    try:
+        signature = inspect.signature(called)
+    except (TypeError, ValueError):
+        return None
+    parameters = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    if method and inspect.isclass(code) and inspect.isfunction(inspect.getattr_static(code, method)):
+        parameters = parameters[1:]
+    return signature.replace(parameters=parameters, return_annotation=signature.empty)
+
+
+def _positional(signature: inspect.Signature) -> list[inspect.Parameter]:
+    return [p for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
+def _takes_any(signature: inspect.Signature) -> bool:
+    return any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values())
+
+
+def _span(least: int, most: int | None) -> str:
+    """So many columns as there may be, as a message says it."""
+    if most is None:
+        return f"at least {least}"
+    return str(least) if least == most else f"{least} to {most}" if least else f"at most {most}"
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+__all__ = [
+    "AGGREGATOR", "INCREMENTAL", "STEPWISE", "Called", "check_aggregating", "check_call", "check_method", "check_methods",
+    "check_options", "has_states", "public_methods", "signature_without_self",
+]  # fmt: skip

@@ -1,0 +1,180 @@
+"""Modules are checked as they are decorated and called: their methods, their parameters, and what a call gives them."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import streamq as sq
+from streamq.errors import PlanError
+
+DECORATORS: dict[str, Any] = {"uda": sq.uda("double", name="own"), "udo": sq.udo("x double", name="own")}
+STEPS: Any = sq.udso("x double", name="own")
+
+
+def refused(decorate: Any, code: Any) -> str:
+    with pytest.raises(PlanError) as raised:
+        decorate(code)
+    return str(raised.value)
+
+
+def of_methods(**methods: Any) -> type:
+    """A class with these methods, and those of an aggregate beside them; None leaves one out."""
+    own = {"initial": lambda self: 0, "add": lambda self, state, v: state, "result": lambda self, state: 1.0}
+    return type("Own", (), {n: method for n, method in {**own, **methods}.items() if method is not None})
+
+
+def steps(**methods: Any) -> type:
+    own = {"initial": lambda self: 0, "step": lambda self, state, v: (state, None)}
+    return type("Own", (), {n: method for n, method in {**own, **methods}.items() if method is not None})
+
+
+# methods
+
+
+@pytest.mark.parametrize("decorator", DECORATORS)
+def test_a_class_has_all_methods(decorator: str) -> None:
+    decorate = DECORATORS[decorator]
+    text = refused(decorate, of_methods(result=None, reslut=lambda self, state: 1.0))
+    assert text == "own: it has no result(state); found add, initial, reslut. Is 'reslut' meant to be 'result'?"
+    text = refused(decorate, of_methods(initial=None, result=None))
+    assert text == "own: it has no initial(), result(state); found add."
+    text = refused(decorate, of_methods(initial=None, add=None, result=None, merge=lambda self, a, b: a))
+    assert text.startswith("own: it has no initial(), add(state, *values), result(state); found merge")
+    assert "initial is a method; found 0" in refused(decorate, of_methods(initial=0))
+    assert "own: it has no initial()" in refused(decorate, of_methods(initial=None)())
+    spark = {"zero": 0, "reduce": lambda self, b, v: b, "finsh": lambda self, b: 1.0}
+    text = refused(decorate, type("Own", (), spark))
+    assert text.startswith(
+        "own: it has no merge(a, b), finish(buffer); found finsh, reduce, zero. Is 'finsh' meant to be"
+    )
+
+
+def test_a_stateful_operator_has_all_methods() -> None:
+    text = refused(STEPS, steps(step=None, steps=lambda self, state, v: (state, None)))
+    assert text == "own: it has no step(state, *values); found initial, steps. Is 'steps' meant to be 'step'?"
+    assert "own: it has no initial(); found step" in refused(STEPS, steps(initial=None))
+    assert "step is called with (state, *values); it is step()" in refused(STEPS, steps(step=lambda self: None))
+    timed = sq.udso("x double", name="own", time_sensitive=True)
+    assert "step is called with (state, start, *values); it is step(state)" in refused(
+        timed, steps(step=lambda self, state: None)
+    )
+
+
+def test_methods_take_what_they_are_called_with() -> None:
+    decorate = DECORATORS["uda"]
+    assert "add is called with (state, *values); it is add()" in refused(decorate, of_methods(add=lambda self: 0))
+    assert "merge is called with (a, b); it is merge(a)" in refused(decorate, of_methods(merge=lambda self, a: a))
+    text = refused(decorate, of_methods(result=lambda self, state, window: 1.0))
+    assert text.endswith("(state); it is result(state, window). With time_sensitive=True it gets the window.")
+    timed = sq.uda("double", name="own", time_sensitive=True)
+    text = refused(timed, of_methods())
+    assert text == "own: result is called with (state, window); it is result(state). It is time-sensitive."
+    assert timed(of_methods(result=lambda self, state, window: 1.0)).time_sensitive
+
+
+def test_types_and_objects_that_are_called_are_functions() -> None:
+    class Scaled:
+        def __call__(self, v: pd.Series) -> float:
+            return float(v.sum()) * 2
+
+    one = functools.partial(np.quantile, q=0.5)
+    for code in (list, set, pd.Series, np.add, np.median, pd.Series.skew, Scaled(), max, one):
+        assert sq.uda("double", name="own")(code).code is code
+
+
+# parameters
+
+
+def test_a_call_has_as_many_columns_as_the_function_takes() -> None:
+    for decorate in DECORATORS.values():
+        pair = decorate(lambda v, w, k=1: 1.0)
+        assert refused(pair, "v") == "own: it is called with 1 column; it takes 2 to 3. It is own(v, w, k=1)."
+        with pytest.raises(PlanError, match="own: it is called with 3 columns; it takes 2"):
+            pair("v", "v", "v", k=3)
+        with pytest.raises(PlanError, match="own: no parameter 'kk'. Did you mean 'k'"):
+            pair("v", "w", kk=3)
+        summed = decorate(of_methods())
+        with pytest.raises(
+            PlanError, match=r"own: it is called with 2 columns; it takes 1. Its add is add\(state, v\)"
+        ):
+            summed("v", "w")
+    with pytest.raises(PlanError, match="own: it cannot be called so; missing a required .*argument: 'k'"):
+        DECORATORS["uda"](lambda v, *, k: 1.0)("v")
+    for code in (lambda *columns: 1.0, max):
+        assert len(DECORATORS["uda"](code)("v", "w").args) == 2
+
+
+def test_options_of_a_class_are_those_it_is_made_with() -> None:
+    class Above:
+        def __init__(self, limit: int = 3):
+            self.limit = limit
+
+        def initial(self) -> int:
+            return 0
+
+        def add(self, state: int, v: pd.Series) -> int:
+            return state
+
+        def result(self, state: int) -> float:
+            return 0.0
+
+    with pytest.raises(PlanError, match=r"own: no parameter 'limits'. Did you mean 'limit'\? It is own\(limit=3\)"):
+        DECORATORS["uda"](Above)("v", limits=2)
+
+
+def test_who_asks_for_a_window_says_that_it_is_time_sensitive() -> None:
+    for decorate in DECORATORS.values():
+        text = refused(decorate, lambda events, window: 1.0)
+        assert "events and a window are asked for; it is not time-sensitive. With time_sensitive=True it gets" in text
+        assert "With time_sensitive=True it gets (events, window)" in refused(decorate(lambda e, window: 1.0), "v")
+    for timed in (sq.uda("double", time_sensitive=True), sq.udo("x double", time_sensitive=True)):
+        named: Any = lambda events: 1.0  # noqa: E731
+        assert "a time-sensitive function is called with (events, window); it takes 1 argument" in refused(timed, named)
+        assert "missing a required argument: 'k'" in refused(timed(lambda events, window, k: 1.0), "v")
+
+
+# what a call gives
+
+
+def test_columns_come_by_position_and_plain_values_by_keyword() -> None:
+    called: list[Any] = [decorate(lambda v, k=1: 1.0) for decorate in DECORATORS.values()]
+    called.append(sq.udso("x double", name="own", initial=0)(lambda state, v, k=1: (state, None)))
+    for module in called:
+        with pytest.raises(PlanError, match=r"own: k is a plain value; found a column. Columns come by position"):
+            module("v", k=sq.col("v"))
+        with pytest.raises(PlanError, match="own: a plain value by position; found 3. Plain values come by keyword"):
+            module("v", 3)
+        assert len(module("v", sq.lit(3)).args) == 2
+
+
+def test_scalars_of_numpy_are_plain_values() -> None:
+    top = sq.uda("double", name="of_numpy")(lambda v, k=1: float(k))
+    windows = sq.events([(1, 2, {"v": 1})]).tumbling_window(4)
+    query = windows.select(x=top("v", k=np.int64(3)))
+    assert query.plan == windows.select(x=top("v", k=3)).plan
+    assert sq.from_json(query.to_json(), {"#1": next(iter(query.tables.values()))}).to_arrow().column(
+        "x"
+    ).to_pylist() == [3.0]
+
+
+def test_names_of_arguments_are_for_those_who_read_them() -> None:
+    with pytest.raises(PlanError, match="uda: 'start' is reserved for the lifetime; found columns="):
+        sq.uda("double", time_sensitive=True, columns=["start"])(np.median)
+    with pytest.raises(
+        PlanError, match="uda: columns= names what time-sensitive code reads; this is not time-sensitive"
+    ):
+        sq.uda("double", columns=["v"])(np.median)
+    filtering = sq.udo("k string", columns=["k"], properties=[sq.filters_on("k")], name="own")(list)
+    assert filtering.columns == ("k",)
+
+
+def test_only_rows_with_lifetimes_can_be_time_bound() -> None:
+    with pytest.raises(
+        PlanError, match="own: time_bound is a promise about lifetimes of its rows; it is not time-sens"
+    ):
+        sq.udo("v double", name="own", properties=[sq.time_bound])(list)
