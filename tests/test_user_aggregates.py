@@ -239,13 +239,6 @@ def test_one_that_merges_names_the_group_and_the_first_events_of_the_basic_windo
     assert "'nothing' is no double; a window of merged states, k = 'a'" in text
 
 
-def test_a_value_of_another_type_fails() -> None:
-    assert "'one' is no double; window [0, 5)" in failure(lambda v: "one")
-    assert "1.5 is no bigint; window [0, 5)" in failure(lambda v: 1.5, "bigint")
-    assert "300 is no tinyint" in failure(lambda v: 300, "tinyint")
-    assert "is no double" in failure(lambda v: v)
-
-
 def test_a_time_limit_ends_what_never_returns() -> None:
     begun = time.monotonic()
 

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pyspark.sql import Row as SparkRow
 
 import streamq as sq
 from streamq.errors import ModuleFailed, PlanError, TypeMismatch
@@ -39,6 +40,23 @@ def test_rows_may_be_tuples_dictionaries_values_or_a_frame() -> None:
     for operator in (tuples, dictionaries, frame):
         assert rows(S.tumbling_window(5).select(operator("v"))) == expected
     assert rows(S.tumbling_window(5).select(plain("v"))) == [row[:3] for row in expected]
+
+
+def test_named_tuples_go_by_their_names() -> None:
+    swapped = sq.udo("v bigint, twice bigint", name="swapped")(
+        lambda v: pd.DataFrame({"twice": 2 * v, "v": v}).itertuples(index=False)
+    )
+    expected = [(0, 5, 2, 4), (0, 5, 6, 12), (5, 10, 1, 2), (5, 10, 6, 12)]
+    assert rows(S.tumbling_window(5).select(swapped("v"))) == expected
+    spark = sq.udo("v bigint, twice bigint", name="rows")(lambda v: [SparkRow(twice=2 * x, v=x) for x in v.tolist()])
+    assert rows(S.tumbling_window(5).select(spark("v"))) == expected
+    timed = sq.udo("v bigint", name="timed", time_sensitive=True)(
+        lambda events, window: events[["v", "end", "start"]].itertuples(index=False)
+    )
+    assert rows(S.tumbling_window(20).select(timed("v"))) == [(1, 4, 2), (3, 8, 6), (6, 7, 1)]
+    assert "a row has Index, v, start, end instead of start, end, v (write itertuples(index=False))" in failure(
+        lambda events, window: events.itertuples()
+    )
 
 
 def test_no_row_is_a_result_too() -> None:
@@ -118,7 +136,9 @@ def test_what_is_no_row_of_it_fails() -> None:
     assert "a row has w instead of start, end, v" in failure(lambda events, window: [{"w": 1}])
     assert "'x' is no bigint" in failure(lambda events, window: [(1, 2, "x")])
     assert "'soon' is no instant" in failure(lambda events, window: [("soon", 2, 1)])
-    assert "7 is no collection of rows" in failure(lambda events, window: 7)
+    assert "7 is no collection of rows (return a list of rows)" in failure(lambda events, window: 7)
+    for one in (lambda events, window: (1, 2, 3), lambda events, window: next(events.itertuples())):
+        assert "is one row (return a list of rows); window" in failure(one)
     assert "2 rows for a window, declared one_output_per_group" in failure(
         lambda events, window: [1, 2], properties=[sq.one_output_per_group]
     )
@@ -140,8 +160,10 @@ def test_what_would_end_the_program_fails_like_any_error() -> None:
 
 def test_a_lifetime_that_the_stamp_does_not_allow_fails() -> None:
     before = failure(lambda events, window: [(window.start - 1, window.end, 1)])
-    assert "a row that starts at -1, before its window, under stamp='unchanged'; window [0, 5)" in before
-    assert "a row with no lifetime, under stamp='unchanged'" in failure(lambda events, window: [(3, 3, 1)])
+    assert "a row that starts at -1, before its window, under stamp='unchanged': (-1, 5, 1); window [0, 5)" in before
+    assert "a row with no lifetime, under stamp='unchanged': (3, 3, 1); window" in failure(
+        lambda events, window: [(3, 3, 1)]
+    )
     outside = failure(lambda events, window: [(window.end, window.end + 1, 1)], stamp="clip")
     assert "a row with no lifetime in its window, under stamp='clip'" in outside
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -34,10 +36,57 @@ def fit(result: Any, to: pa.DataType, shown_type: str) -> Any:
     try:
         is_fit = _agree(result, pa.scalar(result, to).as_py())
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        raise Unfit(f"{shortened(result)} is no {shown_type}") from error
+        raise _unfit(result, to, shown_type) from error
     if not is_fit:
-        raise Unfit(f"{shortened(result)} is no {shown_type}")
+        raise _unfit(result, to, shown_type)
     return result
+
+
+def _unfit(result: Any, to: pa.DataType, shown_type: str) -> Unfit:
+    if inspect.iscoroutine(result):
+        result.close()  # or Python warns that nobody awaits it
+    hint = _instead_of(result, to)
+    return Unfit(f"{shortened(result)} is no {shown_type}{hint and f' ({hint})'}")
+
+
+def _instead_of(result: Any, to: pa.DataType) -> str:
+    """What to write instead of a value that is none of a type; nothing where that is not plain."""
+    import pandas as pd
+
+    if inspect.iscoroutine(result):
+        return "write def, not async def"
+    if inspect.isgenerator(result):
+        return "return a value; @sq.udo makes rows"
+    is_many = isinstance(result, list | tuple | set | np.ndarray | pd.Series | pd.DataFrame)
+    if is_many and not (pa.types.is_list(to) or pa.types.is_struct(to) or pa.types.is_map(to)):
+        first = next(iter(result), None) if isinstance(result, list | tuple) else None
+        is_rows = isinstance(result, pd.DataFrame) or isinstance(first, tuple | Mapping)
+        return "@sq.udo makes rows" if is_rows else "a list is an array<...>"
+    if isinstance(result, np.ndarray | pd.Series):
+        return "write .tolist()"
+    is_number = isinstance(result, int | float | Decimal | np.number | np.bool_)
+    for is_kind, maker in _MAKERS:
+        if is_kind(to) and is_number:
+            return f"write {maker}(...)" if _is_made(maker, result, to) else ""
+    return "write .date()" if pa.types.is_date(to) and isinstance(result, dt.datetime) else ""
+
+
+def _is_made(maker: str, number: Any, to: pa.DataType) -> bool:
+    """Whether a number, made another by ``int``, ``float`` or ``str``, is of the type."""
+    try:
+        pa.scalar({"int": int, "float": float, "str": str, "bool": bool}[maker](number), to)
+    except (pa.ArrowException, OverflowError, ValueError):
+        return False
+    return True
+
+
+_MAKERS: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (pa.types.is_integer, "int"),
+    (pa.types.is_floating, "float"),
+    (pa.types.is_string, "str"),
+    (pa.types.is_boolean, "bool"),
+)
+"""By the type that is asked for, what makes a number one of it."""
 
 
 def reason_of(error: BaseException) -> str:
@@ -57,7 +106,14 @@ def plain_result(result: Any) -> Any:
 
 
 def shortened(value: Any) -> str:
-    """The value as text, cut where it is long."""
+    """The value as text, cut where it is long; of a collection of pandas or NumPy how many values it has."""
+    import pandas as pd
+
+    if inspect.isgenerator(value) or inspect.iscoroutine(value):
+        return f"a {type(value).__name__}"
+    if isinstance(value, pd.Series | pd.DataFrame | np.ndarray):
+        rows = "rows" if isinstance(value, pd.DataFrame) else "values"
+        return f"a {type(value).__name__} of {len(value) if np.ndim(value) else 1} {rows}"
     text = " ".join(repr(value).split())
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
@@ -115,16 +171,20 @@ class RowShape:
     def rows(self, result: Any, in_window: Callable[[Lifetime | None], tuple[int, int | None]]) -> list[dict[str, Any]]:
         """Return what the code gave as rows; raises Unfit for what is none.
 
-        It may be a DataFrame, or an iterable (a generator too) of rows: dictionaries by field, tuples in the order of the
-        fields, or plain values where there is one field; where rows have lifetimes, with ``start`` and ``end`` among the
-        names, or before the fields. ``in_window`` puts the lifetime of a row, None where it has none of its own, in its place.
+        It may be a DataFrame, or an iterable (a generator too) of rows: dictionaries and named tuples by field, tuples in the
+        order of the fields, or plain values where there is one field; where rows have lifetimes, with ``start`` and ``end``
+        among the names, or before the fields. ``in_window`` puts the lifetime of a row, None where it has none of its own,
+        in its place.
         """
         rows = []
-        for given_row in _each(result):
+        for given_row in _each(result, is_wide=self.timed or len(self.names) > 1):
             lifetime, values = self._parts(given_row)
             row = {n: fit(plain_result(values[n]), k, s) for n, k, s in zip(*self._fields, strict=True)}
             if self.keeps_lifetimes:
-                start, end = in_window(lifetime)
+                try:
+                    start, end = in_window(lifetime)
+                except Unfit as error:
+                    raise Unfit(f"{error}: {shortened(given_row)}") from error
                 row |= {START: start, LASTS: None if end is None else end - start}
             rows.append(row)
         if self.single and len(rows) != 1:
@@ -138,12 +198,15 @@ class RowShape:
     def _parts(self, row: Any) -> tuple[Lifetime | None, Mapping[str, Any]]:
         """A row's own lifetime in ticks, if it has one, and its values by field."""
         expected = [*(["start", "end"] if self.timed else []), *self.names]
+        fields = getattr(row, "_fields", getattr(row, "__fields__", ())) if isinstance(row, tuple) else ()
+        row = dict(zip(fields, row, strict=True)) if fields else row
         if isinstance(row, Mapping):
             names = [str(name) for name in row]
             if set(names) == set(self.names):
                 return None, row
             if not self.timed or set(names) != set(expected):
-                raise Unfit(f"a row has {', '.join(names) or 'no columns'} instead of {', '.join(expected)}")
+                hint = " (write itertuples(index=False))" if "Index" in fields else ""
+                raise Unfit(f"a row has {', '.join(names) or 'no columns'} instead of {', '.join(expected)}{hint}")
             return (_ticks(row["start"]), _ticks(row["end"])), row
         values = tuple(row) if isinstance(row, tuple | list) else (row,)
         if len(values) == len(self.names):
@@ -160,8 +223,8 @@ def _ticks(instant: Any) -> int:
         raise Unfit(f"{shortened(instant)} is no instant") from error
 
 
-def _each(result: Any) -> Iterable[Any]:
-    """The rows of a result."""
+def _each(result: Any, *, is_wide: bool) -> Iterable[Any]:
+    """The rows of a result; ``is_wide``: whether a row may be of more than one value."""
     import pandas as pd
 
     if result is None:
@@ -169,7 +232,14 @@ def _each(result: Any) -> Iterable[Any]:
     if isinstance(result, pd.DataFrame):
         return [dict(zip(result.columns, row, strict=True)) for row in result.itertuples(index=False, name=None)]
     if isinstance(result, str | bytes | Mapping) or not isinstance(result, Iterable):
-        raise Unfit(f"{shortened(result)} is no collection of rows")
+        raise Unfit(f"{shortened(result)} is no collection of rows (return a list of rows)")
+    if (
+        is_wide
+        and isinstance(result, tuple)
+        and result
+        and not any(isinstance(v, tuple | list | Mapping) for v in result)
+    ):
+        raise Unfit(f"{shortened(result)} is one row (return a list of rows)")
     return result
 
 

@@ -82,6 +82,8 @@ def _results(
             state, rows = module(state, *values, **operator.options)
         for row in rows or ():
             names = [f.name for f in operator.fields]
+            fields = getattr(row, "_fields", getattr(row, "__fields__", ())) if isinstance(row, tuple) else ()
+            row = dict(zip(fields, row, strict=True)) if fields else row
             parts = [row[n] for n in names] if isinstance(row, dict) else row if isinstance(row, tuple) else [row]
             yield at, list(parts)
 

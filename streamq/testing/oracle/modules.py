@@ -215,6 +215,8 @@ def _each(result: Any) -> Iterable[Any]:
 
 def _parts(row: Any, names: Sequence[str], window: tuple[int, int]) -> tuple[int, int, list[Any]]:
     """A row's start, end and values; without a lifetime of its own it has the window's."""
+    if isinstance(row, tuple) and (fields := getattr(row, "_fields", getattr(row, "__fields__", None))):
+        row = dict(zip(fields, row, strict=True))
     if isinstance(row, Mapping):
         lifetime = [row["start"], row["end"]] if "start" in row else []
         values = [row[name] for name in names]
