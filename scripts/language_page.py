@@ -191,7 +191,7 @@ def linked(text: str) -> str:
     """The text with its citations of pages as links."""
 
     def link(found: re.Match[str]) -> str:
-        page, heading = found[1], found[2]
+        page, heading = found[1], " ".join((found[2] or "").split())
         return f"[{heading}]({page}#{anchor(heading)})" if heading else f"[{page.removesuffix('.md')}]({page})"
 
     return CITATION.sub(link, text)

@@ -79,6 +79,11 @@ def test_public_names_and_links_exist(page: Path) -> None:
     assert [name for name in sorted(set(re.findall(r"\bsq\.(\w+)", text))) if not hasattr(streamq, name)] == []
     links = [link for link in re.findall(r"\]\(([^)#:]+)\)", text) if not (page.parent / link).exists()]
     assert links == []
+    anchor = importlib.import_module("scripts.language_page").anchor
+    for name, place in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", text):
+        other = (page.parent / name) if name else page
+        headings = re.findall(r"^#+ (.*)$", other.read_text(encoding="utf-8"), re.MULTILINE)
+        assert place in map(anchor, headings), f"{name}#{place}"
 
 
 def test_the_language_page_is_what_the_docstrings_say() -> None:

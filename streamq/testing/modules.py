@@ -33,6 +33,7 @@ from streamq.testing.module_forms import (
 )
 from streamq.testing.module_laws import LAWS, Bags, Law, LawBroken
 from streamq.testing.module_values import values_of
+from streamq.testing.stateful_modules import checked_stateful, stateful
 from streamq.time import INTEGER, TIMESTAMP
 
 VERB = "check_module"
@@ -52,13 +53,15 @@ def check_module(
     tolerance: float = 1e-9,
     axis: str = INTEGER,
 ) -> tuple[str, ...]:
-    """Check the laws of an aggregate or a user-defined aggregate; raises LawBroken with the smallest values that break one.
+    """Check the laws of an aggregate or a user-defined module; raises LawBroken with the smallest values that break one.
 
     ``module`` is
 
     - what ``sq.uda`` or ``sq.udo`` has made, with the properties, the options and the sense of time that it was declared with;
       its results must be of its type. A time-sensitive one without ``columns=`` comes applied, ``load("v")``, so that its
       arguments have names; its events lie in one window of an ``axis``, "integer" or "timestamp";
+    - what ``sq.udso`` has made, with its options, or applied, ``delta("v")``: events come one after the other, and its answer
+      are the rows of all of them and the state behind the last; a time-sensitive one is given starts that rise;
     - an object, or a class without parameters, with ``initial()``, ``add(state, values)``, ``result(state)`` and maybe
       ``remove(state, values)`` and ``merge(a, b)``. Values are a pandas Series an argument; states are values: a method gives
       a new one and leaves those it is given as they are, for windows share them;
@@ -113,11 +116,16 @@ def check_module(
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
-    aggregates = given_aggregates(module) if decorated(module) is None else None
+    is_decorated = decorated(module) is not None or stateful(module) is not None
+    aggregates = None if is_decorated else given_aggregates(module)
     check_word(axis, (INTEGER, TIMESTAMP), "axis", VERB)
-    made = decorated(module)
-    if made is not None:
-        instants = TimestampType() if axis == TIMESTAMP else LongType()
+    made, walked = decorated(module), stateful(module)
+    instants = TimestampType() if axis == TIMESTAMP else LongType()
+    if walked is not None:
+        asks = reference is not None or order_insensitive
+        forms = [checked_stateful(*walked, kinds, instants, aggregates=asks)]
+        bags = _Bags(kinds if walked[1] != 0 else [], values, follows=walked[0].time_sensitive)
+    elif made is not None:
         forms = [checked_decorated(*made, kinds, instants, reference, order_insensitive=order_insensitive)]
         bags = _Bags(kinds, values, timed=made[0].time_sensitive)
     elif aggregates is None:
@@ -170,13 +178,15 @@ def _check_made(module: Any) -> None:
 class _Bags:
     """Bags of events by the types of their values; of aggregates several groups of events with lifetimes.
 
-    timed: events have lifetimes within the window in which decorated modules are checked.
+    timed: events have lifetimes within the window in which decorated modules are checked; follows: an event says first how much
+    later than the one before it starts.
     """
 
     kinds: Sequence[DataType]
     values: st.SearchStrategy[Any] | None
     groups: int = 0
     timed: bool = False
+    follows: bool = False
 
     def drawn(self, laws: Sequence[Law]) -> st.SearchStrategy[Bags]:
         """The bags that laws take, none empty; ``huge`` holds values that float sums lose others beside."""
@@ -189,6 +199,8 @@ class _Bags:
             start, end = WINDOW
             lifetimes = st.integers(start, end - 1).flatmap(lambda a: st.tuples(st.just(a), st.integers(a + 1, end)))
             return _some(st.tuples(lifetimes, one).map(lambda drawn: (*drawn[0], *drawn[1])))
+        if self.follows:
+            return _some(st.tuples(st.integers(0, 3), one).map(lambda drawn: (drawn[0], *drawn[1])))
         if not self.groups:
             return _some(one)
         alive = st.tuples(st.integers(0, SIZE - 1), st.integers(1, HOP), one)

@@ -1,7 +1,8 @@
-"""check_module of what ``sq.uda`` and ``sq.udo`` have made: with the properties, options and sense of time that they declare."""
+"""check_module of what ``sq.uda``, ``sq.udo`` and ``sq.udso`` have made: with the properties and options that they declare."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -121,3 +122,82 @@ def test_what_is_refused() -> None:
         check_module(load, "double")
     with pytest.raises(PlanError, match="check_module: axis is 'integer' or 'timestamp'; found 'days'"):
         check_module(load, "double", axis="days")
+
+
+# from event to event
+
+
+def stateful(step: Any, initial: Any = 0, **more: Any) -> Any:
+    return sq.udso("x bigint", name="own", initial=initial, **more)(step)
+
+
+def test_stateful_operators_keep_the_laws() -> None:
+    @sq.udso("gap bigint, total bigint", time_sensitive=True)
+    class Gaps:
+        def __init__(self, by: int = 1):
+            self.by = by
+
+        def initial(self) -> tuple[int | None, int]:
+            return None, 0
+
+        def step(self, state: Any, start: int, v: int | None) -> Any:
+            last, total = state
+            total += (v or 0) * self.by
+            return (start, total), [] if last is None else [(start - last, total)]
+
+    laws = (*WHOLE, "zero", "add")
+    assert check_module(Gaps, "bigint", values=SMALL, examples=20) == laws
+    assert check_module(Gaps("v", by=2), "bigint", values=SMALL, examples=20) == laws
+    seen = stateful(lambda seen, v: ({*seen, v}, [len(seen)]), initial=frozenset())
+    assert check_module(seen, "string", examples=20) == laws
+    hours = sq.udso("hour int", name="own", initial=None, time_sensitive=True)(lambda s, start: (s, [start.hour]))
+    assert check_module(hours(), axis="timestamp", examples=5) == laws
+
+
+def test_a_step_raises_nothing_and_gives_rows_of_its_columns() -> None:
+    broken = law_broken_by(stateful(lambda n, v: (n + 1, [10 // (v - 3)])), values=st.just(3))
+    assert (broken.law, broken.values) == ("answers", {"events": [3]})
+    assert "'x' is no bigint" in str(law_broken_by(stateful(lambda n, v: (n, ["x"]))))
+    assert "cannot pickle" in str(law_broken_by(stateful(lambda n, v: (threading.Lock(), None))))
+
+
+def test_a_step_is_deterministic() -> None:
+    calls: list[int] = []
+
+    def counted(n: int, v: int) -> tuple[int, list[int]]:
+        calls.append(1)
+        return n, [len(calls)]
+
+    assert law_broken_by(stateful(counted)).law == "deterministic"
+
+
+def test_a_step_leaves_its_state_and_keeps_nothing() -> None:
+    def changing(state: list[int], v: int) -> tuple[list[int], list[int]]:
+        state.append(v)
+        return state, [len(state)]
+
+    broken = law_broken_by(stateful(changing, initial=[]), values=SMALL)
+    assert (broken.law, str(broken.expected)) == ("pure", "{'state': [0]}")
+
+    @sq.udso("x bigint", name="own")
+    class Shared:
+        first: list[int] = []
+
+        def initial(self) -> list[int]:
+            return self.first
+
+        def step(self, state: list[int], v: int) -> tuple[list[int], None]:
+            self.first.append(1)
+            return [], None
+
+    assert law_broken_by(Shared).law in ("pure", "deterministic")
+
+
+def test_what_only_aggregates_have_is_not_asked_of_a_stateful_operator() -> None:
+    numbered = stateful(lambda n, v: (n + 1, [n]))
+    with pytest.raises(PlanError, match="check_module: reference and order_insensitive are of aggregates"):
+        check_module(numbered, order_insensitive=True)
+    with pytest.raises(PlanError, match="own is applied to other columns; found 2 types, 1 columns"):
+        check_module(numbered("v"), "int, int")
+    with pytest.raises(PlanError, match="own: it is called with 2 columns; it takes 1"):
+        check_module(numbered, "int, int")

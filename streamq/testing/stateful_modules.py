@@ -1,0 +1,111 @@
+"""Modules that ``sq.udso`` has made, as states whose laws are checked: a state is where a walk over events has come."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from streamq.errors import PlanError, sentence
+from streamq.operators.stateful_operator import Applied, StatefulOperator
+from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.module_calls import pickled
+from streamq.runtime.user_results import shortened
+from streamq.runtime.window_interval import instant_of
+from streamq.testing.module_forms import Checked, Rows
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+LATER = "later"
+"""The field of an event that says how many ticks after the event before it starts, where the code reads starts."""
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Where a walk has come: the module's state, the start of the last event, and the rows so far."""
+
+    state: Any
+    at: int
+    rows: tuple[dict[str, Any], ...]
+
+
+class Body:
+    """A state as it was at some time: equal are those of equal pickles, or of equal values."""
+
+    def __init__(self, state: Any):
+        self.pickle = pickled(state)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Body) and (self.pickle == other.pickle or self.value == other.value)
+
+    def __hash__(self) -> int:
+        return hash(Body)
+
+    @property
+    def value(self) -> Any:
+        """The state itself."""
+        return pickle.loads(self.pickle)
+
+    def __repr__(self) -> str:
+        return shortened(self.value)
+
+
+def stateful(subject: Any) -> tuple[StatefulOperator, int | None] | None:
+    """A stateful operator, and how many values it is called with, None if nothing says it; None for what is none."""
+    if isinstance(subject, Applied):
+        return subject.operator, len(subject.args)
+    return (subject, None) if isinstance(subject, StatefulOperator) else None
+
+
+def checked_stateful(
+    operator: StatefulOperator, count: int | None, kinds: Sequence[DataType], axis: DataType, *, aggregates: bool
+) -> Checked:
+    """The operator over events of these types; its rows must be of its columns' types.
+
+    aggregates: whether what only aggregates have was asked for. Raises PlanError for that, and where the operator does not take
+    so many values.
+    """
+    if aggregates:
+        what = f"{operator.name} goes from event to event"
+        raise PlanError(sentence("check_module", "reference and order_insensitive are of aggregates", what))
+    kinds = [] if count == 0 else kinds
+    if count is not None and count != len(kinds):
+        found = f"found {len(kinds)} types, {count} columns"
+        raise PlanError(sentence("check_module", f"{operator.name} is applied to other columns", found))
+    calling, instants = operator.calling(len(kinds)), arrow_type(axis)
+    is_timed = operator.time_sensitive
+
+    def events(rows: Rows) -> list[tuple[Any, ...]]:
+        columns = list(zip(*rows, strict=True)) or [()] * (len(kinds) + is_timed)
+        later = [columns[0]] if is_timed else []
+        values = zip(columns[is_timed:], kinds, strict=True)
+        arrays = [pa.array(list(column), arrow_type(kind), from_pandas=False).to_pylist() for column, kind in values]
+        return list(zip(*later, *arrays, strict=True)) if later or arrays else [()] * len(rows)
+
+    def add(walk: Walk, arrived: Sequence[tuple[Any, ...]]) -> Walk:
+        state, at, rows = walk.state, walk.at, list(walk.rows)
+        for event in arrived:
+            if is_timed:
+                at += event[0]
+                event = (instant_of(at, instants), *event[1:])
+            state, own = calling.after(state, event)
+            rows += own
+        return Walk(state, at, tuple(rows))
+
+    return Checked(
+        name=operator.name,
+        initial=lambda: Walk(calling.initial(), 0, ()),
+        add=add,
+        # the state is a part of the answer: rows to come depend on it
+        result=lambda walk: {"rows": list(walk.rows), "state": Body(walk.state)},
+        any_order=False,
+        fields=(*([LATER] if is_timed else []), *calling.names),
+        events=events,
+    )
+
+
+__all__ = ["LATER", "checked_stateful", "stateful"]
