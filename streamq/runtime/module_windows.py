@@ -1,9 +1,9 @@
 """Modules over windows: which windows are called, and with what.
 
-Only windows whose members have changed since the last micro-batch are called; the others keep their results (Ali et al., The
-Extensibility Framework in Microsoft StreamInsight, V.D and V.E). A module with states is given what has changed: since the last
-call of the same window, or since the window before it, whichever is less, or, where that is less still, all members. Cost: a
-hash a member and window, and the calls.
+Only windows whose rows are sent, and whose members have changed since the last micro-batch, are called; the others keep their
+results (Ali et al., The Extensibility Framework in Microsoft StreamInsight, V.D and V.E). A module with states is given what has
+changed: since the last call of the same window, or since the window before it, whichever is less, or, where that is less still,
+all members. Cost: a hash a member and window, and the calls.
 """
 
 from __future__ import annotations
@@ -103,9 +103,13 @@ class _Walk:
             first = last + 1
 
     def results(self, block: _Block) -> Iterator[Any]:
-        """Yield the result of each window of a block; where all members are filtered out, that of nothing."""
+        """Yield the result of each window of a block: that of nothing where all are filtered out, None where nobody asks."""
         digests = self._changes.digests(block).tolist() if self._changes is not None else None
+        asked = self.members.asked
         for i, (a, b) in enumerate(pairwise(block.ends)):
+            if asked is not None and not asked[block.first + i]:
+                yield None
+                continue
             if a == b:
                 yield self.calling.of_nothing
                 continue

@@ -6,7 +6,7 @@ the same for all kinds: partial results merged over ranges of windows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -181,10 +181,18 @@ class WindowEvaluator(_OverWindows):
     reductions: tuple[Reduction, ...] = ()
     order: tuple[str, ...] = ()
 
-    def rows(self, inputs: Sequence[pa.Table], since: int, upto: int, memory: CallMemory | None = None) -> pa.Table:
+    def rows(
+        self,
+        inputs: Sequence[pa.Table],
+        since: int,
+        upto: int,
+        memory: CallMemory | None = None,
+        is_asked: Callable[[pa.Table], Mask] | None = None,
+    ) -> pa.Table:
         """Partial results over ranges of windows; only what needs all members at once has them copied into every window.
 
-        ``memory``: the calls of modules in micro-batches before, where there were some.
+        ``memory``: the calls of modules in micro-batches before, where there were some. ``is_asked`` marks, by lifetimes, the
+        rows that somebody reads: no module is called for others.
         """
         table = self._in_order(inputs[0])
         ranges = self._ranges(table, since, upto)
@@ -203,7 +211,8 @@ class WindowEvaluator(_OverWindows):
         if self.reductions:
             groups = pa.table({HEAD: windows.column(HEAD), **columns_of_result}).select(list(self.keys))
             members = self._spanned(table, ranges, windows, (start, end), groups)
-            columns_of_result |= reduced(replace(members, memory=memory), self.reductions)
+            asked = None if is_asked is None else is_asked(self._stamped(groups, start, end))
+            columns_of_result |= reduced(replace(members, memory=memory, asked=asked), self.reductions)
         is_reported = self._reported(end)
         return self._stamped(
             pa.table(columns_of_result).filter(pa.array(is_reported)), start[is_reported], end[is_reported]

@@ -1,7 +1,7 @@
-"""Runs windows of modules on a stream: only windows that have changed are called, and what fails may be set aside.
+"""Runs windows of modules on a stream: only windows that are sent and have changed are called, and what fails may be set aside.
 
 State: as of ``recompute``, and the calls of open windows: a digest of their members, the result, and the state of a module that
-has one. Cost: as of ``recompute``, with a hash a member and window, and a call for each window that has changed.
+has one. Cost: as of ``recompute``, with a hash a member and window, and a call for each window that is sent and has changed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,8 @@ class CallModulesKernel(RecomputeKernel):
     ) -> pa.Table:
         deltas = net(concat(fresh[0])) if fresh[0] else None
         memory = CallMemory.of(state.read(CALLS, BIN), deltas, self.sets_aside)
-        rows = self._windows.rows(histories, open_since(clock), upto, memory)
+        is_asked = partial(self._is_sent, clock=clock)
+        rows = self._windows.rows(histories, open_since(clock), upto, memory, is_asked)
         if memory.now != memory.before:
             state.replace(CALLS, BIN, memory.table)
         for calling, failure in memory.failures:

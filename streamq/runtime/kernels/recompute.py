@@ -110,14 +110,13 @@ class RecomputeKernel(Uncombined):
             held = state.read(f"in{port}", BIN)
             histories.append(_history([t for t in (held, *fresh[port]) if t is not None], schema))
         rows = self._evaluated(state, histories, fresh, clock, upto=upto, totals=totals)
-        is_open = self._is_open(rows, clock.c_before)
-        is_reported = _lets_go(self.final_release, rows, clock.c) | _lets_go(self.early_release, rows, clock.m)
-        reported = rows.select([*self.result, LE, RE]).filter(pa.array(is_open & is_reported))
+        reported = rows.select([*self.result, LE, RE]).filter(pa.array(self._is_sent(rows, clock)))
         delta = self._difference(state, reported, clock.c_before)
 
         cti = self.evaluator.cti(histories, rows, clock.c) if clock.c != MINUS_INFINITY else MINUS_INFINITY
         cti = max(cti, int(state.values.get("cti", MINUS_INFINITY)))
-        state.values["cti"], state.values["due"] = cti, self._due(rows.filter(pa.array(~is_reported)), histories, clock)
+        waiting = rows.filter(pa.array(~self._is_reached(rows, clock)))
+        state.values["cti"], state.values["due"] = cti, self._due(waiting, histories, clock)
         if clock.c == INFINITY:
             for basket in (*(f"in{port}" for port in range(len(self.inputs))), "reported"):
                 state.drop(basket, BIN)
@@ -142,6 +141,14 @@ class RecomputeKernel(Uncombined):
         """Return the least progress that sends one of the rows ``waiting``; None: no row waits."""
         release = self.early_release or self.final_release
         return release.due(waiting) if release is not None else None
+
+    def _is_sent(self, rows: pa.Table, clock: Clock) -> Mask:
+        """Mark the rows that have been sent after a micro-batch, by it or by one before, and could change in it."""
+        return self._is_open(rows, clock.c_before) & self._is_reached(rows, clock)
+
+    def _is_reached(self, rows: pa.Table, clock: Clock) -> Mask:
+        """Mark the rows that progress lets go."""
+        return _lets_go(self.final_release, rows, clock.c) | _lets_go(self.early_release, rows, clock.m)
 
     def _is_open(self, rows: pa.Table, c: int) -> Mask:
         """Mark the rows that may still change at CTI ``c``.
