@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn,
 from streamq.plan.tree import show
 from streamq.plan.user_code import Called, check_aggregating, check_call, has_states
 from streamq.plan.user_module import UserModule
-from streamq.runtime.module import Module, fingerprint, module_of
+from streamq.runtime.module import Module, module_of
 from streamq.runtime.module_calls import Calling
 from streamq.runtime.module_windows import module_results
 from streamq.runtime.shipping import ship_module_of
@@ -39,17 +39,12 @@ class WindowModule(UserModule, AggregateFunction):
     time_limit: float | None = None
     checked: bool = False
     on_error: OnError = OnError.FAIL
-    fingerprint: str = field(init=False)
 
     filters_arguments = False
 
     def __post_init__(self) -> None:
         ship_module_of(self.code, self.registered_in)
-        try:
-            object.__setattr__(self, "fingerprint", fingerprint(self.code))
-        except Exception as error:
-            what, why = "what it holds cannot be pickled", f"{type(error).__name__}: {error}"
-            raise PlanError(sentence(self.name, what, why, "Make it within the code.")) from error
+        self.check_code()
         if str(mergeable) in self.properties and (self.time_sensitive or getattr(self.code, "merge", None) is None):
             hint = "Give it merge(a, b), and leave lifetimes alone."
             raise PlanError(sentence(self.name, "it is declared mergeable", "it cannot be merged", hint))

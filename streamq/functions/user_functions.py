@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from streamq.plan.spark_types import parse_type
 from streamq.plan.user_code import Called, check_call
 from streamq.plan.user_module import UserModule
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.module import as_series, fingerprint
+from streamq.runtime.module import as_series
 from streamq.runtime.shipping import packed, ship_module_of
 from streamq.runtime.user_results import FAILURES, fit, reason_of, shortened
 from streamq.runtime.user_results import Unfit as Misfit
@@ -85,16 +85,11 @@ class UserFunction(UserModule, Function):
 
     kind = "udf"
     takes: Takes
-    fingerprint: str = field(init=False)
     in_python = True
 
     def __post_init__(self) -> None:
         ship_module_of(self.code, self.registered_in)
-        try:
-            object.__setattr__(self, "fingerprint", fingerprint(self.code))
-        except Exception as error:
-            what, why = "what it holds cannot be pickled", f"{type(error).__name__}: {error}"
-            raise PlanError(sentence(self.name, what, why, "Make it within the function.")) from error
+        self.check_code()
         object.__setattr__(self, "arrow", ArrowForm(_takes_any, self._computed, _everywhere))
         object.__setattr__(self, "__doc__", inspect.getdoc(self.code))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import types as t
@@ -11,14 +11,14 @@ from pyspark.sql import types as t
 from streamq.aggregates.window_modules import check_time_limit
 from streamq.errors import PlanError, sentence
 from streamq.plan.expr import Alias, Expr, as_expr
+from streamq.plan.fingerprint import text_of
 from streamq.plan.module_properties import declared
 from streamq.plan.repository import modules
 from streamq.plan.schema import check_names
 from streamq.plan.spark_types import parse_fields
-from streamq.plan.user_module import UserModule, text_of
+from streamq.plan.user_module import UserModule
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.event_calls import EventCalling, check_code, event_calling
-from streamq.runtime.module import fingerprint
 from streamq.runtime.shipping import ship_module_of
 from streamq.runtime.user_results import RowShape
 
@@ -97,20 +97,15 @@ class StatefulOperator(UserModule):
     time_sensitive: bool = False
     time_limit: float | None = None
     checked: bool = False
-    fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:
         ship_module_of(self.code, self.registered_in)
-        try:
-            first = "" if self.initial is ... else text_of(self.initial)
-            object.__setattr__(self, "fingerprint", f"{fingerprint(self.code)}:{first}")
-        except Exception as error:
-            what, why = "what it holds cannot be pickled", f"{type(error).__name__}: {error}"
-            raise PlanError(sentence(self.name, what, why, "Make it within the code.")) from error
+        self.check_code(*(() if self.initial is ... else (self.initial,)))
 
     @property
     def identity(self) -> str:
-        parts = [self.returns.json(), self.fingerprint, self.told_options, str(self.time_sensitive)]
+        initial = "" if self.initial is ... else text_of(self.initial)
+        parts = [self.returns.json(), self.fingerprint, initial, self.told_options, str(self.time_sensitive)]
         return f"udso {self.name}:{':'.join([*parts, str(self.time_limit), str(self.checked)])}"
 
     @property

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import Any, ClassVar, Self
 
 from pyspark.sql.types import DataType
 
 from streamq.errors import PlanError, kind_of, sentence, users_line
 from streamq.plan.expr import Col, Expr, as_expr, is_sparks_column
+from streamq.plan.fingerprint import fingerprint, text_of
 from streamq.plan.named import Named
 from streamq.plan.plain import plain_value
 
@@ -43,6 +42,25 @@ class UserModule(Named, ABC):
     options: Mapping[str, Any] = field(default_factory=dict)
     properties: tuple[str, ...] = ()
     registered_in: str = field(default_factory=lambda: users_line().module)
+    memory: dict[str, str] = field(default_factory=dict)
+    """The code's fingerprint once it has been asked for; one memory for the module and what it is with other options."""
+
+    def check_code(self, *values: Any) -> None:
+        """Raise PlanError, as the module is declared, for code, or a value of its own, that nothing tells from others."""
+        try:
+            fingerprint(self.code)
+            for value in values:
+                text_of(value)
+        except Exception as error:
+            what, why = "what it holds cannot be pickled", f"{type(error).__name__}: {error}"
+            raise PlanError(sentence(self.name, what, why, "Make it within the code.")) from error
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells its code from other code, as of the first time that somebody asks: all that it calls is there then."""
+        if "fingerprint" not in self.memory:
+            self.memory["fingerprint"] = fingerprint(self.code)
+        return self.memory["fingerprint"]
 
     @property
     @abstractmethod
@@ -59,7 +77,7 @@ class UserModule(Named, ABC):
             except Exception as error:
                 what, why = f"{name} is no plain value", f"found {value!r}; {type(error).__name__}: {error}"
                 raise PlanError(sentence(self.name, what, why, "Make it within the code.")) from error
-        return f"[{_joined(texts)}]"
+        return f"[{', '.join(texts)}]"
 
     @property
     def digest(self) -> str:
@@ -132,36 +150,10 @@ def place_of(module: str) -> str:
     return SCRIPT if module == "__main__" else module
 
 
-def text_of(value: Any) -> str:
-    """Return a text that tells a value from others: plain values and containers of them by their text, others by their pickle."""
-    match value:
-        case tuple() if type(value) is tuple:
-            return f"({_joined(map(text_of, value))}{',' if len(value) == 1 else ''})"
-        case list() if type(value) is list:
-            return f"[{_joined(map(text_of, value))}]"
-        case dict() if type(value) is dict:
-            return f"{{{_joined(f'{text_of(key)}: {text_of(item)}' for key, item in value.items())}}}"
-        case set() | frozenset():
-            # it has another order in every process
-            return f"{type(value).__name__}({_joined(sorted(map(text_of, value)))})"
-    if type(value) in _PLAIN:
-        return repr(value)
-    from pyspark import cloudpickle
-
-    # the text of an array may be of its ends only, that of an object of its address
-    return f"{type(value).__qualname__}:{hashlib.sha256(cloudpickle.dumps(value)).hexdigest()}"
-
-
 def _short(value: Any) -> str:
     """A value as a message shows it; of a collection only what it is."""
     text = repr(value)
     return kind_of(value) if len(text) > 60 or "\n" in text else text
 
 
-def _joined(texts: Iterable[str]) -> str:
-    return ", ".join(texts)
-
-
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, Decimal, dt.date, dt.time, dt.datetime, dt.timedelta)
-
-__all__ = ["SCRIPT", "UNNAMED", "UserModule", "place_of", "text_of"]
+__all__ = ["SCRIPT", "UNNAMED", "UserModule", "place_of"]

@@ -6,16 +6,15 @@ It is the contract that hosts call and ``check_module`` checks. It travels to ex
 from __future__ import annotations
 
 import copy
-import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from streamq.errors import PlanError, sentence
+from streamq.plan.fingerprint import fingerprint
 from streamq.plan.named import Named
 from streamq.plan.user_code import check_options, signature_without_self
 
@@ -52,17 +51,13 @@ class Module(States, Named):
     code: Any
     options: Mapping[str, Any] = field(default_factory=dict)
     sensitive: bool = False
-    fingerprint: str = field(init=False)
     read: Callable[[Mapping[str, pa.Array]], Any]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "fingerprint", fingerprint(self.code))
 
     @property
     def identity(self) -> str:
         """Its name, and what tells its code and options from others of that name."""
         options = f":{sorted(self.options.items())!r}" if self.options else ""
-        return f"{self.name}:{self.fingerprint}{options}:{self.sensitive}"
+        return f"{self.name}:{fingerprint(self.code)}{options}:{self.sensitive}"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Module) and self.identity == other.identity
@@ -74,51 +69,6 @@ class Module(States, Named):
     def merges(self) -> bool:
         """Whether states of parts of a window may be merged: then basic windows are computed once."""
         return self.merge is not None and self.in_parts and self.any_order and not self.sensitive
-
-
-def fingerprint(code: Any) -> str:
-    """Return a short text that tells a user's code from other code, the same in every process."""
-    return hashlib.sha256(repr(_told_by(code)).encode()).hexdigest()[:16]
-
-
-def _told_by(code: Any) -> tuple[object, ...]:
-    """What tells a function, a class or an object from others: its text, instructions and constants, and the values it holds.
-
-    It is the same in every process, so that a checkpoint goes on.
-    """
-    if inspect.isfunction(code):
-        values = [cell.cell_contents for cell in code.__closure__ or ()]
-        return ("function", _instructions(code.__code__, code.__doc__), _pickled([values, code.__defaults__]))
-    if hasattr(code, "__name__") and not inspect.isclass(code):
-        # a function of C's: what can be told is what it is called
-        return ("name", getattr(code, "__module__", None) or type(code).__module__, code.__name__)
-    cls = code if inspect.isclass(code) else type(code)
-    methods = [
-        (owner.__qualname__, name, _instructions(method.__code__))
-        for owner in cls.__mro__
-        for name, method in sorted(vars(owner).items())
-        if inspect.isfunction(method)
-    ]
-    return ("object", methods, b"" if inspect.isclass(code) else _pickled(getattr(code, "__dict__", None)))
-
-
-def _instructions(code: CodeType, doc: str | None = None) -> tuple[object, ...]:
-    """What a function does, without what its docstring says."""
-    constants = [value for i, value in enumerate(code.co_consts) if i or doc is None or value != doc]
-    return (code.co_code, code.co_names, [_constant(value) for value in constants])
-
-
-def _constant(value: Any) -> object:
-    if isinstance(value, CodeType):
-        return _instructions(value)
-    # a set has another order in every process
-    return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)
-
-
-def _pickled(values: Any) -> bytes:
-    from pyspark import cloudpickle
-
-    return cloudpickle.dumps(values)
 
 
 def module_of(

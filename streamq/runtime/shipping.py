@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import pickle
 import sys
-import sysconfig
 import zlib
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
+
+from streamq.plan.own_code import STREAMQ, is_own, module_of_code, own_packages, package_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,24 +25,23 @@ KEPT = 64
 def ship_module_of(code: Any, registered_in: str) -> None:
     """Make Spark send a user's code by value, with what its own files hold: workers cannot import the user's files.
 
-    So goes a package that decorates code of its own, ``registered_in`` one of its modules: it may be installed here alone. Other
-    code that is installed beside Python, or comes with it, is imported there.
+    So goes a package that decorates code of its own, ``registered_in`` one of its modules: it may be installed here alone. So do
+    the user's own files that it imports. Other code that is installed beside Python, or comes with it, is imported there.
     """
     from pyspark import cloudpickle
 
-    module = str(getattr(code, "__module__", None) or type(code).__module__)
-    package = module.partition(".")[0]
-    if package == __name__.partition(".")[0]:
+    module = module_of_code(code)
+    package = package_of(module)
+    if package == STREAMQ:
         # streamq's own goes without the rest of streamq
         cloudpickle.register_pickle_by_value(sys.modules[module])
         return
-    file = getattr(sys.modules.get(package), "__file__", None)
-    if file is None or package in cloudpickle.list_registry_pickle_by_value():
+    if package not in sys.modules or package == "__main__":
         return
-    installed = {Path(folder).resolve() for folder in sysconfig.get_paths().values()}
-    decorates_itself = registered_in.partition(".")[0] == package
-    if decorates_itself or installed.isdisjoint(Path(file).resolve().parents):
-        cloudpickle.register_pickle_by_value(sys.modules[package])
+    decorates_itself = package_of(registered_in) == package
+    if decorates_itself or is_own(package):
+        for own in own_packages(package):
+            cloudpickle.register_pickle_by_value(sys.modules[own])
 
 
 def packed(function: Callable[P, T]) -> Callable[P, T]:

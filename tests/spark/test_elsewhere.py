@@ -1,6 +1,6 @@
 """Spark Connect, and executors in processes of their own that cannot import streamq: the same query, the same answer.
 
-It has modules of a script, of a file beside it and of a package that is installed where the query is written alone.
+It has modules of a script, of a file beside it, which imports another, and of a package that is installed where the query is written alone.
 """
 
 from __future__ import annotations
@@ -30,12 +30,21 @@ def spread(values):
 """
 """A package that publishes a module; it is installed where the query is written, and nowhere else."""
 
+NEIGHBOUR = """
+ORDER = ["start", "n"]
+
+def in_order(events):
+    return events.sort_values(ORDER)
+"""
+"""A file beside the one that has a module, of which the query knows nothing."""
+
 LOCAL = """
+import own_order
 import streamq as sq
 
 @sq.udo("place int, n bigint", time_sensitive=True, columns=["n"])
 def numbered(events, window):
-    for place, event in enumerate(events.sort_values(["start", "n"]).itertuples()):
+    for place, event in enumerate(own_order.in_order(events).itertuples()):
         yield event.start, event.end, place, event.n
 """
 
@@ -130,13 +139,15 @@ def test_same_answer(script: str, tmp_path: Path) -> None:
     path = tmp_path / "query.py"
     path.write_text(textwrap.dedent(QUERY) + textwrap.dedent(script))
     (tmp_path / "own_operators.py").write_text(LOCAL)
+    (tmp_path / "own_order.py").write_text(NEIGHBOUR)
+    (tmp_path / "cwd").mkdir()
     root = str(Path(streamq.__file__).parents[1])
     done = subprocess.run(
         [installed_beside(tmp_path / "venv"), str(path), str(tmp_path)],
         capture_output=True,
         text=True,
         timeout=400,
-        cwd=tmp_path,
+        cwd=tmp_path / "cwd",
         env={**os.environ, "PYTHONPATH": root, "PYSPARK_PYTHON": sys.executable},
         check=False,
     )

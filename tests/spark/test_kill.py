@@ -83,8 +83,8 @@ def joins(s: sq.Stream) -> sq.Stream:
     )
 
 
-@sq.udso("x bigint")
-class Delta:
+@sq.udso("x bigint", name="growth")
+class Growth:
     """How much more a value is than the one before."""
 
     def initial(self) -> int:
@@ -115,7 +115,7 @@ QUERIES = {
     "pairs": lambda s: together(
         s.windowed_join(s, on="k", size=6, hop=6, suffixes=("", "_r")).select("v_r"),
         s.group_by("k").tumbling_window(6).top_k(1, by="v").select("v"),
-        s.group_by("k").scan(Delta("v")),
+        s.group_by("k").scan(Growth("v")),
     ),
     "snapshots over windows": lambda s: (
         s.tumbling_window(6).select(n=sq.sum("v")).snapshot_window().select(most=sq.max("n"))

@@ -1,0 +1,186 @@
+"""What tells a user's code and values from others, the same in every process: a checkpoint goes on with the same code."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import inspect
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from functools import partial
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from streamq.plan.named import Named
+from streamq.plan.own_code import STREAMQ, is_own, module_of_code
+
+
+def fingerprint(code: Any) -> str:
+    """Return a short text that tells a user's code from other code: by what it does and by what it holds.
+
+    It holds defaults, what it has from around it, a class's attributes, and the global names that it reads: functions and classes
+    of the user's own by their code, those that are installed by their name, values by themselves.
+    """
+    return hashlib.sha256(_Reader().text(code).encode()).hexdigest()[:16]
+
+
+def text_of(value: Any) -> str:
+    """Return a text that tells a value from others: plain values and containers of them by their text, others by their pickle."""
+    return _plain_text(value, text_of) or _pickled(value)
+
+
+def _plain_text(value: Any, text: Any) -> str:
+    """The text of a plain value, or of a container of values with texts; nothing for others."""
+    match value:
+        case tuple() if type(value) is tuple:
+            return f"({_joined(map(text, value))}{',' if len(value) == 1 else ''})"
+        case list() if type(value) is list:
+            return f"[{_joined(map(text, value))}]"
+        case dict() if type(value) is dict:
+            return f"{{{_joined(f'{text(key)}: {text(item)}' for key, item in value.items())}}}"
+        case set() | frozenset():
+            # it has another order in every process
+            return f"{type(value).__name__}({_joined(sorted(map(text, value)))})"
+    return repr(value) if type(value) in _PLAIN else ""
+
+
+class _Reader:
+    """Reads code; ``_seen`` are the functions, classes and objects that it has begun to read, which may name each other."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, int] = {}
+
+    def text(self, value: Any) -> str:
+        """The text of a value that code holds, or of code."""
+        if isinstance(value, (staticmethod, classmethod)):
+            return self.text(value.__func__)
+        if isinstance(value, property):
+            return f"property({_joined(map(self.text, (value.fget, value.fset)))})"
+        if inspect.ismethod(value):
+            return f"method({self.text(value.__func__)}, {self.text(value.__self__)})"
+        if not (inspect.isfunction(value) or inspect.isclass(value)):
+            return _plain_text(value, self.text) or self._text_of_object(value)
+        if not _is_read(value):
+            return f"{value.__module__}.{value.__qualname__}"
+        if id(value) in self._seen:
+            return f"again {self._seen[id(value)]}"
+        self._seen[id(value)] = len(self._seen)
+        return self._text_of_function(value) if inspect.isfunction(value) else self._text_of_class(value)
+
+    def _text_of_function(self, function: FunctionType) -> str:
+        closure = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        outer = {name: cell.cell_contents for name, cell in closure if not _is_empty(cell)}
+        held = {"outer": outer, "defaults": function.__defaults__, "keywords": function.__kwdefaults__}
+        instructions = _instructions(function.__code__, function.__doc__)
+        return f"function({instructions}, {self.text(held)}, {_joined(self._globals(function))})"
+
+    def _globals(self, function: FunctionType) -> Iterator[str]:
+        """The names that a function reads from its module, each with its value; of modules, what it may read from them."""
+        names = sorted(set(_names(function.__code__)))
+        for name in names:
+            if name not in function.__globals__:
+                continue
+            value = function.__globals__[name]
+            if not isinstance(value, ModuleType):
+                yield f"{name} = {self._text_of_global(value)}"
+                continue
+            yield f"{name} = module {value.__name__}"
+            if is_own(value.__name__):
+                read = [n for n in names if n in vars(value) and not isinstance(vars(value)[n], ModuleType)]
+                yield from (f"{name}.{n} = {self._text_of_global(vars(value)[n])}" for n in read)
+
+    def _text_of_global(self, value: Any) -> str:
+        try:
+            return self.text(value)
+        except Exception:
+            # such as a lock or a session: its type is all that can be told
+            return f"a {type(value).__module__}.{type(value).__qualname__}"
+
+    def _text_of_class(self, cls: type) -> str:
+        owners = []
+        for owner in cls.__mro__:
+            if not _is_read(owner):
+                owners.append(f"{owner.__module__}.{owner.__qualname__}")
+                continue
+            attributes = {name: v for name, v in sorted(vars(owner).items()) if _is_read_of_class(name, v)}
+            owners.append(f"{owner.__qualname__}({self.text(attributes)})")
+        return f"class({_joined(owners)})"
+
+    def _text_of_object(self, value: Any) -> str:
+        if isinstance(value, Named):
+            return value.identity
+        if isinstance(value, partial):
+            return f"partial({self.text(value.func)}, {self.text(value.args)}, {self.text(value.keywords)})"
+        module, name = module_of_code(value), getattr(value, "__name__", None)
+        if name is not None and not isinstance(value, ModuleType):
+            # a function of C's: what can be told is what it is called
+            return f"{module}.{name}"
+        if isinstance(value, ModuleType):
+            return f"module {value.__name__}"
+        if not is_own(type(value).__module__) or not hasattr(value, "__dict__"):
+            return _pickled(value)
+        if id(value) in self._seen:
+            return f"again {self._seen[id(value)]}"
+        self._seen[id(value)] = len(self._seen)
+        return f"object({self.text(type(value))}, {self.text(dict(vars(value)))})"
+
+
+def _is_read(code: Any) -> bool:
+    """Whether a function or class goes by its code: it is the user's own, or travels as if it were."""
+    from pyspark import cloudpickle
+
+    module = module_of_code(code)
+    by_value = cloudpickle.list_registry_pickle_by_value()
+    parts = module.split(".")
+    is_registered = any(".".join(parts[:n]) in by_value for n in range(1, len(parts) + 1))
+    return is_own(module) or (is_registered and parts[0] != STREAMQ) or "<locals>" in code.__qualname__
+
+
+def _is_read_of_class(name: str, value: Any) -> bool:
+    is_code = isinstance(value, (FunctionType, staticmethod, classmethod, property))
+    return is_code or not name.startswith(("__", "_abc_"))
+
+
+def _is_empty(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018  which raises for one that has no value yet
+    except ValueError:
+        return True
+    return False
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """The names that code reads, and the code in it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _instructions(code: CodeType, doc: str | None = None) -> tuple[object, ...]:
+    """What a function does, without what its docstring says."""
+    constants = [value for i, value in enumerate(code.co_consts) if i or doc is None or value != doc]
+    return (code.co_code, code.co_names, [_constant(value) for value in constants])
+
+
+def _constant(value: Any) -> object:
+    if isinstance(value, CodeType):
+        return _instructions(value)
+    # a set has another order in every process
+    return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)
+
+
+def _pickled(value: Any) -> str:
+    from pyspark import cloudpickle
+
+    # the text of an array may be of its ends only, that of an object of its address
+    return f"{type(value).__qualname__}:{hashlib.sha256(cloudpickle.dumps(value)).hexdigest()}"
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return ", ".join(texts)
+
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, Decimal, dt.date, dt.time, dt.datetime, dt.timedelta)
+
+__all__ = ["fingerprint", "text_of"]
