@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import sys
 import sysconfig
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -46,10 +45,9 @@ def own_packages(package: str) -> list[str]:
     return packages
 
 
-@cache
-def installed() -> frozenset[Path]:
+def installed() -> set[Path]:
     """The folders of Python's own library and of what is installed."""
-    return frozenset(Path(folder).resolve() for folder in sysconfig.get_paths().values())
+    return {Path(folder).resolve() for folder in sysconfig.get_paths().values()}
 
 
 def _places(package: ModuleType) -> list[str]:

@@ -10,10 +10,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql.types import LongType
 
+import streamq as sq
 from streamq import functions
 from streamq.operators import written_operators
 from streamq.operators.evaluated import EvaluatedOperator
@@ -52,6 +54,28 @@ def test_stages_kernels_and_evaluators_go_by_value(tmp_path: Path) -> None:
     shipped = [v for m in modules for v in vars(m).values() if isinstance(v, type) and v.__module__ == m.__name__]
     assert len(shipped) >= sum(issubclass(kind, EvaluatedOperator) for kind in written_operators())
     (tmp_path / "shipped").write_bytes(dumps((Stage, Packer, CarriedByExpr, shipped)))
+    done = subprocess.run([sys.executable, "-c", READ, str(tmp_path / "shipped")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@sq.udf("bigint")
+def doubled(v: int) -> int:
+    return 2 * v
+
+
+@sq.uda("bigint")
+def total(v: pd.Series) -> int:
+    return int(v.sum())
+
+
+@sq.udso("v bigint", initial=0)
+def running(last: int, v: int) -> tuple[int, list[int]]:
+    return last + v, [last + v]
+
+
+def test_what_modules_are_called_by_goes_by_value(tmp_path: Path) -> None:
+    ship_runtime()
+    (tmp_path / "shipped").write_bytes(dumps((doubled._on_worker, total.module, running.calling(1))))
     done = subprocess.run([sys.executable, "-c", READ, str(tmp_path / "shipped")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

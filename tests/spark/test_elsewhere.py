@@ -1,6 +1,7 @@
 """Spark Connect, and executors in processes of their own that cannot import streamq: the same query, the same answer.
 
-It has modules of a script, of a file beside it, which imports another, and of a package that is installed where the query is written alone.
+It has modules of a script, of a file beside it, which imports another, and of a package that is installed where the query is
+written alone.
 """
 
 from __future__ import annotations
