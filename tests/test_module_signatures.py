@@ -178,3 +178,48 @@ def test_only_rows_with_lifetimes_can_be_time_bound() -> None:
         PlanError, match="own: time_bound is a promise about lifetimes of its rows; it is not time-sens"
     ):
         sq.udo("v double", name="own", properties=[sq.time_bound])(list)
+
+
+def test_values_themselves_are_for_the_code() -> None:
+    called: list[Any] = [sq.udf("double", name="own")(lambda v: v), *(d(np.median) for d in DECORATORS.values())]
+    called.append(sq.udso("x double", name="own", initial=0)(lambda state, v: (state, None)))
+    for module in called:
+        for value in (pd.Series([1]), [1], np.array([1])):
+            with pytest.raises(
+                PlanError, match=r"own: values instead of columns; found .* outside of one call own.code"
+            ):
+                module(value)
+
+
+def test_a_module_is_called_with_columns() -> None:
+    s = sq.events([(1, 2, {"v": 1})])
+    own = DECORATORS["uda"](np.median)
+    for call in (lambda: s.tumbling_window(2).select(x=own), lambda: s.select(own), lambda: s.where(own)):
+        with pytest.raises(PlanError, match=r"own is a module without columns; found <uda own.*as own\(.v.\)"):
+            call()
+    with pytest.raises(PlanError, match=r"found d\(v\), which .scan\(...\) takes"):
+        s.select(sq.udso("x int", name="d", initial=0)(lambda state, v: (state, None))("v"))
+    with pytest.raises(PlanError, match=r"stand in a window's select: .select\(own\(v\)\)"):
+        s.to_points().scan(own("v"))
+
+
+def test_functions_instead_of_aggregates_are_pointed_to_uda() -> None:
+    window: Any = sq.events([(1, 2, {"v": 1})]).tumbling_window(2)
+    for call in (lambda: window.select(x=lambda v: v.maximum()), lambda: window.select(lambda v: v.max())):
+        with pytest.raises(PlanError, match=r"is made an aggregate by sq.uda\(.double.\)\(function\)"):
+            call()
+
+
+def test_decorators_say_what_they_are_given() -> None:
+    own: Any = np.median
+    for decorator in (sq.udo, sq.udso):
+        verb = decorator.__name__
+        with pytest.raises(PlanError, match=rf"{verb}: not the columns of rows; found <function .* Write @sq.{verb}\("):
+            decorator(own)
+    for decorator in (sq.udf, sq.uda):
+        with pytest.raises(PlanError, match=rf"Write @sq.{decorator.__name__}\(.double.\) above the function"):
+            decorator(own)
+        with pytest.raises(PlanError, match=f"{decorator.__name__}: no such type; found 'float64'. Write 'double'"):
+            decorator("float64")
+    with pytest.raises(PlanError, match="udo: no such type; found 'str'. Write 'string'"):
+        sq.udo("x str")

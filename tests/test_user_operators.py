@@ -172,11 +172,23 @@ def test_where_it_cannot_stand_is_said_at_the_line() -> None:
     plain = sq.udo("v bigint", name="plain")(list)
     window = S.tumbling_window(5)
     with pytest.raises(
-        PlanError, match=r"select: plain makes rows of its own; found other columns. Write .select\(plain\("
+        PlanError, match=r"select: plain makes rows of its own; found n beside it. Write .select\(plain\(v\)\)"
     ):
         window.select(plain("v"), n=sq.count())
-    with pytest.raises(PlanError, match="select: plain makes rows of its own"):
+    with pytest.raises(
+        PlanError, match=r"found x=plain\(v\). Its rows have the columns v: write .select\(plain\(v\)\)"
+    ):
         window.select(x=plain("v"))
+    with pytest.raises(PlanError, match=r"found plain\(v\) beside it. .* other aggregates or operators in a select"):
+        window.select(plain("v"), plain("v"))
+    inside: tuple[Any, ...] = (plain("v") + 1, lambda e: plain(e.v))
+    for call in (lambda: window.select(plain("v").alias("x")), *(lambda v=v: window.select(x=v) for v in inside)):
+        with pytest.raises(PlanError, match="select: plain makes rows of its own; found x=plain"):
+            call()
+    with pytest.raises(
+        PlanError, match=r"select: plain is of a window's events; there is no window. Make a window first"
+    ):
+        S.select(plain("v"))
     for stamp in ("unchanged", "clip", "time_bound"):
         with pytest.raises(PlanError, match=f"plain: stamp '{stamp}' is for operators .*; it is not time-sensitive"):
             S.tumbling_window(5, stamp=stamp).select(plain("v"))

@@ -73,7 +73,7 @@ def uda(
     if not isinstance(kind, str | DataType):
         hint = 'Write @sq.uda("double") above the function: the type of its value in SQL.'
         raise PlanError(sentence("uda", "no type of the value", f"found {kind!r}", hint))
-    to = parse_type(returns)
+    to = parse_type(returns, "uda")
 
     def decorate(code: Any) -> UserAggregate:
         check_promises(properties)

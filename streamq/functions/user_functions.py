@@ -66,7 +66,7 @@ def udf(
     if not isinstance(kind, str | DataType):
         hint = 'Write @sq.udf("double") above the function: the type of its results in SQL.'
         raise PlanError(sentence("udf", "no type of the results", f"found {kind!r}", hint))
-    how, to = chosen(Takes, takes, "takes", "udf"), parse_type(returns)
+    how, to = chosen(Takes, takes, "takes", "udf"), parse_type(returns, "udf")
 
     def decorate(code: Callable[..., Any]) -> UserFunction:
         if not callable(code):
@@ -104,6 +104,7 @@ class UserFunction(UserModule, Function):
         if not operands:
             hint = "Columns come by position, not by keyword."
             raise PlanError(sentence(self.name, "it is called without a column", "", hint))
+        self.check_in_query(operands)
         check_call(self.name, self.code, Called(len(operands), function.options))
         return Call(function, tuple(Col(o) if isinstance(o, str) else as_expr(o) for o in operands))
 

@@ -14,6 +14,7 @@ from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, Moves, PortColumns, all_columns
 from streamq.operators.stateful_operator import Applied, StatefulOperator
 from streamq.operators.window import show_keys
+from streamq.plan.aggregate import Aggregate
 from streamq.plan.case import Case
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.inference import infer
@@ -146,6 +147,8 @@ class ScanVerbs(ABC, Generic[S]):
         if not isinstance(what, Applied):
             is_bare = isinstance(what, StatefulOperator)
             hint = f'Call it with columns: scan({what.name}("v")).' if is_bare else "Make one by @sq.udso(...)."
+            if isinstance(what, Aggregate):
+                hint = f"Aggregates and operators over windows stand in a window's select: .select({show(what)})."
             raise PlanError(sentence("scan", "no stateful operator over columns", f"found {kind_of(what)}", hint))
         stream, keys = self._groups()
         name = operator.operator.name

@@ -9,6 +9,7 @@ from pyspark.sql import types as t
 
 from streamq.errors import PlanError, sentence
 from streamq.operators.step import ExpressionStep, Rows, V
+from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
 from streamq.plan.node import Node, node
@@ -88,6 +89,12 @@ class SelectVerbs(Verbs):
         zone  twice  start  end
            a      6      1    5
         """
+        for column in columns:
+            if isinstance(column, Aggregate):
+                hint = f"Make a window first: s.tumbling_window(...).select({show(column)})."
+                raise PlanError(
+                    sentence("select", f"{column.name} is of a window's events", "there is no window", hint)
+                )
         columns_by_name = list(named(columns, named_columns, self.plan.schema, "select"))
         check_names([name for name, _ in columns_by_name], "select")
         resolved = ((name, resolve(e, self.plan, "select", of_events=True)) for name, e in columns_by_name)

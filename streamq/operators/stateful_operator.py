@@ -16,6 +16,7 @@ from streamq.plan.module_properties import declared
 from streamq.plan.repository import modules
 from streamq.plan.schema import check_names
 from streamq.plan.spark_types import parse_fields
+from streamq.plan.tree import show
 from streamq.plan.user_module import UserModule
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.event_calls import EventCalling, check_code, event_calling
@@ -155,6 +156,9 @@ class Applied:
     operator: StatefulOperator
     args: tuple[Expr, ...]
     where: Expr | None
+
+    def __repr__(self) -> str:
+        return f"{self.operator.name}({', '.join(map(show, self.args))}), which .scan(...) takes"
 
 
 __all__ = ["Applied", "StatefulOperator", "udso"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 from streamq.aggregates.user_operators import OWN_LIFETIMES, UserOperator
 from streamq.aggregates.window_bounds import WINDOW_EDGES
 from streamq.choices import Clip, Stamp, check_word, chosen
-from streamq.errors import PlanError, UnknownColumn, UnknownVerb, sentence
+from streamq.errors import PlanError, StreamqError, UnknownColumn, UnknownVerb, sentence
 from streamq.operators.select import Select
 from streamq.operators.top_k import TopK
 from streamq.operators.user_rows import rows_of
@@ -21,10 +21,12 @@ from streamq.plan.expr import Col, Expr
 from streamq.plan.hints import for_aggregate_of
 from streamq.plan.keys import check_key
 from streamq.plan.lifetime import Lifetime
+from streamq.plan.node import Node
 from streamq.plan.passes import columns, nodes, rewrite
 from streamq.plan.resolve import Given, column_or_expr, named, resolve
 from streamq.plan.schema import check_names
 from streamq.plan.tree import Shown, show
+from streamq.plan.user_module import UserModule
 from streamq.plan.verbs import Verbs, named_after
 from streamq.windows import Rows, Window, default_stamp
 
@@ -110,8 +112,9 @@ class Windowed(Generic[S]):
             return stands_for(Aggregate(WINDOW_EDGES[part.part], ()))
 
         for name, value in wanted:
-            expr = resolve(value, source, "select")
+            expr = _resolved(value, source)
             check_not_nested(expr)
+            _check_makes_values(name, expr)
             # the aggregates first: lifetimes inside of them are their members'
             if isinstance(expr, Aggregate):
                 output = stands_for(expr, name)
@@ -146,8 +149,15 @@ class Windowed(Generic[S]):
                 continue
             if len(columns) + len(named_columns) == 1 and columns:
                 return value
-            hint = f"Write .select({value.name}(...)), and other aggregates in a select of their own."
-            raise PlanError(sentence("select", f"{value.name} makes rows of its own", "found other columns", hint))
+            wrong = f"{value.name} makes rows of its own"
+            for name, one in named_columns.items():
+                if one is value:
+                    own = ", ".join(f.name for f in value.function.fields)
+                    hint = f"Its rows have the columns {own}: write .select({show(value)})."
+                    raise PlanError(sentence("select", wrong, f"found {name}={show(value)}", hint))
+            others = [*(show(one) for one in columns if one is not value and isinstance(one, Expr)), *named_columns]
+            hint = f"Write .select({show(value)}), and other aggregates or operators in a select of their own."
+            raise PlanError(sentence("select", wrong, f"found {', '.join(others) or 'others'} beside it", hint))
         return None
 
     def _check_aligned(self, what: str) -> None:
@@ -202,6 +212,10 @@ def check_aggregates(positional: Sequence[Any], keywords: Mapping[str, Any], col
             raise PlanError(
                 sentence("select", "a dictionary instead of aggregates", f"found {value!r}", " ".join(hints))
             )
+        if isinstance(value, FunctionType):
+            raise PlanError(
+                sentence("select", "a function instead of an aggregate", f"found {value.__name__}", OF_ALL_VALUES)
+            )
         if isinstance(value, str) and value not in columns and (hint := for_aggregate_of("n", value)):
             raise UnknownColumn(sentence("select", f"no column {value!r}", f"there are: {', '.join(columns)}", hint))
     for name, value in keywords.items():
@@ -210,6 +224,33 @@ def check_aggregates(positional: Sequence[Any], keywords: Mapping[str, Any], col
             shown = value.__name__ if kind == "function" else repr(value)
             hint = for_aggregate_of(name, value, columns)
             raise PlanError(sentence("select", f"a {kind} instead of an aggregate", f"found {name}={shown}", hint))
+
+
+OF_ALL_VALUES = (
+    'A function of all values of a window is made an aggregate by sq.uda("double")(function), called with columns.'
+)
+"""The hint for a function where an aggregate is wanted."""
+
+
+def _resolved(value: Any, source: Node) -> Expr:
+    """The expression over the members; raises PlanError, with a hint, for a function of something else than an event."""
+    try:
+        return resolve(value, source, "select")
+    except StreamqError as error:
+        text = str(error)
+        if not callable(value) or isinstance(value, Expr | UserModule) or "Did you mean" in text:
+            raise
+        raise type(error)(f"{text} {OF_ALL_VALUES}") from error
+
+
+def _check_makes_values(name: str, expr: Expr) -> None:
+    """Raise PlanError for an expression with the rows of an operator in it."""
+    for part in nodes(expr):
+        if isinstance(part, Aggregate) and isinstance(part.function, UserOperator):
+            hint = f"Write .select({show(part)}), and what is made of its columns in a select behind it."
+            raise PlanError(
+                sentence("select", f"{part.name} makes rows of its own", f"found {name}={show(expr)}", hint)
+            )
 
 
 def _instead_of_aggregate(value: Any) -> str:

@@ -242,6 +242,6 @@ class Aggregate(Expr):
         return Aggregate(self.function, tuple(children[:n]), None if self.where is None else children[n], self.options)
 
     def shown_over(self, parts: Sequence[Text]) -> Text:
-        args = ", ".join([*(p.text for p in parts[: len(self.args)]), *map(repr, self.options)])
+        args = ", ".join([*(p.text for p in parts[: len(self.args)]), *(repr(o) for o in self.options if o != "")])
         args = args or self.function.of_nothing
         return Text(f"{self.name}({args}{f' where {parts[-1].text}' if self.where is not None else ''})")

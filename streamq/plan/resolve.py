@@ -14,6 +14,7 @@ from streamq.plan.passes import nodes as parts
 from streamq.plan.passes import rewrite
 from streamq.plan.schema import Schema
 from streamq.plan.tree import show
+from streamq.plan.user_module import UserModule
 
 
 class Row:
@@ -67,6 +68,7 @@ def resolve(argument: Given, plan: Node, verb: str, of_events: bool = False) -> 
     of a window. Raises UnknownColumn for a name the stream does not have, MixedStreams for a column of another stream,
     PlanError for a window's bound where there is no window.
     """
+    _check_called(argument, verb)
     result = argument(Row(plan, verb)) if callable(argument) and not isinstance(argument, Expr) else argument
     if isinstance(result, bool | None) and callable(argument):
         raise no_expression(result, verb)
@@ -118,6 +120,14 @@ def _check_bounds(expr: Expr, plan: Node, verb: str, of_events: bool) -> None:
             )
 
 
+def _check_called(argument: Given, verb: str) -> None:
+    """Raise PlanError for a module of a user's that is not called with columns."""
+    if isinstance(argument, UserModule):
+        wrong, found = f"{argument.name} is a module without columns", f"found {argument!r}"
+        called = f'scan({argument.name}("v"))' if argument.kind == "udso" else f'{argument.name}("v")'
+        raise PlanError(sentence(verb, wrong, found, f"Call it with columns, as {called}."))
+
+
 def no_expression(result: bool | None, verb: str) -> PlanError:
     """What to raise for a lambda that gave a plain truth value, or nothing."""
     return PlanError(
@@ -143,6 +153,7 @@ def named(
     Warns of a keyword's text that is the name of a column.
     """
     for argument in positional:
+        _check_called(argument, verb)
         item = column_or_expr(argument)
         match item:
             case Col(name=name):

@@ -21,8 +21,17 @@ _SIMPLE: Mapping[str, DataType] = {
 }  # fmt: skip
 
 
-def parse_type(to: Any) -> DataType:
-    """A DataType from its SQL name, without Spark; raises TypeMismatch for one that does not exist."""
+_OF_OTHERS: Mapping[str, str] = {
+    "float64": "double", "float32": "float", "int64": "bigint", "int32": "int", "int16": "smallint", "int8": "tinyint",
+    "uint32": "bigint", "uint64": "decimal(20,0)", "str": "string", "object": "string", "text": "string", "varchar": "string",
+    "datetime": "timestamp", "datetime64": "timestamp", "datetime64[ns]": "timestamp", "datetime64[us]": "timestamp",
+    "bytes": "binary", "number": "double", "list": "array<double>", "dict": "map<string, double>", "bool_": "boolean",
+}  # fmt: skip
+"""Types as NumPy, pandas and Python call them, by what Spark calls them."""
+
+
+def parse_type(to: Any, verb: str = "cast") -> DataType:
+    """A DataType from its SQL name, without Spark; raises TypeMismatch, at ``verb``, for one that does not exist."""
     if isinstance(to, DataType):
         return to
     if not isinstance(to, str):
@@ -33,7 +42,7 @@ def parse_type(to: Any) -> DataType:
             if isinstance(to, type) and to in instead
             else "Give the name of a type, as 'double'."
         )
-        raise TypeMismatch(sentence("cast", "not a type of Spark's", f"found {getattr(to, '__name__', to)!r}", hint))
+        raise TypeMismatch(sentence(verb, "not a type of Spark's", f"found {getattr(to, '__name__', to)!r}", hint))
     text = to.strip()
     if text.lower() in _SIMPLE:
         return _SIMPLE[text.lower()]
@@ -43,25 +52,32 @@ def parse_type(to: Any) -> DataType:
         parts = _parts(match.group(2))
         match match.group(1).lower(), parts:
             case "array", [element]:
-                return t.ArrayType(parse_type(element))
+                return t.ArrayType(parse_type(element, verb))
             case "map", [key, value]:
-                return t.MapType(parse_type(key), parse_type(value))
+                return t.MapType(parse_type(key, verb), parse_type(value, verb))
             case "struct", [*fields] if all(_FIELD.fullmatch(field) for field in fields):
                 named = [_FIELD.fullmatch(field) for field in fields]
-                return t.StructType([t.StructField(f.group(1), parse_type(f.group(2))) for f in named if f is not None])
+                return t.StructType(
+                    [t.StructField(f.group(1), parse_type(f.group(2), verb)) for f in named if f is not None]
+                )
     hint = f"Give a pyspark DataType or one of {', '.join(_SIMPLE)}, decimal(p,s), array<t>, map<t, t>, struct<name: t, ...>."
-    raise TypeMismatch(sentence("cast", "no such type", f"found {to!r}", hint))
+    if text.lower() in _OF_OTHERS:
+        hint = f"Write {_OF_OTHERS[text.lower()]!r}."
+    raise TypeMismatch(sentence(verb, "no such type", f"found {to!r}", hint))
 
 
 def parse_fields(columns: Any, verb: str) -> tuple[t.StructField, ...]:
     """Columns from text as in SQL, ``"k string, v double"``, or from a StructType; raises TypeMismatch for what is neither."""
     if isinstance(columns, t.StructType):
         return tuple(columns.fields)
+    if callable(columns):
+        hint = f'Write @sq.{verb}("pattern string, strength double") above it: the columns of its rows in SQL.'
+        raise TypeMismatch(sentence(verb, "not the columns of rows", f"found {columns!r}", hint))
     names = [_FIELD.fullmatch(part) for part in _parts(columns)] if isinstance(columns, str) else []
     if not names or None in names:
         hint = 'Write names and types: "pattern string, strength double".'
         raise TypeMismatch(sentence(verb, "not the columns of rows", f"found {columns!r}", hint))
-    return tuple(t.StructField(f.group(1), parse_type(f.group(2))) for f in names if f is not None)
+    return tuple(t.StructField(f.group(1), parse_type(f.group(2), verb)) for f in names if f is not None)
 
 
 _FIELD = re.compile(r"\s*(\w+)\s*(?::|\s)\s*(.+)", re.DOTALL)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from pyspark.sql.types import DataType
 
 from streamq.errors import PlanError, kind_of, sentence, users_line
@@ -97,12 +98,22 @@ class UserModule(Named, ABC):
         plain = {option: plain_value(value) for option, value in options.items()}
         return self.with_options({**self.options, **plain}) if options else self
 
+    def check_in_query(self, operands: Sequence[Any]) -> None:
+        """Raise PlanError for a call with the values themselves, a list or what pandas, NumPy and Arrow have for one."""
+        for value in operands:
+            package = type(value).__module__.partition(".")[0]
+            is_many = isinstance(value, list | tuple | dict | set) or hasattr(value, "__array__")
+            if is_many and not isinstance(value, np.generic) and package != "pyspark":
+                hint = f"In a query it takes columns; outside of one call {self.name}.code."
+                raise PlanError(sentence(self.name, "values instead of columns", f"found {kind_of(value)}", hint))
+
     def columns_of(self, operands: Sequence[Any]) -> list[Expr]:
         """Return columns from expressions and names of columns; raises PlanError for a plain value."""
+        self.check_in_query(operands)
         for value in operands:
             if not isinstance(value, str | Expr) and not is_sparks_column(value):
                 hint = f"Plain values come by keyword, as {self.signature} calls them; a column of one value is sq.lit(...)."
-                raise PlanError(sentence(self.name, "a plain value by position", f"found {_short(value)}", hint))
+                raise PlanError(sentence(self.name, "a plain value by position", f"found {value!r}", hint))
         return [Col(o) if isinstance(o, str) else as_expr(o) for o in operands]
 
     @property
@@ -148,12 +159,6 @@ class UserModule(Named, ABC):
 def place_of(module: str) -> str:
     """What a page or a message calls a module of Python's."""
     return SCRIPT if module == "__main__" else module
-
-
-def _short(value: Any) -> str:
-    """A value as a message shows it; of a collection only what it is."""
-    text = repr(value)
-    return kind_of(value) if len(text) > 60 or "\n" in text else text
 
 
 __all__ = ["SCRIPT", "UNNAMED", "UserModule", "place_of"]
