@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import importlib
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,24 @@ def test_its_error_is_told_as_in_process(spark: SparkSession, tmp_path: Path) ->
         sq.points(spark.read.parquet(str(tmp_path / "in")), time="t").select(x=locked("v")).to_df()
     with pytest.raises(ModuleFailed, match=message):
         failing(stream(spark, tmp_path / "in", READINGS)).run(trigger="available_now")
+
+
+def test_what_would_end_a_worker_fails_like_any_error(spark: SparkSession, tmp_path: Path) -> None:
+    land(tmp_path / "in", [pa.Table.from_pylist([{"t": NOON, "v": 4}], schema=READINGS)])
+    readings = sq.points(spark.read.parquet(str(tmp_path / "in")), time="t")
+    window = readings.tumbling_window("1 hour")
+
+    def leaving(*values: Any) -> Any:
+        sys.exit(3)
+
+    for query in (
+        readings.select(x=sq.udf("int")(leaving)("v")),
+        window.select(x=sq.uda("int")(leaving)("v")),
+        window.select(sq.udo("x int")(leaving)("v")),
+        readings.scan(sq.udso("x int", initial=0)(leaving)("v")),
+    ):
+        with pytest.raises(ModuleFailed, match=r"^leaving: it failed; SystemExit: 3; .* = 4"):
+            query.to_arrow()
 
 
 def test_a_function_in_a_file_of_the_users_runs_on_workers(
