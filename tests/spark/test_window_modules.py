@@ -1,0 +1,54 @@
+"""Modules over windows on Spark: a sample in which every two choices meet, as one query, in batch and as a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from pyspark.sql import SparkSession
+
+from streamq.choices import OutputForm
+from streamq.testing.case import Case
+from streamq.testing.execution import BATCH, SPARK, Execution
+from streamq.testing.oracle import EVALUATED
+from streamq.testing.oracle_answers import Answers
+from streamq.testing.trial import hold
+from tests.window_module_cases import CASES, SAMPLE, over
+
+ONCE = settings(
+    max_examples=1,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def check_sample(spark: SparkSession, how: Execution) -> None:
+    @ONCE
+    @given(CASES)
+    def law(case: Case) -> None:
+        case = over(case, SAMPLE)
+        hold(case, [how], Answers(case, EVALUATED), spark)
+
+    law()
+
+
+@pytest.fixture(autouse=True)
+def one_task(spark: SparkSession, plain: None) -> Iterator[None]:
+    """One task for each of the queries: there are many, over a few rows each."""
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
+def test_a_batch(spark: SparkSession) -> None:
+    check_sample(spark, Execution(BATCH))
+
+
+def test_a_stream(spark: SparkSession) -> None:
+    """Of the changelog, from which more can be wrong than from final rows."""
+    check_sample(spark, Execution(SPARK, OutputForm.CHANGELOG, buckets=1))
