@@ -160,6 +160,26 @@ class OnError(Word):
     """Its members go to the late output, its value is NULL or it has no rows, and the query goes on."""
 
 
+class Selection(Word):
+    """Which of the events that fit a parameter of a pattern's operator match."""
+
+    EACH = "each"
+    """Every one, in a match of its own."""
+    FIRST = "first"
+    """The one with the least start."""
+    LAST = "last"
+    """The one with the greatest start."""
+
+
+class Consumption(Word):
+    """Whether an event that has matched as a parameter of a pattern's operator can match there again."""
+
+    REUSE = "reuse"
+    """It can."""
+    CONSUME = "consume"
+    """It cannot."""
+
+
 class CountedAs(Word):
     """As what a source counts a row that it does not take as it came."""
 
@@ -222,6 +242,7 @@ class Verdict(Word):
 __all__ = [
     "Anchor",
     "Clip",
+    "Consumption",
     "CountedAs",
     "JoinKind",
     "LengthKind",
@@ -232,6 +253,7 @@ __all__ = [
     "OnError",
     "OutputForm",
     "RunState",
+    "Selection",
     "Verdict",
     "Word",
     "check_word",

@@ -9,6 +9,7 @@ StreamqError
         TimeError             a duration, size or hop that does not fit the time axis
         UnknownVerb           an attribute that a stream or an expression does not have; an AttributeError too
         UnknownFunction       (in streamq.functions) a name in sq.functions that is no function of a row; an AttributeError too
+    CedrError                 a text of the CEDR language that cannot be read; it knows line and column
     SourceError               input that cannot be read, or is no such source
     InvalidEvent              rows that are no events, under ``invalid="fail"``
     LateEvent                 an item behind its source's CTI, under ``late="fail"``
@@ -66,6 +67,15 @@ class TimeError(PlanError):
 
 class UnknownVerb(PlanError, AttributeError):
     """An attribute that a stream or an expression does not have; an AttributeError too, so that ``hasattr`` works."""
+
+
+class CedrError(StreamqError):
+    """A text of the CEDR language that is wrong at a place; ``line`` and ``column`` count from 1."""
+
+    def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
+        self.column = column
 
 
 class SourceError(StreamqError):

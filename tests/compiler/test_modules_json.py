@@ -67,7 +67,7 @@ def test_options_come_back_as_they_were(value: Any) -> None:
     assert (type(read), repr(read)) == (type(value), repr(value))
 
 
-@pytest.mark.parametrize("value", [np.arange(3), np.float64(1.5), {1, 2}, [np.str_("x")], len], ids=repr)
+@pytest.mark.parametrize("value", [np.arange(3), {1, 2}, [np.str_("x")], len], ids=repr)
 def test_options_that_json_cannot_hold(value: Any) -> None:
     query = S.select(x=mapped("v", codes=value))
     with pytest.raises(PlanError, match="^to_json: codes of mapped cannot be written; found .* Give numbers, texts,"):

@@ -245,7 +245,7 @@ def test_what_is_refused() -> None:
         check_module(sq.sum("v"), "int, int")
     with pytest.raises(TypeMismatch, match="sum: needs numbers; found string"):
         check_module(sq.sum("v"), "string")
-    with pytest.raises(TypeMismatch, match="^check_module: no such type; found 'text' in 'int, text'. Give"):
+    with pytest.raises(TypeMismatch, match="^check_module: no such type; found 'text' in 'int, text'. Write 'string'"):
         check_module(latest, "int, text")
     with pytest.raises(PlanError, match="check_module: examples is how many bags are tried, from 1; found 0"):
         check_module(latest, "int", examples=0)

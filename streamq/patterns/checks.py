@@ -1,0 +1,147 @@
+"""What a program must hold to beyond its grammar: counts, negations, variables, and where conditions may stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from streamq.choices import Consumption, Selection
+from streamq.patterns.source_text import Refusal
+from streamq.patterns.syntax import (
+    All,
+    AnyOf,
+    Apply,
+    AtLeast,
+    AtMost,
+    AttributeEquals,
+    CancelWhen,
+    Condition,
+    CorrelationKey,
+    Definition,
+    Not,
+    Part,
+    Pattern,
+    Program,
+    Sequence,
+    Type,
+    Unless,
+)
+
+
+def check_program(program: Program) -> None:
+    """Raise Refusal at the first place of a program that no operator could mean."""
+    contributors: dict[str, int] = {}
+    for definition in program.definitions:
+        if definition.name in contributors:
+            raise Refusal(definition.place, "two definitions of one name", f"found {definition.name!r} again")
+        _check_variables(definition)
+        for part in parts_of(definition.pattern):
+            _check_pattern(part.pattern, contributors)
+        for condition in definition.where:
+            _check_condition(condition, top=True)
+        _check_output(definition)
+        contributors[definition.name] = contributor_count(definition.pattern.pattern, contributors)
+
+
+def children(pattern: Pattern) -> tuple[Part, ...]:
+    """Return the parameters of an operator, in the order of the text."""
+    match pattern:
+        case Sequence(parts) | All(parts) | AnyOf(parts) | AtLeast(_, parts) | AtMost(_, parts):
+            return parts
+        case Unless(first, second) | Not(first, second) | CancelWhen(first, second):
+            return (first, second)
+    return ()
+
+
+def parts_of(whole: Part) -> Iterator[Part]:
+    """Yield a part and all parts below it, in the order of the text."""
+    waiting = [whole]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        waiting += reversed(children(part.pattern))
+
+
+def contributor_count(pattern: Pattern, defined: Mapping[str, int]) -> int:
+    """Return how many contributors a match of a pattern has; ``defined`` says it of earlier definitions, other types have one."""
+    match pattern:
+        case Type(name):
+            return defined.get(name, 1)
+        case Sequence(parts) | All(parts):
+            return len(parts)
+        case AtLeast(count):
+            return count
+        case CancelWhen(part) | Not(_, part):
+            return contributor_count(part.pattern, defined)
+    return 1
+
+
+def _check_variables(definition: Definition) -> None:
+    variables: set[str] = set()
+    for part in parts_of(definition.pattern):
+        if part.variable is not None:
+            if part.variable in variables:
+                raise Refusal(part.place, "a variable used twice", f"found {part.variable!r} again")
+            variables.add(part.variable)
+
+
+def _check_pattern(pattern: Pattern, defined: Mapping[str, int]) -> None:
+    match pattern:
+        case Sequence((_,)):
+            raise Refusal(pattern.place, "SEQUENCE of one", "", "It takes two patterns or more.")
+        case AtLeast(count, parts) if not 1 <= count <= len(parts):
+            observed = f"found {count} of {len(parts)}"
+            raise Refusal(pattern.place, "the count of ATLEAST is between 1 and the number of its patterns", observed)
+        case AtMost(count) if count < 1:
+            raise Refusal(pattern.place, "the count of ATMOST is 1 or more", f"found {count}")
+        case Unless(part, negated, _, nth):
+            _check_negated(negated)
+            available = contributor_count(part.pattern, defined)
+            if nth is not None and not 1 <= nth <= available:
+                observed = f"found {nth}, and the pattern has {available}"
+                raise Refusal(pattern.place, "UNLESS counts from a contributor that is not there", observed)
+        case Not(negated, part):
+            _check_negated(negated)
+            _check_negation_scope(part, defined)
+        case CancelWhen(_, negated):
+            _check_negated(negated)
+
+
+def _check_negated(part: Part) -> None:
+    if part.selection != Selection.EACH or part.consumption != Consumption.REUSE:
+        observed = f"found {part.selection.upper()} {part.consumption.upper()}"
+        hint = "Nothing of it is in a match, so there is nothing to select or consume."
+        raise Refusal(part.place, "a negated pattern is taken as EACH REUSE", observed, hint)
+
+
+def _check_negation_scope(part: Part, defined: Mapping[str, int]) -> None:
+    """Raise Refusal unless a match has a first and a last contributor, between which NOT can look."""
+    pattern = part.pattern
+    hint = "Write NOT(type, SEQUENCE(...)); ATLEAST and ALL serve as well."
+    if not isinstance(pattern, Sequence | AtLeast | All):
+        raise Refusal(pattern.place, "an unscoped negation: NOT over neither SEQUENCE, ATLEAST nor ALL", "", hint)
+    if contributor_count(pattern, defined) < 2:
+        raise Refusal(pattern.place, "an unscoped negation: NOT over a pattern with a single contributor", "", hint)
+
+
+def _check_condition(condition: Condition, top: bool) -> None:
+    """Raise Refusal for a condition over all variables that is only part of another one."""
+    waiting: list[tuple[Condition, bool]] = [(condition, top)]
+    while waiting:
+        match waiting.pop():
+            case Apply(_, arguments), _:
+                waiting += ((argument, False) for argument in reversed(arguments))
+            case (CorrelationKey() | AttributeEquals()) as node, False:
+                name = "CorrelationKey" if isinstance(node, CorrelationKey) else "[... EQUAL ...]"
+                hint = "Connect it with the others by AND."
+                raise Refusal(
+                    node.place, f"{name} is a whole condition of WHERE", "found it inside an expression", hint
+                )
+
+
+def _check_output(definition: Definition) -> None:
+    names: set[str] = set()
+    for field in definition.output:
+        _check_condition(field.expression, top=False)
+        if field.name in names:
+            raise Refusal(field.place, "two output fields of one name", f"found {field.name!r} again")
+        names.add(field.name)

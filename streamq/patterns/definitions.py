@@ -1,0 +1,175 @@
+"""From a program of definitions to a query: what its names stand for, and what each definition gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from streamq.choices import LengthKind
+from streamq.errors import StreamqError, nearest, warn
+from streamq.operators.alter_lifetime import AlterLifetime
+from streamq.operators.instants import instant_ticks
+from streamq.operators.lifetime_change import Length, Start
+from streamq.operators.select import Select
+from streamq.patterns import syntax
+from streamq.patterns.checks import parts_of
+from streamq.patterns.conditions import Conjunct, Reader, Variables
+from streamq.patterns.correlation import correlation
+from streamq.patterns.lowering import EventType, Lowering
+from streamq.patterns.matches import Matches, filtered, greatest, least, so_many
+from streamq.patterns.source_text import Refusal
+from streamq.patterns.syntax import Definition, Part, Program
+from streamq.plan.expr import Col, Expr, Lit
+from streamq.plan.inference import infer
+from streamq.plan.lifetime import Lifetime
+from streamq.plan.schema import check_names
+from streamq.stream import Stream
+
+ROOT = "@.root"
+"""The column of a match's root, for definitions that use it as an event."""
+
+
+def query_of(program: Program, streams: Mapping[str, Stream]) -> Stream:
+    """Return the matches of the program's last definition; raises Refusal at the place of what is wrong."""
+    types = {name: EventType(stream, tuple(stream.columns)) for name, stream in streams.items()}
+    for definition in program.definitions:
+        if definition.name in types:
+            raise Refusal(definition.place, f"{definition.name!r} is an event type already")
+        types[definition.name] = _defined(definition, types)
+    last = types[program.definitions[-1].name]
+    return last.stream.drop(ROOT)
+
+
+def _defined(definition: Definition, types: Mapping[str, EventType]) -> EventType:
+    _check_types(definition, types)
+    variables = _variables(definition.pattern, types)
+    optional = frozenset(_optional(definition.pattern))
+    kinds = {
+        (name, field): types[kind.name].stream.schema.type_of(field)
+        for name, kind in _events(definition.pattern).items()
+        for field in types[kind.name].fields
+    }
+    conjuncts = list(variables.conjuncts(definition.where))
+    keys, conjuncts = correlation(definition.where, conjuncts, variables, kinds, optional)
+    lowering = Lowering(types, variables, keys, conjuncts)
+    matches = lowering.lowered(definition.pattern)
+    _check_left(lowering.left, variables)
+    stream = _living(matches, definition)
+    outputs = _outputs(definition, matches, variables)
+    columns = (*outputs.items(), (ROOT, matches.root))
+    stream = stream._derive(Select(stream.plan, columns))
+    return EventType(stream, tuple(outputs), Col(ROOT), matches.span)
+
+
+def _events(whole: Part) -> dict[str, syntax.Type]:
+    """The types of events, by variable; one without a name has that of its type."""
+    events: dict[str, syntax.Type] = {}
+    for part in parts_of(whole):
+        if isinstance(part.pattern, syntax.Type):
+            name = part.variable or part.pattern.name
+            if name in events:
+                hint = "Name each of them: A AS first, A AS second."
+                raise Refusal(part.place, f"{name!r} stands for two events", "", hint)
+            events[name] = part.pattern
+    return events
+
+
+def _check_types(definition: Definition, types: Mapping[str, EventType]) -> None:
+    for kind in _events(definition.pattern).values():
+        if kind.name not in types:
+            there = f"there are: {', '.join(types)}" if types else "there is none"
+            raise Refusal(kind.place, f"no event type {kind.name!r}", there, nearest(kind.name, types))
+    for part in parts_of(definition.pattern):
+        if isinstance(part.pattern, syntax.CancelWhen) and isinstance(part.pattern.pattern.pattern, syntax.Type):
+            warn("cedr: CANCEL_WHEN over the events of a type cancels none: they begin where they happen")
+
+
+def _variables(whole: Part, types: Mapping[str, EventType]) -> Variables:
+    events = _events(whole)
+    below: dict[str, frozenset[str]] = {name: frozenset({name}) for name in events}
+    negated: set[str] = set()
+    for part in parts_of(whole):
+        names = _events(part)
+        if part.variable is not None and not isinstance(part.pattern, syntax.Type):
+            if part.variable in below:
+                raise Refusal(part.place, f"{part.variable!r} stands for two patterns")
+            below[part.variable] = frozenset(names)
+        match part.pattern:
+            case syntax.Unless(_, other) | syntax.Not(other) | syntax.CancelWhen(_, other):
+                negated |= set(_events(other))
+    fields = {name: types[kind.name].fields for name, kind in events.items()}
+    return Variables(below, fields, frozenset(negated))
+
+
+def _optional(whole: Part) -> set[str]:
+    """The variables of events that a match may be without."""
+    optional: set[str] = set()
+    for part in parts_of(whole):
+        match part.pattern:
+            case syntax.AtLeast(count, parts) if count < len(parts):
+                optional |= {name for p in parts for name in _events(p)}
+            case syntax.AnyOf(parts) | syntax.AtMost(_, parts) if len(parts) > 1:
+                optional |= {name for p in parts for name in _events(p)}
+    return optional
+
+
+def _check_left(left: list[Conjunct], variables: Variables) -> None:
+    """Raise Refusal for a condition on a negated event and on events outside of what is negated with it."""
+    if left:
+        negated = sorted(left[0].names & variables.negated)
+        others = sorted(left[0].names - variables.negated)
+        wrong = f"a condition on {', '.join(negated)}, which is negated, and on {', '.join(others) or 'another'}"
+        hint = "It may name events of the pattern that the negation is about, and no others."
+        raise Refusal(left[0].condition.place, wrong, "", hint)
+
+
+def _living(matches: Matches, definition: Definition) -> Stream:
+    """The matches with their lifetimes, and what the slices leave of them."""
+    lasts = greatest([matches.lasts, so_many(1)])
+    stream = matches.stream._derive(AlterLifetime(matches.stream.plan, Start(), Length(LengthKind.GIVEN, expr=lasts)))
+    axis = stream.schema.axis_type
+    start: Expr = Lifetime("start")
+    if definition.occurrence is not None:
+        low, high = (_bound(b, stream) for b in (definition.occurrence.start, definition.occurrence.end))
+        conditions = [*([] if low is None else [start >= low]), *([] if high is None else [start < high])]
+        stream = filtered(stream, conditions)
+    if definition.validity is not None:
+        low, high = (_bound(b, stream) for b in (definition.validity.start, definition.validity.end))
+        begins = instant_ticks(start if low is None else greatest([start, low]), axis)
+        ends = instant_ticks(Lifetime("end") if high is None else least([Lifetime("end"), high]), axis)
+        length = Length(LengthKind.GIVEN, expr=greatest([ends - begins, so_many(0)]))
+        stream = stream._derive(AlterLifetime(stream.plan, Start(expr=begins), length))
+    return stream
+
+
+def _bound(bound: syntax.Literal | None, stream: Stream) -> Expr | None:
+    if bound is None:
+        return None
+    try:
+        expr = Lit(bound.value).cast(stream.schema.axis_type)
+        infer(expr, stream.schema, "cedr")
+        return expr
+    except StreamqError as error:
+        raise Refusal(bound.place, str(error)) from error
+
+
+def _outputs(definition: Definition, matches: Matches, variables: Variables) -> dict[str, Expr]:
+    """The columns of the result; without OUTPUT all fields of all events, each behind its variable, and the root."""
+    reader = Reader(variables, matches.variables)
+    if not definition.output:
+        fields = {f"{v}_{f}": e for v in matches.events for f, e in matches.variables[v].fields.items()}
+        return {**fields, "root": matches.root}
+    outputs = {}
+    for field in definition.output:
+        for name in variables.named_by(field.expression):
+            if name in variables.negated:
+                hint = "No match has an event of it."
+                raise Refusal(field.place, f"OUTPUT of {name}, which is negated", "", hint)
+        try:
+            check_names([field.name], "cedr")
+        except StreamqError as error:
+            raise Refusal(field.place, str(error)) from error
+        outputs[field.name] = reader.checked(field.expression, matches.schema)
+    return outputs
+
+
+__all__ = ["query_of"]

@@ -1,0 +1,327 @@
+"""Definitions of the CEDR language as queries of the algebra: sequences are joins, negations are anti joins.
+
+An event of a pattern is a point at its start. It comes after another one within a scope where both live at once, once that one
+lives from behind its start to the end of the scope: so a sequence is a chain of joins, whose state goes with the scope. That
+nothing comes is an anti join of the same kind. So matches survive disorder, corrections and late negation as joins do. (Barga
+et al., Consistent Streaming Through Time: A Vision for Event Stream Processing, section 3.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from streamq.choices import Consumption, JoinKind, LengthKind, Selection
+from streamq.errors import StreamqError
+from streamq.functions.choice import COALESCE
+from streamq.operators.join import Join
+from streamq.operators.lifetime_change import Length, Start
+from streamq.operators.select import Select
+from streamq.operators.union import Union
+from streamq.patterns import syntax
+from streamq.patterns.conditions import Conjunct, Reader, Variables
+from streamq.patterns.correlation import Correlation
+from streamq.patterns.matches import Matches, Named, all_of, altered, at, filtered, greatest, key, least, of, so_many
+from streamq.patterns.source_text import Refusal
+from streamq.patterns.syntax import Part, Place
+from streamq.plan.expr import Call, Cast, Col, Expr, Lit
+from streamq.plan.lifetime import Lifetime
+from streamq.plan.passes import rewrite
+from streamq.plan.schema import Schema
+from streamq.stream import Stream
+from streamq.time import ticks
+
+POINT = Length(LengthKind.FIXED, 1)
+OTHER = "~"
+"""What the columns of the later event are called behind, in a join of a stream with itself."""
+
+
+@dataclass(frozen=True)
+class EventType:
+    """The events of a type: a stream's, or the matches of an earlier definition, which have a ``root`` of their own.
+
+    span: how far before an event's start its root can lie at most, in ticks.
+    """
+
+    stream: Stream
+    fields: tuple[str, ...]
+    root: Expr | None = None
+    span: int = 0
+
+
+class Lowering:
+    """The lowering of one definition; conditions go where their variables first meet, and ``left`` are those not there yet."""
+
+    def __init__(
+        self,
+        types: Mapping[str, EventType],
+        variables: Variables,
+        correlation: Correlation,
+        conjuncts: Sequence[Conjunct],
+    ):
+        self.types, self.variables, self.correlation = types, variables, correlation
+        self.left = list(conjuncts)
+
+    def lowered(self, part: Part) -> Matches:
+        """The matches of a parameter, with its variable among theirs."""
+        if part.selection != Selection.EACH or part.consumption != Consumption.REUSE:
+            what = f"{part.selection.upper()} {part.consumption.upper()}"
+            raise Refusal(part.place, f"{what} is not supported yet", "", "EACH REUSE is.")
+        match part.pattern:
+            case syntax.Type():
+                return self._type(part, part.pattern)
+            case syntax.Sequence():
+                matches = self._sequence(part.pattern)
+            case syntax.AtLeast(count, parts, within):
+                matches = self._at_least(count, parts, self._scope(within, part.pattern.place))
+            case syntax.All(parts, within):
+                matches = self._at_least(len(parts), parts, self._scope(within, part.pattern.place))
+            case syntax.AnyOf(parts):
+                matches = self._at_least(1, parts, 1)
+            case syntax.Unless():
+                matches = self._unless(part.pattern)
+            case syntax.Not():
+                matches = self._not(part.pattern)
+            case syntax.CancelWhen():
+                matches = self._cancel_when(part.pattern)
+            case syntax.AtMost():
+                raise Refusal(part.pattern.place, "ATMOST is not supported yet")
+        if part.variable is None:
+            return matches
+        named = Named(matches.starts, matches.root)
+        return replace(matches, variables={**matches.variables, part.variable: named})
+
+    # events
+
+    def _type(self, part: Part, pattern: syntax.Type) -> Matches:
+        kind, name = self.types[pattern.name], part.variable or pattern.name
+        points = kind.stream.to_points()
+        columns: dict[str, Expr] = {of(name, f): Col(f) for f in kind.fields}
+        columns[at(name)] = Lifetime("start")
+        root: Expr = Col(at(name))
+        if kind.root is not None:
+            root = Col(of(at(name), "root"))
+            columns[root.name] = kind.root
+        columns |= {key(k): Col(field) for k, field in self.correlation.fields_of(name)}
+        stream = points._derive(Select(points.plan, tuple(columns.items())))
+        named = Named(Col(at(name)), root, {f: Col(of(name, f)) for f in kind.fields})
+        matches = Matches(stream, {name: named}, (name,), named.starts, root, (named.starts,), kind.span, so_many(1))
+        return self._where(matches)
+
+    def _where(self, matches: Matches) -> Matches:
+        """The matches for which those conditions hold that are about their events alone."""
+        conditions = [self._read(c, matches) for c in self._taken(matches.events)]
+        return replace(matches, stream=filtered(matches.stream, conditions))
+
+    def _read(self, conjunct: Conjunct, matches: Matches) -> Expr:
+        return Reader(self.variables, matches.variables).condition(conjunct, matches.schema, matches.optional)
+
+    def _taken(self, events: Sequence[str]) -> list[Conjunct]:
+        """The conditions that are about no other events, which are then done with."""
+        taken = [c for c in self.left if c.names <= set(events)]
+        self.left = [c for c in self.left if not c.names <= set(events)]
+        return taken
+
+    def _scope(self, within: syntax.Duration, place: Place) -> int:
+        """A scope in ticks; raises Refusal for one that is not positive, or no duration of the axis."""
+        axis = next(iter(self.types.values())).stream.schema.axis
+        try:
+            scope = ticks(within, axis, "cedr")
+        except StreamqError as error:
+            raise Refusal(place, str(error).removeprefix("cedr: ")) from error
+        if scope <= 0:
+            raise Refusal(place, "a scope is positive", f"found {within!r}")
+        return scope
+
+    # one after the other
+
+    def _sequence(self, pattern: syntax.Sequence) -> Matches:
+        scope = self._scope(pattern.within, pattern.place)
+        parts = [self.lowered(p) for p in pattern.parts]
+        first = parts[0].starts
+        matches = parts[0]
+        for part in parts[1:]:
+            matches = self._followed(matches, part, first, scope)
+        return replace(
+            matches,
+            root=least([p.root for p in parts]),
+            contributors=tuple(p.starts for p in parts),
+            span=scope + max(p.span for p in parts),
+            lasts=self._rest(matches, first, scope),
+        )
+
+    def _followed(self, before: Matches, later: Matches, first: Expr, scope: int) -> Matches:
+        """Matches of one pattern with those of another that come later, within the scope that ``first`` begins."""
+        pair = Pair(before, later, self)
+        opened = altered(before.stream, Start(by=1), Length(LengthKind.GIVEN, expr=self._rest(before, first, scope)))
+        return pair.joined(opened, later.stream)
+
+    def _rest(self, matches: Matches, first: Expr, scope: int) -> Expr:
+        """How much of the scope that begins at an instant lies behind a match's start, in ticks."""
+        return so_many(scope) - (matches.ticks(Lifetime("start")) - matches.ticks(first))
+
+    # some of several
+
+    def _at_least(self, count: int, patterns: Sequence[Part], scope: int) -> Matches:
+        parts = [self.lowered(p) for p in patterns]
+        one = _any_of(parts)
+        matches = one
+        first = least([p.starts for p in parts])
+        for _ in range(count - 1):
+            opened = altered(
+                matches.stream, Start(by=1), Length(LengthKind.GIVEN, expr=self._rest(matches, first, scope))
+            )
+            matches = replace(matches, stream=self._joined_with_another(opened, one, parts))
+        optional = one.optional if count < len(parts) else frozenset[str]().union(*(p.optional for p in parts))
+        matches = replace(matches, optional=optional, span=scope + max(p.span for p in parts))
+        in_order = _in_order([p.starts for p in parts], count)
+        return self._where(replace(matches, contributors=in_order, lasts=self._rest(matches, first, scope)))
+
+    def _joined_with_another(self, opened: Stream, one: Matches, parts: Sequence[Matches]) -> Stream:
+        """Matches with an event more: of a part that they have none of."""
+        keys = tuple(key(k) for k in self.correlation.keys)
+        names = [n for n in one.schema.names if n not in keys]
+
+        def of_other(column: Expr) -> Expr | None:
+            return Col(column.name + OTHER) if isinstance(column, Col) and column.name not in keys else None
+
+        both = [p.starts.is_not_null() & rewrite(p.starts, of_other).is_not_null() for p in parts]
+        joined = Join(
+            opened.plan,
+            one.stream.plan,
+            on=tuple((k, k) for k in keys),
+            where=all_of(~b for b in both),
+            how=JoinKind.INNER,
+            left_names=tuple((n, n) for n in opened.schema.names),
+            right_names=tuple((n, n + OTHER) for n in names),
+        )
+        columns = {k: Col(k) for k in keys} | {n: Call(COALESCE, (Col(n), Col(n + OTHER))) for n in names}
+        return opened._derive(Select(joined, tuple((n, columns[n]) for n in one.schema.names)), one.stream)
+
+    # nothing of another
+
+    def _unless(self, pattern: syntax.Unless) -> Matches:
+        scope = self._scope(pattern.within, pattern.place)
+        matches, negated = self.lowered(pattern.pattern), self.lowered(pattern.negated)
+        contributor = matches.starts if pattern.nth is None else matches.contributors[pattern.nth - 1]
+        is_own = contributor is matches.starts
+        pair = Pair(matches, negated, self)
+        stream = matches.stream
+        if not is_own:
+            stream = altered(stream, Start(expr=matches.ticks(contributor), within=matches.span), POINT)
+        if scope > 1:
+            # an instant is followed by an event within the scope where it lies among those that such an event follows
+            follows = altered(negated.stream, Start(by=1 - scope), Length(LengthKind.FIXED, scope - 1))
+            stream = pair.without(stream, follows)
+        if not is_own:
+            stream = altered(stream, Start(expr=matches.ticks(matches.starts), within=0), POINT)
+        return replace(matches, stream=stream, contributors=(matches.starts,), lasts=so_many(scope))
+
+    def _not(self, pattern: syntax.Not) -> Matches:
+        negated, matches = self.lowered(pattern.negated), self.lowered(pattern.pattern)
+        inner = pattern.pattern.pattern
+        assert isinstance(inner, syntax.Sequence | syntax.AtLeast | syntax.All)
+        return self._without_between(matches, negated, matches.contributors[0], self._scope(inner.within, inner.place))
+
+    def _cancel_when(self, pattern: syntax.CancelWhen) -> Matches:
+        matches, negated = self.lowered(pattern.pattern), self.lowered(pattern.negated)
+        return self._without_between(matches, negated, matches.root, matches.span)
+
+    def _without_between(self, matches: Matches, negated: Matches, start: Expr, reach: int) -> Matches:
+        """The matches with no negated event strictly between an instant, at most ``reach`` before, and their start."""
+        pair = Pair(matches, negated, self)
+        if reach <= 1:
+            return matches
+        before = altered(negated.stream, Start(by=1), Length(LengthKind.FIXED, reach - 1))
+        return replace(matches, stream=pair.without(matches.stream, before, negated.starts > start))
+
+
+class Pair:
+    """Two patterns whose matches meet, and the conditions on both."""
+
+    def __init__(self, left: Matches, right: Matches, lowering: Lowering):
+        self.left, self.right = left, right
+        self.variables = {**left.variables, **right.variables}
+        self.events = (*left.events, *right.events)
+        self.optional = left.optional | right.optional
+        self.keys = tuple(key(k) for k in lowering.correlation.keys)
+        self.reader = Reader(lowering.variables, self.variables)
+        self.conjuncts = lowering._taken(self.events)
+
+    def joined(self, left: Stream, right: Stream) -> Matches:
+        """The pairs that live at once and for which the conditions hold."""
+        stream = left._derive(self._join(left, right, JoinKind.INNER, ()), right)
+        last = self.right
+        return Matches(stream, self.variables, self.events, last.starts, last.root, (), 0, so_many(1), self.optional)
+
+    def without(self, left: Stream, right: Stream, *more: Expr) -> Stream:
+        """The left matches with no right one that lives at once and for which the conditions hold."""
+        return left._derive(self._join(left, right, JoinKind.ANTI, more), right)
+
+    def _join(self, left: Stream, right: Stream, how: JoinKind, more: Sequence[Expr]) -> Join:
+        columns = [(c, self._equal(c, left.schema, right.schema)) for c in self.conjuncts]
+        equal = [pair for _, pair in columns if pair is not None]
+        fields = (*left.schema.fields, *(f for f in right.schema.fields if f.name not in self.keys))
+        schema = left.schema.with_fields(fields)
+        conditions = [self.reader.condition(c, schema, self.optional) for c, pair in columns if pair is None]
+        return Join(
+            left.plan,
+            right.plan,
+            on=(*((k, k) for k in self.keys), *equal),
+            where=all_of([*more, *conditions]),
+            how=how,
+            left_names=tuple((n, n) for n in left.schema.names),
+            right_names=tuple((n, n) for n in right.schema.names if n not in self.keys),
+        )
+
+    def _equal(self, conjunct: Conjunct, left: Schema, right: Schema) -> tuple[str, str] | None:
+        """The columns, one of either side, that a condition says are equal; None for another condition."""
+        match conjunct.condition:
+            case syntax.Apply("=", (syntax.Field() as one, syntax.Field() as other)) if (
+                not conjunct.names & self.optional
+            ):
+                columns = self.reader.read(one), self.reader.read(other)
+                for a, b in (columns, columns[::-1]):
+                    if isinstance(a, Col) and isinstance(b, Col) and a.name in left.names and b.name in right.names:
+                        return (a.name, b.name) if left.type_of(a.name) == right.type_of(b.name) else None
+        return None
+
+
+def _any_of(parts: Sequence[Matches]) -> Matches:
+    """A match of any of some patterns, with NULL for what the others have."""
+    kinds = {f.name: f.type for p in parts for f in p.schema.fields}
+    plans = []
+    for part in parts:
+        own = set(part.schema.names)
+        columns = [(n, Col(n) if n in own else Cast(Lit(None), kind)) for n, kind in kinds.items()]
+        plans.append(Select(part.stream.plan, tuple(columns)))
+    stream = parts[0].stream._derive(Union(tuple(plans)), *(p.stream for p in parts[1:]))
+    return Matches(
+        stream,
+        {name: named for p in parts for name, named in p.variables.items()},
+        tuple(e for p in parts for e in p.events),
+        greatest([p.starts for p in parts]),
+        least([p.root for p in parts]),
+        (),
+        max(p.span for p in parts),
+        so_many(1),
+        frozenset(e for p in parts for e in p.events),
+    )
+
+
+def _in_order(starts: Sequence[Expr], count: int) -> tuple[Expr, ...]:
+    """The starts of a match's contributors in the order of time; they differ, and NULL are those that it has none of."""
+    if count == 1:
+        return (greatest(starts),)
+    from streamq.functions.catalogue import by_name
+
+    # each is the least of those behind the one before
+    in_order = [least(starts)]
+    for _ in range(count - 2):
+        last = in_order[-1]
+        behind = [Call(by_name("nullif"), (greatest([s, last]), last)) for s in starts]
+        in_order.append(least(behind))
+    return (*in_order, greatest(starts))
+
+
+__all__ = ["EventType", "Lowering"]

@@ -1,0 +1,111 @@
+"""Matches of a pattern as a stream: points at their own starts, with the payloads of their contributors.
+
+A column ``x.m`` is the field ``m`` of the variable ``x``, ``x.@`` the instant at which its event starts, NULL where the match has
+no such event; ``@.a`` is the value of a correlation key ``a``, which all events of a match share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+from pyspark.sql.types import LongType
+
+from streamq.functions.catalogue import by_name
+from streamq.operators.alter_lifetime import AlterLifetime
+from streamq.operators.instants import instant_ticks
+from streamq.operators.lifetime_change import Length, Start
+from streamq.operators.where import Where
+from streamq.plan.expr import Call, Cast, Expr, Lit
+from streamq.plan.schema import Schema
+from streamq.stream import Stream
+
+
+def at(variable: str) -> str:
+    """The column of the instant at which a variable's event starts."""
+    return f"{variable}.@"
+
+
+def of(variable: str, name: str) -> str:
+    """The column of a variable's field."""
+    return f"{variable}.{name}"
+
+
+def key(name: str) -> str:
+    """The column of a correlation key's value."""
+    return f"@.{name}"
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a variable stands for: its start and its root, and its payload by name; of a sub-pattern there is no payload."""
+
+    starts: Expr
+    root: Expr
+    fields: Mapping[str, Expr] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Matches:
+    """The matches of a pattern.
+
+    variables: those that a condition may name; events: those of them that are events, in their order; optional: those of these
+    that a match may be without; contributors: the starts of the pattern's own inputs in the order of time; root: the earliest
+    start of all events below; span: how far before a match's start its root can lie at most, in ticks; lasts: how long a match
+    lives, in ticks.
+    """
+
+    stream: Stream
+    variables: Mapping[str, Named]
+    events: tuple[str, ...]
+    starts: Expr
+    root: Expr
+    contributors: tuple[Expr, ...]
+    span: int
+    lasts: Expr
+    optional: frozenset[str] = frozenset()
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the matches."""
+        return self.stream.schema
+
+    def ticks(self, instant: Expr) -> Expr:
+        """An instant of these matches in ticks."""
+        return instant_ticks(instant, self.schema.axis_type)
+
+
+def altered(stream: Stream, start: Start, length: Length) -> Stream:
+    """A stream with other lifetimes."""
+    return stream._derive(AlterLifetime(stream.plan, start, length))
+
+
+def filtered(stream: Stream, conditions: Iterable[Expr]) -> Stream:
+    """The events of a stream for which conditions hold."""
+    condition = all_of(conditions)
+    return stream if condition is None else stream._derive(Where(stream.plan, condition))
+
+
+def least(instants: Sequence[Expr]) -> Expr:
+    """The least of some instants, of those that are there."""
+    return instants[0] if len(instants) == 1 else Call(by_name("least"), tuple(instants))
+
+
+def greatest(instants: Sequence[Expr]) -> Expr:
+    """The greatest of some instants, of those that are there."""
+    return instants[0] if len(instants) == 1 else Call(by_name("greatest"), tuple(instants))
+
+
+def so_many(number: int) -> Expr:
+    """A number of ticks."""
+    return Cast(Lit(number), LongType())
+
+
+def all_of(conditions: Iterable[Expr]) -> Expr | None:
+    """The conjunction of some conditions; None of none."""
+    several = list(conditions)
+    return reduce(lambda a, b: a & b, several) if several else None
+
+
+__all__ = ["Matches", "Named", "all_of", "altered", "at", "filtered", "greatest", "key", "least", "of", "so_many"]

@@ -1,0 +1,84 @@
+"""The parser of the CEDR language: LALR, so its time is linear in the text and its depth is no recursion."""
+
+from __future__ import annotations
+
+import functools
+import re
+from importlib.resources import files
+from typing import TYPE_CHECKING, cast
+
+from streamq.errors import CedrError
+from streamq.patterns.checks import check_program
+from streamq.patterns.legal_words import KEYWORDS, OPERATORS, keyword_like, keywords_of, legal, sign_at
+from streamq.patterns.source_text import Refusal, SourceText, source_text
+from streamq.patterns.syntax import Program
+
+if TYPE_CHECKING:
+    from lark import Lark, UnexpectedInput
+
+_WORD = re.compile(r"[\w-]+")
+_WORD_BEFORE = re.compile(r"(?<![\w.`])([^\W\d][\w-]*)\s*\Z")
+_HINTS = {
+    '"': "Strings stand in single quotes, names in backticks.",
+    "‘": "Strings stand in plain single quotes: '.",
+    "’": "Strings stand in plain single quotes: '.",
+    "“": "Strings stand in plain single quotes: '.",
+    "`": "A name in backticks has at least one character.",
+}
+
+
+def parse(text: str | bytes) -> Program:
+    """Return the definitions of a text in the CEDR language.
+
+    Bytes are UTF-8. Keywords count in any case; names count as written. Raises CedrError at the first place that is wrong,
+    with what would be legal there.
+
+    >>> from streamq.patterns.parser import parse
+    >>> parse("EVENT Pair WHEN SEQUENCE(A, B, 5 minutes)").definitions[0].pattern.pattern.within
+    '5 minutes'
+    """
+    from lark import UnexpectedInput
+
+    source = source_text(text)
+    try:
+        # the transformer has made a program of the tree that lark says it is
+        program = cast(Program, _language().parse(source.text))
+        check_program(program)
+    except Refusal as refusal:
+        raise source.refused(refusal) from None
+    except UnexpectedInput as unexpected:
+        raise _unexpected(source, unexpected) from None
+    return program
+
+
+@functools.cache
+def _language() -> Lark:
+    from lark import Lark
+
+    from streamq.patterns.tree_builder import TreeBuilder
+
+    grammar = files("streamq.patterns").joinpath("grammar.lark").read_text(encoding="utf-8")
+    return Lark(grammar, parser="lalr", lexer="contextual", transformer=TreeBuilder())
+
+
+def _unexpected(source: SourceText, unexpected: UnexpectedInput) -> CedrError:
+    """Return the error for a token that cannot stand where it stands, or for a character that begins none."""
+    text, tokens = source.text, unexpected.interactive_parser.accepts()
+    offset = cast(int, unexpected.pos_in_stream)
+    if getattr(getattr(unexpected, "token", None), "type", "") == "$END":
+        offset = len(text.rstrip())
+        observed, word = "found the end of the text", None
+    else:
+        observed, word = f"found {sign_at(text, offset)}", _WORD.match(text, offset)
+    before = _WORD_BEFORE.search(text, max(0, offset - 100), offset)
+    if before and text.startswith("(", offset) and "_AS" in tokens and "COMPARISON" not in tokens:
+        near = keyword_like(before[1], OPERATORS)
+        hint = f"Did you mean {near!r}?" if near else f"There are: {', '.join(OPERATORS)}."
+        return source.error(source.place(before.start()), "no operator of patterns", f"found {before[1]!r}", hint)
+    if near := keyword_like(word[0] if word else "", keywords_of(tokens)):
+        hint = f"Did you mean {near!r}?"
+    elif before and (near := keyword_like(before[1], KEYWORDS, likeness=0.8)):
+        hint = f"Did you mean {near!r} for the word before it, {before[1]!r}?"
+    else:
+        hint = _HINTS.get(text[offset : offset + 1], "")
+    return source.error(source.place(offset), "this cannot stand here", observed, f"{hint} {legal(tokens)}".strip())

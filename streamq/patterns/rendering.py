@@ -1,0 +1,212 @@
+"""Programs as text in a normal form: ``parse(render(program)) == program`` for whatever the parser makes."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+from streamq.choices import Consumption, Selection
+from streamq.patterns.legal_words import KEYWORDS
+from streamq.patterns.syntax import (
+    All,
+    AnyOf,
+    Apply,
+    AtLeast,
+    AtMost,
+    AttributeEquals,
+    CancelWhen,
+    Condition,
+    CorrelationKey,
+    Definition,
+    Duration,
+    Expression,
+    Field,
+    Literal,
+    Not,
+    OutputField,
+    Part,
+    Pattern,
+    Program,
+    Sequence,
+    Slice,
+    Type,
+    Unless,
+)
+
+OR, AND, NOT, COMPARISON, SUM, PRODUCT, SIGN, PRIMARY = range(8)
+"""How tightly an expression binds; an operand that binds less tightly than its place asks stands in parentheses."""
+
+_BINARY: Final = dict.fromkeys(("=", "<>", "<", "<=", ">", ">="), COMPARISON) | {
+    "+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT, "%": PRODUCT,
+}  # fmt: skip
+_KEYWORDS: Final = {word.upper() for word in KEYWORDS}
+_PLAIN_NAME = re.compile(r"[^\W\d]\w*")
+_PLAIN_DURATION = re.compile(r"[0-9]+(\.[0-9]+)? [a-z]+( [0-9]+(\.[0-9]+)? [a-z]+)*")
+
+
+def render(program: Program) -> str:
+    """Return the text of a program in normal form.
+
+    >>> from streamq.patterns.parser import parse
+    >>> print(render(parse("event P when sequence(A x, B first, 5 min) where {x.a=1} and {x.b is null}")))
+    EVENT P
+    WHEN SEQUENCE(A AS x, B FIRST, 5 min)
+    WHERE x.a = 1
+      AND x.b IS NULL
+    """
+    return "\n\n".join(map(_definition, program.definitions))
+
+
+def _definition(definition: Definition) -> str:
+    lines = [f"EVENT {_name(definition.name)}", f"WHEN {_part(definition.pattern)}"]
+    if definition.where:
+        least = OR if len(definition.where) == 1 else NOT
+        lines.append("WHERE " + "\n  AND ".join(_expression(c, least) for c in definition.where))
+    if definition.output:
+        lines.append("OUTPUT " + ", ".join(map(_output_field, definition.output)))
+    if definition.occurrence:
+        lines.append(f"@ {_slice(definition.occurrence)}")
+    if definition.validity:
+        lines.append(f"# {_slice(definition.validity)}")
+    return "\n".join(lines)
+
+
+def _part(part: Part) -> str:
+    words = [_pattern(part.pattern)]
+    if part.variable is not None:
+        words += ["AS", _name(part.variable)]
+    if part.selection != Selection.EACH:
+        words.append(part.selection.upper())
+    if part.consumption != Consumption.REUSE:
+        words.append(part.consumption.upper())
+    return " ".join(words)
+
+
+def _pattern(pattern: Pattern) -> str:
+    match pattern:
+        case Type(name):
+            return _name(name)
+        case Sequence(parts, within):
+            return _call("SEQUENCE", *map(_part, parts), _duration(within))
+        case AtLeast(count, parts, within):
+            return _call("ATLEAST", str(count), *map(_part, parts), _duration(within))
+        case All(parts, within):
+            return _call("ALL", *map(_part, parts), _duration(within))
+        case AnyOf(parts):
+            return _call("ANY", *map(_part, parts))
+        case AtMost(count, parts, within):
+            return _call("ATMOST", str(count), *map(_part, parts), _duration(within))
+        case Unless(part, negated, within, nth):
+            counted = () if nth is None else (str(nth),)
+            return _call("UNLESS", _part(part), _part(negated), *counted, _duration(within))
+        case Not(negated, part):
+            return _call("NOT", _part(negated), _part(part))
+        case CancelWhen(part, negated):
+            return _call("CANCEL_WHEN", _part(part), _part(negated))
+
+
+def _call(name: str, *arguments: str) -> str:
+    return f"{name}({', '.join(arguments)})"
+
+
+def _duration(within: Duration) -> str:
+    if isinstance(within, int) or _PLAIN_DURATION.fullmatch(within):
+        return str(within)
+    return _string(within)
+
+
+def _output_field(field: OutputField) -> str:
+    text = _expression(field.expression, OR)
+    match field.expression:
+        case Field(_, name) if name == field.name:
+            return text
+    return f"{text} AS {_word(field.name)}"
+
+
+def _slice(bounds: Slice) -> str:
+    start, end = ("" if bound is None else _literal(bound) for bound in (bounds.start, bounds.end))
+    return f"[{start}, {end})"
+
+
+def _expression(node: Condition, least: int) -> str:
+    """Return an expression, in parentheses if it binds less tightly than ``least``."""
+    match node:
+        case Field(variable, name):
+            return _name(name) if variable is None else f"{_name(variable)}.{_word(name)}"
+        case Literal():
+            return _literal(node)
+        case CorrelationKey(attributes, equal):
+            return _call("CorrelationKey", *map(_name, attributes), "EQUAL" if equal else "UNIQUE")
+        case AttributeEquals(attribute, value):
+            return f"[{_name(attribute)} EQUAL {_literal(value)}]"
+        case Apply():
+            text, binding = _operation(node)
+            return f"({text})" if binding < least else text
+
+
+def _operation(node: Apply) -> tuple[str, int]:
+    """Return a function of arguments as text, and how tightly that binds."""
+    match node.function, node.arguments:
+        case "or", arguments:
+            return " OR ".join(_expression(a, AND) for a in arguments), OR
+        case "and", arguments:
+            return " AND ".join(_expression(a, NOT) for a in arguments), AND
+        case "not", (Apply("in" | "between" | "like") as inner,):
+            return _comparison(inner, "NOT "), COMPARISON
+        case "not", (operand,):
+            return f"NOT {_expression(operand, NOT)}", NOT
+        case "in" | "between" | "like", _:
+            return _comparison(node, ""), COMPARISON
+        case "is null" | "is not null" as test, (operand,):
+            return f"{_expression(operand, SUM)} {test.upper()}", COMPARISON
+        case "negative", (operand,) if not _is_positive_number(operand):
+            return f"- {_expression(operand, SIGN)}", SIGN
+        case function, (left, right) if function in _BINARY:
+            binding = _BINARY[function]
+            before = SUM if binding == COMPARISON else binding
+            return f"{_expression(left, before)} {function} {_expression(right, binding + 1)}", binding
+        case function, arguments:
+            return _call(function, *(_expression(a, OR) for a in arguments)), PRIMARY
+
+
+def _comparison(node: Apply, inverse: str) -> str:
+    operand, *others = node.arguments
+    left = f"{_expression(operand, SUM)} {inverse}{node.function.upper()}"
+    if node.function == "in":
+        return _call(f"{left} ", *(_expression(o, OR) for o in others))
+    return f"{left} {' AND '.join(_expression(o, SUM) for o in others)}"
+
+
+def _is_positive_number(node: Expression) -> bool:
+    """True for what the parser would make a negative constant of, behind a sign."""
+    match node:
+        case Literal(int() | float() as value) if not isinstance(value, bool):
+            return math.copysign(1, value) > 0
+    return False
+
+
+def _literal(node: Literal) -> str:
+    match node.value:
+        case None:
+            return "NULL"
+        case bool() as value:
+            return str(value).upper()
+        case str() as value:
+            return _string(value)
+        case value:
+            return repr(value)
+
+
+def _string(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _name(name: str) -> str:
+    """Return a name, in backticks if it is a keyword or no plain word."""
+    return f"`{name}`" if name.upper() in _KEYWORDS else _word(name)
+
+
+def _word(name: str) -> str:
+    """Return a name where no keyword can stand, in backticks if it is no plain word."""
+    return name if _PLAIN_NAME.fullmatch(name) else "`" + name.replace("`", "``") + "`"

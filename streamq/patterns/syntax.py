@@ -1,0 +1,234 @@
+"""The syntax tree of the CEDR language: what a text says, without its layout.
+
+Trees are values: two are equal if they say the same, wherever that stands. ``place`` says where it stands in the text.
+A variable, a type and a field are names as written; what they stand for is not known here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from streamq.choices import Consumption, Selection
+
+
+class Place(NamedTuple):
+    """A place in a text; lines and columns count from 1, columns in characters."""
+
+    line: int
+    column: int
+
+
+NOWHERE = Place(0, 0)
+"""The place of a node that comes from no text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """A node of the tree; its place is no part of its value."""
+
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+# --- expressions of WHERE and OUTPUT
+
+
+@dataclass(frozen=True)
+class Field(Placed):
+    """A field of an event, ``x.machine``; without a variable, ``machine``."""
+
+    variable: str | None
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Literal(Placed):
+    """A constant: a string, an integer, a float, TRUE, FALSE or NULL. Constants of different types are not equal."""
+
+    value: str | int | float | bool | None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Literal) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[type, object]:
+        return type(self.value), self.value
+
+
+@dataclass(frozen=True)
+class Apply(Placed):
+    """A function of some arguments.
+
+    Operators are functions too: ``= <> < <= > >= + - * / %``, ``and`` and ``or`` of two or more arguments (none of them of
+    the same function), ``not``, ``is null``, ``is not null``, ``in`` (the value first), ``between``, ``like``, ``negative``.
+    Other functions have their names as written.
+    """
+
+    function: str
+    arguments: tuple[Expression, ...]
+    depth: int = field(init=False, compare=False, repr=False)
+    """How many functions stand in each other, this one counted."""
+
+    def __post_init__(self) -> None:
+        depth = 1 + max((a.depth for a in self.arguments if isinstance(a, Apply)), default=0)
+        object.__setattr__(self, "depth", depth)
+
+
+@dataclass(frozen=True)
+class CorrelationKey(Placed):
+    """All variables agree in each of these attributes; with ``equal=False``, no two of them do. It is a whole condition."""
+
+    attributes: tuple[str, ...]
+    equal: bool
+
+
+@dataclass(frozen=True)
+class AttributeEquals(Placed):
+    """The attribute has this value in all variables: ``[attribute EQUAL 'value']``. It is a whole condition."""
+
+    attribute: str
+    value: Literal
+
+
+Expression = Field | Literal | Apply
+Condition = Expression | CorrelationKey | AttributeEquals
+
+# --- patterns
+
+Duration = str | int
+"""A scope: ``"12 hours"``, or an integer number of ticks, as :func:`streamq.time.ticks` takes it."""
+
+
+@dataclass(frozen=True)
+class Part(Placed):
+    """A parameter of an operator: a pattern, the variable that names its events, and which of them the operator takes."""
+
+    pattern: Pattern
+    variable: str | None = None
+    selection: Selection = Selection.EACH
+    consumption: Consumption = Consumption.REUSE
+
+
+@dataclass(frozen=True)
+class Type(Placed):
+    """The events of a type: a stream, or an earlier definition."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Sequence(Placed):
+    """One event of each part, strictly one after the other, within a scope."""
+
+    parts: tuple[Part, ...]
+    within: Duration
+
+
+@dataclass(frozen=True)
+class AtLeast(Placed):
+    """Events of ``count`` of the parts, in any order of the parts, within a scope."""
+
+    count: int
+    parts: tuple[Part, ...]
+    within: Duration
+
+
+@dataclass(frozen=True)
+class All(Placed):
+    """One event of each part, in any order, within a scope."""
+
+    parts: tuple[Part, ...]
+    within: Duration
+
+
+@dataclass(frozen=True)
+class AnyOf(Placed):
+    """An event of any part."""
+
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class AtMost(Placed):
+    """An event of a part with no more than ``count`` events of the parts in the scope that ends with it."""
+
+    count: int
+    parts: tuple[Part, ...]
+    within: Duration
+
+
+@dataclass(frozen=True)
+class Unless(Placed):
+    """A match that no event of ``negated`` follows within a scope.
+
+    The scope starts with the match, or at its ``nth`` contributor, counted from 1.
+    """
+
+    pattern: Part
+    negated: Part
+    within: Duration
+    nth: int | None = None
+
+
+@dataclass(frozen=True)
+class Not(Placed):
+    """A match of ``pattern`` with no event of ``negated`` between its first and its last contributor."""
+
+    negated: Part
+    pattern: Part
+
+
+@dataclass(frozen=True)
+class CancelWhen(Placed):
+    """A match with no event of ``negated`` between its root time and its own start."""
+
+    pattern: Part
+    negated: Part
+
+
+Pattern = Type | Sequence | AtLeast | All | AnyOf | AtMost | Unless | Not | CancelWhen
+
+# --- definitions
+
+
+@dataclass(frozen=True)
+class OutputField(Placed):
+    """A field of the result; in a text the name of a plain field may be left out."""
+
+    expression: Expression
+    name: str
+
+
+@dataclass(frozen=True)
+class Slice(Placed):
+    """The instants ``[start, end)``, as numbers or as quoted timestamps; None is without a bound."""
+
+    start: Literal | None
+    end: Literal | None
+
+
+@dataclass(frozen=True)
+class Definition(Placed):
+    """An event type that a pattern defines.
+
+    ``pattern`` is a part so that the whole may have a variable. ``where`` are conditions that all hold: whatever AND connects,
+    in braces and parentheses too. ``output`` is empty where there is no OUTPUT. ``occurrence`` is the slice behind @ and
+    ``validity`` that behind #.
+    """
+
+    name: str
+    pattern: Part
+    where: tuple[Condition, ...] = ()
+    output: tuple[OutputField, ...] = ()
+    occurrence: Slice | None = None
+    validity: Slice | None = None
+
+
+@dataclass(frozen=True)
+class Program(Placed):
+    """The definitions of a text, in its order; a later one may use an earlier one as a type."""
+
+    definitions: tuple[Definition, ...]

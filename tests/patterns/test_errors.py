@@ -1,0 +1,172 @@
+"""Errors of the CEDR language, each as ``tests/golden/cedr_errors.txt`` has it: the text, then the whole message.
+
+``STREAMQ_GOLDEN=1 pytest tests/patterns/test_errors.py`` writes the file anew; read the difference before you keep it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+
+from streamq.errors import CedrError, PlanError, StreamqError
+from streamq.patterns.parser import parse
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "cedr_errors.txt"
+
+WHERE = "EVENT E\nWHEN A AS x\nWHERE "
+
+
+def when(pattern: str) -> str:
+    return f"EVENT E\nWHEN {pattern}"
+
+
+CASES = {
+    "no definition": "",
+    "a misspelt first keyword": "EVNT E WHEN A",
+    "a definition without a name": "EVENT WHEN A",
+    "a definition without a pattern": "EVENT E",
+    "a misspelt operator": when("SEQUENC(A, B, 5 minutes)"),
+    "an operator that there is not": when("FOLLOWS(A, B, 5 minutes)"),
+    "a misspelt operator with a count": when("ATLEST(2, A, B, 5)"),
+    "a misspelt cancel_when": when("CANCELWHEN(A, B)"),
+    "a misspelt clause is taken for a variable": when("A\nWHER x.a = 1"),
+    "a misspelt selection": when("SEQUENCE(A AS x FRIST, B, 5 minutes)"),
+    "a reserved word as a type": when("SEQUENCE(A, where, 5 minutes)"),
+    "an open operator": when("SEQUENCE(A,"),
+    "an open scope": when("SEQUENCE(A, B, 5 minutes"),
+    "a closing bracket too many": when("SEQUENCE(A, B, 5 minutes))"),
+    "no count": when("ATLEAST(A, B, 5 minutes)"),
+    "a scope before the end": when("SEQUENCE(A, 5 minutes, B)"),
+    "sequence without a scope": when("SEQUENCE(A, B)"),
+    "all without a scope": when("SEQUENCE(A, ALL(B, C), 5)"),
+    "atleast without a scope": when("ATLEAST(1, A, B)"),
+    "atmost without a scope": when("ATMOST(1, A, B)"),
+    "unless without a scope": when("UNLESS(A, B)"),
+    "unless with a third pattern": when("UNLESS(A, B, C, 5 minutes)"),
+    "any with a scope": when("ANY(A, B, 5 minutes)"),
+    "sequence of one": when("SEQUENCE(A, 5 minutes)"),
+    "atleast of none": when("ATLEAST(0, A, B, 5 minutes)"),
+    "atleast of a negative count": when("ATLEAST(-1, A, B, 5 minutes)"),
+    "atleast of too many": when("ATLEAST(3, A, B, 5 minutes)"),
+    "atleast of a fraction": when("ATLEAST(1.5, A, B, 5 minutes)"),
+    "atmost of none": when("ATMOST(0, A, B, 5 minutes)"),
+    "a scope of nothing": when("SEQUENCE(A, B, 0 minutes)"),
+    "a negative scope": when("SEQUENCE(A, B, -5)"),
+    "a scope in fractions of ticks": when("SEQUENCE(A, B, 2.5)"),
+    "an unknown unit": when("SEQUENCE(A, B, 5 mintes)"),
+    "a quoted scope without a unit": when("SEQUENCE(A, B, '5')"),
+    "a scope finer than a microsecond": when("SEQUENCE(A, B, 0.0000001 seconds)"),
+    "a scope longer than the time axis": when("SEQUENCE(A, B, 99999999999999999999)"),
+    "not over a type": when("NOT(A, B)"),
+    "not over any": when("NOT(A, ANY(B, C))"),
+    "not over a single contributor": when("NOT(A, ATLEAST(1, B, C, 5))"),
+    "unless from contributor 0": when("UNLESS(SEQUENCE(A, B, 5), C, 0, 5)"),
+    "unless from a contributor that is not there": when("UNLESS(SEQUENCE(A, B, 5), C, 3, 5)"),
+    "unless from the second contributor of a type": when("UNLESS(A, C, 2, 5)"),
+    "a negated part that is consumed": when("UNLESS(A, B AS y LAST CONSUME, 5)"),
+    "a variable used twice": when("UNLESS(SEQUENCE(A AS x, B AS y, 5),\n            C AS x, 5)"),
+    "a variable of the whole used twice": when("SEQUENCE(A x, B y, 5) AS y"),
+    "a definition twice": "EVENT E WHEN A\nEVENT F WHEN B\nEVENT E WHEN C",
+    "a comparison of three": WHERE + "1 < x.a < 3",
+    "a comparison without its right side": WHERE + "x.a =",
+    "two conditions without and": WHERE + "{x.a = 1}\n      {x.b = 2}",
+    "a field that is almost a keyword": WHERE + "x.events y.list",
+    "a dot without a field": WHERE + "x.",
+    "double quotes": WHERE + 'x.a = "v"',
+    "typographic quotes": WHERE + "[a EQUAL ‘v’]",
+    "a misspelt equal": WHERE + "[a EQUL 'v']",
+    "a field where a value stands": WHERE + "[a EQUAL b]",
+    "a correlation key without its mode": WHERE + "CorrelationKey(a)",
+    "a correlation key below or": WHERE + "x.a = 1 OR CorrelationKey(a, EQUAL)",
+    "an equal attribute below not": WHERE + "x.a = 1 AND NOT [a EQUAL 'v']",
+    "a correlation key in the output": "EVENT E WHEN A OUTPUT CorrelationKey(a, EQUAL) AS k",
+    "a number too large": WHERE + "x.a = 1e999",
+    "a number too long": WHERE + "x.a = " + "1" * 101,
+    "an empty name": WHERE + "x.`` = 1",
+    "a character that begins nothing": WHERE + "x.a = $1",
+    "an open string": WHERE + "x.a = 'abc\n  AND x.b = 1",
+    "an open name": WHERE + "x.`a = 1",
+    "an open comment": WHERE + "x.a = 1 /* and so on",
+    "output without a name": "EVENT E WHEN A AS x OUTPUT x.a + 1",
+    "output without as": "EVENT E WHEN A AS x OUTPUT x.a b",
+    "two output fields of one name": "EVENT E WHEN A AS x OUTPUT x.a, x.b AS a",
+    "a closed slice": "EVENT E WHEN A @ [1, 5]",
+    "a slice without a comma": "EVENT E WHEN A # [1 5)",
+    "slices in the other order": "EVENT E WHEN A # [1, 5) @ [1, 5)",
+    "a slice of names": "EVENT E WHEN A @ [today, )",
+    "tabs": "EVENT E\n\tWHEN\tSEQUENCE(A,\tB)",
+}
+
+
+def error(text: str | bytes) -> CedrError:
+    with pytest.raises(CedrError) as raised:
+        parse(text)
+    return raised.value
+
+
+def block(name: str) -> str:
+    return f"=== {name}\n{CASES[name]}\n---\n{error(CASES[name])}\n"
+
+
+@pytest.fixture(scope="module")
+def golden() -> dict[str, str]:
+    if os.environ.get("STREAMQ_GOLDEN"):
+        GOLDEN.write_text("".join(map(block, CASES)), encoding="utf-8")
+    blocks = GOLDEN.read_text(encoding="utf-8").split("=== ")[1:]
+    return {one.partition("\n")[0]: "=== " + one for one in blocks}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_message_is_as_in_the_golden_file(name: str, golden: dict[str, str]) -> None:
+    assert block(name) == golden[name]
+
+
+def test_the_golden_file_has_these_cases_and_no_others(golden: dict[str, str]) -> None:
+    assert list(golden) == list(CASES)
+
+
+def test_an_error_knows_its_place() -> None:
+    e = error("EVENT E\nWHEN SEQUENCE(A)")
+    assert (e.line, e.column) == (2, 6)
+    assert isinstance(e, StreamqError)
+    copy = pickle.loads(pickle.dumps(e))
+    assert (str(copy), copy.line, copy.column) == (str(e), 2, 6)
+
+
+def test_lines_end_with_either_newline() -> None:
+    e = error("EVENT E\r\nWHEN SEQUENCE(A)\r\n")
+    assert (e.line, e.column) == (2, 6)
+    assert str(e).splitlines()[1:] == ["    WHEN SEQUENCE(A)", "         ^"]
+
+
+def test_what_cannot_be_shown_is_named() -> None:
+    message, line, caret = str(error(WHERE + "x.a = \x07")).splitlines()
+    assert "found the character U+0007." in message
+    assert (line, caret) == ("    WHERE x.a =", "    " + " " * 12 + "^")
+
+
+def test_tabs_are_as_wide_as_the_caret_takes_them() -> None:
+    assert str(error("EVENT E\n\tWHEN\tSEQUENCE(A,\tB)")).splitlines()[1:] == [
+        "     WHEN SEQUENCE(A, B)",
+        "          ^",
+    ]
+
+
+@pytest.mark.parametrize("before", [0, 1, 10, 40])
+@pytest.mark.parametrize("behind", [0, 1, 10, 40])
+def test_a_long_line_is_cut_around_the_caret(before: int, behind: int) -> None:
+    text = "EVENT E WHEN A WHERE " + "x.a = 1 AND " * before + "x.b == 1" + " AND x.a = 1" * behind
+    _, line, caret = str(error(text)).splitlines()
+    assert line[caret.index("^") - 5 :].startswith("x.b == 1")
+    assert len(line) <= 4 + 3 + 76 + 3
+    assert line.startswith("    ...") == (len(text) > 76 and before > 1)
+    assert line.endswith("...") == (len(text) > 76 and behind > 1)
+
+
+@pytest.mark.parametrize("text", [None, 5, ["EVENT E WHEN A"]])
+def test_what_is_no_text(text: object) -> None:
+    with pytest.raises(PlanError, match="cedr: the text is a string, or bytes in UTF-8; found "):
+        parse(text)  # type: ignore[arg-type]
