@@ -19,6 +19,9 @@ from streamq.operators import MergePartials, PartialAggregate, WindowAggregate, 
 from streamq.operators.grouped import Grouped, GroupVerbs
 from streamq.operators.window_verbs import WindowVerbs
 from streamq.operators.windowed import Windowed
+from streamq.patterns import pattern
+from streamq.patterns.contributor import AliasVerbs, Contributor
+from streamq.patterns.pattern import Pattern
 from streamq.plan.node import STATED, Node, stated_of
 from streamq.plan.repository import Repository
 from streamq.run import run_all
@@ -84,6 +87,13 @@ def sections() -> dict[str, list[Entry]]:
             Entry("sq.udso", sq.udso),
             Entry("sq.modules", Repository, (), ""),
             Entry("sq.modules.get", Repository.get),
+        ],
+        "Patterns": [
+            *(Entry(f"sq.{name}", function) for name, function in public(pattern)),
+            *methods("stream", AliasVerbs),
+            *methods("contributor", Contributor),
+            *(e for e in methods("pattern", Pattern) if e.name != "pattern.alias"),
+            *values("pattern", Pattern),
         ],
         "Seeing and running": [
             *methods("stream", Stream),

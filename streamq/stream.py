@@ -23,6 +23,7 @@ from streamq.operators.to_signal import ToSignalVerbs
 from streamq.operators.union import UnionVerbs
 from streamq.operators.where import WhereVerbs
 from streamq.operators.windowed_join import WindowedJoinVerbs
+from streamq.patterns.contributor import AliasVerbs
 from streamq.plan.expr import Expr
 from streamq.plan.hints import for_verb
 from streamq.plan.node import Node
@@ -57,6 +58,7 @@ class Stream(
     DistinctIdsVerbs,
     GroupVerbs,
     ScanVerbs[Any],
+    AliasVerbs,
     RunVerbs,
 ):
     """Events with lifetimes and what is to be computed over them; immutable: every verb gives another stream.

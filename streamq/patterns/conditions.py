@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -11,14 +11,25 @@ from pyspark.sql import types as t
 
 from streamq.errors import StreamqError, nearest
 from streamq.functions.catalogue import by_name, known_names
-from streamq.patterns.matches import Named
+from streamq.patterns.matches import Named, at, of, root_of
 from streamq.patterns.source_text import Refusal
-from streamq.patterns.syntax import Apply, AttributeEquals, Condition, CorrelationKey, Expression, Field, Literal, Place
-from streamq.plan.expr import Call, Expr, Lit
+from streamq.patterns.syntax import (
+    NOWHERE,
+    Apply,
+    AttributeEquals,
+    Condition,
+    CorrelationKey,
+    Expression,
+    Field,
+    Literal,
+    Place,
+)
+from streamq.plan.expr import Call, Col, Expr, Lit
 from streamq.plan.inference import infer
+from streamq.plan.passes import columns as columns_of
+from streamq.plan.passes import rewrite
 from streamq.plan.repository import modules
 from streamq.plan.schema import Schema
-from streamq.plan.user_module import UserModule
 
 STARTS, ROOT = "Vs", "root"
 """What every variable has beside its payload: the start of its match, and that of the earliest event below it."""
@@ -49,10 +60,15 @@ OPERATORS: Mapping[str, Callable[..., Expr]] = {
 
 @dataclass(frozen=True)
 class Conjunct:
-    """A condition that holds beside others; ``names`` are the variables of events that it is about."""
+    """A condition that holds beside others, over the columns of matches.
 
-    condition: Expression
+    variables: those that stand in it; names: those of events among them and below them.
+    """
+
+    condition: Expr
+    variables: frozenset[str]
     names: frozenset[str]
+    place: Place = NOWHERE
 
 
 @dataclass(frozen=True)
@@ -67,29 +83,32 @@ class Variables:
     fields: Mapping[str, tuple[str, ...]]
     negated: frozenset[str]
 
+    # conditions of WHERE
+
     def conjuncts(self, where: Iterable[Condition]) -> Iterator[Conjunct]:
-        """Yield the conditions of WHERE; of one over all variables, those that it stands for."""
+        """Yield the conditions of WHERE; of one over all variables, those that it stands for.
+
+        What a CorrelationKey says is EQUAL is none of them (``correlation``).
+        """
         for condition in where:
             match condition:
                 case AttributeEquals(attribute, value):
                     for name in self.events_with(attribute, condition.place):
-                        yield self.of_fields("=", (name, attribute), value, condition.place)
+                        yield self.conjunct(Col(of(name, attribute)) == Lit(value.value), condition.place)
                 case CorrelationKey(attributes, False):
                     for attribute in attributes:
-                        names = self.events_with(attribute, condition.place)
-                        for i, name in enumerate(names):
-                            for other in names[:i]:
-                                field = Field(other, attribute, place=condition.place)
-                                yield self.of_fields("<>", (name, attribute), field, condition.place)
+                        columns = [Col(of(name, attribute)) for name in self.events_with(attribute, condition.place)]
+                        for i, column in enumerate(columns):
+                            yield from (self.conjunct(other != column, condition.place) for other in columns[:i])
                 case CorrelationKey():
                     pass
                 case _:
-                    yield Conjunct(condition, frozenset(self.named_by(condition)))
+                    yield self.conjunct(self.read(condition), condition.place)
 
-    def of_fields(self, function: str, field: tuple[str, str], other: Field | Literal, place: Place) -> Conjunct:
-        """A condition on a field of a variable."""
-        condition = Apply(function, (Field(*field, place=place), other), place=place)
-        return Conjunct(condition, frozenset(self.named_by(condition)))
+    def conjunct(self, condition: Expr, place: Place = NOWHERE) -> Conjunct:
+        """A condition with the variables that it names."""
+        owners = frozenset(name.partition(".")[0] for name in columns_of(condition))
+        return Conjunct(condition, owners, frozenset(name for owner in owners for name in self.below[owner]), place)
 
     def correlated(self, where: Iterable[Condition]) -> tuple[str, ...]:
         """The attributes in which all events of a match agree."""
@@ -105,19 +124,37 @@ class Variables:
         """All variables of events; raises Refusal where one of them lacks an attribute."""
         for name, fields in self.fields.items():
             if attribute not in fields:
-                raise no_field(name, attribute, fields, place)
+                raise _no_field(name, attribute, fields, place)
         return tuple(self.fields)
 
-    def named_by(self, expression: Expression) -> Iterator[str]:
-        """Yield the variables of events that an expression is about."""
-        match expression:
-            case Field(variable, name):
-                yield from self.below[self.owner(variable, name, expression.place)]
-            case Apply(_, arguments):
-                for argument in arguments:
-                    yield from self.named_by(argument)
+    # expressions
 
-    def owner(self, variable: str | None, name: str, place: Place) -> str:
+    def read(self, expression: Expression) -> Expr:
+        """An expression over the columns of matches; its types are not looked at."""
+        match expression:
+            case Literal(value):
+                return Lit(value)
+            case Field(variable, name):
+                return self.column(self._owner(variable, name, expression.place), name, expression.place)
+            case Apply("like", (value, Literal(str() as pattern))):
+                return self.read(value).like(pattern)
+            case Apply("like"):
+                raise Refusal(expression.place, "LIKE takes a text as its pattern")
+            case Apply(function, arguments) if function in OPERATORS:
+                return OPERATORS[function](*map(self.read, arguments))
+            case Apply(function, arguments):
+                return _called(function, [self.read(a) for a in arguments], expression.place)
+
+    def column(self, variable: str, name: str, place: Place = NOWHERE) -> Expr:
+        """The column of a variable's field, or of its start or root."""
+        fields = self.fields.get(variable, ())
+        if name in fields:
+            return Col(of(variable, name))
+        if name.lower() in (STARTS.lower(), ROOT):
+            return Col(root_of(variable) if name.lower() == ROOT else at(variable))
+        raise _no_field(variable, name, fields, place)
+
+    def _owner(self, variable: str | None, name: str, place: Place) -> str:
         """The variable of a field, which may go without saying; raises Refusal where there is none, or several."""
         if variable is not None:
             if variable not in self.below:
@@ -134,79 +171,44 @@ class Variables:
         raise Refusal(place, f"no field {name!r}", f"there are: {', '.join(every)}", nearest(name, every))
 
 
-def no_field(variable: str, name: str, fields: Iterable[str], place: Place) -> Refusal:
-    """What is wrong with a field that a variable's events do not have."""
-    there = f"there are: {', '.join([*fields, STARTS, ROOT])}"
-    return Refusal(place, f"no field {name!r} of {variable}", there, nearest(name, [*fields, STARTS, ROOT]))
+def condition_on(conjunct: Conjunct, matches: Mapping[str, Named], schema: Schema, optional: frozenset[str]) -> Expr:
+    """A condition over the columns of matches; of one without one of its events, which are ``optional``, it is true."""
+    expr = typed(conjunct.condition, matches, schema, conjunct.place, boolean=True)
+    missing = sorted(conjunct.names & optional)
+    return reduce(lambda a, b: a | b, [*(matches[n].starts.is_null() for n in missing), expr])
 
 
-@dataclass(frozen=True)
-class Reader:
-    """Makes expressions over the columns of matches."""
-
-    variables: Variables
-    named: Mapping[str, Named]
-
-    def condition(self, conjunct: Conjunct, schema: Schema, optional: frozenset[str]) -> Expr:
-        """A condition as an expression; of a match without one of its events, which are ``optional``, it is true."""
-        expr = self.checked(conjunct.condition, schema, boolean=True)
-        missing = sorted(conjunct.names & optional)
-        return reduce(lambda a, b: a | b, [*(self.named[n].starts.is_null() for n in missing), expr])
-
-    def checked(self, expression: Expression, schema: Schema, *, boolean: bool = False) -> Expr:
-        """An expression; raises Refusal, at its place, where its types do not fit."""
-        expr = self.read(expression)
-        try:
-            kind = infer(expr, schema, "cedr")
-        except StreamqError as error:
-            raise Refusal(place_of(expression), str(error)) from error
-        if boolean and not isinstance(kind, t.BooleanType | t.NullType):
-            raise Refusal(place_of(expression), "a condition is true or false", f"found {kind.simpleString()}")
-        return expr
-
-    def read(self, expression: Expression) -> Expr:
-        """An expression, the types of which are not looked at."""
-        match expression:
-            case Literal(value):
-                return Lit(value)
-            case Field(variable, name):
-                return self._field(self.variables.owner(variable, name, expression.place), name, expression.place)
-            case Apply("like", (value, Literal(str() as pattern))):
-                return self.read(value).like(pattern)
-            case Apply(function, arguments) if function in OPERATORS:
-                return OPERATORS[function](*map(self.read, arguments))
-            case Apply("like"):
-                raise Refusal(expression.place, "LIKE takes a text as its pattern")
-            case Apply(function, arguments):
-                return self._call(function, [self.read(a) for a in arguments], expression.place)
-
-    def _field(self, variable: str, name: str, place: Place) -> Expr:
-        named = self.named[variable]
-        if name in named.fields:
-            return named.fields[name]
-        if name.lower() in (STARTS.lower(), ROOT):
-            return named.root if name.lower() == ROOT else named.starts
-        raise no_field(variable, name, named.fields, place)
-
-    def _call(self, name: str, arguments: list[Any], place: Place) -> Expr:
-        own = modules.get(name) if name in modules else None
-        try:
-            if isinstance(own, UserModule) and own.kind == "udf":
-                called: Expr = own(*arguments)  # type: ignore[operator]
-                return called
-            if name in known_names():
-                return Call(by_name(name), tuple(arguments))
-        except StreamqError as error:
-            raise Refusal(place, str(error)) from error
-        if name.lower() in known_names():
-            return self._call(name.lower(), arguments, place)
-        hint = nearest(name, [*known_names(), *modules])
-        raise Refusal(place, f"no function {name!r}", "", hint or "A function of your own is made by @sq.udf.")
+def typed(expr: Expr, matches: Mapping[str, Named], schema: Schema, place: Place, *, boolean: bool = False) -> Expr:
+    """An expression with the instants of sub-patterns written out; raises Refusal where its types do not fit."""
+    instants = {at(v): n.starts for v, n in matches.items()} | {root_of(v): n.root for v, n in matches.items()}
+    expr = rewrite(expr, lambda e: instants.get(e.name) if isinstance(e, Col) else None)
+    try:
+        kind = infer(expr, schema, "cedr")
+    except StreamqError as error:
+        raise Refusal(place, str(error).removeprefix("cedr: ")) from error
+    if boolean and not isinstance(kind, t.BooleanType | t.NullType):
+        raise Refusal(place, "a condition is true or false", f"found {kind.simpleString()}")
+    return expr
 
 
-def place_of(expression: Expression) -> Place:
-    """Where an expression stands."""
-    return expression.place
+def _no_field(variable: str, name: str, fields: Iterable[str], place: Place) -> Refusal:
+    every = [*fields, STARTS, ROOT]
+    return Refusal(place, f"no field {name!r} of {variable}", f"there are: {', '.join(every)}", nearest(name, every))
 
 
-__all__ = ["Conjunct", "Reader", "Variables"]
+def _called(name: str, arguments: Sequence[Any], place: Place) -> Expr:
+    own = modules.get(name) if name in modules else None
+    try:
+        if own is not None and own.kind == "udf":
+            called: Expr = own(*arguments)  # type: ignore[operator]
+            return called
+        for known in (name, name.lower()):
+            if known in known_names():
+                return Call(by_name(known), tuple(arguments))
+    except StreamqError as error:
+        raise Refusal(place, str(error)) from error
+    hint = nearest(name, [*known_names(), *modules]) or "A function of your own is made by @sq.udf."
+    raise Refusal(place, f"no function {name!r}", "", hint)
+
+
+__all__ = ["Conjunct", "Variables", "condition_on", "typed"]

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 from pyspark.sql import types as t
 
+from streamq.functions.comparison import EQUAL
 from streamq.patterns.conditions import Conjunct, Variables
-from streamq.patterns.syntax import Apply, Condition, Field
+from streamq.patterns.matches import of
+from streamq.patterns.syntax import Condition
+from streamq.plan.expr import Call, Col
 
 Owned = tuple[str, str]
 """A field with its variable."""
@@ -64,10 +67,10 @@ def correlation(
 
 def _equation(conjunct: Conjunct, variables: Variables) -> tuple[Owned, Owned] | None:
     match conjunct.condition:
-        case Apply("=", (Field() as one, Field() as other)):
-            pair = tuple((variables.owner(f.variable, f.name, f.place), f.name) for f in (one, other))
-            is_read = all(name in variables.fields.get(owner, ()) for owner, name in pair)
-            return (pair[0], pair[1]) if is_read and pair[0][0] != pair[1][0] else None
+        case Call(function, (Col() as one, Col() as other)) if function is EQUAL:
+            owned = {of(v, f): (v, f) for v, fields in variables.fields.items() for f in fields}
+            pair = owned.get(one.name), owned.get(other.name)
+            return (pair[0], pair[1]) if pair[0] and pair[1] and pair[0][0] != pair[1][0] else None
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from streamq.choices import LengthKind
 from streamq.errors import StreamqError, nearest, warn
@@ -12,7 +12,7 @@ from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.select import Select
 from streamq.patterns import syntax
 from streamq.patterns.checks import parts_of
-from streamq.patterns.conditions import Conjunct, Reader, Variables
+from streamq.patterns.conditions import Conjunct, Variables, typed
 from streamq.patterns.correlation import correlation
 from streamq.patterns.lowering import EventType, Lowering
 from streamq.patterns.matches import Matches, filtered, greatest, least, so_many
@@ -28,18 +28,25 @@ ROOT = "@.root"
 """The column of a match's root, for definitions that use it as an event."""
 
 
-def query_of(program: Program, streams: Mapping[str, Stream]) -> Stream:
-    """Return the matches of the program's last definition; raises Refusal at the place of what is wrong."""
+Where = Callable[[Variables], Iterable[Conjunct]]
+"""Conditions that come from no text, by the variables that they may name."""
+
+
+def query_of(program: Program, streams: Mapping[str, Stream], where: Where = lambda _: ()) -> Stream:
+    """Return the matches of the program's last definition; raises Refusal at the place of what is wrong.
+
+    ``where`` gives more conditions of the last definition.
+    """
     types = {name: EventType(stream, tuple(stream.columns)) for name, stream in streams.items()}
-    for definition in program.definitions:
-        if definition.name in types:
-            raise Refusal(definition.place, f"{definition.name!r} is an event type already")
+    *earlier, last = program.definitions
+    for definition in earlier:
         types[definition.name] = _defined(definition, types)
-    last = types[program.definitions[-1].name]
-    return last.stream.drop(ROOT)
+    return _defined(last, types, where).stream.drop(ROOT)
 
 
-def _defined(definition: Definition, types: Mapping[str, EventType]) -> EventType:
+def _defined(definition: Definition, types: Mapping[str, EventType], where: Where = lambda _: ()) -> EventType:
+    if definition.name in types:
+        raise Refusal(definition.place, f"{definition.name!r} is an event type already")
     _check_types(definition, types)
     variables = _variables(definition.pattern, types)
     optional = frozenset(_optional(definition.pattern))
@@ -48,9 +55,9 @@ def _defined(definition: Definition, types: Mapping[str, EventType]) -> EventTyp
         for name, kind in _events(definition.pattern).items()
         for field in types[kind.name].fields
     }
-    conjuncts = list(variables.conjuncts(definition.where))
+    conjuncts = [*variables.conjuncts(definition.where), *where(variables)]
     keys, conjuncts = correlation(definition.where, conjuncts, variables, kinds, optional)
-    lowering = Lowering(types, variables, keys, conjuncts)
+    lowering = Lowering(types, keys, conjuncts)
     matches = lowering.lowered(definition.pattern)
     _check_left(lowering.left, variables)
     stream = _living(matches, definition)
@@ -66,6 +73,8 @@ def _events(whole: Part) -> dict[str, syntax.Type]:
     for part in parts_of(whole):
         if isinstance(part.pattern, syntax.Type):
             name = part.variable or part.pattern.name
+            if "." in name:
+                raise Refusal(part.place, "a variable has no dot in its name", f"found {name!r}", "Name it by AS.")
             if name in events:
                 hint = "Name each of them: A AS first, A AS second."
                 raise Refusal(part.place, f"{name!r} stands for two events", "", hint)
@@ -119,7 +128,7 @@ def _check_left(left: list[Conjunct], variables: Variables) -> None:
         others = sorted(left[0].names - variables.negated)
         wrong = f"a condition on {', '.join(negated)}, which is negated, and on {', '.join(others) or 'another'}"
         hint = "It may name events of the pattern that the negation is about, and no others."
-        raise Refusal(left[0].condition.place, wrong, "", hint)
+        raise Refusal(left[0].place, wrong, "", hint)
 
 
 def _living(matches: Matches, definition: Definition) -> Stream:
@@ -154,21 +163,20 @@ def _bound(bound: syntax.Literal | None, stream: Stream) -> Expr | None:
 
 def _outputs(definition: Definition, matches: Matches, variables: Variables) -> dict[str, Expr]:
     """The columns of the result; without OUTPUT all fields of all events, each behind its variable, and the root."""
-    reader = Reader(variables, matches.variables)
     if not definition.output:
         fields = {f"{v}_{f}": e for v in matches.events for f, e in matches.variables[v].fields.items()}
         return {**fields, "root": matches.root}
     outputs = {}
     for field in definition.output:
-        for name in variables.named_by(field.expression):
-            if name in variables.negated:
-                hint = "No match has an event of it."
-                raise Refusal(field.place, f"OUTPUT of {name}, which is negated", "", hint)
+        place = field.expression.place
+        conjunct = variables.conjunct(variables.read(field.expression), place)
+        for name in sorted(conjunct.names & variables.negated):
+            raise Refusal(place, f"OUTPUT of {name}, which is negated", "", "No match has an event of it.")
         try:
             check_names([field.name], "cedr")
         except StreamqError as error:
-            raise Refusal(field.place, str(error)) from error
-        outputs[field.name] = reader.checked(field.expression, matches.schema)
+            raise Refusal(field.place, str(error).removeprefix("cedr: ")) from error
+        outputs[field.name] = typed(conjunct.condition, matches.variables, matches.schema, place)
     return outputs
 
 

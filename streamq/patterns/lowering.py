@@ -8,20 +8,34 @@ et al., Consistent Streaming Through Time: A Vision for Event Stream Processing,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from streamq.choices import Consumption, JoinKind, LengthKind, Selection
 from streamq.errors import StreamqError
 from streamq.functions.choice import COALESCE
+from streamq.functions.comparison import EQUAL
 from streamq.operators.join import Join
 from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.select import Select
 from streamq.operators.union import Union
 from streamq.patterns import syntax
-from streamq.patterns.conditions import Conjunct, Reader, Variables
+from streamq.patterns.conditions import Conjunct, condition_on
 from streamq.patterns.correlation import Correlation
-from streamq.patterns.matches import Matches, Named, all_of, altered, at, filtered, greatest, key, least, of, so_many
+from streamq.patterns.matches import (
+    Matches,
+    Named,
+    all_of,
+    altered,
+    at,
+    filtered,
+    greatest,
+    key,
+    least,
+    of,
+    root_of,
+    so_many,
+)
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Part, Place
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
@@ -55,11 +69,10 @@ class Lowering:
     def __init__(
         self,
         types: Mapping[str, EventType],
-        variables: Variables,
         correlation: Correlation,
         conjuncts: Sequence[Conjunct],
     ):
-        self.types, self.variables, self.correlation = types, variables, correlation
+        self.types, self.correlation = types, correlation
         self.left = list(conjuncts)
 
     def lowered(self, part: Part) -> Matches:
@@ -89,7 +102,7 @@ class Lowering:
         if part.variable is None:
             return matches
         named = Named(matches.starts, matches.root)
-        return replace(matches, variables={**matches.variables, part.variable: named})
+        return self._where(replace(matches, variables={**matches.variables, part.variable: named}))
 
     # events
 
@@ -100,7 +113,7 @@ class Lowering:
         columns[at(name)] = Lifetime("start")
         root: Expr = Col(at(name))
         if kind.root is not None:
-            root = Col(of(at(name), "root"))
+            root = Col(root_of(name))
             columns[root.name] = kind.root
         columns |= {key(k): Col(field) for k, field in self.correlation.fields_of(name)}
         stream = points._derive(Select(points.plan, tuple(columns.items())))
@@ -109,17 +122,18 @@ class Lowering:
         return self._where(matches)
 
     def _where(self, matches: Matches) -> Matches:
-        """The matches for which those conditions hold that are about their events alone."""
-        conditions = [self._read(c, matches) for c in self._taken(matches.events)]
+        """The matches for which those conditions hold that are about them alone."""
+        conditions = [self._read(c, matches) for c in self.taken(matches.variables)]
         return replace(matches, stream=filtered(matches.stream, conditions))
 
     def _read(self, conjunct: Conjunct, matches: Matches) -> Expr:
-        return Reader(self.variables, matches.variables).condition(conjunct, matches.schema, matches.optional)
+        return condition_on(conjunct, matches.variables, matches.schema, matches.optional)
 
-    def _taken(self, events: Sequence[str]) -> list[Conjunct]:
-        """The conditions that are about no other events, which are then done with."""
-        taken = [c for c in self.left if c.names <= set(events)]
-        self.left = [c for c in self.left if not c.names <= set(events)]
+    def taken(self, variables: Iterable[str]) -> list[Conjunct]:
+        """The conditions that are about no other variables, which are then done with."""
+        there = set(variables)
+        taken = [c for c in self.left if c.variables <= there]
+        self.left = [c for c in self.left if not c.variables <= there]
         return taken
 
     def _scope(self, within: syntax.Duration, place: Place) -> int:
@@ -245,8 +259,7 @@ class Pair:
         self.events = (*left.events, *right.events)
         self.optional = left.optional | right.optional
         self.keys = tuple(key(k) for k in lowering.correlation.keys)
-        self.reader = Reader(lowering.variables, self.variables)
-        self.conjuncts = lowering._taken(self.events)
+        self.conjuncts = lowering.taken(self.variables)
 
     def joined(self, left: Stream, right: Stream) -> Matches:
         """The pairs that live at once and for which the conditions hold."""
@@ -263,7 +276,7 @@ class Pair:
         equal = [pair for _, pair in columns if pair is not None]
         fields = (*left.schema.fields, *(f for f in right.schema.fields if f.name not in self.keys))
         schema = left.schema.with_fields(fields)
-        conditions = [self.reader.condition(c, schema, self.optional) for c, pair in columns if pair is None]
+        conditions = [condition_on(c, self.variables, schema, self.optional) for c, pair in columns if pair is None]
         return Join(
             left.plan,
             right.plan,
@@ -277,13 +290,12 @@ class Pair:
     def _equal(self, conjunct: Conjunct, left: Schema, right: Schema) -> tuple[str, str] | None:
         """The columns, one of either side, that a condition says are equal; None for another condition."""
         match conjunct.condition:
-            case syntax.Apply("=", (syntax.Field() as one, syntax.Field() as other)) if (
-                not conjunct.names & self.optional
+            case Call(function, (Col() as one, Col() as other)) if (
+                function is EQUAL and not conjunct.names & self.optional
             ):
-                columns = self.reader.read(one), self.reader.read(other)
-                for a, b in (columns, columns[::-1]):
-                    if isinstance(a, Col) and isinstance(b, Col) and a.name in left.names and b.name in right.names:
-                        return (a.name, b.name) if left.type_of(a.name) == right.type_of(b.name) else None
+                for a, b in ((one.name, other.name), (other.name, one.name)):
+                    if a in left.names and b in right.names:
+                        return (a, b) if left.type_of(a) == right.type_of(b) else None
         return None
 
 

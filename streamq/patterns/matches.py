@@ -32,6 +32,11 @@ def of(variable: str, name: str) -> str:
     return f"{variable}.{name}"
 
 
+def root_of(variable: str) -> str:
+    """The column of the root of a variable's match."""
+    return f"{variable}.@.root"
+
+
 def key(name: str) -> str:
     """The column of a correlation key's value."""
     return f"@.{name}"
@@ -108,4 +113,17 @@ def all_of(conditions: Iterable[Expr]) -> Expr | None:
     return reduce(lambda a, b: a & b, several) if several else None
 
 
-__all__ = ["Matches", "Named", "all_of", "altered", "at", "filtered", "greatest", "key", "least", "of", "so_many"]
+__all__ = [
+    "Matches",
+    "Named",
+    "all_of",
+    "altered",
+    "at",
+    "filtered",
+    "greatest",
+    "key",
+    "least",
+    "of",
+    "root_of",
+    "so_many",
+]

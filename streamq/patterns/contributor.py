@@ -1,0 +1,60 @@
+"""Parameters of a pattern, verb by verb: a stream or a pattern under a name, and which of its instances are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from streamq.choices import Consumption, Selection
+from streamq.errors import PlanError, sentence
+from streamq.patterns.syntax import Condition, Part, Type
+from streamq.plan.verbs import Verbs
+
+Function = Callable[..., Any]
+"""A condition as a function of variables, by their names: ``lambda x, y: x.machine == y.machine``."""
+
+
+@dataclass(frozen=True)
+class Contributor:
+    """A parameter of a pattern: what it is, the streams of its event types, and its conditions."""
+
+    part: Part
+    types: Mapping[str, Any]
+    where: tuple[Condition, ...] = ()
+    functions: tuple[Function, ...] = ()
+
+    def first(self) -> Contributor:
+        """Of the instances that fit the first is taken: FIRST."""
+        return self._with(selection=Selection.FIRST)
+
+    def last(self) -> Contributor:
+        """Of the instances that fit the last is taken: LAST."""
+        return self._with(selection=Selection.LAST)
+
+    def consume(self) -> Contributor:
+        """What has been part of a match is part of no other: CONSUME."""
+        return self._with(consumption=Consumption.CONSUME)
+
+    def _with(self, **changes: Any) -> Contributor:
+        return replace(self, part=replace(self.part, **changes))
+
+
+class AliasVerbs(Verbs):
+    """``alias``."""
+
+    def alias(self, name: str) -> Contributor:
+        """The stream as a part of a pattern, under the name that conditions and columns call its events by.
+
+        >>> import streamq as sq
+        >>> a, b = sq.events([(1, 2, {"v": 1})]), sq.events([(4, 5, {"v": 2})])
+        >>> sq.sequence(a.alias("x"), b.alias("y"), within=10).select("x_v", "y_v").show()
+        x_v  y_v  start  end
+          1    2      4   11
+        """
+        if not isinstance(name, str) or not name:
+            raise PlanError(sentence("alias", "a name is a string", f"found {name!r}"))
+        return Contributor(Part(Type(name), name), {name: self})
+
+
+__all__ = ["AliasVerbs", "Contributor", "Function"]

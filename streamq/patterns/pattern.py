@@ -1,0 +1,270 @@
+"""Patterns as streams: ``sq.cedr`` over a text, and the same patterns verb by verb."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from streamq.errors import PlanError, kind_of, nearest, sentence
+from streamq.functions.logic import AND
+from streamq.patterns import syntax
+from streamq.patterns.checks import check_program, parts_of
+from streamq.patterns.conditions import Conjunct, Variables
+from streamq.patterns.contributor import AliasVerbs, Contributor, Function
+from streamq.patterns.definitions import query_of
+from streamq.patterns.parser import parse
+from streamq.patterns.rendering import render
+from streamq.patterns.source_text import Refusal, source_text
+from streamq.patterns.syntax import Definition, Part, Program
+from streamq.plan.expr import Call, Expr, as_expr
+from streamq.plan.node import Node
+from streamq.plan.verbs import Verbs, not_a_stream, tables_behind
+from streamq.stream import Stream
+from streamq.time import Duration
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a pattern says: definitions, the streams of its event types, and the conditions that are functions."""
+
+    program: Program
+    types: Mapping[str, Any]
+    functions: tuple[Function, ...] = ()
+
+    @property
+    def last(self) -> Definition:
+        """The definition whose matches are the result."""
+        return self.program.definitions[-1]
+
+    def with_last(self, definition: Definition, **more: Any) -> Written:
+        """The same with another definition as the last."""
+        return replace(self, program=Program((*self.program.definitions[:-1], definition)), **more)
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it is one pattern with conditions and nothing else, so that it can be a part of another one."""
+        last = self.last
+        is_whole = not last.output and last.occurrence is None and last.validity is None
+        return is_whole and len(self.program.definitions) == 1
+
+    def query(self) -> Stream:
+        """The query that it means."""
+        check_program(self.program)
+        return query_of(self.program, self.types, self._conjuncts)
+
+    def _conjuncts(self, variables: Variables) -> Iterator[Conjunct]:
+        return (variables.conjunct(c) for f in self.functions for c in _parts_of_and(_called(f, variables, "where")))
+
+
+class Pattern(Stream):
+    """The matches of a pattern, as a stream; it can become longer, by the verbs of patterns, and be a part of another one.
+
+    Every verb of streams goes on from the matches: their columns are those of OUTPUT, else ``x_m`` for the field ``m`` of ``x``,
+    and ``root``, the start of the earliest event below. (docs/patterns.md)
+    """
+
+    def __init__(self, written: Written):
+        try:
+            query = written.query()
+        except Refusal as refusal:
+            raise PlanError(sentence("pattern", refusal.wrong, refusal.observed, refusal.hint)) from None
+        super().__init__(query.plan, query.tables)
+        self.written = written
+
+    def _derive(self, plan: Node, *others: Verbs) -> Any:
+        return Stream(plan, tables_behind((self, *others), "union"))
+
+    @property
+    def text(self) -> str:
+        """The pattern in the CEDR language; of a condition that is a function, what it computes."""
+        text = render(self.written.program)
+        variables = [f"-- where {inspect.signature(f)}: a function" for f in self.written.functions]
+        return "\n".join([text, *variables])
+
+    def alias(self, name: str) -> Contributor:
+        """The pattern as a part of another one, under a name."""
+        return _contributor(self, name)
+
+    def unless(self, negated: Stream | Contributor, within: Duration, *, nth: int | None = None) -> Pattern:
+        """The matches that no event of ``negated`` follows ``within`` a scope, from the match on, or from its nth contributor.
+
+        UNLESS(pattern, negated, within) in the CEDR language; the lifetime is ``[start, start + within)``.
+        """
+        return self._negation(negated, lambda this, other: syntax.Unless(this, other, within, nth))  # type: ignore[arg-type]
+
+    def without(self, negated: Stream | Contributor) -> Pattern:
+        """The matches with no event of ``negated`` strictly between their first and last contributor: NOT(negated, pattern)."""
+        return self._negation(negated, lambda this, other: syntax.Not(other, this))
+
+    def cancel_when(self, negated: Stream | Contributor) -> Pattern:
+        """The matches with no event of ``negated`` strictly between their root and their start: CANCEL_WHEN(pattern, negated)."""
+        return self._negation(negated, syntax.CancelWhen)
+
+    def where(self, condition: Any) -> Pattern:
+        """The matches for which a condition holds; one that names a negated variable says which events are looked for.
+
+        ``condition``: text as behind WHERE, ``"x.m = y.m AND CorrelationKey(k, EQUAL)"``, or a function whose parameters are
+        variables, ``lambda x, y: x.m == y.m``.
+        """
+        last = self.written.last
+        if callable(condition) and not isinstance(condition, Expr):
+            return Pattern(self.written.with_last(last, functions=(*self.written.functions, condition)))
+        if not isinstance(condition, str):
+            hint = 'Write "x.m = y.m", or lambda x, y: x.m == y.m.'
+            raise PlanError(sentence("where", "not a condition of a pattern", f"found {kind_of(condition)}", hint))
+        more = parse(f"EVENT e WHEN e WHERE\n{condition}").definitions[0].where
+        return Pattern(self.written.with_last(replace(last, where=(*last.where, *more))))
+
+    def _negation(self, negated: Stream | Contributor, make: Callable[[Part, Part], syntax.Pattern]) -> Pattern:
+        this, other = _contributor(self), _contributor(negated)
+        return _pattern(make(this.part, other.part), [this, other])
+
+
+def cedr(text: str | bytes, **streams: Stream) -> Pattern:
+    """Return the matches of the last definition of a text in the CEDR language; each keyword is an event type and its stream.
+
+    Events of a pattern are points at their starts. Without OUTPUT the columns are all fields, each behind its variable, and
+    ``root``, the start of the earliest event below. Raises CedrError, with line, column and the source line, where the text is
+    wrong or names what there is not. (docs/patterns.md; Barga et al., Consistent Streaming Through Time, section 3.)
+
+    >>> import streamq as sq
+    >>> installs = sq.events([(1, 2, {"machine": "a"}), (2, 3, {"machine": "b"})])
+    >>> restarts = sq.events([(4, 5, {"machine": "a"})])
+    >>> sq.cedr(
+    ...     "EVENT Idle WHEN UNLESS(INSTALL AS x, RESTART AS z, 5) WHERE x.machine = z.machine",
+    ...     INSTALL=installs, RESTART=restarts,
+    ... ).show()
+    x_machine  root  start  end
+            b     2      2    7
+    """
+    for name, stream in streams.items():
+        if not isinstance(stream, Stream):
+            raise PlanError(sentence("cedr", f"{name} is not a stream", f"found {kind_of(stream)}"))
+    written = Written(parse(text), streams)
+    try:
+        written.query()
+    except Refusal as refusal:
+        raise source_text(text).refused(refusal) from None
+    return Pattern(written)
+
+
+def sequence(*parts: Stream | Contributor, within: Duration) -> Pattern:
+    """Events one strictly after the other, within a scope: SEQUENCE.
+
+    The lifetime is from the last one's start to the end of the scope, which begins with the first.
+
+    >>> import streamq as sq
+    >>> a, b = sq.events([(1, 2, {"v": 1})]), sq.events([(4, 5, {"v": 2})])
+    >>> sq.sequence(a.alias("x"), b.alias("y"), within=10).show()
+    x_v  y_v  root  start  end
+      1    2     1      4   11
+    """
+    return _of_parts("sequence", parts, lambda p: syntax.Sequence(p, within))  # type: ignore[arg-type]
+
+
+def all_of(*parts: Stream | Contributor, within: Duration) -> Pattern:
+    """One event of each part, in any order, within a scope: ALL."""
+    return _of_parts("all_of", parts, lambda p: syntax.All(p, within))  # type: ignore[arg-type]
+
+
+def any_of(*parts: Stream | Contributor) -> Pattern:
+    """An event of any part: ANY."""
+    return _of_parts("any_of", parts, syntax.AnyOf)
+
+
+def at_least(count: int, *parts: Stream | Contributor, within: Duration) -> Pattern:
+    """Events of ``count`` of the parts, in any order, within a scope: ATLEAST; what a match has not is NULL."""
+    return _of_parts("at_least", parts, lambda p: syntax.AtLeast(count, p, within))  # type: ignore[arg-type]
+
+
+def _of_parts(verb: str, parts: Iterable[Any], make: Callable[[tuple[Part, ...]], syntax.Pattern]) -> Pattern:
+    contributors = [_contributor(p, verb=verb) for p in parts]
+    if not contributors:
+        raise PlanError(sentence(verb, "a pattern of nothing", "", 'Write a.alias("x"), b.alias("y").'))
+    return _pattern(make(tuple(c.part for c in contributors)), contributors)
+
+
+def _pattern(pattern: syntax.Pattern, contributors: Iterable[Contributor]) -> Pattern:
+    types: dict[str, Any] = {}
+    where: tuple[syntax.Condition, ...] = ()
+    functions: tuple[Function, ...] = ()
+    for contributor in contributors:
+        for name, stream in contributor.types.items():
+            if name in types:
+                hint = "Give each part a name of its own: stream.alias('x')."
+                raise PlanError(sentence("pattern", f"{name!r} stands for two parts", "", hint))
+            types[name] = stream
+        where, functions = where + contributor.where, functions + contributor.functions
+    definition = Definition("Pattern", Part(pattern), where)
+    return Pattern(Written(Program((definition,)), types, functions))
+
+
+def _contributor(stream: Any, name: str | None = None, verb: str = "pattern") -> Contributor:
+    """A stream or pattern as a part: an event type of its name, or the pattern that it is."""
+    if isinstance(stream, Contributor):
+        return stream
+    if not isinstance(stream, Stream):
+        not_a_stream(verb, stream)
+    if isinstance(stream, Pattern) and stream.written.is_bare:
+        written, part = stream.written, replace(stream.written.last.pattern, variable=name)
+        return Contributor(part, written.types, tuple(_of_its_own(part, written.last.where)), written.functions)
+    if name is None:
+        raise PlanError(sentence(verb, "a part without a name", "", 'Name it: stream.alias("x").'))
+    return AliasVerbs.alias(stream, name)
+
+
+def _of_its_own(part: Part, where: Iterable[syntax.Condition]) -> Iterator[syntax.Condition]:
+    """Conditions over all variables of a pattern as conditions over these alone, once it is a part of another one."""
+    names = [p.variable or p.pattern.name for p in parts_of(part) if isinstance(p.pattern, syntax.Type)]
+    for condition in where:
+        match condition:
+            case syntax.AttributeEquals(attribute, value):
+                yield from (syntax.Apply("=", (syntax.Field(n, attribute), value)) for n in names)
+            case syntax.CorrelationKey(attributes, equal):
+                pairs = [(a, b) for i, b in enumerate(names) for a in names[max(0, i - 1) if equal else 0 : i]]
+                sign = "=" if equal else "<>"
+                for attribute in attributes:
+                    fields = ((syntax.Field(a, attribute), syntax.Field(b, attribute)) for a, b in pairs)
+                    yield from (syntax.Apply(sign, two) for two in fields)
+            case _:
+                yield condition
+
+
+def _parts_of_and(condition: Expr) -> Iterator[Expr]:
+    """The conditions that AND connects, each of which goes where its variables meet."""
+    waiting = [condition]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Call) and part.function is AND:
+            waiting += reversed(part.args)
+        else:
+            yield part
+
+
+class _Variable:
+    """A variable in a condition that is a function: its attributes are fields."""
+
+    def __init__(self, name: str, variables: Variables):
+        self._name, self._variables = name, variables
+
+    def __getattr__(self, name: str) -> Expr:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._variables.column(self._name, name)
+
+    __getitem__ = __getattr__
+
+
+def _called(function: Function, variables: Variables, verb: str) -> Expr:
+    """What a function of variables computes."""
+    names = list(inspect.signature(function).parameters)
+    for name in names:
+        if name not in variables.below:
+            there = f"there are: {', '.join(variables.below)}"
+            raise PlanError(sentence(verb, f"no variable {name!r}", there, nearest(name, variables.below)))
+    return as_expr(function(*(_Variable(n, variables) for n in names)))
+
+
+__all__ = ["Contributor", "Pattern", "all_of", "any_of", "at_least", "cedr", "sequence"]

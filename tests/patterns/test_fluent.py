@@ -1,0 +1,93 @@
+"""Patterns verb by verb: the same plans as texts give."""
+
+from __future__ import annotations
+
+import pytest
+
+import streamq as sq
+from streamq.errors import PlanError
+from streamq.patterns.pattern import Pattern
+
+INSTALLS = sq.events([(1, 2, {"m": 1}), (3, 4, {"m": 2}), (20, 21, {"m": 1})], name="installs")
+SHUTDOWNS = sq.events([(5, 6, {"m": 1}), (6, 7, {"m": 2}), (22, 23, {"m": 1})], name="shutdowns")
+RESTARTS = sq.events([(7, 8, {"m": 1}), (50, 51, {"m": 2})], name="restarts")
+X, Y, Z = INSTALLS.alias("x"), SHUTDOWNS.alias("y"), RESTARTS.alias("z")
+PAIR = sq.sequence(X, Y, within=12)
+
+
+def of_text(pattern: str) -> Pattern:
+    return sq.cedr(f"EVENT Pattern WHEN {pattern}", x=INSTALLS, y=SHUTDOWNS, z=RESTARTS)
+
+
+@pytest.mark.parametrize(
+    ("verbs", "text"),
+    [
+        (PAIR, "SEQUENCE(x, y, 12)"),
+        (PAIR.unless(Z, 5), "UNLESS(SEQUENCE(x, y, 12), z, 5)"),
+        (PAIR.unless(Z, 5, nth=1), "UNLESS(SEQUENCE(x, y, 12), z, 1, 5)"),
+        (PAIR.without(Z), "NOT(z, SEQUENCE(x, y, 12))"),
+        (PAIR.cancel_when(Z), "CANCEL_WHEN(SEQUENCE(x, y, 12), z)"),
+        (sq.all_of(X, Y, within=12), "ALL(x, y, 12)"),
+        (sq.any_of(X, Y), "ANY(x, y)"),
+        (sq.at_least(2, X, Y, Z, within=12), "ATLEAST(2, x, y, z, 12)"),
+        (sq.sequence(sq.any_of(X, Y), Z, within=12), "SEQUENCE(ANY(x, y), z, 12)"),
+        (
+            sq.sequence(PAIR.alias("s"), Z, within=9).where("s.root > 1"),
+            "SEQUENCE(SEQUENCE(x, y, 12) AS s, z, 9) WHERE s.root > 1",
+        ),
+        (
+            PAIR.where("x.m = y.m").unless(Z, 5).where("z.m = x.m"),
+            "UNLESS(SEQUENCE(x, y, 12), z, 5) WHERE x.m = y.m AND z.m = x.m",
+        ),
+        (
+            PAIR.unless(Z, 5).where(lambda x, y, z: (x.m == y.m) & (z.m == x.m)),
+            "UNLESS(SEQUENCE(x, y, 12), z, 5) WHERE x.m = y.m AND z.m = x.m",
+        ),
+        (
+            PAIR.where("CorrelationKey(m, UNIQUE) AND [m EQUAL 1]").unless(Z, 5),
+            "UNLESS(SEQUENCE(x, y, 12), z, 5) WHERE x.m <> y.m AND x.m = 1 AND y.m = 1",
+        ),
+        (PAIR.where(lambda x: x.Vs > 1), "SEQUENCE(x, y, 12) WHERE x.Vs > 1"),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_verbs_and_text_give_one_plan(verbs: Pattern, text: str) -> None:
+    assert verbs.plan == of_text(text).plan
+
+
+def test_a_pattern_that_is_a_text_is_read_again() -> None:
+    pattern = PAIR.unless(Z, 5).where("x.m = z.m")
+    assert sq.cedr(pattern.text, x=INSTALLS, y=SHUTDOWNS, z=RESTARTS).plan == pattern.plan
+
+
+def test_verbs_of_streams_go_on_from_the_matches() -> None:
+    counts = PAIR.where("x.m = y.m").group_by("x_m").tumbling_window(100).select(n=sq.count())
+    assert counts.to_arrow().select(["x_m", "n"]).sort_by("x_m").to_pylist() == [{"x_m": 1, "n": 2}, {"x_m": 2, "n": 1}]
+
+
+def test_what_has_output_is_an_event_of_its_own() -> None:
+    inner = sq.cedr("EVENT E WHEN SEQUENCE(x, y, 12) OUTPUT x.m AS machine", x=INSTALLS, y=SHUTDOWNS)
+    outer = sq.sequence(inner.alias("pair"), Z, within=9)
+    assert outer.columns == ["pair_machine", "z_m", "root"]
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda: sq.sequence(within=3), 'sequence: a pattern of nothing. Write a.alias("x"), b.alias("y").'),
+        (lambda: sq.sequence(X, within=3), "pattern: SEQUENCE of one. It takes two patterns or more."),
+        (lambda: sq.sequence(X, SHUTDOWNS, within=3), 'sequence: a part without a name. Name it: stream.alias("x").'),
+        (lambda: sq.sequence(X, X, within=3), "pattern: 'x' stands for two parts. Give each part a name of its own"),
+        (lambda: sq.sequence(X, 7, within=3), "sequence: not a stream; found int"),
+        (lambda: sq.sequence(X, Y, within=0), "pattern: a scope is positive; found 0"),
+        (lambda: PAIR.where(lambda x, q: x.m == q.m), "where: no variable 'q'; there are: x, y"),
+        (lambda: PAIR.where(lambda x: x.n == 1), "pattern: no field 'n' of x; there are: m, Vs, root"),
+        (lambda: PAIR.where(7), "where: not a condition of a pattern; found int"),
+        (lambda: INSTALLS.alias(""), "alias: a name is a string; found ''"),
+        (lambda: sq.cedr("EVENT E WHEN A", A=7), "cedr: A is not a stream; found int"),
+    ],
+)
+def test_what_is_no_pattern(write: object, message: str) -> None:
+    with pytest.raises(PlanError) as refused:
+        write()  # type: ignore[operator]
+    assert message in str(refused.value)
