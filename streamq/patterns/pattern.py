@@ -134,7 +134,8 @@ def cedr(text: str | bytes, **streams: Stream) -> Pattern:
     >>> restarts = sq.events([(4, 5, {"machine": "a"})])
     >>> sq.cedr(
     ...     "EVENT Idle WHEN UNLESS(INSTALL AS x, RESTART AS z, 5) WHERE x.machine = z.machine",
-    ...     INSTALL=installs, RESTART=restarts,
+    ...     INSTALL=installs,
+    ...     RESTART=restarts,
     ... ).show()
     x_machine  root  start  end
             b     2      2    7
