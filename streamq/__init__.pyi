@@ -55,6 +55,7 @@ from .operators.stateful_operator import udso as udso
 from .patterns.pattern import all_of as all_of
 from .patterns.pattern import any_of as any_of
 from .patterns.pattern import at_least as at_least
+from .patterns.pattern import at_most as at_most
 from .patterns.pattern import cedr as cedr
 from .patterns.pattern import sequence as sequence
 from .plan.module_properties import filters_on as filters_on

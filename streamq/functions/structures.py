@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as t
+from pyspark.sql.types import DataType
+
 from streamq.functions.built_in import BuiltIn
+from streamq.functions.operands import converted, each
+from streamq.functions.results import by
 from streamq.plan.function import Subscript, Text
+from streamq.plan.operand import ArrowForm, Value
+from streamq.runtime.arrow_types import arrow_type, valid
 
 GETITEM = BuiltIn(
     "getitem",
@@ -13,3 +25,24 @@ GETITEM = BuiltIn(
 )
 STRUCT = BuiltIn("struct", names_fields=True)
 ARRAYS_ZIP = BuiltIn("arrays_zip", names_fields=True)
+
+
+def _counted(operands: Sequence[Value], kind: DataType) -> pa.Array:
+    """The whole numbers from the first operand to the second, which may be less, as lists."""
+    bounds = [converted(o, t.LongType()) for o in operands]
+    is_there = valid(bounds[0]) & valid(bounds[1])
+    first, last = (pc.fill_null(b, 0).to_numpy(zero_copy_only=False) for b in bounds)
+    lengths = np.where(is_there, np.abs(last - first) + 1, 0)
+    ends = np.cumsum(lengths)
+    within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - lengths, lengths)
+    values = np.repeat(first, lengths) + within * np.repeat(np.where(last < first, -1, 1), lengths)
+    offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32), mask=np.append(~is_there, False))
+    return pa.ListArray.from_arrays(offsets, pa.array(values.astype(np.int64))).cast(arrow_type(kind))
+
+
+SEQUENCE = BuiltIn(
+    "sequence",
+    result=by(lambda *kinds: t.ArrayType(t.LongType(), False) if {*map(type, kinds)} == {t.LongType} else None),
+    arrow=ArrowForm(each((t.LongType,), (t.LongType,)), _counted),
+    total=True,
+)

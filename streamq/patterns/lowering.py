@@ -36,6 +36,7 @@ from streamq.patterns.matches import (
     root_of,
     so_many,
 )
+from streamq.patterns.occurrences import OTHER, few
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Part, Place
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
@@ -46,8 +47,6 @@ from streamq.stream import Stream
 from streamq.time import ticks
 
 POINT = Length(LengthKind.FIXED, 1)
-OTHER = "~"
-"""What the columns of the later event are called behind, in a join of a stream with itself."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ class Lowering:
             case syntax.CancelWhen():
                 matches = self._cancel_when(part.pattern)
             case syntax.AtMost():
-                raise Refusal(part.pattern.place, "ATMOST is not supported yet")
+                matches = self._at_most(part.pattern)
         if part.variable is None:
             return matches
         named = Named(matches.starts, matches.root)
@@ -211,6 +210,15 @@ class Lowering:
         )
         columns = {k: Col(k) for k in keys} | {n: Call(COALESCE, (Col(n), Col(n + OTHER))) for n in names}
         return opened._derive(Select(joined, tuple((n, columns[n]) for n in one.schema.names)), one.stream)
+
+    def _at_most(self, pattern: syntax.AtMost) -> Matches:
+        scope = self._scope(pattern.within, pattern.place)
+        parts = [self.lowered(p) for p in pattern.parts]
+        one = _any_of(parts)
+        keys = tuple(key(k) for k in self.correlation.keys)
+        stream = few(one, parts, self.taken(one.variables), most=pattern.count, scope=scope, keys=keys)
+        optional = one.optional if len(parts) > 1 else parts[0].optional
+        return replace(one, stream=stream, optional=optional, contributors=(one.starts,), lasts=so_many(scope))
 
     # nothing of another
 

@@ -180,6 +180,11 @@ def at_least(count: int, *parts: Stream | Contributor, within: Duration) -> Patt
     return _of_parts("at_least", parts, lambda p: syntax.AtLeast(count, p, within))  # type: ignore[arg-type]
 
 
+def at_most(count: int, *parts: Stream | Contributor, within: Duration) -> Pattern:
+    """An event of any part, with at most ``count`` of all parts in the scope that ends with it, itself among them: ATMOST."""
+    return _of_parts("at_most", parts, lambda p: syntax.AtMost(count, p, within))  # type: ignore[arg-type]
+
+
 def _of_parts(verb: str, parts: Iterable[Any], make: Callable[[tuple[Part, ...]], syntax.Pattern]) -> Pattern:
     contributors = [_contributor(p, verb=verb) for p in parts]
     if not contributors:
@@ -268,4 +273,4 @@ def _called(function: Function, variables: Variables, verb: str) -> Expr:
     return as_expr(function(*(_Variable(n, variables) for n in names)))
 
 
-__all__ = ["Contributor", "Pattern", "all_of", "any_of", "at_least", "cedr", "sequence"]
+__all__ = ["Contributor", "Pattern", "all_of", "any_of", "at_least", "at_most", "cedr", "sequence"]

@@ -30,6 +30,7 @@ def of_text(pattern: str) -> Pattern:
         (sq.all_of(X, Y, within=12), "ALL(x, y, 12)"),
         (sq.any_of(X, Y), "ANY(x, y)"),
         (sq.at_least(2, X, Y, Z, within=12), "ATLEAST(2, x, y, z, 12)"),
+        (sq.at_most(1, X, Y, within=12), "ATMOST(1, x, y, 12)"),
         (sq.sequence(sq.any_of(X, Y), Z, within=12), "SEQUENCE(ANY(x, y), z, 12)"),
         (
             sq.sequence(PAIR.alias("s"), Z, within=9).where("s.root > 1"),

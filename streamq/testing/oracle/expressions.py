@@ -281,6 +281,9 @@ FUNCTIONS: dict[str, Callable[..., str]] = {
     "isnotnull": lambda a: f"{a} IS NOT NULL",
     "isnan": lambda a: f"coalesce(isnan(CAST({a} AS DOUBLE)), false)",
     "nullif": lambda a, b: f"nullif({a}, {b})",
+    "sequence": lambda a, b: (
+        f"CASE WHEN {a} <= {b} THEN generate_series({a}, {b}) ELSE generate_series({a}, {b}, -1) END"
+    ),
     "nvl2": lambda a, b, c: f"CASE WHEN {a} IS NOT NULL THEN {b} ELSE {c} END",
     "concat": lambda *parts: " || ".join(parts),
     "concat_ws": lambda *parts: f"concat_ws({listed(*parts)})",
