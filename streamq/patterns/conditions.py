@@ -172,9 +172,13 @@ class Variables:
 
 
 def condition_on(conjunct: Conjunct, matches: Mapping[str, Named], schema: Schema, optional: frozenset[str]) -> Expr:
-    """A condition over the columns of matches; of one without one of its events, which are ``optional``, it is true."""
+    """A condition over the columns of matches; it is true of one without one of its variables.
+
+    ``optional`` are variables of events that a match may be without. A sub-pattern may be there without some of its events.
+    """
     expr = typed(conjunct.condition, matches, schema, conjunct.place, boolean=True)
-    missing = sorted(conjunct.names & optional)
+    sub_patterns = conjunct.variables - conjunct.names if conjunct.names & optional else frozenset()
+    missing = sorted(conjunct.variables & optional | sub_patterns)
     return reduce(lambda a, b: a | b, [*(matches[n].starts.is_null() for n in missing), expr])
 
 

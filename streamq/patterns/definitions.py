@@ -12,7 +12,7 @@ from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.select import Select
 from streamq.patterns import syntax
 from streamq.patterns.checks import parts_of
-from streamq.patterns.conditions import Conjunct, Variables, typed
+from streamq.patterns.conditions import Conjunct, Variables, condition_on, typed
 from streamq.patterns.correlation import correlation
 from streamq.patterns.lowering import EventType, Lowering
 from streamq.patterns.matches import Matches, filtered, greatest, least, so_many
@@ -57,10 +57,12 @@ def _defined(definition: Definition, types: Mapping[str, EventType], where: Wher
     }
     conjuncts = [*variables.conjuncts(definition.where), *where(variables)]
     keys, conjuncts = correlation(definition.where, conjuncts, variables, kinds, optional)
-    lowering = Lowering(types, keys, conjuncts)
+    lowering = Lowering(types, keys, [c for c in conjuncts if c.variables])
     matches = lowering.lowered(definition.pattern)
     _check_left(lowering.left, variables)
-    stream = _living(matches, definition)
+    # what is about no variable is about the matches, and about nothing that is negated below
+    constant = [condition_on(c, {}, matches.schema, frozenset()) for c in conjuncts if not c.variables]
+    stream = filtered(_living(matches, definition), constant)
     outputs = _outputs(definition, matches, variables)
     columns = (*outputs.items(), (ROOT, matches.root))
     stream = stream._derive(Select(stream.plan, columns))
@@ -88,8 +90,9 @@ def _check_types(definition: Definition, types: Mapping[str, EventType]) -> None
             there = f"there are: {', '.join(types)}" if types else "there is none"
             raise Refusal(kind.place, f"no event type {kind.name!r}", there, nearest(kind.name, types))
     for part in parts_of(definition.pattern):
-        if isinstance(part.pattern, syntax.CancelWhen) and isinstance(part.pattern.pattern.pattern, syntax.Type):
-            warn("cedr: CANCEL_WHEN over the events of a type cancels none: they begin where they happen")
+        match part.pattern:
+            case syntax.CancelWhen(Part(syntax.Type(name))) if types[name].root is None:
+                warn("cedr: CANCEL_WHEN over the events of a type cancels none: they begin where they happen")
 
 
 def _variables(whole: Part, types: Mapping[str, EventType]) -> Variables:

@@ -1,0 +1,288 @@
+"""The CEDR language over lists of events in plain Python: match by match as its rules say it, selection and consumption too.
+
+A condition is checked whenever all its variables are decided, each being bound to an event or known to be absent. So it holds
+for what is bound together, in the test for non-existence as in a match, and an operator that selects sees all that it can.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from streamq.choices import Consumption, Selection
+from streamq.patterns import syntax as s
+from streamq.patterns.parser import parse
+from tests.patterns.conditions_in_python import Bound, Condition, conditions, evaluated, events_of, variables
+
+
+class Undetermined(Exception):
+    """Composite events of one instant, among which the rules name no order, would have to be chosen from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Match:
+    """An event, or what matched a pattern. ``id`` is equal for equal occurrences; ``rank`` orders those of one instant."""
+
+    id: tuple[Any, ...]
+    rank: tuple[Any, ...] | None
+    vs: int
+    till: int
+    root: int
+    contributors: tuple[int, ...]
+    bound: Bound
+
+
+@dataclass(frozen=True)
+class EventType:
+    """The fields of a type, and its events; what is bound to the variable "" are their fields."""
+
+    fields: tuple[str, ...]
+    events: Sequence[Match]
+
+
+class Evaluation:
+    """The matches of one definition's pattern, over the events of each type."""
+
+    def __init__(
+        self,
+        types: Mapping[str, EventType],
+        where: Sequence[Condition],
+        functions: Mapping[str, Any],
+        keys: Sequence[str],
+    ):
+        self.types, self.where, self.functions, self.keys = types, where, functions, keys
+
+    def holds(self, bound: Bound) -> bool:
+        """Whether no condition that is decided fails; what names an absent variable says nothing."""
+        for condition in self.where:
+            if condition.variables <= bound.keys() and all(bound[v] is not None for v in condition.variables):
+                if evaluated(condition.expression, bound, self.functions) is not True:
+                    return False
+        return True
+
+    def agree(self, one: Bound, other: Bound) -> bool:
+        """Whether all events of two matches, which may be of the same variables, have equal keys."""
+        for key in self.keys:
+            left, right = ([f[key] for f in bound.values() if f is not None and key in f] for bound in (one, other))
+            if any(a is None or a != b for a in left for b in right):
+                return False
+        return True
+
+    # --- patterns
+
+    def part(self, part: s.Part) -> list[Match]:
+        if isinstance(part.pattern, s.Type):
+            name = part.variable or part.pattern.name
+            events = [
+                Match(e.id, e.rank, e.vs, e.till, e.root, e.contributors, {name: e.bound[""]})
+                for e in self.types[part.pattern.name].events
+            ]
+        else:
+            events = self.pattern(part.pattern)
+            if part.variable is not None:
+                for e in events:
+                    e.bound[part.variable] = {"@Vs": e.vs, "@root": e.root}
+        return [e for e in events if self.holds(e.bound)]
+
+    def pattern(self, pattern: s.Pattern) -> list[Match]:
+        match pattern:
+            case s.Sequence(parts, within):
+                return self.ordered(parts, [tuple(range(len(parts)))], within)
+            case s.All(parts, within):
+                return self.ordered(parts, list(itertools.permutations(range(len(parts)))), within)
+            case s.AtLeast(count, parts, within):
+                return self.ordered(parts, list(itertools.permutations(range(len(parts)), count)), within)
+            case s.AnyOf(parts):
+                return self.ordered(parts, [(i,) for i in range(len(parts))], 1)
+            case s.AtMost(count, parts, within):
+                return list(self.at_most(parts, count, within))
+            case s.Unless(positive, negated, within, nth):
+                return [
+                    Match(("unless", e.id), None, e.vs, e.vs + within, e.root, (e.vs,), e.bound)
+                    for e in self.without(
+                        positive, negated, lambda e, z: 0 < z - (e.contributors[nth - 1] if nth else e.vs) < within
+                    )
+                ]
+            case s.Not(negated, positive):
+                return self.without(positive, negated, lambda e, z: e.contributors[0] < z < e.contributors[-1])
+            case s.CancelWhen(positive, negated):
+                return self.without(positive, negated, lambda e, z: e.root < z < e.vs)
+        raise AssertionError(pattern)
+
+    def without(self, positive: s.Part, negated: s.Part, between: Callable[[Match, int], bool]) -> list[Match]:
+        others = self.part(negated)
+        return [
+            e
+            for e in self.part(positive)
+            if not any(between(e, z.vs) and self.holds({**e.bound, **z.bound}) for z in others)
+        ]
+
+    def ordered(self, parts: Sequence[s.Part], orders: Sequence[tuple[int, ...]], within: int) -> list[Match]:
+        """One match of each part of an order, selected and consumed as the parts say."""
+        inputs = [self.part(part) for part in parts]
+        consumed: set[Any] = set()
+        matches = []
+        for completing in instants([(i, e) for i, es in enumerate(inputs) for e in es], parts):
+            gone: set[Any] = set()
+            for order in orders:
+                absent = {v: None for i, part in enumerate(parts) if i not in order for v in variables(part)}
+                last = [(i, e) for i, e in completing if i == order[-1] and e.id not in consumed]
+                for _, e in last:
+                    for chain in self.bindings(
+                        parts, inputs, order[:-1], (e,), {**absent, **e.bound}, within, consumed
+                    ):
+                        matches.append(composed(chain, within, absent, order))
+                        gone |= {
+                            m.id
+                            for i, m in zip(order, chain, strict=True)
+                            if parts[i].consumption == Consumption.CONSUME
+                        }
+            consumed |= gone
+        return matches
+
+    def bindings(
+        self,
+        parts: Sequence[s.Part],
+        inputs: Sequence[list[Match]],
+        left: tuple[int, ...],
+        chain: tuple[Match, ...],
+        bound: Bound,
+        within: int,
+        consumed: set[Any],
+    ) -> Iterator[tuple[Match, ...]]:
+        """The chains that end as this one does: the position before it is bound, each or one of what fits, then the rest."""
+        if not left:
+            yield chain
+            return
+        *before, i = left
+        fitting = [
+            e
+            for e in inputs[i]
+            if e.vs < chain[0].vs
+            and chain[-1].vs - e.vs <= within
+            and e.id not in consumed
+            and self.holds({**bound, **e.bound})
+        ]
+        for e in selected(fitting, parts[i].selection):
+            yield from self.bindings(parts, inputs, tuple(before), (e, *chain), {**bound, **e.bound}, within, consumed)
+
+    def at_most(self, parts: Sequence[s.Part], count: int, within: int) -> Iterator[Match]:
+        inputs = [self.part(part) for part in parts]
+        consumed: set[Any] = set()
+        for completing in instants([(i, e) for i, es in enumerate(inputs) for e in es], parts):
+            gone: set[Any] = set()
+            for i, e in completing:
+                if e.id in consumed:
+                    continue
+                around = {
+                    x.id
+                    for j, others in enumerate(inputs)
+                    for x in others
+                    if e.vs - within < x.vs <= e.vs and x.id not in consumed
+                    if i == j or self.holds({**e.bound, **x.bound})
+                    if self.agree(e.bound, x.bound)
+                }
+                if len(around) <= count:
+                    absent: Bound = {v: None for j, part in enumerate(parts) if j != i for v in variables(part)}
+                    bound = {**absent, **e.bound}
+                    yield Match(("at most", i, e.id), None, e.vs, e.vs + within, e.root, (e.vs,), bound)
+                    if parts[i].consumption == Consumption.CONSUME:
+                        gone.add(e.id)
+            consumed |= gone
+
+
+def instants(events: list[tuple[int, Match]], parts: Sequence[s.Part]) -> list[list[tuple[int, Match]]]:
+    """The events of all inputs in (Vs, id) order: one occurrence each, with the inputs that it comes from."""
+    occurrences: dict[Any, list[tuple[int, Match]]] = {}
+    for i, e in events:
+        occurrences.setdefault(e.id, []).append((i, e))
+    ordered = sorted(occurrences.values(), key=lambda same: same[0][1].vs)
+    result = []
+    for _, group in itertools.groupby(ordered, key=lambda same: same[0][1].vs):
+        at_once = list(group)
+        if len(at_once) > 1 and any(part.consumption == Consumption.CONSUME for part in parts):
+            at_once.sort(key=lambda same: rank(same[0][1]))
+        result += at_once
+    return result
+
+
+def selected(fitting: list[Match], selection: Selection) -> list[Match]:
+    if selection == Selection.EACH or not fitting:
+        return fitting
+    extreme = (min if selection == Selection.FIRST else max)(e.vs for e in fitting)
+    tied = [e for e in fitting if e.vs == extreme]
+    if len(tied) > 1:
+        tied.sort(key=rank)
+    return [tied[0] if selection == Selection.FIRST else tied[-1]]
+
+
+def rank(e: Match) -> tuple[Any, ...]:
+    if e.rank is None:
+        raise Undetermined
+    return e.rank
+
+
+def composed(chain: tuple[Match, ...], within: int, absent: Bound, order: tuple[int, ...]) -> Match:
+    bound = {**absent, **{v: fields for e in chain for v, fields in e.bound.items()}}
+    first, last = chain[0].vs, chain[-1].vs
+    id = ("ordered", *zip(order, (e.id for e in chain), strict=True))
+    times = tuple(e.vs for e in chain)
+    return Match(id, None, last, max(first + within, last + 1), min(e.root for e in chain), times, bound)
+
+
+def defined(definition: s.Definition, types: Mapping[str, EventType], functions: Mapping[str, Any]) -> EventType:
+    """The events of a definition: matches with the fields of OUTPUT, or those of all events and the root."""
+    where = list(conditions(definition.where, [name for name, _ in events_of(definition.pattern)]))
+    keys = [k for c in definition.where if isinstance(c, s.CorrelationKey) and c.equal for k in c.attributes]
+    evaluation = Evaluation(types, where, functions, keys)
+    outputs = {field.name: field.expression for field in definition.output}
+    if not outputs:
+        own = [(v, f) for v, kind in events_of(definition.pattern, negated=False) for f in types[kind].fields]
+        outputs = {f"{v}_{f}": s.Field(v, f) for v, f in own} | {"root": s.Field("@root", "root")}
+    made = []
+    for e in evaluation.part(definition.pattern):
+        fields = {name: evaluated(o, {**e.bound, "@root": {"@root": e.root}}, functions) for name, o in outputs.items()}
+        starts, ends = e.vs, e.till
+        if (cut := definition.occurrence) and not (bound_of(cut.start, e.vs) <= e.vs < bound_of(cut.end, e.vs + 1)):
+            continue
+        if cut := definition.validity:
+            starts, ends = max(starts, bound_of(cut.start, starts)), min(ends, bound_of(cut.end, ends))
+        if starts < ends:
+            bound: Bound = {"": {"@Vs": starts, "@root": e.root, **fields}}
+            made.append(Match((definition.name, e.id), None, starts, ends, e.root, e.contributors, bound))
+    return EventType(tuple(outputs), made)
+
+
+def bound_of(literal: s.Literal | None, otherwise: int) -> int:
+    return otherwise if literal is None else int(literal.value)  # type: ignore[arg-type]
+
+
+def primitives(name: str, history: pa.Table) -> EventType:
+    """The events of a stream's history; equal ones are told apart by how many came before."""
+    numbers: dict[Any, int] = {}
+    fields = tuple(n for n in history.column_names if n not in ("start", "end"))
+    events = []
+    for row in history.sort_by("start").to_pylist():
+        start, end, payload = row["start"], row["end"], {n: row[n] for n in fields}
+        values = tuple((v is not None, v) for v in payload.values())
+        ordinal = numbers[start, values] = numbers.get((start, values), -1) + 1
+        id = (name, start, values, ordinal)
+        bound: Bound = {"": {"@Vs": start, "@root": start, **payload}}
+        events.append(Match(id, id, start, end, start, (start,), bound))
+    return EventType(fields, events)
+
+
+def brute_force(
+    text: str, histories: Mapping[str, pa.Table], functions: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """The events of a text's last definition over histories, ``start, end, payload...`` each; as rows of a history."""
+    types = {name: primitives(name, history) for name, history in histories.items()}
+    program = parse(text)
+    for definition in program.definitions:
+        types[definition.name] = defined(definition, types, functions or {})
+    last = types[program.definitions[-1].name]
+    return [{"start": e.vs, "end": e.till, **{n: (e.bound[""] or {})[n] for n in last.fields}} for e in last.events]

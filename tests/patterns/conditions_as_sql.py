@@ -1,0 +1,145 @@
+"""The conditions of the CEDR language as SQL for DuckDB, over columns ``"x.field"``; and which variables see each other."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from streamq.patterns import syntax as s
+
+INFIX = {name: name for name in ("=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "%")}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition of WHERE; it does not say anything of a match without one of its variables."""
+
+    expression: s.Expression
+    variables: frozenset[str]
+
+
+def event_variables(whole: s.Part) -> Iterator[tuple[str, s.Type]]:
+    """The variables of events, in the text's order."""
+    match whole.pattern:
+        case s.Type(name):
+            yield whole.variable or name, whole.pattern
+        case s.Unless(first, second) | s.Not(first, second) | s.CancelWhen(first, second):
+            yield from event_variables(first)
+            yield from event_variables(second)
+        case s.Sequence(parts) | s.All(parts) | s.AnyOf(parts) | s.AtLeast(_, parts) | s.AtMost(_, parts):
+            for part in parts:
+                yield from event_variables(part)
+
+
+def negations(whole: s.Part) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
+    """Of each negation the variables of its positive argument, and those of what it negates."""
+    for part in parts_below(whole):
+        match part.pattern:
+            case s.Unless(positive, negated) | s.Not(negated, positive) | s.CancelWhen(positive, negated):
+                yield seen(positive), seen(negated)
+
+
+def seen(whole: s.Part) -> frozenset[str]:
+    """The variables that the operator around a part sees: none of what is negated below."""
+    match whole.pattern:
+        case s.Type():
+            return frozenset(name for name, _ in event_variables(whole))
+        case s.Unless(positive) | s.Not(_, positive) | s.CancelWhen(positive):
+            return seen(positive)
+        case s.Sequence(parts) | s.All(parts) | s.AnyOf(parts) | s.AtLeast(_, parts) | s.AtMost(_, parts):
+            return frozenset().union(*map(seen, parts))
+    raise AssertionError(whole)
+
+
+def parts_below(whole: s.Part) -> Iterator[s.Part]:
+    yield whole
+    match whole.pattern:
+        case s.Unless(first, second) | s.Not(first, second) | s.CancelWhen(first, second):
+            yield from parts_below(first)
+            yield from parts_below(second)
+        case s.Sequence(parts) | s.All(parts) | s.AnyOf(parts) | s.AtLeast(_, parts) | s.AtMost(_, parts):
+            for part in parts:
+                yield from parts_below(part)
+
+
+def conjuncts(definition: s.Definition, events: tuple[str, ...]) -> Iterator[Condition]:
+    """What WHERE says, condition by condition; equality of all is that of every two which an operator sees together."""
+    together = [seen(definition.pattern), *(one | other for one, other in negations(definition.pattern))]
+    for condition in definition.where:
+        match condition:
+            case s.AttributeEquals(attribute, literal):
+                for name in events:
+                    yield Condition(s.Apply("=", (s.Field(name, attribute), literal)), frozenset({name}))
+            case s.CorrelationKey(attributes, equal):
+                for attribute in attributes:
+                    for one, other in itertools.combinations(events, 2):
+                        if any({one, other} <= group for group in together):
+                            fields = s.Field(one, attribute), s.Field(other, attribute)
+                            yield Condition(s.Apply("=" if equal else "<>", fields), frozenset({one, other}))
+            case _:
+                yield Condition(condition, frozenset(named(condition)))
+
+
+def equal_keys(definition: s.Definition) -> tuple[str, ...]:
+    """The attributes in which all variables are said to agree."""
+    keys = [c.attributes for c in definition.where if isinstance(c, s.CorrelationKey) and c.equal]
+    return tuple(key for attributes in keys for key in attributes)
+
+
+def named(expression: s.Expression) -> Iterator[str]:
+    match expression:
+        case s.Field(variable):
+            assert variable is not None, "a field without its variable"
+            yield variable
+        case s.Apply(_, arguments):
+            for argument in arguments:
+                yield from named(argument)
+
+
+def guarded(condition: Condition, visible: Mapping[str, str]) -> str:
+    """A condition, skipped for a match without one of its variables."""
+    missing = [f'NOT {visible[v]}."{v}."' for v in sorted(condition.variables)]
+    return f"({' OR '.join([*missing, sql(condition.expression, visible)])})"
+
+
+def sql(expression: s.Expression, visible: Mapping[str, str]) -> str:
+    match expression:
+        case s.Field(variable, name):
+            assert variable is not None
+            return f'{visible[variable]}."{variable}.{name}"'
+        case s.Literal():
+            return value(expression)
+        case s.Apply(function, arguments):
+            values = [sql(a, visible) for a in arguments]
+            return f"({applied(function, values)})"
+    raise AssertionError(expression)
+
+
+def applied(function: str, values: Sequence[str]) -> str:
+    match function, values:
+        case ("and" | "or") as word, _:
+            return f" {word} ".join(values)
+        case "not", [only]:
+            return f"NOT {only}"
+        case ("is null" | "is not null") as test, [only]:
+            return f"{only} {test}"
+        case "negative", [only]:
+            return f"-{only}"
+        case "in", [one, *rest]:
+            return f"{one} IN ({', '.join(rest)})"
+        case "between", [one, low, high]:
+            return f"{one} BETWEEN {low} AND {high}"
+        case infix, [one, other]:
+            return f"{one} {INFIX[infix]} {other}"
+    raise AssertionError(function)
+
+
+def value(literal: s.Literal) -> str:
+    match literal.value:
+        case str() as text:
+            return "'" + text.replace("'", "''") + "'"
+        case None:
+            return "NULL"
+        case other:
+            return str(other)

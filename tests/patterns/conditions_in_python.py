@@ -1,0 +1,119 @@
+"""The conditions of the CEDR language over events in plain Python, with three truth values; and the variables of a pattern."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streamq.patterns import syntax as s
+
+Bound = dict[str, dict[str, Any] | None]
+"""Fields by variable; of an absent one None."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition and the variables that it names."""
+
+    expression: s.Expression
+    variables: frozenset[str]
+
+
+def evaluated(expression: s.Expression, bound: Bound, functions: Mapping[str, Any]) -> Any:
+    """The value of an expression; ``functions`` are those of one's own."""
+    match expression:
+        case s.Field(variable, name):
+            fields = bound.get(variable or "")
+            return None if fields is None else fields[name if name in fields else f"@{name}"]
+        case s.Literal(value):
+            return value
+        case s.Apply(function, arguments):
+            return applied(function, [evaluated(a, bound, functions) for a in arguments], functions)
+    raise AssertionError(expression)
+
+
+def applied(function: str, values: list[Any], functions: Mapping[str, Any]) -> Any:
+    """What a function gives, in logic with three values."""
+    if function in ("is null", "is not null"):
+        return (values[0] is None) == (function == "is null")
+    if function in ("and", "or"):
+        decisive = function == "or"
+        return decisive if decisive in values else None if None in values else not decisive
+    if function == "in":
+        return applied("or", [applied("=", [values[0], v], {}) for v in values[1:]], {})
+    if function == "between":
+        value, low, high = values
+        return applied("and", [applied(">=", [value, low], {}), applied("<=", [value, high], {})], {})
+    if function in functions:
+        return functions[function](*values)
+    return None if None in values else STRICT[function](*values)
+
+
+STRICT: Mapping[str, Callable[..., Any]] = {
+    "=": lambda a, b: a == b,
+    "<>": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "not": lambda a: not a,
+    "negative": lambda a: -a,
+}
+
+
+def variables(part: s.Part) -> list[str]:
+    """The variables of a part that a match of it has, those of events in order."""
+    names = [] if part.variable is None else [part.variable]
+    match part.pattern:
+        case s.Type(name):
+            return [part.variable or name]
+        case s.Unless(positive) | s.Not(_, positive) | s.CancelWhen(positive):
+            return names + variables(positive)
+        case s.Sequence(parts) | s.All(parts) | s.AnyOf(parts) | s.AtLeast(_, parts) | s.AtMost(_, parts):
+            return names + [v for p in parts for v in variables(p)]
+    raise AssertionError(part)
+
+
+def events_of(part: s.Part, negated: bool = True) -> Iterator[tuple[str, str]]:
+    """The variables of events and their types, in the text's order; those of what is negated, too."""
+    match part.pattern:
+        case s.Type(name):
+            yield part.variable or name, name
+        case s.Unless(positive, other) | s.CancelWhen(positive, other):
+            yield from events_of(positive, negated)
+            yield from events_of(other) if negated else ()
+        case s.Not(other, positive):
+            yield from events_of(other) if negated else ()
+            yield from events_of(positive, negated)
+        case s.Sequence(parts) | s.All(parts) | s.AnyOf(parts) | s.AtLeast(_, parts) | s.AtMost(_, parts):
+            for p in parts:
+                yield from events_of(p, negated)
+
+
+def conditions(where: Sequence[s.Condition], events: Sequence[str]) -> Iterator[Condition]:
+    for condition in where:
+        match condition:
+            case s.AttributeEquals(attribute, literal):
+                for name in events:
+                    yield Condition(s.Apply("=", (s.Field(name, attribute), literal)), frozenset({name}))
+            case s.CorrelationKey(attributes, equal):
+                for (one, other), attribute in itertools.product(itertools.combinations(events, 2), attributes):
+                    fields = s.Field(one, attribute), s.Field(other, attribute)
+                    yield Condition(s.Apply("=" if equal else "<>", fields), frozenset({one, other}))
+            case expression:
+                yield Condition(expression, frozenset(named(expression)))
+
+
+def named(expression: s.Expression) -> Iterator[str]:
+    match expression:
+        case s.Field(variable):
+            assert variable is not None, "a field without its variable"
+            yield variable
+        case s.Apply(_, arguments):
+            for argument in arguments:
+                yield from named(argument)

@@ -1,0 +1,265 @@
+"""The set definitions of the CEDR language as SQL for DuckDB, written from the tree of a text and from nothing that compiles it.
+
+A sub-pattern is a relation of a WITH clause. Its columns: ``_id``, ``_vs``, ``_till`` (the end of its lifetime), ``_root``,
+``_contributors`` (their Vs, in order), and of each variable, sub-patterns' ones too, ``"x."`` (is it there), ``"x.Vs"``,
+``"x._root"`` and ``"x.field"``. A condition stands at the lowest operator that sees all its variables: in the NOT EXISTS of
+a negation if one of them is of what is negated, else as a filter. Selection and consumption are no sets: see brute_force.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import duckdb
+import pyarrow as pa
+
+from streamq.patterns import syntax as s
+from streamq.patterns.parser import parse
+from tests.patterns.conditions_as_sql import Condition, conjuncts, equal_keys, event_variables, guarded, sql, value
+
+HEADER = ("_id", "_vs", "_till", "_root", "_contributors")
+HEADS = {"_vs": "Vs", "_root": "root"}
+"""What every variable has beside its fields, which may hide it."""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A relation of the WITH clause: fields by variable, and which variables are those of events, in the text's order."""
+
+    name: str
+    fields: Mapping[str, tuple[str, ...]]
+    events: tuple[str, ...] = ()
+
+    def columns(self) -> list[str]:
+        heads = ("", *HEADS.values())
+        return [f'"{v}.{f}"' for v, names in self.fields.items() for f in dict.fromkeys((*heads, *names))]
+
+
+@dataclass
+class Query:
+    """The SQL of a program in the making; ``types`` are relations with the columns of HEADER and fields."""
+
+    types: dict[str, tuple[str, tuple[str, ...]]]
+    clauses: list[str] = field(default_factory=list)
+    conditions: list[Condition] = field(default_factory=list)
+    keys: tuple[str, ...] = ()
+    """The attributes in which all events agree that are looked at together: those of one variable as well."""
+
+    def relation(self, body: str, fields: Mapping[str, tuple[str, ...]], events: tuple[str, ...]) -> Relation:
+        name = f"r{len(self.clauses)}"
+        self.clauses.append(f"{name} AS ({body})")
+        return Relation(name, fields, events)
+
+    # --- conditions
+
+    def taken(self, visible: Mapping[str, str]) -> list[str]:
+        """The conditions that can be decided where these variables are seen, by their aliases; each is taken once."""
+        here = [c for c in self.conditions if c.variables and c.variables <= set(visible)]
+        self.conditions = [c for c in self.conditions if c not in here]
+        return [guarded(c, visible) for c in here]
+
+    # --- patterns
+
+    def part(self, part: s.Part) -> Relation:
+        if isinstance(part.pattern, s.Type):
+            return self.primitive(part.pattern, part.variable or part.pattern.name)
+        relation = self.pattern(part.pattern)
+        if part.variable is None:
+            return relation
+        body = f'SELECT *, true AS "{part.variable}.", _vs AS "{part.variable}.Vs", _root AS "{part.variable}.root"'
+        named = self.relation(f"{body} FROM {relation.name}", {**relation.fields, part.variable: ()}, relation.events)
+        return self.filtered(named)
+
+    def filtered(self, relation: Relation) -> Relation:
+        conditions = self.taken(dict.fromkeys(relation.fields, "e"))
+        if not conditions:
+            return relation
+        body = f"SELECT * FROM {relation.name} e WHERE {' AND '.join(conditions)}"
+        return self.relation(body, relation.fields, relation.events)
+
+    def primitive(self, kind: s.Type, variable: str) -> Relation:
+        table, names = self.types[kind.name]
+        columns = [f'true AS "{variable}."']
+        columns += [f'{own} AS "{variable}.{name}"' for own, name in HEADS.items() if name not in names]
+        columns += [f'"{name}" AS "{variable}.{name}"' for name in names]
+        body = f"SELECT {', '.join(HEADER)}, {', '.join(columns)} FROM {table}"
+        return self.filtered(self.relation(body, {variable: names}, (variable,)))
+
+    def pattern(self, pattern: s.Pattern) -> Relation:
+        match pattern:
+            case s.Sequence(parts, within):
+                return self.ordered([self.part(p) for p in parts], [tuple(range(len(parts)))], ticks(within))
+            case s.AtLeast(count, parts, within):
+                return self.ordered([self.part(p) for p in parts], arrangements(len(parts), count), ticks(within))
+            case s.All(parts, within):
+                return self.ordered([self.part(p) for p in parts], arrangements(len(parts), len(parts)), ticks(within))
+            case s.AnyOf(parts):
+                return self.ordered([self.part(p) for p in parts], arrangements(len(parts), 1), 1)
+            case s.AtMost(count, parts, within):
+                return self.at_most([self.part(p) for p in parts], count, ticks(within))
+            case s.Unless(positive, negated, within, nth):
+                since = f"e._contributors[{nth}]" if nth else "e._vs"
+                between = f"z._vs > {since} AND z._vs < {since} + {ticks(within)}"
+                header = f"e._id || '~', e._vs, e._vs + {ticks(within)}, e._root, [e._vs]"
+                return self.without(positive, negated, between, header)
+            case s.Not(negated, positive):
+                between = "z._vs > e._contributors[1] AND z._vs < e._contributors[-1]"
+                return self.without(positive, negated, between)
+            case s.CancelWhen(positive, negated):
+                return self.without(positive, negated, "z._vs > e._root AND z._vs < e._vs")
+        raise AssertionError(pattern)
+
+    def ordered(self, inputs: Sequence[Relation], orders: Sequence[tuple[int, ...]], within: int) -> Relation:
+        """One match of each input of an order, strictly one after the other; a union over the orders."""
+        fields = {v: names for r in inputs for v, names in r.fields.items()}
+        visible = {v: f"e{i}" for i, r in enumerate(inputs) for v in r.fields}
+        conditions = [c for c in self.conditions if c.variables <= set(fields)]
+        bodies = []
+        for order in orders:
+            first, last = f"e{order[0]}", f"e{order[-1]}"
+            tests = [f"e{a}._vs < e{b}._vs" for a, b in itertools.pairwise(order)]
+            tests += [f"{last}._vs - {first}._vs <= {within}"]
+            there = {v for i in order for v in inputs[i].fields}
+            tests += [guarded(c, visible) for c in conditions if c.variables <= there]
+            header = [
+                f"concat('(', {', '.join(f'e{i}._id' for i in order)}, ')') AS _id",
+                f"{last}._vs AS _vs",
+                f"greatest({first}._vs + {within}, {last}._vs + 1) AS _till",
+                f"least({', '.join(f'e{i}._root' for i in order)}) AS _root",
+                f"[{', '.join(f'e{i}._vs' for i in order)}] AS _contributors",
+            ]
+            columns = [column if i in order else absent(column) for i, r in enumerate(inputs) for column in r.columns()]
+            tables = ", ".join(f"{inputs[i].name} e{i}" for i in order)
+            bodies.append(f"SELECT {', '.join([*header, *columns])} FROM {tables} WHERE {' AND '.join(tests)}")
+        self.taken(visible)
+        return self.relation(
+            " UNION ALL ".join([typed(inputs), *bodies]), fields, tuple(e for r in inputs for e in r.events)
+        )
+
+    def at_most(self, inputs: Sequence[Relation], count: int, within: int) -> Relation:
+        """Of each input those around which no more than so many distinct occurrences of all inputs end their scope."""
+        fields = {v: names for r in inputs for v, names in r.fields.items()}
+        conditions = [c for c in self.conditions if c.variables <= set(fields)]
+        bodies = [typed(inputs)]
+        for i, one in enumerate(inputs):
+            counted = []
+            for j, other in enumerate(inputs):
+                visible = {**dict.fromkeys(other.fields, "x"), **dict.fromkeys(one.fields, f"e{i}")}
+                tests = [f"x._vs > e{i}._vs - {within}", f"x._vs <= e{i}._vs"]
+                tests += [guarded(c, visible) for c in conditions if c.variables <= set(visible)]
+                tests += [
+                    f'(NOT e{i}."{a}." OR NOT x."{b}." OR e{i}."{a}.{key}" = x."{b}.{key}")'
+                    for key in self.keys
+                    for a in one.events
+                    for b in other.events
+                ]
+                counted.append(f"SELECT x._id FROM {other.name} x WHERE {' AND '.join(tests)}")
+                assert i != j or all(not c.variables <= set(one.fields) for c in conditions)
+            header = f"concat('<', e{i}._id) AS _id, e{i}._vs, e{i}._vs + {within}, e{i}._root, [e{i}._vs]"
+            columns = [column if j == i else absent(column) for j, r in enumerate(inputs) for column in r.columns()]
+            bodies.append(
+                f"SELECT {header}, {', '.join(columns)} FROM {one.name} e{i} "
+                f"WHERE (SELECT count(DISTINCT _id) FROM ({' UNION ALL '.join(counted)})) <= {count}"
+            )
+        self.taken(dict.fromkeys(fields, ""))
+        return self.relation(" UNION ALL ".join(bodies), fields, tuple(e for r in inputs for e in r.events))
+
+    def without(self, positive: s.Part, negated: s.Part, between: str, header: str = "") -> Relation:
+        """The matches of a pattern for which there is no match of another in between."""
+        one, other = self.part(positive), self.part(negated)
+        visible = {**dict.fromkeys(one.fields, "e"), **dict.fromkeys(other.fields, "z")}
+        tests = " AND ".join([between, *self.taken(visible)])
+        columns = ", ".join([header or ", ".join(f"e.{name}" for name in HEADER), *(f"e.{c}" for c in one.columns())])
+        body = f"SELECT {columns} FROM {one.name} e WHERE NOT EXISTS (SELECT 1 FROM {other.name} z WHERE {tests})"
+        names = ", ".join([*HEADER, *one.columns()])
+        named = f"SELECT * FROM ({body}) AS matches ({names})"
+        return self.relation(named, one.fields, one.events)
+
+    # --- definitions
+
+    def definition(self, definition: s.Definition) -> None:
+        kinds = {name: self.types[kind.name][1] for name, kind in event_variables(definition.pattern)}
+        self.conditions = list(conjuncts(definition, tuple(kinds)))
+        self.keys = equal_keys(definition)
+        relation = self.part(definition.pattern)
+        # what is left says nothing of any variable
+        whole = " AND ".join(["true", *(guarded(c, {}) for c in self.conditions)])
+        if definition.output:
+            visible = dict.fromkeys(relation.fields, "e")
+            outputs = {f.name: sql(f.expression, visible) for f in definition.output}
+        else:
+            outputs = {f"{v}_{f}": f'e."{v}.{f}"' for v in relation.events for f in relation.fields[v]}
+            outputs["root"] = "e._root"
+        starts, ends = "e._vs", "e._till"
+        tests = [whole, *within_slice(definition.occurrence, "e._vs")]
+        if cut := definition.validity:
+            starts = f"greatest({starts}, {value(cut.start)})" if cut.start else starts
+            ends = f"least({ends}, {value(cut.end)})" if cut.end else ends
+            tests.append(f"{starts} < {ends}")
+        header = f"e._id, {starts} AS _vs, {ends} AS _till, e._root, e._contributors"
+        columns = ", ".join(f'{e} AS "{name}"' for name, e in outputs.items())
+        body = f"SELECT {header}, {columns} FROM {relation.name} e WHERE {' AND '.join(tests)}"
+        self.clauses.append(f'"{definition.name}" AS ({body})')
+        self.types[definition.name] = (f'"{definition.name}"', tuple(outputs))
+
+
+def columns_of(inputs: Sequence[Relation]) -> list[str]:
+    return [f"e{i}.{column}" for i, r in enumerate(inputs) for column in r.columns()]
+
+
+def typed(inputs: Sequence[Relation]) -> str:
+    """No rows, of the columns of all inputs: what says the types of those that are absent elsewhere."""
+    columns = [*(f"e0.{name}" for name in HEADER), *columns_of(inputs)]
+    return f"SELECT {', '.join(columns)} FROM {', '.join(f'{r.name} e{i}' for i, r in enumerate(inputs))} WHERE false"
+
+
+def absent(column: str) -> str:
+    return f"false AS {column}" if column.endswith('."') else f"NULL AS {column}"
+
+
+def arrangements(k: int, n: int) -> list[tuple[int, ...]]:
+    return list(itertools.permutations(range(k), n))
+
+
+def ticks(within: s.Duration) -> int:
+    """A scope on the integer axis."""
+    assert isinstance(within, int)
+    return within
+
+
+def within_slice(bounds: s.Slice | None, instant: str) -> list[str]:
+    if bounds is None:
+        return []
+    low = [f"{instant} >= {value(bounds.start)}"] if bounds.start else []
+    return low + ([f"{instant} < {value(bounds.end)}"] if bounds.end else [])
+
+
+@functools.cache
+def database() -> duckdb.DuckDBPyConnection:
+    """One for all: to open one takes longer than most answers."""
+    return duckdb.connect(config={"threads": 1})
+
+
+def set_answer(text: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+    """The matches of a text's last definition over histories, ``start, end, payload...`` each; likewise a history."""
+    connection = database()
+    query = Query({})
+    for name, table in tables.items():
+        payload = tuple(n for n in table.column_names if n not in ("start", "end"))
+        connection.register(f"table {name}", table)
+        header = f"'{name}' || row_number() OVER () AS _id, start AS _vs, \"end\" AS _till"
+        header += ", start AS _root, [start] AS _contributors"
+        columns = "".join(f', "{n}"' for n in payload)
+        query.clauses.append(f'"type {name}" AS (SELECT {header}{columns} FROM "table {name}")')
+        query.types[name] = (f'"type {name}"', payload)
+    program = parse(text)
+    for definition in program.definitions:
+        query.definition(definition)
+    last = program.definitions[-1].name
+    columns = "".join(f', "{n}"' for n in query.types[last][1])
+    clauses = ",\n".join(query.clauses)
+    matches = f'SELECT _vs AS start, _till AS "end"{columns} FROM "{last}"'
+    return connection.sql(f"WITH {clauses}\n{matches}").arrow().read_all()
