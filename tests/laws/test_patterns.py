@@ -1,0 +1,93 @@
+"""Patterns: of what arrives in any order, corrected and repeated, the matches are those of the set definitions.
+
+Two judges that share nothing with the compiler, and nothing but the parser with each other: SQL over the histories, and the
+rules of the language match by match in Python.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from streamq.choices import OutputForm
+from streamq.testing.case import Case
+from streamq.testing.execution import STREAM, Execution
+from streamq.testing.in_process import executed
+from tests.patterns.brute_force import brute_force
+from tests.patterns.pattern_cases import CASES, NESTED, SETS, bag, histories, matching
+from tests.patterns.set_definitions import set_answer
+
+SOAK = 20 if os.environ.get("STREAMQ_SOAK") else 1
+
+FINAL = Execution(STREAM, OutputForm.FINAL, restart=True)
+CHANGELOG = Execution(STREAM, OutputForm.CHANGELOG, watch=True)
+
+
+def some(examples: int) -> settings:
+    return settings(
+        max_examples=examples * SOAK,
+        derandomize=SOAK == 1,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+@functools.cache
+def sample() -> Sequence[Case]:
+    """A few cases, the same for each text."""
+    cases = []
+
+    @some(6)
+    @given(CASES)
+    def draw(case: Case) -> None:
+        cases.append(case)
+
+    draw()
+    return cases
+
+
+def check(text: str, case: Case, ways: Sequence[Execution]) -> None:
+    """Hold the answers of a text, over what arrives in a case, against the set definitions."""
+    tables = histories(case)
+    expected = bag(set_answer(text, tables).to_pylist())
+    assert bag(brute_force(text, tables)) == expected
+    for how in ways:
+        assert bag(executed(matching(case, text), how).to_pylist()) == expected, how
+
+
+def hold_once(name: str) -> None:
+    """Of a few cases the one that has the most matches; as a changelog or as final rows, in turn."""
+    text = SETS[name]
+    case = max(sample(), key=lambda case: len(brute_force(text, histories(case))))
+    assert brute_force(text, histories(case))
+    check(text, case, [CHANGELOG if list(SETS).index(name) % 2 else FINAL])
+
+
+@pytest.mark.parametrize("name", [name for name in SETS if name not in NESTED])
+def test_the_matches_are_those_of_the_set_definitions(name: str) -> None:
+    hold_once(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NESTED)
+def test_every_operator_in_every_other(name: str) -> None:
+    hold_once(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SETS)
+def test_any_arrival(name: str) -> None:
+    """Whatever arrives, in both forms."""
+
+    @some(2)
+    @given(CASES)
+    def law(case: Case) -> None:
+        check(SETS[name], case, [FINAL, CHANGELOG])
+
+    law()

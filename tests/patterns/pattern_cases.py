@@ -1,0 +1,139 @@
+"""Texts in which every operator of the CEDR language stands in every other, and what arrives at the streams they are over."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import reduce
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+import streamq as sq
+from streamq import testing as t
+from streamq.testing.case import Case
+
+STREAMS = {
+    name: sq.events([sq.insert(1, 4, k="a", v=3), sq.retract(1, 4, 1, k="a", v=3), sq.cti(2)],
+        name=name, schema={"k": "string", "v": "bigint"})
+    for name in "ABC"
+}  # fmt: skip
+
+
+def crowded(random: Random, many: int) -> list[tuple[int, int | None]]:
+    """Lifetimes that start close to each other, some at once."""
+    starts = [random.randint(1, 14) for _ in range(6)]
+    return [(start, random.choice([start + 1, start + 5, None])) for start in starts]
+
+
+DATA = t.Intent(
+    pattern=crowded,
+    late="none",
+    invalid=False,
+    payload={"k": ["a"] * 5 + ["b", None], "v": [0, 1, 2, 3, None]},
+)
+"""Disorder, corrections, deletions and duplicates, over keys that are mostly equal."""
+
+
+def cut(case: Case) -> Case:
+    """The case in three micro-batches."""
+    n = len(case.arrival)
+    lengths = [n * (i + 1) // 3 - n * i // 3 for i in range(3)]
+    return replace(case, until=case.latest + 60).with_cut(*lengths)
+
+
+CASES: st.SearchStrategy[Case] = (
+    t.concrete(reduce(sq.Stream.union, STREAMS.values()), DATA).filter(lambda case: len(case.arrival) >= 9).map(cut)
+)
+"""What arrives at the three streams; the query is their union."""
+
+
+def matching(case: Case, text: str) -> Case:
+    """The same arrivals at a query that matches a text."""
+    return replace(case, plan=sq.cedr(text, **STREAMS).plan)
+
+
+def histories(case: Case) -> Mapping[str, pa.Table]:
+    return {name: t.history(table) for name, table in case.tables.items()}
+
+
+def bag(rows: Iterable[Mapping[str, Any]]) -> Counter[tuple[Any, ...]]:
+    """Rows as a bag, whatever the order of their columns."""
+    return Counter(tuple(sorted(row.items())) for row in rows)
+
+
+PATTERNS: Mapping[str, str] = {
+    "sequence": "SEQUENCE(A, B, C, 8) WHERE CorrelationKey(k, EQUAL)",
+    "a stream against itself": "SEQUENCE(A AS x, A AS y, 6) WHERE x.k = y.k AND x.v < y.v",
+    "at least": "ATLEAST(2, A, B, C, 5) WHERE A.v = B.v AND CorrelationKey(k, EQUAL)",
+    "at least one": "ATLEAST(1, A, B, 4) WHERE A.v IS NOT NULL",
+    "all": "ALL(A, B, 5) WHERE CorrelationKey(v, UNIQUE) AND [k EQUAL 'a']",
+    "any": "ANY(A, B x) AS e WHERE e.Vs > 3 AND x.v > 0",
+    "unless": "UNLESS(A, B, 5) WHERE A.k = B.k AND B.v > A.v - 1",
+    "unless, from the first": "UNLESS(SEQUENCE(A, B, 6) AS s, C, 1, 7) WHERE CorrelationKey(k, EQUAL)",
+    "not": "NOT(C, SEQUENCE(A, B, 8)) WHERE A.k = C.k AND (C.v = B.v OR C.v IS NULL)",
+    "not, at least": "NOT(C, ATLEAST(2, A, B, A d, 8)) WHERE CorrelationKey(k, EQUAL)",
+    "not, all": "NOT(A z, ALL(A, B, C, 8)) WHERE z.v = A.v",
+    "cancel": "CANCEL_WHEN(SEQUENCE(SEQUENCE(A, B, 6), A d, 9), C) WHERE A.k = C.k",
+    "unless over cancel": "UNLESS(CANCEL_WHEN(ALL(A, B, 6), C), C z, 4) WHERE A.k = C.k AND z.k = B.k",
+    "sequence of not": "SEQUENCE(NOT(C, SEQUENCE(A, B, 6)), A d, 9) WHERE C.k = A.k AND d.k = B.k",
+    "not a sequence": "NOT(SEQUENCE(A p, C, 5) AS s, SEQUENCE(A, B, 9)) WHERE p.k = A.k AND C.v = p.v AND s.root < B.Vs",
+    "sequence of any": "SEQUENCE(ANY(A, B) AS s, C, 7) WHERE C.Vs - s.Vs > 1 AND C.k = A.k",
+    "all of unless": "ALL(UNLESS(A, B, 4), UNLESS(C, B z, 3), 8) WHERE A.k = B.k AND C.k = z.k AND A.k = C.k",
+    "unless an unless": "UNLESS(UNLESS(A, B, 3), UNLESS(C, B z, 3), 6) WHERE A.k = B.k AND C.k = z.k AND A.k = C.k",
+    "at least of all": "ATLEAST(2, ALL(A, B, 4) AS s, C, B d, 7) WHERE A.k = C.k AND s.root < d.Vs",
+    "not at least": "NOT(ATLEAST(2, A p, B q, C, 3), SEQUENCE(A, B, 9)) WHERE p.k = A.k AND C.k = B.k",
+    "cancel by not": "CANCEL_WHEN(SEQUENCE(NOT(C, ALL(A, B, 6)), B d, 9), NOT(A p, SEQUENCE(C q, B r, 5))) "
+    "WHERE q.k = A.k AND p.k = q.k",
+    "any of any": "ANY(ANY(A, B), SEQUENCE(C, A d, 4)) WHERE A.v > 0 AND C.k = d.k",
+    "cancel by unless": "CANCEL_WHEN(ATLEAST(2, A, B, C, 6), UNLESS(A p, B q, 3)) WHERE p.k = C.k AND q.k = p.k",
+    "sequence of cancel": "SEQUENCE(A, CANCEL_WHEN(ALL(B, C, 5), A z), 9) WHERE z.v = C.v AND CorrelationKey(k, EQUAL)",
+    "sequence of at least": "SEQUENCE(ATLEAST(2, A, B, C, 4), ALL(B p, UNLESS(C q, A r, 2), 5), 9) WHERE r.v = q.v AND A.k = q.k",
+    "sequence of unless": "SEQUENCE(UNLESS(A, SEQUENCE(B p, C q, 3), 5), UNLESS(B, ANY(A r, C t), 3), 9) "
+    "WHERE p.v = A.v AND r.v = B.v",
+    "at least of many": "ATLEAST(2, SEQUENCE(A, B, 4) AS s, ANY(C, B q) AS u, UNLESS(A r, B t, 3), 5) "
+    "WHERE t.k = r.k AND u.Vs > s.root",
+    "at least of negations": "ATLEAST(2, ATLEAST(1, A, B, 2) s, NOT(C, SEQUENCE(A p, B q, 6)), "
+    "CANCEL_WHEN(ALL(A r, B t, 4), C u), 6) "
+    "WHERE C.k = p.k AND u.v = r.v AND s.Vs > 4",
+    "all of some": "ALL(SEQUENCE(A, B, 4), ATLEAST(2, A p, B q, C r, 3), ANY(A t), 7) WHERE CorrelationKey(k, EQUAL)",
+    "all of negations": "ALL(NOT(C, SEQUENCE(A, B, 6)), CANCEL_WHEN(ALL(A p, B q, 5), C r), 8) "
+    "WHERE C.v = A.v AND r.k = q.k AND p.v = A.v",
+    "any of many": "ANY(ATLEAST(2, A, B, C, 4), ALL(A p, B q, 5), UNLESS(A r, B t, 4)) "
+    "WHERE A.v < B.v AND t.v = r.v AND p.k = q.k",
+    "any of negations": "ANY(NOT(C, SEQUENCE(A, B, 6)) AS n, CANCEL_WHEN(ALL(A p, B q, 5), C r)) "
+    "WHERE C.k = A.k AND n.Vs > 5 AND r.v > p.v",
+    "unless over at least": "UNLESS(ATLEAST(2, A, B, C, 5), ALL(A p, B q, 3), 2, 5) WHERE p.v = A.v AND q.k = C.k",
+    "unless over all": "UNLESS(ALL(A, B, 6), ATLEAST(2, A p, B q, C, 3), 1, 7) WHERE p.v = A.v AND C.k = q.k",
+    "unless a not": "UNLESS(ANY(A, B), NOT(C, SEQUENCE(A p, B q, 5)), 5) WHERE A.k = p.k AND C.v = q.v AND B.v = q.v",
+    "unless a cancel": "UNLESS(NOT(C, SEQUENCE(A, B, 6)), CANCEL_WHEN(SEQUENCE(C p, B q, 4), A r), 2, 7) "
+    "WHERE C.v = A.v AND q.k = B.k",
+    "not all": "NOT(ALL(A p, C q, 4), ATLEAST(2, A, B, C, 8)) WHERE p.v = A.v AND q.v <> B.v",
+    "not any": "NOT(ANY(A p, B q), ALL(A, UNLESS(B, C, 2), 7)) WHERE p.v = A.v AND q.v = B.v AND C.k = B.k",
+    "not an unless": "NOT(UNLESS(C, A p, 3), SEQUENCE(A, CANCEL_WHEN(ALL(B, C q, 4), A r), 9)) "
+    "WHERE C.k = A.k AND p.v = C.v AND r.v = q.v",
+    "not a not": "NOT(NOT(C, SEQUENCE(A p, B q, 5)), SEQUENCE(A, B, 9)) WHERE p.k = A.k AND C.v = q.v",
+    "not a cancel": "NOT(CANCEL_WHEN(SEQUENCE(B p, C q, 5), A r), ATLEAST(2, A, B, C, 8)) WHERE q.v = C.v AND r.k = p.k",
+    "cancel twice": "CANCEL_WHEN(CANCEL_WHEN(SEQUENCE(A, B, 8), C), ANY(A p, B q)) WHERE C.k = A.k AND p.v = A.v AND q.v = B.v",
+    "cancel by a sequence": "CANCEL_WHEN(ANY(SEQUENCE(A, B, 6), SEQUENCE(B p, C, 6)), SEQUENCE(A q, B r, 4)) "
+    "WHERE q.v = A.v AND r.v = C.v",
+    "cancel by at least": "CANCEL_WHEN(NOT(C, SEQUENCE(A, B, 9)), ATLEAST(2, A p, B q, C r, 3)) WHERE C.k = A.k AND p.v = A.v",
+    "cancel by all": "CANCEL_WHEN(UNLESS(SEQUENCE(A, B, 9), C, 4), ALL(A p, C q, 3)) WHERE C.k = A.k AND p.v = A.v",
+    "cancel by a cancel": "CANCEL_WHEN(SEQUENCE(A, B, 9), CANCEL_WHEN(SEQUENCE(A p, C, 3), B q)) WHERE p.k = A.k AND q.v = C.v",
+    "output": "SEQUENCE(A x, ANY(B, C) AS s, 6) WHERE x.v + 1 > B.v OUTPUT x.v + C.v AS n, s.Vs - x.Vs AS gap, x.k AS k",
+    "slices": "UNLESS(A, B, 6) WHERE A.v = B.v OUTPUT A.v AS v @ [2, 12) # [3, 9)",
+    "definitions": "EVENT P WHEN SEQUENCE(A, B, 6) WHERE A.k = B.k OUTPUT A.k AS k, A.v AS v; "
+    "EVENT E WHEN CANCEL_WHEN(UNLESS(P AS p, C, 7), P AS q) WHERE p.k = C.k AND q.v = p.v",
+    "definitions of all": "EVENT P WHEN ALL(A, B, 6); EVENT N WHEN UNLESS(C, A, 4) WHERE A.k = C.k; "
+    "EVENT E WHEN NOT(N, SEQUENCE(P, P AS q, 9)) WHERE N.C_k = P.A_k AND q.A_k = P.A_k",
+}  # fmt: skip
+"""Patterns by what stands in what, with their conditions, or texts of several definitions."""
+
+SETS = {name: text if text.startswith("EVENT") else f"EVENT E WHEN {text}" for name, text in PATTERNS.items()}
+"""Texts whose matches are sets."""
+
+NESTED = tuple(SETS)[tuple(SETS).index("sequence of at least") : tuple(SETS).index("output")]
+"""Those in which, with the others, each operator stands in every other, where what is negated stands as well."""
