@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql.types import DataType
 
 import streamq.operators
+import streamq.operators.choosing
 import streamq.plan.case  # noqa: F401  its expression and the operators' nodes are then among the classes
 from streamq.aggregates import built_in
 from streamq.plan.expr import Expr, Opaque
@@ -50,6 +51,7 @@ def _dataclasses(hint: Any) -> Iterator[type[Any]]:
     ):
         for cls in (hint, *_subclasses(hint)):
             is_ours = cls.__module__.startswith("streamq.") and not cls.__name__.startswith("_")
+            is_ours = is_ours and not issubclass(cls, Named)
             if is_ours and is_dataclass(cls) and not inspect.isabstract(cls) and not _holds_code(cls):
                 yield cls
 

@@ -12,7 +12,7 @@ from pyspark.sql import types as t
 from streamq.errors import PlanError, TypeMismatch, kind_of, sentence
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, Moves, PortColumns, all_columns
-from streamq.operators.stateful_operator import Applied, StatefulOperator
+from streamq.operators.stateful_operator import Applied, EventOperator, StatefulOperator
 from streamq.operators.window import show_keys
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.case import Case
@@ -37,17 +37,23 @@ class Scan(EvaluatedOperator):
 
     CTI: c
     Final: rows that start before c
-    State: of each group the state over all events before c, for good, and the events since
+    State: the events since c; udso: of each group the state over all events before c, for good; pattern: of each group the
+        events before c whose scope one from c on can complete
     Cost: a call for each event; where events come between others, or rows go before they are final, again for those since c
     """
 
     input: Node
     keys: tuple[str, ...]
-    operator: StatefulOperator
+    operator: EventOperator
     args: tuple[Expr, ...]
     where: Expr | None = None
 
     title = "scan"
+    cases = ("udso", "pattern")
+
+    @property
+    def case(self) -> tuple[str, ...]:
+        return ("udso",) if isinstance(self.operator, StatefulOperator) else ("pattern",)
 
     def _schema(self) -> Schema:
         source = self.input.schema
@@ -69,8 +75,8 @@ class Scan(EvaluatedOperator):
         return Traits(self.input.traits.retracts, False, False)
 
     def detail(self) -> str:
-        shown = f"{self.operator.name}({', '.join(map(show, self.args))})"
-        return f"{shown}{'' if self.where is None else f' where {show(self.where)}'}{show_keys(self.keys)}"
+        condition = "" if self.where is None else f" where {show(self.where)}"
+        return f"{self.operator.shown(self.args)}{condition}{show_keys(self.keys)}"
 
     def evaluation(self) -> Evaluation:
         source = self.input.schema

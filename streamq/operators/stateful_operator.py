@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,8 +89,30 @@ def udso(
     return decorate
 
 
+class EventOperator(ABC):
+    """What goes from event to event with a state, under a ``name``: a user's code, or an operator of streamq's own.
+
+    Plans know a user's by its name in the repository, and one of streamq's own by the fields of its dataclass.
+    """
+
+    name: str
+
+    @property
+    @abstractmethod
+    def fields(self) -> tuple[t.StructField, ...]:
+        """The columns of its rows."""
+
+    @abstractmethod
+    def calling(self, values: int) -> EventCalling:
+        """Return how it is called for events of so many values; raises PlanError where it cannot be."""
+
+    def shown(self, args: Sequence[Expr]) -> str:
+        """Return how explain shows it over ``args``."""
+        return f"{self.name}({', '.join(map(show, args))})"
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class StatefulOperator(UserModule):
+class StatefulOperator(UserModule, EventOperator):
     """A user's code that goes from event to event; ``initial`` is the first state where the code is a function."""
 
     kind = "udso"
@@ -111,7 +134,6 @@ class StatefulOperator(UserModule):
 
     @property
     def fields(self) -> tuple[t.StructField, ...]:
-        """The columns of its rows."""
         assert isinstance(self.returns, t.StructType)
         return tuple(self.returns.fields)
 
@@ -127,7 +149,6 @@ class StatefulOperator(UserModule):
         return Applied(operator, bare, None if where is None else as_expr(where))
 
     def calling(self, values: int) -> EventCalling:
-        """Return how it is called for events of so many values; raises PlanError where it cannot be."""
         shape = RowShape(
             names=tuple(f.name for f in self.fields),
             types=tuple(arrow_type(f.dataType) for f in self.fields),
@@ -158,7 +179,7 @@ class Applied:
     where: Expr | None
 
     def __repr__(self) -> str:
-        return f"{self.operator.name}({', '.join(map(show, self.args))}), which .scan(...) takes"
+        return f"{self.operator.shown(self.args)}, which .scan(...) takes"
 
 
 __all__ = ["Applied", "StatefulOperator", "udso"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from streamq.choices import Consumption, JoinKind, LengthKind, Selection
+from streamq.choices import JoinKind, LengthKind
 from streamq.errors import StreamqError
 from streamq.functions.choice import COALESCE
 from streamq.functions.comparison import EQUAL
@@ -20,6 +20,7 @@ from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.select import Select
 from streamq.operators.union import Union
 from streamq.patterns import syntax
+from streamq.patterns.choosing import check_reuse, chooses, chosen
 from streamq.patterns.conditions import Conjunct, condition_on
 from streamq.patterns.correlation import Correlation
 from streamq.patterns.matches import (
@@ -30,6 +31,7 @@ from streamq.patterns.matches import (
     at,
     filtered,
     greatest,
+    in_order,
     key,
     least,
     of,
@@ -76,12 +78,9 @@ class Lowering:
 
     def lowered(self, part: Part) -> Matches:
         """The matches of a parameter, with its variable among theirs."""
-        if part.selection != Selection.EACH or part.consumption != Consumption.REUSE:
-            what = f"{part.selection.upper()} {part.consumption.upper()}"
-            raise Refusal(part.place, f"{what} is not supported yet", "", "EACH REUSE is.")
         match part.pattern:
             case syntax.Type():
-                return self._type(part, part.pattern)
+                return self._where(self._type(part, part.pattern))
             case syntax.Sequence():
                 matches = self._sequence(part.pattern)
             case syntax.AtLeast(count, parts, within):
@@ -106,6 +105,7 @@ class Lowering:
     # events
 
     def _type(self, part: Part, pattern: syntax.Type) -> Matches:
+        """The events of a type, those too for which conditions do not hold."""
         kind, name = self.types[pattern.name], part.variable or pattern.name
         points = kind.stream.to_points()
         columns: dict[str, Expr] = {of(name, f): Col(f) for f in kind.fields}
@@ -117,8 +117,7 @@ class Lowering:
         columns |= {key(k): Col(field) for k, field in self.correlation.fields_of(name)}
         stream = points._derive(Select(points.plan, tuple(columns.items())))
         named = Named(Col(at(name)), root, {f: Col(of(name, f)) for f in kind.fields})
-        matches = Matches(stream, {name: named}, (name,), named.starts, root, (named.starts,), kind.span, so_many(1))
-        return self._where(matches)
+        return Matches(stream, {name: named}, (name,), named.starts, root, (named.starts,), kind.span, so_many(1))
 
     def _where(self, matches: Matches) -> Matches:
         """The matches for which those conditions hold that are about them alone."""
@@ -150,17 +149,19 @@ class Lowering:
 
     def _sequence(self, pattern: syntax.Sequence) -> Matches:
         scope = self._scope(pattern.within, pattern.place)
-        parts = [self.lowered(p) for p in pattern.parts]
-        first = parts[0].starts
-        matches = parts[0]
-        for part in parts[1:]:
-            matches = self._followed(matches, part, first, scope)
+        if chooses(pattern.parts):
+            parts, matches = chosen(self, pattern.parts, count=len(pattern.parts), in_order=True, within=scope)
+        else:
+            parts = [self.lowered(p) for p in pattern.parts]
+            matches = parts[0]
+            for part in parts[1:]:
+                matches = self._followed(matches, part, parts[0].starts, scope)
         return replace(
             matches,
             root=least([p.root for p in parts]),
             contributors=tuple(p.starts for p in parts),
             span=scope + max(p.span for p in parts),
-            lasts=self._rest(matches, first, scope),
+            lasts=self._rest(matches, parts[0].starts, scope),
         )
 
     def _followed(self, before: Matches, later: Matches, first: Expr, scope: int) -> Matches:
@@ -176,19 +177,24 @@ class Lowering:
     # some of several
 
     def _at_least(self, count: int, patterns: Sequence[Part], scope: int) -> Matches:
-        parts = [self.lowered(p) for p in patterns]
-        one = _any_of(parts)
-        matches = one
-        first = least([p.starts for p in parts])
-        for _ in range(count - 1):
-            opened = altered(
-                matches.stream, Start(by=1), Length(LengthKind.GIVEN, expr=self._rest(matches, first, scope))
-            )
-            matches = replace(matches, stream=self._joined_with_another(opened, one, parts))
-        optional = one.optional if count < len(parts) else frozenset[str]().union(*(p.optional for p in parts))
+        if count > 1 and chooses(patterns):
+            parts, matches = chosen(self, patterns, count=count, in_order=False, within=scope)
+            first = least([p.starts for p in parts])
+        else:
+            parts = [self.lowered(p) for p in patterns]
+            one = _any_of(parts)
+            matches = one
+            first = least([p.starts for p in parts])
+            for _ in range(count - 1):
+                opened = altered(
+                    matches.stream, Start(by=1), Length(LengthKind.GIVEN, expr=self._rest(matches, first, scope))
+                )
+                matches = replace(matches, stream=self._joined_with_another(opened, one, parts))
+        every = frozenset(matches.events)
+        optional = every if count < len(parts) else frozenset[str]().union(*(p.optional for p in parts))
         matches = replace(matches, optional=optional, span=scope + max(p.span for p in parts))
-        in_order = _in_order([p.starts for p in parts], count)
-        return self._where(replace(matches, contributors=in_order, lasts=self._rest(matches, first, scope)))
+        contributors = in_order([p.starts for p in parts], count)
+        return self._where(replace(matches, contributors=contributors, lasts=self._rest(matches, first, scope)))
 
     def _joined_with_another(self, opened: Stream, one: Matches, parts: Sequence[Matches]) -> Stream:
         """Matches with an event more: of a part that they have none of."""
@@ -212,6 +218,7 @@ class Lowering:
         return opened._derive(Select(joined, tuple((n, columns[n]) for n in one.schema.names)), one.stream)
 
     def _at_most(self, pattern: syntax.AtMost) -> Matches:
+        check_reuse(pattern.parts)
         scope = self._scope(pattern.within, pattern.place)
         parts = [self.lowered(p) for p in pattern.parts]
         one = _any_of(parts)
@@ -327,21 +334,6 @@ def _any_of(parts: Sequence[Matches]) -> Matches:
         so_many(1),
         frozenset(e for p in parts for e in p.events),
     )
-
-
-def _in_order(starts: Sequence[Expr], count: int) -> tuple[Expr, ...]:
-    """The starts of a match's contributors in the order of time; they differ, and NULL are those that it has none of."""
-    if count == 1:
-        return (greatest(starts),)
-    from streamq.functions.catalogue import by_name
-
-    # each is the least of those behind the one before
-    in_order = [least(starts)]
-    for _ in range(count - 2):
-        last = in_order[-1]
-        behind = [Call(by_name("nullif"), (greatest([s, last]), last)) for s in starts]
-        in_order.append(least(behind))
-    return (*in_order, greatest(starts))
 
 
 __all__ = ["EventType", "Lowering"]

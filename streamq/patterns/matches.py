@@ -102,6 +102,19 @@ def greatest(instants: Sequence[Expr]) -> Expr:
     return instants[0] if len(instants) == 1 else Call(by_name("greatest"), tuple(instants))
 
 
+def in_order(starts: Sequence[Expr], count: int) -> tuple[Expr, ...]:
+    """The starts of a match's contributors in the order of time; they differ, and NULL are those that it has none of."""
+    if count == 1:
+        return (greatest(starts),)
+    # each is the least of those behind the one before
+    ordered = [least(starts)]
+    for _ in range(count - 2):
+        last = ordered[-1]
+        behind = [Call(by_name("nullif"), (greatest([s, last]), last)) for s in starts]
+        ordered.append(least(behind))
+    return (*ordered, greatest(starts))
+
+
 def so_many(number: int) -> Expr:
     """A number of ticks."""
     return Cast(Lit(number), LongType())
@@ -121,6 +134,7 @@ __all__ = [
     "at",
     "filtered",
     "greatest",
+    "in_order",
     "key",
     "least",
     "of",

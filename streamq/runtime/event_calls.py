@@ -30,7 +30,8 @@ class EventCalling:
 
     initial: makes the state before the first event of a group; step: gives the next state and the rows of an event; names: those
     of the event's values, for errors; rows: the shape of the rows; sensitive: whether ``step`` takes the event's start before
-    the values; time_limit: seconds that a call may take, None: any; checked: whether each call is repeated.
+    the values; time_limit: seconds that a call may take, None: any; checked: whether each call is repeated; needed_until: gives
+    the last start of an event for which a state differs from the first one, None: it may for good.
     """
 
     name: str
@@ -41,6 +42,7 @@ class EventCalling:
     sensitive: bool = False
     time_limit: float | None = None
     checked: bool = False
+    needed_until: Callable[[Any], int] | None = None
 
     def after(self, state: Any, values: Sequence[Any]) -> tuple[Any, list[dict[str, Any]]]:
         """Return the state after an event, and the event's rows; raises Unfit for what the code may not give.

@@ -30,6 +30,7 @@ from streamq.operators import (
     WindowedJoin,
 )
 from streamq.operators.lifetime_change import Length, Start
+from streamq.operators.stateful_operator import StatefulOperator
 from streamq.plan.expr import Alias, Call, Col, Expr, Lit
 from streamq.plan.node import Node
 from streamq.plan.passes import columns, rewrite
@@ -154,6 +155,8 @@ def _one_or_more(names: Iterable[str]) -> str:
 def _scan(node: Scan) -> list[str]:
     """The call of ``scan``, of its groups; the operator is asked for by its name."""
     operator = node.operator
+    if not isinstance(operator, StatefulOperator):
+        raise Unwritable("Scan of a pattern")
     arguments = [*map(named, node.args), *(f"{n}={value(v)}" for n, v in sorted(operator.options.items()))]
     arguments += [] if node.where is None else [f"where={expression(node.where)}"]
     applied = call(f"sq.modules.get({string(operator.name)})", arguments)

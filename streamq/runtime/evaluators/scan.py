@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 STATE = "__state"
 """The column of states, as pickles, beside the keys of their groups."""
 
+NEEDED_UNTIL = "__needed_until"
+"""Beside it, where the module tells: the last start of an event for which the state is needed."""
+
 
 @dataclass(frozen=True)
 class ScanEvaluator:
@@ -91,10 +94,11 @@ class ScanEvaluator:
             walk.over_group(first, end, state_of.get(int(group[order[first]])))
         return walk.result_rows(), walk.states()
 
-    def latest(self, states: pa.Table) -> pa.Table:
-        """The last state of each group."""
+    def latest(self, states: pa.Table, since: int) -> pa.Table:
+        """The last state of each group, where an event that starts at ``since`` or later can need it."""
         group, _ = codes(states, self.keys)
-        return states.take(pa.array(sorted({g: i for i, g in enumerate(group.tolist())}.values()), pa.int64()))
+        last = states.take(pa.array(sorted({g: i for i, g in enumerate(group.tolist())}.values()), pa.int64()))
+        return last if self.calling.needed_until is None else last.filter(pa.array(ints(last, NEEDED_UNTIL) >= since))
 
     def _numbered(self, events: pa.Table, states: pa.Table | None) -> tuple[Ints, dict[int, bytes]]:
         """The number of each event's group, and the states by these numbers."""
@@ -123,6 +127,7 @@ class _Walk:
         self.rows: list[dict[str, Any]] = []
         self.heads: list[int] = []
         self.bodies: list[bytes] = []
+        self.needed_until: list[int] = []
 
     def over_group(self, first: int, end: int, body: bytes | None) -> None:
         """Call the module for the events of one group, from the state of that pickle on; None: from its first state."""
@@ -144,6 +149,8 @@ class _Walk:
     def _keep(self, first: int, state: Any) -> None:
         self.heads.append(first)
         self.bodies.append(pickled(state))
+        if self.scan.calling.needed_until is not None:
+            self.needed_until.append(self.scan.calling.needed_until(state))
 
     def result_rows(self) -> pa.Table:
         """The rows of all groups."""
@@ -159,7 +166,10 @@ class _Walk:
         """The states kept, beside the keys of their groups."""
         at = pa.array(self.order[np.asarray(self.heads, np.int64)])
         columns: dict[str, Any] = {key: self.events.column(key).take(at) for key in self.scan.keys}
-        return pa.table({**columns, STATE: pa.array(self.bodies, pa.binary())})
+        columns[STATE] = pa.array(self.bodies, pa.binary())
+        if self.scan.calling.needed_until is not None:
+            columns[NEEDED_UNTIL] = pa.array(self.needed_until, pa.int64())
+        return pa.table(columns)
 
     def _failure(self, error: BaseException, at: int) -> ModuleFailed:
         """The error that names the module, the event and its group."""

@@ -1,7 +1,8 @@
 """Runs a module that goes from event to event on a stream: from the state before c on, again where events come in between.
 
-State: of each group the state over all events before c, and the events since. Where rows wait until they are final, each event is
-stepped over once, and in its place; else what has started is gone over again in every micro-batch that brings something.
+State: of each group the state over all events before c, as long as the module needs it, and the events since. Where rows wait
+until they are final, each event is stepped over once, and in its place; else what has started is gone over again in every
+micro-batch that brings something.
 Cost: a sort of the events since c, a call for each of those that have started, and a look at the states of a bucket's groups.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
@@ -47,7 +49,8 @@ class ScanKernel(RecomputeKernel):
         states_at = state.values.get(STATES_AT, MINUS_INFINITY)
         events = histories[0].filter(pa.array(ints(histories[0], LE) >= states_at))
         started = events.filter(pa.array(Release.PAST_START.lets_go(events, self._reached(clock))))
-        states = state.read(STATES, BIN, self._scan.latest) if started.num_rows else None
+        latest = partial(self._scan.latest, since=states_at)
+        states = state.read(STATES, BIN, latest) if started.num_rows else None
         rows, new_states = self._scan.go_on(started, states, clock.c)
         if clock.c == INFINITY:
             state.drop(STATES, BIN)

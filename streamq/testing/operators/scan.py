@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -16,7 +17,7 @@ from streamq.choices import LengthKind
 from streamq.errors import QueryFailed, sentence
 from streamq.operators import AlterLifetime, Scan, Select
 from streamq.operators.lifetime_change import Length, Start
-from streamq.operators.stateful_operator import StatefulOperator, udso
+from streamq.operators.stateful_operator import EventOperator, StatefulOperator, udso
 from streamq.plan.expr import Cast, Col, Expr, Lit
 from streamq.plan.inference import infer
 from streamq.plan.node import Node
@@ -66,26 +67,34 @@ def _results(
 ) -> Iterator[tuple[int, list[Any]]]:
     """The place of an event, and the values of a row that it has, for each row."""
     operator = node.operator
-    module: Any = operator.code
-    if inspect.isclass(module):
-        module = module(**operator.options)
+    initial, step = _code_of(operator, len(node.args))
     state: Any = None
     for at, values in enumerate(arguments):
         if at == 0 or numbers[at] != numbers[at - 1]:
-            state = module.initial() if hasattr(module, "step") else copy.deepcopy(operator.initial)
-        if operator.time_sensitive:
+            state = initial()
+        if isinstance(operator, StatefulOperator) and operator.time_sensitive:
             is_timed = node.schema.axis == TIMESTAMP
             values = (pd.Timestamp(starts[at], unit="us", tz="UTC") if is_timed else starts[at], *values)
-        if hasattr(module, "step"):
-            state, rows = module.step(state, *values)
-        else:
-            state, rows = module(state, *values, **operator.options)
+        state, rows = step(state, *values)
         for row in rows or ():
             names = [f.name for f in operator.fields]
             fields = getattr(row, "_fields", getattr(row, "__fields__", ())) if isinstance(row, tuple) else ()
             row = dict(zip(fields, row, strict=True)) if fields else row
             parts = [row[n] for n in names] if isinstance(row, dict) else row if isinstance(row, tuple) else [row]
             yield at, list(parts)
+
+
+def _code_of(operator: EventOperator, values: int) -> tuple[Callable[[], Any], Callable[..., Any]]:
+    """What gives the first state, and the step; a user's code is called as it stands."""
+    if not isinstance(operator, StatefulOperator):
+        calling = operator.calling(values)
+        return calling.initial, calling.step
+    module: Any = operator.code
+    if inspect.isclass(module):
+        module = module(**operator.options)
+    if hasattr(module, "step"):
+        return module.initial, module.step
+    return partial(copy.deepcopy, operator.initial), partial(module, **operator.options)
 
 
 class ResettingSum:

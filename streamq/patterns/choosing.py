@@ -1,0 +1,267 @@
+"""Parameters that choose: which of the events that fit are in a match, FIRST or LAST, and which are consumed by one.
+
+The events of all parameters are gone over in the order of (Vs, id). An id is the number of the parameter, or of the first one
+over the same events, then the payload. An event completes the matches of which it is the last. The events before it are bound
+from last to first, each at a start strictly before the one bound last: for a parameter on EACH every event that fits, for one
+on FIRST or LAST the least or the greatest by (Vs, id). An event fits if it lies within the scope and the conditions on it and
+on what is bound already hold. There is no look-ahead: where nothing fits before the event that was taken, there is no match.
+Every event completes what it can, whatever the parameter selects that it is the last of.
+
+In ATLEAST and ALL every parameter that has no event yet is tried at every place. So a match is a choice of parameters in an
+order of time, and each parameter selects among the events before the one bound last. A match of ATLEAST(1, ...) and ANY is
+one event, which has its matches all at once, so every mode means EACH REUSE there. It does in UNLESS, NOT and CANCEL_WHEN as
+well: each match of their pattern stands for itself. (In ATMOST so do FIRST and LAST.)
+
+What a match has consumed is gone once all matches of its last event are there: for the whole operator, and so for its other
+parameters over events of the same type. (Barga et al., Consistent Streaming Through Time, section 3.1.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import combinations
+from operator import or_
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import IntegerType
+
+from streamq.choices import Consumption, Selection
+from streamq.errors import NeedsSpark
+from streamq.functions.choice import COALESCE
+from streamq.operators.choosing import Choosing, Parameter, Requirement
+from streamq.operators.instants import instant_ticks
+from streamq.operators.scan import Scan
+from streamq.operators.select import Select
+from streamq.operators.union import Union
+from streamq.patterns import syntax
+from streamq.patterns.conditions import Conjunct
+from streamq.patterns.matches import Matches, all_of, at, filtered, greatest, key, least, of, so_many
+from streamq.patterns.source_text import Refusal
+from streamq.patterns.syntax import Part
+from streamq.plan.expr import Call, Cast, Col, Expr, Lit
+from streamq.plan.lifetime import Lifetime
+from streamq.plan.passes import show_to_user, substitute
+from streamq.plan.schema import Schema
+from streamq.runtime.arrow_expr import check
+from streamq.stream import Stream
+
+if TYPE_CHECKING:
+    from streamq.patterns.lowering import Lowering
+
+SOURCE = "@source"
+"""The column of the number of the input that an event is from."""
+
+
+def chooses(parts: Sequence[Part]) -> bool:
+    """Whether a parameter does not just take each event, again and again."""
+    return any(p.selection != Selection.EACH or p.consumption != Consumption.REUSE for p in parts)
+
+
+def chosen(
+    lowering: Lowering, parts: Sequence[Part], *, count: int, in_order: bool, within: int
+) -> tuple[list[Matches], Matches]:
+    """Return the matches of each parameter, and those of the operator, each of which has two events or more."""
+    choice = _Choice(lowering, parts)
+    return choice.matches, choice.matched(count, in_order=in_order, within=within)
+
+
+def check_reuse(parts: Sequence[Part]) -> None:
+    """Raise Refusal for a parameter of ATMOST on CONSUME: what had matched would no longer count."""
+    for part in parts:
+        if part.consumption == Consumption.CONSUME:
+            hint = "Events would count no longer once they have matched: write REUSE."
+            raise Refusal(part.place, "CONSUME in ATMOST is not supported", "", hint)
+
+
+@dataclass(frozen=True)
+class _Input:
+    """The events of a parameter, or of several over the same events.
+
+    columns: by the number of the parameter those of its events; fits: the column that says whether an event is one of its.
+    """
+
+    stream: Stream
+    columns: dict[int, tuple[str, ...]]
+    fits: dict[int, str]
+
+
+class _Choice:
+    """The parameters of an operator over the inputs from whose events they choose.
+
+    ``grouped`` are the correlation keys of which an event has one value, whatever its parameter; ``others`` are conditions.
+    """
+
+    def __init__(self, lowering: Lowering, parts: Sequence[Part]):
+        self.lowering, self.parts = lowering, parts
+        self.correlation = lowering.correlation
+        self.shared = list(_over_same_events(parts))
+        several = {number for numbers in self.shared for number in numbers}
+        self.grouped = [k for k in self.correlation.keys if self._is_one_field(k)]
+        self.others = [k for k in self.correlation.keys if k not in self.grouped]
+        self.matches = [self._matches(number, number in several) for number in range(len(parts))]
+        alone = [(number,) for number in range(len(parts)) if number not in several]
+        self.inputs = [self._input(numbers) for numbers in sorted([*self.shared, *alone])]
+
+    def _is_one_field(self, name: str) -> bool:
+        """Whether a key is the same field in all parameters over the same events."""
+        fields = self.correlation.fields[name]
+        return all(len({fields[_variable(self.parts[n])] for n in numbers}) == 1 for numbers in self.shared)
+
+    def _matches(self, number: int, is_shared: bool) -> Matches:
+        part = self.parts[number]
+        if is_shared and isinstance(part.pattern, syntax.Type):
+            # its conditions say of each event whether it is this parameter's
+            return self.lowering._type(part, part.pattern)
+        return self.lowering._where(self.lowering.lowered(part))
+
+    # inputs
+
+    def _input(self, numbers: Sequence[int]) -> _Input:
+        """The events of one parameter, or of several over the same events, with the columns of each of them."""
+        first = self.matches[numbers[0]]
+        columns: dict[str, Expr] = {key(k): Col(key(k)) for k in self.grouped}
+        own: dict[int, tuple[str, ...]] = {}
+        conditions: dict[int, Expr] = {}
+        for number in numbers:
+            matches = self.matches[number]
+            same: dict[str, Expr] = dict(zip(_columns(matches), map(Col, _columns(first)), strict=True))
+            keys = {_key_of(number, k): self._value(k, number, same) for k in self.others}
+            columns |= same | keys
+            own[number] = (*same, *keys)
+            if len(numbers) > 1:
+                taken = self.lowering.taken(matches.variables)
+                condition = all_of(self.lowering._read(c, matches) for c in taken)
+                conditions |= {} if condition is None else {number: substitute(condition, same)}
+        fits = {number: f"{number}@fits" for number in conditions}
+        columns |= {fits[number]: condition for number, condition in conditions.items()}
+        stream = first.stream._derive(Select(first.stream.plan, tuple(columns.items())))
+        # a NULL is equal to nothing
+        stream = filtered(stream, [Col(key(k)).is_not_null() for k in self.grouped])
+        if len(fits) == len(numbers):
+            stream = filtered(stream, [reduce(or_, (Col(name) for name in fits.values()))])
+        return _Input(stream, own, fits)
+
+    def _value(self, name: str, number: int, same: Mapping[str, Expr]) -> Expr:
+        """The value of a key in a parameter's events."""
+        part = self.parts[number]
+        if not isinstance(part.pattern, syntax.Type):
+            return Col(key(name))
+        return same[of(_variable(part), self.correlation.fields[name][_variable(part)])]
+
+    # matches
+
+    def matched(self, count: int, *, in_order: bool, within: int) -> Matches:
+        """The matches of ``count`` of the parameters, ``in_order`` or in any order, within a scope."""
+        events = self._union()
+        lifetimes = instant_ticks(Lifetime("start"), events.schema.axis_type)
+        keys = tuple(key(k) for k in self.grouped)
+        fields = tuple(f for f in events.schema.fields if f.name not in (*keys, SOURCE))
+        matches = self._named(events, in_order)
+        choosing = Choosing(
+            parameters=tuple(self._parameters()),
+            conditions=tuple(self._requirements(matches)),
+            columns=fields,
+            sources=tuple(self._own(i) for i in self.inputs),
+            axis=events.schema.axis,
+            count=count,
+            in_order=in_order,
+            within=within,
+        )
+        scan = Scan(events.plan, keys, choosing, (lifetimes, Col(SOURCE), *(Col(f.name) for f in fields)))
+        columns: dict[str, Expr] = {key(k): Col(key(k)) for k in self.grouped}
+        for k in self.others:
+            columns[key(k)] = Call(COALESCE, tuple(Col(_key_of(n, k)) for n in range(len(self.parts))))
+        columns |= {name: Col(name) for m in self.matches for name in _columns(m)}
+        stream = events._derive(Select(scan, tuple(columns.items())))
+        return replace(matches, stream=stream)
+
+    def _union(self) -> Stream:
+        """The events of all inputs in one stream; columns of other inputs are NULL."""
+        kinds = {f.name: f.type for i in self.inputs for f in i.stream.schema.fields}
+        plans = []
+        for number, one in enumerate(self.inputs):
+            there = set(one.stream.schema.names)
+            columns = [(n, Col(n) if n in there else Cast(Lit(None), kind)) for n, kind in kinds.items()]
+            plans.append(Select(one.stream.plan, ((SOURCE, Cast(Lit(number), IntegerType())), *columns)))
+        first, *others = (i.stream for i in self.inputs)
+        return first._derive(Union(tuple(plans)) if others else plans[0], *others)
+
+    def _named(self, events: Stream, in_order: bool) -> Matches:
+        """What conditions may name of a match, over the columns of ``events``."""
+        starts = [m.starts for m in self.matches]
+        return Matches(
+            events,
+            {name: named for m in self.matches for name, named in m.variables.items()},
+            tuple(e for m in self.matches for e in m.events),
+            starts[-1] if in_order else greatest(starts),
+            least([m.root for m in self.matches]),
+            (),
+            0,
+            so_many(1),
+            frozenset[str]().union(*(m.optional for m in self.matches)),
+        )
+
+    def _own(self, one: _Input) -> tuple[str, ...]:
+        """The columns of an input's events that a match can have."""
+        return (*(name for names in one.columns.values() for name in names), *one.fits.values())
+
+    def _parameters(self) -> Iterator[Parameter]:
+        inputs = {number: i for i, one in enumerate(self.inputs) for number in one.columns}
+        for number, part in enumerate(self.parts):
+            one = self.inputs[inputs[number]]
+            name = part.variable or "+".join(self.matches[number].events)
+            columns, fits = one.columns[number], one.fits.get(number)
+            yield Parameter(name, inputs[number], columns, part.selection, part.consumption, fits)
+
+    def _requirements(self, matches: Matches) -> Iterator[Requirement]:
+        """Yield the conditions between the parameters; raises Refusal for one that only Spark can evaluate."""
+        for conjunct in self.lowering.taken(matches.variables):
+            numbers = tuple(n for n, m in enumerate(self.matches) if conjunct.names & set(m.events))
+            where = self.lowering._read(conjunct, matches)
+            _check_evaluable(where, matches.schema, conjunct)
+            yield Requirement(where, numbers)
+        for k in self.others:
+            for one, other in combinations(range(len(self.parts)), 2):
+                yield Requirement(Col(_key_of(one, k)) == Col(_key_of(other, k)), (one, other))
+
+
+def _over_same_events(parts: Sequence[Part]) -> Iterator[tuple[int, ...]]:
+    """Yield the numbers of parameters of one type; none if none consumes, for then it is no matter what they share."""
+    if any(p.consumption == Consumption.CONSUME for p in parts):
+        by_type: dict[str, list[int]] = {}
+        for number, part in enumerate(parts):
+            if isinstance(part.pattern, syntax.Type):
+                by_type.setdefault(part.pattern.name, []).append(number)
+        yield from (tuple(numbers) for numbers in by_type.values() if len(numbers) > 1)
+
+
+def _variable(part: Part) -> str:
+    """The variable of a parameter that is a type."""
+    assert isinstance(part.pattern, syntax.Type)
+    return part.variable or part.pattern.name
+
+
+def _key_of(number: int, name: str) -> str:
+    """The column of a key's value in the events of one parameter."""
+    return f"{number}{key(name)}"
+
+
+def _columns(matches: Matches) -> list[str]:
+    """The columns of matches but for the keys, event by event, each with its start first: in their order matches have theirs."""
+    names = [n for n in matches.schema.names if not n.startswith(key(""))]
+    owners = {name: at for at, event in enumerate(matches.events) for name in names if name.startswith(of(event, ""))}
+    starts = {at(event) for event in matches.events}
+    return sorted(names, key=lambda n: (owners.get(n, len(owners)), n not in starts))
+
+
+def _check_evaluable(where: Expr, schema: Schema, conjunct: Conjunct) -> None:
+    try:
+        check(where, schema, "cedr")
+    except NeedsSpark as error:
+        wrong = "a condition between parameters that select or consume calls what only Spark has"
+        raise Refusal(conjunct.place, wrong, f"found {show_to_user(where)}") from error
+
+
+__all__ = ["check_reuse", "chooses", "chosen"]
