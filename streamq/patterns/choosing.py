@@ -1,11 +1,12 @@
 """Parameters that choose: which of the events that fit are in a match, FIRST or LAST, and which are consumed by one.
 
-The events of all parameters are gone over in the order of (Vs, id). An id is the number of the parameter, or of the first one
-over the same events, then the payload. An event completes the matches of which it is the last. The events before it are bound
-from last to first, each at a start strictly before the one bound last: for a parameter on EACH every event that fits, for one
-on FIRST or LAST the least or the greatest by (Vs, id). An event fits if it lies within the scope and the conditions on it and
-on what is bound already hold. There is no look-ahead: where nothing fits before the event that was taken, there is no match.
-Every event completes what it can, whatever the parameter selects that it is the last of.
+The events of all parameters are gone over in the order of (Vs, id). An id is the name of the type, then the payload; matches
+of patterns come after events of types, in the order of the parameters, and go by their events. An event completes the matches
+of which it is the last. The events before it are bound from last to first, each at a start strictly before the one bound
+last: for a parameter on EACH every event that fits, for one on FIRST or LAST the least or the greatest by (Vs, id). An event
+fits if it lies within the scope and the conditions on it and on what is bound already hold. There is no look-ahead: where
+nothing fits before the event that was taken, there is no match. Every event completes what it can, whatever the parameter
+selects that it is the last of.
 
 In ATLEAST and ALL every parameter that has no event yet is tried at every place. So a match is a choice of parameters in an
 order of time, and each parameter selects among the events before the one bound last. A match of ATLEAST(1, ...) and ANY is
@@ -102,12 +103,19 @@ class _Choice:
         self.others = [k for k in self.correlation.keys if k not in self.grouped]
         self.matches = [self._matches(number, number in several) for number in range(len(parts))]
         alone = [(number,) for number in range(len(parts)) if number not in several]
-        self.inputs = [self._input(numbers) for numbers in sorted([*self.shared, *alone])]
+        self.inputs = [self._input(numbers) for numbers in sorted([*self.shared, *alone], key=self._source)]
 
     def _is_one_field(self, name: str) -> bool:
         """Whether a key is the same field in all parameters over the same events."""
         fields = self.correlation.fields[name]
         return all(len({fields[_variable(self.parts[n])] for n in numbers}) == 1 for numbers in self.shared)
+
+    def _source(self, numbers: Sequence[int]) -> tuple[bool, str, int]:
+        """What orders inputs: types by their names, and then patterns as they stand."""
+        pattern = self.parts[numbers[0]].pattern
+        if isinstance(pattern, syntax.Type):
+            return False, pattern.name, numbers[0]
+        return True, "", numbers[0]
 
     def _matches(self, number: int, is_shared: bool) -> Matches:
         part = self.parts[number]
