@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
+from functools import reduce
 
 from streamq.aggregates.counts import count
 from streamq.choices import JoinKind, LengthKind
@@ -36,7 +37,7 @@ def few(
 ) -> Stream:
     """The events of some parts with at most so many of all parts in the scope that ends with them, themselves among these.
 
-    Of these those count for which the conditions hold together with the event.
+    Of these those count for which the conditions hold together with the event, and whose ``keys`` equal its own.
     """
     names = one.stream.columns
     events = numbered(one.stream, ORDINAL)
@@ -57,7 +58,12 @@ def few(
     counted = (
         events._derive(pairs).group_by(*names, ORDINAL).tumbling_window(_a_tick(one.stream)).select(**{NUMBER: count()})
     )
-    return filtered(counted, [Col(NUMBER) <= so_many(most)]).select(*names)
+    kept = filtered(counted, [Col(NUMBER) <= so_many(most)]).select(*names)
+    if not keys:
+        return kept
+    # NULL equals nothing, so an event without a key meets no other, nor itself
+    without_key = [reduce(lambda a, b: a | b, [Col(k).is_null() for k in keys])]
+    return kept.union(filtered(one.stream, without_key).select(*names))
 
 
 def _a_tick(stream: Stream) -> Duration:

@@ -135,7 +135,7 @@ class Evaluation:
                     for chain in self.bindings(
                         parts, inputs, order[:-1], (e,), {**absent, **e.bound}, within, consumed
                     ):
-                        matches.append(composed(chain, within, absent, order))
+                        matches.append(composed(chain, within, absent, order, id(parts)))
                         gone |= {
                             m.id
                             for i, m in zip(order, chain, strict=True)
@@ -189,7 +189,7 @@ class Evaluation:
                 if len(around) <= count:
                     absent: Bound = {v: None for j, part in enumerate(parts) if j != i for v in variables(part)}
                     bound = {**absent, **e.bound}
-                    yield Match(("at most", i, e.id), None, e.vs, e.vs + within, e.root, (e.vs,), bound)
+                    yield Match((id(parts), i, e.id), None, e.vs, e.vs + within, e.root, (e.vs,), bound)
                     if parts[i].consumption == Consumption.CONSUME:
                         gone.add(e.id)
             consumed |= gone
@@ -226,10 +226,10 @@ def rank(e: Match) -> tuple[Any, ...]:
     return e.rank
 
 
-def composed(chain: tuple[Match, ...], within: int, absent: Bound, order: tuple[int, ...]) -> Match:
+def composed(chain: tuple[Match, ...], within: int, absent: Bound, order: tuple[int, ...], operator: int) -> Match:
     bound = {**absent, **{v: fields for e in chain for v, fields in e.bound.items()}}
     first, last = chain[0].vs, chain[-1].vs
-    id = ("ordered", *zip(order, (e.id for e in chain), strict=True))
+    id = (operator, *zip(order, (e.id for e in chain), strict=True))
     times = tuple(e.vs for e in chain)
     return Match(id, None, last, max(first + within, last + 1), min(e.root for e in chain), times, bound)
 

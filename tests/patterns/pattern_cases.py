@@ -123,6 +123,20 @@ PATTERNS: Mapping[str, str] = {
     "cancel by at least": "CANCEL_WHEN(NOT(C, SEQUENCE(A, B, 9)), ATLEAST(2, A p, B q, C r, 3)) WHERE C.k = A.k AND p.v = A.v",
     "cancel by all": "CANCEL_WHEN(UNLESS(SEQUENCE(A, B, 9), C, 4), ALL(A p, C q, 3)) WHERE C.k = A.k AND p.v = A.v",
     "cancel by a cancel": "CANCEL_WHEN(SEQUENCE(A, B, 9), CANCEL_WHEN(SEQUENCE(A p, C, 3), B q)) WHERE p.k = A.k AND q.v = C.v",
+    "at most": "ATMOST(2, A, B, 5) WHERE A.v <> B.v",
+    "at most, by key": "ATMOST(1, A, B, C, 4) WHERE CorrelationKey(k, EQUAL)",
+    "at most of some": "ATMOST(2, SEQUENCE(A, B, 4), ALL(A p, C, 4), ATLEAST(2, B q, C r, A t, 3), 5) "
+    "WHERE B.k = p.k AND q.v = A.v",
+    "at most of at most": "ATMOST(2, ATMOST(1, A, B, 3) AS s, ANY(C, B p) AS u, 4) WHERE A.v = p.v AND s.Vs < u.Vs",
+    "at most of negations": "ATMOST(1, UNLESS(A, B, 4), NOT(C, SEQUENCE(A p, B q, 5)), CANCEL_WHEN(ALL(A r, B t, 4), C u), 5) "
+    "WHERE B.k = A.k AND C.v = p.v AND u.v = r.v AND A.k = p.k",
+    "sequence of at most": "SEQUENCE(ATMOST(1, A, B, 3), ATLEAST(2, ATMOST(2, C, B p, 3), A q, 6), 9) "
+    "WHERE A.k = q.k AND C.v <> p.v",
+    "all of at most": "ALL(ALL(A, B, 5), ATMOST(1, C, 3), 7) WHERE A.k = C.k",
+    "any of at most": "ANY(ATMOST(1, A, B, 3), C) WHERE A.v < B.v",
+    "unless an at most": "UNLESS(ATMOST(2, A, B, 5), ATMOST(1, C, A p, 4), 4) WHERE C.k = A.k AND p.v <> C.v",
+    "not an at most": "NOT(ATMOST(1, C, 3), SEQUENCE(A, B, 8)) WHERE C.k = A.k",
+    "cancel by at most": "CANCEL_WHEN(ATMOST(2, SEQUENCE(A, B, 6), C, 4), ATMOST(1, A p, C q, 3)) WHERE p.k = A.k AND q.v = C.v",
     "output": "SEQUENCE(A x, ANY(B, C) AS s, 6) WHERE x.v + 1 > B.v OUTPUT x.v + C.v AS n, s.Vs - x.Vs AS gap, x.k AS k",
     "slices": "UNLESS(A, B, 6) WHERE A.v = B.v OUTPUT A.v AS v @ [2, 12) # [3, 9)",
     "definitions": "EVENT P WHEN SEQUENCE(A, B, 6) WHERE A.k = B.k OUTPUT A.k AS k, A.v AS v; "

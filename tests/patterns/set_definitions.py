@@ -125,7 +125,7 @@ class Query:
             there = {v for i in order for v in inputs[i].fields}
             tests += [guarded(c, visible) for c in conditions if c.variables <= there]
             header = [
-                f"concat('(', {', '.join(f'e{i}._id' for i in order)}, ')') AS _id",
+                f"concat('{len(self.clauses)}(', {', '.join(f'e{i}._id' for i in order)}, ')') AS _id",
                 f"{last}._vs AS _vs",
                 f"greatest({first}._vs + {within}, {last}._vs + 1) AS _till",
                 f"least({', '.join(f'e{i}._root' for i in order)}) AS _root",

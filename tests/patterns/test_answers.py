@@ -107,6 +107,30 @@ ORDERED = {
         {"A": [(1, 10)], "B": [(3, 20), (4, 21)]}, [(4, 10, 10, 21)]),
 }  # fmt: skip
 
+AT_MOST = {
+    # (e - 3, e]: 1 is alone; at 3 there are 1 and 3; at 4 there are 3 and 4, 1 being out exactly; at 5 there are three
+    "at most two": (
+        "EVENT E WHEN ATMOST(2, A, B, 3)" + AB,
+        {"A": [(1, 10), (4, 11)], "B": [(3, 20), (5, 21)]}, [(1, 4, 10, None), (3, 6, None, 20), (4, 7, 11, None)]),
+    # those of one instant count for each other
+    "at most one, at once": ("EVENT E WHEN ATMOST(1, A, B, 3)" + AB, {"A": [(1, 10), (9, 11)], "B": [(1, 20)]},
+                             [(9, 12, 11, None)]),
+    # two that are equal are two
+    "at most one of equals": ("EVENT E WHEN ATMOST(1, A, 3) OUTPUT A.v", {"A": [(1, 10), (1, 10)]}, []),
+    # B of q does not count for A of p; NULL counts for nothing
+    "at most one of a key": (
+        "EVENT E WHEN ATMOST(1, A, B, 9) WHERE CorrelationKey(k, EQUAL)" + AB,
+        {"A": [(1, 10, "p"), (4, 11, None), (5, 12, None)], "B": [(2, 20, "q"), (3, 21, "p")]},
+        [(1, 10, 10, None), (2, 11, None, 20), (4, 13, 11, None), (5, 14, 12, None)]),
+    # B at 2 is 5 more than A at 1, and counts; so at 2 there are two
+    "at most one by a condition": (
+        "EVENT E WHEN ATMOST(1, A, B, 9) WHERE B.v - A.v = 5" + AB,
+        {"A": [(1, 10)], "B": [(2, 15)]}, [(1, 10, 10, None)]),
+    "what does not satisfy it does not count": (
+        "EVENT E WHEN ATMOST(1, A, B, 9) WHERE B.v - A.v = 5 AND B.v > 3" + AB,
+        {"A": [(1, 10)], "B": [(2, 16), (0, 2)]}, [(1, 10, 10, None), (2, 11, None, 16)]),
+}  # fmt: skip
+
 NEGATED = {
     # the scope of A at 1 is (1, 6)
     "unless: at the match": ("EVENT E WHEN UNLESS(A, B, 5) OUTPUT A.v", {"A": [(1, 10)], "B": [(1, 20)]}, [(1, 6, 10)]),
@@ -242,7 +266,7 @@ DEFINITIONS = {
         {"A": [(0, 10)], "B": [(3, 20)], "C": [(4, 30), (5, 31)]}, [(5, 13, 20, 31)]),
 }  # fmt: skip
 
-CASES = {**ORDERED, **NEGATED, **CONDITIONS, **DEFINITIONS}
+CASES = {**ORDERED, **AT_MOST, **NEGATED, **CONDITIONS, **DEFINITIONS}
 
 
 @pytest.mark.parametrize("name", CASES)
