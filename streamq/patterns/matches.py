@@ -17,7 +17,7 @@ from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.instants import instant_ticks
 from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.where import Where
-from streamq.plan.expr import Call, Cast, Expr, Lit
+from streamq.plan.expr import Call, Expr, Lit
 from streamq.plan.schema import Schema
 from streamq.stream import Stream
 
@@ -117,7 +117,7 @@ def in_order(starts: Sequence[Expr], count: int) -> tuple[Expr, ...]:
 
 def so_many(number: int) -> Expr:
     """A number of ticks."""
-    return Cast(Lit(number), LongType())
+    return Lit(number, LongType())
 
 
 def all_of(conditions: Iterable[Expr]) -> Expr | None:

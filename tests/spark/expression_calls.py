@@ -165,6 +165,8 @@ def casts() -> Iterator[Expr]:
 
 
 def calls() -> Iterator[Expr]:
+    yield f.sequence(c("b").cast("bigint"), c("b2").cast("bigint"))
+    yield f.sequence(lit(0).cast("bigint"), c("b").cast("bigint"))
     for name in (
         "abs",
         "negative",
