@@ -11,7 +11,7 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.functions.built_in import BuiltIn
-from streamq.functions.operands import converted, each
+from streamq.functions.operands import STRING, converted, each
 from streamq.functions.results import by
 from streamq.plan.function import Subscript, Text
 from streamq.plan.operand import ArrowForm, Value
@@ -45,4 +45,43 @@ SEQUENCE = BuiltIn(
     result=by(lambda *kinds: t.ArrayType(t.LongType(), False) if {*map(type, kinds)} == {t.LongType} else None),
     arrow=ArrowForm(each((t.LongType,), (t.LongType,)), _counted),
     total=True,
+)
+
+
+def _listed(operands: Sequence[Value], kind: DataType) -> pa.Array:
+    """One list a row, of what the operands have there."""
+    assert isinstance(kind, t.ArrayType)
+    columns = [converted(o, kind.elementType) for o in operands]
+    count, rows = len(columns), len(columns[0])
+    by_column = pa.concat_arrays([c.cast(arrow_type(kind.elementType)) for c in columns])
+    values = by_column.take(pa.array(np.arange(count * rows).reshape(count, rows).T.reshape(-1)))
+    return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1) * count, pa.int32()), values).cast(arrow_type(kind))
+
+
+def _compacted(operands: Sequence[Value], kind: DataType) -> pa.Array:
+    """The lists without their NULLs."""
+    lists = operands[0].array
+    values = pc.list_flatten(lists)
+    row = pc.list_parent_indices(lists).to_numpy()
+    is_there = valid(values)
+    lengths = np.bincount(row[is_there], minlength=len(lists))
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    kept = values.filter(pa.array(is_there))
+    return pa.ListArray.from_arrays(pa.array(offsets, mask=np.append(~valid(lists), False)), kept).cast(
+        arrow_type(kind)
+    )
+
+
+def _list_of(*kinds: DataType) -> DataType | None:
+    """Lists of one type; of several Spark is asked."""
+    return t.ArrayType(kinds[0]) if len({k.json() for k in kinds}) == 1 else None
+
+
+def _without_nulls(kind: DataType) -> DataType | None:
+    return t.ArrayType(kind.elementType, False) if isinstance(kind, t.ArrayType) else None
+
+
+ARRAY = BuiltIn("array", result=by(_list_of), arrow=ArrowForm(each(STRING, repeated=True), _listed), total=True)
+ARRAY_COMPACT = BuiltIn(
+    "array_compact", result=by(_without_nulls), arrow=ArrowForm(each((t.ArrayType,)), _compacted), total=True
 )

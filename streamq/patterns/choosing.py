@@ -208,7 +208,7 @@ class _Choice:
             (),
             0,
             so_many(1),
-            frozenset[str]().union(*(m.optional for m in self.matches)),
+            optional=frozenset[str]().union(*(m.optional for m in self.matches)),
         )
 
     def _own(self, one: _Input) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from pyspark.sql import types as t
 
 from streamq.errors import StreamqError, nearest
 from streamq.functions.catalogue import by_name, known_names
-from streamq.patterns.matches import Named, at, of, root_of
+from streamq.patterns.matches import Named, at, contributors_of, id_of, of, root_of
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import (
     NOWHERE,
@@ -31,8 +31,11 @@ from streamq.plan.passes import rewrite
 from streamq.plan.repository import modules
 from streamq.plan.schema import Schema
 
-STARTS, ROOT = "Vs", "root"
-"""What every variable has beside its payload: the start of its match, and that of the earliest event below it."""
+OWN: Mapping[str, Callable[[str], str]] = {"Vs": at, "root": root_of, "id": id_of, "contributors": contributors_of}
+"""What every variable has beside its payload, and the columns of it.
+
+The start of its match, that of the earliest event below it, what tells it from all others, and what tells its contributors.
+"""
 
 OPERATORS: Mapping[str, Callable[..., Expr]] = {
     "=": lambda a, b: a == b,
@@ -150,8 +153,9 @@ class Variables:
         fields = self.fields.get(variable, ())
         if name in fields:
             return Col(of(variable, name))
-        if name.lower() in (STARTS.lower(), ROOT):
-            return Col(root_of(variable) if name.lower() == ROOT else at(variable))
+        own = next((of_variable for own, of_variable in OWN.items() if own.lower() == name.lower()), None)
+        if own is not None:
+            return Col(own(variable))
         raise _no_field(variable, name, fields, place)
 
     def _owner(self, variable: str | None, name: str, place: Place) -> str:
@@ -184,8 +188,8 @@ def condition_on(conjunct: Conjunct, matches: Mapping[str, Named], schema: Schem
 
 def typed(expr: Expr, matches: Mapping[str, Named], schema: Schema, place: Place, *, boolean: bool = False) -> Expr:
     """An expression with the instants of sub-patterns written out; raises Refusal where its types do not fit."""
-    instants = {at(v): n.starts for v, n in matches.items()} | {root_of(v): n.root for v, n in matches.items()}
-    expr = rewrite(expr, lambda e: instants.get(e.name) if isinstance(e, Col) else None)
+    own = {name: column for named in matches.values() for name, column in named.columns.items()}
+    expr = rewrite(expr, lambda e: own.get(e.name) if isinstance(e, Col) else None)
     try:
         kind = infer(expr, schema, "cedr")
     except StreamqError as error:
@@ -195,8 +199,13 @@ def typed(expr: Expr, matches: Mapping[str, Named], schema: Schema, place: Place
     return expr
 
 
+def asks_for_ids(conjuncts: Iterable[Conjunct]) -> bool:
+    """Whether one of some expressions reads an id, or those of contributors."""
+    return any(name.endswith((id_of(""), contributors_of(""))) for c in conjuncts for name in columns_of(c.condition))
+
+
 def _no_field(variable: str, name: str, fields: Iterable[str], place: Place) -> Refusal:
-    every = [*fields, STARTS, ROOT]
+    every = [*fields, *OWN]
     return Refusal(place, f"no field {name!r} of {variable}", f"there are: {', '.join(every)}", nearest(name, every))
 
 
@@ -215,4 +224,4 @@ def _called(name: str, arguments: Sequence[Any], place: Place) -> Expr:
     raise Refusal(place, f"no function {name!r}", "", hint)
 
 
-__all__ = ["Conjunct", "Variables", "condition_on", "typed"]
+__all__ = ["Conjunct", "Variables", "asks_for_ids", "condition_on", "typed"]

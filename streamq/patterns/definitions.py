@@ -12,10 +12,10 @@ from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.select import Select
 from streamq.patterns import syntax
 from streamq.patterns.checks import parts_of
-from streamq.patterns.conditions import Conjunct, Variables, condition_on, typed
+from streamq.patterns.conditions import Conjunct, Variables, asks_for_ids, condition_on, typed
 from streamq.patterns.correlation import correlation
 from streamq.patterns.lowering import EventType, Lowering
-from streamq.patterns.matches import Matches, filtered, greatest, least, so_many
+from streamq.patterns.matches import Matches, filtered, greatest, least, of, so_many
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Definition, Part, Program
 from streamq.plan.expr import Col, Expr, Lit
@@ -24,8 +24,8 @@ from streamq.plan.lifetime import Lifetime
 from streamq.plan.schema import check_names
 from streamq.stream import Stream
 
-ROOT = "@.root"
-"""The column of a match's root, for definitions that use it as an event."""
+ROOT, ID = "@.root", "@.id"
+"""The columns of a match's root and id, for definitions that use it as an event."""
 
 
 Where = Callable[[Variables], Iterable[Conjunct]]
@@ -39,12 +39,16 @@ def query_of(program: Program, streams: Mapping[str, Stream], where: Where = lam
     """
     types = {name: EventType(stream, tuple(stream.columns)) for name, stream in streams.items()}
     *earlier, last = program.definitions
-    for definition in earlier:
-        types[definition.name] = _defined(definition, types)
-    return _defined(last, types, where).stream.drop(ROOT)
+    for i, definition in enumerate(earlier):
+        has_ids = any(_mentions_ids(d) for d in program.definitions[i:])
+        types[definition.name] = _defined(definition, types, has_ids=has_ids)
+    matches = _defined(last, types, where)
+    return matches.stream.select(*matches.fields)
 
 
-def _defined(definition: Definition, types: Mapping[str, EventType], where: Where = lambda _: ()) -> EventType:
+def _defined(
+    definition: Definition, types: Mapping[str, EventType], where: Where = lambda _: (), *, has_ids: bool = False
+) -> EventType:
     if definition.name in types:
         raise Refusal(definition.place, f"{definition.name!r} is an event type already")
     _check_types(definition, types)
@@ -57,16 +61,18 @@ def _defined(definition: Definition, types: Mapping[str, EventType], where: Wher
     }
     conjuncts = [*variables.conjuncts(definition.where), *where(variables)]
     keys, conjuncts = correlation(definition.where, conjuncts, variables, kinds, optional)
-    lowering = Lowering(types, keys, [c for c in conjuncts if c.variables])
+    read = _read_outputs(definition, variables)
+    has_ids = has_ids or asks_for_ids([*conjuncts, *read.values()])
+    lowering = Lowering(types, keys, [c for c in conjuncts if c.variables], has_ids=has_ids)
     matches = lowering.lowered(definition.pattern)
     _check_left(lowering.left, variables)
     # what is about no variable is about the matches, and about nothing that is negated below
     constant = [condition_on(c, {}, matches.schema, frozenset()) for c in conjuncts if not c.variables]
     stream = filtered(_living(matches, definition), constant)
-    outputs = _outputs(definition, matches, variables)
-    columns = (*outputs.items(), (ROOT, matches.root))
-    stream = stream._derive(Select(stream.plan, columns))
-    return EventType(stream, tuple(outputs), Col(ROOT), matches.span)
+    outputs = _outputs(read, matches, variables)
+    ids = {} if matches.id is None else {ID: matches.id}
+    stream = stream._derive(Select(stream.plan, tuple({**outputs, ROOT: matches.root, **ids}.items())))
+    return EventType(stream, tuple(outputs), Col(ROOT), matches.span, Col(ID) if ids else None)
 
 
 def _events(whole: Part) -> dict[str, syntax.Type]:
@@ -98,18 +104,24 @@ def _check_types(definition: Definition, types: Mapping[str, EventType]) -> None
 def _variables(whole: Part, types: Mapping[str, EventType]) -> Variables:
     events = _events(whole)
     below: dict[str, frozenset[str]] = {name: frozenset({name}) for name in events}
-    negated: set[str] = set()
     for part in parts_of(whole):
         names = _events(part)
         if part.variable is not None and not isinstance(part.pattern, syntax.Type):
             if part.variable in below:
                 raise Refusal(part.place, f"{part.variable!r} stands for two patterns")
-            below[part.variable] = frozenset(names)
+            below[part.variable] = frozenset(names) - _negated(part)
+    fields = {name: types[kind.name].fields for name, kind in events.items()}
+    return Variables(below, fields, _negated(whole))
+
+
+def _negated(whole: Part) -> frozenset[str]:
+    """The variables of events that no match of a part has."""
+    negated: set[str] = set()
+    for part in parts_of(whole):
         match part.pattern:
             case syntax.Unless(_, other) | syntax.Not(other) | syntax.CancelWhen(_, other):
                 negated |= set(_events(other))
-    fields = {name: types[kind.name].fields for name, kind in events.items()}
-    return Variables(below, fields, frozenset(negated))
+    return frozenset(negated)
 
 
 def _optional(whole: Part) -> set[str]:
@@ -164,23 +176,40 @@ def _bound(bound: syntax.Literal | None, stream: Stream) -> Expr | None:
         raise Refusal(bound.place, str(error)) from error
 
 
-def _outputs(definition: Definition, matches: Matches, variables: Variables) -> dict[str, Expr]:
-    """The columns of the result; without OUTPUT all fields of all events, each behind its variable, and the root."""
-    if not definition.output:
-        fields = {f"{v}_{f}": e for v in matches.events for f, e in matches.variables[v].fields.items()}
-        return {**fields, "root": matches.root}
+def _read_outputs(definition: Definition, variables: Variables) -> dict[str, Conjunct]:
+    """What OUTPUT says, by the names of the columns."""
     outputs = {}
     for field in definition.output:
         place = field.expression.place
-        conjunct = variables.conjunct(variables.read(field.expression), place)
-        for name in sorted(conjunct.names & variables.negated):
+        output = variables.conjunct(variables.read(field.expression), place)
+        for name in sorted(output.names & variables.negated):
             raise Refusal(place, f"OUTPUT of {name}, which is negated", "", "No match has an event of it.")
         try:
             check_names([field.name], "cedr")
         except StreamqError as error:
             raise Refusal(field.place, str(error).removeprefix("cedr: ")) from error
-        outputs[field.name] = typed(conjunct.condition, matches.variables, matches.schema, place)
+        outputs[field.name] = output
     return outputs
+
+
+def _outputs(outputs: Mapping[str, Conjunct], matches: Matches, variables: Variables) -> dict[str, Expr]:
+    """The columns of the result; without OUTPUT all fields of all events, each behind its variable, and the root."""
+    if not outputs:
+        fields: dict[str, Expr] = {f"{v}_{f}": Col(of(v, f)) for v in matches.events for f in variables.fields[v]}
+        return {**fields, "root": matches.root}
+    return {n: typed(o.condition, matches.variables, matches.schema, o.place) for n, o in outputs.items()}
+
+
+def _mentions_ids(definition: Definition) -> bool:
+    """Whether a definition says ``id`` or ``contributors``, if only as the name of a payload's column."""
+    waiting: list[object] = [*definition.where, *(f.expression for f in definition.output)]
+    while waiting:
+        match waiting.pop():
+            case syntax.Field(_, name) if name.lower() in ("id", "contributors"):
+                return True
+            case syntax.Apply(_, arguments):
+                waiting += arguments
+    return False
 
 
 __all__ = ["query_of"]

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from streamq.choices import JoinKind, LengthKind
 from streamq.errors import StreamqError
 from streamq.functions.choice import COALESCE
-from streamq.functions.comparison import EQUAL
 from streamq.operators.join import Join
 from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.select import Select
@@ -25,12 +24,12 @@ from streamq.patterns.conditions import Conjunct, condition_on
 from streamq.patterns.correlation import Correlation
 from streamq.patterns.matches import (
     Matches,
-    Named,
     all_of,
     altered,
     at,
     filtered,
     greatest,
+    id_of,
     in_order,
     key,
     least,
@@ -38,13 +37,13 @@ from streamq.patterns.matches import (
     root_of,
     so_many,
 )
-from streamq.patterns.occurrences import OTHER, few
+from streamq.patterns.occurrences import ORDINAL, OTHER, event_id, few, match_id, numbered
+from streamq.patterns.pairs import Pair
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Part, Place
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.passes import rewrite
-from streamq.plan.schema import Schema
 from streamq.stream import Stream
 from streamq.time import ticks
 
@@ -62,6 +61,7 @@ class EventType:
     fields: tuple[str, ...]
     root: Expr | None = None
     span: int = 0
+    id: Expr | None = None
 
 
 class Lowering:
@@ -72,8 +72,10 @@ class Lowering:
         types: Mapping[str, EventType],
         correlation: Correlation,
         conjuncts: Sequence[Conjunct],
+        *,
+        has_ids: bool,
     ):
-        self.types, self.correlation = types, correlation
+        self.types, self.correlation, self.has_ids = types, correlation, has_ids
         self.left = list(conjuncts)
 
     def lowered(self, part: Part) -> Matches:
@@ -99,8 +101,9 @@ class Lowering:
                 matches = self._at_most(part.pattern)
         if part.variable is None:
             return matches
-        named = Named(matches.starts, matches.root)
-        return self._where(replace(matches, variables={**matches.variables, part.variable: named}))
+        return self._where(
+            replace(matches, variables={**matches.variables, part.variable: matches.named(part.variable)})
+        )
 
     # events
 
@@ -108,16 +111,31 @@ class Lowering:
         """The events of a type, those too for which conditions do not hold."""
         kind, name = self.types[pattern.name], part.variable or pattern.name
         points = kind.stream.to_points()
+        if self.has_ids and kind.id is None:
+            points = numbered(points, ORDINAL)
         columns: dict[str, Expr] = {of(name, f): Col(f) for f in kind.fields}
         columns[at(name)] = Lifetime("start")
         root: Expr = Col(at(name))
         if kind.root is not None:
             root = Col(root_of(name))
             columns[root.name] = kind.root
+        if self.has_ids:
+            columns[id_of(name)] = (
+                kind.id if kind.id is not None else event_id(pattern.name, kind.fields, points.schema)
+            )
         columns |= {key(k): Col(field) for k, field in self.correlation.fields_of(name)}
         stream = points._derive(Select(points.plan, tuple(columns.items())))
-        named = Named(Col(at(name)), root, {f: Col(of(name, f)) for f in kind.fields})
-        return Matches(stream, {name: named}, (name,), named.starts, root, (named.starts,), kind.span, so_many(1))
+        starts, own_id = Col(at(name)), Col(id_of(name)) if self.has_ids else None
+        ids = () if own_id is None else (own_id,)
+        matches = Matches(stream, {}, (name,), starts, root, (starts,), kind.span, so_many(1), own_id, ids)
+        return replace(matches, variables={name: matches.named(name)})
+
+    def _identified(self, matches: Matches, operator: str, ids: Iterable[Expr | None]) -> Matches:
+        """Matches with an id made of their contributors'; where nobody asks for ids, without."""
+        if not self.has_ids:
+            return matches
+        of_inputs = tuple(i for i in ids if i is not None)
+        return replace(matches, id=match_id(operator, of_inputs, matches.starts), ids=of_inputs)
 
     def _where(self, matches: Matches) -> Matches:
         """The matches for which those conditions hold that are about them alone."""
@@ -145,6 +163,15 @@ class Lowering:
             raise Refusal(place, "a scope is positive", f"found {within!r}")
         return scope
 
+    def _pair(self, left: Matches, right: Matches) -> Pair:
+        """Two patterns with the conditions on both."""
+        return Pair(left, right, self.keys, self.taken((*left.variables, *right.variables)))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns of the correlation keys."""
+        return tuple(key(k) for k in self.correlation.keys)
+
     # one after the other
 
     def _sequence(self, pattern: syntax.Sequence) -> Matches:
@@ -156,17 +183,18 @@ class Lowering:
             matches = parts[0]
             for part in parts[1:]:
                 matches = self._followed(matches, part, parts[0].starts, scope)
-        return replace(
+        matches = replace(
             matches,
             root=least([p.root for p in parts]),
             contributors=tuple(p.starts for p in parts),
             span=scope + max(p.span for p in parts),
             lasts=self._rest(matches, parts[0].starts, scope),
         )
+        return self._identified(matches, f"SEQUENCE {scope}", (p.id for p in parts))
 
     def _followed(self, before: Matches, later: Matches, first: Expr, scope: int) -> Matches:
         """Matches of one pattern with those of another that come later, within the scope that ``first`` begins."""
-        pair = Pair(before, later, self)
+        pair = self._pair(before, later)
         opened = altered(before.stream, Start(by=1), Length(LengthKind.GIVEN, expr=self._rest(before, first, scope)))
         return pair.joined(opened, later.stream)
 
@@ -194,11 +222,12 @@ class Lowering:
         optional = every if count < len(parts) else frozenset[str]().union(*(p.optional for p in parts))
         matches = replace(matches, optional=optional, span=scope + max(p.span for p in parts))
         contributors = in_order([p.starts for p in parts], count)
-        return self._where(replace(matches, contributors=contributors, lasts=self._rest(matches, first, scope)))
+        matches = replace(matches, contributors=contributors, lasts=self._rest(matches, first, scope))
+        return self._where(self._identified(matches, f"ATLEAST {count} {scope}", (p.id for p in parts)))
 
     def _joined_with_another(self, opened: Stream, one: Matches, parts: Sequence[Matches]) -> Stream:
         """Matches with an event more: of a part that they have none of."""
-        keys = tuple(key(k) for k in self.correlation.keys)
+        keys = self.keys
         names = [n for n in one.schema.names if n not in keys]
 
         def of_other(column: Expr) -> Expr | None:
@@ -222,10 +251,10 @@ class Lowering:
         scope = self._scope(pattern.within, pattern.place)
         parts = [self.lowered(p) for p in pattern.parts]
         one = _any_of(parts)
-        keys = tuple(key(k) for k in self.correlation.keys)
-        stream = few(one, parts, self.taken(one.variables), most=pattern.count, scope=scope, keys=keys)
+        stream = few(one, parts, self.taken(one.variables), most=pattern.count, scope=scope, keys=self.keys)
         optional = one.optional if len(parts) > 1 else parts[0].optional
-        return replace(one, stream=stream, optional=optional, contributors=(one.starts,), lasts=so_many(scope))
+        matches = replace(one, stream=stream, optional=optional, contributors=(one.starts,), lasts=so_many(scope))
+        return self._identified(matches, f"ATMOST {pattern.count} {scope}", (p.id for p in parts))
 
     # nothing of another
 
@@ -234,7 +263,7 @@ class Lowering:
         matches, negated = self.lowered(pattern.pattern), self.lowered(pattern.negated)
         contributor = matches.starts if pattern.nth is None else matches.contributors[pattern.nth - 1]
         is_own = contributor is matches.starts
-        pair = Pair(matches, negated, self)
+        pair = self._pair(matches, negated)
         stream = matches.stream
         if not is_own:
             stream = altered(stream, Start(expr=matches.ticks(contributor), within=matches.span), POINT)
@@ -244,7 +273,8 @@ class Lowering:
             stream = pair.without(stream, follows)
         if not is_own:
             stream = altered(stream, Start(expr=matches.ticks(matches.starts), within=0), POINT)
-        return replace(matches, stream=stream, contributors=(matches.starts,), lasts=so_many(scope))
+        matches = replace(matches, stream=stream, contributors=(matches.starts,), lasts=so_many(scope))
+        return self._identified(matches, f"UNLESS {pattern.nth or 0} {scope}", (matches.id,))
 
     def _not(self, pattern: syntax.Not) -> Matches:
         negated, matches = self.lowered(pattern.negated), self.lowered(pattern.pattern)
@@ -258,60 +288,11 @@ class Lowering:
 
     def _without_between(self, matches: Matches, negated: Matches, start: Expr, reach: int) -> Matches:
         """The matches with no negated event strictly between an instant, at most ``reach`` before, and their start."""
-        pair = Pair(matches, negated, self)
+        pair = self._pair(matches, negated)
         if reach <= 1:
             return matches
         before = altered(negated.stream, Start(by=1), Length(LengthKind.FIXED, reach - 1))
         return replace(matches, stream=pair.without(matches.stream, before, negated.starts > start))
-
-
-class Pair:
-    """Two patterns whose matches meet, and the conditions on both."""
-
-    def __init__(self, left: Matches, right: Matches, lowering: Lowering):
-        self.left, self.right = left, right
-        self.variables = {**left.variables, **right.variables}
-        self.events = (*left.events, *right.events)
-        self.optional = left.optional | right.optional
-        self.keys = tuple(key(k) for k in lowering.correlation.keys)
-        self.conjuncts = lowering.taken(self.variables)
-
-    def joined(self, left: Stream, right: Stream) -> Matches:
-        """The pairs that live at once and for which the conditions hold."""
-        stream = left._derive(self._join(left, right, JoinKind.INNER, ()), right)
-        last = self.right
-        return Matches(stream, self.variables, self.events, last.starts, last.root, (), 0, so_many(1), self.optional)
-
-    def without(self, left: Stream, right: Stream, *more: Expr) -> Stream:
-        """The left matches with no right one that lives at once and for which the conditions hold."""
-        return left._derive(self._join(left, right, JoinKind.ANTI, more), right)
-
-    def _join(self, left: Stream, right: Stream, how: JoinKind, more: Sequence[Expr]) -> Join:
-        columns = [(c, self._equal(c, left.schema, right.schema)) for c in self.conjuncts]
-        equal = [pair for _, pair in columns if pair is not None]
-        fields = (*left.schema.fields, *(f for f in right.schema.fields if f.name not in self.keys))
-        schema = left.schema.with_fields(fields)
-        conditions = [condition_on(c, self.variables, schema, self.optional) for c, pair in columns if pair is None]
-        return Join(
-            left.plan,
-            right.plan,
-            on=(*((k, k) for k in self.keys), *equal),
-            where=all_of([*more, *conditions]),
-            how=how,
-            left_names=tuple((n, n) for n in left.schema.names),
-            right_names=tuple((n, n) for n in right.schema.names if n not in self.keys),
-        )
-
-    def _equal(self, conjunct: Conjunct, left: Schema, right: Schema) -> tuple[str, str] | None:
-        """The columns, one of either side, that a condition says are equal; None for another condition."""
-        match conjunct.condition:
-            case Call(function, (Col() as one, Col() as other)) if (
-                function is EQUAL and not conjunct.names & self.optional
-            ):
-                for a, b in ((one.name, other.name), (other.name, one.name)):
-                    if a in left.names and b in right.names:
-                        return (a, b) if left.type_of(a) == right.type_of(b) else None
-        return None
 
 
 def _any_of(parts: Sequence[Matches]) -> Matches:
@@ -332,7 +313,7 @@ def _any_of(parts: Sequence[Matches]) -> Matches:
         (),
         max(p.span for p in parts),
         so_many(1),
-        frozenset(e for p in parts for e in p.events),
+        optional=frozenset(e for p in parts for e in p.events),
     )
 
 

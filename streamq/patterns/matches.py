@@ -37,6 +37,16 @@ def root_of(variable: str) -> str:
     return f"{variable}.@.root"
 
 
+def id_of(variable: str) -> str:
+    """The column of the id of a variable's match."""
+    return f"{variable}.@.id"
+
+
+def contributors_of(variable: str) -> str:
+    """The column of the ids of the contributors to a variable's match."""
+    return f"{variable}.@.contributors"
+
+
 def key(name: str) -> str:
     """The column of a correlation key's value."""
     return f"@.{name}"
@@ -44,11 +54,10 @@ def key(name: str) -> str:
 
 @dataclass(frozen=True)
 class Named:
-    """What a variable stands for: its start and its root, and its payload by name; of a sub-pattern there is no payload."""
+    """What a variable stands for: its own columns, by name, as expressions, and its start."""
 
     starts: Expr
-    root: Expr
-    fields: Mapping[str, Expr] = field(default_factory=dict)
+    columns: Mapping[str, Expr] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,8 @@ class Matches:
     variables: those that a condition may name; events: those of them that are events, in their order; optional: those of these
     that a match may be without; contributors: the starts of the pattern's own inputs in the order of time; root: the earliest
     start of all events below; span: how far before a match's start its root can lie at most, in ticks; lasts: how long a match
-    lives, in ticks.
+    lives, in ticks; id, ids: that of a match, and those of its contributors, NULL for one that it has not; where somebody asks
+    for ids.
     """
 
     stream: Stream
@@ -69,12 +79,21 @@ class Matches:
     contributors: tuple[Expr, ...]
     span: int
     lasts: Expr
+    id: Expr | None = None
+    ids: tuple[Expr, ...] = ()
     optional: frozenset[str] = frozenset()
 
     @property
     def schema(self) -> Schema:
         """The columns of the matches."""
         return self.stream.schema
+
+    def named(self, variable: str) -> Named:
+        """What a variable for these matches stands for."""
+        columns = {at(variable): self.starts, root_of(variable): self.root}
+        if self.id is not None:
+            columns |= {id_of(variable): self.id, contributors_of(variable): listed(self.ids)}
+        return Named(self.starts, columns)
 
     def ticks(self, instant: Expr) -> Expr:
         """An instant of these matches in ticks."""
@@ -90,6 +109,11 @@ def filtered(stream: Stream, conditions: Iterable[Expr]) -> Stream:
     """The events of a stream for which conditions hold."""
     condition = all_of(conditions)
     return stream if condition is None else stream._derive(Where(stream.plan, condition))
+
+
+def listed(ids: Sequence[Expr]) -> Expr:
+    """The list of some ids, of those that are there."""
+    return Call(by_name("array_compact"), (Call(by_name("array"), tuple(ids)),))
 
 
 def least(instants: Sequence[Expr]) -> Expr:

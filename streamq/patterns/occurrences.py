@@ -8,12 +8,16 @@ from functools import reduce
 
 from streamq.aggregates.counts import count
 from streamq.choices import JoinKind, LengthKind
+from streamq.functions.catalogue import by_name
+from streamq.functions.choice import COALESCE
 from streamq.functions.structures import SEQUENCE
+from streamq.operators.instants import instant_ticks
 from streamq.operators.join import Join
 from streamq.operators.lifetime_change import Length, Start
 from streamq.patterns.conditions import Conjunct, condition_on
 from streamq.patterns.matches import Matches, all_of, altered, filtered, so_many
-from streamq.plan.expr import Call, Col, Expr
+from streamq.plan.expr import Call, Col, Expr, Lit
+from streamq.plan.lifetime import Lifetime
 from streamq.plan.passes import rewrite
 from streamq.plan.schema import Field, Schema
 from streamq.stream import Stream
@@ -30,6 +34,29 @@ def numbered(points: Stream, to: str) -> Stream:
     counted = points.group_by(*names).tumbling_window(_a_tick(points)).select(**{to: count()})
     ordinals = counted.with_columns(**{to: Call(SEQUENCE, (so_many(0), Col(to) - so_many(1)))})
     return ordinals.explode(to).select(*names, to)
+
+
+def event_id(name: str, fields: Sequence[str], schema: Schema) -> Expr:
+    """What tells an event of a type from all others: the type, its start, its payload and its number among equal ones.
+
+    Texts have their lengths before them, so that no two events have one id.
+    """
+    starts = instant_ticks(Lifetime("start"), schema.axis_type)
+    parts: list[Expr] = [Lit(f"{name} "), starts.cast("string"), Lit(" "), Col(ORDINAL).cast("string")]
+    for name_of_field in fields:
+        text = Col(name_of_field).cast("string")
+        length = Call(by_name("length"), (text,)).cast("string")
+        parts.append(Call(COALESCE, (Call(by_name("concat"), (Lit(" "), length, Lit(":"), text)), Lit(" -"))))
+    return Call(by_name("concat"), tuple(parts))
+
+
+def match_id(operator: str, ids: Sequence[Expr], starts: Expr) -> Expr:
+    """What tells a match of an operator from all others: the ids of its contributors; NULL where there is no match."""
+    listed = Call(by_name("concat_ws"), (Lit(", "), *ids))
+    return Call(
+        by_name("nvl2"),
+        (starts, Call(by_name("concat"), (Lit(f"{operator} ("), listed, Lit(")"))), Lit(None).cast("string")),
+    )
 
 
 def few(
@@ -84,4 +111,4 @@ def _of_two(conjunct: Conjunct, one: Matches, parts: Sequence[Matches], schema: 
         yield rewrite(condition_on(conjunct, one.variables, schema, one.optional), of_other)
 
 
-__all__ = ["OTHER", "few", "numbered"]
+__all__ = ["ORDINAL", "OTHER", "event_id", "few", "match_id", "numbered"]

@@ -167,6 +167,8 @@ def casts() -> Iterator[Expr]:
 def calls() -> Iterator[Expr]:
     yield f.sequence(c("b").cast("bigint"), c("b2").cast("bigint"))
     yield f.sequence(lit(0).cast("bigint"), c("b").cast("bigint"))
+    yield f.array(c("s"), c("s2"))
+    yield f.array_compact(f.array(c("s"), c("s2"), c("s")))
     for name in (
         "abs",
         "negative",

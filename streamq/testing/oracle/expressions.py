@@ -284,6 +284,8 @@ FUNCTIONS: dict[str, Callable[..., str]] = {
     "sequence": lambda a, b: (
         f"CASE WHEN {a} <= {b} THEN generate_series({a}, {b}) ELSE generate_series({a}, {b}, -1) END"
     ),
+    "array": lambda *parts: f"[{listed(*parts)}]",
+    "array_compact": lambda a: f"[part FOR part IN {a} IF part IS NOT NULL]",
     "nvl2": lambda a, b, c: f"CASE WHEN {a} IS NOT NULL THEN {b} ELSE {c} END",
     "concat": lambda *parts: " || ".join(parts),
     "concat_ws": lambda *parts: f"concat_ws({listed(*parts)})",

@@ -1,0 +1,76 @@
+"""Two patterns whose matches meet: joins, and anti joins, with the conditions on both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streamq.choices import JoinKind
+from streamq.functions.comparison import EQUAL
+from streamq.operators.join import Join
+from streamq.patterns.conditions import Conjunct, condition_on
+from streamq.patterns.matches import Matches, all_of, so_many
+from streamq.plan.expr import Call, Col, Expr
+from streamq.plan.schema import Schema
+from streamq.stream import Stream
+
+
+class Pair:
+    """Two patterns whose matches meet; ``keys`` are columns that both have, ``conjuncts`` the conditions on both."""
+
+    def __init__(self, left: Matches, right: Matches, keys: Sequence[str], conjuncts: Sequence[Conjunct]):
+        self.left, self.right = left, right
+        self.variables = {**left.variables, **right.variables}
+        self.events = (*left.events, *right.events)
+        self.optional = left.optional | right.optional
+        self.keys = tuple(keys)
+        self.conjuncts = conjuncts
+
+    def joined(self, left: Stream, right: Stream) -> Matches:
+        """The pairs that live at once and for which the conditions hold."""
+        stream = left._derive(self._join(left, right, JoinKind.INNER, ()), right)
+        last = self.right
+        return Matches(
+            stream,
+            self.variables,
+            self.events,
+            last.starts,
+            last.root,
+            (),
+            0,
+            so_many(1),
+            optional=self.optional,
+        )
+
+    def without(self, left: Stream, right: Stream, *more: Expr) -> Stream:
+        """The left matches with no right one that lives at once and for which the conditions hold."""
+        return left._derive(self._join(left, right, JoinKind.ANTI, more), right)
+
+    def _join(self, left: Stream, right: Stream, how: JoinKind, more: Sequence[Expr]) -> Join:
+        columns = [(c, self._equal(c, left.schema, right.schema)) for c in self.conjuncts]
+        equal = [pair for _, pair in columns if pair is not None]
+        fields = (*left.schema.fields, *(f for f in right.schema.fields if f.name not in self.keys))
+        schema = left.schema.with_fields(fields)
+        conditions = [condition_on(c, self.variables, schema, self.optional) for c, pair in columns if pair is None]
+        return Join(
+            left.plan,
+            right.plan,
+            on=(*((k, k) for k in self.keys), *equal),
+            where=all_of([*more, *conditions]),
+            how=how,
+            left_names=tuple((n, n) for n in left.schema.names),
+            right_names=tuple((n, n) for n in right.schema.names if n not in self.keys),
+        )
+
+    def _equal(self, conjunct: Conjunct, left: Schema, right: Schema) -> tuple[str, str] | None:
+        """The columns, one of either side, that a condition says are equal; None for another condition."""
+        match conjunct.condition:
+            case Call(function, (Col() as one, Col() as other)) if (
+                function is EQUAL and not conjunct.names & self.optional
+            ):
+                for a, b in ((one.name, other.name), (other.name, one.name)):
+                    if a in left.names and b in right.names:
+                        return (a, b) if left.type_of(a) == right.type_of(b) else None
+        return None
+
+
+__all__ = ["Pair"]
