@@ -88,6 +88,7 @@ def every_plan() -> list[Node]:
         s.plan, Start(LengthKind.GIVEN, 0, Call(by_name("-"), (sq.start(), Cast(col("v"), t.LongType()))), 8), Length()
     )
     bound = Where(s.plan, Call(by_name(">"), (sq.window_start(), Lit(3))))
+    more.append(sq.cedr("EVENT E WHEN SEQUENCE(A AS x FIRST, A AS y CONSUME, 5) WHERE x.v < y.v", A=s))
     return plans + [q.plan for q in more] + [named, late.plan, early, bound]
 
 
