@@ -115,7 +115,7 @@ QUERIES = {
     "pairs": lambda s: together(
         s.windowed_join(s, on="k", size=6, hop=6, suffixes=("", "_r")).select("v_r"),
         s.group_by("k").tumbling_window(6).top_k(1, by="v").select("v"),
-        s.group_by("k").scan(Growth("v")),
+        s.to_points().group_by("k").scan(Growth("v")),
     ),
     "snapshots over windows": lambda s: (
         s.tumbling_window(6).select(n=sq.sum("v")).snapshot_window().select(most=sq.max("n"))
