@@ -15,7 +15,7 @@ from streamq.patterns.checks import parts_of
 from streamq.patterns.conditions import Conjunct, Variables, asks_for_ids, condition_on, typed
 from streamq.patterns.correlation import correlation
 from streamq.patterns.lowering import EventType, Lowering
-from streamq.patterns.matches import Matches, filtered, greatest, least, of, so_many
+from streamq.patterns.matches import Matches, contributor_of, filtered, greatest, least, of, so_many
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Definition, Part, Program
 from streamq.plan.expr import Col, Expr, Lit
@@ -71,8 +71,24 @@ def _defined(
     stream = filtered(_living(matches, definition), constant)
     outputs = _outputs(read, matches, variables)
     ids = {} if matches.id is None else {ID: matches.id}
-    stream = stream._derive(Select(stream.plan, tuple({**outputs, ROOT: matches.root, **ids}.items())))
-    return EventType(stream, tuple(outputs), Col(ROOT), matches.span, Col(ID) if ids else None)
+    is_cut = definition.validity is not None and definition.validity.start is not None
+    several = matches.contributors if len(matches.contributors) > 1 or is_cut else ()
+    span = matches.span + (_longest(definition.pattern, lowering) if is_cut else 0)
+    contributors = {contributor_of("@", i): start for i, start in enumerate(several)}
+    columns = {**outputs, ROOT: matches.root, **ids, **contributors}
+    stream = stream._derive(Select(stream.plan, tuple(columns.items())))
+    own = tuple(map(Col, contributors))
+    return EventType(stream, tuple(outputs), Col(ROOT), span, Col(ID) if ids else None, own)
+
+
+def _longest(part: Part, lowering: Lowering) -> int:
+    """How long a match lives at most behind its span, in ticks: so far from its root a cut may move its start."""
+    match part.pattern:
+        case syntax.Unless(_, _, within) | syntax.AtMost(_, _, within):
+            return lowering.scope(within, part.pattern.place)
+        case syntax.Not(_, inner) | syntax.CancelWhen(inner):
+            return _longest(inner, lowering)
+    return 0
 
 
 def _events(whole: Part) -> dict[str, syntax.Type]:

@@ -27,6 +27,7 @@ from streamq.patterns.matches import (
     all_of,
     altered,
     at,
+    contributor_of,
     filtered,
     greatest,
     id_of,
@@ -54,7 +55,8 @@ POINT = Length(LengthKind.FIXED, 1)
 class EventType:
     """The events of a type: a stream's, or the matches of an earlier definition, which have a ``root`` of their own.
 
-    span: how far before an event's start its root can lie at most, in ticks.
+    span: how far before an event's start its root can lie at most, in ticks; contributors: where those of a match start, if
+    there is more than one.
     """
 
     stream: Stream
@@ -62,6 +64,7 @@ class EventType:
     root: Expr | None = None
     span: int = 0
     id: Expr | None = None
+    contributors: tuple[Expr, ...] = ()
 
 
 class Lowering:
@@ -86,9 +89,9 @@ class Lowering:
             case syntax.Sequence():
                 matches = self._sequence(part.pattern)
             case syntax.AtLeast(count, parts, within):
-                matches = self._at_least(count, parts, self._scope(within, part.pattern.place))
+                matches = self._at_least(count, parts, self.scope(within, part.pattern.place))
             case syntax.All(parts, within):
-                matches = self._at_least(len(parts), parts, self._scope(within, part.pattern.place))
+                matches = self._at_least(len(parts), parts, self.scope(within, part.pattern.place))
             case syntax.AnyOf(parts):
                 matches = self._at_least(1, parts, 1)
             case syntax.Unless():
@@ -119,6 +122,8 @@ class Lowering:
         if kind.root is not None:
             root = Col(root_of(name))
             columns[root.name] = kind.root
+        own = {contributor_of(name, i): start for i, start in enumerate(kind.contributors)}
+        columns |= own
         if self.has_ids:
             columns[id_of(name)] = (
                 kind.id if kind.id is not None else event_id(pattern.name, kind.fields, points.schema)
@@ -127,7 +132,8 @@ class Lowering:
         stream = points._derive(Select(points.plan, tuple(columns.items())))
         starts, own_id = Col(at(name)), Col(id_of(name)) if self.has_ids else None
         ids = () if own_id is None else (own_id,)
-        matches = Matches(stream, {}, (name,), starts, root, (starts,), kind.span, so_many(1), own_id, ids)
+        contributors = tuple(map(Col, own)) or (starts,)
+        matches = Matches(stream, {}, (name,), starts, root, contributors, kind.span, so_many(1), own_id, ids)
         return replace(matches, variables={name: matches.named(name)})
 
     def _identified(self, matches: Matches, operator: str, ids: Iterable[Expr | None]) -> Matches:
@@ -152,7 +158,7 @@ class Lowering:
         self.left = [c for c in self.left if not c.variables <= there]
         return taken
 
-    def _scope(self, within: syntax.Duration, place: Place) -> int:
+    def scope(self, within: syntax.Duration, place: Place) -> int:
         """A scope in ticks; raises Refusal for one that is not positive, or no duration of the axis."""
         axis = next(iter(self.types.values())).stream.schema.axis
         try:
@@ -175,7 +181,7 @@ class Lowering:
     # one after the other
 
     def _sequence(self, pattern: syntax.Sequence) -> Matches:
-        scope = self._scope(pattern.within, pattern.place)
+        scope = self.scope(pattern.within, pattern.place)
         if chooses(pattern.parts):
             parts, matches = chosen(self, pattern.parts, count=len(pattern.parts), in_order=True, within=scope)
         else:
@@ -248,7 +254,7 @@ class Lowering:
 
     def _at_most(self, pattern: syntax.AtMost) -> Matches:
         check_reuse(pattern.parts)
-        scope = self._scope(pattern.within, pattern.place)
+        scope = self.scope(pattern.within, pattern.place)
         parts = [self.lowered(p) for p in pattern.parts]
         one = _any_of(parts)
         stream = few(one, parts, self.taken(one.variables), most=pattern.count, scope=scope, keys=self.keys)
@@ -259,7 +265,7 @@ class Lowering:
     # nothing of another
 
     def _unless(self, pattern: syntax.Unless) -> Matches:
-        scope = self._scope(pattern.within, pattern.place)
+        scope = self.scope(pattern.within, pattern.place)
         matches, negated = self.lowered(pattern.pattern), self.lowered(pattern.negated)
         contributor = matches.starts if pattern.nth is None else matches.contributors[pattern.nth - 1]
         is_own = contributor is matches.starts
@@ -280,7 +286,7 @@ class Lowering:
         negated, matches = self.lowered(pattern.negated), self.lowered(pattern.pattern)
         inner = pattern.pattern.pattern
         assert isinstance(inner, syntax.Sequence | syntax.AtLeast | syntax.All)
-        return self._without_between(matches, negated, matches.contributors[0], self._scope(inner.within, inner.place))
+        return self._without_between(matches, negated, matches.contributors[0], self.scope(inner.within, inner.place))
 
     def _cancel_when(self, pattern: syntax.CancelWhen) -> Matches:
         matches, negated = self.lowered(pattern.pattern), self.lowered(pattern.negated)

@@ -47,6 +47,11 @@ def contributors_of(variable: str) -> str:
     return f"{variable}.@.contributors"
 
 
+def contributor_of(variable: str, number: int) -> str:
+    """The column of the instant at which a contributor of a variable's match starts."""
+    return f"{variable}.@.{number}"
+
+
 def key(name: str) -> str:
     """The column of a correlation key's value."""
     return f"@.{name}"
@@ -156,6 +161,7 @@ __all__ = [
     "all_of",
     "altered",
     "at",
+    "contributor_of",
     "filtered",
     "greatest",
     "in_order",

@@ -250,6 +250,14 @@ DEFINITIONS = {
     "a definition's root": (
         PAIR + " OUTPUT A.v AS a; EVENT E WHEN ANY(CANCEL_WHEN(Pair, C)) OUTPUT Pair.a AS a, Pair.root AS root",
         {"A": [(1, 10), (2, 11)], "B": [(4, 20)], "C": [(2, 30)]}, [(4, 5, 11, 2)]),
+    # its contributors are A and B: from A at 1 the scope (1, 4) has C at 2, from A at 3 the scope (3, 6) has none
+    "a definition's contributors": (
+        PAIR + " OUTPUT A.v AS a; EVENT E WHEN UNLESS(Pair, C, 1, 3) OUTPUT Pair.a AS a",
+        {"A": [(1, 10, "p"), (3, 11, "q")], "B": [(5, 20, "p"), (5, 21, "q")], "C": [(2, 30), (6, 31)]}, [(5, 8, 11)]),
+    # from B at 3 the scope (3, 5), from B at 6 (6, 8); so it is for a definition of a definition
+    "a definition's last contributor": (
+        PAIR + "; EVENT Same WHEN Pair; EVENT E WHEN UNLESS(Same, C, 2, 2) OUTPUT Same.Pair_A_v AS a",
+        {"A": [(1, 10, "p"), (3, 11, "q")], "B": [(3, 20, "p"), (6, 21, "q")], "C": [(4, 30), (8, 31)]}, [(6, 8, 11)]),
     # a definition that is negated
     "two definitions": (
         PAIR + "; EVENT Lone WHEN UNLESS(C, Pair, 5) WHERE C.k = Pair.A_k OUTPUT C.v; EVENT E WHEN SEQUENCE(A, Lone, 9) "
@@ -264,6 +272,13 @@ DEFINITIONS = {
     "a cut definition": (
         "EVENT P WHEN SEQUENCE(A, B, 9) OUTPUT B.v AS b # [4, ); EVENT E WHEN SEQUENCE(P, C, 9) OUTPUT P.b AS b, C.v AS c",
         {"A": [(0, 10)], "B": [(3, 20)], "C": [(4, 30), (5, 31)]}, [(5, 13, 20, 31)]),
+    # though it stands at 8 it began at 1, as did its contributor: C at 3 is in between, and in (1, 6)
+    "a cut definition is cancelled": (
+        "EVENT P WHEN UNLESS(A, B, 10) OUTPUT A.v AS a # [8, ); EVENT E WHEN ANY(CANCEL_WHEN(P, C)) OUTPUT P.a AS a",
+        {"A": [(1, 10), (4, 11)], "B": [], "C": [(3, 30)]}, [(8, 9, 11)]),
+    "a cut definition's contributor": (
+        "EVENT P WHEN UNLESS(A, B, 10) OUTPUT A.v AS a # [8, ); EVENT E WHEN UNLESS(P, C, 1, 5) OUTPUT P.a AS a",
+        {"A": [(1, 10), (4, 11)], "B": [], "C": [(3, 30)]}, [(8, 13, 11)]),
 }  # fmt: skip
 
 CASES = {**ORDERED, **AT_MOST, **NEGATED, **CONDITIONS, **DEFINITIONS}

@@ -1,0 +1,71 @@
+"""Patterns on Spark: two as one query, of joins, anti joins and counts, in batch and as a stream of three micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache, reduce
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from pyspark.sql import SparkSession
+
+import streamq as sq
+from streamq.choices import OutputForm
+from streamq.testing.case import Case
+from streamq.testing.execution import BATCH, SPARK, Execution
+from streamq.testing.on_spark import executed_on_spark
+from tests.patterns.brute_force import brute_force
+from tests.patterns.pattern_cases import CASES, STREAMS, bag, histories
+
+TEXTS = (
+    "EVENT E WHEN UNLESS(SEQUENCE(A, B, 6), C, 1, 7) WHERE CorrelationKey(k, EQUAL) OUTPUT A.v AS x, B.v AS y",
+    "EVENT E WHEN ATMOST(2, A, B, 4) WHERE A.v < B.v OUTPUT A.v AS x, B.v AS y",
+)
+
+
+@cache
+def arrivals() -> Case:
+    """What arrives in three micro-batches."""
+    cases = []
+
+    @settings(
+        max_examples=6,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(CASES)
+    def draw(case: Case) -> None:
+        cases.append(case)
+
+    draw()
+    return max(cases, key=lambda case: min(len(brute_force(text, histories(case))) for text in TEXTS))
+
+
+def check(spark: SparkSession, how: Execution) -> None:
+    case = arrivals()
+    queries = [sq.cedr(text, **STREAMS).with_columns(text=sq.lit(n)) for n, text in enumerate(TEXTS)]
+    answers = [brute_force(text, histories(case)) for text in TEXTS]
+    assert all(answers)
+    result = executed_on_spark(replace(case, plan=reduce(sq.Stream.union, queries).plan), how, spark)
+    assert bag(result.to_pylist()) == bag({**row, "text": n} for n, rows in enumerate(answers) for row in rows)
+
+
+@pytest.fixture(autouse=True)
+def one_task(spark: SparkSession, plain: None) -> Iterator[None]:
+    """One task for each of the queries: there are many, over a few rows each."""
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
+def test_a_batch(spark: SparkSession) -> None:
+    check(spark, Execution(BATCH))
+
+
+def test_a_stream(spark: SparkSession) -> None:
+    check(spark, Execution(SPARK, OutputForm.CHANGELOG, buckets=1))
