@@ -17,8 +17,8 @@ from streamq.choices import OutputForm
 from streamq.testing.case import Case
 from streamq.testing.execution import STREAM, Execution
 from streamq.testing.in_process import executed
-from tests.patterns.brute_force import brute_force
-from tests.patterns.pattern_cases import CASES, NESTED, SETS, bag, histories, matching
+from tests.patterns.brute_force import Undetermined, brute_force
+from tests.patterns.pattern_cases import CASES, CHOICES, NESTED, SETS, bag, histories, matching
 from tests.patterns.set_definitions import set_answer
 
 SOAK = 20 if os.environ.get("STREAMQ_SOAK") else 1
@@ -59,6 +59,31 @@ def check(text: str, case: Case, ways: Sequence[Execution]) -> None:
     assert bag(brute_force(text, tables)) == expected
     for how in ways:
         assert bag(executed(matching(case, text), how).to_pylist()) == expected, how
+
+
+def check_choices(text: str, case: Case, ways: Sequence[Execution]) -> bool:
+    """Whether the rules determine what a text gives, which is then held against the rules."""
+    try:
+        expected = bag(brute_force(text, histories(case)))
+    except Undetermined:
+        return False
+    for how in ways:
+        assert bag(executed(matching(case, text), how).to_pylist()) == expected, how
+    return bool(expected)
+
+
+@pytest.mark.parametrize("text", list(CHOICES)[::2])
+def test_what_is_selected_and_consumed(text: str) -> None:
+    """In the first of a few cases in which there is something; as a changelog, which is taken back where something comes late."""
+    assert any(check_choices(CHOICES[text], case, [CHANGELOG]) for case in sample())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", CHOICES)
+def test_whatever_is_selected_and_consumed(text: str) -> None:
+    """In all of a few cases; that it is the same in any order of arrival is what the disorder in them shows."""
+    answered = [check_choices(CHOICES[text], case, [FINAL, CHANGELOG]) for case in sample()]
+    assert any(answered)
 
 
 def hold_once(name: str) -> None:

@@ -140,7 +140,7 @@ PATTERNS: Mapping[str, str] = {
     "output": "SEQUENCE(A x, ANY(B, C) AS s, 6) WHERE x.v + 1 > B.v OUTPUT x.v + C.v AS n, s.Vs - x.Vs AS gap, x.k AS k",
     "slices": "UNLESS(A, B, 6) WHERE A.v = B.v OUTPUT A.v AS v @ [2, 12) # [3, 9)",
     "definitions": "EVENT P WHEN SEQUENCE(A, B, 6) WHERE A.k = B.k OUTPUT A.k AS k, A.v AS v; "
-    "EVENT E WHEN CANCEL_WHEN(UNLESS(P AS p, C, 7), P AS q) WHERE p.k = C.k AND q.v = p.v",
+    "EVENT E WHEN CANCEL_WHEN(UNLESS(P AS p, C, 1, 7), P AS q) WHERE p.k = C.k AND q.v = p.v",
     "definitions of all": "EVENT P WHEN ALL(A, B, 6); EVENT N WHEN UNLESS(C, A, 4) WHERE A.k = C.k; "
     "EVENT E WHEN NOT(N, SEQUENCE(P, P AS q, 9)) WHERE N.C_k = P.A_k AND q.A_k = P.A_k",
 }  # fmt: skip
@@ -151,3 +151,31 @@ SETS = {name: text if text.startswith("EVENT") else f"EVENT E WHEN {text}" for n
 
 NESTED = tuple(SETS)[tuple(SETS).index("sequence of at least") : tuple(SETS).index("output")]
 """Those in which, with the others, each operator stands in every other, where what is negated stands as well."""
+
+CHOICES = {
+    text: f"EVENT E WHEN {text}"
+    for text in (
+        "SEQUENCE(A FIRST, B, 8)",
+        "SEQUENCE(A LAST, B CONSUME, 8) WHERE A.k = B.k",
+        "SEQUENCE(B FIRST CONSUME, A, 8)",
+        "SEQUENCE(A LAST CONSUME, B CONSUME, 8) WHERE A.v < B.v",
+        "SEQUENCE(A FIRST CONSUME, B LAST CONSUME, C CONSUME, 9) WHERE A.v <> C.v AND B.k = C.k",
+        "SEQUENCE(A x CONSUME, A y, 6)",
+        "SEQUENCE(A x FIRST CONSUME, A y CONSUME, 6) WHERE x.k = y.k",
+        "SEQUENCE(A x LAST, A y, A z CONSUME, 6)",
+        "ALL(A FIRST CONSUME, B LAST CONSUME, 7)",
+        "ALL(A LAST, B FIRST CONSUME, C, 8) WHERE CorrelationKey(k, EQUAL)",
+        "ATLEAST(2, A CONSUME, B, C FIRST CONSUME, 6)",
+        "ATLEAST(2, A LAST CONSUME, B LAST CONSUME, C LAST CONSUME, 6) WHERE A.v = B.v",
+        "ATLEAST(1, A CONSUME, B FIRST, 6)",
+        "NOT(C, SEQUENCE(A FIRST CONSUME, B, 8)) WHERE C.k = A.k",
+        "UNLESS(SEQUENCE(A LAST CONSUME, B, 8), C, 1, 9) WHERE C.k = A.k",
+        "UNLESS(A, SEQUENCE(B FIRST CONSUME, C CONSUME, 5), 6) WHERE A.k = B.k",
+        "CANCEL_WHEN(ALL(A FIRST, B, 7), C)",
+        "SEQUENCE(SEQUENCE(A, B, 4) s FIRST, C, 9)",
+        "SEQUENCE(UNLESS(A, B, 3) FIRST CONSUME, C, 9) WHERE A.k = B.k",
+        "SEQUENCE(A, ATLEAST(2, B, C FIRST, 4) s LAST, 9)",
+        "SEQUENCE(A FIRST, B p, B q LAST CONSUME, C, 9) WHERE p.v <> A.v AND q.k = C.k",
+    )
+}
+"""Texts that select and consume."""
