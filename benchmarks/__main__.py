@@ -1,4 +1,4 @@
-"""``python -m benchmarks [batch|streaming|intervals|modules|arrival|importing]``: every benchmark, or one; ``make bench``."""
+"""``python -m benchmarks [batch|streaming|intervals|modules|patterns|arrival|importing]``: every benchmark, or one; ``make bench``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ MODULES = {
     "streaming": "benchmarks.streaming_hopping",
     "intervals": "benchmarks.intervals",
     "modules": "benchmarks.modules",
+    "patterns": "benchmarks.patterns",
     "arrival": "benchmarks.arrival",
     "importing": "benchmarks.importing",
 }

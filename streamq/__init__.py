@@ -12,6 +12,13 @@ __version__ = "0.1.0"
 _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """What ``%load_ext streamq`` calls in a notebook: it brings ``%%cedr``."""
+    from streamq.patterns.magic import load
+
+    load(shell)
+
+
 def __getattr__(name: str) -> Any:
     try:
         return _load(name)

@@ -1,0 +1,65 @@
+"""``%%cedr`` in notebooks: a cell that is a text in the CEDR language; ``%load_ext streamq`` brings it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streamq.errors import CedrError, PlanError, nearest, sentence
+from streamq.patterns import syntax
+from streamq.patterns.checks import parts_of
+from streamq.patterns.parser import parse
+from streamq.patterns.pattern import Pattern, cedr
+from streamq.patterns.source_text import source_text
+from streamq.stream import Stream
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+
+def load(shell: InteractiveShell) -> None:
+    """Register ``%%cedr`` with a shell.
+
+    The event types of a cell are the streams that the notebook calls so. ``%%cedr risky`` calls the pattern ``risky`` in the
+    notebook; without a name the cell's result is the pattern.
+    """
+
+    def magic(line: str, cell: str) -> Pattern | None:
+        pattern = cedr(cell, **_streams(cell, shell.user_ns))
+        name = line.strip()
+        if not name:
+            return pattern
+        if not name.isidentifier():
+            raise PlanError(sentence("%%cedr", "not a name for the pattern", f"found {name!r}", "Write %%cedr risky."))
+        shell.user_ns[name] = pattern
+        return None
+
+    register: Any = shell.register_magic_function
+    register(magic, "cell", "cedr")
+
+
+def _streams(text: str, names: dict[str, Any]) -> dict[str, Stream]:
+    """The streams that a text's event types are in a notebook; raises CedrError for a type that is none."""
+    program = parse(text)
+    streams: dict[str, Stream] = {}
+    defined: set[str] = set()
+    for definition in program.definitions:
+        for part in parts_of(definition.pattern):
+            if isinstance(part.pattern, syntax.Type) and part.pattern.name not in defined:
+                streams[part.pattern.name] = _stream(part.pattern, text, names)
+        defined.add(definition.name)
+    return streams
+
+
+def _stream(kind: syntax.Type, text: str, names: dict[str, Any]) -> Stream:
+    stream = names.get(kind.name)
+    if isinstance(stream, Stream):
+        return stream
+    there = [name for name, value in names.items() if isinstance(value, Stream) and not name.startswith("_")]
+    observed = f"there are: {', '.join(there)}" if there else "there is none"
+    error: CedrError = source_text(text).error(
+        kind.place, f"no stream {kind.name!r} in this notebook", observed, nearest(kind.name, there)
+    )
+    raise error
+
+
+__all__ = ["load"]
