@@ -45,8 +45,12 @@ def sequence(streams: dict[str, DataFrame]) -> Sides:
 
     def ours() -> DataFrame:
         a, b = (sq.points(streams[name], time="at", name=name) for name in "ab")
-        text = f"EVENT E WHEN SEQUENCE(A AS x, B AS y, {SCOPE} seconds) WHERE CorrelationKey(k, EQUAL) OUTPUT x.k AS k, x.Vs AS a, y.Vs AS b"
-        return sq.cedr(text, A=a, B=b).to_df().select("k", "a", "b")
+        pattern = f"SEQUENCE(A AS x, B AS y, {SCOPE} seconds) WHERE CorrelationKey(k, EQUAL)"
+        return (
+            sq.cedr(f"EVENT E WHEN {pattern} OUTPUT x.k AS k, x.Vs AS a, y.Vs AS b", A=a, B=b)
+            .to_df()
+            .select("k", "a", "b")
+        )
 
     def by_hand() -> DataFrame:
         pane = (F.unix_micros("at") / F.lit(SCOPE * 1_000_000)).cast("bigint")
@@ -63,8 +67,8 @@ def unless(streams: dict[str, DataFrame]) -> Sides:
 
     def ours() -> DataFrame:
         a, b = (sq.points(streams[name], time="at", name=name) for name in "ab")
-        text = f"EVENT E WHEN UNLESS(A AS x, B AS y, {SCOPE} seconds) WHERE CorrelationKey(k, EQUAL) OUTPUT x.k AS k, x.Vs AS a"
-        return sq.cedr(text, A=a, B=b).to_df().select("k", "a")
+        pattern = f"UNLESS(A AS x, B AS y, {SCOPE} seconds) WHERE CorrelationKey(k, EQUAL)"
+        return sq.cedr(f"EVENT E WHEN {pattern} OUTPUT x.k AS k, x.Vs AS a", A=a, B=b).to_df().select("k", "a")
 
     def by_hand() -> DataFrame:
         a, b = (streams[name].withColumn("is_b", F.lit(name == "b")) for name in "ab")
