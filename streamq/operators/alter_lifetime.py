@@ -98,7 +98,8 @@ class AlterLifetime(Step):
     def _traits(self) -> Traits:
         traits, kind, at_end = self.input.traits, self.length.kind, self.start.anchor == Anchor.RE
         infinite = kind == LengthKind.GIVEN or (kind == LengthKind.SAME and traits.infinite and not at_end)
-        return Traits(traits.retracts, traits.moves_ends and (kind != LengthKind.FIXED or at_end), infinite)
+        longest = self.length.by if kind == LengthKind.FIXED else None
+        return Traits(traits.retracts, traits.moves_ends and (kind != LengthKind.FIXED or at_end), infinite, longest)
 
     def detail(self) -> str:
         axis = self.schema.axis

@@ -28,6 +28,34 @@ WIDEST = 62
 """The widest cell, as a power of two."""
 
 
+def bounded_join(
+    left: DataFrame,
+    right: DataFrame,
+    keys: list[tuple[str, str]],
+    longest: int,
+    condition: Column | None = None,
+    how: str = "inner",
+) -> DataFrame:
+    """The same as :func:`overlap_join` where no lifetime lasts longer than ``longest`` ticks: cells are that wide, nothing is asked.
+
+    ``how`` is one of Spark's words. Where it keeps left rows without a partner, these are points: each is in one cell.
+    """
+    width = F.lit((longest - 1).bit_length())
+
+    def celled(df: DataFrame, le: str, re: str, cell: str) -> DataFrame:
+        first, last = (F.call_function("shiftright", t, width) for t in (F.col(le), F.col(re) - 1))
+        return df.select("*", F.explode(F.sequence(first, last)).alias(cell))
+
+    ours, theirs = celled(left, LE, RE, "__c1"), celled(right, OTHER_LE, OTHER_RE, "__c2")
+    on = [F.col(a) == F.col(b) for a, b in keys]
+    on += [F.col("__c1") == F.col("__c2"), F.col(LE) < F.col(OTHER_RE), F.col(OTHER_LE) < F.col(RE)]
+    if how == "inner":
+        on.append(F.call_function("shiftright", F.greatest(F.col(LE), F.col(OTHER_LE)), width) == F.col("__c1"))
+    if condition is not None:
+        on.append(condition)
+    return ours.join(theirs, on, how).drop("__c1", "__c2")
+
+
 def overlap_join(
     left: DataFrame, right: DataFrame, keys: list[tuple[str, str]], condition: Column | None = None, outer: bool = False
 ) -> DataFrame:

@@ -11,7 +11,14 @@ from streamq.choices import JoinKind, chosen
 from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.operators.batch_form import BatchChoice, BatchForm
 from streamq.operators.evaluation import Evaluation, KeyColumns, Moves, PortColumns, condition_of
-from streamq.operators.interval_join import OTHER_LE, OTHER_RE, covered_parts, overlap_join, uncovered_parts
+from streamq.operators.interval_join import (
+    OTHER_LE,
+    OTHER_RE,
+    bounded_join,
+    covered_parts,
+    overlap_join,
+    uncovered_parts,
+)
 from streamq.operators.join_arguments import On, Pairs, check_pairs, paired
 from streamq.operators.operator import BatchRun, not_of_the_group
 from streamq.operators.pairing import Pairing
@@ -125,7 +132,10 @@ class Join(Pairing):
         return None
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """An equi-join over cells of time; parts with and without a partner by a sweep over each left event's partners."""
+        """An equi-join over cells of time; parts with and without a partner by a sweep over each left event's partners.
+
+        Points on the left have no parts, and where no lifetime is longer than the plan says, cells are that wide.
+        """
         if self.batch_choice is not None:
             return super().in_batch(inputs, run)
         from pyspark.sql import functions as F
@@ -134,6 +144,13 @@ class Join(Pairing):
         names = [to for _, to in self.left_names], [to for _, to in self.right_names]
         condition = None if self.where is None else spark_expression(self.where, self.both)
         start, end = F.greatest(F.col(LE), F.col(OTHER_LE)), F.least(F.col(RE), F.col(OTHER_RE))
+        longest = self._longest
+        if longest is not None and self.left.schema.shape == POINT and self.how in (JoinKind.SEMI, JoinKind.ANTI):
+            there = bounded_join(left, right, self.key_pairs, longest, condition, f"left_{self.how}")
+            return renamed(there.select(LE, RE, *map(quote, names[0])), self)
+        if longest is not None and self.how == JoinKind.INNER:
+            pairs = bounded_join(left, right, self.key_pairs, longest, condition)
+            return pairs.select(start.alias(LE), end.alias(RE), *(quote(n) for n in (*names[0], *names[1])))
         if self.how != JoinKind.INNER:
             left = left.withColumn("__id", F.monotonically_increasing_id())
         pairs = overlap_join(left, right, self.key_pairs, condition, self.how in (JoinKind.LEFT, JoinKind.ANTI))
@@ -165,6 +182,12 @@ class Join(Pairing):
             *(quote(n) for n in names[0]),
             *(F.when(F.col("__part.paired"), F.col(quote(n))).alias(n) for n in names[1]),
         )
+
+    @property
+    def _longest(self) -> int | None:
+        """How many ticks a lifetime of either side lasts at most, where the plan says so."""
+        sides = [1 if n.schema.shape == POINT else n.traits.longest for n in (self.left, self.right)]
+        return None if None in sides else max(n for n in sides if n is not None)
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
         if not is_keyed[0] and self.how != JoinKind.INNER:

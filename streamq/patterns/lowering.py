@@ -201,12 +201,16 @@ class Lowering:
     def _followed(self, before: Matches, later: Matches, first: Expr, scope: int) -> Matches:
         """Matches of one pattern with those of another that come later, within the scope that ``first`` begins."""
         pair = self._pair(before, later)
-        opened = altered(before.stream, Start(by=1), Length(LengthKind.GIVEN, expr=self._rest(before, first, scope)))
-        return pair.joined(opened, later.stream)
+        is_within = [] if first is before.starts else [self._elapsed(later, first) <= so_many(scope)]
+        return pair.joined(_opened(before.stream, scope), later.stream, *is_within)
 
     def _rest(self, matches: Matches, first: Expr, scope: int) -> Expr:
         """How much of the scope that begins at an instant lies behind a match's start, in ticks."""
         return so_many(scope) - (matches.ticks(Lifetime("start")) - matches.ticks(first))
+
+    def _elapsed(self, later: Matches, first: Expr) -> Expr:
+        """How long after an instant a later match starts, in ticks."""
+        return later.ticks(later.starts) - later.ticks(first)
 
     # some of several
 
@@ -219,11 +223,12 @@ class Lowering:
             one = _any_of(parts)
             matches = one
             first = least([p.starts for p in parts])
-            for _ in range(count - 1):
-                opened = altered(
-                    matches.stream, Start(by=1), Length(LengthKind.GIVEN, expr=self._rest(matches, first, scope))
-                )
-                matches = replace(matches, stream=self._joined_with_another(opened, one, parts))
+            for others in range(1, count):
+                stream = self._joined_with_another(_opened(matches.stream, scope), one, parts)
+                matches = replace(matches, stream=stream)
+                if others > 1:
+                    is_within = self._elapsed(matches, first) <= so_many(scope)
+                    matches = replace(matches, stream=filtered(stream, [is_within]))
         every = frozenset(matches.events)
         optional = every if count < len(parts) else frozenset[str]().union(*(p.optional for p in parts))
         matches = replace(matches, optional=optional, span=scope + max(p.span for p in parts))
@@ -299,6 +304,11 @@ class Lowering:
             return matches
         before = altered(negated.stream, Start(by=1), Length(LengthKind.FIXED, reach - 1))
         return replace(matches, stream=pair.without(matches.stream, before, negated.starts > start))
+
+
+def _opened(stream: Stream, scope: int) -> Stream:
+    """Matches that live while another event may follow: from behind their start, as long as any scope."""
+    return altered(stream, Start(by=1), Length(LengthKind.FIXED, scope))
 
 
 def _any_of(parts: Sequence[Matches]) -> Matches:

@@ -25,9 +25,9 @@ class Pair:
         self.keys = tuple(keys)
         self.conjuncts = conjuncts
 
-    def joined(self, left: Stream, right: Stream) -> Matches:
-        """The pairs that live at once and for which the conditions hold."""
-        stream = left._derive(self._join(left, right, JoinKind.INNER, ()), right)
+    def joined(self, left: Stream, right: Stream, *more: Expr) -> Matches:
+        """The pairs that live at once and for which the conditions hold, and ``more`` conditions."""
+        stream = left._derive(self._join(left, right, JoinKind.INNER, more), right)
         last = self.right
         return Matches(
             stream,

@@ -8,6 +8,8 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
 
 from pyspark.sql.types import DataType
@@ -25,16 +27,22 @@ class Traits:
     """What an operator's output may hold beyond its schema.
 
     retracts: rows may be taken back, because the source says so (disorder is another matter);
-    moves_ends: a retraction may move an end, not only delete; infinite: lifetimes may never end.
+    moves_ends: a retraction may move an end, not only delete; infinite: lifetimes may never end; longest: how many ticks a
+    lifetime lasts at most, where the plan says so.
     """
 
     retracts: bool = False
     moves_ends: bool = False
     infinite: bool = False
+    longest: int | None = None
 
     def __or__(self, other: Traits) -> Traits:
+        longest = None if self.longest is None or other.longest is None else max(self.longest, other.longest)
         return Traits(
-            self.retracts or other.retracts, self.moves_ends or other.moves_ends, self.infinite or other.infinite
+            self.retracts or other.retracts,
+            self.moves_ends or other.moves_ends,
+            self.infinite or other.infinite,
+            longest,
         )
 
 
@@ -65,10 +73,7 @@ class Node(ABC):
         """The schema of its rows; raises PlanError where its parameters do not fit its inputs."""
 
     def _traits(self) -> Traits:
-        traits = Traits()
-        for child in self.children:
-            traits |= child.traits
-        return traits
+        return reduce(or_, (child.traits for child in self.children)) if self.children else Traits()
 
     @property
     def title(self) -> str:
