@@ -36,7 +36,7 @@ def bounded_join(
     condition: Column | None = None,
     how: str = "inner",
 ) -> DataFrame:
-    """The same as :func:`overlap_join` where no lifetime lasts longer than ``longest`` ticks: cells are that wide, nothing is asked.
+    """The same as :func:`overlap_join` where no lifetime lasts longer than ``longest`` ticks: cells are that wide.
 
     ``how`` is one of Spark's words. Where it keeps left rows without a partner, these are points: each is in one cell.
     """
