@@ -1,4 +1,4 @@
-"""``python -m benchmarks [batch|streaming|intervals|modules|patterns|arrival|importing]``: every benchmark, or one; ``make bench``."""
+"""``python -m benchmarks [NAME]``: every benchmark, or the one of a name in ``MODULES``; ``make bench`` runs them."""
 
 from __future__ import annotations
 
