@@ -147,10 +147,7 @@ PATTERNS: Mapping[str, str] = {
 """Patterns by what stands in what, with their conditions, or texts of several definitions."""
 
 SETS = {name: text if text.startswith("EVENT") else f"EVENT E WHEN {text}" for name, text in PATTERNS.items()}
-"""Texts whose matches are sets."""
-
-NESTED = tuple(SETS)[tuple(SETS).index("sequence of at least") : tuple(SETS).index("output")]
-"""Those in which, with the others, each operator stands in every other, where what is negated stands as well."""
+"""Texts whose matches are sets. Each operator stands in every other, also in what is negated, where that is legal."""
 
 CHOICES = {
     text: f"EVENT E WHEN {text}"
