@@ -144,7 +144,7 @@ def test_killed_and_started_again(name: str, spark: SparkSession, tmp_path: Path
         job.wait()
     last = started(script, tmp_path, name, "last")
     done = (tmp_path / "checkpoint" / "streamq" / "ended").exists()
-    assert last.wait(timeout=240) == (1 if done else 0)
+    assert last.wait(timeout=400) == (1 if done else 0)
     assert ("the checkpoint's stream has ended" in (tmp_path / "log").read_text()) == done
     found = spark.read.parquet(str(tmp_path / "out")).toArrow()
     t.assert_same_history(found, answer(name, everything))

@@ -36,7 +36,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NotebookClient]
         patch.setenv("IPYTHONDIR", str(folder / "ipython"))
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])))
         patch.setenv("SPARK_CONF_DIR", str(folder / "conf"))
-        client = NotebookClient(nbformat.v4.new_notebook(), timeout=300, kernel_name="python3")
+        client = NotebookClient(nbformat.v4.new_notebook(), timeout=600, kernel_name="python3")
         with client.setup_kernel(cwd=str(folder)):
             yield client
 

@@ -31,7 +31,7 @@ def in_own_process(code: str) -> list[str]:
 def ended(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A program that has run in a Python of its own, and has not failed."""
     command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
 
@@ -202,7 +202,7 @@ def test_connect() -> None:
         '''
         import textwrap
         print(subprocess.run([sys.executable, "-c", textwrap.dedent(client), f"sc://127.0.0.1:{port}"],
-                             capture_output=True, text=True, check=True, timeout=120).stdout)
+                             capture_output=True, text=True, check=True, timeout=300).stdout)
         server.stop()
     """)
     assert lines[:4] == [

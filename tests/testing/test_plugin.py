@@ -52,7 +52,7 @@ def pytest_in(folder: Path, *arguments: str, **variables: str) -> subprocess.Com
     """pytest in a folder of its own, as a user runs it."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("STREAMQ_", "PYTEST_"))} | variables
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=400)
 
 
 @pytest.mark.parametrize(
