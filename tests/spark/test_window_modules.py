@@ -30,7 +30,8 @@ def check_sample(spark: SparkSession, how: Execution) -> None:
     @ONCE
     @given(CASES)
     def law(case: Case) -> None:
-        case = over(case, SAMPLE)
+        n = len(case.arrival)
+        case = over(case, SAMPLE).with_cut(n // 2, n - n // 2)
         hold(case, [how], Answers(case, EVALUATED), spark)
 
     law()
