@@ -1,0 +1,67 @@
+"""Ids and contributors of matches: where a pattern asks for them, each match has an id that no other has."""
+
+from __future__ import annotations
+
+import pytest
+
+import streamq as sq
+
+A = sq.events([(1, 2, {"m": 1}), (3, 4, {"m": None}), (20, 21, {"m": 1}), (20, 22, {"m": 1})], name="a")
+B = sq.events([(5, 6, {"m": 1}), (6, 7, {"m": 2})], name="b")
+
+
+def rows(pattern: str) -> list[dict[str, object]]:
+    table = sq.cedr(pattern, A=A, B=B).to_arrow()
+    return table.drop_columns(["end"]).to_pylist()
+
+
+def test_an_event_is_told_by_its_type_start_number_and_payload() -> None:
+    """The two at 20 differ in their ends only, which count for nothing."""
+    assert rows("EVENT E WHEN A OUTPUT A.id AS id") == [
+        {"id": "A 1 0 1:1", "start": 1},
+        {"id": "A 3 0 -", "start": 3},
+        {"id": "A 20 0 1:1", "start": 20},
+        {"id": "A 20 1 1:1", "start": 20},
+    ]
+
+
+def test_a_match_is_told_by_its_operator_and_contributors() -> None:
+    assert rows("EVENT E WHEN SEQUENCE(A AS x, B AS y, 4) AS s OUTPUT s.id AS id, s.contributors AS of, x.id AS x") == [
+        {"id": "SEQUENCE 4 (A 1 0 1:1, B 5 0 1:1)", "of": ["A 1 0 1:1", "B 5 0 1:1"], "x": "A 1 0 1:1", "start": 5},
+        {"id": "SEQUENCE 4 (A 3 0 -, B 5 0 1:1)", "of": ["A 3 0 -", "B 5 0 1:1"], "x": "A 3 0 -", "start": 5},
+        {"id": "SEQUENCE 4 (A 3 0 -, B 6 0 1:2)", "of": ["A 3 0 -", "B 6 0 1:2"], "x": "A 3 0 -", "start": 6},
+    ]
+
+
+def test_what_a_match_has_not_is_no_contributor() -> None:
+    found = rows("EVENT E WHEN ANY(A, B) AS s WHERE s.Vs < 6 OUTPUT s.contributors AS of, B.id AS b")
+    assert found == [
+        {"of": ["A 1 0 1:1"], "b": None, "start": 1},
+        {"of": ["A 3 0 -"], "b": None, "start": 3},
+        {"of": ["B 5 0 1:1"], "b": "B 5 0 1:1", "start": 5},
+    ]
+
+
+def test_an_unless_has_its_match_as_contributor() -> None:
+    (row,) = rows(
+        "EVENT E WHEN UNLESS(SEQUENCE(A AS x, B AS y, 4) AS s, B AS z, 2) AS u WHERE x.m = 1 OUTPUT u.contributors AS of"
+    ) or [{}]
+    assert row == {}, "at 6 comes a B"
+    (row,) = rows(
+        "EVENT E WHEN UNLESS(SEQUENCE(A AS x, B AS y, 4) AS s, A AS z, 2) AS u WHERE x.m = 1 OUTPUT u.contributors AS of"
+    )
+    assert row == {"of": ["SEQUENCE 4 (A 1 0 1:1, B 5 0 1:1)"], "start": 5}
+
+
+def test_definitions_hand_their_ids_on() -> None:
+    found = rows("EVENT D WHEN SEQUENCE(A AS x, B AS y, 4) WHERE x.m = y.m EVENT E WHEN ANY(D AS d) OUTPUT d.id AS id")
+    assert found == [{"id": "SEQUENCE 4 (A 1 0 1:1, B 5 0 1:1)", "start": 5}]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["ALL(A AS x, B AS y, A AS z, 30)", "ATLEAST(2, A AS x, B AS y, A AS z, 30)", "ATMOST(9, A AS x, B AS y, 30)"],
+)
+def test_no_two_matches_have_one_id(pattern: str) -> None:
+    ids = [row["id"] for row in rows(f"EVENT E WHEN {pattern} AS s OUTPUT s.id AS id")]
+    assert len(ids) == len(set(ids)) > 3
