@@ -200,14 +200,14 @@ class _Choice:
         """What conditions may name of a match, over the columns of ``events``."""
         starts = [m.starts for m in self.matches]
         return Matches(
-            events,
-            {name: named for m in self.matches for name, named in m.variables.items()},
-            tuple(e for m in self.matches for e in m.events),
-            starts[-1] if in_order else greatest(starts),
-            least([m.root for m in self.matches]),
-            (),
-            0,
-            so_many(1),
+            stream=events,
+            variables={name: named for m in self.matches for name, named in m.variables.items()},
+            events=tuple(e for m in self.matches for e in m.events),
+            starts=starts[-1] if in_order else greatest(starts),
+            root=least([m.root for m in self.matches]),
+            contributors=(),
+            span=0,
+            lasts=so_many(1),
             optional=frozenset[str]().union(*(m.optional for m in self.matches)),
         )
 

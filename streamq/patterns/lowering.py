@@ -133,7 +133,18 @@ class Lowering:
         starts, own_id = Col(at(name)), Col(id_of(name)) if self.has_ids else None
         ids = () if own_id is None else (own_id,)
         contributors = tuple(map(Col, own)) or (starts,)
-        matches = Matches(stream, {}, (name,), starts, root, contributors, kind.span, so_many(1), own_id, ids)
+        matches = Matches(
+            stream=stream,
+            variables={},
+            events=(name,),
+            starts=starts,
+            root=root,
+            contributors=contributors,
+            span=kind.span,
+            lasts=so_many(1),
+            id=own_id,
+            ids=ids,
+        )
         return replace(matches, variables={name: matches.named(name)})
 
     def _identified(self, matches: Matches, operator: str, ids: Iterable[Expr | None]) -> Matches:
@@ -321,14 +332,14 @@ def _any_of(parts: Sequence[Matches]) -> Matches:
         plans.append(Select(part.stream.plan, tuple(columns)))
     stream = parts[0].stream._derive(Union(tuple(plans)), *(p.stream for p in parts[1:]))
     return Matches(
-        stream,
-        {name: named for p in parts for name, named in p.variables.items()},
-        tuple(e for p in parts for e in p.events),
-        greatest([p.starts for p in parts]),
-        least([p.root for p in parts]),
-        (),
-        max(p.span for p in parts),
-        so_many(1),
+        stream=stream,
+        variables={name: named for p in parts for name, named in p.variables.items()},
+        events=tuple(e for p in parts for e in p.events),
+        starts=greatest([p.starts for p in parts]),
+        root=least([p.root for p in parts]),
+        contributors=(),
+        span=max(p.span for p in parts),
+        lasts=so_many(1),
         optional=frozenset(e for p in parts for e in p.events),
     )
 

@@ -65,7 +65,7 @@ class Named:
     columns: Mapping[str, Expr] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Matches:
     """The matches of a pattern.
 

@@ -30,14 +30,14 @@ class Pair:
         stream = left._derive(self._join(left, right, JoinKind.INNER, more), right)
         last = self.right
         return Matches(
-            stream,
-            self.variables,
-            self.events,
-            last.starts,
-            last.root,
-            (),
-            0,
-            so_many(1),
+            stream=stream,
+            variables=self.variables,
+            events=self.events,
+            starts=last.starts,
+            root=last.root,
+            contributors=(),
+            span=0,
+            lasts=so_many(1),
             optional=self.optional,
         )
 
