@@ -149,7 +149,7 @@ class Variables:
                 return _called(function, [self.read(a) for a in arguments], expression.place)
 
     def column(self, variable: str, name: str, place: Place = NOWHERE) -> Expr:
-        """The column of a variable's field, or of its start or root."""
+        """The column of a variable's field, or of what every variable has beside its payload."""
         fields = self.fields.get(variable, ())
         if name in fields:
             return Col(of(variable, name))

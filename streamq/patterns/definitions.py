@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 from streamq.choices import LengthKind
 from streamq.errors import StreamqError, nearest, warn
-from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.instants import instant_ticks
 from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.select import Select
@@ -15,7 +14,7 @@ from streamq.patterns.checks import parts_of
 from streamq.patterns.conditions import Conjunct, Variables, asks_for_ids, condition_on, typed
 from streamq.patterns.correlation import correlation
 from streamq.patterns.lowering import EventType, Lowering
-from streamq.patterns.matches import Matches, contributor_of, filtered, greatest, least, of, so_many
+from streamq.patterns.matches import Matches, altered, contributor_of, filtered, greatest, least, of, so_many
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Definition, Part, Program
 from streamq.plan.expr import Col, Expr, Lit
@@ -165,7 +164,7 @@ def _check_left(left: list[Conjunct], variables: Variables) -> None:
 def _living(matches: Matches, definition: Definition) -> Stream:
     """The matches with their lifetimes, and what the slices leave of them."""
     lasts = greatest([matches.lasts, so_many(1)])
-    stream = matches.stream._derive(AlterLifetime(matches.stream.plan, Start(), Length(LengthKind.GIVEN, expr=lasts)))
+    stream = altered(matches.stream, Start(), Length(LengthKind.GIVEN, expr=lasts))
     axis = stream.schema.axis_type
     start: Expr = Lifetime("start")
     if definition.occurrence is not None:
@@ -177,7 +176,7 @@ def _living(matches: Matches, definition: Definition) -> Stream:
         begins = instant_ticks(start if low is None else greatest([start, low]), axis)
         ends = instant_ticks(Lifetime("end") if high is None else least([Lifetime("end"), high]), axis)
         length = Length(LengthKind.GIVEN, expr=greatest([ends - begins, so_many(0)]))
-        stream = stream._derive(AlterLifetime(stream.plan, Start(expr=begins), length))
+        stream = altered(stream, Start(expr=begins), length)
     return stream
 
 

@@ -16,7 +16,7 @@ from streamq.patterns.contributor import AliasVerbs, Contributor, Function
 from streamq.patterns.definitions import query_of
 from streamq.patterns.parser import parse
 from streamq.patterns.rendering import render
-from streamq.patterns.source_text import Refusal, source_text
+from streamq.patterns.source_text import Refusal, SourceText, source_text
 from streamq.patterns.syntax import Definition, Part, Program
 from streamq.plan.expr import Call, Expr, as_expr
 from streamq.plan.node import Node
@@ -65,10 +65,13 @@ class Pattern(Stream):
     and ``root``, the start of the earliest event below. (docs/patterns.md)
     """
 
-    def __init__(self, written: Written):
+    def __init__(self, written: Written, text: SourceText | None = None):
+        """What is wrong with it is said at its place in the ``text``, if it comes from one."""
         try:
             query = written.query()
         except Refusal as refusal:
+            if text is not None:
+                raise text.refused(refusal) from None
             raise PlanError(sentence("pattern", refusal.wrong, refusal.observed, refusal.hint)) from None
         super().__init__(query.plan, query.tables)
         self.written = written
@@ -143,12 +146,7 @@ def cedr(text: str | bytes, **streams: Stream) -> Pattern:
     for name, stream in streams.items():
         if not isinstance(stream, Stream):
             raise PlanError(sentence("cedr", f"{name} is not a stream", f"found {kind_of(stream)}"))
-    written = Written(parse(text), streams)
-    try:
-        written.query()
-    except Refusal as refusal:
-        raise source_text(text).refused(refusal) from None
-    return Pattern(written)
+    return Pattern(Written(parse(text), streams), source_text(text))
 
 
 def sequence(*parts: Stream | Contributor, within: Duration) -> Pattern:
