@@ -66,8 +66,8 @@ def _compacted(operands: Sequence[Value], kind: DataType) -> pa.Array:
     is_there = valid(values)
     lengths = np.bincount(row[is_there], minlength=len(lists))
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    kept = values.filter(pa.array(is_there))
-    return pa.ListArray.from_arrays(pa.array(offsets, mask=np.append(~valid(lists), False)), kept).cast(
+    present = values.filter(pa.array(is_there))
+    return pa.ListArray.from_arrays(pa.array(offsets, mask=np.append(~valid(lists), False)), present).cast(
         arrow_type(kind)
     )
 

@@ -165,9 +165,9 @@ class Lowering:
     def taken(self, variables: Iterable[str]) -> list[Conjunct]:
         """The conditions that are about no other variables, which are then done with."""
         there = set(variables)
-        taken = [c for c in self.left if c.variables <= there]
+        about_them = [c for c in self.left if c.variables <= there]
         self.left = [c for c in self.left if not c.variables <= there]
-        return taken
+        return about_them
 
     def scope(self, within: syntax.Duration, place: Place) -> int:
         """A scope in ticks; raises Refusal for one that is not positive, or no duration of the axis."""

@@ -85,12 +85,12 @@ def few(
     counted = (
         events._derive(pairs).group_by(*names, ORDINAL).tumbling_window(_a_tick(one.stream)).select(**{NUMBER: count()})
     )
-    kept = filtered(counted, [Col(NUMBER) <= so_many(most)]).select(*names)
+    uncrowded = filtered(counted, [Col(NUMBER) <= so_many(most)]).select(*names)
     if not keys:
-        return kept
+        return uncrowded
     # NULL equals nothing, so an event without a key meets no other, nor itself
     without_key = [reduce(lambda a, b: a | b, [Col(k).is_null() for k in keys])]
-    return kept.union(filtered(one.stream, without_key).select(*names))
+    return uncrowded.union(filtered(one.stream, without_key).select(*names))
 
 
 def _a_tick(stream: Stream) -> Duration:
