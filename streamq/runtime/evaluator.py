@@ -50,8 +50,8 @@ class Evaluator(Protocol):
         ``RE < c`` may come out wrong or not at all, nobody looks at them).
         """
 
-    def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> int:
-        """The output CTI: no row with a smaller LE is still to come or to change before it."""
+    def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
+        """The output CTI, at those of the inputs: no row with a smaller LE is still to come or to change before it."""
 
     @property
     def progress_rule(self) -> ProgressRule:

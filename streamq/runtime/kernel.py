@@ -77,11 +77,21 @@ class Clock:
     until: int | None = None
     """At the end of the stream, the bound on windows of lifetimes without an end, if whoever ended it gave one."""
 
+    by_port_before: Sequence[int] = ()
+    by_port: Sequence[int] = ()
+    """The CTI of each port before and after it; ``c`` is the least of them. (): none is ahead of it."""
+
     promised: int = INFINITY
     """Behind a source, the CTI that the source itself has sent, which ``c`` may be ahead of."""
 
     reach: int = MINUS_INFINITY
     """The watermark as it would be if no input were blocked and none had ended. It bounds those windows without ``until``."""
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether there is more progress than before."""
+        before = (self.c_before, self.m_before, self.by_port_before)
+        return before != (self.c, self.m, self.by_port)
 
 
 @dataclass(eq=False, repr=False)

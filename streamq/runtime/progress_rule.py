@@ -29,6 +29,7 @@ class Cti(StrEnum):
     SESSION = "the least start of a session not final; none: c"
     LANDMARK = "the landmark of the earliest window not final; none: c"
     UNSETTLED = "the least start of a row not settled, at most c"
+    LEFT_BEHIND = "c; further, at most the left input's CTI, while no left event before it lives on at c"
     OPEN_EDGE = "the least open start, at most c"
     OPEN_END = "the least start of such a row, at most c"
 
@@ -98,8 +99,8 @@ class ProgressRule:
 
     @property
     def follows_input(self) -> bool:
-        """Whether the input's CTI alone decides on the CTI sent on; else the rows do, too."""
-        return self.cti is Cti.INPUT or (self.sends_window_start and not self.waits_for_members)
+        """Whether the input's CTI alone decides how far the CTI sent on has come at least; else the rows do, too."""
+        return self.cti in (Cti.INPUT, Cti.LEFT_BEHIND) or (self.sends_window_start and not self.waits_for_members)
 
     @property
     def final_rows(self) -> str:

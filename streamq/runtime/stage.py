@@ -339,9 +339,9 @@ def _clock(hosted: Hosted, turn: _Turn, notes: tuple[Note, ...]) -> Clock:
     """Return a kernel's progress before and after a micro-batch: the least CTI and the greatest watermark of its channels."""
     before, now, clocks = turn.before, turn.now, turn.clocks
     channels = [(channel.relation, channel.carried) for channel in hosted.channels]
-    c_before = min(carry(before[r].c, steps) for r, steps in channels)
+    by_port_before, by_port = (_by_port(hosted, paces) for paces in (before, now))
+    c_before, c = min(by_port_before), min(by_port)
     w_before = max(carry(before[r].w, steps) for r, steps in channels)
-    c = min(carry(now[r].c, steps) for r, steps in channels)
     w = max(carry(now[r].w, steps) for r, steps in channels)
     return Clock(
         c_before=c_before,
@@ -350,6 +350,17 @@ def _clock(hosted: Hosted, turn: _Turn, notes: tuple[Note, ...]) -> Clock:
         m=max(c, w),
         notes=notes,
         until=next((clocks[r].until for r in hosted.inputs if clocks[r].until is not None), None),
+        by_port_before=by_port_before,
+        by_port=by_port,
         promised=min(now[r].promised for r, _ in channels),
         reach=max(carry(clocks[r].reach, steps) for r, steps in channels),
     )
+
+
+def _by_port(hosted: Hosted, paces: Mapping[str, Pace]) -> tuple[int, ...]:
+    """Return the least CTI of each port's channels."""
+    least: dict[int, int] = {}
+    for channel in hosted.channels:
+        c = carry(paces[channel.relation].c, channel.carried)
+        least[channel.port] = min(c, least.get(channel.port, c))
+    return tuple(least[port] for port in sorted(least))

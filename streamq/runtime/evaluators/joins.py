@@ -48,9 +48,15 @@ class JoinEvaluator(Settling):
     @property
     def progress_rule(self) -> ProgressRule:
         """Rows are final once they are settled; an anti join takes away what has a partner."""
-        from streamq.runtime.progress_rule import SETTLED
+        from streamq.runtime.progress_rule import SETTLED, Cti
 
-        return replace(SETTLED, subtracts=self.how == JoinKind.ANTI)
+        return replace(SETTLED, cti=Cti.LEFT_BEHIND, subtracts=self.how == JoinKind.ANTI)
+
+    def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
+        """All rows lie within left events: none changes but within those that live on, and those still to come."""
+        c, ours = min(progress), progress[0]
+        left = inputs[0]
+        return min(ours, int(np.maximum(ints(left, LE)[ints(left, RE) > c], c).min(initial=ours)))
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """Sorted starts find the pairs; their union per left event is what is covered."""
@@ -169,8 +175,9 @@ class WindowedJoinEvaluator:
         least = self.window.start(self.window.first_ending_after(c - 1))
         return [ints(table, RE) > min(c - 1, least) for table in inputs]
 
-    def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> int:
+    def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
         """The start of the earliest window not final."""
+        c = min(progress)
         return c if c == INFINITY else self.window.start(self.window.first_ending_after(c))
 
 

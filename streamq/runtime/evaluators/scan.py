@@ -69,9 +69,9 @@ class ScanEvaluator:
         """Events from c on: who goes on from here keeps the states before."""
         return [ints(inputs[0], LE) >= c]
 
-    def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> int:
+    def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
         """c: what starts before it is known."""
-        return c
+        return min(progress)
 
     def passing(self, events: pa.Table) -> pa.Table:
         """The events that the module is called for."""

@@ -21,6 +21,6 @@ class Settling:
 
         return SETTLED
 
-    def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> int:
+    def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
         """c: what starts or changes before it is known."""
-        return c
+        return min(progress)

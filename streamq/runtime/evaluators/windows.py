@@ -160,8 +160,9 @@ class _OverWindows:
         table = inputs[0]
         return [self.kind.needed(grouped_codes(table, self.keys), table, c)]
 
-    def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> int:
+    def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
         """What the rule says of these events."""
+        (c,) = progress
         if c in (INFINITY, MINUS_INFINITY) or self._sends_c:
             return c
         if isinstance(self.window, Snapshot):

@@ -101,8 +101,7 @@ class RecomputeKernel(Uncombined):
             if table.num_rows:
                 fresh[arrival.port].append(table.select([*self.inputs[arrival.port].names, LE, RE, WEIGHT]))
         upto = self._upto(state, clock)
-        moved = clock.c != clock.c_before or clock.m != clock.m_before
-        if not any(fresh) and not moved:
+        if not any(fresh) and not clock.has_moved:
             return Output(None, int(state.values.get("cti", MINUS_INFINITY)), totals, state.values.get("due"))
 
         histories: list[pa.Table] = []
@@ -113,7 +112,8 @@ class RecomputeKernel(Uncombined):
         reported = rows.select([*self.result, LE, RE]).filter(pa.array(self._is_sent(rows, clock)))
         delta = self._difference(state, reported, clock.c_before)
 
-        cti = self.evaluator.cti(histories, rows, clock.c) if clock.c != MINUS_INFINITY else MINUS_INFINITY
+        progress = clock.by_port or (clock.c,) * len(self.inputs)
+        cti = self.evaluator.cti(histories, rows, progress) if clock.c != MINUS_INFINITY else MINUS_INFINITY
         cti = max(cti, int(state.values.get("cti", MINUS_INFINITY)))
         waiting = rows.filter(pa.array(~self._is_reached(rows, clock)))
         state.values["cti"], state.values["due"] = cti, self._due(waiting, histories, clock)
