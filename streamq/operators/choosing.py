@@ -1,20 +1,23 @@
-"""Choosing: what goes over the events of a pattern's parameters, which select events or consume them, and gives its matches."""
+"""Choosing: what goes over the events of a pattern's parameters, some of which it selects or consumes, and gives its matches."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import types as t
 
-from streamq.choices import Consumption, Selection
+from streamq.choices import Consumption, Gathering, Selection
 from streamq.operators.stateful_operator import EventOperator
 from streamq.plan.expr import Expr
 from streamq.plan.passes import columns
 from streamq.plan.schema import Field, Schema
 from streamq.plan.tree import show
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.choosing import Between, Chooser, Taking, WholeRows
+from streamq.runtime.candidates import Between, Taking, WholeRows
+from streamq.runtime.choosing import Chooser
+from streamq.runtime.crowding import Uncrowded
 from streamq.runtime.evaluators.condition import Condition
 from streamq.runtime.event_calls import EventCalling
 
@@ -23,8 +26,9 @@ from streamq.runtime.event_calls import EventCalling
 class Parameter:
     """A parameter of a pattern's operator, and which of the events that fit it takes.
 
-    name: what explain calls it; source: the number of the input that its events come from; columns: those of its events; fits:
-    the column that says whether an event of the input is one of the parameter's; None: every one is.
+    name: what explain calls it; source: the number of the input that its events come from; columns: those of its events; keys:
+    those in which they agree, beside the group's; fits: the column that says whether an event of the input is one of the
+    parameter's; None: every one is.
     """
 
     name: str
@@ -32,6 +36,7 @@ class Parameter:
     columns: tuple[str, ...]
     selection: Selection
     consumption: Consumption
+    keys: tuple[str, ...] = ()
     fits: str | None = None
 
     def __str__(self) -> str:
@@ -48,7 +53,7 @@ class Requirement:
 
 @dataclass(frozen=True, eq=False)
 class Choosing(EventOperator):
-    """The matches of ``count`` of the parameters that an event completes, with ``in_order`` of all in their order: SEQUENCE.
+    """The matches of ``count`` of the parameters that an event completes; of ATMOST, those that at most ``count`` events crowd.
 
     The arguments are an event's start in ticks, the number of its input and the values of the ``columns``, those of other inputs
     NULL; the rows have the same columns, those of parameters without an event NULL. sources: the columns of each input; within:
@@ -60,14 +65,15 @@ class Choosing(EventOperator):
     columns: tuple[Field, ...]
     sources: tuple[tuple[str, ...], ...]
     axis: str
+    gathering: Gathering
     count: int
-    in_order: bool
     within: int
 
     @property
     def name(self) -> str:  # type: ignore[override]
         """The operator of the language."""
-        return "SEQUENCE" if self.in_order else f"ATLEAST {self.count}"
+        word = self.gathering.upper()
+        return word if self.gathering == Gathering.SEQUENCE else f"{word} {self.count}"
 
     @property
     def fields(self) -> tuple[t.StructField, ...]:
@@ -80,7 +86,7 @@ class Choosing(EventOperator):
 
     def calling(self, values: int) -> EventCalling:
         names = tuple(field.name for field in self.columns)
-        chooser = self._chooser(names)
+        gatherer = self._gatherer(names)
         rows = WholeRows(
             names=names,
             types=tuple(arrow_type(field.type) for field in self.columns),
@@ -91,30 +97,40 @@ class Choosing(EventOperator):
         )
         return EventCalling(
             name=self.name,
-            initial=chooser.initial,
-            step=chooser.step,
+            initial=gatherer.initial,
+            step=gatherer.step,
             names=("start", "source", *names),
             rows=rows,
-            needed_until=chooser.needed_until,
+            at_once=self.gathering == Gathering.AT_MOST,
+            needed_until=gatherer.needed_until,
         )
 
-    def _chooser(self, names: Sequence[str]) -> Chooser:
+    def _gatherer(self, names: Sequence[str]) -> Chooser | Uncrowded:
         places = [{name: at for at, name in enumerate(source)} for source in self.sources]
         parameters = []
         for one in self.parameters:
             own = places[one.source]
             columns = tuple((name, own[name]) for name in one.columns)
-            fits = None if one.fits is None else own[one.fits]
-            parameters.append(Taking(one.source, columns, fits, one.selection, one.consumption == Consumption.CONSUME))
-        return Chooser(
-            inputs=tuple(tuple(map(names.index, source)) for source in self.sources),
-            parameters=tuple(parameters),
-            conditions=tuple(self._between(condition, parameters) for condition in self.conditions),
-            names=tuple(names),
-            count=self.count,
-            in_order=self.in_order,
-            within=self.within,
-        )
+            taking = Taking(
+                source=one.source,
+                columns=columns,
+                keys=tuple(own[name] for name in one.keys),
+                fits=None if one.fits is None else own[one.fits],
+                selection=one.selection,
+                consumes=one.consumption == Consumption.CONSUME,
+            )
+            parameters.append(taking)
+        shared: dict[str, Any] = {
+            "inputs": tuple(tuple(map(names.index, source)) for source in self.sources),
+            "parameters": tuple(parameters),
+            "conditions": tuple(self._between(condition, parameters) for condition in self.conditions),
+            "names": tuple(names),
+            "count": self.count,
+            "within": self.within,
+        }
+        if self.gathering == Gathering.AT_MOST:
+            return Uncrowded(**shared)
+        return Chooser(**shared, in_order=self.gathering == Gathering.SEQUENCE)
 
     def _between(self, condition: Requirement, parameters: Sequence[Taking]) -> Between:
         read = columns(condition.where)

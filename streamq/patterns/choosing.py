@@ -11,7 +11,10 @@ selects that it is the last of.
 In ATLEAST and ALL every parameter that has no event yet is tried at every place. So a match is a choice of parameters in an
 order of time, and each parameter selects among the events before the one bound last. A match of ATLEAST(1, ...) and ANY is
 one event, which has its matches all at once, so every mode means EACH REUSE there. It does in UNLESS, NOT and CANCEL_WHEN as
-well: each match of their pattern stands for itself. (In ATMOST so do FIRST and LAST.)
+well: each match of their pattern stands for itself.
+
+In ATMOST an event is a match where few others crowd it: those of its scope, at its own start too, each once though it fits
+several parameters. FIRST and LAST say nothing there, and what was consumed crowds no more.
 
 What a match has consumed is gone once all matches of its last event are there: for the whole operator, and so for its other
 parameters over events of the same type. (Barga et al., Consistent Streaming Through Time, section 3.1.)
@@ -19,7 +22,7 @@ parameters over events of the same type. (Barga et al., Consistent Streaming Thr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import combinations
@@ -28,7 +31,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import IntegerType
 
-from streamq.choices import Consumption, Selection
+from streamq.choices import Consumption, Gathering, Selection
 from streamq.errors import NeedsSpark
 from streamq.functions.choice import COALESCE
 from streamq.operators.choosing import Choosing, Parameter, Requirement
@@ -61,19 +64,11 @@ def chooses(parts: Sequence[Part]) -> bool:
 
 
 def chosen(
-    lowering: Lowering, parts: Sequence[Part], *, count: int, in_order: bool, within: int
+    lowering: Lowering, parts: Sequence[Part], gathering: Gathering, *, count: int, within: int
 ) -> tuple[list[Matches], Matches]:
-    """Return the matches of each parameter, and those of the operator, each of which has two events or more."""
-    choice = _Choice(lowering, parts)
-    return choice.matches, choice.matched(count, in_order=in_order, within=within)
-
-
-def check_reuse(parts: Sequence[Part]) -> None:
-    """Raise Refusal for a parameter of ATMOST on CONSUME: what had matched would no longer count."""
-    for part in parts:
-        if part.consumption == Consumption.CONSUME:
-            hint = "Events would count no longer once they have matched: write REUSE."
-            raise Refusal(part.place, "CONSUME in ATMOST is not supported", "", hint)
+    """Return the matches of each parameter, and those of the operator; but in ATMOST each of these has two events or more."""
+    choice = _Choice(lowering, parts, gathering)
+    return choice.matches, choice.matched(count, within)
 
 
 @dataclass(frozen=True)
@@ -94,10 +89,12 @@ class _Choice:
     ``grouped`` are the correlation keys of which an event has one value, whatever its parameter; ``others`` are conditions.
     """
 
-    def __init__(self, lowering: Lowering, parts: Sequence[Part]):
-        self.lowering, self.parts = lowering, parts
+    def __init__(self, lowering: Lowering, parts: Sequence[Part], gathering: Gathering):
+        self.lowering, self.parts, self.gathering = lowering, parts, gathering
         self.correlation = lowering.correlation
-        self.shared = list(_over_same_events(parts))
+        consumes = any(p.consumption == Consumption.CONSUME for p in parts)
+        # elsewhere it is no matter which events two parameters share
+        self.shared = list(_over_same_events(parts)) if consumes or gathering == Gathering.AT_MOST else []
         several = {number for numbers in self.shared for number in numbers}
         self.grouped = [k for k in self.correlation.keys if self._is_one_field(k)]
         self.others = [k for k in self.correlation.keys if k not in self.grouped]
@@ -145,8 +142,6 @@ class _Choice:
         fits = {number: f"{number}@fits" for number in conditions}
         columns |= {fits[number]: condition for number, condition in conditions.items()}
         stream = first.stream._derive(Select(first.stream.plan, tuple(columns.items())))
-        # a NULL is equal to nothing
-        stream = filtered(stream, [Col(key(k)).is_not_null() for k in self.grouped])
         if len(fits) == len(numbers):
             stream = filtered(stream, [reduce(or_, (Col(name) for name in fits.values()))])
         return _Input(stream, own, fits)
@@ -160,21 +155,23 @@ class _Choice:
 
     # matches
 
-    def matched(self, count: int, *, in_order: bool, within: int) -> Matches:
-        """The matches of ``count`` of the parameters, ``in_order`` or in any order, within a scope."""
-        events = self._union()
+    def matched(self, count: int, within: int) -> Matches:
+        """The matches of ``count`` of the parameters within a scope."""
+        whole = self._union()
+        # a NULL is equal to nothing
+        events = filtered(whole, [Col(key(k)).is_not_null() for k in self.grouped])
         lifetimes = instant_ticks(Lifetime("start"), events.schema.axis_type)
         keys = tuple(key(k) for k in self.grouped)
         fields = tuple(f for f in events.schema.fields if f.name not in (*keys, SOURCE))
-        matches = self._named(events, in_order)
+        matches = self._named(events)
         choosing = Choosing(
             parameters=tuple(self._parameters()),
             conditions=tuple(self._requirements(matches)),
             columns=fields,
             sources=tuple(self._own(i) for i in self.inputs),
             axis=events.schema.axis,
+            gathering=self.gathering,
             count=count,
-            in_order=in_order,
             within=within,
         )
         scan = Scan(events.plan, keys, choosing, (lifetimes, Col(SOURCE), *(Col(f.name) for f in fields)))
@@ -183,7 +180,21 @@ class _Choice:
             columns[key(k)] = Call(COALESCE, tuple(Col(_key_of(n, k)) for n in range(len(self.parts))))
         columns |= {name: Col(name) for m in self.matches for name in _columns(m)}
         stream = events._derive(Select(scan, tuple(columns.items())))
+        if self.gathering == Gathering.AT_MOST and self.grouped:
+            alone = [self._uncrowded(number, whole, columns) for number in range(len(self.parts))]
+            stream = stream.union(*alone)
         return replace(matches, stream=stream)
+
+    def _uncrowded(self, number: int, events: Stream, columns: Iterable[str]) -> Stream:
+        """The events of a parameter that have no key: they meet no others, nor themselves."""
+        source, one = next((i, one) for i, one in enumerate(self.inputs) if number in one.columns)
+        conditions = [Col(SOURCE) == Lit(source), reduce(or_, (Col(key(k)).is_null() for k in self.grouped))]
+        conditions += [Col(one.fits[number])] if number in one.fits else []
+        there = filtered(events, conditions)
+        own = {n: Col(n) for n in (*(key(k) for k in self.grouped), *one.columns[number])}
+        own |= {key(k): Col(_key_of(number, k)) for k in self.others}
+        absent = {n: Cast(Lit(None), events.schema.type_of(n)) for n in columns if n not in own}
+        return there._derive(Select(there.plan, tuple((n, own[n] if n in own else absent[n]) for n in columns)))
 
     def _union(self) -> Stream:
         """The events of all inputs in one stream; columns of other inputs are NULL."""
@@ -196,14 +207,14 @@ class _Choice:
         first, *others = (i.stream for i in self.inputs)
         return first._derive(Union(tuple(plans)) if others else plans[0], *others)
 
-    def _named(self, events: Stream, in_order: bool) -> Matches:
+    def _named(self, events: Stream) -> Matches:
         """What conditions may name of a match, over the columns of ``events``."""
         starts = [m.starts for m in self.matches]
         return Matches(
             stream=events,
             variables={name: named for m in self.matches for name, named in m.variables.items()},
             events=tuple(e for m in self.matches for e in m.events),
-            starts=starts[-1] if in_order else greatest(starts),
+            starts=starts[-1] if self.gathering == Gathering.SEQUENCE else greatest(starts),
             root=least([m.root for m in self.matches]),
             contributors=(),
             span=0,
@@ -220,8 +231,11 @@ class _Choice:
         for number, part in enumerate(self.parts):
             one = self.inputs[inputs[number]]
             name = part.variable or "+".join(self.matches[number].events)
-            columns, fits = one.columns[number], one.fits.get(number)
-            yield Parameter(name, inputs[number], columns, part.selection, part.consumption, fits)
+            keys = tuple(_key_of(number, k) for k in self.others)
+            fits = one.fits.get(number)
+            yield Parameter(
+                name, inputs[number], one.columns[number], part.selection, part.consumption, keys=keys, fits=fits
+            )
 
     def _requirements(self, matches: Matches) -> Iterator[Requirement]:
         """Yield the conditions between the parameters; raises Refusal for one that only Spark can evaluate."""
@@ -236,13 +250,12 @@ class _Choice:
 
 
 def _over_same_events(parts: Sequence[Part]) -> Iterator[tuple[int, ...]]:
-    """Yield the numbers of parameters of one type; none if none consumes, for then it is no matter what they share."""
-    if any(p.consumption == Consumption.CONSUME for p in parts):
-        by_type: dict[str, list[int]] = {}
-        for number, part in enumerate(parts):
-            if isinstance(part.pattern, syntax.Type):
-                by_type.setdefault(part.pattern.name, []).append(number)
-        yield from (tuple(numbers) for numbers in by_type.values() if len(numbers) > 1)
+    """Yield the numbers of parameters of one type."""
+    by_type: dict[str, list[int]] = {}
+    for number, part in enumerate(parts):
+        if isinstance(part.pattern, syntax.Type):
+            by_type.setdefault(part.pattern.name, []).append(number)
+    yield from (tuple(numbers) for numbers in by_type.values() if len(numbers) > 1)
 
 
 def _variable(part: Part) -> str:
@@ -272,4 +285,4 @@ def _check_evaluable(where: Expr, schema: Schema, conjunct: Conjunct) -> None:
         raise Refusal(conjunct.place, wrong, f"found {show_to_user(where)}") from error
 
 
-__all__ = ["check_reuse", "chooses", "chosen"]
+__all__ = ["chooses", "chosen"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from streamq.choices import JoinKind, LengthKind
+from streamq.choices import Gathering, JoinKind, LengthKind
 from streamq.errors import StreamqError
 from streamq.functions.choice import COALESCE
 from streamq.operators.join import Join
@@ -19,9 +19,10 @@ from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.select import Select
 from streamq.operators.union import Union
 from streamq.patterns import syntax
-from streamq.patterns.choosing import check_reuse, chooses, chosen
+from streamq.patterns.choosing import chooses, chosen
 from streamq.patterns.conditions import Conjunct, condition_on
 from streamq.patterns.correlation import Correlation
+from streamq.patterns.ids import ORDINAL, event_id, match_id, numbered
 from streamq.patterns.matches import (
     Matches,
     all_of,
@@ -38,7 +39,6 @@ from streamq.patterns.matches import (
     root_of,
     so_many,
 )
-from streamq.patterns.occurrences import ORDINAL, OTHER, event_id, few, match_id, numbered
 from streamq.patterns.pairs import Pair
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Part, Place
@@ -49,6 +49,9 @@ from streamq.stream import Stream
 from streamq.time import ticks
 
 POINT = Length(LengthKind.FIXED, 1)
+
+OTHER = "~"
+"""What the columns of another event of the same patterns are called behind, in a join with it."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +197,7 @@ class Lowering:
     def _sequence(self, pattern: syntax.Sequence) -> Matches:
         scope = self.scope(pattern.within, pattern.place)
         if chooses(pattern.parts):
-            parts, matches = chosen(self, pattern.parts, count=len(pattern.parts), in_order=True, within=scope)
+            parts, matches = chosen(self, pattern.parts, Gathering.SEQUENCE, count=len(pattern.parts), within=scope)
         else:
             parts = [self.lowered(p) for p in pattern.parts]
             matches = parts[0]
@@ -227,7 +230,7 @@ class Lowering:
 
     def _at_least(self, count: int, patterns: Sequence[Part], scope: int) -> Matches:
         if count > 1 and chooses(patterns):
-            parts, matches = chosen(self, patterns, count=count, in_order=False, within=scope)
+            parts, matches = chosen(self, patterns, Gathering.AT_LEAST, count=count, within=scope)
             first = least([p.starts for p in parts])
         else:
             parts = [self.lowered(p) for p in patterns]
@@ -269,13 +272,16 @@ class Lowering:
         return opened._derive(Select(joined, tuple((n, columns[n]) for n in one.schema.names)), one.stream)
 
     def _at_most(self, pattern: syntax.AtMost) -> Matches:
-        check_reuse(pattern.parts)
         scope = self.scope(pattern.within, pattern.place)
-        parts = [self.lowered(p) for p in pattern.parts]
-        one = _any_of(parts)
-        stream = few(one, parts, self.taken(one.variables), most=pattern.count, scope=scope, keys=self.keys)
-        optional = one.optional if len(parts) > 1 else parts[0].optional
-        matches = replace(one, stream=stream, optional=optional, contributors=(one.starts,), lasts=so_many(scope))
+        parts, matches = chosen(self, pattern.parts, Gathering.AT_MOST, count=pattern.count, within=scope)
+        optional = frozenset(matches.events) if len(parts) > 1 else parts[0].optional
+        matches = replace(
+            matches,
+            optional=optional,
+            contributors=(matches.starts,),
+            span=max(p.span for p in parts),
+            lasts=so_many(scope),
+        )
         return self._identified(matches, f"ATMOST {pattern.count} {scope}", (p.id for p in parts))
 
     # nothing of another

@@ -30,8 +30,9 @@ class EventCalling:
 
     initial: makes the state before the first event of a group; step: gives the next state and the rows of an event; names: those
     of the event's values, for errors; rows: the shape of the rows; sensitive: whether ``step`` takes the event's start before
-    the values; time_limit: seconds that a call may take, None: any; checked: whether each call is repeated; needed_until: gives
-    the last start of an event for which a state differs from the first one, None: it may for good.
+    the values; at_once: whether it takes, in their place, a list of the values of all events of one start; time_limit: seconds
+    that a call may take, None: any; checked: whether each call is repeated; needed_until: gives the last start of an event for
+    which a state differs from the first one, None: it may for good.
     """
 
     name: str
@@ -40,6 +41,7 @@ class EventCalling:
     names: tuple[str, ...]
     rows: RowShape
     sensitive: bool = False
+    at_once: bool = False
     time_limit: float | None = None
     checked: bool = False
     needed_until: Callable[[Any], int] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -134,10 +134,10 @@ class _Walk:
         at = first
         try:
             state = self.scan.calling.initial() if body is None else pickle.loads(body)
-            for at in range(first, end):
+            for at, values in self._calls(first, end):
                 if at > first and self.is_before[at - 1] and not self.is_before[at]:
                     self._keep(first, state)
-                state, rows = self.scan.calling.after(state, self.values[at])
+                state, rows = self.scan.calling.after(state, values)
                 self.rows += rows
                 self.source += [at] * len(rows)
             if self.is_before[end - 1]:
@@ -145,6 +145,15 @@ class _Walk:
                 self._keep(first, state)
         except FAILURES as error:
             raise self._failure(error, at) from error
+
+    def _calls(self, first: int, end: int) -> Iterator[tuple[int, Sequence[Any]]]:
+        """Yield for each call the number of its first event and the values that it takes."""
+        if not self.scan.calling.at_once:
+            yield from enumerate(self.values[first:end], first)
+            return
+        new = 1 + first + np.flatnonzero(np.diff(self.start[first:end]))
+        for at, until in pairwise([first, *new.tolist(), end]):
+            yield at, (self.values[at:until],)
 
     def _keep(self, first: int, state: Any) -> None:
         self.heads.append(first)

@@ -68,11 +68,21 @@ def _results(
     """The place of an event, and the values of a row that it has, for each row."""
     operator = node.operator
     initial, step = _code_of(operator, len(node.args))
+    # a user's code is called for each event
+    at_once = not isinstance(operator, StatefulOperator) and operator.calling(len(node.args)).at_once
     state: Any = None
     for at, values in enumerate(arguments):
-        if at == 0 or numbers[at] != numbers[at - 1]:
+        is_first = at == 0 or numbers[at] != numbers[at - 1]
+        if is_first:
             state = initial()
-        if isinstance(operator, StatefulOperator) and operator.time_sensitive:
+        if at_once:
+            if not is_first and starts[at] == starts[at - 1]:
+                continue
+            last = next(
+                (n for n in range(at, len(starts)) if (numbers[n], starts[n]) != (numbers[at], starts[at])), None
+            )
+            values = (arguments[at:last],)
+        elif isinstance(operator, StatefulOperator) and operator.time_sensitive:
             is_timed = node.schema.axis == TIMESTAMP
             values = (pd.Timestamp(starts[at], unit="us", tz="UTC") if is_timed else starts[at], *values)
         state, rows = step(state, *values)

@@ -1,0 +1,59 @@
+"""Ids of events and matches; events that are equal in start and payload are told apart by numbers."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+
+from streamq.aggregates.counts import count
+from streamq.functions.catalogue import by_name
+from streamq.functions.choice import COALESCE
+from streamq.functions.structures import SEQUENCE
+from streamq.operators.instants import instant_ticks
+from streamq.patterns.matches import so_many
+from streamq.plan.expr import Call, Col, Expr, Lit
+from streamq.plan.lifetime import Lifetime
+from streamq.plan.schema import Schema
+from streamq.stream import Stream
+from streamq.time import TIMESTAMP, Duration
+
+ORDINAL = "@.ordinal"
+"""The column of that number."""
+
+
+def numbered(points: Stream, to: str) -> Stream:
+    """Points with a number: those that are equal in start and payload get 0, 1, 2, ..."""
+    names = points.columns
+    counted = points.group_by(*names).tumbling_window(_a_tick(points)).select(**{to: count()})
+    ordinals = counted.with_columns(**{to: Call(SEQUENCE, (so_many(0), Col(to) - so_many(1)))})
+    return ordinals.explode(to).select(*names, to)
+
+
+def event_id(name: str, fields: Sequence[str], schema: Schema) -> Expr:
+    """What tells an event of a type from all others: the type, its start, its payload and its number among equal ones.
+
+    Texts have their lengths before them, so that no two events have one id.
+    """
+    starts = instant_ticks(Lifetime("start"), schema.axis_type)
+    parts: list[Expr] = [Lit(f"{name} "), starts.cast("string"), Lit(" "), Col(ORDINAL).cast("string")]
+    for name_of_field in fields:
+        text = Col(name_of_field).cast("string")
+        length = Call(by_name("length"), (text,)).cast("string")
+        parts.append(Call(COALESCE, (Call(by_name("concat"), (Lit(" "), length, Lit(":"), text)), Lit(" -"))))
+    return Call(by_name("concat"), tuple(parts))
+
+
+def match_id(operator: str, ids: Sequence[Expr], starts: Expr) -> Expr:
+    """What tells a match of an operator from all others: the ids of its contributors; NULL where there is no match."""
+    listed = Call(by_name("concat_ws"), (Lit(", "), *ids))
+    return Call(
+        by_name("nvl2"),
+        (starts, Call(by_name("concat"), (Lit(f"{operator} ("), listed, Lit(")"))), Lit(None).cast("string")),
+    )
+
+
+def _a_tick(stream: Stream) -> Duration:
+    return dt.timedelta(microseconds=1) if stream.schema.axis == TIMESTAMP else 1
+
+
+__all__ = ["ORDINAL", "event_id", "match_id", "numbered"]

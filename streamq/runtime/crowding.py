@@ -1,0 +1,64 @@
+"""Goes from instant to instant of a pattern's parameters and lets those events through that few others crowd: ATMOST.
+
+Cost: for an event a look at the events within the scope; conditions are evaluated for those of a parameter at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streamq.runtime.candidates import Binding, Candidate, Gatherer, State
+
+
+@dataclass(frozen=True)
+class Uncrowded(Gatherer):
+    """Lets an event through with at most ``count`` events in the scope that ends with it, itself among them.
+
+    Of these those count for which the conditions hold together with it, each once whatever parameters it fits. What has come
+    through on CONSUME counts no longer, for those that come after it.
+    """
+
+    def step(self, state: State, events: Sequence[Sequence[Any]]) -> tuple[State, list[dict[str, Any]]]:
+        """Return the state after the events of an instant, each its start, its input and its values, and those let through."""
+        start = events[0][0]
+        candidates = self.since(state, start - self.within + 1)
+        now: list[tuple[int, Candidate]] = []
+        for _, source, *values in events:
+            now.append((source, self.candidate(start, source, values)))
+            candidates[source] = (*candidates[source], now[-1][1])
+        rows = []
+        for source, event in now:
+            through = [match for match in self._bound(source, event) if self._is_uncrowded(*match, candidates)]
+            rows += [self.row(binding) for _, binding in through]
+            if any(self.parameters[number].consumes for number, _ in through):
+                candidates[source] = tuple([c for c in candidates[source] if c is not event])
+        return tuple(candidates), rows
+
+    def _bound(self, source: int, event: Candidate) -> Iterator[tuple[int, Binding]]:
+        """Yield the parameters that an event fits, each with the match that it is alone."""
+        nothing = Binding(event[0], (None,) * len(self.parameters))
+        for number, parameter in enumerate(self.parameters):
+            if parameter.source == source and parameter.of([event]):
+                yield number, nothing.before(number, event)
+
+    def _is_uncrowded(self, number: int, binding: Binding, candidates: Sequence[Sequence[Candidate]]) -> bool:
+        """Whether at most ``count`` of the candidates crowd an event, which stands in the binding for a parameter."""
+        crowd: set[int] = set()
+        for other, parameter in enumerate(self.parameters):
+            fitting = parameter.of(candidates[parameter.source])
+            if other == number:
+                fitting = parameter.agreeing(binding.events[number], fitting)
+            else:
+                for condition in self.conditions:
+                    if condition.parameters == {number, other}:
+                        (fitting,) = condition.filtered([binding], other, [fitting])
+            # of equal events each one counts for itself
+            crowd.update(map(id, fitting))
+            if len(crowd) > self.count:
+                return False
+        return True
+
+
+__all__ = ["Uncrowded"]
