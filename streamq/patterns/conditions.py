@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import types as t
 
 from streamq.errors import StreamqError, nearest
-from streamq.functions.catalogue import by_name, known_names
+from streamq.functions.builder import builder
 from streamq.patterns.matches import Named, at, contributors_of, id_of, of, root_of
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import (
@@ -24,12 +24,13 @@ from streamq.patterns.syntax import (
     Literal,
     Place,
 )
-from streamq.plan.expr import Call, Col, Expr, Lit
+from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.inference import infer
 from streamq.plan.passes import columns as columns_of
 from streamq.plan.passes import rewrite
 from streamq.plan.repository import modules
 from streamq.plan.schema import Schema
+from streamq.plan.spark_names import function_names
 
 OWN: Mapping[str, Callable[[str], str]] = {"Vs": at, "root": root_of, "id": id_of, "contributors": contributors_of}
 """What every variable has beside its payload, and the columns of it.
@@ -216,11 +217,11 @@ def _called(name: str, arguments: Sequence[Any], place: Place) -> Expr:
             called: Expr = own(*arguments)  # type: ignore[operator]
             return called
         for known in (name, name.lower()):
-            if known in known_names():
-                return Call(by_name(known), tuple(arguments))
+            if known in function_names():
+                return builder(known)(*arguments)
     except StreamqError as error:
         raise Refusal(place, str(error)) from error
-    hint = nearest(name, [*known_names(), *modules]) or "A function of your own is made by @sq.udf."
+    hint = nearest(name, [*function_names(), *modules]) or "A function of your own is made by @sq.udf."
     raise Refusal(place, f"no function {name!r}", "", hint)
 
 

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Sequence
 
 from streamq.aggregates.counts import count
+from streamq.functions.builder import builder
 from streamq.functions.catalogue import by_name
 from streamq.functions.choice import COALESCE
 from streamq.functions.structures import SEQUENCE
@@ -45,7 +46,7 @@ def event_id(name: str, fields: Sequence[str], schema: Schema) -> Expr:
 
 def match_id(operator: str, ids: Sequence[Expr], starts: Expr) -> Expr:
     """What tells a match of an operator from all others: the ids of its contributors; NULL where there is no match."""
-    listed = Call(by_name("concat_ws"), (Lit(", "), *ids))
+    listed = builder("concat_ws")(", ", *ids)
     return Call(
         by_name("nvl2"),
         (starts, Call(by_name("concat"), (Lit(f"{operator} ("), listed, Lit(")"))), Lit(None).cast("string")),

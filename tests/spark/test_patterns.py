@@ -1,4 +1,4 @@
-"""Patterns on Spark: two as one query, of joins, anti joins and counts, in batch and as a stream of three micro-batches."""
+"""Patterns on Spark: each operator, nested, as one query in batch and as a stream of three micro-batches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 import streamq as sq
 from streamq.choices import OutputForm
 from streamq.testing.case import Case
-from streamq.testing.execution import BATCH, SPARK, Execution
+from streamq.testing.execution import BATCH, LITERAL, SPARK, Execution
+from streamq.testing.in_process import executed
 from streamq.testing.on_spark import executed_on_spark
 from tests.patterns.brute_force import brute_force
 from tests.patterns.pattern_cases import CASES, STREAMS, bag, histories
@@ -21,6 +22,11 @@ from tests.patterns.pattern_cases import CASES, STREAMS, bag, histories
 TEXTS = (
     "EVENT E WHEN UNLESS(SEQUENCE(A, B, 6), C, 1, 7) WHERE CorrelationKey(k, EQUAL) OUTPUT A.v AS x, B.v AS y",
     "EVENT E WHEN ATMOST(2, A, B, 4) WHERE A.v < B.v OUTPUT A.v AS x, B.v AS y",
+    "EVENT E WHEN CANCEL_WHEN(SEQUENCE(ATLEAST(2, A, B, C, 5), A p, 9), B q) WHERE q.k = A.k OUTPUT A.v AS x, p.v AS y",
+    "EVENT E WHEN NOT(ANY(B, C), ALL(A, A p, 6)) WHERE A.v <= p.v OUTPUT A.v AS x, p.v AS y",
+    "EVENT E WHEN UNLESS(SEQUENCE(A FIRST CONSUME, B, 8), C, 4) OUTPUT A.v AS x, B.v AS y",
+    "EVENT P WHEN SEQUENCE(A, B, 6) WHERE A.k = B.k OUTPUT A.k AS k, A.v AS v, B.v AS w; "
+    "EVENT E WHEN UNLESS(P, C, 5) WHERE P.k = C.k OUTPUT P.v AS x, P.w AS y",
 )
 
 
@@ -69,3 +75,13 @@ def test_a_batch(spark: SparkSession) -> None:
 
 def test_a_stream(spark: SparkSession) -> None:
     check(spark, Execution(SPARK, OutputForm.CHANGELOG, buckets=1))
+
+
+def test_ids_and_functions_are_those_of_other_hosts(spark: SparkSession) -> None:
+    output = "s.id AS id, s.contributors AS contributors, concat_ws('-', A.k, B.k) AS ks"
+    query = sq.cedr(f"EVENT E WHEN SEQUENCE(A, ALL(B, C, 5) AS s, 7) OUTPUT {output}", **STREAMS)
+    case = replace(arrivals(), plan=query.plan)
+    expected = executed(case, Execution(LITERAL))
+    assert expected.num_rows
+    found = executed_on_spark(case, Execution(BATCH), spark).select(expected.column_names)
+    assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, expected.to_pylist()))
