@@ -46,21 +46,37 @@ def tasks(edges: DataFrame, delay: timedelta) -> Any:
     )
 
 
-def questions(edges_stream: Any, size: str, hop: str) -> list[Question]:
-    """The questions put to a stream of tasks (see `tasks`), in the order in which they are answered."""
-    running = (
+def running(edges_stream: Any, size: str, hop: str) -> Question:
+    """How many tasks run and how long they take, of a stream of tasks (see `tasks`)."""
+    windows = (
         edges_stream.group_by("stage_id")
         .hopping_window(size, hop)
         .select(running=sq.count(), mean_ms=sq.avg(sq.duration()) / sq.lit(1000))
     )
-    return [
-        Question(f"Tasks running and mean task time per stage, in windows of {size} every {hop}", running, "running"),
-    ]
+    return Question(f"Tasks running and mean task time per stage, in windows of {size} every {hop}", windows, "running")
+
+
+def stuck(starts: Any, ends: Any, limit: str, step: str) -> Question:
+    """Which tasks no end follows within a limit, of their starts and ends as points; counted by when they started."""
+    text = f"""
+        EVENT Stuck
+        WHEN UNLESS(TASK_START AS task, TASK_END AS done, {limit})
+        WHERE task.task_id = done.task_id
+        OUTPUT task.stage_id AS stage_id
+    """
+    tasks = sq.cedr(text, TASK_START=starts, TASK_END=ends)
+    counted = tasks.to_points().group_by("stage_id").tumbling_window(step).select(stuck=sq.count())
+    return Question(f"Tasks per stage that had not ended {limit} after their start, every {step}", counted, "stuck")
 
 
 def asked(frame: DataFrame, delay: timedelta, size: str, hop: str) -> list[Question]:
-    """The same questions over any DataFrame of edges, batch or streaming."""
-    return questions(tasks(frame, delay), size, hop)
+    """The questions in their order, over any DataFrame of edges, batch or streaming."""
+    progress = sq.generate(delay=delay)
+    starts, ends = (
+        sq.points(frame.where(frame.edge == edge), time="ts", name=f"task_{edge}s", progress=progress)
+        for edge in ("start", "end")
+    )
+    return [running(tasks(frame, delay), size, hop), stuck(starts, ends, size, hop)]
 
 
 def _words(seconds: float) -> str:
