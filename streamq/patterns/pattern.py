@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 from streamq.errors import PlanError, kind_of, nearest, sentence
@@ -22,7 +23,7 @@ from streamq.plan.expr import Call, Expr, as_expr
 from streamq.plan.node import Node
 from streamq.plan.verbs import Verbs, not_a_stream, tables_behind
 from streamq.stream import Stream
-from streamq.time import Duration
+from streamq.time import TIMESTAMP, Duration, length, show_duration
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,8 @@ class Pattern(Stream):
 
         UNLESS(pattern, negated, within) in the CEDR language; the lifetime is ``[start, start + within)``.
         """
-        return self._negation(negated, lambda this, other: syntax.Unless(this, other, within, nth))  # type: ignore[arg-type]
+        scope = _scope(within, "unless")
+        return self._negation(negated, lambda this, other: syntax.Unless(this, other, scope, nth))
 
     def without(self, negated: Stream | Contributor) -> Pattern:
         """The matches with no event of ``negated`` strictly between their first and last contributor: NOT(negated, pattern)."""
@@ -160,12 +162,14 @@ def sequence(*parts: Stream | Contributor, within: Duration) -> Pattern:
     x_v  y_v  root  start  end
       1    2     1      4   11
     """
-    return _of_parts("sequence", parts, lambda p: syntax.Sequence(p, within))  # type: ignore[arg-type]
+    scope = _scope(within, "sequence")
+    return _of_parts("sequence", parts, lambda p: syntax.Sequence(p, scope))
 
 
 def all_of(*parts: Stream | Contributor, within: Duration) -> Pattern:
     """One event of each part, in any order, within a scope: ALL."""
-    return _of_parts("all_of", parts, lambda p: syntax.All(p, within))  # type: ignore[arg-type]
+    scope = _scope(within, "all_of")
+    return _of_parts("all_of", parts, lambda p: syntax.All(p, scope))
 
 
 def any_of(*parts: Stream | Contributor) -> Pattern:
@@ -175,12 +179,22 @@ def any_of(*parts: Stream | Contributor) -> Pattern:
 
 def at_least(count: int, *parts: Stream | Contributor, within: Duration) -> Pattern:
     """Events of ``count`` of the parts, in any order, within a scope: ATLEAST; what a match has not is NULL."""
-    return _of_parts("at_least", parts, lambda p: syntax.AtLeast(count, p, within))  # type: ignore[arg-type]
+    scope = _scope(within, "at_least")
+    return _of_parts("at_least", parts, lambda p: syntax.AtLeast(count, p, scope))
 
 
 def at_most(count: int, *parts: Stream | Contributor, within: Duration) -> Pattern:
     """An event of any part, with at most ``count`` of all parts in the scope that ends with it, itself among them: ATMOST."""
-    return _of_parts("at_most", parts, lambda p: syntax.AtMost(count, p, within))  # type: ignore[arg-type]
+    scope = _scope(within, "at_most")
+    return _of_parts("at_most", parts, lambda p: syntax.AtMost(count, p, scope))
+
+
+def _scope(within: Duration, verb: str) -> syntax.Duration:
+    """A scope as texts have it; raises TimeError for what is none."""
+    ticks = length(within, verb)
+    if isinstance(within, timedelta):
+        return show_duration(ticks, TIMESTAMP)
+    return within if isinstance(within, str) else ticks
 
 
 def _of_parts(verb: str, parts: Iterable[Any], make: Callable[[tuple[Part, ...]], syntax.Pattern]) -> Pattern:

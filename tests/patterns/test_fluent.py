@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pytest
 
 import streamq as sq
-from streamq.errors import PlanError
+from streamq.errors import PlanError, TimeError
 from streamq.patterns.pattern import Pattern
+from tests.judged import answer
 
 INSTALLS = sq.events([(1, 2, {"m": 1}), (3, 4, {"m": 2}), (20, 21, {"m": 1})], name="installs")
 SHUTDOWNS = sq.events([(5, 6, {"m": 1}), (6, 7, {"m": 2}), (22, 23, {"m": 1})], name="shutdowns")
@@ -92,3 +95,16 @@ def test_what_is_no_pattern(write: object, message: str) -> None:
     with pytest.raises(PlanError) as refused:
         write()  # type: ignore[operator]
     assert message in str(refused.value)
+
+
+def test_a_scope_is_a_duration_as_everywhere() -> None:
+    at = dt.datetime(2024, 5, 1)
+    x, y = (
+        sq.events([(at + dt.timedelta(minutes=m), None, {"v": m})]).alias(name) for m, name in ((0, "x"), (90, "y"))
+    )
+    for within in (dt.timedelta(hours=1, minutes=30), "1 hour 30 minutes"):
+        assert [row[2:] for row in answer(sq.sequence(x, y, within=within).select("x_v", "y_v"))] == [(0, 90)]
+    assert "y AS y, 90 minutes)" in sq.sequence(x, y, within=dt.timedelta(minutes=90)).text
+    for wrong in (True, "3 bananas", None):
+        with pytest.raises(TimeError, match="^sequence: not a duration"):
+            sq.sequence(x, y, within=wrong)  # type: ignore[arg-type]
