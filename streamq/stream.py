@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from streamq.choices import OutputForm, chosen
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
     from pyspark.sql import DataFrame
+
+    from streamq.compiler.explain_html import Part
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -126,7 +128,8 @@ class Stream(
     ) -> None:
         """Print the logical plan, the rules that fired (and why others did not), the incremental plan and the stages.
 
-        ``mode`` picks one part: "logical", "rules", "incremental" or "physical"; ``format`` is "text", "html" or "json".
+        ``mode`` picks one part: "logical", "rules", "incremental" or "physical", of a pattern "pattern" too, which says what
+        each of its operators keeps; ``format`` is "text", "html" or "json".
         ``consistency``, ``output`` and ``ctis`` are those of :meth:`run`: the stages are those of such a run.
         """
         print(self.explanation(mode, format, consistency=consistency, output=output, ctis=ctis))
@@ -149,7 +152,12 @@ class Stream(
         form = chosen(OutputForm, output, "output", "explain")
         level = consistency_of(consistency, self.plan.schema.axis, "explain")
         out = egress(self.plan, form, ctis=ctis, verb="explain")
-        return explain(Results((self.plan,)), mode, format, Options(egresses=(out,), level=level))
+        options = Options(egresses=(out,), level=level)
+        return explain(Results((self.plan,)), mode, format, options, self._explained_first())
+
+    def _explained_first(self) -> Sequence[Part]:
+        """Parts of an explanation that come before those of the plan."""
+        return ()
 
     def to_json(self) -> str:
         """The query as JSON, to be kept and read back by :func:`from_json`; without its tables, which are named.

@@ -7,7 +7,7 @@ a set, and sources without a name are numbered by place.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,15 +48,24 @@ class Line:
     notes: Notes = field(default_factory=dict)
 
 
-def explain(plan: Results, mode: str | None = None, format: str = "text", options: Options = RUN) -> str:
+def explain(
+    plan: Results,
+    mode: str | None = None,
+    format: str = "text",
+    options: Options = RUN,
+    before: Sequence[Part] = (),
+) -> str:
     """Explain what becomes of plans; ``mode`` picks one part of it (MODES), ``format`` is ``text``, ``json`` or ``html``.
 
-    ``options``: how they are run as a stream. Raises PlanError for a mode or format that does not exist.
+    ``options``: how they are run as a stream; ``before``: parts that come first, of modes of their own. Raises PlanError for a
+    mode or format that does not exist.
     """
+    modes = (*(part.mode for part in before), *MODES)
     if mode is not None:
-        check_word(mode, MODES, "mode", "explain")
+        check_word(mode, modes, "mode", "explain")
     check_word(format, FORMATS, "format", "explain")
-    parts = explained(plan, MODES if mode is None else (mode,), options)
+    asked = modes if mode is None else (mode,)
+    parts = [*(part for part in before if part.mode in asked), *explained(plan, asked, options)]
     if format == "json":
         return json.dumps({part.mode: part.data for part in parts}, indent=2)
     if format == "html":

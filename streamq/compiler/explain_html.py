@@ -17,15 +17,20 @@ STYLE = """
 
 @dataclass(frozen=True)
 class Part:
-    """One part of an explanation: a heading, its lines, and the same as data."""
+    """One part of an explanation: a heading, its lines, and the same as data; ``picture``: what a page shows for the lines."""
 
     mode: str
     heading: str
     lines: list[str]
     data: Any
+    picture: str = ""
 
 
 def page(parts: Sequence[Part]) -> str:
     """The parts, each under its heading; fits into a notebook's output or stands by itself."""
-    bodies = [f"<h2>{escape(part.heading)}</h2>\n<pre>{escape(chr(10).join(part.lines))}</pre>" for part in parts]
+    bodies = [f"<h2>{escape(part.heading)}</h2>\n{part.picture or _lines(part)}" for part in parts]
     return "\n".join(['<div class="streamq">', f"<style>{STYLE}</style>", *bodies, "</div>"])
+
+
+def _lines(part: Part) -> str:
+    return f"<pre>{escape(chr(10).join(part.lines))}</pre>"

@@ -45,8 +45,8 @@ class Join(Pairing):
     ``left_names`` and ``right_names`` say what each side's columns are called for ``where`` and in the result; a right
     column that is not named is a key that the left one stands for. ``where`` is part of the condition in every kind.
 
-    CTI: c, the least over the inputs; left, semi, anti: further, at most the left input's CTI, while no left event before it
-        lives on at c
+    CTI: inner: c, the least over the inputs; left, semi, anti: the least start of a left event that lives on at c, at least c,
+        at most the left input's CTI
     Final: inner: pairs of final events; left, semi, anti: settled rows
     State: inner: events not settled, in bins of time by length of life; left, semi, anti: events not settled, and right ones
         that overlap such a left one

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+from streamq.compiler.explain_html import Part as Explained
+from streamq.compiler.explain_html import page
 from streamq.errors import PlanError, kind_of, nearest, sentence
 from streamq.functions.logic import AND
 from streamq.patterns import syntax
@@ -16,6 +18,7 @@ from streamq.patterns.conditions import Conjunct, Variables
 from streamq.patterns.contributor import AliasVerbs, Contributor, Function
 from streamq.patterns.definitions import query_of
 from streamq.patterns.parser import parse
+from streamq.patterns.picture import explained
 from streamq.patterns.rendering import render
 from streamq.patterns.source_text import Refusal, SourceText, source_text
 from streamq.patterns.syntax import Definition, Part, Program
@@ -79,6 +82,13 @@ class Pattern(Stream):
 
     def _derive(self, plan: Node, *others: Verbs) -> Any:
         return Stream(plan, tables_behind((self, *others), "union"))
+
+    def _explained_first(self) -> Sequence[Explained]:
+        return [explained(self.written.program)]
+
+    def _repr_html_(self) -> str:
+        """The picture of the pattern, as a notebook shows it."""
+        return page(self._explained_first())
 
     @property
     def text(self) -> str:

@@ -59,7 +59,7 @@ def render(program: Program) -> str:
 
 
 def _definition(definition: Definition) -> str:
-    lines = [f"EVENT {_name(definition.name)}", f"WHEN {_part(definition.pattern)}"]
+    lines = [f"EVENT {_name(definition.name)}", f"WHEN {shown_part(definition.pattern)}"]
     if definition.where:
         least = OR if len(definition.where) == 1 else NOT
         lines.append("WHERE " + "\n  AND ".join(_expression(c, least) for c in definition.where))
@@ -72,7 +72,8 @@ def _definition(definition: Definition) -> str:
     return "\n".join(lines)
 
 
-def _part(part: Part) -> str:
+def shown_part(part: Part) -> str:
+    """Return a parameter as it is written."""
     words = [_pattern(part.pattern)]
     if part.variable is not None:
         words += ["AS", _name(part.variable)]
@@ -88,29 +89,30 @@ def _pattern(pattern: Pattern) -> str:
         case Type(name):
             return _name(name)
         case Sequence(parts, within):
-            return _call("SEQUENCE", *map(_part, parts), _duration(within))
+            return _call("SEQUENCE", *map(shown_part, parts), shown_duration(within))
         case AtLeast(count, parts, within):
-            return _call("ATLEAST", str(count), *map(_part, parts), _duration(within))
+            return _call("ATLEAST", str(count), *map(shown_part, parts), shown_duration(within))
         case All(parts, within):
-            return _call("ALL", *map(_part, parts), _duration(within))
+            return _call("ALL", *map(shown_part, parts), shown_duration(within))
         case AnyOf(parts):
-            return _call("ANY", *map(_part, parts))
+            return _call("ANY", *map(shown_part, parts))
         case AtMost(count, parts, within):
-            return _call("ATMOST", str(count), *map(_part, parts), _duration(within))
+            return _call("ATMOST", str(count), *map(shown_part, parts), shown_duration(within))
         case Unless(part, negated, within, nth):
             counted = () if nth is None else (str(nth),)
-            return _call("UNLESS", _part(part), _part(negated), *counted, _duration(within))
+            return _call("UNLESS", shown_part(part), shown_part(negated), *counted, shown_duration(within))
         case Not(negated, part):
-            return _call("NOT", _part(negated), _part(part))
+            return _call("NOT", shown_part(negated), shown_part(part))
         case CancelWhen(part, negated):
-            return _call("CANCEL_WHEN", _part(part), _part(negated))
+            return _call("CANCEL_WHEN", shown_part(part), shown_part(negated))
 
 
 def _call(name: str, *arguments: str) -> str:
     return f"{name}({', '.join(arguments)})"
 
 
-def _duration(within: Duration) -> str:
+def shown_duration(within: Duration) -> str:
+    """Return a scope as it is written."""
     if isinstance(within, int) or _PLAIN_DURATION.fullmatch(within):
         return str(within)
     return _string(within)

@@ -29,7 +29,7 @@ class Cti(StrEnum):
     SESSION = "the least start of a session not final; none: c"
     LANDMARK = "the landmark of the earliest window not final; none: c"
     UNSETTLED = "the least start of a row not settled, at most c"
-    LEFT_BEHIND = "c; further, at most the left input's CTI, while no left event before it lives on at c"
+    LEFT_BEHIND = "the least start of a left event that lives on at c, at least c, at most the left input's CTI"
     OPEN_EDGE = "the least open start, at most c"
     OPEN_END = "the least start of such a row, at most c"
 

@@ -50,11 +50,15 @@ class JoinEvaluator(Settling):
         """Rows are final once they are settled; an anti join takes away what has a partner."""
         from streamq.runtime.progress_rule import SETTLED, Cti
 
+        if self.how == JoinKind.INNER:
+            return SETTLED
         return replace(SETTLED, cti=Cti.LEFT_BEHIND, subtracts=self.how == JoinKind.ANTI)
 
     def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
         """All rows lie within left events: none changes but within those that live on, and those still to come."""
         c, ours = min(progress), progress[0]
+        if self.how == JoinKind.INNER:
+            return c
         left = inputs[0]
         return min(ours, int(np.maximum(ints(left, LE)[ints(left, RE) > c], c).min(initial=ours)))
 
