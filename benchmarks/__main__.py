@@ -11,6 +11,7 @@ MODULES = {
     "intervals": "benchmarks.intervals",
     "modules": "benchmarks.modules",
     "patterns": "benchmarks.patterns",
+    "streaming_patterns": "benchmarks.streaming_patterns",
     "arrival": "benchmarks.arrival",
     "importing": "benchmarks.importing",
 }

@@ -41,6 +41,11 @@ class Consumer:
         return any(step.carrier is not None or step.multiplies for step in self.steps)
 
     @property
+    def moves_alike(self) -> bool:
+        """Whether no row becomes several, and all are moved by as much as progress is, if at all."""
+        return all(not step.multiplies and step.moves_as_progress for step in self.steps)
+
+    @property
     def moves_starts(self) -> bool:
         """Whether an event may start elsewhere at the end of the way."""
         return any(step.moves_start for step in self.steps)

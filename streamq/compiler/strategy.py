@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from streamq.choices import Late
 from streamq.compiler.consumers import Consumer, consumers
 from streamq.compiler.options import Options
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.operator import Operator
 from streamq.operators.source import Source
 from streamq.plan.node import Node, nodes
+from streamq.plan.schema import POINT
 from streamq.windows import Hopping
 
 
@@ -90,15 +92,22 @@ def _reason_for_a_stage(source: Source, ways: Sequence[Consumer], options: Optio
     (way,) = ways
     if not way.has_state:
         return "no kernel reads it"
-    if way.changes_rows:
+    keeps_order = _drops_what_is_late(source) and way.moves_alike and way.window is None
+    if way.changes_rows and not keeps_order:
         return "rows are judged before they are moved, or become several"
-    if way.reads_lifetime:
+    if way.reads_lifetime and not keeps_order:
         return "what may be adjusted is read from the CTI on only"
     if way.bounds_windows:
         return "what bounds windows of endless lifetimes must be on time"
     if isinstance(way.window, Hopping) and way.window.size % way.window.hop:
         return "what is left of a late event cannot be told from windows that overlap unevenly"
     return ""
+
+
+def _drops_what_is_late(source: Source) -> bool:
+    """Whether a late item is gone, whatever it would be once steps have moved it: nothing is left of a point, or shown of it."""
+    is_point = source.insert_only and source.schema.shape == POINT
+    return is_point and source.policy.late != Late.FAIL
 
 
 __all__ = ["RunBy", "JudgedAt", "Judging", "Strategy", "choose"]

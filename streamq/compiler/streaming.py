@@ -120,14 +120,18 @@ def _packed_source(lowering: Lowering, relation: Relation) -> DataFrame:
 def _along(
     lowering: Lowering, relations: list[Relation], df: DataFrame, keep: Column | None = None
 ) -> tuple[DataFrame, Any]:
-    """The relations' rows at the ends of their paths: one channel's columns plain, several channels' each in a struct."""
+    """The relations' rows at the ends of their paths: each channel's columns in a struct; those of a single one plain.
+
+    Not if its rows were moved, for a source's progress is read off them as they came; nor if a name has a dot, by which PySpark
+    does not find a plain column.
+    """
     from pyspark.sql import functions as F
 
     from streamq.runtime.processor import Lanes
 
     feeds = [(r, f) for r in relations for f in lowering.program.feeds_of(r)]
     outside: list[str] = [n for n in ("__to", "__channel", "__body", BAD, KIND, LE, OPENS) if n in df.columns]
-    if len(feeds) == 1:
+    if len(feeds) == 1 and _is_plain(feeds[0][1]):
         relation, feed = feeds[0]
         df = df.withColumn(KEEP, keep if keep is not None else F.col("__channel") == _raw(relation))
         df = _apply_steps(lowering, feed, df, relation.schema)
@@ -156,6 +160,11 @@ def _along(
     technical = [n for n in (KIND, LE, OPENS) if n in all_columns] if single else []
     df = df.select(*rest, *(F.col("__row")[n].alias(n) for n in technical), *packed)
     return df, Lanes(lanes)
+
+
+def _is_plain(feed: Feed) -> bool:
+    is_moved = any(step.carrier is not None for step in feed.path.steps)
+    return not is_moved and not any("." in name for name in feed.channel.columns)
 
 
 def _apply_steps(lowering: Lowering, feed: Feed, df: DataFrame, schema: Schema) -> DataFrame:

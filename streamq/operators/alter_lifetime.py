@@ -127,6 +127,11 @@ class AlterLifetime(Step):
             return Carried(-start.within) if start.within is not None else CarriedByExpr(start.expr, self.input.schema)
         return Carried(start.by + (min(0, length.by) if length.kind == LengthKind.SAME else 0))
 
+    @property
+    def moves_as_progress(self) -> bool:
+        is_moved_by = self.start.expr is None and self.start.anchor == Anchor.LE
+        return is_moved_by and (self.length.kind != LengthKind.SAME or self.length.by >= 0)
+
     def carry_on_spark(self) -> Column:
         from pyspark.sql import functions as F
 

@@ -98,6 +98,11 @@ class Step(Operator):
         """
         return None
 
+    @property
+    def moves_as_progress(self) -> bool:
+        """Whether every start is moved by as many ticks as :attr:`carrier` moves progress, so that what is late stays late."""
+        return self.carrier is None
+
     def carry_on_spark(self) -> Column:
         """Return :attr:`carrier` applied to the finite instant in column ``__le``, as a Spark column of ticks."""
         from pyspark.sql import functions as F

@@ -117,8 +117,11 @@ def align(
     return rows.filter(pa.array(due))
 
 
-def backlog(scope: Scope) -> tuple[int, int]:
-    """Return the number of rows held and the least of their sync times; INFINITY if there are none."""
+def backlog(scope: Scope, moved: int = 0) -> tuple[int, int]:
+    """Return the number of rows held and the least of their sync times; INFINITY if there are none.
+
+    moved: by how many ticks the rows have been moved since they came, which the sync time does not count.
+    """
     bins = sorted(int(b) for b in scope.bins("held"))
     if not bins:
         return 0, INFINITY
@@ -129,8 +132,9 @@ def backlog(scope: Scope) -> tuple[int, int]:
         held = scope.read("held", str(bin))
         starts = ints(held, LE) if held is not None else np.zeros(0, np.int64)
         if (starts >= limit).any():
-            return scope.size("held")[0], min(least, int(starts[starts >= limit].min()))
-    return scope.size("held")[0], least
+            least = min(least, int(starts[starts >= limit].min()))
+            break
+    return scope.size("held")[0], least if least == INFINITY else least - moved
 
 
 def _open_early(rows: pa.Table, sync: Ints, due: Mask, limit: int) -> tuple[pa.Table, Ints, Mask]:

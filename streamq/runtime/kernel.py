@@ -21,12 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Judge:
-    """Who decides on lateness: a source's name and policy, where its items are seen first by something with a c."""
+    """Who decides on lateness: a source's name and policy, where its items are seen first by something with a c.
+
+    points: whether its events are points, of which nothing is left once they are late, however long steps have made them.
+    """
 
     source: str
     late: Late = Late.DROP
     invalid: Invalid = Invalid.DROP
     axis: str = INTEGER
+    points: bool = False
 
 
 @dataclass(eq=False, repr=False)

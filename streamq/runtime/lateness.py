@@ -123,7 +123,7 @@ def judged_inserts(table: pa.Table, judge: Judge, c: int, promised: int, totals:
     verdict = judgement(judge, start, c, promised, refuse_rows(judge, table, promised))
     if not verdict.is_late.any():
         return table
-    is_left = verdict.leaves(end)
+    is_left = np.zeros(len(end), bool) if judge.points else verdict.leaves(end)
     is_gone = verdict.is_late & ~is_left
     count_late(table, is_gone, CountedAs.DROPPED, judge, c, totals)
     count_late(table, is_left, CountedAs.ADJUSTED, judge, c, totals)

@@ -80,11 +80,14 @@ class Hosted:
         return self.aligns is not None and self.aligns != AlignAt.INPUT
 
     @property
-    def held_scopes(self) -> list[str]:
-        """The names of the scopes of state in which rows are held back, before the kernel or behind it."""
+    def held_scopes(self) -> dict[str, int]:
+        """The names of the scopes of state in which rows are held back, before the kernel or behind it.
+
+        With each, by how many ticks its rows have been moved on their way from the source.
+        """
         if self.aligns_behind:
-            return [f"align:{self.name}"]
-        return [self.held_scope(channel) for channel in self.channels if self.aligns_before(channel)]
+            return {f"align:{self.name}": 0}
+        return {self.held_scope(c): carry(0, c.carried) for c in self.channels if self.aligns_before(c)}
 
     def aligns_before(self, channel: Channel) -> bool:
         """Whether a channel's rows are judged, and held back, before the kernel sees them."""
@@ -251,9 +254,7 @@ class Stage:
         totals = Totals()
         arrivals = [a for channel in hosted.channels if (a := self._arrival(hosted, channel, turn, totals)) is not None]
         notes = [
-            Note(
-                channel.judge, turn.before[channel.relation].counted, turn.before[channel.relation].promised, endpoints
-            )
+            Note(channel.judge, *_told(channel, turn.before[channel.relation]), endpoints)
             for channel in hosted.channels
             for endpoints in turn.notes.get(channel.number, ())
         ]
@@ -280,15 +281,14 @@ class Stage:
         judge = channel.judge
         if hosted.aligns_before(channel):
             if table is not None:
-                arrival = Arrival(channel.port, table, judge, before.counted, before.promised)
+                arrival = Arrival(channel.port, table, judge, *_told(channel, before))
                 table = weighted_events(arrival, totals)
-            table = self._hold_back(
-                turn.baskets.scoped(hosted.held_scope(channel)), table, (now.c, now.w), AlignAt.INPUT
-            )
+            progress = (carry(now.c, channel.carried), carry(now.w, channel.carried))
+            table = self._hold_back(turn.baskets.scoped(hosted.held_scope(channel)), table, progress, AlignAt.INPUT)
             judge = None
         if table is None:
             return None
-        return Arrival(channel.port, table, judge, before.counted, before.promised)
+        return Arrival(channel.port, table, judge, *_told(channel, before))
 
     def _hold_back(
         self,
@@ -329,10 +329,17 @@ class Stage:
             )
         for hosted, arrivals, output in turn.outputs:
             scopes = [turn.baskets.scoped(name) for name in (hosted.name, *hosted.held_scopes)]
-            sizes, backlogs = [s.size() for s in scopes], [backlog(s) for s in scopes]
+            sizes = [s.size() for s in scopes]
+            moved = (0, *hosted.held_scopes.values())
+            backlogs = [backlog(s, by) for s, by in zip(scopes, moved, strict=True)]
             tally = tallies.setdefault(hosted.name, {})
             columns |= kernel_columns(hosted.name, tally, arrivals, output, sizes=sizes, backlogs=backlogs)
         return columns
+
+
+def _told(channel: Channel, pace: Pace) -> tuple[int, int]:
+    """Return the CTI by which a channel's rows are late, and the one that the source has sent, where the path has moved them to."""
+    return carry(pace.counted, channel.carried), carry(pace.promised, channel.carried)
 
 
 def _clock(hosted: Hosted, turn: _Turn, notes: tuple[Note, ...]) -> Clock:
