@@ -1,7 +1,7 @@
 """Runs any evaluator on a stream: recompute the rows that may still change, send the difference to those sent before.
 
 State: the events the evaluator still needs, with weights, and the rows sent that are not settled. A micro-batch appends to both
-a chunk of what is new; what is no longer needed is removed when there are many chunks. Cost: a micro-batch evaluates all events
+a chunk of what is new; what is no longer needed is removed when there are many chunks, or much of it. Cost: a micro-batch evaluates all events
 that are in the state of a bucket.
 """
 
@@ -53,6 +53,9 @@ class RecomputeKernel(Uncombined):
 
     compact_at: int = COMPACT_AT
     """The number of chunks above which state is compacted."""
+
+    compact_above: int = 1_000
+    """The number of events of an input above which it is compacted, too, once it has doubled and half of them are settled."""
 
     final_release: Release | None = field(init=False)
     """When the CTI makes a row final, by the row's lifetime; None: the CTI never sends a row."""
@@ -195,10 +198,11 @@ class RecomputeKernel(Uncombined):
     ) -> None:
         """Append the new events and the deltas sent to the state.
 
-        Where a basket has too many chunks, rewrite it without the rows that no longer matter.
+        Where a basket has too many chunks, or has grown by what is settled, rewrite it without the rows that no longer matter.
         """
         crowded = any(
             state.crowded(f"in{port}", BIN, histories[port], self.compact_at - len(new))
+            or self._outgrown(state, port, histories[port], c)
             for port, new in enumerate(fresh)
         )
         needed = self.evaluator.needed(histories, rows, c) if crowded and c != MINUS_INFINITY else None
@@ -208,13 +212,20 @@ class RecomputeKernel(Uncombined):
                     state.append(f"in{port}", BIN, table)
                 continue
             needed_events = histories[port].filter(pa.array(needed[port]))
+            state.values[f"kept{port}"] = needed_events.num_rows
             state.replace(
                 f"in{port}", BIN, net(with_column(needed_events, WEIGHT, np.ones(needed_events.num_rows, np.int64)))
             )
         state.append("reported", BIN, delta)
-        reported = state.read("reported", BIN) if state.chunks("reported", BIN) > self.compact_at else None
-        if reported is not None and state.crowded("reported", BIN, reported, self.compact_at):
+        is_due = needed is not None or state.chunks("reported", BIN) > self.compact_at
+        reported = state.read("reported", BIN) if is_due else None
+        if reported is not None and (needed is not None or state.crowded("reported", BIN, reported, self.compact_at)):
             state.replace("reported", BIN, net(reported.filter(pc.greater_equal(reported.column(RE), c))))
+
+    def _outgrown(self, state: Scope, port: int, history: pa.Table, c: int) -> bool:
+        """Whether a history has doubled since it was rewritten, and half of its events are settled."""
+        least = max(self.compact_above, 2 * int(state.values.get(f"kept{port}", 0)))
+        return history.num_rows > least and int((ints(history, RE) < c).sum()) > history.num_rows // 2
 
 
 def open_since(clock: Clock) -> int:

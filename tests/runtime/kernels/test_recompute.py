@@ -89,10 +89,21 @@ def sessions(s: Stream) -> Stream:
 @pytest.mark.parametrize("query", [signal, sessions, lambda s: s.chop(3), lambda s: s.distinct_ids(4, id="k")])
 def test_when_state_is_compacted_does_not_show(query: Any) -> None:
     always, never = run(query, compact_at=0), run(query, compact_at=1_000)
+    doubled = run(query, compact_at=1_000, compact_above=0)
     for i in range(30):
         rows = [(7 * i + n, 7 * i + n + 1 + n * i % 11, n % 3) for n in range(i % 4)]
-        assert fed(always, *rows, c=7 * i - 5) == fed(never, *rows, c=7 * i - 5)
-    assert always.finish().num_rows == never.finish().num_rows
+        assert fed(always, *rows, c=7 * i - 5) == fed(never, *rows, c=7 * i - 5) == fed(doubled, *rows, c=7 * i - 5)
+    assert always.finish().num_rows == never.finish().num_rows == doubled.finish().num_rows
+
+
+def test_large_state_does_not_grow_by_what_is_settled() -> None:
+    """Few chunks, in which a micro-batch leaves thousands of events behind."""
+    live = run(signal)
+    sizes = []
+    for i in range(8):
+        fed(live, *((3_000 * i + k, 3_000 * i + k + 1, k % 7) for k in range(3_000)), c=3_000 * i + 2_999)
+        sizes.append(sum(len(v) for store in live.stores.values() for v in store.values()))
+    assert max(sizes) < 1.1 * max(sizes[:2])
 
 
 def until_the_next(s: Stream) -> Stream:
