@@ -58,6 +58,7 @@ a_few = settings(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS)
 def test_every_two_choices_meet(window: str) -> None:
     """A sample: its choices of a window are one query, whose answer is computed in both forms."""

@@ -148,7 +148,7 @@ def _other_zeros(value: Any) -> Any:
     return value
 
 
-@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("kind", each(ALL))
 def test_a_payload_of_any_type_is_taken_back(kind: str) -> None:
     """By an equal value, in other bits where there are such; what is not taken back keeps its own."""
     of, values = ALL[kind]
@@ -168,7 +168,7 @@ def test_a_payload_of_any_type_is_taken_back(kind: str) -> None:
     holds(s.tumbling_window(4).select(n=sq.count("k")))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in ALL if kind != "map"])
+@pytest.mark.parametrize("kind", each([kind for kind in ALL if kind != "map"]))
 def test_edges_by_a_key_of_any_type(kind: str) -> None:
     of, values = ALL[kind]
     values = values[:1] + values[-2:]
@@ -201,6 +201,7 @@ EXTREMES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", each(EXTREMES, ("bigint",)))
 def test_extremes_add_up_and_are_taken_back(kind: str) -> None:
     """What overflows on the way is no error, what does in the end is one that names it."""

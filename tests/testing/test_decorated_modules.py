@@ -99,6 +99,7 @@ def test_lifetimes_that_are_not_taken_back_are_found() -> None:
     assert broken.law == "remove"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("result", [lived, at_last])
 def test_a_promise_to_be_time_bound_that_is_kept(result: Any) -> None:
     assert "time_bound" in check_module(BOUND["incremental", result]("v"), "bigint", values=SMALL, examples=20)

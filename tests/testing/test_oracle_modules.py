@@ -176,6 +176,7 @@ def test_a_sum_beyond_64_bits_is_a_case_that_fails() -> None:
     assert 0 < report.failing < report.cases
 
 
+@pytest.mark.slow
 def test_verify_judges_queries_with_modules() -> None:
     windows = S.group_by("k").hopping_window(4, 2)
     for query in (windows.select(n=sq.count(), x=read_lifetimes("v")), windows.select(each("v"))):

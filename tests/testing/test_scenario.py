@@ -22,6 +22,7 @@ any_of_many = settings(max_examples=1_000, phases=[Phase.generate], database=Non
 EQUI_JOIN = t.stream(disorder="high").join(t.stream(), on="k")
 
 
+@pytest.mark.slow
 @few
 @given(t.concrete(EQUI_JOIN))
 def test_an_equi_join_over_out_of_order_streams(case: t.Case) -> None:

@@ -43,6 +43,7 @@ def test_functions_without_an_arrow_form_are_left_to_spark() -> None:
         t.verify(odd, profile=FAST)
 
 
+@pytest.mark.slow
 def test_cases_that_fail_by_sparks_rules_are_counted() -> None:
     report = t.verify(TRIPS.select(x=sq.lit(1) / (sq.col("fare") - 7)), profile=FAST)
     assert 0 < report.failing < report.cases

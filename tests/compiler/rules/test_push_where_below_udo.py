@@ -173,6 +173,7 @@ def drawn_rows(rng: random.Random) -> sq.Stream:
     return sq.events(events, schema={"k": "string", "z": "string", "v": "bigint"}).set_duration(rng.randrange(1, 7))
 
 
+@pytest.mark.slow
 def test_filters_over_an_operator_give_the_same_with_and_without_the_laws() -> None:
     """Whatever the windows, stamps and groups, through all laws: of many queries the law fires in some."""
     rng, fired = random.Random(7), 0
