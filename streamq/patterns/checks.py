@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from streamq.choices import Consumption, Selection
-from streamq.patterns.source_text import Refusal
+from streamq.patterns.source_text import MAX_DEPTH, Refusal
 from streamq.patterns.syntax import (
     All,
     AnyOf,
@@ -33,6 +33,7 @@ def check_program(program: Program) -> None:
     for definition in program.definitions:
         if definition.name in contributors:
             raise Refusal(definition.place, "two definitions of one name", f"found {definition.name!r} again")
+        _check_depth(definition.pattern)
         _check_variables(definition)
         for part in parts_of(definition.pattern):
             _check_pattern(part.pattern, contributors)
@@ -73,6 +74,16 @@ def contributor_count(pattern: Pattern, defined: Mapping[str, int]) -> int:
         case CancelWhen(part) | Not(_, part):
             return contributor_count(part.pattern, defined)
     return 1
+
+
+def _check_depth(whole: Part) -> None:
+    """Raise Refusal for operators nested deeper than brackets of a text may be: verbs can do that."""
+    level = [whole]
+    for _ in range(MAX_DEPTH + 1):
+        level = [below for part in level for below in children(part.pattern)]
+    if level:
+        hint = "Make an earlier definition of a part, or a stream of its own."
+        raise Refusal(level[0].place, f"operators nested more than {MAX_DEPTH} deep", "", hint)
 
 
 def _check_variables(definition: Definition) -> None:

@@ -108,3 +108,11 @@ def test_a_scope_is_a_duration_as_everywhere() -> None:
     for wrong in (True, "3 bananas", None):
         with pytest.raises(TimeError, match="^sequence: not a duration"):
             sq.sequence(x, y, within=wrong)  # type: ignore[arg-type]
+
+
+def test_verbs_nest_no_deeper_than_a_text_could() -> None:
+    pattern = sq.sequence(X, Y, within=12)
+    with pytest.raises(PlanError, match="^pattern: operators nested more than 64 deep"):
+        for number in range(100):
+            pattern = pattern.unless(RESTARTS.alias(f"z{number}"), 5)
+    assert sq.cedr(pattern.text, x=INSTALLS, y=SHUTDOWNS, **dict.fromkeys((f"z{n}" for n in range(63)), RESTARTS))
