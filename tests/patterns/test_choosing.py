@@ -1,10 +1,9 @@
-"""Parameters that select events or consume them: histories made by hand, and what lateness and corrections do to them."""
+"""Parameters that select events or consume them: histories made by hand."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -12,39 +11,16 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
-from streamq import testing as t
 from streamq.errors import CedrError
 from streamq.operators import Scan
 from streamq.plan.lowering import ship_runtime
 from streamq.plan.node import nodes
-from streamq.run.rehearsal import Rehearsal
 from streamq.runtime.bare_code import dumps
-from streamq.runtime.event import LE, RE
 from tests.judged import answer
+from tests.patterns.chosen import matches, query, stream
 from tests.runtime.test_shipping import READ
 
 Row = tuple[Any, ...]
-
-
-def stream(text: str) -> sq.Stream:
-    """Events ``at:name`` or ``at:name=value``."""
-    items = [item.partition(":") for item in text.split()]
-    named = [(int(at), *name.partition("=")[::2]) for at, _, name in items]
-    columns = {"at": [at for at, _, _ in named], "n": [n for _, n, _ in named], "v": [int(v or 0) for _, _, v in named]}
-    schema = pa.schema({"at": pa.int64(), "n": pa.string(), "v": pa.int64()})
-    return sq.points(pa.table(columns, schema=schema), "at")
-
-
-def query(pattern: str, where: str = "", **streams: str) -> sq.Stream:
-    """The names of the events of a pattern's matches, with a column a variable."""
-    text = f"EVENT E WHEN {pattern} {where and f'WHERE {where}'}"
-    matches = sq.cedr(text, **{name: stream(events) for name, events in streams.items()})
-    return matches.select(*(name for name in matches.columns if name.endswith("_n")))
-
-
-def matches(pattern: str, where: str = "", **streams: str) -> list[str]:
-    """Each match as the names of its events, in the order of variables, ``-`` where there is none; in alphabetical order."""
-    return sorted(" ".join(n or "-" for n in row[2:]) for row in answer(query(pattern, where, **streams)))
 
 
 A, B = "1:a1 2:a2 3:a3", "4:b1 6:b2"
@@ -206,42 +182,6 @@ def test_a_match_of_one_event_chooses_nothing() -> None:
     assert matches("ATMOST(1, A AS x LAST, B AS y FIRST, 2)", **events) == ["a1 -"]
 
 
-# few of several
-
-
-def test_what_was_consumed_crowds_no_more() -> None:
-    """
-    A  a1 1  a2 2  a3 3
-    B                    b1 4
-    """
-    events = {"A": "1:a1 2:a2 3:a3", "B": "4:b1"}
-    assert matches("ATMOST(1, A AS x, B AS y, 3)", **events) == ["a1 -"]
-    assert matches("ATMOST(1, A AS x CONSUME, B AS y, 3)", **events) == ["- b1", "a1 -", "a2 -", "a3 -"]
-    assert matches("ATMOST(1, A AS x, B AS y CONSUME, 2)", **events) == ["a1 -"]
-
-
-def test_events_of_one_instant_crowd_each_other_until_they_are_consumed() -> None:
-    assert matches("ATMOST(1, A AS x CONSUME, 3)", A="1:a1 1:a2 3:a3") == []
-    assert matches("ATMOST(2, A AS x, 3)", A="1:a1 1:a2 2:a3 3:a4") == ["a1", "a2"]
-    assert matches("ATMOST(2, A AS x CONSUME, 3)", A="1:a1 1:a2 2:a3 3:a4") == ["a1", "a2", "a3", "a4"]
-
-
-def test_an_event_counts_once_though_it_fits_two_parameters() -> None:
-    assert matches("ATMOST(1, A AS x, A AS y, 3)", A="1:a1 5:a2") == ["- a1", "- a2", "a1 -", "a2 -"]
-    assert matches("ATMOST(1, A AS x, A AS y, 3)", "y.v > 1", A="1:a1=1 2:a2=2 9:a3=2") == ["- a3", "a1 -", "a3 -"]
-
-
-def test_an_event_without_a_key_crowds_none() -> None:
-    keys = [None, None, "k", "k"]
-    stream = sq.points(pa.table({"at": [1, 2, 3, 4], "k": keys, "j": ["k"] * 4}), "at")
-    key = "WHERE CorrelationKey(k, EQUAL)"
-    none = stream.where(sq.col("j") > "k")
-    one = sq.cedr(f"EVENT E WHEN ATMOST(1, A AS x, B AS y, 9) {key} OUTPUT x.Vs AS x, y.Vs AS y", A=stream, B=none)
-    assert [row[2:] for row in answer(one)] == [(1, None), (2, None), (3, None)]
-    two = sq.cedr(f"EVENT E WHEN ATMOST(1, A AS x, A AS y, 9) {key} OUTPUT x.Vs AS x, y.Vs AS y", A=stream)
-    assert sorted(row[0] for row in answer(two)) == [1, 1, 2, 2, 3, 3]
-
-
 # events of several parameters, and parameters that are patterns
 
 
@@ -307,106 +247,6 @@ def test_values_come_through_as_they_are() -> None:
     ).to_arrow()
     assert [str(v) for v in found.column("x_f").to_pylist()] == ["nan", "None"]
     assert found.column("x_m").to_pylist() == [[("k", 1)], None]
-
-
-# lateness and corrections
-
-
-def folded(changes: list[pa.Table]) -> list[Row]:
-    """The rows that are left of a changelog: ``start, x_n, y_n``."""
-    rows: list[Row] = []
-    for change in (change for table in changes for change in table.to_pylist()):
-        row = (change["start"], change["x_n"], change["y_n"])
-        rows.append(row) if change["kind"] == "insert" else rows.remove(row)
-    return sorted(rows)
-
-
-def over(a: list[Any], b: list[Any], modes: str = "LAST CONSUME") -> sq.Stream:
-    """Matches of items; a column a variable."""
-    kinds = {"n": "string", "v": "bigint"}
-    streams = {"A": sq.events(a, name="a", schema=kinds), "B": sq.events(b, name="b", schema=kinds)}
-    found = sq.cedr(f"EVENT E WHEN SEQUENCE(A AS x {modes}, B AS y, 10)", **streams)
-    return found.select("x_n", "y_n")
-
-
-def at(start: int, name: str) -> Any:
-    return sq.insert(start, start + 1, n=name)
-
-
-def test_a_late_event_changes_decisions() -> None:
-    """
-    A  a1 1  a2 2 (late)
-    B                     b1 3  b2 5
-    """
-    found = over([at(1, "a1"), at(2, "a2"), at(9, "a3")], [at(3, "b1"), at(5, "b2"), at(9, "b3")])
-    run = Rehearsal(found, "changelog")
-    early = [run.arrive(a=1, b=2), run.arrive(b=1)]
-    assert folded(early) == [(3, "a1", "b1")]
-    late = run.arrive(a=1)
-    assert sorted((r["kind"], r["x_n"], r["y_n"]) for r in late.to_pylist()) == [
-        ("insert", "a1", "b2"),
-        ("insert", "a2", "b1"),
-        ("retract", "a1", "b1"),
-    ]
-    changes = [*early, late, run.arrive(), run.finish()]
-    assert folded(changes) == [(r[0], *r[2:]) for r in answer(found)] == [(3, "a2", "b1"), (5, "a1", "b2")]
-
-
-def test_a_retraction_gives_back_what_was_consumed() -> None:
-    """b1 has consumed a1; without it, b2 does."""
-    a = [at(1, "a1"), at(9, "a2")]
-    b = [at(3, "b1"), at(5, "b2"), at(9, "b3"), sq.retract(3, 4, 3, n="b1")]
-    found = over(a, b)
-    run = Rehearsal(found, "changelog")
-    early = [run.arrive(a=2, b=3)]
-    assert folded(early) == [(3, "a1", "b1")]
-    changes = [*early, run.arrive(b=1)]
-    assert folded(changes) == [(5, "a1", "b2")]
-    assert folded([*changes, run.finish()]) == [(r[0], *r[2:]) for r in answer(found)] == [(5, "a1", "b2")]
-
-
-@pytest.mark.parametrize("modes", ["FIRST", "LAST CONSUME"])
-def test_every_order_of_arrival_gives_one_answer(modes: str) -> None:
-    a, b = [at(s, f"a{s}") for s in (1, 2, 4)], [at(s, f"b{s}") for s in (3, 5, 6)]
-    answers = set()
-    for order in permutations(range(3)):
-        found = over([a[i] for i in order], [b[i] for i in reversed(order)], modes)
-        run = Rehearsal(found, "changelog")
-        changes = [run.arrive(**{name: 1}) for _ in range(3) for name in ("a", "b")] + [run.finish()]
-        answers |= {tuple(folded(changes)), tuple((r[0], *r[2:]) for r in answer(found))}
-    assert len(answers) == 1 and answers.pop()
-
-
-PATTERNS = (
-    "SEQUENCE(A AS x FIRST, A AS y LAST CONSUME, B AS z, 4) WHERE x.v <= z.v",
-    "ATLEAST(2, A AS x LAST CONSUME, B AS y FIRST, C AS z CONSUME, 3) WHERE x.v <= y.v",
-    "ALL(A AS x CONSUME, SEQUENCE(B AS y LAST CONSUME, C AS z, 3) AS s FIRST CONSUME, 5) WHERE x.v = y.v AND y.v = z.v",
-)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("pattern", PATTERNS)
-def test_streams_in_micro_batches_agree_with_the_oracle(pattern: str) -> None:
-    names = [name for name in "ABC" if f"{name} AS" in pattern]
-    found = sq.cedr(f"EVENT E WHEN {pattern}", **{name: stream("1:n") for name in names})
-    intent = t.Intent(duration="point", events=6, payload={"v": [1, 2], "n": ["p", "q"]}, unit=1)
-    report = t.verify(found, intent, profile="fast", examples=4)
-    assert report.empty < report.cases
-
-
-def test_states_go_once_no_scope_of_theirs_can_be_completed() -> None:
-    """Each group is touched once: those of long ago are forgotten as the states are compacted."""
-    one = query("SEQUENCE(A AS x FIRST, B AS y, 5)", "x.v = y.v", A="1:a", B="1:b")
-    scan = next(n for n in nodes(one.plan) if isinstance(n, Scan))
-    evaluator: Any = scan.evaluation().evaluator
-    states = None
-    for start in range(40):
-        values = {evaluator.args[0]: start, "@source": 0, "@.x.v": start, "x.@": start, "x.v": start, "x.n": "a"}
-        columns = {name: [values.get(name)] for name in (*scan.input.schema.names, evaluator.args[0])}
-        _, new = evaluator.go_on(pa.table({**columns, LE: [start], RE: [start + 1]}), states, start + 1)
-        states = new if states is None else pa.concat_tables([states, new])
-    assert states is not None and states.num_rows == 40
-    assert evaluator.latest(states, 40).column("@.x.v").to_pylist() == list(range(35, 40))
 
 
 # plans
