@@ -26,6 +26,9 @@ SOAK = 20 if os.environ.get("STREAMQ_SOAK") else 1
 FINAL = Execution(STREAM, OutputForm.FINAL, restart=True)
 CHANGELOG = Execution(STREAM, OutputForm.CHANGELOG, watch=True)
 
+LEVELS = Execution(STREAM, OutputForm.CHANGELOG, restart=True, buckets=2, blocks=(0, None, 5), ctis=True)
+"""The level of consistency is another one after each micro-batch, and no row lies behind a CTI of the result."""
+
 FAST = list(SETS)[::4]
 """A few of the texts; with the others each operator stands in every other."""
 
@@ -85,7 +88,7 @@ def test_what_is_selected_and_consumed(text: str) -> None:
 @pytest.mark.parametrize("text", CHOICES)
 def test_whatever_is_selected_and_consumed(text: str) -> None:
     """In all of a few cases; that it is the same in any order of arrival is what the disorder in them shows."""
-    answered = [check_choices(CHOICES[text], case, [FINAL, CHANGELOG]) for case in sample()]
+    answered = [check_choices(CHOICES[text], case, [FINAL, CHANGELOG, LEVELS]) for case in sample()]
     assert any(answered)
 
 
@@ -111,11 +114,11 @@ def test_every_operator_in_every_other(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 def test_any_arrival(name: str) -> None:
-    """Whatever arrives, in both forms."""
+    """Whatever arrives, in both forms, and at every level of consistency."""
 
     @some(2)
     @given(CASES)
     def law(case: Case) -> None:
-        check(SETS[name], case, [FINAL, CHANGELOG])
+        check(SETS[name], case, [FINAL, CHANGELOG, LEVELS])
 
     law()

@@ -1,0 +1,53 @@
+"""Correlated patterns never compare the events of different keys."""
+
+from __future__ import annotations
+
+import pytest
+
+import streamq as sq
+from streamq.operators import Join, Scan
+from streamq.plan.node import nodes
+from tests.patterns.pattern_cases import CHOICES, SETS, STREAMS
+
+KEYED = {name: text for name, text in (SETS | CHOICES).items() if "CorrelationKey(k, EQUAL)" in text}
+
+
+def unkeyed(text: str) -> list[str]:
+    """The joins and scans of a pattern's plan that go over all keys at once."""
+    found = []
+    for node in nodes(sq.cedr(text, **STREAMS).plan):
+        keys = node.on if isinstance(node, Join) else node.keys if isinstance(node, Scan) else ("neither",)
+        found += [] if keys else [f"{node.title} {node.detail()}"]
+    return found
+
+
+@pytest.mark.parametrize("name", KEYED)
+def test_every_join_and_every_scan_has_the_key(name: str) -> None:
+    assert unkeyed(KEYED[name]) == []
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["A.k = B.k AND B.k = C.k", "A.k = B.k AND A.k = C.k", "C.k = A.k AND B.k = C.k AND A.v < C.v"],
+)
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "SEQUENCE(A, B, C, 9)",
+        "ALL(A, B, C, 9)",
+        "UNLESS(SEQUENCE(A, B, 5), C, 4)",
+        "NOT(C, SEQUENCE(A, B, 5))",
+        "CANCEL_WHEN(SEQUENCE(A, B, 5), C)",
+        "SEQUENCE(A, UNLESS(B, C, 4), 9)",
+        "SEQUENCE(A FIRST, B LAST CONSUME, C, 9)",
+    ],
+)
+def test_equations_that_connect_all_events_are_a_key(pattern: str, where: str) -> None:
+    if "UNLESS(B, C" in pattern:
+        # a condition on a negated event is about the pattern that the negation is about
+        where = "A.k = B.k AND B.k = C.k"
+    assert unkeyed(f"EVENT E WHEN {pattern} WHERE {where}") == []
+
+
+def test_what_is_not_correlated_is_compared_over_all() -> None:
+    assert len(unkeyed("EVENT E WHEN SEQUENCE(A, B, C, 9) WHERE A.v < B.v")) == 2
