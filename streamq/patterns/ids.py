@@ -33,8 +33,9 @@ def numbered(points: Stream, to: str) -> Stream:
 def event_id(name: str, fields: Sequence[str], schema: Schema) -> Expr:
     """What tells an event of a type from all others: the type, its start, its payload and its number among equal ones.
 
-    Texts have their lengths before them, so that no two events have one id.
+    Texts have their lengths before them, and so has a name that is no plain word: no two events have one id.
     """
+    name = name if name.isidentifier() else f"{len(name)}:{name}"
     starts = instant_ticks(Lifetime("start"), schema.axis_type)
     parts: list[Expr] = [Lit(f"{name} "), starts.cast("string"), Lit(" "), Col(ORDINAL).cast("string")]
     for name_of_field in fields:
