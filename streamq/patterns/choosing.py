@@ -27,7 +27,6 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import combinations
 from operator import or_
-from typing import TYPE_CHECKING
 
 from pyspark.sql.types import IntegerType
 
@@ -40,7 +39,8 @@ from streamq.operators.scan import Scan
 from streamq.operators.select import Select
 from streamq.operators.union import Union
 from streamq.patterns import syntax
-from streamq.patterns.conditions import Conjunct
+from streamq.patterns.conditions import Conjunct, Unplaced, on_matches
+from streamq.patterns.correlation import Correlation
 from streamq.patterns.matches import Matches, all_of, at, filtered, greatest, key, least, of, so_many
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Part
@@ -51,9 +51,6 @@ from streamq.plan.schema import Schema
 from streamq.runtime.arrow_expr import check
 from streamq.stream import Stream
 
-if TYPE_CHECKING:
-    from streamq.patterns.lowering import Lowering
-
 SOURCE = "@source"
 """The column of the number of the input that an event is from."""
 
@@ -63,12 +60,15 @@ def chooses(parts: Sequence[Part]) -> bool:
     return any(p.selection != Selection.EACH or p.consumption != Consumption.REUSE for p in parts)
 
 
-def chosen(
-    lowering: Lowering, parts: Sequence[Part], gathering: Gathering, *, count: int, within: int
-) -> tuple[list[Matches], Matches]:
-    """Return the matches of each parameter, and those of the operator; but in ATMOST each of these has two events or more."""
-    choice = _Choice(lowering, parts, gathering)
-    return choice.matches, choice.matched(count, within)
+def shared_events(parts: Sequence[Part], gathering: Gathering) -> list[tuple[int, ...]]:
+    """Return the numbers of parameters over the same events, where it matters that they share them: those of one type."""
+    if gathering != Gathering.AT_MOST and all(p.consumption == Consumption.REUSE for p in parts):
+        return []
+    by_type: dict[str, list[int]] = {}
+    for number, part in enumerate(parts):
+        if isinstance(part.pattern, syntax.Type):
+            by_type.setdefault(part.pattern.name, []).append(number)
+    return [tuple(numbers) for numbers in by_type.values() if len(numbers) > 1]
 
 
 @dataclass(frozen=True)
@@ -83,22 +83,28 @@ class _Input:
     fits: dict[int, str]
 
 
-class _Choice:
+class Choice:
     """The parameters of an operator over the inputs from whose events they choose.
 
-    ``grouped`` are the correlation keys of which an event has one value, whatever its parameter; ``others`` are conditions.
+    matches: those of each parameter; of one that shares its events (``shared_events``) all events of its type, whatever the
+    conditions, which say of each event whether it is this parameter's. ``grouped`` are the correlation keys of which an event
+    has one value, whatever its parameter; ``others`` are conditions.
     """
 
-    def __init__(self, lowering: Lowering, parts: Sequence[Part], gathering: Gathering):
-        self.lowering, self.parts, self.gathering = lowering, parts, gathering
-        self.correlation = lowering.correlation
-        consumes = any(p.consumption == Consumption.CONSUME for p in parts)
-        # elsewhere it is no matter which events two parameters share
-        self.shared = list(_over_same_events(parts)) if consumes or gathering == Gathering.AT_MOST else []
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        matches: Sequence[Matches],
+        gathering: Gathering,
+        correlation: Correlation,
+        conditions: Unplaced,
+    ):
+        self.parts, self.matches, self.gathering = parts, matches, gathering
+        self.correlation, self.conditions = correlation, conditions
+        self.shared = shared_events(parts, gathering)
         several = {number for numbers in self.shared for number in numbers}
         self.grouped = [k for k in self.correlation.keys if self._is_one_field(k)]
         self.others = [k for k in self.correlation.keys if k not in self.grouped]
-        self.matches = [self._matches(number, number in several) for number in range(len(parts))]
         alone = [(number,) for number in range(len(parts)) if number not in several]
         self.inputs = [self._input(numbers) for numbers in sorted([*self.shared, *alone], key=self._source)]
 
@@ -113,13 +119,6 @@ class _Choice:
         if isinstance(pattern, syntax.Type):
             return False, pattern.name, numbers[0]
         return True, "", numbers[0]
-
-    def _matches(self, number: int, is_shared: bool) -> Matches:
-        part = self.parts[number]
-        if is_shared and isinstance(part.pattern, syntax.Type):
-            # its conditions say of each event whether it is this parameter's
-            return self.lowering._type(part, part.pattern)
-        return self.lowering._where(self.lowering.lowered(part))
 
     # inputs
 
@@ -136,8 +135,7 @@ class _Choice:
             columns |= same | keys
             own[number] = (*same, *keys)
             if len(numbers) > 1:
-                taken = self.lowering.taken(matches.variables)
-                condition = all_of(self.lowering._read(c, matches) for c in taken)
+                condition = all_of(self.conditions.taken_on(matches))
                 conditions |= {} if condition is None else {number: substitute(condition, same)}
         fits = {number: f"{number}@fits" for number in conditions}
         columns |= {fits[number]: condition for number, condition in conditions.items()}
@@ -156,7 +154,7 @@ class _Choice:
     # matches
 
     def matched(self, count: int, within: int) -> Matches:
-        """The matches of ``count`` of the parameters within a scope."""
+        """The matches of ``count`` of the parameters within a scope; but in ATMOST each of them has two events or more."""
         whole = self._union()
         # a NULL is equal to nothing
         events = filtered(whole, [Col(key(k)).is_not_null() for k in self.grouped])
@@ -239,23 +237,14 @@ class _Choice:
 
     def _requirements(self, matches: Matches) -> Iterator[Requirement]:
         """Yield the conditions between the parameters; raises Refusal for one that only Spark can evaluate."""
-        for conjunct in self.lowering.taken(matches.variables):
+        for conjunct in self.conditions.taken(matches.variables):
             numbers = tuple(n for n, m in enumerate(self.matches) if conjunct.names & set(m.events))
-            where = self.lowering._read(conjunct, matches)
+            where = on_matches(conjunct, matches)
             _check_evaluable(where, matches.schema, conjunct)
             yield Requirement(where, numbers)
         for k in self.others:
             for one, other in combinations(range(len(self.parts)), 2):
                 yield Requirement(Col(_key_of(one, k)) == Col(_key_of(other, k)), (one, other))
-
-
-def _over_same_events(parts: Sequence[Part]) -> Iterator[tuple[int, ...]]:
-    """Yield the numbers of parameters of one type."""
-    by_type: dict[str, list[int]] = {}
-    for number, part in enumerate(parts):
-        if isinstance(part.pattern, syntax.Type):
-            by_type.setdefault(part.pattern.name, []).append(number)
-    yield from (tuple(numbers) for numbers in by_type.values() if len(numbers) > 1)
 
 
 def _variable(part: Part) -> str:
@@ -285,4 +274,4 @@ def _check_evaluable(where: Expr, schema: Schema, conjunct: Conjunct) -> None:
         raise Refusal(conjunct.place, wrong, f"found {show_to_user(where)}") from error
 
 
-__all__ = ["chooses", "chosen"]
+__all__ = ["Choice", "chooses", "shared_events"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -11,7 +11,7 @@ from pyspark.sql import types as t
 
 from streamq.errors import StreamqError, nearest
 from streamq.functions.builder import builder
-from streamq.patterns.matches import Named, at, contributors_of, id_of, of, root_of
+from streamq.patterns.matches import Matches, Named, at, contributors_of, filtered, id_of, of, root_of
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import (
     NOWHERE,
@@ -176,6 +176,33 @@ class Variables:
         raise Refusal(place, f"no field {name!r}", f"there are: {', '.join(every)}", nearest(name, every))
 
 
+class Unplaced:
+    """The conditions of a definition that have no place yet: each goes where its variables first meet, and is done with."""
+
+    def __init__(self, conjuncts: Iterable[Conjunct]):
+        self.left = list(conjuncts)
+
+    def taken(self, variables: Iterable[str]) -> list[Conjunct]:
+        """The conditions that are about no other variables, which are then done with."""
+        there = set(variables)
+        about_them = [c for c in self.left if c.variables <= there]
+        self.left = [c for c in self.left if not c.variables <= there]
+        return about_them
+
+    def taken_on(self, matches: Matches) -> list[Expr]:
+        """Those that are about some matches alone, over their columns."""
+        return [on_matches(c, matches) for c in self.taken(matches.variables)]
+
+    def holding(self, matches: Matches) -> Matches:
+        """The matches for which those conditions hold that are about them alone."""
+        return replace(matches, stream=filtered(matches.stream, self.taken_on(matches)))
+
+
+def on_matches(conjunct: Conjunct, matches: Matches) -> Expr:
+    """A condition over the columns of some matches."""
+    return condition_on(conjunct, matches.variables, matches.schema, matches.optional)
+
+
 def condition_on(conjunct: Conjunct, matches: Mapping[str, Named], schema: Schema, optional: frozenset[str]) -> Expr:
     """A condition over the columns of matches; it is true of one without one of its variables.
 
@@ -225,4 +252,4 @@ def _called(name: str, arguments: Sequence[Any], place: Place) -> Expr:
     raise Refusal(place, f"no function {name!r}", "", hint)
 
 
-__all__ = ["Conjunct", "Variables", "asks_for_ids", "condition_on", "typed"]
+__all__ = ["Conjunct", "Unplaced", "Variables", "asks_for_ids", "condition_on", "on_matches", "typed"]

@@ -11,7 +11,7 @@ from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.select import Select
 from streamq.patterns import syntax
 from streamq.patterns.checks import parts_of
-from streamq.patterns.conditions import Conjunct, Variables, asks_for_ids, condition_on, typed
+from streamq.patterns.conditions import Conjunct, Unplaced, Variables, asks_for_ids, condition_on, typed
 from streamq.patterns.correlation import correlation
 from streamq.patterns.lowering import EventType, Lowering
 from streamq.patterns.matches import Matches, altered, contributor_of, filtered, greatest, least, of, so_many
@@ -62,9 +62,10 @@ def _defined(
     keys, conjuncts = correlation(definition.where, conjuncts, variables, kinds, optional)
     read = _read_outputs(definition, variables)
     has_ids = has_ids or asks_for_ids([*conjuncts, *read.values()])
-    lowering = Lowering(types, keys, [c for c in conjuncts if c.variables], has_ids=has_ids)
+    conditions = Unplaced(c for c in conjuncts if c.variables)
+    lowering = Lowering(types, keys, conditions, has_ids=has_ids)
     matches = lowering.lowered(definition.pattern)
-    _check_left(lowering.left, variables)
+    _check_left(conditions.left, variables)
     # what is about no variable is about the matches, and about nothing that is negated below
     constant = [condition_on(c, {}, matches.schema, frozenset()) for c in conjuncts if not c.variables]
     stream = filtered(_living(matches, definition), constant)

@@ -19,8 +19,8 @@ from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.select import Select
 from streamq.operators.union import Union
 from streamq.patterns import syntax
-from streamq.patterns.choosing import chooses, chosen
-from streamq.patterns.conditions import Conjunct, condition_on
+from streamq.patterns.choosing import Choice, chooses, shared_events
+from streamq.patterns.conditions import Unplaced
 from streamq.patterns.correlation import Correlation
 from streamq.patterns.ids import ORDINAL, event_id, match_id, numbered
 from streamq.patterns.matches import (
@@ -71,24 +71,23 @@ class EventType:
 
 
 class Lowering:
-    """The lowering of one definition; conditions go where their variables first meet, and ``left`` are those not there yet."""
+    """The lowering of one definition."""
 
     def __init__(
         self,
         types: Mapping[str, EventType],
         correlation: Correlation,
-        conjuncts: Sequence[Conjunct],
+        conditions: Unplaced,
         *,
         has_ids: bool,
     ):
-        self.types, self.correlation, self.has_ids = types, correlation, has_ids
-        self.left = list(conjuncts)
+        self.types, self.correlation, self.conditions, self.has_ids = types, correlation, conditions, has_ids
 
     def lowered(self, part: Part) -> Matches:
         """The matches of a parameter, with its variable among theirs."""
         match part.pattern:
             case syntax.Type():
-                return self._where(self._type(part, part.pattern))
+                return self.conditions.holding(self._type(part, part.pattern))
             case syntax.Sequence():
                 matches = self._sequence(part.pattern)
             case syntax.AtLeast(count, parts, within):
@@ -107,7 +106,7 @@ class Lowering:
                 matches = self._at_most(part.pattern)
         if part.variable is None:
             return matches
-        return self._where(
+        return self.conditions.holding(
             replace(matches, variables={**matches.variables, part.variable: matches.named(part.variable)})
         )
 
@@ -157,21 +156,6 @@ class Lowering:
         of_inputs = tuple(i for i in ids if i is not None)
         return replace(matches, id=match_id(operator, of_inputs, matches.starts), ids=of_inputs)
 
-    def _where(self, matches: Matches) -> Matches:
-        """The matches for which those conditions hold that are about them alone."""
-        conditions = [self._read(c, matches) for c in self.taken(matches.variables)]
-        return replace(matches, stream=filtered(matches.stream, conditions))
-
-    def _read(self, conjunct: Conjunct, matches: Matches) -> Expr:
-        return condition_on(conjunct, matches.variables, matches.schema, matches.optional)
-
-    def taken(self, variables: Iterable[str]) -> list[Conjunct]:
-        """The conditions that are about no other variables, which are then done with."""
-        there = set(variables)
-        about_them = [c for c in self.left if c.variables <= there]
-        self.left = [c for c in self.left if not c.variables <= there]
-        return about_them
-
     def scope(self, within: syntax.Duration, place: Place) -> int:
         """A scope in ticks; raises Refusal for one that is not positive, or no duration of the axis."""
         axis = next(iter(self.types.values())).stream.schema.axis
@@ -185,7 +169,7 @@ class Lowering:
 
     def _pair(self, left: Matches, right: Matches) -> Pair:
         """Two patterns with the conditions on both."""
-        return Pair(left, right, self.keys, self.taken((*left.variables, *right.variables)))
+        return Pair(left, right, self.keys, self.conditions.taken((*left.variables, *right.variables)))
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -197,7 +181,7 @@ class Lowering:
     def _sequence(self, pattern: syntax.Sequence) -> Matches:
         scope = self.scope(pattern.within, pattern.place)
         if chooses(pattern.parts):
-            parts, matches = chosen(self, pattern.parts, Gathering.SEQUENCE, count=len(pattern.parts), within=scope)
+            parts, matches = self._chosen(pattern.parts, Gathering.SEQUENCE, count=len(pattern.parts), within=scope)
         else:
             parts = [self.lowered(p) for p in pattern.parts]
             matches = parts[0]
@@ -230,7 +214,7 @@ class Lowering:
 
     def _at_least(self, count: int, patterns: Sequence[Part], scope: int) -> Matches:
         if count > 1 and chooses(patterns):
-            parts, matches = chosen(self, patterns, Gathering.AT_LEAST, count=count, within=scope)
+            parts, matches = self._chosen(patterns, Gathering.AT_LEAST, count=count, within=scope)
             first = least([p.starts for p in parts])
         else:
             parts = [self.lowered(p) for p in patterns]
@@ -248,7 +232,7 @@ class Lowering:
         matches = replace(matches, optional=optional, span=scope + max(p.span for p in parts))
         contributors = in_order([p.starts for p in parts], count)
         matches = replace(matches, contributors=contributors, lasts=self._rest(matches, first, scope))
-        return self._where(self._identified(matches, f"ATLEAST {count} {scope}", (p.id for p in parts)))
+        return self.conditions.holding(self._identified(matches, f"ATLEAST {count} {scope}", (p.id for p in parts)))
 
     def _joined_with_another(self, opened: Stream, one: Matches, parts: Sequence[Matches]) -> Stream:
         """Matches with an event more: of a part that they have none of."""
@@ -273,7 +257,7 @@ class Lowering:
 
     def _at_most(self, pattern: syntax.AtMost) -> Matches:
         scope = self.scope(pattern.within, pattern.place)
-        parts, matches = chosen(self, pattern.parts, Gathering.AT_MOST, count=pattern.count, within=scope)
+        parts, matches = self._chosen(pattern.parts, Gathering.AT_MOST, count=pattern.count, within=scope)
         optional = frozenset(matches.events) if len(parts) > 1 else parts[0].optional
         matches = replace(
             matches,
@@ -283,6 +267,20 @@ class Lowering:
             lasts=so_many(scope),
         )
         return self._identified(matches, f"ATMOST {pattern.count} {scope}", (p.id for p in parts))
+
+    def _chosen(
+        self, parts: Sequence[Part], gathering: Gathering, *, count: int, within: int
+    ) -> tuple[list[Matches], Matches]:
+        """The matches of each parameter, and those of an operator that selects among them, or consumes them."""
+        shared = {number for numbers in shared_events(parts, gathering) for number in numbers}
+        matches = [
+            self._type(part, part.pattern)
+            if number in shared and isinstance(part.pattern, syntax.Type)
+            else self.conditions.holding(self.lowered(part))
+            for number, part in enumerate(parts)
+        ]
+        choice = Choice(parts, matches, gathering, self.correlation, self.conditions)
+        return matches, choice.matched(count, within)
 
     # nothing of another
 

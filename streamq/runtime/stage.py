@@ -338,7 +338,7 @@ class Stage:
 
 
 def _told(channel: Channel, pace: Pace) -> tuple[int, int]:
-    """Return the CTI by which a channel's rows are late, and the one that the source has sent, where the path has moved them to."""
+    """Return the CTI by which a channel's rows are late, and the one that its source has sent, both moved as the rows are."""
     return carry(pace.counted, channel.carried), carry(pace.promised, channel.carried)
 
 

@@ -1,8 +1,8 @@
 """Runs any evaluator on a stream: recompute the rows that may still change, send the difference to those sent before.
 
 State: the events the evaluator still needs, with weights, and the rows sent that are not settled. A micro-batch appends to both
-a chunk of what is new; what is no longer needed is removed when there are many chunks, or much of it. Cost: a micro-batch evaluates all events
-that are in the state of a bucket.
+a chunk of what is new; what is no longer needed is removed when there are many chunks, or much of it.
+Cost: a micro-batch evaluates all events that are in the state of a bucket.
 """
 
 from __future__ import annotations
