@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from streamq.choices import Consumption, Selection
 from streamq.patterns.source_text import MAX_DEPTH, Refusal
@@ -60,6 +60,11 @@ def parts_of(whole: Part) -> Iterator[Part]:
         part = waiting.pop()
         yield part
         waiting += reversed(children(part.pattern))
+
+
+def chooses(parts: Iterable[Part]) -> bool:
+    """Whether a parameter does not just take each event, again and again."""
+    return any(p.selection != Selection.EACH or p.consumption != Consumption.REUSE for p in parts)
 
 
 def contributor_count(pattern: Pattern, defined: Mapping[str, int]) -> int:

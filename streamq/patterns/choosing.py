@@ -30,7 +30,7 @@ from operator import or_
 
 from pyspark.sql.types import IntegerType
 
-from streamq.choices import Consumption, Gathering, Selection
+from streamq.choices import Consumption, Gathering
 from streamq.errors import NeedsSpark
 from streamq.functions.choice import COALESCE
 from streamq.operators.choosing import Choosing, Parameter, Requirement
@@ -53,11 +53,6 @@ from streamq.stream import Stream
 
 SOURCE = "@source"
 """The column of the number of the input that an event is from."""
-
-
-def chooses(parts: Sequence[Part]) -> bool:
-    """Whether a parameter does not just take each event, again and again."""
-    return any(p.selection != Selection.EACH or p.consumption != Consumption.REUSE for p in parts)
 
 
 def shared_events(parts: Sequence[Part], gathering: Gathering) -> list[tuple[int, ...]]:
@@ -149,7 +144,8 @@ class Choice:
         part = self.parts[number]
         if not isinstance(part.pattern, syntax.Type):
             return Col(key(name))
-        return same[of(_variable(part), self.correlation.fields[name][_variable(part)])]
+        field = of(_variable(part), self.correlation.fields[name][_variable(part)])
+        return self.correlation.value(name, same[field], self.matches[number].schema.type_of(field))
 
     # matches
 
@@ -274,4 +270,4 @@ def _check_evaluable(where: Expr, schema: Schema, conjunct: Conjunct) -> None:
         raise Refusal(conjunct.place, wrong, f"found {show_to_user(where)}") from error
 
 
-__all__ = ["Choice", "chooses", "shared_events"]
+__all__ = ["Choice", "shared_events"]

@@ -114,15 +114,15 @@ class Variables:
         owners = frozenset(name.partition(".")[0] for name in columns_of(condition))
         return Conjunct(condition, owners, frozenset(name for owner in owners for name in self.below[owner]), place)
 
-    def correlated(self, where: Iterable[Condition]) -> tuple[str, ...]:
-        """The attributes in which all events of a match agree."""
-        keys: dict[str, None] = {}
+    def correlated(self, where: Iterable[Condition]) -> Mapping[str, Place]:
+        """The attributes in which all events of a match agree, and where that is said."""
+        keys: dict[str, Place] = {}
         for condition in where:
             if isinstance(condition, CorrelationKey) and condition.equal:
                 for attribute in condition.attributes:
                     self.events_with(attribute, condition.place)
-                    keys[attribute] = None
-        return tuple(keys)
+                    keys.setdefault(attribute, condition.place)
+        return keys
 
     def events_with(self, attribute: str, place: Place) -> tuple[str, ...]:
         """All variables of events; raises Refusal where one of them lacks an attribute."""

@@ -59,7 +59,7 @@ def _defined(
         for field in types[kind.name].fields
     }
     conjuncts = [*variables.conjuncts(definition.where), *where(variables)]
-    keys, conjuncts = correlation(definition.where, conjuncts, variables, kinds, optional)
+    keys, conjuncts = correlation(definition.where, conjuncts, variables, kinds, optional, definition.pattern)
     read = _read_outputs(definition, variables)
     has_ids = has_ids or asks_for_ids([*conjuncts, *read.values()])
     conditions = Unplaced(c for c in conjuncts if c.variables)

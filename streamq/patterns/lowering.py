@@ -19,7 +19,8 @@ from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.select import Select
 from streamq.operators.union import Union
 from streamq.patterns import syntax
-from streamq.patterns.choosing import Choice, chooses, shared_events
+from streamq.patterns.checks import chooses
+from streamq.patterns.choosing import Choice, shared_events
 from streamq.patterns.conditions import Unplaced
 from streamq.patterns.correlation import Correlation
 from streamq.patterns.ids import ORDINAL, event_id, match_id, numbered
@@ -130,7 +131,8 @@ class Lowering:
             columns[id_of(name)] = (
                 kind.id if kind.id is not None else event_id(pattern.name, kind.fields, points.schema)
             )
-        columns |= {key(k): Col(field) for k, field in self.correlation.fields_of(name)}
+        for k, field in self.correlation.fields_of(name):
+            columns[key(k)] = self.correlation.value(k, Col(field), points.schema.type_of(field))
         stream = points._derive(Select(points.plan, tuple(columns.items())))
         starts, own_id = Col(at(name)), Col(id_of(name)) if self.has_ids else None
         ids = () if own_id is None else (own_id,)

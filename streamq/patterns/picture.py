@@ -12,8 +12,7 @@ from typing import Final
 
 from streamq.compiler.explain_html import Part as Explained
 from streamq.patterns import syntax
-from streamq.patterns.checks import parts_of
-from streamq.patterns.choosing import chooses
+from streamq.patterns.checks import chooses, parts_of
 from streamq.patterns.rendering import render, shown_duration, shown_part
 from streamq.patterns.syntax import Definition, Part, Program
 from streamq.time import TIMESTAMP, length, show_duration

@@ -128,6 +128,7 @@ PATTERNS: Mapping[str, str] = {
     "at most, of one type": "ATMOST(2, A p, A q, B, 5) WHERE p.v <> B.v AND q.v > 0",
     "at most, by an equation": "ATMOST(1, A, B, 5) WHERE A.k = B.k",
     "at most, by another": "ATMOST(2, A p, A q, 5) WHERE p.k = q.k AND p.v <> q.v",
+    "a sequence with an at most, by an equation": "SEQUENCE(ATMOST(1, A, 5), B, 9) WHERE A.k = B.k",
     "at most of some": "ATMOST(2, SEQUENCE(A, B, 4), ALL(A p, C, 4), ATLEAST(2, B q, C r, A t, 3), 5) "
     "WHERE B.k = p.k AND q.v = A.v",
     "at most of at most": "ATMOST(2, ATMOST(1, A, B, 3) AS s, ANY(C, B p) AS u, 4) WHERE A.v = p.v AND s.Vs < u.Vs",
@@ -171,6 +172,9 @@ CHOICES = {
         "ATMOST(1, A CONSUME, B, 5) WHERE A.v <> B.v",
         "ATMOST(2, A p CONSUME, A q, B CONSUME, 5) WHERE CorrelationKey(k, EQUAL) AND p.v > 0",
         "SEQUENCE(ATMOST(1, A CONSUME, C, 3), B p FIRST, 9)",
+        "SEQUENCE(A, B FIRST, C, 9) WHERE A.k = B.k AND A.k = C.k",
+        "SEQUENCE(SEQUENCE(A FIRST CONSUME, B, 9), C, 9) WHERE A.k = C.k AND B.k = C.k",
+        "ALL(A LAST, B, C FIRST, 9) WHERE A.k = B.k AND B.k = C.k",
         "NOT(C, SEQUENCE(A FIRST CONSUME, B, 8)) WHERE C.k = A.k",
         "UNLESS(SEQUENCE(A LAST CONSUME, B, 8), C, 1, 9) WHERE C.k = A.k",
         "UNLESS(A, SEQUENCE(B FIRST CONSUME, C CONSUME, 5), 6) WHERE A.k = B.k",
