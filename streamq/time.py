@@ -119,7 +119,9 @@ def _parse(text: str, verb: str) -> int:
         unit = part.group(2).lower() if part else ""
         size = _MICROSECONDS.get(unit) or _MICROSECONDS.get(unit.removesuffix("s"))
         if part is None or size is None:
-            hint = nearest(unit, _UNITS) or f"Units: {', '.join(_UNITS)}."
+            # a month or a year is no fixed length, and of one letter nobody knows which unit it is near to
+            is_guessed = len(unit) > 1 and unit.removesuffix("s") not in ("month", "year")
+            hint = (nearest(unit, _UNITS) if is_guessed else "") or f"Units: {', '.join(_UNITS)}."
             if re.fullmatch(r"\s*[+-]?\d+\s*", text):
                 hint = f"Write '{int(text)} seconds', or {int(text)} without quotes on an integer axis."
             raise TimeError(sentence(verb, "not a duration", f"found {text!r}", hint))

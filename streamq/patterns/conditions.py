@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
 
 from pyspark.sql import types as t
 
@@ -147,7 +146,8 @@ class Variables:
             case Apply(function, arguments) if function in OPERATORS:
                 return OPERATORS[function](*map(self.read, arguments))
             case Apply(function, arguments):
-                return _called(function, [self.read(a) for a in arguments], expression.place)
+                call = _function(function, expression.place)
+                return call([self.read(a) for a in arguments])
 
     def column(self, variable: str, name: str, place: Place = NOWHERE) -> Expr:
         """The column of a variable's field, or of what every variable has beside its payload."""
@@ -237,19 +237,25 @@ def _no_field(variable: str, name: str, fields: Iterable[str], place: Place) -> 
     return Refusal(place, f"no field {name!r} of {variable}", f"there are: {', '.join(every)}", nearest(name, every))
 
 
-def _called(name: str, arguments: Sequence[Any], place: Place) -> Expr:
+def _function(name: str, place: Place) -> Callable[[Sequence[Expr]], Expr]:
+    """What makes a call of a function, with arguments; raises Refusal where there is none of that name, or not with these."""
     own = modules.get(name) if name in modules else None
-    try:
-        if own is not None and own.kind == "udf":
-            called: Expr = own(*arguments)  # type: ignore[operator]
-            return called
-        for known in (name, name.lower()):
-            if known in function_names():
-                return builder(known)(*arguments)
-    except StreamqError as error:
-        raise Refusal(place, str(error)) from error
-    hint = nearest(name, [*function_names(), *modules]) or "A function of your own is made by @sq.udf."
-    raise Refusal(place, f"no function {name!r}", "", hint)
+    call: Callable[..., Expr] | None = None
+    if own is not None and own.kind == "udf":
+        call = own  # type: ignore[assignment]
+    else:
+        call = next((builder(known) for known in (name, name.lower()) if known in function_names()), None)
+    if call is None:
+        hint = nearest(name, ["CorrelationKey", *function_names(), *modules])
+        raise Refusal(place, f"no function {name!r}", "", hint or "A function of your own is made by @sq.udf.")
+
+    def called(arguments: Sequence[Expr]) -> Expr:
+        try:
+            return call(*arguments)
+        except StreamqError as error:
+            raise Refusal(place, str(error)) from error
+
+    return called
 
 
 __all__ = ["Conjunct", "Unplaced", "Variables", "asks_for_ids", "condition_on", "on_matches", "typed"]

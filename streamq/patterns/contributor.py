@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from streamq.choices import Consumption, Selection
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError, UnknownVerb, nearest, sentence
 from streamq.patterns.syntax import Condition, Part, Type
 from streamq.plan.verbs import Verbs
 
@@ -33,8 +33,16 @@ class Contributor:
         return self._with(selection=Selection.LAST)
 
     def consume(self) -> Contributor:
-        """What has been part of a match is part of no other: CONSUME."""
+        """What is in the matches of one last event is in none of a later one: CONSUME."""
         return self._with(consumption=Consumption.CONSUME)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        hint = nearest(name, ("first", "last", "consume"))
+        if name in ("unless", "without", "cancel_when", "where"):
+            hint = f'A pattern has it, and a part alone is one by sq.any_of(stream.alias("x")).{name}(...).'
+        elif not name.startswith("_"):
+            hint = hint or "It is for patterns, as in sq.sequence(...); a stream's verbs go before alias."
+        raise UnknownVerb(sentence("alias", f"a part of a pattern has no {name!r}", "", hint))
 
     def _with(self, **changes: Any) -> Contributor:
         return replace(self, part=replace(self.part, **changes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 
 from streamq.choices import LengthKind
 from streamq.errors import StreamqError, nearest, warn
@@ -18,14 +19,16 @@ from streamq.patterns.matches import Matches, altered, contributor_of, filtered,
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Definition, Part, Program
 from streamq.plan.expr import Col, Expr, Lit
-from streamq.plan.inference import infer
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.schema import check_names
 from streamq.stream import Stream
+from streamq.time import INTEGER, TIMESTAMP
 
 ROOT, ID = "@.root", "@.id"
 """The columns of a match's root and id, for definitions that use it as an event."""
 
+
+_AXIS = {INTEGER: "an integer axis", TIMESTAMP: "a timestamp axis"}
 
 Where = Callable[[Variables], Iterable[Conjunct]]
 """Conditions that come from no text, by the variables that they may name."""
@@ -111,10 +114,18 @@ def _check_types(definition: Definition, types: Mapping[str, EventType]) -> None
         if kind.name not in types:
             there = f"there are: {', '.join(types)}" if types else "there is none"
             raise Refusal(kind.place, f"no event type {kind.name!r}", there, nearest(kind.name, types))
+    axes = {types[kind.name].stream.schema.axis: kind for kind in reversed(_events(definition.pattern).values())}
+    if len(axes) > 1:
+        (other, second), (one, first) = axes.items()
+        observed = f"{first.name!r} is on {_AXIS[one]}, {second.name!r} on {_AXIS[other]}"
+        raise Refusal(second.place, "event types on different time axes", observed)
     for part in parts_of(definition.pattern):
         match part.pattern:
             case syntax.CancelWhen(Part(syntax.Type(name))) if types[name].root is None:
-                warn("cedr: CANCEL_WHEN over the events of a type cancels none: they begin where they happen")
+                warn(
+                    f"cedr: CANCEL_WHEN over the events of a type, here {name}, cancels none: they begin where they happen; "
+                    "write CANCEL_WHEN(pattern, negated)"
+                )
 
 
 def _variables(whole: Part, types: Mapping[str, EventType]) -> Variables:
@@ -169,11 +180,11 @@ def _living(matches: Matches, definition: Definition) -> Stream:
     axis = stream.schema.axis_type
     start: Expr = Lifetime("start")
     if definition.occurrence is not None:
-        low, high = (_bound(b, stream) for b in (definition.occurrence.start, definition.occurrence.end))
+        low, high = _bounds(definition.occurrence, stream.schema.axis)
         conditions = [*([] if low is None else [start >= low]), *([] if high is None else [start < high])]
         stream = filtered(stream, conditions)
     if definition.validity is not None:
-        low, high = (_bound(b, stream) for b in (definition.validity.start, definition.validity.end))
+        low, high = _bounds(definition.validity, stream.schema.axis)
         begins = instant_ticks(start if low is None else greatest([start, low]), axis)
         ends = instant_ticks(Lifetime("end") if high is None else least([Lifetime("end"), high]), axis)
         length = Length(LengthKind.GIVEN, expr=greatest([ends - begins, so_many(0)]))
@@ -181,15 +192,31 @@ def _living(matches: Matches, definition: Definition) -> Stream:
     return stream
 
 
-def _bound(bound: syntax.Literal | None, stream: Stream) -> Expr | None:
-    if bound is None:
-        return None
+def _bounds(cut: syntax.Slice, axis: str) -> tuple[Expr | None, Expr | None]:
+    """The bounds of a slice as instants; raises Refusal for one that is none on the axis, and where nothing lies between."""
+    low, high = (None if bound is None else _bound(bound, axis) for bound in (cut.start, cut.end))
+    if low is not None and high is not None and not low < high:  # type: ignore[operator]
+        raise Refusal(cut.place, "an empty slice: it ends where it begins, or before")
+    return None if low is None else Lit(low), None if high is None else Lit(high)
+
+
+def _bound(bound: syntax.Literal, axis: str) -> int | datetime:
+    value, place = bound.value, bound.place
+    if axis == INTEGER:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise Refusal(
+                place, "the bound of a slice is a whole number of ticks on an integer axis", f"found {value!r}"
+            )
+        return value
+    if not isinstance(value, str):
+        hint = "Write '2024-05-01 08:00:00'; without an offset it is UTC."
+        raise Refusal(place, "the bound of a slice is a timestamp in quotes", f"found {value!r}", hint)
     try:
-        expr = Lit(bound.value).cast(stream.schema.axis_type)
-        infer(expr, stream.schema, "cedr")
-        return expr
-    except StreamqError as error:
-        raise Refusal(bound.place, str(error)) from error
+        moment = datetime.fromisoformat(value)
+    except ValueError as error:
+        hint = "Write '2024-05-01', or '2024-05-01 08:00:00'."
+        raise Refusal(place, "no timestamp", f"found {value!r}", hint) from error
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _read_outputs(definition: Definition, variables: Variables) -> dict[str, Conjunct]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 
+from pyspark.sql import types as t
+
 from streamq.aggregates.counts import count
 from streamq.functions.builder import builder
 from streamq.functions.catalogue import by_name
@@ -39,10 +41,19 @@ def event_id(name: str, fields: Sequence[str], schema: Schema) -> Expr:
     starts = instant_ticks(Lifetime("start"), schema.axis_type)
     parts: list[Expr] = [Lit(f"{name} "), starts.cast("string"), Lit(" "), Col(ORDINAL).cast("string")]
     for name_of_field in fields:
-        text = Col(name_of_field).cast("string")
+        text = _as_text(Col(name_of_field), schema.type_of(name_of_field))
         length = Call(by_name("length"), (text,)).cast("string")
         parts.append(Call(COALESCE, (Call(by_name("concat"), (Lit(" "), length, Lit(":"), text)), Lit(" -"))))
     return Call(by_name("concat"), tuple(parts))
+
+
+def _as_text(column: Expr, kind: t.DataType) -> Expr:
+    """A value as a text that no other value of its type has."""
+    if isinstance(kind, t.BinaryType):
+        return builder("hex")(column)
+    if isinstance(kind, t.ArrayType | t.MapType | t.StructType):
+        return builder("to_json")(column)
+    return column.cast("string")
 
 
 def match_id(operator: str, ids: Sequence[Expr], starts: Expr) -> Expr:

@@ -26,7 +26,7 @@ from streamq.plan.expr import Call, Expr, as_expr
 from streamq.plan.node import Node
 from streamq.plan.verbs import Verbs, not_a_stream, tables_behind
 from streamq.stream import Stream
-from streamq.time import TIMESTAMP, Duration, length, show_duration
+from streamq.time import TIMESTAMP, Duration, length, plain_integer, show_duration
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Pattern(Stream):
         return Stream(plan, tables_behind((self, *others), "union"))
 
     def _explained_first(self) -> Sequence[Explained]:
-        return [explained(self.written.program)]
+        return [explained(self.written.program, self.text)]
 
     def _repr_html_(self) -> str:
         """The picture of the pattern, as a notebook shows it."""
@@ -92,7 +92,7 @@ class Pattern(Stream):
 
     @property
     def text(self) -> str:
-        """The pattern in the CEDR language; of a condition that is a function, what it computes."""
+        """The pattern in the CEDR language; of a condition that is a function only its variables, as a comment."""
         text = render(self.written.program)
         variables = [f"-- where {inspect.signature(f)}: a function" for f in self.written.functions]
         return "\n".join([text, *variables])
@@ -106,8 +106,8 @@ class Pattern(Stream):
 
         UNLESS(pattern, negated, within) in the CEDR language; the lifetime is ``[start, start + within)``.
         """
-        scope = _scope(within, "unless")
-        return self._negation(negated, lambda this, other: syntax.Unless(this, other, scope, nth))
+        scope, number = _scope(within, "unless"), None if nth is None else _count(nth, "unless")
+        return self._negation(negated, lambda this, other: syntax.Unless(this, other, scope, number))
 
     def without(self, negated: Stream | Contributor) -> Pattern:
         """The matches with no event of ``negated`` strictly between their first and last contributor: NOT(negated, pattern)."""
@@ -155,9 +155,12 @@ def cedr(text: str | bytes, **streams: Stream) -> Pattern:
     x_machine  root  start  end
             b     2      2    7
     """
-    for name, stream in streams.items():
-        if not isinstance(stream, Stream):
-            raise PlanError(sentence("cedr", f"{name} is not a stream", f"found {kind_of(stream)}"))
+    for name, given in dict[str, Any](streams).items():
+        if isinstance(given, Contributor):
+            hint = "Give the stream itself: AS names it."
+            raise PlanError(sentence(f"cedr, {name}", "not a stream", "found a stream under an alias", hint))
+        if not isinstance(given, Stream):
+            not_a_stream(f"cedr, {name}", given)
     return Pattern(Written(parse(text), streams), source_text(text))
 
 
@@ -189,14 +192,23 @@ def any_of(*parts: Stream | Contributor) -> Pattern:
 
 def at_least(count: int, *parts: Stream | Contributor, within: Duration) -> Pattern:
     """Events of ``count`` of the parts, in any order, within a scope: ATLEAST; what a match has not is NULL."""
-    scope = _scope(within, "at_least")
-    return _of_parts("at_least", parts, lambda p: syntax.AtLeast(count, p, scope))
+    number, scope = _count(count, "at_least"), _scope(within, "at_least")
+    return _of_parts("at_least", parts, lambda p: syntax.AtLeast(number, p, scope))
 
 
 def at_most(count: int, *parts: Stream | Contributor, within: Duration) -> Pattern:
     """An event of any part, with at most ``count`` of all parts in the scope that ends with it, itself among them: ATMOST."""
-    scope = _scope(within, "at_most")
-    return _of_parts("at_most", parts, lambda p: syntax.AtMost(count, p, scope))
+    number, scope = _count(count, "at_most"), _scope(within, "at_most")
+    return _of_parts("at_most", parts, lambda p: syntax.AtMost(number, p, scope))
+
+
+def _count(count: Any, verb: str) -> int:
+    number = plain_integer(count)
+    if isinstance(number, bool) or not isinstance(number, int):
+        observed = f"found {kind_of(count)}" if isinstance(count, Contributor | Stream) else f"found {count!r}"
+        hint = "" if verb == "unless" else f"Write sq.{verb}(2, ...)."
+        raise PlanError(sentence(verb, "a count is a whole number", observed, hint))
+    return number
 
 
 def _scope(within: Duration, verb: str) -> syntax.Duration:

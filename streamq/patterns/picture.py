@@ -12,7 +12,7 @@ from typing import Final
 
 from streamq.compiler.explain_html import Part as Explained
 from streamq.patterns import syntax
-from streamq.patterns.checks import chooses, parts_of
+from streamq.patterns.checks import children, chooses, parts_of
 from streamq.patterns.rendering import render, shown_duration, shown_part
 from streamq.patterns.syntax import Definition, Part, Program
 from streamq.time import TIMESTAMP, length, show_duration
@@ -45,15 +45,18 @@ class Box:
     is_ordered: bool = False
 
 
-def explained(program: Program) -> Explained:
-    """The pattern as a part of an explanation."""
-    shown = {d.name: _box(d.pattern, {d.name: d for d in program.definitions}) for d in program.definitions}
+def explained(program: Program, text: str) -> Explained:
+    """The pattern, which is written so, as a part of an explanation."""
+    definitions = {d.name: d for d in program.definitions}
     lines: list[str] = []
-    for definition in program.definitions:
-        lines += [definition.name, *_lines(shown[definition.name], "  ", "  ")]
-    data = {"text": render(program), "tree": lines}
-    boxes = (f"<div>{escape(name)}</div>{_boxes(box)}" for name, box in shown.items())
-    return Explained("pattern", "pattern", lines, data, f"<style>{STYLE}</style>\n" + "\n".join(boxes))
+    pictures: list[str] = []
+    for name, definition in definitions.items():
+        box, rest = _box(definition.pattern, definitions), render(Program((definition,))).split("\n")[2:]
+        lines += [name, *_lines(box, "  ", "  "), *(f"  {line}" for line in rest)]
+        below = f'<div class="keeps">{"<br>".join(map(escape, rest))}</div>' if rest else ""
+        pictures.append(f"<div>{escape(name)}</div>{_boxes(box)}{below}")
+    data = {"text": text, "tree": lines}
+    return Explained("pattern", "pattern", lines, data, f"<style>{STYLE}</style>\n" + "\n".join(pictures))
 
 
 # lines
@@ -93,6 +96,9 @@ def _box(part: Part, definitions: Mapping[str, Definition], *, negated: bool = F
 
     def shown(name: str, parts: tuple[Box, ...], within: str = "", keeps: str = "", *, is_ordered: bool = False) -> Box:
         scope = f" within {within}" if within else ""
+        lag = max((_lag(p, definitions) for p in children(part.pattern)), default=0)
+        if keeps and lag:
+            keeps += f", and the {_amount(lag, part, definitions)} that an UNLESS below waits"
         words = shown_part(part).removeprefix(shown_part(Part(part.pattern)))
         return Box(f"{name}{scope}{words}", keeps, parts, negated, is_ordered)
 
@@ -147,11 +153,26 @@ def _scope(within: syntax.Duration) -> str:
     return f"{within} ticks" if isinstance(within, int) else shown_duration(within)
 
 
+def _lag(part: Part, definitions: Mapping[str, Definition]) -> int:
+    """How long a match may wait at most until nothing can take it back, in ticks."""
+    below = max((_lag(p, definitions) for p in children(part.pattern)), default=0)
+    match part.pattern:
+        case syntax.Type(name) if name in definitions:
+            return _lag(definitions[name].pattern, definitions)
+        case syntax.Unless(_, _, within):
+            return below + length(within)
+    return below
+
+
+def _amount(ticks: int, part: Part, definitions: Mapping[str, Definition]) -> str:
+    """A number of ticks in words, in units where the pattern's scopes have such."""
+    scopes = [p.pattern.within for p in _all_parts(part, definitions) if hasattr(p.pattern, "within")]
+    return show_duration(ticks, TIMESTAMP) if any(isinstance(scope, str) for scope in scopes) else _scope(ticks)
+
+
 def _reach(part: Part, definitions: Mapping[str, Definition]) -> str:
     """How far a match's root can lie before its start."""
-    scopes = [p.pattern.within for p in _all_parts(part, definitions) if hasattr(p.pattern, "within")]
-    ticks = _span(part, definitions)
-    return show_duration(ticks, TIMESTAMP) if any(isinstance(scope, str) for scope in scopes) else _scope(ticks)
+    return _amount(_span(part, definitions), part, definitions)
 
 
 def _all_parts(whole: Part, definitions: Mapping[str, Definition]) -> Iterator[Part]:

@@ -290,7 +290,7 @@ def test_answer(name: str) -> None:
 
 
 def test_a_primitive_is_never_cancelled() -> None:
-    with pytest.warns(StreamqWarning, match="CANCEL_WHEN over the events of a type cancels none"):
+    with pytest.warns(StreamqWarning, match="CANCEL_WHEN over the events of a type, here A, cancels none"):
         check("EVENT E WHEN CANCEL_WHEN(A, B) OUTPUT A.v", {"A": [(3, 10)], "B": [(2, 20), (3, 21)]}, [(3, 4, 10)])
 
 

@@ -88,7 +88,21 @@ def test_what_has_output_is_an_event_of_its_own() -> None:
         (lambda: PAIR.where(lambda x: x.n == 1), "pattern: no field 'n' of x; there are: m, Vs, root"),
         (lambda: PAIR.where(7), "where: not a condition of a pattern; found int"),
         (lambda: INSTALLS.alias(""), "alias: a name is a string; found ''"),
-        (lambda: sq.cedr("EVENT E WHEN A", A=7), "cedr: A is not a stream; found int"),
+        (lambda: sq.cedr("EVENT E WHEN A", A=7), "cedr, A: not a stream; found int"),
+        (lambda: sq.cedr("EVENT E WHEN A", A=X), "cedr, A: not a stream; found a stream under an alias"),
+        (
+            lambda: sq.at_least(X, Y, within=5),
+            "at_least: a count is a whole number; found Contributor. Write sq.at_least(2",
+        ),
+        (lambda: sq.at_least(True, X, Y, within=5), "at_least: a count is a whole number; found True"),
+        (lambda: sq.at_most(1.5, X, Y, within=5), "at_most: a count is a whole number; found 1.5"),
+        (lambda: PAIR.unless(Z, 5, nth="1"), "unless: a count is a whole number; found '1'"),
+        (
+            lambda: X.unless(Y, 5),
+            "a part of a pattern has no 'unless'. A pattern has it, and a part alone is one by sq.any_of",
+        ),
+        (lambda: X.frist(), "Did you mean 'first'?"),
+        (lambda: X.show(), "a stream's verbs go before alias"),
     ],
 )
 def test_what_is_no_pattern(write: object, message: str) -> None:

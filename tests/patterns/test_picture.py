@@ -27,8 +27,9 @@ pattern
     ├ A
     ├ B
     └ C AS x
+    WHERE CorrelationKey(k, EQUAL)
   Q
-    CANCEL_WHEN  (keeps matches of NOT for 12 ticks)
+    CANCEL_WHEN  (keeps matches of NOT for 12 ticks, and the 9 ticks that an UNLESS below waits)
     ├ UNLESS within 9 ticks of contributor 1  (keeps p and s for 12 ticks)
     │ ├ P AS p
     │ └ no ATLEAST 2 within 4 ticks AS s  (keeps B, C and D for 4 ticks)
