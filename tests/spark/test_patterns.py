@@ -79,7 +79,7 @@ def test_a_stream(spark: SparkSession) -> None:
 
 def test_ids_and_functions_are_those_of_other_hosts(spark: SparkSession) -> None:
     output = "s.id AS id, s.contributors AS contributors, concat_ws('-', A.k, B.k) AS ks"
-    query = sq.cedr(f"EVENT E WHEN SEQUENCE(A, ALL(B, C, 5) AS s, 7) OUTPUT {output}", **STREAMS)
+    query = sq.cedr(f"EVENT E WHEN SEQUENCE(A, UNLESS(B, C, 3) AS s, 7) OUTPUT {output}", **STREAMS)
     case = replace(arrivals(), plan=query.plan)
     expected = executed(case, Execution(LITERAL))
     assert expected.num_rows
