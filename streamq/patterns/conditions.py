@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Any
 
 from pyspark.sql import types as t
 
@@ -240,10 +241,8 @@ def _no_field(variable: str, name: str, fields: Iterable[str], place: Place) -> 
 def _function(name: str, place: Place) -> Callable[[Sequence[Expr]], Expr]:
     """What makes a call of a function, with arguments; raises Refusal where there is none of that name, or not with these."""
     own = modules.get(name) if name in modules else None
-    call: Callable[..., Expr] | None = None
-    if own is not None and own.kind == "udf":
-        call = own  # type: ignore[assignment]
-    else:
+    call: Any = own if own is not None and own.kind == "udf" else None
+    if call is None:
         call = next((builder(known) for known in (name, name.lower()) if known in function_names()), None)
     if call is None:
         hint = nearest(name, ["CorrelationKey", *function_names(), *modules])
@@ -251,7 +250,8 @@ def _function(name: str, place: Place) -> Callable[[Sequence[Expr]], Expr]:
 
     def called(arguments: Sequence[Expr]) -> Expr:
         try:
-            return call(*arguments)
+            expression: Expr = call(*arguments)
+            return expression
         except StreamqError as error:
             raise Refusal(place, str(error)) from error
 

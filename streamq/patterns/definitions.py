@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from streamq.choices import LengthKind
 from streamq.errors import StreamqError, nearest, warn
@@ -194,8 +195,10 @@ def _living(matches: Matches, definition: Definition) -> Stream:
 
 def _bounds(cut: syntax.Slice, axis: str) -> tuple[Expr | None, Expr | None]:
     """The bounds of a slice as instants; raises Refusal for one that is none on the axis, and where nothing lies between."""
-    low, high = (None if bound is None else _bound(bound, axis) for bound in (cut.start, cut.end))
-    if low is not None and high is not None and not low < high:  # type: ignore[operator]
+    # both are numbers, or both are instants
+    low: Any = None if cut.start is None else _bound(cut.start, axis)
+    high: Any = None if cut.end is None else _bound(cut.end, axis)
+    if low is not None and high is not None and low >= high:
         raise Refusal(cut.place, "an empty slice: it ends where it begins, or before")
     return None if low is None else Lit(low), None if high is None else Lit(high)
 

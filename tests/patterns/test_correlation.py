@@ -17,11 +17,11 @@ KEYED = {name: text for name, text in (SETS | CHOICES).items() if "CorrelationKe
 
 def unkeyed(text: str) -> list[str]:
     """The joins and scans of a pattern's plan that go over all keys at once."""
-    found = []
+    over_all = []
     for node in nodes(sq.cedr(text, **STREAMS).plan):
         keys = node.on if isinstance(node, Join) else node.keys if isinstance(node, Scan) else ("neither",)
-        found += [] if keys else [f"{node.title} {node.detail()}"]
-    return found
+        over_all += [] if keys else [f"{node.title} {node.detail()}"]
+    return over_all
 
 
 @pytest.mark.parametrize("name", KEYED)
@@ -64,8 +64,8 @@ def test_keys_of_different_types_are_compared_as_everywhere() -> None:
     a = sq.points(pa.table({"at": [1, 2], "k": pa.array([1, 2], pa.int32())}), "at", name="a")
     b = sq.points(pa.table({"at": [3, 4], "k": pa.array([1, 3], pa.int64())}), "at", name="b")
     for modes in ("", "FIRST CONSUME"):
-        found = sq.cedr(f"EVENT E WHEN SEQUENCE(A AS x {modes}, B, 9) WHERE CorrelationKey(k, EQUAL)", A=a, B=b)
-        assert [row[2:4] for row in answer(found.select("x_k", "B_k"))] == [(1, 1)]
+        query = sq.cedr(f"EVENT E WHEN SEQUENCE(A AS x {modes}, B, 9) WHERE CorrelationKey(k, EQUAL)", A=a, B=b)
+        assert [row[2:4] for row in answer(query.select("x_k", "B_k"))] == [(1, 1)]
     other = sq.points(pa.table({"at": [3], "k": pa.array([b"1"])}), "at", name="c")
     with pytest.raises(CedrError, match="types that are never equal; found int, binary"):
         sq.cedr("EVENT E WHEN SEQUENCE(A, B, 9) WHERE CorrelationKey(k, EQUAL)", A=a, B=other)

@@ -32,8 +32,8 @@ def test_timestamps_in_quotes_on_the_other(bound: str) -> None:
 
 
 def test_lifetimes_are_cut() -> None:
-    found = sq.cedr("EVENT E WHEN UNLESS(A, B, 9) OUTPUT A.v AS v # [4, 7)", A=TICKS, B=TICKS.where(sq.col("v") > 9))
-    assert [row[:2] for row in answer(found)] == [(4, 7), (5, 7)]
+    query = sq.cedr("EVENT E WHEN UNLESS(A, B, 9) OUTPUT A.v AS v # [4, 7)", A=TICKS, B=TICKS.where(sq.col("v") > 9))
+    assert [row[:2] for row in answer(query)] == [(4, 7), (5, 7)]
 
 
 @pytest.mark.parametrize(

@@ -83,5 +83,5 @@ def test_ids_and_functions_are_those_of_other_hosts(spark: SparkSession) -> None
     case = replace(arrivals(), plan=query.plan)
     expected = executed(case, Execution(LITERAL))
     assert expected.num_rows
-    found = executed_on_spark(case, Execution(BATCH), spark).select(expected.column_names)
-    assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, expected.to_pylist()))
+    on_spark = executed_on_spark(case, Execution(BATCH), spark).select(expected.column_names)
+    assert sorted(map(repr, on_spark.to_pylist())) == sorted(map(repr, expected.to_pylist()))
