@@ -15,7 +15,7 @@ from streamq.compiler.results import Result
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluation import PortColumns, all_columns
 from streamq.plan.node import Node
-from streamq.plan.schema import POINT, Schema
+from streamq.plan.schema import Schema
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT
@@ -185,5 +185,4 @@ def _judge(program: Program, path: Path) -> Judge | None:
     if source is None:
         return None
     invalid = source.policy.invalid_in(program.options.streaming)
-    points = source.insert_only and source.schema.shape == POINT
-    return Judge(source.shown_name(), source.policy.late, invalid, source.schema.axis, points)
+    return Judge(source.shown_name(), source.policy.late, invalid, source.schema.axis, source.gives_points)

@@ -16,7 +16,6 @@ from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.operator import Operator
 from streamq.operators.source import Source
 from streamq.plan.node import Node, nodes
-from streamq.plan.schema import POINT
 from streamq.windows import Hopping
 
 
@@ -106,8 +105,7 @@ def _reason_for_a_stage(source: Source, ways: Sequence[Consumer], options: Optio
 
 def _drops_what_is_late(source: Source) -> bool:
     """Whether a late item is gone, whatever it would be once steps have moved it: nothing is left of a point, or shown of it."""
-    is_point = source.insert_only and source.schema.shape == POINT
-    return is_point and source.policy.late != Late.FAIL
+    return source.gives_points and source.policy.late != Late.FAIL
 
 
 __all__ = ["RunBy", "JudgedAt", "Judging", "Strategy", "choose"]

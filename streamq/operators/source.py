@@ -17,7 +17,7 @@ from streamq.operators.operator import Operator
 from streamq.plan.expr import Col, Expr
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import instant, orderable
-from streamq.plan.schema import Field, Schema, check_names, quote
+from streamq.plan.schema import POINT, Field, Schema, check_names, quote
 from streamq.policies import SourcePolicy
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import BAD, LE, NO_START, RE, TOO_EARLY, TOO_LATE
@@ -78,6 +78,11 @@ class Source(Operator):
     def insert_only(self) -> bool:
         """Whether every item is an event, so that none is ever taken back."""
         return self.ingress is None
+
+    @property
+    def gives_points(self) -> bool:
+        """Whether every item is a point, of which nothing is left once it is late."""
+        return self.insert_only and self.schema.shape == POINT
 
     def rows_in_arrow(self, table: pa.Table, streaming: bool) -> pa.Table:
         """The items of a table with payload and ``__bad``; under ``invalid="fail"`` the first reason says the lifetime."""
