@@ -36,6 +36,21 @@ def intervals(seed: int, count: int = 40) -> pa.Table:
     return pa.Table.from_pylist(made, schema=SCHEMA)
 
 
+@sq.udo("y int")
+def values(v: Any) -> Any:
+    """A row for each value that a window's members have."""
+    yield from ((value,) for value in v.dropna())
+
+
+@sq.udo("y int", time_sensitive=True)
+def pieces(events: Any, window: Any) -> Any:
+    """Two events for each member, next to each other."""
+    for event in events.itertuples():
+        if event.end > event.start + 1:
+            yield event.start, event.start + 1, 0
+            yield event.start + 1, event.end, 1
+
+
 Query = Callable[[Any, Any, Any], Any]
 """A query over two streams and a static table ``k, size``."""
 
@@ -102,6 +117,8 @@ QUERIES: dict[str, Query] = {
     "to_signal": lambda s, t, z: s.to_signal("k"),
     "chop": lambda s, t, z: s.chop(5, 1),
     "explode": lambda s, t, z: s.tumbling_window(5).select(n=sq.count(), all=sq.collect("v")).explode("all"),
+    "rows of a UDO": lambda s, t, z: s.group_by("k").tumbling_window(5).select(values("v")),
+    "events of a UDO": lambda s, t, z: s.group_by("k").tumbling_window(9).select(pieces("v")),
     "scan": lambda s, t, z: s.to_points().group_by("k").scan(RESETTING_SUM("v", where=col("v") != 2)),
     "distinct_ids": lambda s, t, z: s.distinct_ids(within=4, id="k"),
     "windowed_join": lambda s, t, z: s.windowed_join(

@@ -9,7 +9,7 @@ from streamq.operators.source import Source
 from streamq.operators.step import Step
 from streamq.plan.expr import Expr
 from streamq.plan.folding import fold
-from streamq.plan.node import Node, expressions, nodes
+from streamq.plan.node import Node, expressions
 from streamq.plan.passes import reads_lifetime
 from streamq.windows import Window
 
@@ -54,15 +54,6 @@ class Consumer:
     def reads_lifetime(self) -> bool:
         """Whether an expression on the way reads some part of a lifetime."""
         return any(reads_lifetime(expr, "start", "end", "duration") for expr in self.reads)
-
-
-def readers(plan: Node) -> dict[str, int]:
-    """How often each node is read, by its digest."""
-    counts = {plan.digest: 1}
-    for node in nodes(plan):
-        for child in node.children:
-            counts[child.digest] = counts.get(child.digest, 0) + 1
-    return counts
 
 
 def consumers(plan: Node) -> dict[str, list[Consumer]]:

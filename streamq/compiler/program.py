@@ -64,6 +64,11 @@ class Path:
         """What tells it from every other path: where it begins, and its steps."""
         return hashlib.sha256(" ".join([self.relation, *(s.digest for s in self.steps)]).encode()).hexdigest()[:16]
 
+    @property
+    def multiplies(self) -> bool:
+        """Whether a step may make several rows of one."""
+        return any(step.multiplies for step in self.steps)
+
     def then(self, step: Step) -> Path:
         """One more step."""
         first = len(self.steps) if self.moves and step.reads_open_end else None

@@ -13,7 +13,6 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.choices import OutputForm
-from streamq.compiler.consumers import readers
 from streamq.compiler.options import Options
 from streamq.compiler.ports import Port, PortInput, feed_result, host, host_ctis
 from streamq.compiler.program import Path, Program, Relation
@@ -44,7 +43,6 @@ from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.call_modules import CallModulesKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.recompute import RecomputeKernel
-from streamq.runtime.kernels.relay import RelayKernel
 from streamq.runtime.kernels.scan import ScanKernel
 from streamq.runtime.kernels.settle import SettleKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
@@ -65,7 +63,6 @@ class _Compiler:
         self.policies = policies
         self.ports: list[Port] = []
         self.strategy = self.program.strategy
-        self.readers = readers(plan)
         self.unsettled = _read_unsettled(self.program)
         self.result_paths: list[list[Path]] = []
 
@@ -132,8 +129,6 @@ class _Compiler:
 
         If the step changes lifetimes, rows wait until the ends that it or an earlier step of the path reads no longer move.
         """
-        if step.multiplies:
-            path = self._relay_if_shared(step.input, path)
         path = path.then(step)
         return self._settle_before_open_end(path) if step.carrier is not None else path
 
@@ -197,28 +192,6 @@ class _Compiler:
         for step in path.steps[path.open_end :]:
             settled = settled.then(step)
         return settled
-
-    def _relay_if_shared(self, node: Node, path: Path) -> Path:
-        """If other paths begin at the relation that a path begins at, put a relay kernel at the path's end.
-
-        A step that makes several rows of one needs this: Spark computes the paths of one relation side by side in the same
-        rows, so such a step would repeat the rows of the other paths, too. ``node`` is the step's input.
-
-        Returns the path from the relay, or the path as it is where there is no other reader.
-        """
-        below = node
-        while self.readers[below.digest] == 1 and isinstance(below, Step):
-            below = below.input
-        if self.readers[below.digest] == 1 and not isinstance(below, Passing):
-            return path
-        path = self._settle_before_open_end(path)
-        name = f"relay:{node.digest}:{path.relation}:{len(self.ports)}"
-        kernel = RelayKernel()
-        cti = kernel.progress_rule.cti.shown()
-        lines = ("relay: rows that are looked up in a table", "basket: none", f"CTI: {cti}")
-        rows = PortInput([path], PortColumns(all_columns(path.schema), (LE,)), (LE, RE, WEIGHT))
-        port = Port(name=name, kernel=kernel, inputs=[rows], schema=path.schema, lines=lines)
-        return self._host(port, retracts=path.retracts, moves=path.moves)
 
     # sources
 

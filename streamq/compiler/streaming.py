@@ -6,7 +6,7 @@ stateful processor. Nothing here touches the JVM, so it runs on Spark Connect as
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,13 @@ if TYPE_CHECKING:
     from streamq.runtime.identity import Identity
 
 LATE_DDL = "source string, reason string, start bigint, `end` bigint, late_by bigint, payload string"
+
+
+IS_EVENT = "__is_event"
+"""The column that says of a source's row whether it is an event, and not a CTI or a row to be refused."""
+
+COPY = "__copy"
+"""The column that numbers the copies of a row, each for one path that makes several rows of it."""
 
 
 @dataclass(frozen=True)
@@ -143,23 +150,53 @@ def _along(
     packed: list[str] = []
     all_columns = [n for n in df.columns if n not in ("__to", "__channel", "__body", BAD)]
     rest = [n for n in ("__to", "__channel", "__body", BAD) if n in df.columns]
+    keeps = {r.number: F.col("__channel") == _raw(r) for r in relations}
+    if keep is not None:
+        df = df.withColumn(IS_EVENT, F.coalesce(keep, F.lit(False)))
+        keeps = {r.number: F.col(IS_EVENT) for r in relations}
     lanes: dict[int, tuple[str | None, tuple[str, ...]]] = {}
-    df = df.select(*rest, F.struct(*(F.col(quote(n)) for n in all_columns)).alias("__row"))
-    for relation, feed in feeds:
+    technical = [n for n in (*rest, IS_EVENT) if n in df.columns]
+    df = df.select(*technical, F.struct(*(F.col(quote(n)) for n in all_columns)).alias("__row"))
+    df, selections = _copied(df, feeds, keeps)
+    for (relation, feed), is_kept in zip(feeds, selections, strict=True):
         struct = None if single else _struct(relation)
         fields = all_columns if single else _relation_columns(relation)
         base = F.col("__row") if struct is None else F.col("__row")[struct]
-        side = df.select(*rest, "__row", *packed, *(base[n].alias(n) for n in fields))
-        side = side.withColumn(KEEP, keep if keep is not None else F.col("__channel") == _raw(relation))
+        beside = list(df.columns)
+        side = df.select(*beside, *(base[n].alias(n) for n in fields)).withColumn(KEEP, is_kept)
         side = _apply_steps(lowering, feed, side, relation.schema)
         name = f"__lane{feed.channel.number}"
-        side = side.select(*rest, "__row", *packed, F.struct(*_port(feed, side, [])).alias(name))
+        df = side.select(*beside, F.struct(*_port(feed, side, [])).alias(name))
         packed.append(name)
         lanes[feed.channel.number] = (name, feed.channel.columns)
-        df = side
     technical = [n for n in (KIND, LE, OPENS) if n in all_columns] if single else []
     df = df.select(*rest, *(F.col("__row")[n].alias(n) for n in technical), *packed)
     return df, Lanes(lanes)
+
+
+def _copied(
+    df: DataFrame, feeds: Sequence[tuple[Relation, Feed]], keeps: Mapping[int, Column]
+) -> tuple[DataFrame, list[Column]]:
+    """Copy rows so that no path reads rows that another one has made; return which rows each feed takes.
+
+    Every path that makes several rows of one reads a copy of its own, numbered in ``__copy``; the other paths of a relation
+    share one. ``keeps`` says which rows a relation has, by its number; a row of no relation stays single.
+    """
+    from pyspark.sql import functions as F
+
+    shared = {relation.number for relation, feed in feeds if not feed.path.multiplies}
+    last = {relation.number: -1 + (relation.number in shared) for relation, _ in feeds}
+    copies: list[int] = []
+    for relation, feed in feeds:
+        last[relation.number] += feed.path.multiplies
+        copies.append(last[relation.number] if feed.path.multiplies else 0)
+    if not any(copies):
+        return df, [keeps[relation.number] for relation, _ in feeds]
+    last_copy = F.lit(0)
+    for number, copy in last.items():
+        last_copy = F.when(keeps[number], F.lit(copy)).otherwise(last_copy)
+    df = df.withColumn(COPY, F.explode(F.sequence(F.lit(0), last_copy)))
+    return df, [keeps[r.number] & (F.col(COPY) == copy) for (r, _), copy in zip(feeds, copies, strict=True)]
 
 
 def _is_plain(feed: Feed) -> bool:
@@ -206,7 +243,8 @@ def _port(feed: Feed, df: DataFrame, outside: list[str], always: bool = False) -
 
 
 def _raw(relation: Relation) -> int:
-    return -100 - relation.number
+    """The channel of the envelopes that bring a relation's rows: of a kernel's output, or (_passing) into a result."""
+    return -100 - relation.number if relation.number >= 0 else -1 - relation.number
 
 
 def _struct(relation: Relation) -> str:
@@ -288,22 +326,22 @@ def _result(lowering: Lowering, df: DataFrame) -> DataFrame:
         rows = _apply_steps(lowering, feed, rows, relation.schema)
         rows = rows.where(F.col(KEEP) | F.col("__channel").isin(LATE, TOTALS))
         return rows.select(*meta, *(F.col(quote(n)) for n in _result_names(program, feed)))
-    side = opened
     if len(unique) == 1:
         # steps of one path replace columns that the next one reads
         (only,) = unique
         columns = F.struct(*(F.col(quote(n)) for n in _relation_columns(only)))
-        side = side.select(*meta, columns.alias(_struct(only)))
+        opened = opened.select(*meta, columns.alias(_struct(only)))
+    paths = [*feeds, *passing]
+    side, selections = _copied(opened, paths, {r.number: F.col("__channel") == _raw(r) for r, _ in paths})
+    beside = [*side.columns]
     packed: list[str] = []
-    for number, (relation, feed) in enumerate([*feeds, *passing]):
+    for number, ((relation, feed), is_kept) in enumerate(zip(paths, selections, strict=True)):
         base = [F.col(_struct(relation))[n].alias(n) for n in _relation_columns(relation)]
-        passed = [*meta, *(_struct(r) for r in unique), *packed]
-        raw = relation.number if feed in earlier else _raw(relation)
-        step = side.select(*passed, *base).withColumn(KEEP, F.col("__channel") == raw)
+        step = side.select(*beside, *packed, *base).withColumn(KEEP, is_kept)
         if feed not in earlier:
             step = _apply_steps(lowering, feed, step, relation.schema)
         name = f"__out{number}"
-        side = step.select(*passed, F.when(F.col(KEEP), _result_struct(program, feed)).alias(name))
+        side = step.select(*beside, *packed, F.when(F.col(KEEP), _result_struct(program, feed)).alias(name))
         packed.append(name)
     # one row of the last stage may feed results along several paths
     rows = side.select(*meta, F.filter(F.array(*(F.col(n) for n in packed)), lambda x: x.isNotNull()).alias("__outs"))
@@ -314,10 +352,10 @@ def _result(lowering: Lowering, df: DataFrame) -> DataFrame:
 
 
 def _passing(program: Program, feed: Feed) -> Relation:
-    """A relation of rows that are in the columns of a result already."""
+    """A relation of rows that are in the columns of a result already; its number is negative, as no kernel's is."""
     assert feed.result is not None
     number, behind = feed.channel.number, len(program.stages)
-    return Relation(f"result{number}", behind, program.results[feed.result].plan.schema, None, number)
+    return Relation(f"result{number}", behind, program.results[feed.result].plan.schema, None, -1 - number)
 
 
 def _result_names(program: Program, feed: Feed) -> list[str]:

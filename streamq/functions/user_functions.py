@@ -27,7 +27,7 @@ from streamq.plan.user_module import UserModule
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.module import as_series
 from streamq.runtime.shipping import packed, ship_module_of
-from streamq.runtime.user_results import FAILURES, fit, reason_of, shortened
+from streamq.runtime.user_results import FAILURES, fit, plain_result, reason_of, shortened
 from streamq.runtime.user_results import Unfit as Misfit
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class UserFunction(UserModule, Function):
         errors: Errors = {}
         for i, (call, values) in enumerate(calls):
             try:
-                results.append(fit(call(), to, self.returns.simpleString()))
+                results.append(fit(plain_result(call()), to, self.returns.simpleString()))
             except FAILURES as error:
                 results.append(None)
                 errors[i] = self._message(error, values), error
@@ -200,6 +200,8 @@ class UserFunction(UserModule, Function):
             if not _is_of_kind(array.type, to):
                 raise TypeError(f"it is a column of {array.type}")
             array = array if array.type == to else array.cast(to)
+            if pa.types.is_floating(to):
+                array = pc.if_else(pc.is_nan(array), None, array)
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
             raise Misfit(f"{shortened(result)} is no column of {self.returns.simpleString()}: {error}") from error
         if len(array) != len(arrays[0]):

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from streamq.errors import PlanError, sentence
 from streamq.plan.user_code import (
     STEPWISE,
@@ -65,7 +67,7 @@ class EventCalling:
         if not isinstance(result, tuple) or len(result) != 2:
             raise Unfit(f"a step gives (state, rows), and this one {shortened(result)}")
         state, rows = result
-        return state, self.rows.rows(rows, _has_no_window)
+        return state, self.rows.rows(rows, pa.int64(), _has_no_window)
 
 
 def _has_no_window(lifetime: object) -> tuple[int, int | None]:

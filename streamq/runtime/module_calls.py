@@ -65,7 +65,7 @@ class Calling(Named):
         """Return what the module gave as a value of the result column; raises Unfit for what is none."""
         if self.rows is None:
             return fit(plain_result(result), self.to, self.shown_type)
-        return self.rows.rows(result, lambda lifetime: self._placed(lifetime, window))
+        return self.rows.rows(result, self.axis, lambda lifetime: self._placed(lifetime, window))
 
     @property
     def of_nothing(self) -> Any:

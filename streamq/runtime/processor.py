@@ -316,7 +316,7 @@ def result_opener(
                 if number is not None and number in relations:
                     yield from _wide(decode(body.as_py()), channel, relations[number], schema)
                 elif channel in passed:
-                    yield from _wide(decode(body.as_py()), channel, relations[channel], schema)
+                    yield from _wide(decode(body.as_py()), channel, relations[-1 - channel], schema)
                 elif channel == LATE:
                     late = decode(body.as_py()).combine_chunks()
                     rows = late.num_rows

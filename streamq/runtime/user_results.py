@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.window_interval import ticks_of
+from streamq.time import INFINITY
 
 SHOWN = 60
 """How many characters of a value an error shows."""
@@ -168,17 +169,20 @@ class RowShape:
     keeps_lifetimes: bool
     single: bool
 
-    def rows(self, result: Any, in_window: Callable[[Lifetime | None], tuple[int, int | None]]) -> list[dict[str, Any]]:
+    def rows(
+        self, result: Any, axis: pa.DataType, in_window: Callable[[Lifetime | None], tuple[int, int | None]]
+    ) -> list[dict[str, Any]]:
         """Return what the code gave as rows; raises Unfit for what is none.
 
         It may be a DataFrame, or an iterable (a generator too) of rows: dictionaries and named tuples by field, tuples in the
         order of the fields, or plain values where there is one field; where rows have lifetimes, with ``start`` and ``end``
-        among the names, or before the fields. ``in_window`` puts the lifetime of a row, None where it has none of its own,
-        in its place.
+        among the names, or before the fields, as instants of the ``axis``. ``in_window`` puts the lifetime of a row, None
+        where it has none of its own, in its place.
         """
         rows = []
         for given_row in _each(result, is_wide=self.timed or len(self.names) > 1):
-            lifetime, values = self._parts(given_row)
+            instants, values = self._parts(given_row)
+            lifetime = None if instants is None else _lifetime(*instants, axis)
             row = {n: fit(plain_result(values[n]), k, s) for n, k, s in zip(*self._fields, strict=True)}
             if self.keeps_lifetimes:
                 try:
@@ -195,8 +199,8 @@ class RowShape:
     def _fields(self) -> tuple[Sequence[Any], ...]:
         return self.names, self.types, self.shown_types
 
-    def _parts(self, row: Any) -> tuple[Lifetime | None, Mapping[str, Any]]:
-        """A row's own lifetime in ticks, if it has one, and its values by field."""
+    def _parts(self, row: Any) -> tuple[tuple[Any, Any] | None, Mapping[str, Any]]:
+        """Return the start and the end that a row has of its own, None if it has none, and its values by field."""
         expected = [*(["start", "end"] if self.timed else []), *self.names]
         fields = getattr(row, "_fields", getattr(row, "__fields__", ())) if isinstance(row, tuple) else ()
         row = dict(zip(fields, row, strict=True)) if fields else row
@@ -207,20 +211,26 @@ class RowShape:
             if not self.timed or set(names) != set(expected):
                 hint = " (write itertuples(index=False))" if "Index" in fields else ""
                 raise Unfit(f"a row has {', '.join(names) or 'no columns'} instead of {', '.join(expected)}{hint}")
-            return (_ticks(row["start"]), _ticks(row["end"])), row
+            return (row["start"], row["end"]), row
         values = tuple(row) if isinstance(row, tuple | list) else (row,)
         if len(values) == len(self.names):
             return None, dict(zip(self.names, values, strict=True))
         if not self.timed or len(values) != len(expected):
             raise Unfit(f"a row of {len(values)} values, {shortened(row)}, instead of {', '.join(expected)}")
-        return (_ticks(values[0]), _ticks(values[1])), dict(zip(self.names, values[2:], strict=True))
+        return (values[0], values[1]), dict(zip(self.names, values[2:], strict=True))
 
 
-def _ticks(instant: Any) -> int:
-    try:
-        return ticks_of(instant)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise Unfit(f"{shortened(instant)} is no instant") from error
+def _lifetime(start: Any, end: Any, axis: pa.DataType) -> Lifetime:
+    """Return a row's own lifetime in ticks; raises Unfit for a start or an end that is no instant of the axis."""
+    ticks = []
+    for instant in (start, end):
+        try:
+            ticks.append(ticks_of(instant, axis))
+        except (ValueError, OverflowError) as error:
+            raise Unfit(f"{shortened(instant)} is no instant of the query ({error})") from error
+    if ticks[0] == INFINITY:
+        raise Unfit(f"{shortened(start)} is no start of a row")
+    return ticks[0], ticks[1]
 
 
 def _each(result: Any, *, is_wide: bool) -> Iterable[Any]:

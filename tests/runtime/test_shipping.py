@@ -30,7 +30,7 @@ from streamq.runtime.evaluators import condition, joins, spans, windows
 from streamq.runtime.evaluators.condition import Condition
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.identity import Identity
-from streamq.runtime.kernels import inner_join, recompute, relay, settle, window_aggregate
+from streamq.runtime.kernels import inner_join, recompute, settle, window_aggregate
 from streamq.runtime.packer import Packer
 from streamq.runtime.processor import DRIVER_WORKER, make_processor
 from streamq.runtime.shipping import KEPT, WORKER_MEMORY, packed
@@ -50,7 +50,7 @@ pickle.load(open(sys.argv[1], 'rb'))
 
 def test_stages_kernels_and_evaluators_go_by_value(tmp_path: Path) -> None:
     ship_runtime()
-    modules = (condition, joins, spans, windows, inner_join, recompute, relay, settle, window_aggregate)
+    modules = (condition, joins, spans, windows, inner_join, recompute, settle, window_aggregate)
     shipped = [v for m in modules for v in vars(m).values() if isinstance(v, type) and v.__module__ == m.__name__]
     assert len(shipped) >= sum(issubclass(kind, EvaluatedOperator) for kind in written_operators())
     (tmp_path / "shipped").write_bytes(dumps((Stage, Packer, CarriedByExpr, shipped)))

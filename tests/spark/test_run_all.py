@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import random
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
 from streamq.errors import CheckpointError
 from streamq.testing.deltas import from_changelog, net
 from streamq.testing.difference import assert_same_history
 from streamq.testing.oracle import oracle
-from tests.algebra import SCHEMA, intervals
+from tests.algebra import QUERIES, SCHEMA, SIZES, intervals
 from tests.spark.replay import land, stream
 
 LATE = {"from": 3, "to": 5, "k": "a", "v": 1, "w": 0.5}
@@ -83,3 +86,41 @@ def test_each_result_goes_into_its_own_sink(spark: SparkSession, tmp_path: Path)
     assert_same_history(in_json, expected["shared"])
     assert_same_history(pa.Table.from_pylist(list(upserts.values())), expected["counts"])
     assert spark.read.parquet(str(tmp_path / "late")).count() == 1
+
+
+MULTIPLYING = ["explode", "join_table", "rows of a UDO", "events of a UDO"]
+"""The operators that make several rows of one."""
+
+
+@pytest.mark.parametrize("seed", range(20 if os.environ.get("STREAMQ_SOAK") else 1))
+def test_two_paths_from_any_operator(spark: SparkSession, plain: None, tmp_path: Path, seed: int) -> None:
+    """Whoever reads an operator's rows beside others, a result, another path or a kernel, reads each row once."""
+    rng = random.Random(seed)
+    tables = {n: intervals(2 * seed + i, 24) for i, n in enumerate("lr")} | {"sizes": SIZES}
+    for n in "lr":
+        land(tmp_path / n, [tables[n].slice(0, 15), tables[n].slice(15)])
+    left, right = (
+        sq.intervals(stream(spark, tmp_path / n, SCHEMA), start="from", end="to", name=n, progress=sq.generate(4))
+        for n in "lr"
+    )
+    sizes = spark.createDataFrame(SIZES.to_pylist(), from_arrow_schema(SIZES.schema))
+    others = sorted(QUERIES.keys() - set(MULTIPLYING))
+    results = []
+    for name in [*rng.sample(MULTIPLYING, 2), rng.choice(others)]:
+        query = QUERIES[name](left, right, sizes)
+        results += [
+            (query.union(query.where(sq.start() > 7)), "final"),
+            (query, "changelog"),
+            (query.snapshot_window().select(n=sq.count()), "changelog"),
+        ]
+    sinks = [str(tmp_path / "out" / str(number)) for number in range(len(results))]
+    run = sq.run_all(
+        [sq.result(q, sink=sink, output=output) for (q, output), sink in zip(results, sinks, strict=True)],
+        checkpoint=str(tmp_path / "cp"), buckets=2,
+    )  # fmt: skip
+    with run:
+        run.finish()
+    for (query, output), sink in zip(results, sinks, strict=True):
+        rows = spark.read.parquet(sink).drop("streamq_batch").toArrow()
+        history = rows if output == "final" else net([from_changelog(rows)])
+        assert_same_history(history, oracle(query.plan, tables))

@@ -55,7 +55,7 @@ def test_what_a_filter_lets_in_later_does_not_come_into_a_final_window(output: s
     s = sq.events(items, name="s", progress=sq.explicit()).where((sq.end() == 12) | (sq.end() == 4))
     seen = s.join_table(pa.table({"v": [1, 2]}), on="v", name="seen")
     counted = [each.tumbling_window(5).select(n=sq.count()) for each in (s, s.to_points(), seen)]
-    # read twice, the filter's rows are looked up behind a relay
+    # read twice, once behind a step that makes several rows of one
     for query in (*counted[:2], counted[2].union(s.select(n=sq.lit(0).cast("bigint")))):
         live = LocalRun(compiled(numbered(query.plan)[0], output, buckets=1), static=query.tables)
         parts = [live.batch({"s": query.tables["s"].slice(i, 1)}) for i in range(len(items))]
