@@ -5,6 +5,9 @@ FUZZ  ?= 30
 PY    := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
+# Compiled files are kept: hundreds of processes of a run import the same ones.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: test java lint format types fast slow soak fuzz demo docs bench clean
 .NOTPARALLEL:
 

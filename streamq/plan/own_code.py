@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import sysconfig
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -45,9 +46,10 @@ def own_packages(package: str) -> list[str]:
     return packages
 
 
-def installed() -> set[Path]:
+@cache
+def installed() -> frozenset[Path]:
     """The folders of Python's own library and of what is installed."""
-    return {Path(folder).resolve() for folder in sysconfig.get_paths().values()}
+    return frozenset(Path(folder).resolve() for folder in sysconfig.get_paths().values())
 
 
 def _places(package: ModuleType) -> list[str]:
