@@ -232,6 +232,8 @@ class Verdict(Word):
     """Rows wait for an input that brings nothing, and that nobody passes over."""
     NO_CTI = "no_cti"
     """Rows wait for a source that has not sent any CTI yet."""
+    FIRST_BATCH = "first_batch"
+    """The first micro-batch is being processed; nothing is reported of it before it is done."""
     NO_ROWS = "no_rows"
     """No row has come in."""
     FILTERED = "filtered"

@@ -38,7 +38,12 @@ class StreamqWarning(UserWarning):
 
 
 class StreamqError(Exception):
-    """Any error that streamq raises on purpose."""
+    """Any error that streamq raises on purpose.
+
+    ``report`` is the exception of Spark's that it was read from, whole, with Java's and Python's tracebacks; else None.
+    """
+
+    report: BaseException | None = None
 
 
 class PlanError(StreamqError):

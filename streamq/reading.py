@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import PlanError, SourceError, sentence
@@ -22,13 +23,14 @@ def read_stream(
     schema: StructType | str | None = None,
     format: str = "parquet",
     at_once: int | None = AT_ONCE,
-    **options: Any,
+    options: Mapping[str, Any] | None = None,
+    **more_options: Any,
 ) -> DataFrame:
     """A folder of files as a streaming DataFrame that takes at most ``at_once`` bytes of new files a micro-batch.
 
     So a long history is caught up with in micro-batches whose memory is bounded, the first run as well; ``spark.readStream``
-    takes all there is in the first. A single file is taken whole. ``format`` and ``options`` are Spark's, as are the names of
-    files; ``schema`` is by default that of the files which are there. With ``at_once=None``, or Spark's own
+    takes all there is in the first. A single file is taken whole. ``format`` and the options, as keywords or as ``options={...}``, are
+    Spark's, as are the names of files; ``schema`` is by default that of the files which are there. With ``at_once=None``, or Spark's own
     ``maxFilesPerTrigger``, there is no bound in bytes. Files are taken in the order in which they were written: where that
     is not the order of their rows' time, allow for it in ``sq.generate(delay)``, for what comes behind is late. Raises
     SessionError without an active session, SourceError where there is no file to read a schema from, PlanError for an
@@ -42,6 +44,9 @@ def read_stream(
 
     if at_once is not None and (not isinstance(at_once, int) or isinstance(at_once, bool) or at_once < 1):
         raise PlanError(sentence("read_stream", "at_once is a number of bytes, at least 1", f"found {at_once!r}"))
+    if options is not None and not isinstance(options, Mapping):
+        raise PlanError(sentence("read_stream", "options is a dictionary", f"found {options!r}"))
+    options = {**(options or {}), **more_options}
     spark = session_of((), "read_stream")
     with spark_errors(
         "read_stream", f"Spark does not read {path}", "Look at the path, the format, the options.", SourceError

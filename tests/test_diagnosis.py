@@ -50,6 +50,14 @@ def test_no_rows_yet() -> None:
     assert (run.why().verdict, run.why().summary) == ("no_rows", "No row has come yet, from a or b.")
 
 
+def test_a_first_micro_batch_that_takes_its_time() -> None:
+    run = rehearsal(counted(events("a", 1, 2)))
+    now = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
+    answer = why(run.program, RunHistory(), now=now, busy_since=now - dt.timedelta(seconds=90))
+    assert answer.verdict == "first_batch"
+    assert answer.summary.startswith("The first micro-batch is running, for 90 s now;")
+
+
 def test_rows_that_are_all_no_events() -> None:
     table = pa.table({"t": pa.array([None, None], pa.int64()), "v": [1, 2]})
     run = rehearsal(counted(sq.points(table, time="t", name="a")))

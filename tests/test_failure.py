@@ -7,7 +7,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from streamq.errors import CheckpointError, InvalidEvent, LateEvent, ModuleFailed, QueryFailed
-from streamq.run.failure import spark_errors, translated
+from streamq.run.failure import SINK_NOTE, spark_errors, translated
 
 SINK = """[STREAM_FAILED] Query [id = 1] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in \
 the user provided function in foreach batch sink. Reason: An exception was raised by the Python Proxy. Return Message: \
@@ -52,7 +52,7 @@ RAISED = (
         (PLANNED, QueryFailed, "query: it ended with an error; [UNRESOLVED_COLUMN] A column `v` cannot be resolved."),
         (RAISED, ModuleFailed, "f: it failed; KeyError: 3; of v = 3."),
         ("x\nstreamq.errors.LateEvent: source s: 2 late item(s).\ny", LateEvent, "source s: 2 late item(s)."),
-        (SINK, QueryFailed, "query: the sink's function failed; OSError: disk full. Spark's own report is the cause"),
+        (SINK, QueryFailed, "query: the sink's function failed; OSError: disk full. Spark's own report is the attribute"),
         (CALLED, QueryFailed, "query: it ended with an error; java.io.IOException: Mkdirs failed. Spark's own"),
         (
             CALLED.replace("Job aborted", "[NOT_THERE] no format"),
@@ -65,6 +65,11 @@ RAISED = (
             ),
             QueryFailed,
             "query: the sink's function failed; java.io.IOException: Mkdirs failed. Spark's own",
+        ),
+        (
+            SINK + SINK_NOTE.format(2, 3),
+            QueryFailed,
+            "query: the sink of result 2 failed; OSError: disk full. Spark's own",
         ),
         (
             "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [BROKEN] no such thing",
@@ -92,7 +97,8 @@ def test_sparks_exceptions_become_ours_and_no_others_do() -> None:
         spark_errors("run", "no checkpoint", "Look.", CheckpointError),
     ):
         raise Py4JError(CALLED)
-    assert isinstance(caught.value.__cause__, Py4JError)
+    assert isinstance(caught.value.report, Py4JError)
+    assert caught.value.__suppress_context__ and caught.value.__cause__ is None, 'Java is not printed above the sentence'
     with pytest.raises(LateEvent, match="s: late"), spark_errors("run"):
         raise PySparkException("x\nstreamq.errors.LateEvent: s: late\n")
     for error in (ValueError("v"), InvalidEvent("i")):

@@ -28,14 +28,19 @@ def why(
     now: dt.datetime | None = None,
     *,
     reason: str = "",
+    busy_since: dt.datetime | None = None,
 ) -> Why:
-    """Return the diagnosis of a run; ``reason`` is the error it failed with, or the reason why it no longer runs."""
+    """Return the diagnosis of a run; ``reason`` is the error it failed with, or the reason why it no longer runs.
+
+    ``busy_since`` is the time since which it processes its first micro-batch, None if it is not doing so.
+    """
     now = now or dt.datetime.now(dt.UTC)
     case = Waiting(program, history, state, now)
     has_ended = state in (RunState.FAILED, RunState.FINISHED)
     waits = () if has_ended else tuple(case.waits())
     answer = (
         _ended(state, reason)
+        or _in_first_micro_batch(busy_since, now)
         or _no_rows_or_flowing(case)
         or _filtered_at_the_end(case)
         or _waiting(case, waits, now)
@@ -72,6 +77,14 @@ def _ended(state: RunState, reason: str) -> Answer | None:
         case RunState.STOPPED:
             return Answer(Verdict.STOPPED, f"The query does not run: {reason}. Run it on its checkpoint again.")
     return None
+
+
+def _in_first_micro_batch(since: dt.datetime | None, now: dt.datetime) -> Answer | None:
+    if since is None:
+        return None
+    seconds = f"{max(0, (now - since).total_seconds()):.0f} s"
+    text = f"The first micro-batch is running, for {seconds} now; what it reads is counted once it is done."
+    return Answer(Verdict.FIRST_BATCH, text)
 
 
 def _no_rows_or_flowing(case: Waiting) -> Answer | None:

@@ -19,7 +19,12 @@ _NAMED = re.compile(r"\[[A-Z][A-Z0-9_.]+\] ")
 """How a message of Spark's begins that has a name."""
 _STREAM = re.compile(r"^\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: ")
 
-REPORT = "Spark's own report is the cause of this error."
+SINK_NOTE = "in the sink of result {} of {}"
+"""The note on an exception that one of several sinks has raised."""
+
+_SINK = re.compile(SINK_NOTE.format(r"(\d+)", r"\d+"))
+
+REPORT = "Spark's own report is the attribute report of this error."
 
 
 def is_sparks(error: BaseException) -> bool:
@@ -34,16 +39,17 @@ def is_sparks(error: BaseException) -> bool:
 def spark_errors(
     verb: str, wrong: str = "it ended with an error", hint: str = REPORT, kind: type[StreamqError] = QueryFailed
 ) -> Iterator[None]:
-    """Within it, and in a function that it decorates, Spark's exceptions become streamq's, with Spark's as the cause.
+    """Within it, and in a function that it decorates, Spark's exceptions become streamq's.
 
-    That is the error that streamq's own code in a worker has raised, if any, else one of that kind and wording.
+    That is the error that streamq's own code in a worker has raised, if any, else one of that kind and wording. Spark's
+    exception is its ``report``, and not its cause: Python would print a hundred lines of Java above the one that matters.
     """
     try:
         yield
     except Exception as error:
         if not is_sparks(error):
             raise
-        raise translated(error, verb, wrong, hint, kind) from error
+        raise translated(error, verb, wrong, hint, kind) from None
 
 
 def translated(
@@ -53,7 +59,13 @@ def translated(
     hint: str = REPORT,
     kind: type[StreamqError] = QueryFailed,
 ) -> StreamqError:
-    """The streamq error behind a Spark exception; else one that tells the reason for it."""
+    """Return the streamq error behind a Spark exception, else one that tells the reason for it, with its ``report``."""
+    read = _read(error, verb, wrong, hint, kind)
+    read.report = error
+    return read
+
+
+def _read(error: BaseException, verb: str, wrong: str, hint: str, kind: type[StreamqError]) -> StreamqError:
     text = str(error)
     if ours := _OURS.search(text):
         own: type[StreamqError] = getattr(errors, ours.group(1), StreamqError)
@@ -62,7 +74,9 @@ def translated(
         message = refused.group(1).split(" SQLSTATE")[0].strip().rstrip("'")
         return errors.InvalidEvent(message if message.endswith(".") else message + ".")
     if "[FOREACH_BATCH_USER_FUNCTION_ERROR]" in text:
-        verb, wrong, hint = "query", "the sink's function failed", REPORT
+        place = _SINK.search(text)
+        which = f"the sink of result {place.group(1)} failed" if place else "the sink's function failed"
+        verb, wrong, hint = "query", which, REPORT
     return kind(sentence(verb, wrong, reason(error), hint))
 
 

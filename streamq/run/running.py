@@ -80,6 +80,7 @@ class Run:
             earlier=self._earlier_runs(claim),
             log=LOGGER.info if launch.arguments.progress_log else None,
         )
+        self._began_at = dt.datetime.now(dt.UTC)
         self.query: StreamingQuery = launch.start()
         self._log = ProgressLog(self._spark, self._look) if launch.arguments.progress_log else None
         self._idle = self._idle_watch()
@@ -182,7 +183,11 @@ class Run:
             # ...
         """
         status = self._status()
-        return why(self._program, self._watcher.all_micro_batches(self.query), status.state, reason=status.reason)
+        history = self._watcher.all_micro_batches(self.query)
+        spark = self.query.status
+        is_busy = status.state is RunState.RUNNING and spark["isTriggerActive"] and spark["isDataAvailable"]
+        busy_since = self._began_at if is_busy and history.last is None else None
+        return why(self._program, history, status.state, reason=status.reason, busy_since=busy_since)
 
     def explain(self, mode: str | None = None) -> None:
         """Print what the queries were made into and how they run, as :meth:`Stream.explain` does of one query."""
@@ -253,7 +258,7 @@ class Run:
         self.stop()
 
     def __repr__(self) -> str:
-        return f"Run({self.name or self.query.id}, {'active' if self.query.isActive else 'ended'})"
+        return f"Run({self.name or self.query.id}, {self._status().state})"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamq.plan.schema import MICRO_BATCH
+from streamq.run.failure import SINK_NOTE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -108,8 +109,13 @@ class SplitWriter:
     def _write(self, batch: DataFrame, number: int) -> None:
         from streamq.compiler.egress import late_rows, user_rows
 
-        for result, sink in zip(self.results, self.sinks, strict=True):
-            _write_result(user_rows(batch, result), sink, number)
+        for place, (result, sink) in enumerate(zip(self.results, self.sinks, strict=True), start=1):
+            try:
+                _write_result(user_rows(batch, result), sink, number)
+            except Exception as error:
+                if len(self.results) > 1:
+                    error.add_note(SINK_NOTE.format(place, len(self.results)))
+                raise
         if self.late_sink is not None:
             late_rows(batch).write.mode("overwrite").parquet(f"{self.late_sink}/{MICRO_BATCH}={number}")
 

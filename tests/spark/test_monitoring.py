@@ -54,7 +54,7 @@ def test_a_join_with_an_idle_input_says_which(spark: SparkSession, tmp_path: Pat
         progress = run.progress
         assert (progress["batch"], progress["rows"], progress["sources"]["trips"]["cti"]) == (2, 2, 18)
         assert progress["spark"]["batchId"] == 2
-    assert run.why().verdict == "stopped"
+    assert run.why().verdict == run.metrics["state"] == "stopped" and repr(run).endswith(", stopped)")
 
 
 def test_an_instalment_holds_its_last_windows(spark: SparkSession, tmp_path: Path) -> None:
