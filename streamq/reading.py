@@ -29,12 +29,12 @@ def read_stream(
     """A folder of files as a streaming DataFrame that takes at most ``at_once`` bytes of new files a micro-batch.
 
     So a long history is caught up with in micro-batches whose memory is bounded, the first run as well; ``spark.readStream``
-    takes all there is in the first. A single file is taken whole. ``format`` and the options, as keywords or as ``options={...}``, are
-    Spark's, as are the names of files; ``schema`` is by default that of the files which are there. With ``at_once=None``, or Spark's own
-    ``maxFilesPerTrigger``, there is no bound in bytes. Files are taken in the order in which they were written: where that
-    is not the order of their rows' time, allow for it in ``sq.generate(delay)``, for what comes behind is late. Raises
-    SessionError without an active session, SourceError where there is no file to read a schema from, PlanError for an
-    ``at_once`` that is no number of bytes. (Spark's ``maxBytesPerTrigger``.)
+    takes all there is in the first. A single file is taken whole. ``format`` and the options, as keywords or as
+    ``options={...}``, are Spark's, as are the names of files; ``schema`` is by default that of the files which are there. With
+    ``at_once=None``, or Spark's own ``maxFilesPerTrigger``, there is no bound in bytes. Files are taken in the order in which
+    they were written: where that is not the order of their rows' time, allow for it in ``sq.generate(delay)``, for what comes
+    behind is late. Raises SessionError without an active session, SourceError where there is no file to read a schema from,
+    PlanError for an ``at_once`` that is no number of bytes. (Spark's ``maxBytesPerTrigger``.)
 
     ::
 

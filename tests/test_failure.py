@@ -52,7 +52,11 @@ RAISED = (
         (PLANNED, QueryFailed, "query: it ended with an error; [UNRESOLVED_COLUMN] A column `v` cannot be resolved."),
         (RAISED, ModuleFailed, "f: it failed; KeyError: 3; of v = 3."),
         ("x\nstreamq.errors.LateEvent: source s: 2 late item(s).\ny", LateEvent, "source s: 2 late item(s)."),
-        (SINK, QueryFailed, "query: the sink's function failed; OSError: disk full. Spark's own report is the attribute"),
+        (
+            SINK,
+            QueryFailed,
+            "query: the sink's function failed; OSError: disk full. Spark's own report is the attribute",
+        ),
         (CALLED, QueryFailed, "query: it ended with an error; java.io.IOException: Mkdirs failed. Spark's own"),
         (
             CALLED.replace("Job aborted", "[NOT_THERE] no format"),
@@ -98,7 +102,9 @@ def test_sparks_exceptions_become_ours_and_no_others_do() -> None:
     ):
         raise Py4JError(CALLED)
     assert isinstance(caught.value.report, Py4JError)
-    assert caught.value.__suppress_context__ and caught.value.__cause__ is None, 'Java is not printed above the sentence'
+    assert caught.value.__suppress_context__ and caught.value.__cause__ is None, (
+        "Java is not printed above the sentence"
+    )
     with pytest.raises(LateEvent, match="s: late"), spark_errors("run"):
         raise PySparkException("x\nstreamq.errors.LateEvent: s: late\n")
     for error in (ValueError("v"), InvalidEvent("i")):

@@ -2,11 +2,10 @@
 
 The events of all parameters are gone over in the order of (Vs, id). An id is the name of the type, then the payload; matches
 of patterns come after events of types, in the order of the parameters, and go by their events. An event completes the matches
-of which it is the last. The events before it are bound from last to first, each at a start strictly before the one bound
-last: for a parameter on EACH every event that fits, for one on FIRST or LAST the least or the greatest by (Vs, id). An event
-fits if it lies within the scope and the conditions on it and on what is bound already hold. There is no look-ahead: where
-nothing fits before the event that was taken, there is no match. Every event completes what it can, whatever the parameter
-selects that it is the last of.
+of which it is the last. Of all whole matches that it completes, the parameters select from the one before the last back to the
+first: one on FIRST or LAST keeps those whose event there is the least or the greatest by (Vs, id) among those that agree on the
+parameters behind it. So a parameter never binds an event that no whole match has. Every event completes what it can, whatever
+the parameter selects that it is the last of.
 
 In ATLEAST and ALL every parameter that has no event yet is tried at every place. So a match is a choice of parameters in an
 order of time, and each parameter selects among the events before the one bound last. A match of ATLEAST(1, ...) and ANY is

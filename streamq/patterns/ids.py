@@ -65,8 +65,13 @@ def match_id(operator: str, ids: Sequence[Expr], starts: Expr) -> Expr:
     )
 
 
+def placed_id(place: int, id: Expr) -> Expr:
+    """The id of a contributor behind the place of its parameter, from 1; NULL where the match has none there."""
+    return Call(by_name("concat"), (Lit(f"{place}: "), id))
+
+
 def _a_tick(stream: Stream) -> Duration:
     return dt.timedelta(microseconds=1) if stream.schema.axis == TIMESTAMP else 1
 
 
-__all__ = ["ORDINAL", "event_id", "match_id", "numbered"]
+__all__ = ["ORDINAL", "event_id", "match_id", "numbered", "placed_id"]

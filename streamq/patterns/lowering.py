@@ -23,7 +23,7 @@ from streamq.patterns.checks import chooses
 from streamq.patterns.choosing import Choice, shared_events
 from streamq.patterns.conditions import Unplaced
 from streamq.patterns.correlation import Correlation
-from streamq.patterns.ids import ORDINAL, event_id, match_id, numbered
+from streamq.patterns.ids import ORDINAL, event_id, match_id, numbered, placed_id
 from streamq.patterns.matches import (
     Matches,
     all_of,
@@ -158,6 +158,18 @@ class Lowering:
         of_inputs = tuple(i for i in ids if i is not None)
         return replace(matches, id=match_id(operator, of_inputs, matches.starts), ids=of_inputs)
 
+    def _identified_by_place(
+        self, matches: Matches, operator: str, patterns: Sequence[Part], parts: Sequence[Matches]
+    ) -> Matches:
+        """Matches of some of several parameters, with an id that tells which ones where contributors' ids do not."""
+        identified = self._identified(matches, operator, (p.id for p in parts))
+        names = {p.pattern.name for p in patterns if isinstance(p.pattern, syntax.Type)}
+        is_told = len(names) == len(patterns) and all(self.types[name].id is None for name in names)
+        if not self.has_ids or is_told:
+            return identified
+        placed = tuple(placed_id(number, one) for number, one in enumerate(identified.ids, start=1))
+        return replace(identified, id=match_id(operator, placed, matches.starts))
+
     def scope(self, within: syntax.Duration, place: Place) -> int:
         """A scope in ticks; raises Refusal for one that is not positive, or no duration of the axis."""
         axis = next(iter(self.types.values())).stream.schema.axis
@@ -234,7 +246,10 @@ class Lowering:
         matches = replace(matches, optional=optional, span=scope + max(p.span for p in parts))
         contributors = in_order([p.starts for p in parts], count)
         matches = replace(matches, contributors=contributors, lasts=self._rest(matches, first, scope))
-        return self.conditions.holding(self._identified(matches, f"ATLEAST {count} {scope}", (p.id for p in parts)))
+        operator = f"ATLEAST {count} {scope}"
+        if count == len(parts):
+            return self.conditions.holding(self._identified(matches, operator, (p.id for p in parts)))
+        return self.conditions.holding(self._identified_by_place(matches, operator, patterns, parts))
 
     def _joined_with_another(self, opened: Stream, one: Matches, parts: Sequence[Matches]) -> Stream:
         """Matches with an event more: of a part that they have none of."""
@@ -268,7 +283,7 @@ class Lowering:
             span=max(p.span for p in parts),
             lasts=so_many(scope),
         )
-        return self._identified(matches, f"ATMOST {pattern.count} {scope}", (p.id for p in parts))
+        return self._identified_by_place(matches, f"ATMOST {pattern.count} {scope}", pattern.parts, parts)
 
     def _chosen(
         self, parts: Sequence[Part], gathering: Gathering, *, count: int, within: int

@@ -68,11 +68,14 @@ class Taking:
             candidates = [c for c in candidates if c[1][place] == key or (key != key and c[1][place] != c[1][place])]
         return candidates
 
-    def chosen(self, fitting: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Return those of the candidates that fit, in the order of (Vs, id), that are bound."""
-        if self.selection == Selection.FIRST:
-            return fitting[:1]
-        return fitting[-1:] if self.selection == Selection.LAST else fitting
+    @property
+    def selects(self) -> bool:
+        """True if a match has one event of those that it could have, the first or the last."""
+        return self.selection != Selection.EACH
+
+    def preferred(self, fitting: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Return candidates that stand in the order of (Vs, id) as the parameter prefers them."""
+        return fitting[::-1] if self.selection == Selection.LAST else fitting
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,7 @@ class Gatherer:
 class WholeRows(RowShape):
     """Rows of values that came out of columns of the same types: they are taken as they are."""
 
-    def rows(self, result: Any, in_window: Any) -> list[dict[str, Any]]:
+    def rows(self, result: Any, axis: Any, in_window: Any) -> list[dict[str, Any]]:
         return list(result)
 
 

@@ -2,7 +2,7 @@
 forgets what has been consumed.
 
 Cost: for an event that may complete a match, a look at the events within the scope; conditions are evaluated for all of them at
-once.
+once. A parameter on FIRST or LAST is tried with its events in order until one has a whole match: mostly with the first.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamq.runtime.candidates import Binding, Candidate, Gatherer, State, Taking
+from streamq.time import INFINITY, MINUS_INFINITY
 
 
 @dataclass(frozen=True)
@@ -49,21 +50,59 @@ class Chooser(Gatherer):
 
     def _completed(self, event: Candidate, source: int, candidates: Sequence[Sequence[Candidate]]) -> list[Binding]:
         """Return the matches of which this event is the last in time."""
-        several: dict[frozenset[int], list[Binding]] = {}
         nothing = Binding(event[0], (None,) * len(self.parameters))
+        fitting = [parameter.of(candidates[parameter.source]) for parameter in self.parameters]
+        if self.in_order:
+            fitting = _reachable(fitting)
+        matches: list[Binding] = []
         for last in self._completing:
             parameter = self.parameters[last]
             if parameter.source == source and parameter.of([event]):
-                several[frozenset({last})] = [nothing.before(last, event)]
-        for _ in range(self.count - 1):
-            longer: dict[frozenset[int], list[Binding]] = {}
-            for bound, bindings in several.items():
-                for number in self._next(bound):
-                    more = self._extended(bindings, bound, number, candidates)
-                    if more:
-                        longer.setdefault(bound | {number}, []).extend(more)
-            several = longer
-        return [binding for bindings in several.values() for binding in bindings]
+                (completed,) = self._whole([nothing.before(last, event)], frozenset({last}), fitting)
+                matches += completed
+        return matches
+
+    def _whole(
+        self, bindings: Sequence[Binding], bound: frozenset[int], fitting: Sequence[Sequence[Candidate]]
+    ) -> list[list[Binding]]:
+        """Return for each of some bindings of the same parameters the whole matches that end as it does, as selected."""
+        if len(bound) == self.count or not bindings:
+            return [[binding] for binding in bindings]
+        whole: list[list[Binding]] = [[] for _ in bindings]
+        for number in self._next(bound):
+            earlier = self._earlier_events(bindings, bound, number, fitting[number])
+            for matches, more in zip(whole, self._selected(bindings, bound, number, earlier, fitting), strict=True):
+                matches += more
+        return whole
+
+    def _selected(
+        self,
+        bindings: Sequence[Binding],
+        bound: frozenset[int],
+        number: int,
+        earlier: Sequence[Sequence[Candidate]],
+        fitting: Sequence[Sequence[Candidate]],
+    ) -> list[list[Binding]]:
+        """Return for each binding the whole matches in which the parameter ``number`` has one of the events ``earlier``.
+
+        On FIRST or LAST they are those of the first event, or the last, that any whole match has. Events are tried one, two,
+        four, ... at a time: the first one mostly has a match.
+        """
+        parameter = self.parameters[number]
+        ordered = [parameter.preferred(several) for several in earlier]
+        whole: list[list[Binding]] = [[] for _ in bindings]
+        begin, end = 0, 1 if parameter.selects else max(map(len, ordered), default=0)
+        waiting = [i for i, several in enumerate(ordered) if several]
+        while waiting:
+            tried = [(i, bindings[i].before(number, event)) for i in waiting for event in ordered[i][begin:end]]
+            for (i, _), matches in zip(
+                tried, self._whole([b for _, b in tried], bound | {number}, fitting), strict=True
+            ):
+                if not (parameter.selects and whole[i]):
+                    whole[i] += matches
+            waiting = [i for i in waiting if not whole[i] and len(ordered[i]) > end]
+            begin, end = end, 2 * end + 1
+        return whole
 
     @property
     def _completing(self) -> Iterable[int]:
@@ -77,25 +116,26 @@ class Chooser(Gatherer):
             return (min(bound) - 1,)
         return (number for number in range(len(self.parameters)) if number not in bound)
 
-    def _extended(
-        self,
-        bindings: Sequence[Binding],
-        bound: frozenset[int],
-        number: int,
-        candidates: Sequence[Sequence[Candidate]],
-    ) -> list[Binding]:
-        """Return bindings of the same parameters with an event more, of the parameter of this number."""
-        parameter = self.parameters[number]
-        fitting = parameter.of(candidates[parameter.source])
+    def _earlier_events(
+        self, bindings: Sequence[Binding], bound: frozenset[int], number: int, fitting: Sequence[Candidate]
+    ) -> list[Sequence[Candidate]]:
+        """Return for each binding those events of a parameter before it that fulfil the conditions with what is bound."""
         earlier: list[Sequence[Candidate]] = [fitting[: bisect_left(fitting, (b.first,))] for b in bindings]
         for condition in self.conditions:
             if number in condition.parameters and condition.parameters <= bound | {number}:
                 earlier = condition.filtered(bindings, number, earlier)
-        return [
-            binding.before(number, event)
-            for binding, several in zip(bindings, earlier, strict=True)
-            for event in parameter.chosen(several)
-        ]
+        return earlier
+
+
+def _reachable(fitting: Sequence[Sequence[Candidate]]) -> list[Sequence[Candidate]]:
+    """Return of each parameter of a sequence the events that have one of every parameter before it in time."""
+    reachable: list[Sequence[Candidate]] = []
+    first = MINUS_INFINITY
+    for several in fitting:
+        several = several[bisect_left(several, (first,)) :]
+        reachable.append(several)
+        first = several[0][0] + 1 if several else INFINITY
+    return reachable
 
 
 __all__ = ["Chooser"]

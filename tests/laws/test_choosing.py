@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -40,28 +41,55 @@ EVENTS = st.lists(
 )
 
 
+CROWDED = (
+    "ATMOST(2, {x}, {y}, {w})",
+    "ATMOST(9, {x}, ALL({y}, {z}, 3), {w})",
+    "ANY(ALL({x}, {y}, 3), ALL({y2}, {x2}, 3))",
+)
+"""Shapes of which an event, or a match of the same events, may be a match twice."""
+
+
 @st.composite
-def texts(draw: Any) -> str:
-    parts = {v: f"{draw(st.sampled_from('ABC'))} AS {v} {draw(st.sampled_from(MODES))}" for v in "xyz"}
-    pattern = draw(st.sampled_from(SHAPES)).format(**parts, w=draw(st.sampled_from([2, 4, 8])))
+def texts(draw: Any, shapes: Sequence[str] = SHAPES, name: str = "", output: str = "") -> str:
+    parts = {
+        v: f"{draw(st.sampled_from('ABC'))} AS {v} {draw(st.sampled_from(MODES))}" for v in ("x", "y", "z", "x2", "y2")
+    }
+    pattern = draw(st.sampled_from(shapes)).format(**parts, w=draw(st.sampled_from([2, 4, 8])))
     where = draw(st.sampled_from(["", *(f" WHERE {condition}" for condition in CONDITIONS)]))
-    return f"EVENT E WHEN {pattern}{where}"
+    return f"EVENT E WHEN {pattern}{name}{where}{output}"
 
 
-@given(texts(), st.fixed_dictionaries(dict.fromkeys("ABC", EVENTS)))
-def test_matches_are_chosen_as_the_rules_say(text: str, events: dict[str, list[dict[str, Any]]]) -> None:
-    histories = {
+DRAWN = st.fixed_dictionaries(dict.fromkeys("ABC", EVENTS))
+
+
+def histories_of(events: dict[str, list[dict[str, Any]]]) -> dict[str, pa.Table]:
+    return {
         name: pa.Table.from_pylist([{**row, "end": row["start"] + 1} for row in rows], SCHEMA)
         for name, rows in events.items()
     }
+
+
+def answer_of(text: str, histories: dict[str, pa.Table]) -> pa.Table:
+    streams = {name: sq.intervals(rows, start="start", end="end", name=name) for name, rows in histories.items()}
+    return sq.cedr(text, **streams).to_arrow()
+
+
+@given(texts((*SHAPES, *CROWDED), " AS whole", " OUTPUT whole.id AS id"), DRAWN)
+def test_no_two_matches_have_one_id(text: str, events: dict[str, list[dict[str, Any]]]) -> None:
+    ids = answer_of(text, histories_of(events)).column("id").to_pylist()
+    assert len(ids) == len(set(ids))
+
+
+@given(texts(), DRAWN)
+def test_matches_are_chosen_as_the_rules_say(text: str, events: dict[str, list[dict[str, Any]]]) -> None:
+    histories = histories_of(events)
     try:
         expected = brute_force(text, histories)
     except Undetermined:
         # the rules name no order of patterns' matches that start at once
         assume(False)
     event("matches" if expected else "no match")
-    streams = {name: sq.intervals(rows, start="start", end="end", name=name) for name, rows in histories.items()}
-    answer = t.history(sq.cedr(text, **streams).to_arrow()).to_pylist()
+    answer = t.history(answer_of(text, histories)).to_pylist()
     assert sorted(map(repr, map(sorted, map(dict.items, answer)))) == sorted(
         map(repr, map(sorted, map(dict.items, expected)))
     )

@@ -36,6 +36,10 @@ class Match:
     bound: Bound
 
 
+Chain = tuple[tuple[int, Match], ...]
+"""The events of a match in order of time, each with the number of its parameter."""
+
+
 @dataclass(frozen=True)
 class EventType:
     """The fields of a type, and its events; what is bound to the variable "" are their fields."""
@@ -127,48 +131,36 @@ class Evaluation:
         consumed: set[Any] = set()
         matches = []
         for completing in instants([(i, e) for i, es in enumerate(inputs) for e in es], parts):
-            gone: set[Any] = set()
+            whole: list[Chain] = []
             for order in orders:
                 absent = {v: None for i, part in enumerate(parts) if i not in order for v in variables(part)}
-                last = [(i, e) for i, e in completing if i == order[-1] and e.id not in consumed]
-                for _, e in last:
-                    for chain in self.bindings(
-                        parts, inputs, order[:-1], (e,), {**absent, **e.bound}, within, consumed
-                    ):
-                        matches.append(composed(chain, within, absent, order, id(parts)))
-                        gone |= {
-                            m.id
-                            for i, m in zip(order, chain, strict=True)
-                            if parts[i].consumption == Consumption.CONSUME
-                        }
-            consumed |= gone
+                for i, e in completing:
+                    if i == order[-1] and e.id not in consumed:
+                        whole += self.chains(inputs, order[:-1], ((i, e),), {**absent, **e.bound}, within, consumed)
+            for chain in selected(whole, parts):
+                absent = {v: None for i, p in enumerate(parts) if i not in dict(chain) for v in variables(p)}
+                matches.append(composed(chain, within, absent, id(parts)))
+                consumed |= {e.id for i, e in chain if parts[i].consumption == Consumption.CONSUME}
         return matches
 
-    def bindings(
+    def chains(
         self,
-        parts: Sequence[s.Part],
         inputs: Sequence[list[Match]],
         left: tuple[int, ...],
-        chain: tuple[Match, ...],
+        chain: Chain,
         bound: Bound,
         within: int,
         consumed: set[Any],
-    ) -> Iterator[tuple[Match, ...]]:
-        """The chains that end as this one does: the position before it is bound, each or one of what fits, then the rest."""
+    ) -> Iterator[Chain]:
+        """All the chains that end as this one does."""
         if not left:
             yield chain
             return
         *before, i = left
-        fitting = [
-            e
-            for e in inputs[i]
-            if e.vs < chain[0].vs
-            and chain[-1].vs - e.vs <= within
-            and e.id not in consumed
-            and self.holds({**bound, **e.bound})
-        ]
-        for e in selected(fitting, parts[i].selection):
-            yield from self.bindings(parts, inputs, tuple(before), (e, *chain), {**bound, **e.bound}, within, consumed)
+        for e in inputs[i]:
+            is_in_order = e.vs < chain[0][1].vs and chain[-1][1].vs - e.vs <= within
+            if is_in_order and e.id not in consumed and self.holds({**bound, **e.bound}):
+                yield from self.chains(inputs, tuple(before), ((i, e), *chain), {**bound, **e.bound}, within, consumed)
 
     def at_most(self, parts: Sequence[s.Part], count: int, within: int) -> Iterator[Match]:
         inputs = [self.part(part) for part in parts]
@@ -210,14 +202,28 @@ def instants(events: list[tuple[int, Match]], parts: Sequence[s.Part]) -> list[l
     return result
 
 
-def selected(fitting: list[Match], selection: Selection) -> list[Match]:
-    if selection == Selection.EACH or not fitting:
-        return fitting
-    extreme = (min if selection == Selection.FIRST else max)(e.vs for e in fitting)
-    tied = [e for e in fitting if e.vs == extreme]
-    if len(tied) > 1:
-        tied.sort(key=rank)
-    return [tied[0] if selection == Selection.FIRST else tied[-1]]
+def selected(whole: list[Chain], parts: Sequence[s.Part]) -> list[Chain]:
+    """Those of the whole matches of one event that the parameters select, from the one before the last back to the first."""
+    for position in range(-2, -max(map(len, whole), default=0) - 1, -1):
+        groups: dict[Any, list[Chain]] = {}
+        for chain in whole:
+            behind = tuple((i, e.id) for i, e in chain[position + 1 :])
+            groups.setdefault((behind, chain[position][0]), []).append(chain)
+        whole = []
+        for (_, i), chains in groups.items():
+            mode = parts[i].selection
+            if mode != Selection.EACH:
+                one = extreme([c[position][1] for c in chains], min if mode == Selection.FIRST else max)
+                chains = [c for c in chains if c[position][1].id == one.id]
+            whole += chains
+    return whole
+
+
+def extreme(events: list[Match], least_or_greatest: Callable[..., Any]) -> Match:
+    """The least or the greatest event by (Vs, id)."""
+    vs = least_or_greatest(e.vs for e in events)
+    tied = {e.id: e for e in events if e.vs == vs}
+    return next(iter(tied.values())) if len(tied) == 1 else least_or_greatest(tied.values(), key=rank)
 
 
 def rank(e: Match) -> tuple[Any, ...]:
@@ -226,12 +232,12 @@ def rank(e: Match) -> tuple[Any, ...]:
     return e.rank
 
 
-def composed(chain: tuple[Match, ...], within: int, absent: Bound, order: tuple[int, ...], operator: int) -> Match:
-    bound = {**absent, **{v: fields for e in chain for v, fields in e.bound.items()}}
-    first, last = chain[0].vs, chain[-1].vs
-    id = (operator, *zip(order, (e.id for e in chain), strict=True))
-    times = tuple(e.vs for e in chain)
-    return Match(id, None, last, max(first + within, last + 1), min(e.root for e in chain), times, bound)
+def composed(chain: Chain, within: int, absent: Bound, operator: int) -> Match:
+    bound = {**absent, **{v: fields for _, e in chain for v, fields in e.bound.items()}}
+    times = tuple(e.vs for _, e in chain)
+    id = (operator, *((i, e.id) for i, e in chain))
+    root = min(e.root for _, e in chain)
+    return Match(id, None, times[-1], max(times[0] + within, times[-1] + 1), root, times, bound)
 
 
 def defined(definition: s.Definition, types: Mapping[str, EventType], functions: Mapping[str, Any]) -> EventType:

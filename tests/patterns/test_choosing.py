@@ -74,15 +74,20 @@ def test_positions_bind_from_last_to_first(y: str, x: str, expected: list[str]) 
     assert matches(pattern, A="1:a1 3:a2", B="2:b1 4:b2", C="5:c1 6:c2") == sorted(expected)
 
 
-def test_there_is_no_look_ahead() -> None:
+def test_selection_is_among_whole_matches() -> None:
     """
     A        a1 2
     B  b1 1       b2 3
     C                   c1 4
+
+    No parameter binds an event that no whole match has: b1 has nothing before it.
     """
     events = {"A": "2:a1", "B": "1:b1 3:b2", "C": "4:c1"}
-    assert matches("SEQUENCE(A AS x, B AS y FIRST, C AS z, 10)", **events) == []
+    assert matches("SEQUENCE(A AS x, B AS y FIRST, C AS z, 10)", **events) == ["a1 b2 c1"]
+    assert matches("SEQUENCE(A AS x FIRST, B AS y FIRST, C AS z, 10)", **events) == ["a1 b2 c1"]
     assert matches("SEQUENCE(A AS x, B AS y LAST, C AS z, 10)", **events) == ["a1 b2 c1"]
+    thrice = "SEQUENCE(A AS x FIRST CONSUME, A AS y FIRST CONSUME, A AS z CONSUME, 10)"
+    assert matches(thrice, A=" ".join(f"{at}:a{at}" for at in range(1, 8))) == ["a1 a2 a3", "a4 a5 a6"]
 
 
 def test_what_fits_is_within_the_scope_and_strictly_before() -> None:
@@ -99,8 +104,8 @@ def test_what_fits_fulfils_the_conditions_with_what_is_bound() -> None:
     assert matches(pattern, "x.v <= z.v", **events) == ["a1 b2 c2", "a2 b2 c1"]
     assert matches(pattern, "y.v >= z.v", **events) == ["a1 b1 c1", "a1 b1 c2"]
     assert matches(pattern, "x.v > y.v", **events) == ["a1 b2 c1", "a1 b2 c2"]
-    # b2 is taken before it shows that nothing fits before it
-    assert matches(pattern, "x.v < y.v", **events) == []
+    # b2 is the last, and nothing fits before it
+    assert matches(pattern, "x.v < y.v", **events) == ["a1 b1 c1", "a1 b1 c2"]
     assert matches(pattern, "x.v + y.v = z.v + 1 AND x.v < 5", **events) == ["a2 b2 c1"]
 
 
@@ -154,7 +159,8 @@ def test_every_order_of_the_parameters_before_is_tried() -> None:
     events = {"A": "1:a1 4:a2", "B": "2:b1 3:b2", "C": "5:c1"}
     # behind a2, the last before c1, comes b1, the first; behind b1 comes a1
     assert matches("ALL(A AS x LAST, B AS y FIRST, C AS z, 10)", **events) == ["a1 b1 c1", "a2 b1 c1"]
-    assert matches("ALL(A AS x FIRST, B AS y LAST, C AS z, 10)", **events) == ["a1 b2 c1"]
+    # each order of the parameters selects for itself: a1 is the first that has no b before it, a2 the first that has
+    assert matches("ALL(A AS x FIRST, B AS y LAST, C AS z, 10)", **events) == ["a1 b2 c1", "a2 b2 c1"]
 
 
 def test_atleast_chooses_among_the_parameters_too() -> None:
