@@ -9,6 +9,7 @@ from streamq.compiler.plan_json import from_text, plan_from_json
 from streamq.errors import PlanError, TypeMismatch, nearest, sentence, unknown_column
 from streamq.operators import JoinTable, Source
 from streamq.operators.tables import input_table, source_name, static_table
+from streamq.patterns import detect  # noqa: F401  its node is then among those that a text may name
 from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes, renamed
 from streamq.plan.schema import INTERVAL

@@ -15,7 +15,7 @@ from streamq.errors import NeedsSpark, RewriteError, StreamqError, sentence
 from streamq.operators import Explode, MergePartials, PartialAggregate, Select, Source, Union, Where, WindowAggregate
 from streamq.operators.partial_aggregate import show_partials
 from streamq.operators.window import show_keys
-from streamq.plan.node import Node, nodes
+from streamq.plan.node import Node, expanded, nodes
 from streamq.plan.tree import show
 
 SHARED = "the window is read elsewhere too, and would be computed twice"
@@ -65,11 +65,12 @@ class Rewritten:
 
 
 def rewrite(plan: Node, rules: Sequence[Rule] = RULES, budget: int | None = None) -> Rewritten:
-    """Apply ``rules`` to a plan until none fires any more.
+    """Apply ``rules`` to a plan, in which all nodes have been expanded, until none fires any more.
 
     ``budget`` bounds the number of firings (default: a hundred a node and 1,000). Raises RewriteError, naming the
     rule, if one changes the schema or the traits, makes an illegal plan, or changes nothing; or if the budget is spent.
     """
+    plan = expanded(plan)
     allowed = 1_000 + 100 * len(nodes(plan)) if budget is None else budget
     firings: list[Firing] = []
     skipped: list[Skipped] = []

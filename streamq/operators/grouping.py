@@ -18,7 +18,7 @@ from streamq.operators.select import Select
 from streamq.plan.case import Case
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
 from streamq.plan.folding import fold
-from streamq.plan.node import Node, nodes
+from streamq.plan.node import Node, expanded, nodes
 from streamq.plan.schema import Schema
 
 
@@ -43,6 +43,7 @@ class Group(Node):
 
 def applied(result: Node, group: Group) -> Node:
     """The sub-plan ``result`` over one group, for every group; its columns follow the keys it does not have itself."""
+    result = expanded(result)
     parts = nodes(result)
     matched = any(isinstance(n, Operator) and n.matches_keys for n in parts)
     # an apply within the sub-plan carries keys of its own

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from streamq.choices import LengthKind
-from streamq.errors import StreamqError, nearest, warn
+from streamq.errors import StreamqError, nearest
 from streamq.operators.instants import instant_ticks
 from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.select import Select
@@ -35,18 +35,60 @@ Where = Callable[[Variables], Iterable[Conjunct]]
 """Conditions that come from no text, by the variables that they may name."""
 
 
-def query_of(program: Program, streams: Mapping[str, Stream], where: Where = lambda _: ()) -> Stream:
+def matches_of(
+    program: Program, types: Mapping[str, EventType], where: Where = lambda _: (), *, has_ids: bool = False
+) -> EventType:
     """Return the matches of the program's last definition; raises Refusal at the place of what is wrong.
 
-    ``where`` gives more conditions of the last definition.
+    ``where`` gives more conditions of the last definition; ``has_ids``: its matches have ids, whether it asks for them or not.
     """
-    types = {name: EventType(stream, tuple(stream.columns)) for name, stream in streams.items()}
-    *earlier, last = program.definitions
+    return _defined(program.definitions[-1], _with_earlier(program, types, has_ids), where, has_ids=has_ids)
+
+
+def variables_of(program: Program, types: Mapping[str, EventType]) -> Variables:
+    """Return the variables that conditions of the program's last definition may name."""
+    last = program.definitions[-1]
+    earlier = _with_earlier(program, types, has_ids=False)
+    _check_types(last, earlier)
+    return _variables(last.pattern, earlier)
+
+
+def _with_earlier(program: Program, types: Mapping[str, EventType], has_ids: bool) -> dict[str, EventType]:
+    """The types, and those that the definitions before the last one make."""
+    every = dict(types)
+    *earlier, _ = program.definitions
     for i, definition in enumerate(earlier):
-        has_ids = any(_mentions_ids(d) for d in program.definitions[i:])
-        types[definition.name] = _defined(definition, types, has_ids=has_ids)
-    matches = _defined(last, types, where)
-    return matches.stream.select(*matches.fields)
+        is_asked = has_ids or any(map(_mentions_ids, program.definitions[i:]))
+        every[definition.name] = _defined(definition, every, has_ids=is_asked)
+    return every
+
+
+def mentions_ids(program: Program) -> bool:
+    """Return True if a definition says ``id`` or ``contributors``, if only as the name of a payload's column."""
+    return any(map(_mentions_ids, program.definitions))
+
+
+def used_types(program: Program) -> tuple[str, ...]:
+    """Return the names of the types that the program takes from outside, in the order of the text."""
+    names: dict[str, None] = {}
+    defined: set[str] = set()
+    for definition in program.definitions:
+        names |= {kind.name: None for kind in _types_in(definition.pattern) if kind.name not in defined}
+        defined.add(definition.name)
+    return tuple(names)
+
+
+def cancelling_nothing(program: Program, primitive: Collection[str]) -> Iterator[str]:
+    """Yield the types of single events, those of ``primitive``, that a CANCEL_WHEN is over: it cancels none of them."""
+    for definition in program.definitions:
+        for part in parts_of(definition.pattern):
+            match part.pattern:
+                case syntax.CancelWhen(Part(syntax.Type(name))) if name in primitive:
+                    yield name
+
+
+def _types_in(whole: Part) -> Iterator[syntax.Type]:
+    return (part.pattern for part in parts_of(whole) if isinstance(part.pattern, syntax.Type))
 
 
 def _defined(
@@ -120,13 +162,6 @@ def _check_types(definition: Definition, types: Mapping[str, EventType]) -> None
         (other, second), (one, first) = axes.items()
         observed = f"{first.name!r} is on {_AXIS[one]}, {second.name!r} on {_AXIS[other]}"
         raise Refusal(second.place, "event types on different time axes", observed)
-    for part in parts_of(definition.pattern):
-        match part.pattern:
-            case syntax.CancelWhen(Part(syntax.Type(name))) if types[name].root is None:
-                warn(
-                    f"cedr: CANCEL_WHEN over the events of a type, here {name}, cancels none: they begin where they happen; "
-                    "write CANCEL_WHEN(pattern, negated)"
-                )
 
 
 def _variables(whole: Part, types: Mapping[str, EventType]) -> Variables:
@@ -258,4 +293,4 @@ def _mentions_ids(definition: Definition) -> bool:
     return False
 
 
-__all__ = ["query_of"]
+__all__ = ["Where", "cancelling_nothing", "matches_of", "mentions_ids", "used_types", "variables_of"]

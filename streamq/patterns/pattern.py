@@ -10,13 +10,14 @@ from typing import Any
 
 from streamq.compiler.explain_html import Part as Explained
 from streamq.compiler.explain_html import page
-from streamq.errors import PlanError, kind_of, nearest, sentence
+from streamq.errors import PlanError, kind_of, nearest, sentence, warn
 from streamq.functions.logic import AND
 from streamq.patterns import syntax
 from streamq.patterns.checks import check_program, parts_of
-from streamq.patterns.conditions import Conjunct, Variables
+from streamq.patterns.conditions import Variables
 from streamq.patterns.contributor import AliasVerbs, Contributor, Function
-from streamq.patterns.definitions import query_of
+from streamq.patterns.definitions import cancelling_nothing, used_types, variables_of
+from streamq.patterns.detect import Definitions, Detect, event_type
 from streamq.patterns.parser import parse
 from streamq.patterns.picture import explained
 from streamq.patterns.rendering import render
@@ -53,13 +54,26 @@ class Written:
         is_whole = not last.output and last.occurrence is None and last.validity is None
         return is_whole and len(self.program.definitions) == 1
 
-    def query(self) -> Stream:
-        """The query that it means."""
+    def plan(self) -> Detect:
+        """Return the plan of its matches; raises Refusal at the place of what is wrong."""
         check_program(self.program)
-        return query_of(self.program, self.types, self._conjuncts)
+        names = tuple(name for name in used_types(self.program) if name in self.types)
+        inputs = tuple(self.types[name].plan for name in names)
+        primitive = {name for name, plan in zip(names, inputs, strict=True) if not isinstance(plan, Detect)}
+        for name in cancelling_nothing(self.program, primitive):
+            warn(
+                f"cedr: CANCEL_WHEN over the events of a type, here {name}, cancels none: they begin where they happen; "
+                "write CANCEL_WHEN(pattern, negated)"
+            )
+        return Detect(inputs, names, Definitions.of(self.program), self._conditions(names, inputs))
 
-    def _conjuncts(self, variables: Variables) -> Iterator[Conjunct]:
-        return (variables.conjunct(c) for f in self.functions for c in _parts_of_and(_called(f, variables, "where")))
+    def _conditions(self, names: Sequence[str], inputs: Sequence[Node]) -> tuple[Expr, ...]:
+        """The conditions that its functions compute."""
+        if not self.functions:
+            return ()
+        types = {name: event_type(plan, has_ids=False) for name, plan in zip(names, inputs, strict=True)}
+        variables = variables_of(self.program, types)
+        return tuple(c for f in self.functions for c in _parts_of_and(_called(f, variables, "where")))
 
 
 class Pattern(Stream):
@@ -72,12 +86,13 @@ class Pattern(Stream):
     def __init__(self, written: Written, text: SourceText | None = None):
         """What is wrong with it is said at its place in the ``text``, if it comes from one."""
         try:
-            query = written.query()
+            plan = written.plan()
         except Refusal as refusal:
             if text is not None:
                 raise text.refused(refusal) from None
             raise PlanError(sentence("pattern", refusal.wrong, refusal.observed, refusal.hint)) from None
-        super().__init__(query.plan, query.tables)
+        used = [written.types[name] for name in plan.names]
+        super().__init__(plan, tables_behind(used, "pattern"))
         self.written = written
 
     def _derive(self, plan: Node, *others: Verbs) -> Any:

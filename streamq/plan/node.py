@@ -95,6 +95,11 @@ class Node(ABC):
         """Those of ``cases`` that hold of it."""
         return ()
 
+    @property
+    def expansion(self) -> Node:
+        """The plan that the compiler puts in its place before anything else; the node itself if it can be executed."""
+        return self
+
     def detail(self) -> str:
         """The node's own parameters, for explain."""
         return ""
@@ -228,6 +233,28 @@ def nodes(root: Node) -> list[Node]:
     in_order: list[Node] = []
     fold(root, lambda n, _: in_order.append(n))
     return in_order
+
+
+def expanded(root: N) -> N:
+    """Return the plan with the expansion of every node in its place, and with what those consist of expanded, too."""
+    done: dict[str, Node] = {}
+    waiting: list[Node] = [root]
+    while waiting:
+        node = waiting[-1]
+        whole = node.expansion
+        below = (whole,) if whole is not node else node.children
+        missing = [part for part in below if part.digest not in done]
+        if missing:
+            waiting += reversed(missing)
+            continue
+        waiting.pop()
+        if whole is not node:
+            done[node.digest] = done[whole.digest]
+            continue
+        inputs = [done[child.digest] for child in node.children]
+        is_same = all(a is b for a, b in zip(node.children, inputs, strict=True))
+        done[node.digest] = node if is_same else node.with_children(inputs)
+    return cast(N, done[root.digest])
 
 
 def numbered(root: N) -> tuple[N, dict[str, str]]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import streamq as sq
 from streamq import testing as t
-from tests.patterns.brute_force import Undetermined, brute_force
+from streamq.testing.patterns.rules import Undetermined, brute_force
 
 SHAPES = (
     "SEQUENCE({x}, {y}, {w})",

@@ -17,8 +17,9 @@ from streamq.choices import OutputForm
 from streamq.testing.case import Case
 from streamq.testing.execution import STREAM, Execution
 from streamq.testing.in_process import executed
-from tests.patterns.brute_force import Undetermined, brute_force
-from tests.patterns.pattern_cases import CASES, CHOICES, SETS, bag, histories, matching
+from streamq.testing.oracle import oracle
+from streamq.testing.patterns.rules import Undetermined, brute_force
+from tests.patterns.pattern_cases import CASES, CHOICES, SETS, bag, histories, matching, one_by_one
 from tests.patterns.set_definitions import set_answer
 
 SOAK = 20 if os.environ.get("STREAMQ_SOAK") else 1
@@ -67,6 +68,9 @@ def check(text: str, case: Case, ways: Sequence[Execution]) -> None:
     assert bag(brute_force(text, tables)) == expected
     for how in ways:
         assert bag(executed(matching(case, text), how).to_pylist()) == expected, how
+    apart = one_by_one(case, text)
+    if apart.plan != matching(case, text).plan:
+        assert bag(executed(apart, ways[0]).to_pylist()) == bag(oracle(apart.plan, case.tables).to_pylist()) == expected
 
 
 def check_choices(text: str, case: Case, ways: Sequence[Execution]) -> bool:

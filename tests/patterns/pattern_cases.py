@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 
 import streamq as sq
 from streamq import testing as t
+from streamq.patterns.parser import parse
+from streamq.patterns.rendering import render
+from streamq.patterns.syntax import Program
 from streamq.testing.case import Case
 
 STREAMS = {
@@ -54,6 +57,14 @@ CASES: st.SearchStrategy[Case] = (
 def matching(case: Case, text: str) -> Case:
     """The same arrivals at a query that matches a text."""
     return replace(case, plan=sq.cedr(text, **STREAMS).plan)
+
+
+def one_by_one(case: Case, text: str) -> Case:
+    """The same arrivals at a query of which each definition is a pattern in a variable, used as a type in the next ones."""
+    types: dict[str, sq.Stream] = dict(STREAMS)
+    for definition in parse(text).definitions:
+        types[definition.name] = sq.cedr(render(Program((definition,))), **types)
+    return replace(case, plan=types[definition.name].plan)
 
 
 def histories(case: Case) -> Mapping[str, pa.Table]:

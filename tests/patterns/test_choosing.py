@@ -14,7 +14,7 @@ import streamq as sq
 from streamq.errors import CedrError
 from streamq.operators import Scan
 from streamq.plan.lowering import ship_runtime
-from streamq.plan.node import nodes
+from streamq.plan.node import expanded, nodes
 from streamq.runtime.bare_code import dumps
 from tests.judged import answer
 from tests.patterns.chosen import matches, query, stream
@@ -282,9 +282,9 @@ def test_plans_are_written_and_shown(capsys: pytest.CaptureFixture[str]) -> None
 def test_a_plan_is_read_by_who_has_written_no_pattern(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(query("SEQUENCE(A AS x FIRST, B AS y, 9)", A=A, B=B).to_json())
     read = """
-import sys, streamq as sq
-from streamq.compiler.plan_json import from_text, plan_from_json
-print(plan_from_json(from_text(open(sys.argv[1]).read())).schema.names)
+import sys, pyarrow as pa, streamq as sq
+rows = pa.table({"at": pa.array([1]), "n": ["a"], "v": pa.array([1])})
+print(tuple(sq.from_json(open(sys.argv[1]).read(), {"#1": rows, "#2": rows}).columns))
 """
     command = [sys.executable, "-c", read, str(tmp_path / "plan.json")]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -294,7 +294,7 @@ print(plan_from_json(from_text(open(sys.argv[1]).read())).schema.names)
 def test_it_reaches_workers_without_streamq(tmp_path: Path) -> None:
     ship_runtime()
     found = query("SEQUENCE(A AS x FIRST CONSUME, B AS y, 9)", "x.v < y.v", A=A, B=B)
-    operator = next(n.operator for n in nodes(found.plan) if isinstance(n, Scan))
+    operator = next(n.operator for n in nodes(expanded(found.plan)) if isinstance(n, Scan))
     (tmp_path / "shipped").write_bytes(dumps(operator.calling(8)))
     use = """
 calling = pickle.load(open(sys.argv[1], 'rb'))

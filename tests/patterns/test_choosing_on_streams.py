@@ -11,7 +11,7 @@ import pytest
 import streamq as sq
 from streamq import testing as t
 from streamq.operators import Scan
-from streamq.plan.node import nodes
+from streamq.plan.node import expanded, nodes
 from streamq.run.rehearsal import Rehearsal
 from streamq.runtime.event import LE, RE
 from tests.judged import answer
@@ -105,7 +105,7 @@ def test_streams_in_micro_batches_agree_with_the_oracle(pattern: str) -> None:
 def test_states_go_once_no_scope_of_theirs_can_be_completed() -> None:
     """Each group is touched once: those of long ago are forgotten as the states are compacted."""
     one = query("SEQUENCE(A AS x FIRST, B AS y, 5)", "x.v = y.v", A="1:a", B="1:b")
-    scan = next(n for n in nodes(one.plan) if isinstance(n, Scan))
+    scan = next(n for n in nodes(expanded(one.plan)) if isinstance(n, Scan))
     evaluator: Any = scan.evaluation().evaluator
     states = None
     for start in range(40):

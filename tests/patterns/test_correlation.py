@@ -8,7 +8,7 @@ import pytest
 import streamq as sq
 from streamq.errors import CedrError
 from streamq.operators import Join, Scan
-from streamq.plan.node import nodes
+from streamq.plan.node import expanded, nodes
 from tests.judged import answer
 from tests.patterns.pattern_cases import CHOICES, SETS, STREAMS
 
@@ -18,7 +18,7 @@ KEYED = {name: text for name, text in (SETS | CHOICES).items() if "CorrelationKe
 def unkeyed(text: str) -> list[str]:
     """The joins and scans of a pattern's plan that go over all keys at once."""
     over_all = []
-    for node in nodes(sq.cedr(text, **STREAMS).plan):
+    for node in nodes(expanded(sq.cedr(text, **STREAMS).plan)):
         keys = node.on if isinstance(node, Join) else node.keys if isinstance(node, Scan) else ("neither",)
         over_all += [] if keys else [f"{node.title} {node.detail()}"]
     return over_all

@@ -16,7 +16,7 @@ from streamq.testing.case import Case
 from streamq.testing.execution import BATCH, LITERAL, SPARK, Execution
 from streamq.testing.in_process import executed
 from streamq.testing.on_spark import executed_on_spark
-from tests.patterns.brute_force import brute_force
+from streamq.testing.patterns.rules import brute_force
 from tests.patterns.pattern_cases import CASES, STREAMS, bag, histories
 
 TEXTS = (

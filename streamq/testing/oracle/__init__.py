@@ -92,7 +92,10 @@ def oracle(
             history = run.table(f"SELECT {listed('*', *own)} FROM {history}")
         _hold_claims(node, history, run)
         come[history] = reach(node, plan, run)
+        run.histories[node.digest] = history
         return history
+
+    run.define = lambda other: fold(other, visit)
 
     try:
         answer = run.arrow(f"SELECT {listed('le', 're', *payload(plan.schema))} FROM {fold(plan, visit)}")

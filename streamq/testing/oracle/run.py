@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ import pyarrow as pa
 from streamq.errors import PlanError, QueryFailed, SourceError, StreamqError, sentence
 from streamq.operators import Edges, Intervals, JoinTable, Physical, Points, Source
 from streamq.plan.expr import Expr
+from streamq.plan.node import Node
 from streamq.plan.schema import Schema
 from streamq.testing.oracle.evaluated import Evaluated
 from streamq.testing.oracle.expressions import sql
@@ -45,7 +46,8 @@ class Run:
 
     ``ctis`` are what sources were promised beside their rows; ``reach``: how far the input of the operator that is being
     defined has come (``streamq.testing.oracle.reach``), None if nothing has arrived. ``functions`` are those in Python that
-    SQL calls; ``evaluated`` makes them of expressions, None where expressions are translated.
+    SQL calls; ``evaluated`` makes them of expressions, None where expressions are translated. ``histories`` are the tables of
+    the nodes so far, by digest; ``define`` makes that of another plan.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -56,6 +58,8 @@ class Run:
     ctis: Mapping[str, int] = field(default_factory=dict)
     reach: int | None = None
     names: list[str] = field(default_factory=list)
+    histories: dict[str, str] = field(default_factory=dict)
+    define: Callable[[Node], str] = str
 
     def _name(self) -> str:
         self.names.append(f"t{len(self.names)}")

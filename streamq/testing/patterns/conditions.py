@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from streamq.patterns import syntax as s
+
+
+class Unjudged(Exception):
+    """A pattern says what these rules do not evaluate; its text says what."""
+
+
+INTEGERS = 2**31
+"""Integers below it are exact in every type; sums beyond it may fail by Spark's rules, which these do not know."""
 
 Bound = dict[str, dict[str, Any] | None]
 """Fields by variable; of an absent one None."""
@@ -26,7 +37,12 @@ def evaluated(expression: s.Expression, bound: Bound, functions: Mapping[str, An
     match expression:
         case s.Field(variable, name):
             fields = bound.get(variable or "")
-            return None if fields is None else fields[name if name in fields else f"@{name}"]
+            if fields is None:
+                return None
+            own = name if name in fields else f"@{name}"
+            if own not in fields:
+                raise Unjudged(f"the field {name}")
+            return fields[own]
         case s.Literal(value):
             return value
         case s.Apply(function, arguments):
@@ -48,16 +64,53 @@ def applied(function: str, values: list[Any], functions: Mapping[str, Any]) -> A
         return applied("and", [applied(">=", [value, low], {}), applied("<=", [value, high], {})], {})
     if function in functions:
         return functions[function](*values)
-    return None if None in values else STRICT[function](*values)
+    if function not in STRICT:
+        raise Unjudged(f"the function {function}")
+    if any(v is None for v in values):
+        return None
+    kinds = {_family(v) for v in values}
+    if len(kinds) > 1:
+        raise Unjudged("operands of different types")
+    if function in COMPARED:
+        return COMPARED[function](*map(order_key, values))
+    result = STRICT[function](*values)
+    if isinstance(result, int) and abs(result) >= INTEGERS:
+        raise Unjudged("a large number")
+    return result
 
 
-STRICT: Mapping[str, Callable[..., Any]] = {
+def _family(value: Any) -> type:
+    """The type of values that may be compared with each other; raises Unjudged for values that are compared in parts."""
+    if isinstance(value, bool | str | bytes | Decimal):
+        return type(value)
+    if isinstance(value, int | float):
+        return float
+    if isinstance(value, dt.datetime | dt.date | dt.timedelta):
+        return type(value)
+    raise Unjudged(f"values of type {type(value).__name__}")
+
+
+def order_key(value: Any) -> Any:
+    """What a value is compared by: NaN is equal to itself and greater than any number, and -0.0 is 0.0."""
+    if isinstance(value, float) and not isinstance(value, bool):
+        return (1, 0.0) if math.isnan(value) else (0, value + 0.0)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return (0, value)
+    _family(value)
+    return value
+
+
+COMPARED: Mapping[str, Callable[..., Any]] = {
     "=": lambda a, b: a == b,
     "<>": lambda a, b: a != b,
     "<": lambda a, b: a < b,
     "<=": lambda a, b: a <= b,
     ">": lambda a, b: a > b,
     ">=": lambda a, b: a >= b,
+}
+
+STRICT: Mapping[str, Callable[..., Any]] = {
+    **COMPARED,
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,

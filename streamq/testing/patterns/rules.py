@@ -6,6 +6,7 @@ for what is bound together, in the test for non-existence as in a match, and an 
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +17,20 @@ import pyarrow as pa
 from streamq.choices import Consumption, Selection
 from streamq.patterns import syntax as s
 from streamq.patterns.parser import parse
-from tests.patterns.conditions_in_python import Bound, Condition, conditions, evaluated, events_of, variables
+from streamq.testing.patterns.conditions import (
+    Bound,
+    Condition,
+    Unjudged,
+    conditions,
+    evaluated,
+    events_of,
+    order_key,
+    variables,
+)
+from streamq.time import INTEGER, ticks
 
 
-class Undetermined(Exception):
+class Undetermined(Unjudged):
     """Composite events of one instant, among which the rules name no order, would have to be chosen from."""
 
 
@@ -57,8 +68,9 @@ class Evaluation:
         where: Sequence[Condition],
         functions: Mapping[str, Any],
         keys: Sequence[str],
+        axis: str,
     ):
-        self.types, self.where, self.functions, self.keys = types, where, functions, keys
+        self.types, self.where, self.functions, self.keys, self.axis = types, where, functions, keys, axis
 
     def holds(self, bound: Bound) -> bool:
         """Whether no condition that is decided fails; what names an absent variable says nothing."""
@@ -93,22 +105,23 @@ class Evaluation:
         return [e for e in events if self.holds(e.bound)]
 
     def pattern(self, pattern: s.Pattern) -> list[Match]:
+        scope = self.scope(pattern)
         match pattern:
-            case s.Sequence(parts, within):
-                return self.ordered(parts, [tuple(range(len(parts)))], within)
-            case s.All(parts, within):
-                return self.ordered(parts, list(itertools.permutations(range(len(parts)))), within)
-            case s.AtLeast(count, parts, within):
-                return self.ordered(parts, list(itertools.permutations(range(len(parts)), count)), within)
+            case s.Sequence(parts, _):
+                return self.ordered(parts, [tuple(range(len(parts)))], scope)
+            case s.All(parts, _):
+                return self.ordered(parts, list(itertools.permutations(range(len(parts)))), scope)
+            case s.AtLeast(count, parts, _):
+                return self.ordered(parts, list(itertools.permutations(range(len(parts)), count)), scope)
             case s.AnyOf(parts):
                 return self.ordered(parts, [(i,) for i in range(len(parts))], 1)
-            case s.AtMost(count, parts, within):
-                return list(self.at_most(parts, count, within))
-            case s.Unless(positive, negated, within, nth):
+            case s.AtMost(count, parts, _):
+                return list(self.at_most(parts, count, scope))
+            case s.Unless(positive, negated, _, nth):
                 return [
-                    Match(("unless", e.id), None, e.vs, e.vs + within, e.root, (e.vs,), e.bound)
+                    Match(("unless", e.id), None, e.vs, e.vs + scope, e.root, (e.vs,), e.bound)
                     for e in self.without(
-                        positive, negated, lambda e, z: 0 < z - (e.contributors[nth - 1] if nth else e.vs) < within
+                        positive, negated, lambda e, z: 0 < z - (e.contributors[nth - 1] if nth else e.vs) < scope
                     )
                 ]
             case s.Not(negated, positive):
@@ -116,6 +129,10 @@ class Evaluation:
             case s.CancelWhen(positive, negated):
                 return self.without(positive, negated, lambda e, z: e.root < z < e.vs)
         raise AssertionError(pattern)
+
+    def scope(self, pattern: s.Pattern) -> int:
+        """The scope of a pattern in ticks; 1 for one that has none."""
+        return ticks(pattern.within, self.axis) if hasattr(pattern, "within") else 1
 
     def without(self, positive: s.Part, negated: s.Part, between: Callable[[Match, int], bool]) -> list[Match]:
         others = self.part(negated)
@@ -240,55 +257,88 @@ def composed(chain: Chain, within: int, absent: Bound, operator: int) -> Match:
     return Match(id, None, times[-1], max(times[0] + within, times[-1] + 1), root, times, bound)
 
 
-def defined(definition: s.Definition, types: Mapping[str, EventType], functions: Mapping[str, Any]) -> EventType:
+def defined(
+    definition: s.Definition, types: Mapping[str, EventType], functions: Mapping[str, Any], axis: str
+) -> EventType:
     """The events of a definition: matches with the fields of OUTPUT, or those of all events and the root."""
     where = list(conditions(definition.where, [name for name, _ in events_of(definition.pattern)]))
     keys = [k for c in definition.where if isinstance(c, s.CorrelationKey) and c.equal for k in c.attributes]
-    evaluation = Evaluation(types, where, functions, keys)
+    evaluation = Evaluation(types, where, functions, keys, axis)
     outputs = {field.name: field.expression for field in definition.output}
     if not outputs:
         own = [(v, f) for v, kind in events_of(definition.pattern, negated=False) for f in types[kind].fields]
         outputs = {f"{v}_{f}": s.Field(v, f) for v, f in own} | {"root": s.Field("@root", "root")}
-    made = []
+    events = []
     for e in evaluation.part(definition.pattern):
-        fields = {name: evaluated(o, {**e.bound, "@root": {"@root": e.root}}, functions) for name, o in outputs.items()}
+        root = {"@root": moment(e.root, axis)}
+        fields = {name: evaluated(o, {**e.bound, "@root": root}, functions) for name, o in outputs.items()}
         starts, ends = e.vs, e.till
-        if (cut := definition.occurrence) and not (bound_of(cut.start, e.vs) <= e.vs < bound_of(cut.end, e.vs + 1)):
+        cut = definition.occurrence
+        if cut is not None and not (bound_of(cut.start, e.vs, axis) <= e.vs < bound_of(cut.end, e.vs + 1, axis)):
             continue
         if cut := definition.validity:
-            starts, ends = max(starts, bound_of(cut.start, starts)), min(ends, bound_of(cut.end, ends))
+            starts, ends = max(starts, bound_of(cut.start, starts, axis)), min(ends, bound_of(cut.end, ends, axis))
         if starts < ends:
-            bound: Bound = {"": {"@Vs": starts, "@root": e.root, **fields}}
-            made.append(Match((definition.name, e.id), None, starts, ends, e.root, e.contributors, bound))
-    return EventType(tuple(outputs), made)
+            bound: Bound = {"": {"@Vs": moment(starts, axis), **root, **fields}}
+            events.append(Match((definition.name, e.id), None, starts, ends, e.root, e.contributors, bound))
+    return EventType(tuple(outputs), events)
 
 
-def bound_of(literal: s.Literal | None, otherwise: int) -> int:
-    return otherwise if literal is None else int(literal.value)  # type: ignore[arg-type]
+def bound_of(literal: s.Literal | None, otherwise: int, axis: str) -> int:
+    """The bound of a slice in ticks."""
+    if literal is None:
+        return otherwise
+    if axis == INTEGER:
+        return int(literal.value)  # type: ignore[arg-type]
+    instant = dt.datetime.fromisoformat(str(literal.value))
+    instant = instant if instant.tzinfo else instant.replace(tzinfo=dt.UTC)
+    return (instant - EPOCH) // dt.timedelta(microseconds=1)
 
 
-def primitives(name: str, history: pa.Table) -> EventType:
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def moment(instant: int, axis: str) -> Any:
+    """An instant as conditions and OUTPUT have it."""
+    return instant if axis == INTEGER else EPOCH + dt.timedelta(microseconds=instant)
+
+
+def primitives(name: str, history: pa.Table, axis: str = INTEGER) -> EventType:
     """The events of a stream's history; equal ones are told apart by how many came before."""
     numbers: dict[Any, int] = {}
     fields = tuple(n for n in history.column_names if n not in ("start", "end"))
     events = []
     for row in history.sort_by("start").to_pylist():
         start, end, payload = row["start"], row["end"], {n: row[n] for n in fields}
-        values = tuple((v is not None, v) for v in payload.values())
+        values = tuple((v is not None, None if v is None else order_key(v)) for v in payload.values())
         ordinal = numbers[start, values] = numbers.get((start, values), -1) + 1
         id = (name, start, values, ordinal)
-        bound: Bound = {"": {"@Vs": start, "@root": start, **payload}}
+        instant = moment(start, axis)
+        bound: Bound = {"": {"@Vs": instant, "@root": instant, **payload}}
         events.append(Match(id, id, start, end, start, (start,), bound))
     return EventType(fields, events)
+
+
+def matches_by_rules(
+    program: s.Program, types: Mapping[str, EventType], axis: str = INTEGER, functions: Mapping[str, Any] | None = None
+) -> EventType:
+    """The events of a program's last definition; raises Unjudged for what these rules do not evaluate."""
+    every = dict(types)
+    for definition in program.definitions:
+        every[definition.name] = defined(definition, every, functions or {}, axis)
+    return every[program.definitions[-1].name]
+
+
+def rows_of(matches: EventType) -> list[dict[str, Any]]:
+    """Matches as rows of a history: ``start`` and ``end`` in ticks, and the fields."""
+    return [
+        {"start": e.vs, "end": e.till, **{n: (e.bound[""] or {})[n] for n in matches.fields}} for e in matches.events
+    ]
 
 
 def brute_force(
     text: str, histories: Mapping[str, pa.Table], functions: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """The events of a text's last definition over histories, ``start, end, payload...`` each; as rows of a history."""
+    """The events of a text's last definition over histories on an integer axis, as rows of a history."""
     types = {name: primitives(name, history) for name, history in histories.items()}
-    program = parse(text)
-    for definition in program.definitions:
-        types[definition.name] = defined(definition, types, functions or {})
-    last = types[program.definitions[-1].name]
-    return [{"start": e.vs, "end": e.till, **{n: (e.bound[""] or {})[n] for n in last.fields}} for e in last.events]
+    return rows_of(matches_by_rules(parse(text), types, functions=functions))

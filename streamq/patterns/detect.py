@@ -1,0 +1,95 @@
+"""Detect: the matches of a pattern, as the user wrote it; the compiler puts the joins and scans that it means in its place.
+
+So whoever reads a plan, the oracle above all, can judge a pattern by its syntax. (Barga et al., Consistent Streaming Through
+Time: A Vision for Event Stream Processing, section 3.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from streamq.patterns.conditions import Conjunct, Variables
+from streamq.patterns.definitions import matches_of, mentions_ids
+from streamq.patterns.lowering import EventType
+from streamq.patterns.parser import parse
+from streamq.patterns.rendering import render
+from streamq.patterns.syntax import Program
+from streamq.plan.expr import Expr
+from streamq.plan.node import Node, Traits, node
+from streamq.plan.schema import Schema
+from streamq.stream import Stream
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """The definitions of a program, by their text in normal form."""
+
+    text: str
+
+    @classmethod
+    def of(cls, program: Program) -> Definitions:
+        """Return a program's definitions; errors keep the places that they have in the user's own text."""
+        definitions = cls(render(program))
+        definitions.__dict__["program"] = program
+        return definitions
+
+    @cached_property
+    def program(self) -> Program:
+        """The definitions as trees."""
+        return parse(self.text)
+
+
+@node
+class Detect(Node):
+    """``names`` are the event types that ``inputs`` stand for; ``conditions`` are more of the last definition, by ``x.field``."""
+
+    inputs: tuple[Node, ...]
+    names: tuple[str, ...]
+    definitions: Definitions
+    conditions: tuple[Expr, ...] = ()
+
+    title = "pattern"
+
+    def _schema(self) -> Schema:
+        return self.expansion.schema
+
+    def _traits(self) -> Traits:
+        return self.expansion.traits
+
+    @cached_property
+    def expansion(self) -> Node:
+        """The matches with the columns of OUTPUT."""
+        matches = self.event_type(has_ids=False)
+        return matches.stream.select(*matches.fields).plan
+
+    @property
+    def types(self) -> Mapping[str, Node]:
+        """The plans of the event types, by their names."""
+        return dict(zip(self.names, self.inputs, strict=True))
+
+    def event_type(self, *, has_ids: bool) -> EventType:
+        """Return the matches as events of a type, with their roots, contributors and, where asked for, ids."""
+        program = self.definitions.program
+        is_asked = has_ids or mentions_ids(program)
+        types = {name: event_type(plan, has_ids=is_asked) for name, plan in self.types.items()}
+        return matches_of(program, types, self._conjuncts, has_ids=has_ids)
+
+    def _conjuncts(self, variables: Variables) -> Iterator[Conjunct]:
+        return (variables.conjunct(condition) for condition in self.conditions)
+
+    def detail(self) -> str:
+        """The definitions on one line."""
+        return " ".join(self.definitions.text.split())
+
+
+def event_type(plan: Node, *, has_ids: bool) -> EventType:
+    """Return the rows of a plan as events of a type: those of a pattern are its matches, others single events."""
+    if isinstance(plan, Detect):
+        return plan.event_type(has_ids=has_ids)
+    stream = Stream(plan, {})
+    return EventType(stream, tuple(stream.columns))
+
+
+__all__ = ["Definitions", "Detect", "event_type"]

@@ -1,0 +1,59 @@
+"""Detect: defined by the syntax of its pattern; what the rules do not evaluate, by the plan that the compiler makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyspark.sql import types as t
+
+from streamq.patterns.detect import Detect
+from streamq.plan.node import Node
+from streamq.plan.schema import Schema
+from streamq.runtime.arrow_types import arrow_type
+from streamq.testing.oracle.definitions import defines
+from streamq.testing.oracle.expressions import listed, payload
+from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.values import from_duckdb, to_duckdb
+from streamq.testing.patterns.conditions import Unjudged
+from streamq.testing.patterns.rules import EventType, matches_by_rules, primitives, rows_of
+
+
+@defines(Detect)
+def detect(node: Detect, inputs: Sequence[str], run: Run) -> str:
+    """The matches, one by one, by the rules of the language (SEMANTICS of patterns in docs/patterns.md)."""
+    try:
+        matches = _matches(node, run)
+    except Unjudged:
+        return f"SELECT {listed('le', 're', *payload(node.schema))} FROM {run.define(node.expansion)}"
+    rows = rows_of(matches)
+    columns = {
+        "le": pa.array([r["start"] for r in rows], pa.int64()),
+        "re": pa.array([r["end"] for r in rows], pa.int64()),
+    }
+    for i, field in enumerate(node.schema.fields):
+        values = pa.array([r[field.name] for r in rows], arrow_type(field.type))
+        columns[f"c{i}"] = to_duckdb(values, field.type)
+    return f"SELECT * FROM {run.registered(pa.table(columns))}"
+
+
+def _matches(node: Detect, run: Run) -> EventType:
+    """The matches of a pattern; raises Unjudged where the rules do not evaluate it."""
+    if node.conditions:
+        raise Unjudged("conditions that are functions")
+    types = {name: _events(name, plan, run) for name, plan in node.types.items()}
+    return matches_by_rules(node.definitions.program, types, node.schema.axis)
+
+
+def _events(name: str, plan: Node, run: Run) -> EventType:
+    """The events of a type: the matches of a pattern with their roots and contributors, the rows of any other plan."""
+    if isinstance(plan, Detect):
+        return _matches(plan, run)
+    return primitives(name, _history(plan.schema, run.histories[plan.digest], run), plan.schema.axis)
+
+
+def _history(schema: Schema, table: str, run: Run) -> pa.Table:
+    rows = run.arrow(f"SELECT {listed('le', 're', *payload(schema))} FROM {table}")
+    kinds = [t.LongType(), t.LongType(), *(f.type for f in schema.fields)]
+    columns = [from_duckdb(column, kind) for column, kind in zip(rows.columns, kinds, strict=True)]
+    return pa.table(columns, names=["start", "end", *schema.names])
