@@ -43,7 +43,13 @@ class Definitions:
 
 @node
 class Detect(Node):
-    """``names`` are the event types that ``inputs`` stand for; ``conditions`` are more of the last definition, by ``x.field``."""
+    """``names`` are the event types that ``inputs`` stand for; ``conditions`` are more of the last definition, by ``x.field``.
+
+    CTI: c, the least over the inputs; behind UNLESS the least start of a match whose scope c has not passed
+    Final: as of the joins and scans that it consists of
+    State: the events whose scopes can still be completed
+    Cost: as of the joins and scans that it consists of
+    """
 
     inputs: tuple[Node, ...]
     names: tuple[str, ...]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 import sys
 import sysconfig
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 STREAMQ = __name__.partition(".")[0]
+
+INSTALLED = frozenset(Path(folder).resolve() for folder in sysconfig.get_paths().values())
+"""The folders of Python's own library and of what is installed."""
 
 
 def module_of_code(code: Any) -> str:
@@ -32,7 +34,7 @@ def is_own(module: str) -> bool:
         return True
     if package not in sys.modules:
         return False
-    return any(installed().isdisjoint(Path(place).resolve().parents) for place in _places(sys.modules[package]))
+    return any(INSTALLED.isdisjoint(Path(place).resolve().parents) for place in _places(sys.modules[package]))
 
 
 def own_packages(package: str) -> list[str]:
@@ -44,12 +46,6 @@ def own_packages(package: str) -> list[str]:
         packages += new
         waiting += new
     return packages
-
-
-@cache
-def installed() -> frozenset[Path]:
-    """The folders of Python's own library and of what is installed."""
-    return frozenset(Path(folder).resolve() for folder in sysconfig.get_paths().values())
 
 
 def _places(package: ModuleType) -> list[str]:

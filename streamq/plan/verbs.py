@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn, Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn, Self, TypeVar, cast
 
 from streamq.errors import PlanError, kind_of, sentence
 from streamq.plan.node import Node
@@ -24,6 +25,30 @@ class Verbs(ABC):
     @abstractmethod
     def _derive(self, plan: Node, *others: Verbs) -> Self:
         """A stream of that plan over the tables of this one and of ``others``."""
+
+
+class Deferred(ABC):
+    """What stands for a stream that is not there yet; a function of streams, called with it, is called once it is."""
+
+    @abstractmethod
+    def deferred(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Return what stands for the result of a call that has this among its arguments."""
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def takes_deferred(function: F) -> F:
+    """Have a function of streams called later where one of its arguments is not there yet."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, Deferred):
+                return value.deferred(call, args, kwargs)
+        return function(*args, **kwargs)
+
+    return cast(F, call)
 
 
 def tables_behind(streams: Iterable[Verbs], verb: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from streamq.operators import Source, WindowAggregate
 from streamq.plan.aggregate import Aggregate, Computes
 from streamq.plan.case import Case
 from streamq.plan.expr import Alias, Call, Col, Expr, Lit
-from streamq.plan.node import Node, nodes
+from streamq.plan.node import Node, expanded, nodes
 from streamq.plan.passes import columns, is_opaque
 from streamq.plan.passes import nodes as parts_of
 from streamq.testing.scale import expressions, literals
@@ -37,7 +37,7 @@ def uses(plan: Node) -> Uses:
     there = frozenset(f.name for n in nodes(plan) if isinstance(n, Source) for f in n.payload)
     computed: set[str] = set()
     summed: set[str] = set()
-    for node in nodes(plan):
+    for node in nodes(expanded(plan)):
         for expr in expressions(node):
             computed |= _computing(expr)
         for _, a in node.aggregates if isinstance(node, WindowAggregate) else ():
@@ -68,7 +68,7 @@ NO_USES = Uses(frozenset(), frozenset())
 def near(plan: Node) -> list[Any]:
     """Values that a plan's expressions compare with, some of each type."""
     by_kind: dict[type, dict[str, Any]] = {}
-    for node in nodes(plan):
+    for node in nodes(expanded(plan)):
         for value in literals(node):
             by_kind.setdefault(type(value), {}).setdefault(repr(value), value)
     return [v for values in by_kind.values() for v in list(values.values())[:MOST_LITERALS]]

@@ -80,11 +80,13 @@ STREAMS = {
 INTEGERS: Mapping[Any, tuple[int, int]] = {
     "size": (1, 9), "hop": (1, 9), "offset": (-9, 9), "gap": (2, 6), "period": (1, 9), "within": (0, 6),
     "n": (1, 4), "step": (1, 4), ("top_k", "k"): (1, 3), ("sliding_window", "duration"): (1, 6),
-    ("shift", "by"): (-6, 6), ("extend", "by"): (-6, 6), ("landmark_window", "period"): (2, 15),
+    ("shift", "by"): (-6, 6), ("extend", "by"): (-6, 6),
+    **{(verb, "within"): (1, 9) for verb in ("sequence", "all_of", "at_least", "at_most", "unless")},
+    ("at_least", "count"): (1, 2), ("at_most", "count"): (1, 3), ("landmark_window", "period"): (2, 15),
 }  # fmt: skip
 """Arguments that are numbers, of ticks or rows: the least and the greatest."""
 
-COUNTS = ("n", "step", ("top_k", "k"))
+COUNTS = ("n", "step", "count", ("top_k", "k"))
 """Those that are numbers of rows."""
 
 WORDS: Mapping[Any, tuple[Any, ...]] = {

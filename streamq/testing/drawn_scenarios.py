@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from streamq.errors import NeedsSpark, PlanError, TimeError, sentence
+from streamq.errors import CedrError, NeedsSpark, PlanError, TimeError, sentence
 from streamq.operators import JoinTable, ToSignal
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Field
@@ -73,7 +74,7 @@ def _built(draw: Draw, scenario: Scenario | Stream, axis: str) -> tuple[_Filler,
         building = _Filler(draw, axis, types)
         try:
             return building, building.built(scenario)
-        except (PlanError, NeedsSpark):
+        except (PlanError, CedrError, NeedsSpark):
             if types == plain:
                 raise
     raise AssertionError(plain)
@@ -106,6 +107,8 @@ class _Filler:
                 return self._operator([self.built(i) for i in node.args])
             case "composition":
                 return self._composition(*node.args)
+            case "call":
+                return self._called(*node.args, **node.kwargs)
         assert node.target is not None
         target = self.built(node.target)
         method = getattr(target, node.verb)
@@ -136,6 +139,18 @@ class _Filler:
                 arguments["start"] = arguments.get("start") or ANY
             elif arguments.get("start") is ANY and self.draw(st.booleans()):
                 arguments["start"] = None
+
+    def _called(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """A function of streams, over those of its scenarios."""
+        bound = inspect.signature(function).bind(*args, **kwargs)
+        parts = [self.built(a) for a in (*args, *kwargs.values()) if isinstance(a, Scenario)]
+        target = next((p if isinstance(p, Stream) else next(iter(p.types.values())) for p in parts), None)
+        filled = [
+            self._filled(function.__name__, n, v, target)
+            for n, v in zip(bound.signature.parameters, args, strict=False)
+        ]
+        filled += [self._filled(function.__name__, "", v, target) for v in args[len(filled) :]]
+        return function(*filled, **{n: self._filled(function.__name__, n, v, target) for n, v in kwargs.items()})
 
     def _source(self, node: Scenario) -> Stream:
         kwargs = dict(node.kwargs)

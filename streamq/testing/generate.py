@@ -17,7 +17,7 @@ from streamq.errors import PlanError, UnknownColumn, nearest, sentence
 from streamq.operators import AlterLifetime, Edges, Intervals, JoinTable, Physical, Points, Select, Source
 from streamq.plan.expr import Col, Lit
 from streamq.plan.folding import fold
-from streamq.plan.node import Node, nodes, numbered
+from streamq.plan.node import Node, expanded, nodes, numbered
 from streamq.plan.schema import Field, Schema
 from streamq.testing import events
 from streamq.testing.arrival import Item, delay_for
@@ -27,6 +27,7 @@ from streamq.testing.drawn_expressions import matched
 from streamq.testing.drawn_lifetimes import apart
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.lateness import ON_TIME, manners, modelled, policed, with_invalid
+from streamq.testing.meetings import met
 from streamq.testing.payload_types import IDS, NESTED, NUMBERS, OTHERS, key_types, value_types
 from streamq.testing.payload_values import numbered_value, twin
 from streamq.testing.payloads import palettes
@@ -166,7 +167,8 @@ def cases_of(
     if intent.unit is not None:
         query_scale = query_scale.of(ticks(intent.unit, plan.schema.axis, "Intent"))
     compared, used = near(plan), uses(plan)
-    intent_of = {n: i.completed(intent) for n, i in (intents or {}).items()}
+    close = draw(met(plan, intent, query_scale, compared))
+    intent_of = {**close, **{n: i.completed(close.get(n, intent)) for n, i in (intents or {}).items()}}
     arrivals = {
         n.table: draw(arriving(n, intent_of.get(n.table, intent), query_scale, compared, used=used, late=True))
         for n in nodes(plan)
@@ -202,7 +204,7 @@ def untils(case: Case, scale: Scale) -> st.SearchStrategy[int | None]:
     What time has reached is reported whatever the bound is, so it does not lie before the last start, or CTI.
     """
     far = case.latest + scale.reach
-    if any(isinstance(node, AlterLifetime) for node in nodes(case.plan)):
+    if any(isinstance(node, AlterLifetime) for node in nodes(expanded(case.plan))):
         # what it moves may start later than any event that arrives
         return st.sampled_from([None, far])
     come = max((item.start for _, item in case.arrival if item.start is not None), default=0)

@@ -20,7 +20,7 @@ from streamq.plan.schema import Field
 from streamq.runtime.arrow_types import arrow_type
 from streamq.stream import Stream
 from streamq.testing.program_text import WIDTH, call, is_name, listed, string, value
-from streamq.testing.program_verbs import Names, inputs, verbs
+from streamq.testing.program_verbs import Names, inputs, takes_all_by_name, verbs
 from streamq.testing.python_values import plain_values
 from streamq.testing.table import table
 
@@ -151,6 +151,11 @@ class Step:
     inputs: tuple[Node, ...]
     by: str
 
+    @property
+    def is_call(self) -> bool:
+        """Whether it takes all its inputs by name."""
+        return self.by == STREAM or takes_all_by_name(self.node)
+
 
 VERBS, STREAM, TABLES = "verbs", "stream", "tables"
 
@@ -193,7 +198,7 @@ def _over(step: Step, names: Names, tables: Names) -> str:
     """The text of one step over the names of its inputs."""
     if step.by == VERBS:
         text = "".join(verbs(step.node, names, tables))
-        return f"{names[step.inputs[0].digest]}{text}" if step.inputs else text
+        return f"{names[step.inputs[0].digest]}{text}" if step.inputs and not step.is_call else text
     if step.by == TABLES:
         return _from_json(step.node, {name: tables[name] for name in _readers(step.node)})
     streams = {_stub(names[s.digest], step.node): names[s.digest] for s in step.inputs}
@@ -274,8 +279,8 @@ def _named(steps: Sequence[Step]) -> set[str]:
     """The steps with a name: sources, what is used twice or as another's second input, ends of long chains, the last."""
     uses = Counter(s.digest for step in steps for s in step.inputs)
     digests = {step.node.digest for step in steps if not step.inputs or uses[step.node.digest] > 1}
-    digests |= {s.digest for step in steps for s in step.inputs[0 if step.by == STREAM else 1 :]}
-    digests |= {step.node.digest for step in steps if step.by == STREAM} | {steps[-1].node.digest}
+    digests |= {s.digest for step in steps for s in step.inputs[0 if step.is_call else 1 :]}
+    digests |= {step.node.digest for step in steps if step.is_call} | {steps[-1].node.digest}
     length: dict[str, int] = {}
     for step in steps:
         before = 0 if not step.inputs or step.inputs[0].digest in digests else length[step.inputs[0].digest]
@@ -304,7 +309,7 @@ def _free(name: str, used_names: set[str]) -> str:
 
 def _statement(step: Step, steps: Mapping[str, Step], names: Names, tables: Names) -> str:
     name = names[step.node.digest]
-    if step.by != VERBS or not step.inputs:
+    if step.by != VERBS or not step.inputs or step.is_call:
         return f"{name} = {_over(step, names, tables)}"
     chain = verbs(step.node, names, tables)
     while (first := step.inputs[0].digest) not in names:

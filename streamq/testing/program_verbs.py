@@ -31,6 +31,7 @@ from streamq.operators import (
 )
 from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.stateful_operator import StatefulOperator
+from streamq.patterns.detect import Detect
 from streamq.plan.expr import Alias, Call, Col, Expr, Lit
 from streamq.plan.node import Node
 from streamq.plan.passes import columns, rewrite
@@ -60,8 +61,13 @@ def inputs(node: Node) -> tuple[Node, ...]:
     return node.children[0].children if _selects_window(node) else node.children
 
 
+def takes_all_by_name(node: Node) -> bool:
+    """Return True if a node is written as a function of its inputs, and not as a verb of the first one."""
+    return isinstance(node, Detect)
+
+
 def verbs(node: Node, names: Names, tables: Names) -> list[str]:
-    """The calls that make a stream of its first input into this node, as ``.where(...)``; of a source the whole call.
+    """The calls that make a stream of its first input into this node, as ``.where(...)``; a source or a pattern is one call.
 
     ``tables`` are the texts of tables by name. Raises Unwritable for what no verb gives; but what is returned need not be
     the node: whoever wants to know must try.
@@ -70,6 +76,11 @@ def verbs(node: Node, names: Names, tables: Names) -> list[str]:
     match node:
         case Source():
             return [_source(node, tables[node.table])]
+        case Detect(conditions=()):
+            types = [f"{name}={names[plan.digest]}" for name, plan in node.types.items() if is_name(name)]
+            if len(types) < len(node.types):
+                raise Unwritable("an event type whose name is no name of Python's")
+            return [call("sq.cedr", [f'r"""\n{node.definitions.text}\n"""', *types])]
         case Where(predicate=predicate):
             return [call(".where", [expression(predicate)])]
         case Select(input=WindowAggregate() as window) if _selects_window(node):

@@ -12,7 +12,7 @@ from typing import Any
 from streamq.operators import Source
 from streamq.plan.expr import Expr, Lit
 from streamq.plan.folding import fold as fold_expr
-from streamq.plan.node import Node, nodes
+from streamq.plan.node import Node, expanded, nodes
 from streamq.testing.arrival import tick
 from streamq.time import INFINITY, TIMESTAMP
 from streamq.windows import Hopping, Landmark, Session
@@ -64,8 +64,9 @@ TICKS = Scale()
 
 def scale(plan: Node) -> Scale:
     """The scale of a query."""
-    query_lengths = [n for node in nodes(plan) for n in (*lengths(node), *spans(node)) if n > 0]
-    dense = [n for node in nodes(plan) for n in recurrences(node)]
+    every = nodes(expanded(plan))
+    query_lengths = [n for node in [*nodes(plan), *every] for n in (*lengths(node), *spans(node)) if n > 0]
+    dense = [n for node in every for n in recurrences(node)]
     step = max((tick(n) for n in nodes(plan) if isinstance(n, Source)), default=1)
     units = {max(step, n // 4 // step * step) if n >= SMALL else step for n in query_lengths}
     least = min(dense, default=INFINITY)
@@ -74,13 +75,13 @@ def scale(plan: Node) -> Scale:
         units = {step}
     ordered = sorted(units)
     middle = ordered[len(ordered) // 2]
-    anchors = [n for node in nodes(plan) for n in _instants(node)]
+    anchors = [n for node in every for n in _instants(node)]
     # units around the finest, the middle and the coarsest length
     chosen = tuple(sorted({ordered[0], middle, ordered[-1]}))
     anchor = anchors[0] // step * step if anchors else 0
     exact = sorted({n // step * step for n in query_lengths if step <= n <= least * MOST_HOPS})
     reach = 13 * chosen[0] + sum(query_lengths)
-    around = tuple(dict.fromkeys(grid for node in nodes(plan) for grid in grids(node)))
+    around = tuple(dict.fromkeys(grid for node in every for grid in grids(node)))
     return Scale(anchor, chosen, step, reach=reach, lengths=tuple(exact), grids=around)
 
 

@@ -14,6 +14,9 @@ from streamq.choices import check_word
 from streamq.errors import PlanError, UnknownVerb, nearest, sentence
 from streamq.operators.grouped import Grouped
 from streamq.operators.windowed import Windowed
+from streamq.patterns.contributor import Contributor
+from streamq.patterns.pattern import Pattern
+from streamq.plan.verbs import Deferred
 from streamq.stream import Stream
 from streamq.testing.generate import KINDS, WITH_IDS
 from streamq.testing.intent import Intent
@@ -42,7 +45,7 @@ ATTRIBUTES = ("schema", "columns", "plan", "tables", "query", "answer")
 VERBS = sorted(
     {
         n
-        for kind in (Stream, Grouped, Windowed)
+        for kind in (Stream, Grouped, Windowed, Pattern, Contributor)
         for n in dir(kind)
         if not n.startswith("_") and callable(getattr(kind, n))
     }
@@ -51,7 +54,7 @@ VERBS = sorted(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Scenario:
+class Scenario(Deferred):
     """A node of an intent tree; verbs applied to it give others, with ``ANY`` for what is left out.
 
     Scenarios compose: one's output is another's input, as the stream that a verb is called on or as an argument.
@@ -78,6 +81,10 @@ class Scenario:
             raise UnknownVerb(sentence("scenario", f"no verb {name!r}", there, nearest(name, VERBS)))
         return lambda *args, **kwargs: Scenario(name, self, args, kwargs)
 
+    def deferred(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Scenario:
+        """A function of streams, over scenarios: ``sq.sequence(t.stream().alias("x"), t.stream().alias("y"), within=9)``."""
+        return Scenario(CALL, None, (function, *args), kwargs)
+
     def pipe(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """``function(self, ...)``: a query's functions are a scenario's too."""
         if not callable(function):
@@ -87,11 +94,14 @@ class Scenario:
     def __repr__(self) -> str:
         if self.verb == STREAM_ITSELF:
             return repr(self.args[0])
+        if self.verb == CALL:
+            function, *args = self.args
+            return repr(Scenario(f"sq.{function.__name__}", None, tuple(args), self.kwargs))
         arguments = [repr(a) for a in self.args] + [f"{n}={v!r}" for n, v in self.kwargs.items() if v is not None]
         return ("" if self.target is None else f"{self.target!r}.") + f"{self.verb}({', '.join(arguments)})"
 
 
-STREAM_ITSELF, STREAM, OPERATOR, COMPOSITION = "stream itself", "stream", "operator", "composition"
+STREAM_ITSELF, STREAM, OPERATOR, COMPOSITION, CALL = "stream itself", "stream", "operator", "composition", "call"
 """Verbs of nodes that are not verbs of a stream."""
 
 

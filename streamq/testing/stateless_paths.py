@@ -13,7 +13,7 @@ from streamq.operators import (
     WindowedJoin,
 )
 from streamq.operators.step import Step
-from streamq.plan.node import Node, nodes
+from streamq.plan.node import Node, expanded, nodes
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
 
@@ -48,6 +48,7 @@ def window_end(grid: Hopping, c: int) -> int:
 def _paths(plan: Node, source: Source) -> list[tuple[list[Node], Node | None]]:
     """For each way from a source to the first stateful operator: the steps on it, and that operator (None: the result)."""
     paths: list[tuple[list[Node], Node | None]] = []
+    plan = expanded(plan)
 
     def follow(node: Node, steps: list[Node]) -> None:
         above = [parent for parent in nodes(plan) for child in parent.children if child.digest == node.digest]

@@ -27,7 +27,7 @@ from streamq.operators import Intervals, Select, Where, written_operators
 from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.lifetime_change import Length, Start
 from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit, Opaque
-from streamq.plan.node import NODES, Node, nodes
+from streamq.plan.node import NODES, Node, expanded, nodes
 from streamq.policies import SourcePolicy
 from streamq.testing.case import Case
 from streamq.testing.generate import cases
@@ -100,7 +100,7 @@ def rows(*given: Any) -> Any:
 
 
 def test_every_class_is_written_and_read() -> None:
-    plans = every_plan()
+    plans = [plan for written in every_plan() for plan in (written, expanded(written))]
     written: set[str] = set()
     for plan in plans:
         same(plan)

@@ -19,6 +19,7 @@ from streamq.errors import PlanError, QueryFailed
 from streamq.expressions import col, duration, end, lit, start, when
 from streamq.functions.catalogue import by_name
 from streamq.operators import Select, Source, Union, Where, WindowAggregate, written_operators
+from streamq.patterns.detect import Detect
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col, Expr, as_expr
 from streamq.plan.node import Node
@@ -45,7 +46,7 @@ def of(name: str, column: str = "v") -> Aggregate:
 
 
 def test_every_logical_operator_has_a_definition_named_as_it() -> None:
-    assert set(ORACLE) == set(written_operators())
+    assert set(ORACLE) == {*written_operators(), Detect}
     names = {node.__name__.lower(): f.__name__.replace("_", "") for node, f in ORACLE.items()}
     assert all(node == function for node, function in names.items())
 
@@ -58,7 +59,7 @@ def test_every_operator_over_streams_has_its_room_for_tests() -> None:
 
     rooms = {room(node.__module__) for node in written_operators() if not issubclass(node, Source)}
     defined = {d.__module__ for node, d in ORACLE.items() if not issubclass(node, Source)}
-    assert defined == {f"streamq.testing.operators.{name}" for name in rooms}
+    assert defined == {f"streamq.testing.operators.{name}" for name in {*rooms, "detect"}}
     drawn = {*OVER_ONE, *(room(drawing.__module__) for drawing in OVER_TWO)}
     assert rooms - drawn == {"join_table", "top_k", "window_aggregate"}
 

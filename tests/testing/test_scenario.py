@@ -113,7 +113,7 @@ def test_a_concrete_stream_is_a_node_of_a_scenario() -> None:
 
 def test_errors() -> None:
     with pytest.raises(
-        UnknownVerb, match="scenario: no verb 'wear'; there are: .*, union, where, .*Did you mean 'where'?"
+        UnknownVerb, match="scenario: no verb 'wear'; there are: .*, union, .*where, .*Did you mean 'where'?"
     ):
         t.stream().wear(ANY)
     for name in ("show", "to_df", "columns"):

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql import types as t
 
+from streamq.patterns import syntax
+from streamq.patterns.checks import parts_of
 from streamq.patterns.detect import Detect
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_types import arrow_type
+from streamq.testing.meetings import Meeting, meeting_of
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import listed, payload
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.values import from_duckdb, to_duckdb
 from streamq.testing.patterns.conditions import Unjudged
 from streamq.testing.patterns.rules import EventType, matches_by_rules, primitives, rows_of
+from streamq.testing.scale import lengths
+from streamq.time import ticks
 
 
 @defines(Detect)
@@ -57,3 +62,27 @@ def _history(schema: Schema, table: str, run: Run) -> pa.Table:
     kinds = [t.LongType(), t.LongType(), *(f.type for f in schema.fields)]
     columns = [from_duckdb(column, kind) for column, kind in zip(rows.columns, kinds, strict=True)]
     return pa.table(columns, names=["start", "end", *schema.names])
+
+
+@lengths.register(Detect)
+def scopes(node: Detect) -> Iterator[int]:
+    """The scopes of the pattern."""
+    for definition in node.definitions.program.definitions:
+        for part in parts_of(definition.pattern):
+            within = getattr(part.pattern, "within", None)
+            if within is not None:
+                yield ticks(within, node.schema.axis)
+
+
+@meeting_of.register(Detect)
+def meeting(node: Detect) -> Meeting:
+    """The events of a pattern's types, within its scopes, equal in what equations and correlation keys compare."""
+    fields: set[str] = set()
+    for definition in node.definitions.program.definitions:
+        for condition in definition.where:
+            match condition:
+                case syntax.CorrelationKey(attributes, True):
+                    fields |= set(attributes)
+                case syntax.Apply("=", (syntax.Field(_, one), syntax.Field(_, other))):
+                    fields |= {one, other}
+    return Meeting(node.inputs, tuple(scopes(node)), frozenset(fields))

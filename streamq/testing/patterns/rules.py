@@ -155,8 +155,8 @@ class Evaluation:
                     if i == order[-1] and e.id not in consumed:
                         whole += self.chains(inputs, order[:-1], ((i, e),), {**absent, **e.bound}, within, consumed)
             for chain in selected(whole, parts):
-                absent = {v: None for i, p in enumerate(parts) if i not in dict(chain) for v in variables(p)}
-                matches.append(composed(chain, within, absent, id(parts)))
+                missing: Bound = {v: None for i, p in enumerate(parts) if i not in dict(chain) for v in variables(p)}
+                matches.append(composed(chain, within, missing, id(parts)))
                 consumed |= {e.id for i, e in chain if parts[i].consumption == Consumption.CONSUME}
         return matches
 
@@ -196,8 +196,8 @@ class Evaluation:
                     if self.agree(e.bound, x.bound)
                 }
                 if len(around) <= count:
-                    absent: Bound = {v: None for j, part in enumerate(parts) if j != i for v in variables(part)}
-                    bound = {**absent, **e.bound}
+                    others_absent: Bound = {v: None for j, part in enumerate(parts) if j != i for v in variables(part)}
+                    bound = {**others_absent, **e.bound}
                     yield Match((id(parts), i, e.id), None, e.vs, e.vs + within, e.root, (e.vs,), bound)
                     if parts[i].consumption == Consumption.CONSUME:
                         gone.add(e.id)
@@ -264,10 +264,10 @@ def defined(
     where = list(conditions(definition.where, [name for name, _ in events_of(definition.pattern)]))
     keys = [k for c in definition.where if isinstance(c, s.CorrelationKey) and c.equal for k in c.attributes]
     evaluation = Evaluation(types, where, functions, keys, axis)
-    outputs = {field.name: field.expression for field in definition.output}
+    outputs: dict[str, s.Expression] = {field.name: field.expression for field in definition.output}
     if not outputs:
         own = [(v, f) for v, kind in events_of(definition.pattern, negated=False) for f in types[kind].fields]
-        outputs = {f"{v}_{f}": s.Field(v, f) for v, f in own} | {"root": s.Field("@root", "root")}
+        outputs |= {f"{v}_{f}": s.Field(v, f) for v, f in own} | {"root": s.Field("@root", "root")}
     events = []
     for e in evaluation.part(definition.pattern):
         root = {"@root": moment(e.root, axis)}

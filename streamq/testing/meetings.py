@@ -1,0 +1,92 @@
+"""Meetings: data in which events of several streams follow each other and agree, so that patterns have matches."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+from random import Random
+from typing import Any
+
+from hypothesis import strategies as st
+
+from streamq.operators import Source
+from streamq.plan.node import Node, nodes
+from streamq.testing.drawn_lifetimes import Draw
+from streamq.testing.intent import Intent
+from streamq.testing.payload_values import pool
+from streamq.testing.scale import Scale
+from streamq.time import INFINITY
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """What brings events together: the streams whose events follow each other, within which scopes, and equal in what.
+
+    inputs: the plans of the streams in the order in which their events may come; scopes: in ticks; columns: in which they agree.
+    """
+
+    inputs: tuple[Node, ...]
+    scopes: tuple[int, ...]
+    columns: frozenset[str]
+
+
+@singledispatch
+def meeting_of(node: Node) -> Meeting | None:
+    """Return what brings events together at a node that has results only where they meet: unless a room says so, None."""
+    return None
+
+
+@st.composite
+def met(draw: Draw, plan: Node, intent: Intent, scale: Scale, compared: Sequence[Any]) -> Mapping[str, Intent]:
+    """The intents of sources, by table, whose events meet: three times in four, and where the intent leaves it open."""
+    meetings = [m for m in map(meeting_of, nodes(plan)) if m is not None and m.inputs]
+    if not meetings or intent.pattern is not None or not draw(st.sampled_from([True, True, True, False])):
+        return {}
+    intents: dict[str, Intent] = {}
+    for meeting in meetings:
+        many = len(meeting.inputs)
+        scope = draw(st.sampled_from(meeting.scopes or (scale.step,)))
+        gap = draw(st.sampled_from([scale.step, max(1, scope // max(1, many - 1)), scope]))
+        gap = max(scale.step, gap // scale.step * scale.step)
+        for place, plan_of_input in enumerate(meeting.inputs):
+            for source in (n for n in nodes(plan_of_input) if isinstance(n, Source)):
+                payload = _agreeing(source, meeting.columns, intent, compared)
+                pattern = _Close(place, many, gap, scope, scale)
+                intents.setdefault(source.table, intent.but(payload=payload, pattern=pattern))
+    return intents
+
+
+def _agreeing(source: Source, names: Collection[str], intent: Intent, compared: Sequence[Any]) -> Mapping[str, Any]:
+    """Values by column: in the columns ``names`` mostly the same one."""
+    payload = dict(intent.payload)
+    for f in source.payload:
+        if f.name in names and f.name not in payload:
+            first, *others = pool(f.type, intent, compared)
+            payload[f.name] = [first] * 5 + others[:1] + [None] * (intent.nulls is not False)
+    return payload
+
+
+@dataclass(frozen=True)
+class _Close:
+    """Lifetimes that start a few gaps behind an instant, or a step beside that; mostly as many as the stream's place."""
+
+    place: int
+    many: int
+    gap: int
+    scope: int
+    scale: Scale
+
+    def __call__(self, random: Random, events: int) -> list[tuple[int, int | None]]:
+        spans = []
+        for _ in range(max(1, events)):
+            gaps = random.choice([self.place, self.place, random.randint(0, self.many)])
+            start = self.scale.anchor + gaps * self.gap + random.choice([0, 0, 0, -1, 1]) * self.scale.step
+            # some at once, some behind all of these
+            start += random.choice([0, 0, 0, self.many * self.gap + self.scope])
+            lasts = random.choice([self.scale.step, self.scope, None])
+            spans.append((start, None if lasts is None else min(INFINITY - 1, start + lasts)))
+        return spans
+
+
+__all__ = ["Meeting", "meeting_of", "met"]
