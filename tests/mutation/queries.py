@@ -21,6 +21,12 @@ def totals(windows: t.Scenario) -> t.Scenario:
     return windows.select(n=sq.count(), total=sq.sum("v"), most=sq.max("v"))
 
 
+def pattern(text: str) -> t.Scenario:
+    """The matches of a pattern over two streams."""
+    matches: t.Scenario = sq.cedr(f"EVENT E WHEN {text}", A=events(), B=events())  # type: ignore[arg-type, assignment]
+    return matches
+
+
 QUERIES: dict[str, t.Scenario] = {
     "hopping": totals(events().group_by("k").hopping_window(6, 2, 1)),
     "hopping over points": totals(events(shape="points").group_by("k").hopping_window(5, 2)),
@@ -65,4 +71,11 @@ QUERIES: dict[str, t.Scenario] = {
     .group_by("k")
     .tumbling_window(4)
     .select(n=sq.count()),
+    "sequence": pattern("SEQUENCE(A, B, 6) WHERE A.k = B.k"),
+    "sequence by key": pattern("SEQUENCE(A, B, 8) WHERE CorrelationKey(k, EQUAL)"),
+    "sequence that chooses": pattern("SEQUENCE(A FIRST CONSUME, B, 8)"),
+    "at most": pattern("ATMOST(1, A, B, 4)"),
+    "unless": pattern("UNLESS(A, B, 5) WHERE A.k = B.k"),
+    "slice": pattern("SEQUENCE(A, B, 9) OUTPUT A.k AS k @ [2, 6)"),
+    "cancel_when": pattern("CANCEL_WHEN(SEQUENCE(SEQUENCE(A, A AS b, 6), A AS d, 9), B AS c)"),
 }

@@ -1,0 +1,114 @@
+"""Mistakes about patterns: what follows what within which scope, what is chosen, consumed, negated and cut."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from streamq.patterns import definitions, lowering
+from streamq.patterns.correlation import Correlation
+from streamq.patterns.lowering import Lowering
+from streamq.plan.expr import Expr, Lit
+from streamq.runtime.candidates import Gatherer, Taking
+from streamq.runtime.choosing import Chooser
+from streamq.runtime.crowding import Uncrowded
+from tests.mutation.mutant import Mutant, wrapped
+
+
+def scope_a_tick_short(right: Any, stream: Any, scope: int) -> Any:
+    return right(stream, scope - 1)
+
+
+def without_keys(right: Any, *given: Any) -> Any:
+    _, conjuncts = right(*given)
+    return Correlation({}, {}), conjuncts
+
+
+def last_for_first(right: Any, parameter: Taking, fitting: Any) -> Any:
+    return fitting[::-1] if parameter.selects else fitting
+
+
+def nothing_consumed(right: Any, chooser: Chooser, state: Any, *event: Any) -> Any:
+    parameters = tuple(replace(p, consumes=False) for p in chooser.parameters)
+    return right(replace(chooser, parameters=parameters), state, *event)
+
+
+def crowd_a_tick_longer(right: Any, gatherer: Gatherer, state: Any, start: int) -> Any:
+    return right(gatherer, state, start - isinstance(gatherer, Uncrowded))
+
+
+def scope_closed(right: Any, low: Lowering, within: Any, place: Any) -> int:
+    scope: int = right(low, within, place)
+    return scope + 1
+
+
+def unless_closed(right: Any, low: Lowering, pattern: Any) -> Any:
+    with_scope = wrapped(Lowering, "scope", scope_closed)[2]
+    before = Lowering.scope
+    Lowering.scope = with_scope  # type: ignore[method-assign]
+    try:
+        return right(low, pattern)
+    finally:
+        Lowering.scope = before  # type: ignore[method-assign]
+
+
+def slice_with_its_end(right: Any, cut: Any, axis: str) -> tuple[Expr | None, Expr | None]:
+    low, high = right(cut, axis)
+    return low, high + 1 if isinstance(high, Lit) and isinstance(high.value, int) else high
+
+
+def cancelled_from_the_last(right: Any, low: Lowering, pattern: Any) -> Any:
+    matches, negated = low.lowered(pattern.pattern), low.lowered(pattern.negated)
+    return low._without_between(matches, negated, matches.contributors[0], matches.span)
+
+
+MUTANTS = (
+    Mutant(
+        "scope of a sequence a tick short",
+        "an event just a scope after the first is no part of a sequence",
+        "sequence",
+        (wrapped(lowering, "_opened", scope_a_tick_short),),
+    ),
+    Mutant(
+        "correlation keys forgotten",
+        "events of different keys are one match",
+        "sequence by key",
+        (wrapped(definitions, "correlation", without_keys),),
+    ),
+    Mutant(
+        "LAST for FIRST",
+        "a parameter on FIRST has the last event that a match could have",
+        "sequence that chooses",
+        (wrapped(Taking, "preferred", last_for_first),),
+    ),
+    Mutant(
+        "nothing consumed",
+        "an event on CONSUME is in later matches, too",
+        "sequence that chooses",
+        (wrapped(Chooser, "step", nothing_consumed),),
+    ),
+    Mutant(
+        "ATMOST a tick longer",
+        "an event just a scope before counts",
+        "at most",
+        (wrapped(Gatherer, "since", crowd_a_tick_longer),),
+    ),
+    Mutant(
+        "UNLESS closed",
+        "an event at the end of the scope is one in it",
+        "unless",
+        (wrapped(Lowering, "_unless", unless_closed),),
+    ),
+    Mutant(
+        "slice with its end",
+        "a slice holds the instant at which it ends",
+        "slice",
+        (wrapped(definitions, "_bounds", slice_with_its_end),),
+    ),
+    Mutant(
+        "cancelled from the first contributor",
+        "CANCEL_WHEN looks from the first of the match's own contributors on, not from its root",
+        "cancel_when",
+        (wrapped(Lowering, "_cancel_when", cancelled_from_the_last),),
+    ),
+)
