@@ -105,7 +105,7 @@ def _aggregated(window: Callable[[Any], Any]) -> Query:
 
 
 def _ranked(window: Callable[[Any], Any]) -> Query:
-    return lambda s, t, z: window(s).top_k(2, by="v", ties="break")
+    return lambda s, t, z: window(s).top_k(2, by="v", ties="break", row_number=True)
 
 
 QUERIES: dict[str, Query] = {
@@ -116,6 +116,16 @@ QUERIES: dict[str, Query] = {
     "clip by anything": lambda s, t, z: s.clip(t),
     "to_signal": lambda s, t, z: s.to_signal("k"),
     "chop": lambda s, t, z: s.chop(5, 1),
+    "per window": lambda s, t, z: (
+        s.group_by("k").hopping_window(7, 3).select(n=sq.count(), v=sq.max("v")).per_window().top_k(2, by="n")
+    ),
+    "per window, aggregates": lambda s, t, z: (
+        s.hopping_window(7, 3)
+        .select(n=sq.count())
+        .union(s.select(n=sq.lit(1).cast("bigint")))
+        .per_window()
+        .select(n=sq.sum("n"))
+    ),
     "explode": lambda s, t, z: s.tumbling_window(5).select(n=sq.count(), all=sq.collect("v")).explode("all"),
     "rows of a UDO": lambda s, t, z: s.group_by("k").tumbling_window(5).select(values("v")),
     "events of a UDO": lambda s, t, z: s.group_by("k").tumbling_window(9).select(pieces("v")),

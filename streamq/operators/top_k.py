@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
@@ -29,18 +29,21 @@ from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
+from streamq.policies import ADDED
 from streamq.runtime.evaluators.windows import TopKEvaluator
 from streamq.windows import Window, default_stamp
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-RANK = "rank"
+RANK, ROW_NUMBER = "rank", "row_number"
 
 
 @node
 class TopK(EvaluatedOperator):
     """SQL RANK by ``by`` over a window's members, those up to ``k``; ``ties``: "keep" all at the last rank, or "break".
+
+    row_number: whether the place that broken ties have is a column, too.
 
     NULL is less than any value, NaN greater. Broken ties go by the payload's columns in order, ascending, then LE, RE.
 
@@ -63,6 +66,7 @@ class TopK(EvaluatedOperator):
     ties: str
     clip: Clip
     stamp: Stamp
+    row_number: bool = field(default=False, metadata=ADDED)
 
     title = "top_k"
     cases = WindowAggregate.cases
@@ -84,10 +88,19 @@ class TopK(EvaluatedOperator):
         kind = infer(self.by, source, "top_k")
         if isinstance(kind, t.ArrayType | t.MapType | t.StructType | t.VariantType):
             raise PlanError(sentence("top_k", f"no order on {kind.simpleString()}", f"found {show(self.by)}"))
-        if RANK in (n.lower() for n in source.names):
-            raise PlanError(sentence("top_k", f"a column called {RANK!r}", "the result has one", "Rename it first."))
+        for name in self._places:
+            if name in (n.lower() for n in source.names):
+                raise PlanError(
+                    sentence("top_k", f"a column called {name!r}", "the result has one", "Rename it first.")
+                )
         shape = POINT if self.stamp == Stamp.POINT_AT_END else INTERVAL
-        return source.with_fields([*source.fields, Field(RANK, t.IntegerType())]).with_shape(shape)
+        places = [Field(name, t.IntegerType()) for name in self._places]
+        return source.with_fields([*source.fields, *places]).with_shape(shape)
+
+    @property
+    def _places(self) -> tuple[str, ...]:
+        """The columns that the result has beside the payload."""
+        return (RANK, ROW_NUMBER) if self.row_number else (RANK,)
 
     def _traits(self) -> Traits:
         return window_traits(self.window, self.stamp, self.input.traits)
@@ -100,7 +113,7 @@ class TopK(EvaluatedOperator):
         policies = show_policies(self.window, self.clip, self.stamp)
         shown = f"{self.window.name} {show_window(self.window, self.schema.axis)}{policies}{show_keys(self.keys)}"
         way = "greatest" if self.desc else "least"
-        ties = "" if self.ties == "keep" else ", ties broken"
+        ties = "" if self.ties == "keep" else f", ties broken{', numbered' if self.row_number else ''}"
         stamp = "" if self.stamp == default_stamp(self.window) else f", stamp={self.stamp}"
         return f"{self.k} {way} by {show(self.by)} in {shown}{ties}{stamp}"
 
@@ -120,6 +133,7 @@ class TopK(EvaluatedOperator):
             ties=self.ties,
             payload=source.names,
             rank=RANK,
+            row_number=ROW_NUMBER if self.row_number else "",
         )
         return Evaluation(
             evaluator=evaluator,
@@ -150,7 +164,9 @@ class TopK(EvaluatedOperator):
             payload = [F.col(quote(n)) for n in source.names]
             df = df.withColumn("__place", F.row_number().over(windows.orderBy(order, *payload)))
             df = df.where(F.col("__place") <= self.k)
-        return stamped(df.withColumn(RANK, F.col("__rank").cast("int")), self.stamp, self.schema)
+        df = df.withColumn(RANK, F.col("__rank").cast("int"))
+        df = df.withColumn(ROW_NUMBER, F.col("__place")) if self.row_number else df
+        return stamped(df, self.stamp, self.schema)
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
         return replace(self, input=inputs[0], keys=(*self.keys, *keys))

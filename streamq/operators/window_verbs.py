@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from streamq.choices import check_word
 from streamq.errors import PlanError, TimeError, column_names, sentence
 from streamq.operators.grid import grid
+from streamq.operators.per_window import PerWindow, warn_of_neighbours
 from streamq.operators.windowed import Windowed, whole_number, windowed
 from streamq.plan.schema import POINT
 from streamq.plan.verbs import Verbs, named_after
@@ -39,7 +40,32 @@ class WindowVerbs(ABC, Generic[S]):
 
     def _windowed(self, make: Callable[[Any], Window], verb: str, clip_input: str, stamp: str | None) -> Windowed[S]:
         stream, keys = self._groups()
-        return windowed(stream, keys, make(stream.plan.schema.axis), clip=clip_input, stamp=stamp, verb=verb)
+        window = make(stream.plan.schema.axis)
+        warn_of_neighbours(stream.plan, window, verb)
+        return windowed(stream, keys, window, clip=clip_input, stamp=stamp, verb=verb)
+
+    def per_window(self) -> Windowed[S]:
+        """The rows of equal lifetime together: over the results of windows those of each window by itself.
+
+        Lifetimes are compared as they are, whatever they come from; a result lives where its rows do. Any other window over
+        the results of overlapping windows holds those of several neighbours.
+
+        ::
+
+            rows     a 3 [0,4)  b 5 [0,4)   a 1 [2,6)  b 0 [2,6)
+            top 1    b 5 [0,4)              a 1 [2,6)
+
+        >>> import streamq as sq
+        >>> s = sq.events([(1, 2, {"k": "a"}), (3, 4, {"k": "b"}), (3, 5, {"k": "b"})])
+        >>> counts = s.group_by("k").hopping_window(4, 2).select(n=sq.count())
+        >>> counts.per_window().top_k(1, by="n").show()
+        k  n  rank  start  end
+        a  1     1     -2    2
+        b  2     1      0    4
+        b  2     1      2    6
+        b  1     1      4    8
+        """
+        return PerWindow.of(*self._groups())
 
     def hopping_window(
         self, size: Duration, hop: Duration, offset: Duration = 0, *, clip_input: str = "full", stamp: str | None = None

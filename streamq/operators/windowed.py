@@ -172,11 +172,12 @@ class Windowed(Generic[S]):
                 )
             )
 
-    def top_k(self, k: int, by: Given, *, desc: bool = True, ties: str = "keep") -> S:
+    def top_k(self, k: int, by: Given, *, desc: bool = True, ties: str = "keep", row_number: bool = False) -> S:
         """The ``k`` members of each window with the greatest (``desc=False``: least) ``by``, and their ``rank``.
 
         Ranks are SQL's RANK: equal values share one; with ``ties="keep"`` all that share the last rank stay, ``"break"`` lets
-        the payload decide. A NULL is less than any value. Rows carry the member's payload.
+        the payload decide, and with ``row_number=True`` says in a column of that name which place it gave to each: 1, 2, ... A
+        NULL is less than any value. Rows carry the member's payload.
 
         ::
 
@@ -193,10 +194,26 @@ class Windowed(Generic[S]):
         whole_number("top_k", "k", k)
         self._check_aligned("aggregates and top_k")
         check_word(ties, ("keep", "break"), "ties", "top_k")
+        if row_number and ties == "keep":
+            hint = 'Say ties="break".'
+            raise PlanError(
+                sentence("top_k", "rows that share a rank have no number of their own", "ties='keep'", hint)
+            )
         source = self.stream.plan
         order = resolve(column_or_expr(by), source, "top_k")
         return self.stream._derive(
-            TopK(source, self.keys, self.window, k=k, by=order, desc=desc, ties=ties, clip=self.clip, stamp=self.stamp)
+            TopK(
+                source,
+                self.keys,
+                self.window,
+                k=k,
+                by=order,
+                desc=desc,
+                ties=ties,
+                clip=self.clip,
+                stamp=self.stamp,
+                row_number=row_number,
+            )
         )
 
 

@@ -91,6 +91,7 @@ COUNTS = ("n", "step", "count", ("top_k", "k"))
 
 WORDS: Mapping[Any, tuple[Any, ...]] = {
     ("join", "how"): ("inner", "left", "semi", "anti"), ("join_table", "how"): ("inner", "left"),
+    ("top_k", "row_number"): (False,),
     ("count_window", "by"): ("start", "end"), "clip_input": tuple(Clip), "stamp": (Stamp.ALIGN, Stamp.POINT_AT_END),
     "ties": ("keep", "break"), "desc": (True, False), "suffixes": (("", "_r"),),
 }  # fmt: skip

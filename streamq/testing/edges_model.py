@@ -66,9 +66,12 @@ class EdgesModel(SourceModel):
             lost = [edge for edge, gone in zip(chain, _orphaned(chain), strict=True) if gone]
             acting = _acting(chain)
             closing = [after for before, after in itertools.pairwise(acting) if before.opens]
+            ends = [by for *_, by in _lifetimes(chain)]
             for edge in over:
                 edge.passed = True
-                if any(edge is other for other in lost):
+                # what it would end was dropped, or had ended before it could have effect
+                is_idle = any(edge is other for other in closing) and not any(edge is by for by in ends)
+                if is_idle or any(edge is other for other in lost):
                     self._count(CountedAs.DROPPED)
                 elif not any(edge is other for other in closing):
                     # its start can still come by the source's own word: it is late by the level

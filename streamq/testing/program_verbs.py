@@ -123,6 +123,7 @@ def verbs(node: Node, names: Names, tables: Names) -> list[str]:
         case TopK(keys=keys, window=window, k=k, by=by, desc=desc, ties=ties):
             arguments = [str(k), f"by={named(by)}", *([] if desc else ["desc=False"])]
             arguments += [] if ties == "keep" else [f"ties={string(ties)}"]
+            arguments += ["row_number=True"] if node.row_number else []
             return [*_windowed(keys, window, node.clip, node.stamp, axis), call(".top_k", arguments)]
     return [_plain_verb(node, names)]
 

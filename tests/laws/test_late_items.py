@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -185,3 +186,30 @@ def lifetimes(rows: Sequence[Row]) -> Counter[Row]:
         for (at, starts), (end, _) in itertools.pairwise([*chain, (INFINITY, False)]):
             found[k, at, end] += starts
     return +found
+
+
+@pytest.mark.parametrize("late", ["drop", "adjust"])
+@given(
+    groups=grouped(marked()),
+    level=st.sampled_from([MIDDLE, Level(None), Level(0), Level(3)]),
+    payload=st.sampled_from(["start", "end"]),
+    one_by_one=st.booleans(),
+)
+def test_every_edge_is_in_the_history_or_counted(
+    late: str, groups: Groups, level: Level, payload: str, one_by_one: bool
+) -> None:
+    """At every level: a start begins a lifetime and an end ends one, or the late output has it, with a reason."""
+    query = edges(progress=sq.generate(10**6), late=late, invalid="drop", payload=payload)
+    program = compiled(query.plan, OutputForm.CHANGELOG, buckets=2, level=level, late_output=True)
+    run, out = LocalRun(program), []
+    for rows, c in groups:
+        parts = [[row] for row in rows] if one_by_one else [rows]
+        for i, part in enumerate(parts):
+            out.append(run.batch({"s": t.table(EDGES, part)}, [("s", c)] if i == len(parts) - 1 else []))
+    history = net([*out, run.finish()]).to_pylist()
+    counted = [(json.loads(row["payload"])["k"], row["start"]) for table in run.late for row in table.to_pylist()]
+    for k, at in {(k, at) for rows, _ in groups for at, _, k in rows}:
+        there = {edge for rows, _ in groups for time, edge, key in rows if (key, time) == (k, at)}
+        acting = ("start" in there) and any((r["k"], r["start"]) == (k, at) for r in history)
+        acting += ("end" in there) and any((r["k"], r["end"]) == (k, at) for r in history)
+        assert acting + counted.count((k, at)) >= len(there), (k, at)

@@ -252,7 +252,10 @@ class WindowEvaluator(_OverWindows):
 
 @dataclass(frozen=True)
 class TopKEvaluator(_OverWindows):
-    """The ``k`` members of each window with the greatest (or least) ``by``, their ``payload`` and rank."""
+    """The ``k`` members of each window with the greatest (or least) ``by``, their ``payload`` and rank.
+
+    row_number: the column of the place of each in its window, which broken ties give it; empty: none.
+    """
 
     k: int = 1
     by: str = ""
@@ -260,6 +263,7 @@ class TopKEvaluator(_OverWindows):
     ties: str = "keep"
     payload: tuple[str, ...] = ()
     rank: str = "rank"
+    row_number: str = ""
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """A sort by window and value; SQL's RANK."""
@@ -285,9 +289,11 @@ class TopKEvaluator(_OverWindows):
             rank = np.maximum.accumulate(np.where(new, number, 0)) - first + 1
         number = number - first
         is_best = rank <= self.k if self.ties == "keep" else number < self.k
-        order, rank = order[is_best], rank[is_best]
+        order, rank, number = order[is_best], rank[is_best], number[is_best]
         rows = table.select(list(self.payload)).take(pa.array(members.event[order]))
         rows = rows.append_column(self.rank, pa.array(rank, pa.int32()))
+        if self.row_number:
+            rows = rows.append_column(self.row_number, pa.array(number + 1, pa.int32()))
         return self._stamped(rows, members.start[order], members.end[order])
 
 

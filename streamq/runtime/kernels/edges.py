@@ -137,8 +137,10 @@ class EdgesKernel(Uncombined):
         # the others were counted before, or as late
         over = (time < c) & (time >= clock.c_before) & (chains.since == time)
         lost = over & chains.chained & ~opens & ~chains.after_start
+        # the event that it would end is gone before it has begun to act: it goes with its start
+        is_idle = over & chains.chained & ~opens & chains.after_start & ~chains.closes
         # its start may still come by the source's own word: it is late by the level
-        late = (over & chains.orphaned) | (lost & (time >= promised))
+        late = (over & chains.orphaned) | (lost & (time >= promised)) | is_idle
         count_late(edges, late, CountedAs.DROPPED, judge, None, totals)
         count_invalid(edges.filter(pa.array(lost & ~late)), judge, "an end without an open start", totals)
         if c == INFINITY:

@@ -27,7 +27,7 @@ def top_k(node: TopK, inputs: Sequence[str], run: Run) -> str:
         SELECT *, rank() OVER (PARTITION BY {window} ORDER BY {by}) AS rank,
             row_number() OVER (PARTITION BY {window} ORDER BY {ties}) AS number FROM {membership}"""
     start, end, there = stamped(node)
-    columns = [f"{e} AS c{i}" for i, e in enumerate([*own, "rank"])]
+    columns = [f"{e} AS c{i}" for i, e in enumerate([*own, "rank", *(["number"] if node.row_number else [])])]
     limit = "rank" if node.ties == "keep" else "number"
     return f"SELECT {listed(start, end, *columns)} FROM ({ranked}) WHERE {there} AND {limit} <= {node.k}"
 

@@ -1,0 +1,82 @@
+"""Results of windows by the windows that they are of: what ``per_window()`` makes of events of equal lifetime.
+
+``per_window() => group_by(start, end).snapshot_window()``: all events of one lifetime have two endpoints, and so one snapshot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeVar
+
+from streamq.choices import Clip
+from streamq.errors import warn
+from streamq.operators.explode import Explode
+from streamq.operators.select import Select
+from streamq.operators.where import Where
+from streamq.operators.windowed import Windowed
+from streamq.plan.expr import Col
+from streamq.plan.lifetime import Lifetime
+from streamq.plan.node import Node
+from streamq.plan.resolve import Given
+from streamq.plan.verbs import Verbs
+from streamq.windows import Hopping, Snapshot, Window
+
+S = TypeVar("S", bound=Verbs)
+
+
+@dataclass(frozen=True)
+class PerWindow(Windowed[S]):
+    """The events of each lifetime, as the members of one window that is this lifetime.
+
+    ``bounds``: the columns by which events of equal lifetime are one group; no result has them.
+    """
+
+    bounds: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, stream: S, keys: tuple[str, ...]) -> Self:
+        """Return the events of a stream, group by group and lifetime by lifetime."""
+        plan = stream.plan
+        names = [name.lower() for name in plan.schema.names]
+        end = "_" * sum(name.startswith("lifetime_") for name in names)
+        bounds = {f"lifetime_{part}{end}": Lifetime(part) for part in ("start", "end")}
+        payload = [(name, Col(name)) for name in plan.schema.names]
+        timed = stream._derive(Select(plan, (*payload, *bounds.items())))
+        return cls(timed, (*keys, *bounds), Snapshot(), Clip.FULL, None, tuple(bounds))
+
+    def select(self, *given_columns: Given, **named_columns: Given) -> S:
+        """One row a lifetime: the group's keys, then a column a keyword; see :meth:`Windowed.select`."""
+        return self._without_bounds(super().select(*given_columns, **named_columns))
+
+    def top_k(self, k: int, by: Given, *, desc: bool = True, ties: str = "keep", row_number: bool = False) -> S:
+        """The ``k`` events of each lifetime with the greatest ``by``; see :meth:`Windowed.top_k`."""
+        return self._without_bounds(super().top_k(k, by, desc=desc, ties=ties, row_number=row_number))
+
+    agg = select
+
+    def _without_bounds(self, rows: S) -> S:
+        names = [name for name in rows.plan.schema.names if name not in self.bounds]
+        return rows._derive(Select(rows.plan, tuple((name, Col(name)) for name in names)))
+
+    def __repr__(self) -> str:
+        plain: Any = replace(self, keys=tuple(key for key in self.keys if key not in self.bounds))
+        by = f" by {', '.join(plain.keys)}" if plain.keys else ""
+        return f"{self.stream!r} per window{by}"
+
+
+def warn_of_neighbours(plan: Node, window: Window, verb: str) -> None:
+    """Warn where windows of a grid are put over results that live on overlapping windows: each would hold several of them."""
+    if not isinstance(window, Hopping) or not plan.on_windows:
+        return
+    below = plan
+    while isinstance(below, Where | Select | Explode):
+        below = below.input
+    results = getattr(below, "window", None)
+    if isinstance(results, Hopping) and results.size > results.hop:
+        warn(
+            f"{verb}: windows over the results of overlapping windows; each holds the results of several neighbouring windows. "
+            "For the results of each window by itself write .per_window(), for points at the windows' ends .to_points_at_end()"
+        )
+
+
+__all__ = ["PerWindow", "warn_of_neighbours"]
