@@ -146,8 +146,18 @@ def warn(text: str, line: Line | None = None) -> None:
     warnings.warn_explicit(text, StreamqWarning, at.file, at.number, at.module, at.registry)
 
 
+LONGEST = 2_000
+"""How many characters an error shows of what was observed."""
+
+
 def sentence(verb: str, wrong: str, observed: str = "", hint: str = "") -> str:
-    """Return the text of an error: *verb: what is wrong; what was observed. Hint.*"""
+    """Return the text of an error: *verb: what is wrong; what was observed. Hint.*
+
+    What is observed is shortened in its middle where it is longer than LONGEST characters.
+    """
+    if len(observed) > LONGEST:
+        half = LONGEST // 2
+        observed = f"{observed[:half]} … ({len(observed) - LONGEST:,} characters more) … {observed[-half:]}"
     text = f"{verb}: {wrong}"
     if observed:
         text += f"; {observed}"

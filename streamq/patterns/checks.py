@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from math import perm
 
 from streamq.choices import Consumption, Selection
-from streamq.patterns.source_text import MAX_DEPTH, Refusal
+from streamq.patterns.source_text import MAX_DEPTH, MAX_EVENTS, MAX_VALUES, Refusal
 from streamq.patterns.syntax import (
     All,
     AnyOf,
@@ -30,9 +32,11 @@ from streamq.patterns.syntax import (
 def check_program(program: Program) -> None:
     """Raise Refusal at the first place of a program that no operator could mean."""
     contributors: dict[str, int] = {}
-    for definition in program.definitions:
+    names = [definition.name for definition in program.definitions]
+    for at, definition in enumerate(program.definitions):
         if definition.name in contributors:
             raise Refusal(definition.place, "two definitions of one name", f"found {definition.name!r} again")
+        _check_uses(definition, names[at:])
         _check_depth(definition.pattern)
         _check_variables(definition)
         for part in parts_of(definition.pattern):
@@ -41,6 +45,24 @@ def check_program(program: Program) -> None:
             _check_condition(condition, top=True)
         _check_output(definition)
         contributors[definition.name] = contributor_count(definition.pattern.pattern, contributors)
+
+
+def orders_of_one_type(program: Program) -> Iterator[tuple[str, int, int]]:
+    """Yield each type of which an ALL or ATLEAST takes several events in any order: its name, how many, in how many orders."""
+    for definition in program.definitions:
+        for part in parts_of(definition.pattern):
+            match part.pattern:
+                case All(parts):
+                    count = len(parts)
+                case AtLeast(count, parts):
+                    pass
+                case _:
+                    continue
+            kinds = Counter(p.pattern.name for p in parts if isinstance(p.pattern, Type))
+            for name, number in kinds.items():
+                together = min(count, number)
+                if together > 1:
+                    yield name, together, perm(number, together)
 
 
 def children(pattern: Pattern) -> tuple[Part, ...]:
@@ -91,12 +113,38 @@ def _check_depth(whole: Part) -> None:
         raise Refusal(level[0].place, f"operators nested more than {MAX_DEPTH} deep", "", hint)
 
 
+def _check_uses(definition: Definition, names: Iterable[str]) -> None:
+    """Raise Refusal for a type that is this definition itself, or one of ``names``, which are defined only after it."""
+    for part in parts_of(definition.pattern):
+        if isinstance(part.pattern, Type) and part.pattern.name in names:
+            if part.pattern.name == definition.name:
+                wrong, hint = (
+                    "a definition that uses itself",
+                    "A pattern is made of events and of definitions before it.",
+                )
+            else:
+                wrong, hint = "a definition used before it stands", "Put it first."
+            raise Refusal(part.place, wrong, f"found {part.pattern.name!r}", hint)
+
+
 def _check_variables(definition: Definition) -> None:
     variables: set[str] = set()
+    events = [part for part in parts_of(definition.pattern) if isinstance(part.pattern, Type)]
+    if len(events) > MAX_EVENTS:
+        hint = "Make definitions of some of them, or streams that are joined."
+        raise Refusal(
+            events[MAX_EVENTS].place, f"a pattern of more than {MAX_EVENTS} events", f"found {len(events):,}", hint
+        )
     for part in parts_of(definition.pattern):
         if part.variable is not None:
             if part.variable in variables:
                 raise Refusal(part.place, "a variable used twice", f"found {part.variable!r} again")
+            alike = next((v for v in variables if v.lower() == part.variable.lower()), None)
+            if alike is not None:
+                hint = "Columns are told apart by more than that."
+                raise Refusal(
+                    part.place, "variables that differ in case only", f"found {part.variable!r} and {alike!r}", hint
+                )
             variables.add(part.variable)
 
 
@@ -144,6 +192,11 @@ def _check_condition(condition: Condition, top: bool) -> None:
     waiting: list[tuple[Condition, bool]] = [(condition, top)]
     while waiting:
         match waiting.pop():
+            case Apply("in", arguments) as values, _ if len(arguments) > MAX_VALUES + 1:
+                hint = "Join the stream with a table of them first: stream.join_table(values, on=...)."
+                raise Refusal(
+                    values.place, f"IN of more than {MAX_VALUES:,} values", f"found {len(arguments) - 1:,}", hint
+                )
             case Apply(_, arguments), _:
                 waiting += ((argument, False) for argument in reversed(arguments))
             case (CorrelationKey() | AttributeEquals()) as node, False:

@@ -13,7 +13,7 @@ from streamq.compiler.explain_html import page
 from streamq.errors import PlanError, kind_of, nearest, sentence, warn
 from streamq.functions.logic import AND
 from streamq.patterns import syntax
-from streamq.patterns.checks import check_program, parts_of
+from streamq.patterns.checks import check_program, orders_of_one_type, parts_of
 from streamq.patterns.conditions import Variables
 from streamq.patterns.contributor import AliasVerbs, Contributor, Function
 from streamq.patterns.definitions import cancelling_nothing, used_types, variables_of
@@ -28,6 +28,9 @@ from streamq.plan.node import Node
 from streamq.plan.verbs import Verbs, not_a_stream, tables_behind, takes_deferred
 from streamq.stream import Stream
 from streamq.time import TIMESTAMP, Duration, length, plain_integer, show_duration
+
+MANY_ORDERS = 24
+"""In how many orders events of one type may be a match without a warning: four of them in any order are as many."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,12 @@ class Written:
                 f"cedr: CANCEL_WHEN over the events of a type, here {name}, cancels none: they begin where they happen; "
                 "write CANCEL_WHEN(pattern, negated)"
             )
+        for name, together, orders in orders_of_one_type(self.program):
+            if orders >= MANY_ORDERS:
+                warn(
+                    f"cedr: each {together} events of {name} are {orders} matches, one in each order of the parts that they fit; "
+                    f"write SEQUENCE({name} AS a, {name} AS b, ...), which has them once, in the order of time"
+                )
         return Detect(inputs, names, Definitions.of(self.program), self._conditions(names, inputs))
 
     def _conditions(self, names: Sequence[str], inputs: Sequence[Node]) -> tuple[Expr, ...]:
@@ -144,7 +153,7 @@ class Pattern(Stream):
         if not isinstance(condition, str):
             hint = 'Write "x.m = y.m", or lambda x, y: x.m == y.m.'
             raise PlanError(sentence("where", "not a condition of a pattern", f"found {kind_of(condition)}", hint))
-        more = parse(f"EVENT e WHEN e WHERE\n{condition}").definitions[0].where
+        more = parse(f"EVENT e WHEN x WHERE\n{condition}").definitions[0].where
         return Pattern(self.written.with_last(replace(last, where=(*last.where, *more))))
 
     def _negation(self, negated: Stream | Contributor, make: Callable[[Part, Part], syntax.Pattern]) -> Pattern:

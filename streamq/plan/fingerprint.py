@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import dis
 import hashlib
 import inspect
 from collections.abc import Iterable, Iterator
@@ -71,7 +72,7 @@ class _Reader:
         closure = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         outer = {name: cell.cell_contents for name, cell in closure if not _is_empty(cell)}
         held = {"outer": outer, "defaults": function.__defaults__, "keywords": function.__kwdefaults__}
-        instructions = _instructions(function.__code__, function.__doc__)
+        instructions = _instructions(function.__code__)
         return f"function({instructions}, {self.text(held)}, {_joined(self._globals(function))})"
 
     def _globals(self, function: FunctionType) -> Iterator[str]:
@@ -157,10 +158,12 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
-def _instructions(code: CodeType, doc: str | None = None) -> tuple[object, ...]:
-    """What a function does, without what its docstring says."""
-    constants = [value for i, value in enumerate(code.co_consts) if i or doc is None or value != doc]
-    return (code.co_code, code.co_names, [_constant(value) for value in constants])
+def _instructions(code: CodeType) -> list[tuple[str, object]]:
+    """What a function does, instruction by instruction with the values that it loads: no instruction loads its docstring."""
+    return [
+        (step.opname, _constant(step.argval) if step.opcode in dis.hasconst else step.argval)
+        for step in dis.get_instructions(code)
+    ]
 
 
 def _constant(value: Any) -> object:

@@ -144,4 +144,5 @@ def definitions(draw: Draw, name: str) -> Definition:
 @st.composite
 def programs(draw: Draw) -> Program:
     names = draw(st.lists(NAMES, min_size=1, max_size=2, unique=True))
-    return Program(tuple(draw(definitions(name)) for name in names))
+    # a definition cannot use itself, nor one behind it
+    return Program(tuple(draw(definitions(f"{name} defined")) for name in names))

@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 
 import streamq as sq
-from streamq.errors import PlanError, TimeError
+from streamq.errors import PlanError, StreamqWarning, TimeError
 from streamq.patterns.pattern import Pattern
 from streamq.plan.node import expanded
 from tests.judged import answer
@@ -58,6 +58,13 @@ def of_text(pattern: str) -> Pattern:
 )
 def test_verbs_and_text_give_one_plan(verbs: Pattern, text: str) -> None:
     assert expanded(verbs.plan) == expanded(of_text(text).plan)
+
+
+def test_events_of_one_type_in_any_order_are_a_warning() -> None:
+    with pytest.warns(
+        StreamqWarning, match=r"each 3 events of A are 60 matches, .* write SEQUENCE\(A AS a, A AS b, \.\.\.\)"
+    ):
+        sq.cedr(f"EVENT E WHEN ATLEAST(3, {', '.join(f'A AS a{i}' for i in range(5))}, 9)", A=INSTALLS)
 
 
 def test_a_pattern_that_is_a_text_is_read_again() -> None:

@@ -29,6 +29,11 @@ TEXTS: dict[str, tuple[str | bytes, str]] = {
     "a product": (WHERE + "x" + "/x" * 50_000, "an expression nested more than 64 deep"),
     "closing brackets": (WHERE + ")" * 100_000, "cannot stand here; found ')'"),
     "commas": (WHERE + "x IN (" + "1," * 450_000, "more than 105,000 words and signs"),
+    "parts": (
+        f"EVENT E WHEN SEQUENCE({', '.join(f'A AS a{i}' for i in range(101))}, 5)",
+        "more than 100 events; found 101",
+    ),
+    "values": (WHERE + f"x.a IN ({', '.join(map(str, range(5_001)))})", "IN of more than 5,000 values; found 5,001"),
     "words": ("a " * 450_000, "more than 105,000 words and signs"),
     "one word": ("EVENT " + "a" * 900_000, "Legal here: WHEN"),
     "one number": (WHERE + "x = " + "9" * 900_000, "a number of more than 100 characters"),
