@@ -223,3 +223,21 @@ def test_decorators_say_what_they_are_given() -> None:
             decorator("float64")
     with pytest.raises(PlanError, match="udo: no such type; found 'str'. Write 'string'"):
         sq.udo("x str")
+
+
+@pytest.mark.parametrize(
+    ("decorator", "option", "message"),
+    [
+        (
+            sq.udf,
+            "time_sensitive",
+            r"udf: no option 'time_sensitive'; there are: takes, name. It is an option of uda and udo",
+        ),
+        (sq.udso, "on_error", "udso: no option 'on_error'; there are: initial, .* It is an option of uda and udo."),
+        (sq.uda, "time_limits", "uda: no option 'time_limits'; .* Did you mean 'time_limit'?"),
+        (sq.udo, "takes", "udo: no option 'takes'; .* It is an option of udf."),
+    ],
+)
+def test_options_that_a_decorator_does_not_have(decorator: Any, option: str, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        decorator("x int", **{option: True})

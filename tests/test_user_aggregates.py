@@ -337,3 +337,23 @@ def test_basic_windows_whose_events_a_filter_leaves_out_merge_with_others() -> N
     batches = [[sq.insert(1, 2, v=0), sq.insert(2, 3, v=0)], [sq.insert(1, 3, v=7)], [sq.insert(6, 7, v=0)]]
     query = lambda s: s.tumbling_window(4).select(x=Counted("v", where=sq.col("v") > 1))  # noqa: E731
     assert in_batches(query, *batches) == [1, None]
+
+
+def test_a_state_that_cannot_be_pickled_names_its_module() -> None:
+    class Locked:
+        def initial(self) -> Any:
+            return threading.Lock()
+
+        def add(self, state: Any, values: Any) -> Any:
+            return state
+
+        def merge(self, one: Any, other: Any) -> Any:
+            return one
+
+        def result(self, state: Any) -> float:
+            return 0.0
+
+    locked = sq.uda("double", name="locked")(Locked)
+    events = sq.events([(1, 2, {"v": 1}), (1, 2, {"v": 2}), (3, 4, {"v": 3})])
+    with pytest.raises(ModuleFailed, match="locked: its state or result cannot be pickled; TypeError: cannot pickle"):
+        events.hopping_window(6, 1).select(x=locked("v")).to_arrow()

@@ -103,7 +103,7 @@ class PickledState(Partial):
         for i in np.flatnonzero(many > 1).tolist():
             rows = table.take(pa.array([i] * int(many[i])))
             group, is_counted = partial(_group, rows, 0), rows.column(self._counts)[0].as_py()
-            states[i] = pickled(self._added(self._arguments(rows), group)) if is_counted else NOTHING
+            states[i] = pickled(self._added(self._arguments(rows), group), self.calling.name) if is_counted else NOTHING
         is_state = pa.array([state is not None for state in states], pa.bool_())
         table = with_column(table, self._counts, pc.if_else(is_state, None, counts))
         table = with_column(table, self._state, pa.array(states, pa.binary()))
@@ -163,7 +163,7 @@ class PickledState(Partial):
         merged = parts[0]
         for part in parts[1:]:
             merged = self._called(arguments, group, partial(merge, merged, part))
-        return pickled(merged)
+        return pickled(merged, self.calling.name)
 
     def _added(self, arguments: Mapping[str, pa.Array], group: Group) -> Any:
         """The state over events."""

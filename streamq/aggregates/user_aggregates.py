@@ -18,6 +18,7 @@ from streamq.plan.module_properties import OF_OPERATORS, declared
 from streamq.plan.reduction import ReducedColumn
 from streamq.plan.repository import modules
 from streamq.plan.spark_types import parse_type
+from streamq.plan.user_code import refuse_unknown
 from streamq.runtime.arrow_types import arrow_type
 from streamq.windows import Hopping
 
@@ -32,6 +33,7 @@ def uda(
     time_limit: float | None = None,
     checked: bool = False,
     on_error: str = "fail",
+    **unknown: Any,
 ) -> Callable[[Any], UserAggregate]:
     """Make code of Python's an aggregate of a window's members, for ``select`` beside the built-in ones.
 
@@ -69,6 +71,7 @@ def uda(
        4.0    8.0   3.0      0    4
        0.0    0.0   6.0      4    8
     """
+    refuse_unknown("uda", unknown)
     kind: Any = returns
     if not isinstance(kind, str | DataType):
         hint = 'Write @sq.uda("double") above the function: the type of its value in SQL.'

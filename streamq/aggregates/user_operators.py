@@ -19,6 +19,7 @@ from streamq.plan.reduction import ReducedColumn
 from streamq.plan.repository import modules
 from streamq.plan.schema import check_names
 from streamq.plan.spark_types import parse_fields
+from streamq.plan.user_code import refuse_unknown
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.module_calls import Calling
 from streamq.runtime.user_results import LASTS, START, RowShape
@@ -38,6 +39,7 @@ def udo(
     time_limit: float | None = None,
     checked: bool = False,
     on_error: str = "fail",
+    **unknown: Any,
 ) -> Callable[[Any], UserOperator]:
     """Make code of Python's an operator that makes zero or more rows of a window's members, for a window's ``select``.
 
@@ -73,6 +75,7 @@ def udo(
     k  v  start  end
     b  4      2    3
     """
+    refuse_unknown("udo", unknown)
     fields = parse_fields(returns, "udo")
     check_names([f.name for f in fields], "udo")
 

@@ -22,7 +22,7 @@ from streamq.plan.lowering import ship_runtime
 from streamq.plan.operand import ArrowForm, Fault, Operand, Value
 from streamq.plan.repository import modules
 from streamq.plan.spark_types import parse_type
-from streamq.plan.user_code import Called, check_call
+from streamq.plan.user_code import Called, check_call, refuse_unknown
 from streamq.plan.user_module import UserModule
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.module import as_series
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def udf(
-    returns: str | DataType, *, takes: str | Takes = Takes.VALUES, name: str | None = None
+    returns: str | DataType, *, takes: str | Takes = Takes.VALUES, name: str | None = None, **unknown: Any
 ) -> Callable[[Callable[..., Any]], UserFunction]:
     """Make a function of Python's one that expressions can call: in filters, columns, keys and the conditions of joins.
 
@@ -62,6 +62,7 @@ def udf(
        4  small                5.0  large      1    3
       12  large  12.36931687685298  large      2    5
     """
+    refuse_unknown("udf", unknown)
     kind: Any = returns
     if not isinstance(kind, str | DataType):
         hint = 'Write @sq.udf("double") above the function: the type of its results in SQL.'

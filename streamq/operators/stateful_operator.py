@@ -18,6 +18,7 @@ from streamq.plan.repository import modules
 from streamq.plan.schema import check_names
 from streamq.plan.spark_types import parse_fields
 from streamq.plan.tree import show
+from streamq.plan.user_code import refuse_unknown
 from streamq.plan.user_module import UserModule
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.event_calls import EventCalling, check_code, event_calling
@@ -34,6 +35,7 @@ def udso(
     properties: Iterable[Any] = (),
     time_limit: float | None = None,
     checked: bool = False,
+    **unknown: Any,
 ) -> Callable[[Any], StatefulOperator]:
     """Make code of Python's an operator that goes from event to event with a state, for ``scan``.
 
@@ -64,6 +66,7 @@ def udso(
     k  delta  start  end
     a      5      3    4
     """
+    refuse_unknown("udso", unknown)
     fields = parse_fields(returns, "udso")
     check_names([f.name for f in fields], "udso")
     check_time_limit(time_limit, "udso")

@@ -159,7 +159,7 @@ class WindowVerbs(ABC, Generic[S]):
         return windowed(_slid(stream, duration), keys, Snapshot(), clip=clip_input, stamp=stamp, verb="sliding_window")
 
     def count_window(
-        self, n: int, by: str = "start", *, clip_input: str = "full", stamp: str | None = None
+        self, n: int, by: str = "start", *, clip_input: str | None = None, stamp: str | None = None
     ) -> Windowed[S]:
         """Windows of ``n`` consecutive distinct starts (or finite ends, ``by="end"``): ``[s_i, s_(i+n-1) + 1 tick)``.
 
@@ -181,12 +181,12 @@ class WindowVerbs(ABC, Generic[S]):
         check_word(by, ("start", "end"), "by", "count_window")
         whole_number("count_window", "n", n)
         if by == "end":
-            clip_input = "right" if clip_input == "full" else clip_input
+            clip_input = clip_input or "right"
             if clip_input not in ("none", "right"):
                 raise PlanError(
                     sentence("count_window", "windows of ends clip right or not at all", f"found {clip_input!r}")
                 )
-        return self._windowed(lambda axis: Count(n, by), "count_window", clip_input, stamp)
+        return self._windowed(lambda axis: Count(n, by), "count_window", clip_input or "full", stamp)
 
     def rows_window(
         self,

@@ -58,14 +58,15 @@ def _with_earlier(program: Program, types: Mapping[str, EventType], has_ids: boo
     every = dict(types)
     *earlier, _ = program.definitions
     for i, definition in enumerate(earlier):
-        is_asked = has_ids or any(map(_mentions_ids, program.definitions[i:]))
+        fields = {name: kind.fields for name, kind in every.items()}
+        is_asked = has_ids or any(_mentions_ids(d, fields) for d in program.definitions[i:])
         every[definition.name] = _defined(definition, every, has_ids=is_asked)
     return every
 
 
-def mentions_ids(program: Program) -> bool:
-    """Return True if a definition says ``id`` or ``contributors``, if only as the name of a payload's column."""
-    return any(map(_mentions_ids, program.definitions))
+def mentions_ids(program: Program, fields: Mapping[str, Collection[str]]) -> bool:
+    """Return True if a definition asks for ids; ``fields`` are those of the event types, by name."""
+    return any(_mentions_ids(definition, fields) for definition in program.definitions)
 
 
 def used_types(program: Program) -> tuple[str, ...]:
@@ -281,13 +282,20 @@ def _outputs(outputs: Mapping[str, Conjunct], matches: Matches, variables: Varia
     return {n: typed(o.condition, matches.variables, matches.schema, o.place) for n, o in outputs.items()}
 
 
-def _mentions_ids(definition: Definition) -> bool:
-    """Whether a definition says ``id`` or ``contributors``, if only as the name of a payload's column."""
+def _mentions_ids(definition: Definition, fields: Mapping[str, Collection[str]]) -> bool:
+    """Whether a definition asks for ids: names ``id`` or ``contributors`` where the payload has no field that is called so.
+
+    ``fields`` are those of the types that are known.
+    """
+    kinds = {part.variable or part.pattern.name: part.pattern.name for part in parts_of(definition.pattern)
+             if isinstance(part.pattern, syntax.Type)}  # fmt: skip
     waiting: list[object] = [*definition.where, *(f.expression for f in definition.output)]
     while waiting:
         match waiting.pop():
-            case syntax.Field(_, name) if name.lower() in ("id", "contributors"):
-                return True
+            case syntax.Field(variable, name) if name.lower() in ("id", "contributors"):
+                own = {f.lower() for f in fields.get(kinds.get(variable or "", ""), ())}
+                if name.lower() not in own:
+                    return True
             case syntax.Apply(_, arguments):
                 waiting += arguments
     return False

@@ -78,7 +78,7 @@ class Detect(Node):
     def event_type(self, *, has_ids: bool) -> EventType:
         """Return the matches as events of a type, with their roots, contributors and, where asked for, ids."""
         program = self.definitions.program
-        is_asked = has_ids or mentions_ids(program)
+        is_asked = has_ids or mentions_ids(program, {name: plan.schema.names for name, plan in self.types.items()})
         types = {name: event_type(plan, has_ids=is_asked) for name, plan in self.types.items()}
         return matches_of(program, types, self._conjuncts, has_ids=has_ids)
 

@@ -160,6 +160,23 @@ def _lacks_window(own: list[inspect.Parameter], called: Called) -> bool:
     return not called.leading and any(p.name == "window" and p.default is p.empty for p in own[called.columns :])
 
 
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "udf": ("takes", "name"),
+    "uda": ("time_sensitive", "name", "columns", "properties", "time_limit", "checked", "on_error"),
+    "udo": ("time_sensitive", "name", "columns", "properties", "time_limit", "checked", "on_error"),
+    "udso": ("initial", "time_sensitive", "name", "properties", "time_limit", "checked"),
+}
+"""The options of each decorator."""
+
+
+def refuse_unknown(verb: str, unknown: Mapping[str, Any]) -> None:
+    """Raise PlanError for an option that a decorator does not have, with those that it has, and who has this one."""
+    for name in unknown:
+        others = [other for other, names in OPTIONS.items() if name in names]
+        hint = f"It is an option of {' and '.join(others)}." if others else nearest(name, OPTIONS[verb])
+        raise PlanError(sentence(verb, f"no option {name!r}", f"there are: {', '.join(OPTIONS[verb])}", hint))
+
+
 def check_options(
     name: str, signature: inspect.Signature, options: Mapping[str, Any], shown: str, *, skipped: int = 0
 ) -> None:

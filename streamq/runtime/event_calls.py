@@ -53,7 +53,7 @@ class EventCalling:
 
         In checking mode both calls get a copy of the state.
         """
-        body = pickled(state) if self.checked else b""
+        body = pickled(state, self.name) if self.checked else b""
 
         def compute() -> tuple[tuple[Any, list[dict[str, Any]]], None]:
             before = pickle.loads(body) if self.checked else state

@@ -122,7 +122,10 @@ class Failure:
 
 
 class Guard(Protocol):
-    """How calls are watched: the seconds that one may take (None: any), and whether it is made twice."""
+    """How a module's calls are watched: the seconds that one may take (None: any), and whether it is made twice."""
+
+    @property
+    def name(self) -> str: ...
 
     @property
     def time_limit(self) -> float | None: ...
@@ -139,7 +142,7 @@ def guarded(guard: Guard, compute: Callable[[], tuple[Any, Any]]) -> tuple[Any, 
     result, state = limited(compute, guard.time_limit)
     if guard.checked:
         again, _ = limited(compute, guard.time_limit)
-        if pickled(again) != pickled(result):
+        if pickled(again, guard.name) != pickled(result, guard.name):
             raise Unfit(f"two calls with the same events gave {shortened(result)} and {shortened(again)}")
     return result, state
 
@@ -173,14 +176,21 @@ def limited(compute: Callable[[], Any], seconds: float | None) -> Any:
     return value
 
 
-def pickled(value: Any) -> bytes:
-    """Return a state or a result as bytes; of a class that only this process has, with the class."""
+def pickled(value: Any, name: str) -> bytes:
+    """Return a state or a result of a module as bytes; of a class that only this process has, with the class.
+
+    Raises ModuleFailed, which names the module, for what cannot be pickled.
+    """
     try:
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
         from pyspark import cloudpickle
 
-        return cloudpickle.dumps(value)
+        try:
+            return cloudpickle.dumps(value)
+        except Exception as error:
+            what, hint = f"{reason_of(error)}; of {shortened(value)}", "Keep plain values, arrays or objects of them."
+            raise ModuleFailed(sentence(name, "its state or result cannot be pickled", what, hint)) from error
 
 
 __all__ = ["Calling", "Failure", "Guard", "TimeUp", "guarded", "limited", "pickled"]

@@ -274,8 +274,8 @@ class _Changes:
 
     def remember(self, now: _Members, digest: int, result: Any, state: Any) -> None:
         """Remember a call that has been made; a result of None is that of a window in quarantine, or NULL."""
-        body = None if result is None else pickled(result)
-        kept = pickled(state) if state is not None and self.walk.module.in_parts else None
+        body = None if result is None else pickled(result, self.walk.module.name)
+        kept = pickled(state, self.walk.module.name) if state is not None and self.walk.module.in_parts else None
         self.memory.now[self._key(now)] = Remembered(digest, len(now.row), body, kept)
 
     def _key(self, now: _Members) -> tuple[str, int]:

@@ -175,8 +175,9 @@ def test_errors() -> None:
         s.tumbling_window(5, stamp="unchanged").select(n=sq.count())
     with pytest.raises(PlanError, match="count_window: by is 'start' or 'end'; found 'mid'"):
         s.count_window(2, by="mid")
-    with pytest.raises(PlanError, match="count_window: windows of ends clip right or not at all; found 'left'"):
-        s.count_window(2, by="end", clip_input="left")
+    for clip in ("left", "full"):
+        with pytest.raises(PlanError, match=f"count_window: windows of ends clip right or not at all; found '{clip}'"):
+            s.count_window(2, by="end", clip_input=clip)
     for n in (0, 1.5):
         with pytest.raises(PlanError, match=f"count_window: n is a whole number of at least 1; found {n}"):
             s.count_window(n)  # type: ignore[arg-type]

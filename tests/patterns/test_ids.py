@@ -25,6 +25,14 @@ def test_an_event_is_told_by_its_type_start_number_and_payload() -> None:
     ]
 
 
+def test_a_field_that_is_called_id_is_the_payloads() -> None:
+    """Nothing is computed of other fields then: of a double there is no text in-process."""
+    events = sq.events([(1, 2, {"id": 7, "x": 0.5})], name="e")
+    assert sq.cedr("EVENT E WHEN A AS a WHERE a.id > 1 OUTPUT a.id AS id", A=events).to_arrow().to_pylist() == [
+        {"id": 7, "start": 1, "end": 2}
+    ]
+
+
 def test_a_match_is_told_by_its_operator_and_contributors() -> None:
     assert rows("EVENT E WHEN SEQUENCE(A AS x, B AS y, 4) AS s OUTPUT s.id AS id, s.contributors AS of, x.id AS x") == [
         {"id": "SEQUENCE 4 (A 1 0 1:1, B 5 0 1:1)", "of": ["A 1 0 1:1", "B 5 0 1:1"], "x": "A 1 0 1:1", "start": 5},

@@ -144,7 +144,9 @@ class _Walk:
                 at = end - 1
                 self._keep(first, state)
         except FAILURES as error:
-            raise self._failure(error, at) from error
+            # of a state that cannot be pickled the reason, for the event is named beside it here
+            reason = error.__cause__ if isinstance(error, ModuleFailed) and error.__cause__ else error
+            raise self._failure(reason, at) from reason
 
     def _calls(self, first: int, end: int) -> Iterator[tuple[int, Sequence[Any]]]:
         """Yield for each call the number of its first event and the values that it takes."""
@@ -157,7 +159,7 @@ class _Walk:
 
     def _keep(self, first: int, state: Any) -> None:
         self.heads.append(first)
-        self.bodies.append(pickled(state))
+        self.bodies.append(pickled(state, self.scan.calling.name))
         if self.scan.calling.needed_until is not None:
             self.needed_until.append(self.scan.calling.needed_until(state))
 
