@@ -92,3 +92,29 @@ def test_folders_are_told_apart() -> None:
     for sink in ("memory", "console", {"format": "kafka", "topic": "t"}):
         with pytest.raises(PlanError, match="a late sink, and results of run_all, go with a folder"):
             arguments(sink, late_sink="a/late", checkpoint="a/cp").check()
+
+
+def test_a_module_that_has_changed_is_named() -> None:
+    """By its name, wherever it is called; a docstring more is no change."""
+
+    def queries(code: Any) -> list[sq.Stream]:
+        scan = sq.udso("x int", initial=0, name="run")(lambda state, value: (state, [code(value)]))
+        mapped, total = sq.udf("int", name="mapped")(code), sq.uda("int", name="total")(code)
+        points = A.to_points()
+        return [A.select(x=mapped("v")), A.tumbling_window(5).select(x=total("v")), points.scan(scan("v"))]
+
+    def before(value: Any) -> Any:
+        return value
+
+    def described(value: Any) -> Any:
+        """Give it back."""
+        return value
+
+    def now(value: Any) -> Any:
+        return value + 1
+
+    for name, was, same, other in zip(("mapped", "total", "run"), *map(queries, (before, described, now)), strict=True):
+        if name != "run":
+            assert changes(identity(was), identity(same)) == []
+        (told,) = changes(identity(was), identity(other))
+        assert told.startswith(f"the query (module {name}: code ") and f", now module {name}: code " in told
