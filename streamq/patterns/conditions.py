@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import types as t
 
+from streamq.aggregates import built_in
 from streamq.errors import StreamqError, nearest
 from streamq.functions.builder import builder
 from streamq.patterns.matches import Matches, Named, at, contributors_of, filtered, id_of, of, root_of
@@ -30,7 +31,7 @@ from streamq.plan.passes import columns as columns_of
 from streamq.plan.passes import rewrite
 from streamq.plan.repository import modules
 from streamq.plan.schema import Schema
-from streamq.plan.spark_names import function_names
+from streamq.plan.spark_names import AGGREGATES, function_names
 
 OWN: Mapping[str, Callable[[str], str]] = {"Vs": at, "root": root_of, "id": id_of, "contributors": contributors_of}
 """What every variable has beside its payload, and the columns of it.
@@ -222,7 +223,13 @@ def typed(expr: Expr, matches: Mapping[str, Named], schema: Schema, place: Place
     try:
         kind = infer(expr, schema, "cedr")
     except StreamqError as error:
-        raise Refusal(place, str(error).removeprefix("cedr: ")) from error
+        told = str(error).removeprefix("cedr: ").removesuffix(CAST)
+        hint = (
+            "A text has no CAST: give the stream a column of that type first, by with_columns."
+            if CAST in str(error)
+            else ""
+        )
+        raise Refusal(place, told.strip(), "", hint) from error
     if boolean and not isinstance(kind, t.BooleanType | t.NullType):
         raise Refusal(place, "a condition is true or false", f"found {kind.simpleString()}")
     return expr
@@ -238,6 +245,10 @@ def _no_field(variable: str, name: str, fields: Iterable[str], place: Place) -> 
     return Refusal(place, f"no field {name!r} of {variable}", f"there are: {', '.join(every)}", nearest(name, every))
 
 
+CAST = "Cast one side."
+"""What errors of expressions advise, and a text cannot do."""
+
+
 def _function(name: str, place: Place) -> Callable[[Sequence[Expr]], Expr]:
     """What makes a call of a function, with arguments; raises Refusal where there is none of that name, or not with these."""
     own = modules.get(name) if name in modules else None
@@ -246,6 +257,10 @@ def _function(name: str, place: Place) -> Callable[[Sequence[Expr]], Expr]:
         call = next((builder(known) for known in (name, name.lower()) if known in function_names()), None)
     if call is None:
         hint = nearest(name, ["CorrelationKey", *function_names(), *modules])
+        if name.lower() in {*AGGREGATES, *built_in()}:
+            raise Refusal(
+                place, f"{name!r} is of a window's events", "", "Put a window over the matches: .tumbling_window(...)."
+            )
         raise Refusal(place, f"no function {name!r}", "", hint or "A function of your own is made by @sq.udf.")
 
     def called(arguments: Sequence[Expr]) -> Expr:

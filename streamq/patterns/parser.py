@@ -80,5 +80,6 @@ def _unexpected(source: SourceText, unexpected: UnexpectedInput) -> CedrError:
     elif before and (near := keyword_like(before[1], KEYWORDS, likeness=0.8)):
         hint = f"Did you mean {near!r} for the word before it, {before[1]!r}?"
     else:
-        hint = _HINTS.get(text[offset : offset + 1], "")
+        is_twice = text[max(0, offset - 1) : offset + 1] == "=="
+        hint = "Equality is one =." if is_twice else _HINTS.get(text[offset : offset + 1], "")
     return source.error(source.place(offset), "this cannot stand here", observed, f"{hint} {legal(tokens)}".strip())

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import streamq as sq
 from streamq.errors import CedrError, PlanError, StreamqError
 from streamq.patterns.parser import parse
 
@@ -30,6 +31,7 @@ CASES = {
     "a definition without a pattern": "EVENT E",
     "a definition that uses itself": "EVENT E WHEN SEQUENCE(A, E, 5)",
     "a definition used too early": "EVENT D WHEN SEQUENCE(A, E, 5); EVENT E WHEN A",
+    "two signs of equality": WHERE + "x.a == 1",
     "variables that differ in case": when("SEQUENCE(A AS x, B AS X, 5)"),
     "a misspelt operator": when("SEQUENC(A, B, 5 minutes)"),
     "an operator that there is not": when("FOLLOWS(A, B, 5 minutes)"),
@@ -173,3 +175,21 @@ def test_a_long_line_is_cut_around_the_caret(before: int, behind: int) -> None:
 def test_what_is_no_text(text: object) -> None:
     with pytest.raises(PlanError, match="cedr: the text is a string, or bytes in UTF-8; found "):
         parse(text)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("rest", "message"),
+    [
+        (
+            " OUTPUT sum(x.v) AS s",
+            r"'sum' is of a window's events. Put a window over the matches: .tumbling_window\(...\).",
+        ),
+        (
+            " WHERE x.v = 'a'",
+            "cannot compare bigint with string; found x.v == 'a'. A text has no CAST: give the stream a column",
+        ),
+    ],
+)
+def test_advice_is_what_a_text_can_follow(rest: str, message: str) -> None:
+    with pytest.raises(CedrError, match=message):
+        sq.cedr("EVENT E WHEN A AS x" + rest, A=sq.events([(1, 2, {"v": 1})]))
