@@ -258,7 +258,7 @@ CHOICES = [Choice(*parts) for parts in itertools.product(KINDS, FORMS, (False, T
 def refused(choice: Choice) -> str | None:
     """What an error says of a choice that is not allowed (docs/modules.md); None for one that is."""
     if choice.window == "ends" and choice.clip in ("left", "full"):
-        return f"count_window: windows of ends clip right or not at all; found '{choice.clip}'"
+        return f"count_window: windows of ends clip right or not at all; found {choice.clip!r}"
     if choice.stamp in OWN_STAMPS and choice.kind == "uda":
         return f"select: stamp '{choice.stamp}' is for operations that give their own lifetimes; aggregates and top_k have none"
     if choice.stamp in OWN_STAMPS and not choice.timed:

@@ -14,19 +14,55 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, BooleanType, DataType
 
-from streamq.errors import ModuleFailed, sentence
-from streamq.plan.partial import COUNT, Ints, Partial, Values
+from streamq.plan.partial import COUNT, Ints, Partial, Place, Values, nowhere
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.columnar import ints, with_column
-from streamq.runtime.module_calls import FIRST, Calling, pickled
-from streamq.runtime.user_results import FAILURES, reason_of, shortened
-
-Group = Callable[[], str]
-"""What tells the group of a call, where it is asked for."""
-
+from streamq.runtime.module_calls import FIRST, Calling, FirstEvents, failed, first_rows, pickled
+from streamq.runtime.user_results import FAILURES, Unfit, reason_of
 
 NOTHING = b""
 """The state over no event, for which the module is not called; None may be a state of its own."""
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A state over ``events``, of which the first are shown should the module fail; ``error``: why there is none.
+
+    A call that fails for a part of a window fails for each window that the part lies in, and is reported as that window's.
+    """
+
+    state: Any
+    events: FirstEvents
+    error: BaseException | None = None
+
+    def merged(self, merge: Callable[[Any, Any], Any], other: _Held) -> _Held:
+        """The state over the events of both."""
+        rows = [*self.events.rows, *other.events.rows][:FIRST]
+        events = FirstEvents(rows, self.events.count + other.events.count)
+        error = self.error or other.error
+        return _held(lambda: merge(self.state, other.state), events) if error is None else _Held(None, events, error)
+
+    @property
+    def pickle(self) -> bytes:
+        """Everything as bytes, which :func:`_unpickled` reads; a state that cannot be pickled is an error of its module."""
+        parts = [self.events.rows, self.events.count]
+        try:
+            return pickled((self.state, *parts, self.error))
+        except FAILURES as error:
+            why = error if self.error is None else self.error
+            return pickled((None, *parts, Unfit(reason_of(why))))
+
+
+def _held(compute: Callable[[], Any], events: FirstEvents) -> _Held:
+    try:
+        return _Held(compute(), events)
+    except FAILURES as error:
+        return _Held(None, events, error)
+
+
+def _unpickled(body: bytes) -> _Held:
+    state, rows, count, error = pickle.loads(body)
+    return _Held(state, FirstEvents(rows, count), error)
 
 
 @dataclass(frozen=True)
@@ -102,8 +138,8 @@ class PickledState(Partial):
         counts = pc.and_(table.column(self._counts), pa.array(many > 0))
         for i in np.flatnonzero(many > 1).tolist():
             rows = table.take(pa.array([i] * int(many[i])))
-            group, is_counted = partial(_group, rows, 0), rows.column(self._counts)[0].as_py()
-            states[i] = pickled(self._added(self._arguments(rows), group), self.calling.name) if is_counted else NOTHING
+            is_counted = rows.column(self._counts)[0].as_py()
+            states[i] = self._added(self._arguments(rows)).pickle if is_counted else NOTHING
         is_state = pa.array([state is not None for state in states], pa.bool_())
         table = with_column(table, self._counts, pc.if_else(is_state, None, counts))
         table = with_column(table, self._state, pa.array(states, pa.binary()))
@@ -132,8 +168,7 @@ class PickledState(Partial):
                 continue
             first, last = event_ends[i], event_ends[i + 1]
             arguments = {name: column.slice(first, last - first) for name, column in columns.items()}
-            group = partial(_group, table, int(order[a]))
-            states.append(self._merged(pickles[a:b], arguments, last - first, group))
+            states.append(self._merged(pickles[a:b], arguments, last - first))
         first_rows = table.select(self._value_names).take(pa.array(order[ends[:-1]][at]))
         keeps = pa.array(is_alone[at])
         merged_columns = {n: pc.if_else(keeps, first_rows.column(n), None) for n in self._value_names}
@@ -141,63 +176,51 @@ class PickledState(Partial):
         merged_columns[self.name] = pa.nulls(len(at), arrow_type(self.type))
         return merged_columns
 
-    def finished(self, table: pa.Table) -> pa.Table:
-        """The module's results, NULL where no event counts; states are dropped."""
+    def finished(self, table: pa.Table, place: Place = nowhere) -> pa.Table:
+        """The module's results, NULL where no event counts. Raises ModuleFailed for the first window that fails."""
         pickles = table.column(self._state).to_pylist()
-        results = [self._result(table.slice(i, 1), state) for i, state in enumerate(pickles)]
+        results = [self._result(table.slice(i, 1), state, partial(place, i)) for i, state in enumerate(pickles)]
         table = with_column(table, self.name, pa.array(results, arrow_type(self.type)))
         for name in (self._state, *self._value_names):
             table = with_column(table, name, pa.nulls(table.num_rows, table.schema.field(name).type))
         return table
 
-    def _merged(
-        self, states: list[bytes | None], arguments: Mapping[str, pa.Array], events: int, group: Group
-    ) -> bytes:
+    def _merged(self, states: list[bytes | None], arguments: Mapping[str, pa.Array], events: int) -> bytes:
         """The state over so many events and the other states; NOTHING where there is nothing that counts."""
         merge = self.calling.module.merge
         assert merge is not None
-        parts = [self._added(arguments, group)] if events else []
-        parts += [pickle.loads(state) for state in states if state not in (None, NOTHING)]
+        parts = [self._added(arguments)] if events else []
+        parts += [_unpickled(state) for state in states if state is not None and state != NOTHING]
         if not parts:
             return NOTHING
         merged = parts[0]
         for part in parts[1:]:
-            merged = self._called(arguments, group, partial(merge, merged, part))
-        return pickled(merged, self.calling.name)
+            merged = merged.merged(merge, part)
+        return merged.pickle
 
-    def _added(self, arguments: Mapping[str, pa.Array], group: Group) -> Any:
+    def _added(self, arguments: Mapping[str, pa.Array]) -> _Held:
         """The state over events."""
-        module = self.calling.module
-        return self._called(arguments, group, lambda: module.add(module.initial(), module.read(arguments)))
+        module, rows = self.calling.module, pa.table(dict(arguments))
+        events = FirstEvents(first_rows(rows), rows.num_rows)
+        return _held(lambda: module.add(module.initial(), module.read(arguments)), events)
 
     def _arguments(self, rows: pa.Table) -> dict[str, pa.Array]:
         columns = (rows.column(name).combine_chunks() for name in self._value_names[:-1])
         return dict(zip(self.calling.names, columns, strict=True))
 
-    def _result(self, row: pa.Table, state: bytes | None) -> Any:
+    def _result(self, row: pa.Table, state: bytes | None, place: Callable[[], Any]) -> Any:
         """The value of a row that is a state or an event; NULL where nothing counts."""
-        calling, group = self.calling, partial(_group, row, 0)
+        calling = self.calling
         if state == NOTHING or (state is None and not row.column(self._counts)[0].as_py()):
             return None
-        held = self._added(self._arguments(row), group) if state is None else pickle.loads(state)
-        return self._called({}, group, lambda: calling.value(calling.module.result(held), (0, 0)))
-
-    def _called(self, arguments: Mapping[str, pa.Array], group: Group, call: Callable[[], Any]) -> Any:
-        """What a call gives; raises ModuleFailed with the group and the first events."""
-        try:
-            return call()
-        except FAILURES as error:
-            rows = pa.table(dict(arguments)).slice(0, FIRST).to_pylist() if arguments else []
-            shown = "; ".join(", ".join(f"{name} = {shortened(value)}" for name, value in row.items()) for row in rows)
-            events = f"; a part of a window with the events: {shown}" if shown else "; a window of merged states"
-            what = f"{reason_of(error)}{events}{group()}"
-            raise ModuleFailed(sentence(self.calling.name, "it failed", " ".join(what.split()))) from error
-
-
-def _group(table: pa.Table, row: int) -> str:
-    """The group of a row, as errors show it: the columns that are not streamq's own."""
-    names = [name for name in table.column_names if not name.startswith("__")]
-    return "".join(f", {name} = {shortened(table.column(name)[row].as_py())}" for name in names)
+        held = self._added(self._arguments(row)) if state is None else _unpickled(state)
+        result = held
+        if held.error is None:
+            result = _held(lambda: calling.value(calling.module.result(held.state), (0, 0)), held.events)
+        if result.error is not None:
+            window, group = place()
+            raise failed(calling, result.error, window=window, group=group, events=held.events) from result.error
+        return result.state
 
 
 def _ends(number: Ints, bound: int) -> Ints:

@@ -20,7 +20,7 @@ from streamq.plan.tree import show
 from streamq.plan.user_code import Called, check_aggregating, check_call, has_states
 from streamq.plan.user_module import UserModule
 from streamq.runtime.module import Module, module_of
-from streamq.runtime.module_calls import Calling
+from streamq.runtime.module_calls import Calling, unchanging_module
 from streamq.runtime.module_windows import module_results
 from streamq.runtime.shipping import ship_module_of
 from streamq.windows import Rows
@@ -87,8 +87,9 @@ class WindowModule(UserModule, AggregateFunction):
     ) -> Aggregate:
         """The module over columns; ``plain`` parameters go before the names of the arguments."""
         function = self.called_with(options)
-        if not operands:
-            raise PlanError(sentence(self.name, "it is called without a column", "", "Columns come by position."))
+        if not operands and not self.time_sensitive:
+            hint = "Columns come by position; with time_sensitive=True it may read lifetimes alone."
+            raise PlanError(sentence(self.name, "it is called without a column", "", hint))
         args = self.columns_of(operands)
         names = self._names(args)
         function._check_call(len(args))
@@ -156,7 +157,7 @@ class WindowModule(UserModule, AggregateFunction):
         """How the module is called for a result column; ``names`` are those of the arguments."""
         count = len(column.args)
         return Calling(
-            module=self.module,
+            module=unchanging_module(self.module) if self.checked else self.module,
             names=names or self._parameters(count) or tuple(f"x{i}" for i in range(count)),
             to=column.type,
             shown_type=self.returns.simpleString(),

@@ -163,8 +163,8 @@ class WindowVerbs(ABC, Generic[S]):
     ) -> Windowed[S]:
         """Windows of ``n`` consecutive distinct starts (or finite ends, ``by="end"``): ``[s_i, s_(i+n-1) + 1 tick)``.
 
-        Members are the events whose start (end) lies in the window: with ties more than n. By ends, ``clip_input`` is "none"
-        or "right". Results are points at the window's end unless ``stamp="align"``.
+        Members are the events whose start (end) lies in the window: with ties more than n. By ends, ``clip_input`` is "right"
+        (the default) or "none". Results are points at the window's end unless ``stamp="align"``.
 
         ::
 
@@ -180,13 +180,13 @@ class WindowVerbs(ABC, Generic[S]):
         """
         check_word(by, ("start", "end"), "by", "count_window")
         whole_number("count_window", "n", n)
-        if by == "end":
-            clip_input = clip_input or "right"
-            if clip_input not in ("none", "right"):
-                raise PlanError(
-                    sentence("count_window", "windows of ends clip right or not at all", f"found {clip_input!r}")
-                )
-        return self._windowed(lambda axis: Count(n, by), "count_window", clip_input or "full", stamp)
+        clip = clip_input or ("right" if by == "end" else "full")
+        if by == "end" and clip not in ("none", "right"):
+            wrong = "windows of ends clip right or not at all"
+            raise PlanError(
+                sentence("count_window", wrong, f"found {clip!r}", 'Say clip_input="none", or leave it out.')
+            )
+        return self._windowed(lambda axis: Count(n, by), "count_window", clip, stamp)
 
     def rows_window(
         self,

@@ -7,7 +7,7 @@ one may also be taken back out of a running sum. Its columns may have any type o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,6 +26,15 @@ Values = Mapping[str, Any]
 """Columns by name."""
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+
+Place = Callable[[int], tuple[tuple[int, int], Mapping[str, Any]]]
+"""By the row of a table of windows, the window's start and end in ticks, and its group."""
+
+
+def nowhere(row: int) -> tuple[tuple[int, int], Mapping[str, Any]]:
+    """No place: only the partial results of a user's module ask for one."""
+    raise NotImplementedError("a user's module was called for windows without a place")
 
 
 @dataclass(frozen=True)
@@ -53,8 +62,8 @@ class Merging(ABC):
         """Its other columns, merged over rows of equal ``number``, of the numbers ``at``."""
         return {}
 
-    def finished(self, table: pa.Table) -> pa.Table:
-        """Merged results as values: NULL where there was none."""
+    def finished(self, table: pa.Table, place: Place = nowhere) -> pa.Table:
+        """Merged results as values, NULL where there was none; ``place`` says, for errors, where the window of a row lies."""
         return table
 
 

@@ -22,7 +22,7 @@ from streamq.plan.user_code import (
     signature_without_self,
 )
 from streamq.runtime.module import instance_of
-from streamq.runtime.module_calls import guarded, pickled
+from streamq.runtime.module_calls import guarded, pickled, unchanging
 from streamq.runtime.user_results import RowShape, Unfit, shortened
 
 
@@ -53,12 +53,13 @@ class EventCalling:
 
         In checking mode both calls get a copy of the state.
         """
-        body = pickled(state, self.name) if self.checked else b""
+        body = pickled(state) if self.checked else b""
+        step = unchanging(self.step, "step") if self.checked else self.step
 
         def compute() -> tuple[tuple[Any, list[dict[str, Any]]], None]:
             before = pickle.loads(body) if self.checked else state
             # the next state is a part of the result: it is compared, too
-            return self._parts(self.step(before, *values)), None
+            return self._parts(step(before, *values)), None
 
         parts: tuple[Any, list[dict[str, Any]]] = guarded(self, compute)[0]
         return parts

@@ -9,10 +9,11 @@ from __future__ import annotations
 import ctypes
 import pickle
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from streamq.choices import Stamp
@@ -107,25 +108,40 @@ class Failure:
 
     def raised(self, calling: Calling) -> ModuleFailed:
         """Return the error that names the module, the window, the group and the first events."""
-        start, end = (calling.shown_instant(ticks) if ticks != INFINITY else "NULL" for ticks in self.window)
-        group = "".join(f", {name} = {shortened(value)}" for name, value in self.group.items())
-        rows = python_rows(self.events.slice(0, FIRST))
-        shown = "; ".join(", ".join(f"{name} = {shortened(value)}" for name, value in row.items()) for row in rows)
-        events = (
-            f"the first of {self.events.num_rows} events: {shown}"
-            if self.events.num_rows > FIRST
-            else f"events: {shown}"
-        )
-        what = " ".join(f"{reason_of(self.error)}; window [{start}, {end}){group}; {events}".split())
-        hint = "Only a run with a late_sink sets what fails aside." if calling.quarantine else ""
-        return ModuleFailed(sentence(self.name, "it failed", what, hint))
+        events = FirstEvents(first_rows(self.events), self.events.num_rows)
+        return failed(calling, self.error, window=self.window, group=self.group, events=events)
+
+
+@dataclass(frozen=True)
+class FirstEvents:
+    """The first of so many events, as rows of what a module is called with."""
+
+    rows: Sequence[Mapping[str, Any]]
+    count: int
+
+    def __str__(self) -> str:
+        shown = "; ".join(", ".join(f"{n} = {shortened(value)}" for n, value in row.items()) for row in self.rows)
+        return f"the first of {self.count} events: {shown}" if self.count > len(self.rows) else f"events: {shown}"
+
+
+def first_rows(events: pa.Table) -> list[dict[str, Any]]:
+    """Return those of the events that an error shows."""
+    return python_rows(events.slice(0, FIRST))
+
+
+def failed(
+    calling: Calling, error: BaseException, *, window: tuple[int, int], group: Mapping[str, Any], events: FirstEvents
+) -> ModuleFailed:
+    """Return the error that names the module, the window, the group and the first events."""
+    start, end = (calling.shown_instant(ticks) if ticks != INFINITY else "NULL" for ticks in window)
+    of_group = "".join(f", {name} = {shortened(value)}" for name, value in group.items())
+    what = " ".join(f"{reason_of(error)}; window [{start}, {end}){of_group}; {events}".split())
+    hint = "Only a run with a late_sink sets what fails aside." if calling.quarantine else ""
+    return ModuleFailed(sentence(calling.name, "it failed", what, hint))
 
 
 class Guard(Protocol):
     """How a module's calls are watched: the seconds that one may take (None: any), and whether it is made twice."""
-
-    @property
-    def name(self) -> str: ...
 
     @property
     def time_limit(self) -> float | None: ...
@@ -142,9 +158,42 @@ def guarded(guard: Guard, compute: Callable[[], tuple[Any, Any]]) -> tuple[Any, 
     result, state = limited(compute, guard.time_limit)
     if guard.checked:
         again, _ = limited(compute, guard.time_limit)
-        if pickled(again, guard.name) != pickled(result, guard.name):
+        if pickled(again) != pickled(result):
             raise Unfit(f"two calls with the same events gave {shortened(result)} and {shortened(again)}")
     return result, state
+
+
+def unchanging(call: Callable[..., Any], what: str) -> Callable[..., Any]:
+    """Return a call that raises Unfit where code changes a state or values that it is given."""
+
+    def watched(*arguments: Any) -> Any:
+        before = pickled(arguments)
+        result = call(*arguments)
+        # unequal pickles may be of equal values
+        if pickled(arguments) != before and not _is_same(pickle.loads(before), arguments):
+            raise Unfit(
+                f"{what} changes what it is given: from {shortened(pickle.loads(before))} to {shortened(arguments)}"
+            )
+        return result
+
+    return watched
+
+
+def unchanging_module(module: Module) -> Module:
+    """Return a module whose methods raise Unfit where they change a state or values that they are given."""
+    methods = {name: getattr(module, name) for name in ("add", "result", "remove", "merge")}
+    watched: dict[str, Any] = {name: unchanging(call, name) for name, call in methods.items() if call is not None}
+    return replace(module, **watched)
+
+
+def _is_same(before: Any, now: Any) -> bool:
+    if type(before) is not type(now):
+        return False
+    if isinstance(now, tuple | list):
+        return len(before) == len(now) and all(map(_is_same, before, now))
+    if hasattr(now, "equals"):
+        return bool(before.equals(now))
+    return bool(np.all(before == now))
 
 
 def limited(compute: Callable[[], Any], seconds: float | None) -> Any:
@@ -176,11 +225,8 @@ def limited(compute: Callable[[], Any], seconds: float | None) -> Any:
     return value
 
 
-def pickled(value: Any, name: str) -> bytes:
-    """Return a state or a result of a module as bytes; of a class that only this process has, with the class.
-
-    Raises ModuleFailed, which names the module, for what cannot be pickled.
-    """
+def pickled(value: Any) -> bytes:
+    """Return a state or a result as bytes; of a class that only this process has, with the class. Raises Unfit for others."""
     try:
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -189,8 +235,20 @@ def pickled(value: Any, name: str) -> bytes:
         try:
             return cloudpickle.dumps(value)
         except Exception as error:
-            what, hint = f"{reason_of(error)}; of {shortened(value)}", "Keep plain values, arrays or objects of them."
-            raise ModuleFailed(sentence(name, "its state or result cannot be pickled", what, hint)) from error
+            raise Unfit(f"{shortened(value)} cannot be pickled ({reason_of(error)})") from error
 
 
-__all__ = ["Calling", "Failure", "Guard", "TimeUp", "guarded", "limited", "pickled"]
+__all__ = [
+    "Calling",
+    "Failure",
+    "FirstEvents",
+    "Guard",
+    "TimeUp",
+    "failed",
+    "first_rows",
+    "guarded",
+    "limited",
+    "pickled",
+    "unchanging",
+    "unchanging_module",
+]

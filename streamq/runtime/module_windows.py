@@ -123,7 +123,12 @@ class _Walk:
         call = changes.unchanged(now, digest)
         if call is None:
             result = self._result(now, changes.since_last_call(now, digest))
-            changes.remember(now, digest, result, self._state)
+            try:
+                changes.remember(now, digest, result, self._state)
+            except FAILURES as error:  # a state that cannot be pickled
+                self._failed(now, error)
+                result = None
+                changes.remember(now, digest, result, self._state)
             return result
         self._before, self._state = now, None if call.state is None else _Pickled(call.state)
         return None if call.result is None else pickle.loads(call.result)
@@ -165,15 +170,21 @@ class _Walk:
             self._before = now
             return result
         except FAILURES as error:
-            self._before = self._state = None
-            group = self.members.groups.slice(now.window, 1).to_pylist()
-            events = pa.table(self._arguments(now))
-            failure = Failure(self.module.name, window, group[0] if group else {}, error, events)
-            memory: CallMemory | None = self.members.memory
-            if not self.calling.quarantine or memory is None or not memory.sets_aside:
-                raise failure.raised(self.calling) from error
-            memory.failures.append((self.calling, failure))
+            self._failed(now, error)
             return None
+
+    def _failed(self, now: _Members, error: BaseException) -> None:
+        """Set a window aside whose call failed, where there is an output for it; raises ModuleFailed else."""
+        self._before = self._state = None
+        start, end = self.members.window
+        window = int(start[now.window]), int(end[now.window])
+        group = self.members.groups.slice(now.window, 1).to_pylist()
+        events = pa.table(self._arguments(now))
+        failure = Failure(self.module.name, window, group[0] if group else {}, error, events)
+        memory: CallMemory | None = self.members.memory
+        if not self.calling.quarantine or memory is None or not memory.sets_aside:
+            raise failure.raised(self.calling) from error
+        memory.failures.append((self.calling, failure))
 
     def _over(self, now: _Members) -> Any:
         return self.module.add(self.module.initial(), self._events(now))
@@ -274,8 +285,8 @@ class _Changes:
 
     def remember(self, now: _Members, digest: int, result: Any, state: Any) -> None:
         """Remember a call that has been made; a result of None is that of a window in quarantine, or NULL."""
-        body = None if result is None else pickled(result, self.walk.module.name)
-        kept = pickled(state, self.walk.module.name) if state is not None and self.walk.module.in_parts else None
+        body = None if result is None else pickled(result)
+        kept = pickled(state) if state is not None and self.walk.module.in_parts else None
         self.memory.now[self._key(now)] = Remembered(digest, len(now.row), body, kept)
 
     def _key(self, now: _Members) -> tuple[str, int]:

@@ -13,7 +13,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import DataType, DecimalType, DoubleType, LongType
 
-from streamq.plan.partial import COUNT, Algebra, Ints, Merging, SparkPartial, Summed, Values, alive, present
+from streamq.plan.partial import (
+    COUNT,
+    Algebra,
+    Ints,
+    Merging,
+    Place,
+    SparkPartial,
+    Summed,
+    Values,
+    alive,
+    nowhere,
+    present,
+)
 from streamq.plan.reduction import Floats
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.columnar import ints, narrowed, negated, with_column
@@ -126,7 +138,7 @@ class PartialSum(Summed):
     def grouped(self) -> dict[str, str]:
         return {self.name: "sum", self.many: "sum"}
 
-    def finished(self, table: pa.Table) -> pa.Table:
+    def finished(self, table: pa.Table, place: Place = nowhere) -> pa.Table:
         """NULL over no values; as narrow as its type."""
         kind = arrow_type(self.type)
         values = narrowed(table.column(self.name), kind)
@@ -178,7 +190,7 @@ class _Extreme(SparkPartial):
     def grouped(self) -> dict[str, str]:
         return {self.name: self.how}
 
-    def finished(self, table: pa.Table) -> pa.Table:
+    def finished(self, table: pa.Table, place: Place = nowhere) -> pa.Table:
         """The values behind their numbers."""
         if not self.stands_in:
             return table

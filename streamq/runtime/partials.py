@@ -6,14 +6,14 @@ copied into its windows while those are few, or else cut into dyadic nodes, of w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.plan.partial import COUNT, Merging, Partial
+from streamq.plan.partial import COUNT, Merging, Partial, Place, nowhere
 from streamq.runtime.columnar import codes, concat, group, ints, runs, with_column
 from streamq.runtime.values import Ints
 
@@ -71,12 +71,14 @@ def over_windows(
     by: Sequence[str],
     partials: Sequence[Merging],
     explode_rows: int = EXPLODE_ROWS,
+    place: Callable[[pa.Table], Place] | None = None,
 ) -> pa.Table:
     """Partial results over ranges ``low..high`` of windows (none empty), merged a window: ``by``, ``__i``, ``__n``, the partials.
 
-    A window without members has no row. Where there would be more than ``explode_rows`` copies, and more than four a range,
-    ranges are cut into dyadic nodes. What Arrow does not merge, because code of a user's does, is merged for equal ranges first
-    and never copied much. Cost: O(n log n) in partials and windows, however long the ranges are.
+    A window without members has no row; ``place`` says of such rows, for errors, where the windows lie. Where there would be more
+    than ``explode_rows`` copies, and more than four a range, ranges are cut into dyadic nodes. What Arrow does not merge, because
+    code of a user's does, is merged for equal ranges first and never copied much. Cost: O(n log n) in partials and windows,
+    however long the ranges are.
     """
     if any(len(partial.grouped) < len(partial.columns) for partial in partials):
         ranged = merged(with_column(with_column(table, LOW, low), HIGH, high), [*by, LOW, HIGH], partials)
@@ -90,7 +92,7 @@ def over_windows(
         windows = _dyadic(table, low, high, by, partials)
     windows = windows.filter(pc.greater(windows.column(COUNT), 0))
     for partial in partials:
-        windows = partial.finished(windows)
+        windows = partial.finished(windows, nowhere if place is None else place(windows))
     return windows.select([*by, COUNT, *(name for partial in partials for name in partial.columns)])
 
 

@@ -248,7 +248,8 @@ def _partial(select: Select, merges: bool) -> Checked:
         rest = state
         for partial in partials if not merges else ():
             rest = partial.from_weighted(rest)
-        merged = over_windows(rest.drop_columns([LO, HI]), ints(state, LO), ints(state, HI), keys, partials)
+        low, high = ints(state, LO), ints(state, HI)
+        merged = over_windows(rest.drop_columns([LO, HI]), low, high, keys, partials, place=kernel.place)
         start, end = grid_lifetimes(select.window, ints(merged, INDEX))
         return select.results(with_column(with_column(merged, LE, start), RE, end))
 

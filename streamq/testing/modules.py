@@ -19,6 +19,7 @@ from pyspark.sql.types import DataType, LongType, TimestampType
 
 from streamq.choices import check_word
 from streamq.errors import PlanError, TypeMismatch, sentence
+from streamq.functions.user_functions import UserFunction
 from streamq.plan.spark_types import parse_type
 from streamq.testing.decorated_modules import WINDOW, checked_decorated, decorated
 from streamq.testing.module_forms import (
@@ -107,6 +108,9 @@ def check_module(
     """
     if isinstance(examples, bool) or not isinstance(examples, int) or examples < 1:
         raise PlanError(sentence(VERB, "examples is how many bags are tried, from 1", f"found {examples!r}"))
+    if isinstance(module, UserFunction):
+        what = f"{module.name} is called for one event, and has neither states nor windows"
+        raise PlanError(sentence(VERB, "not an aggregate or operator", what, "Check a query with it by verify(query)."))
     kinds = _kinds(types)
     tried = settings(
         max_examples=examples,

@@ -37,7 +37,7 @@ class Body:
     """A state as it was at some time: equal are those of equal pickles, or of equal values."""
 
     def __init__(self, state: Any):
-        self.pickle = pickled(state, "check_module")
+        self.pickle = pickled(state)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Body) and (self.pickle == other.pickle or self.value == other.value)

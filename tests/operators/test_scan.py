@@ -240,6 +240,9 @@ def test_a_first_state_that_a_function_changes_stays_as_it_was() -> None:
         return state, [len(state)]
 
     assert [row[3] for row in answer(points(*ROWS).group_by("k").scan(careless("v")))] == [1, 2, 1, 3, 2]
+    watched = sq.udso("n bigint", initial=[], checked=True)(careless.code)
+    with pytest.raises(ModuleFailed, match=r"careless: it failed; step changes what it is given: from \(\[\], 2\) to "):
+        points(*ROWS).scan(watched("v")).to_arrow()
 
 
 def test_values_are_pythons() -> None:

@@ -110,6 +110,9 @@ def test_another_process_another_folder(before: dict[str, str], tmp_path: Path) 
     ("old", "new", "changed"),
     [
         ('"""A docstring."""', '"""Another."""', ""),
+        ('    """A docstring."""\n', "", ""),
+        ("def later(x):", 'def later(x):\n    """New."""', ""),
+        ("class Base:", 'class Base:\n    """New."""', ""),
         ("len(NAMES)", "2 * len(NAMES)", "top"),
         ("return x + 1", "return x + 2", "top given"),
         ("x * 2", "x * 4", "top"),

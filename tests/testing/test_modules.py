@@ -241,6 +241,8 @@ def test_what_is_refused() -> None:
         check_module(7)
     with pytest.raises(PlanError, match="check_module: not an aggregate; found v. Give aggregates"):
         check_module(V)
+    with pytest.raises(PlanError, match="check_module: not an aggregate or operator; size is called for one event"):
+        check_module(sq.udf("int", name="size")(len))
     with pytest.raises(PlanError, match="check_module: 2 types for 1 columns; there are: v"):
         check_module(sq.sum("v"), "int, int")
     with pytest.raises(TypeMismatch, match="sum: needs numbers; found string"):

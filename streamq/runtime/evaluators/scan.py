@@ -159,7 +159,7 @@ class _Walk:
 
     def _keep(self, first: int, state: Any) -> None:
         self.heads.append(first)
-        self.bodies.append(pickled(state, self.scan.calling.name))
+        self.bodies.append(pickled(state))
         if self.scan.calling.needed_until is not None:
             self.needed_until.append(self.scan.calling.needed_until(state))
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.types import LongType
 
 from streamq.choices import Clip, Stamp
-from streamq.plan.partial import COUNT, Partial
+from streamq.plan.partial import COUNT, Partial, Place
 from streamq.plan.reduction import RangedMembers, Reduction
 from streamq.runtime.columnar import ints, runs, with_column
 from streamq.runtime.evaluators.numbering import changes, places
@@ -25,6 +25,7 @@ from streamq.runtime.overlap import grouped_codes
 from streamq.runtime.partial import PartialMin
 from streamq.runtime.partials import INDEX, over_windows
 from streamq.runtime.release import Release
+from streamq.runtime.rendering import python_rows
 from streamq.runtime.values import Ints, Mask, ranks
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Count, Hopping, Rows, Session, Snapshot, Window
@@ -203,7 +204,17 @@ class WindowEvaluator(_OverWindows):
         for partial in self.partials:
             columns |= partial.of_events(events)
         partials = (*self.partials, PartialMin(HEAD, HEAD, LongType()))
-        windows = over_windows(pa.table(columns), ranges.low, ranges.high, (OWNER,), partials)
+
+        def place(windows: pa.Table) -> Place:
+            def of(row: int) -> tuple[tuple[int, int], dict[str, Any]]:
+                window = windows.slice(row, 1)
+                start, end = ranges.where(ints(window, OWNER), ints(window, INDEX))
+                first_member = table.select(self.keys).slice(int(ints(window, HEAD)[0]), 1)
+                return (int(start[0]), int(end[0])), next(iter(python_rows(first_member)), {})
+
+            return of
+
+        windows = over_windows(pa.table(columns), ranges.low, ranges.high, (OWNER,), partials, place=place)
         windows = windows.sort_by([(OWNER, "ascending"), (INDEX, "ascending")])
         start, end = ranges.where(ints(windows, OWNER), ints(windows, INDEX))
         columns_of_result = {k: table.column(k).take(windows.column(HEAD)) for k in self.keys}

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.choices import CountedAs, Late
-from streamq.plan.partial import COUNT, Partial
+from streamq.plan.partial import COUNT, Partial, Place
 from streamq.runtime.arithmetic import ARRAYS
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import concat, group, ints, matching, net, runs, unit_weights, with_column
@@ -27,6 +27,7 @@ from streamq.runtime.kernel import Arrival, Clock, Output, Totals, refuse_late
 from streamq.runtime.lateness import judgement
 from streamq.runtime.open_windows import HI, LO, OpenWindows, Spans, first_open, least_open
 from streamq.runtime.partials import EXPLODE_ROWS, INDEX, merged, netted, over_windows
+from streamq.runtime.rendering import python_rows
 from streamq.runtime.values import Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
@@ -234,7 +235,17 @@ class WindowAggregateKernel:
         low, high = low[inside], high[inside]
         if (high == INFINITY).any():
             raise RuntimeError("window: a lifetime without an end reached the end of the stream without a bound")
-        return over_windows(rest, low, high, self.keys, self.partials, self.explode_rows)
+        return over_windows(rest, low, high, self.keys, self.partials, self.explode_rows, self.place)
+
+    def place(self, windows: pa.Table) -> Place:
+        """Where the window of a row lies, and its group, for errors."""
+
+        def of(row: int) -> tuple[tuple[int, int], dict[str, Any]]:
+            window = windows.slice(row, 1)
+            start, end = grid_lifetimes(self.window, ints(window, INDEX))
+            return (int(start[0]), int(end[0])), next(iter(python_rows(window.select(self.keys))), {})
+
+        return of
 
     def _rows(self, partials: pa.Table, first: int, last: int) -> list[pa.Table]:
         windows = self._windows(partials, first, last) if first <= last else None
