@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
-from types import FunctionType
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from pyspark.cloudpickle import CloudPickler
+
+from streamq.plan.user_module import UserModule
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -26,6 +28,11 @@ class _BareCodePickler(CloudPickler):
     """Takes out of what cloudpickle says of a function or class: ``(make, arguments, (fields, more fields), ...)``."""
 
     def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, ModuleType):
+            reduction: Any = self.dispatch_table[ModuleType](obj)
+            make, (name, *held) = reduction
+            # of one that workers import there is only the name
+            return make, (name, *map(_of_its_own, held))
         reduced = super().reducer_override(obj)
         if not isinstance(reduced, tuple) or str(getattr(obj, "__module__", "")).partition(".")[0] != PACKAGE:
             return reduced
@@ -34,6 +41,15 @@ class _BareCodePickler(CloudPickler):
             code = _without_docstring(obj)
             return make, (code, *arguments[1:]), (fields, _fields_of_its_own(more, code, obj.__globals__)), *rest
         return make, arguments, ({name: v for name, v in fields.items() if not _is_for_readers(name, v)}, more), *rest
+
+
+def _of_its_own(names: dict[str, Any]) -> dict[str, Any]:
+    """What a file of a user's holds but for streamq itself; what it has made by decorators as the code that it was made of.
+
+    Such a module of streamq's holds what belongs to this process alone, and workers need not have streamq.
+    """
+    held = {name: v for name, v in names.items() if not (isinstance(v, ModuleType) and v.__name__ == PACKAGE)}
+    return {name: SimpleNamespace(code=v.code) if isinstance(v, UserModule) else v for name, v in held.items()}
 
 
 def _without_docstring(function: FunctionType) -> Any:

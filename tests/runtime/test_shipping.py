@@ -186,3 +186,49 @@ def test_a_worker_forgets_the_function_called_longest_ago(monkeypatch: pytest.Mo
         count()
     assert [first(), others[1]()] == [3, 2_002]
     assert others[0]() == 1_001
+
+
+OWN = """
+import streamq as sq
+
+def triple(value):
+    return value * 3
+
+@sq.udf("int")
+def doubled(value):
+    return value * 2
+"""
+SCRIPT = """
+import sys
+import own
+import streamq as sq
+from streamq.plan.lowering import ship_runtime
+from streamq.runtime.bare_code import dumps
+
+@sq.udf("int")
+def six(value):
+    return own.triple(value) * own.doubled.code(1)
+
+ship_runtime()
+open(sys.argv[1], "wb").write(dumps(six._on_worker))
+"""
+USED = """
+import pyarrow as pa
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("streamq", "own"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Blocked())
+print(pickle.load(open(sys.argv[1], "rb"))(pa.array([True]), pa.array([5])).field("value").to_pylist())
+"""
+
+
+def test_a_file_that_also_holds_decorated_modules_goes_by_value(tmp_path: Path) -> None:
+    """A script's function calls a plain one of it, and the code of a decorated one; workers have neither it nor streamq."""
+    for name, text in (("own.py", OWN), ("script.py", SCRIPT), ("used.py", "import pickle, sys" + USED)):
+        (tmp_path / name).write_text(text)
+    for name in ("script.py", "used.py"):
+        command = [sys.executable, str(tmp_path / name), str(tmp_path / "shipped")]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    assert done.stdout == "[30]\n"
