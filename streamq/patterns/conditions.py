@@ -223,13 +223,13 @@ def typed(expr: Expr, matches: Mapping[str, Named], schema: Schema, place: Place
     try:
         kind = infer(expr, schema, "cedr")
     except StreamqError as error:
-        told = str(error).removeprefix("cedr: ").removesuffix(CAST)
+        text = str(error).removeprefix("cedr: ").removesuffix(CAST)
         hint = (
             "A text has no CAST: give the stream a column of that type first, by with_columns."
             if CAST in str(error)
             else ""
         )
-        raise Refusal(place, told.strip(), "", hint) from error
+        raise Refusal(place, text.strip(), "", hint) from error
     if boolean and not isinstance(kind, t.BooleanType | t.NullType):
         raise Refusal(place, "a condition is true or false", f"found {kind.simpleString()}")
     return expr

@@ -235,7 +235,7 @@ class WindowAggregateKernel:
         low, high = low[inside], high[inside]
         if (high == INFINITY).any():
             raise RuntimeError("window: a lifetime without an end reached the end of the stream without a bound")
-        return over_windows(rest, low, high, self.keys, self.partials, self.explode_rows, self.place)
+        return over_windows(rest, low, high, self.keys, self.partials, self.explode_rows, place=self.place)
 
     def place(self, windows: pa.Table) -> Place:
         """Where the window of a row lies, and its group, for errors."""

@@ -34,7 +34,7 @@ class Undetermined(Unjudged):
     """Composite events of one instant, among which the rules name no order, would have to be chosen from."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Match:
     """An event, or what matched a pattern. ``id`` is equal for equal occurrences; ``rank`` orders those of one instant."""
 
@@ -94,7 +94,15 @@ class Evaluation:
         if isinstance(part.pattern, s.Type):
             name = part.variable or part.pattern.name
             events = [
-                Match(e.id, e.rank, e.vs, e.till, e.root, e.contributors, {name: e.bound[""]})
+                Match(
+                    id=e.id,
+                    rank=e.rank,
+                    vs=e.vs,
+                    till=e.till,
+                    root=e.root,
+                    contributors=e.contributors,
+                    bound={name: e.bound[""]},
+                )
                 for e in self.types[part.pattern.name].events
             ]
         else:
@@ -119,7 +127,15 @@ class Evaluation:
                 return list(self.at_most(parts, count, scope))
             case s.Unless(positive, negated, _, nth):
                 return [
-                    Match(("unless", e.id), None, e.vs, e.vs + scope, e.root, (e.vs,), e.bound)
+                    Match(
+                        id=("unless", e.id),
+                        rank=None,
+                        vs=e.vs,
+                        till=e.vs + scope,
+                        root=e.root,
+                        contributors=(e.vs,),
+                        bound=e.bound,
+                    )
                     for e in self.without(
                         positive, negated, lambda e, z: 0 < z - (e.contributors[nth - 1] if nth else e.vs) < scope
                     )
@@ -198,7 +214,15 @@ class Evaluation:
                 if len(around) <= count:
                     others_absent: Bound = {v: None for j, part in enumerate(parts) if j != i for v in variables(part)}
                     bound = {**others_absent, **e.bound}
-                    yield Match((id(parts), i, e.id), None, e.vs, e.vs + within, e.root, (e.vs,), bound)
+                    yield Match(
+                        id=(id(parts), i, e.id),
+                        rank=None,
+                        vs=e.vs,
+                        till=e.vs + within,
+                        root=e.root,
+                        contributors=(e.vs,),
+                        bound=bound,
+                    )
                     if parts[i].consumption == Consumption.CONSUME:
                         gone.add(e.id)
             consumed |= gone
@@ -254,7 +278,15 @@ def composed(chain: Chain, within: int, absent: Bound, operator: int) -> Match:
     times = tuple(e.vs for _, e in chain)
     id = (operator, *((i, e.id) for i, e in chain))
     root = min(e.root for _, e in chain)
-    return Match(id, None, times[-1], max(times[0] + within, times[-1] + 1), root, times, bound)
+    return Match(
+        id=id,
+        rank=None,
+        vs=times[-1],
+        till=max(times[0] + within, times[-1] + 1),
+        root=root,
+        contributors=times,
+        bound=bound,
+    )
 
 
 def defined(
@@ -280,7 +312,17 @@ def defined(
             starts, ends = max(starts, bound_of(cut.start, starts, axis)), min(ends, bound_of(cut.end, ends, axis))
         if starts < ends:
             bound: Bound = {"": {"@Vs": moment(starts, axis), **root, **fields}}
-            events.append(Match((definition.name, e.id), None, starts, ends, e.root, e.contributors, bound))
+            events.append(
+                Match(
+                    id=(definition.name, e.id),
+                    rank=None,
+                    vs=starts,
+                    till=ends,
+                    root=e.root,
+                    contributors=e.contributors,
+                    bound=bound,
+                )
+            )
     return EventType(tuple(outputs), events)
 
 
@@ -315,7 +357,7 @@ def primitives(name: str, history: pa.Table, axis: str = INTEGER) -> EventType:
         id = (name, start, values, ordinal)
         instant = moment(start, axis)
         bound: Bound = {"": {"@Vs": instant, "@root": instant, **payload}}
-        events.append(Match(id, id, start, end, start, (start,), bound))
+        events.append(Match(id=id, rank=id, vs=start, till=end, root=start, contributors=(start,), bound=bound))
     return EventType(fields, events)
 
 
