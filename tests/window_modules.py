@@ -104,6 +104,17 @@ def at_last(bag: Bag, window: Any) -> Iterator[Any]:
         yield window.end - 1, window.end, values % PRIME, ends
 
 
+def on_axis(answer: Any, window: Any) -> Any:
+    """An answer whose rows have their lifetimes in ticks, with instants of the window's axis."""
+    if not isinstance(answer, Iterator) or not isinstance(window.start, pd.Timestamp):
+        return answer
+    return (row if len(row) == 2 else (instant(row[0]), instant(row[1]), *row[2:]) for row in answer)
+
+
+def instant(ticks: int | None) -> pd.Timestamp | None:
+    return None if ticks is None else pd.Timestamp(ticks, unit="us", tz="UTC")
+
+
 # the forms that modules have
 
 Code = Callable[..., Any]
@@ -112,7 +123,7 @@ Code = Callable[..., Any]
 def function(result: Code, *, timed: bool) -> Code:
     """A function of a whole window."""
     if timed:
-        return lambda events, window: result(of_events(events), bounds(window))
+        return lambda events, window: on_axis(result(of_events(events), bounds(window)), window)
     return lambda values: result(of_values(values))
 
 
@@ -132,7 +143,8 @@ def incremental(result: Code, *, timed: bool) -> type:
             return state - members(events)
 
         def result(self, state: Bag, *window: Any) -> Any:
-            return ask(state, *map(bounds, window))
+            answer = ask(state, *map(bounds, window))
+            return on_axis(answer, *window) if window else answer
 
     return Incremental
 
