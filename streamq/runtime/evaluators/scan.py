@@ -144,9 +144,7 @@ class _Walk:
                 at = end - 1
                 self._keep(first, state)
         except FAILURES as error:
-            # of a state that cannot be pickled the reason, for the event is named beside it here
-            reason = error.__cause__ if isinstance(error, ModuleFailed) and error.__cause__ else error
-            raise self._failure(reason, at) from reason
+            raise self._failure(error, at) from error
 
     def _calls(self, first: int, end: int) -> Iterator[tuple[int, Sequence[Any]]]:
         """Yield for each call the number of its first event and the values that it takes."""

@@ -160,7 +160,5 @@ def test_a_state_that_cannot_be_kept_fails() -> None:
         return (i for i in range(v)), None
 
     live = run(lambda s: s.scan(counting("v")))
-    with pytest.raises(
-        ModuleFailed, match="counting: it failed; a generator cannot be pickled .*; event at 1"
-    ):
+    with pytest.raises(ModuleFailed, match="counting: it failed; a generator cannot be pickled .*; event at 1"):
         fed(live, put(1, 1), put(9, 1), sq.cti(4))
