@@ -147,7 +147,7 @@ def warn(text: str, line: Line | None = None) -> None:
 
 
 LONGEST = 2_000
-"""How many characters an error shows of what was observed."""
+"""An error shows so many characters of what was observed at most."""
 
 
 def sentence(verb: str, wrong: str, observed: str = "", hint: str = "") -> str:

@@ -25,7 +25,7 @@ NOTHING = b""
 
 
 @dataclass(frozen=True)
-class _Held:
+class _PartState:
     """A state over ``events``, of which the first are shown should the module fail; ``error``: why there is none.
 
     A call that fails for a part of a window fails for each window that the part lies in, and is reported as that window's.
@@ -35,12 +35,16 @@ class _Held:
     events: FirstEvents
     error: BaseException | None = None
 
-    def merged(self, merge: Callable[[Any, Any], Any], other: _Held) -> _Held:
+    def merged(self, merge: Callable[[Any, Any], Any], other: _PartState) -> _PartState:
         """The state over the events of both."""
         rows = [*self.events.rows, *other.events.rows][:FIRST]
         events = FirstEvents(rows, self.events.count + other.events.count)
         error = self.error or other.error
-        return _held(lambda: merge(self.state, other.state), events) if error is None else _Held(None, events, error)
+        return (
+            _part_state(lambda: merge(self.state, other.state), events)
+            if error is None
+            else _PartState(None, events, error)
+        )
 
     @property
     def pickle(self) -> bytes:
@@ -53,16 +57,16 @@ class _Held:
             return pickled((None, *parts, Unfit(reason_of(why))))
 
 
-def _held(compute: Callable[[], Any], events: FirstEvents) -> _Held:
+def _part_state(compute: Callable[[], Any], events: FirstEvents) -> _PartState:
     try:
-        return _Held(compute(), events)
+        return _PartState(compute(), events)
     except FAILURES as error:
-        return _Held(None, events, error)
+        return _PartState(None, events, error)
 
 
-def _unpickled(body: bytes) -> _Held:
+def _unpickled(body: bytes) -> _PartState:
     state, rows, count, error = pickle.loads(body)
-    return _Held(state, FirstEvents(rows, count), error)
+    return _PartState(state, FirstEvents(rows, count), error)
 
 
 @dataclass(frozen=True)
@@ -198,11 +202,11 @@ class PickledState(Partial):
             merged = merged.merged(merge, part)
         return merged.pickle
 
-    def _added(self, arguments: Mapping[str, pa.Array]) -> _Held:
+    def _added(self, arguments: Mapping[str, pa.Array]) -> _PartState:
         """The state over events."""
         module, rows = self.calling.module, pa.table(dict(arguments))
         events = FirstEvents(first_rows(rows), rows.num_rows)
-        return _held(lambda: module.add(module.initial(), module.read(arguments)), events)
+        return _part_state(lambda: module.add(module.initial(), module.read(arguments)), events)
 
     def _arguments(self, rows: pa.Table) -> dict[str, pa.Array]:
         columns = (rows.column(name).combine_chunks() for name in self._value_names[:-1])
@@ -216,7 +220,7 @@ class PickledState(Partial):
         held = self._added(self._arguments(row)) if state is None else _unpickled(state)
         result = held
         if held.error is None:
-            result = _held(lambda: calling.value(calling.module.result(held.state), (0, 0)), held.events)
+            result = _part_state(lambda: calling.value(calling.module.result(held.state), (0, 0)), held.events)
         if result.error is not None:
             window, group = place()
             raise failed(calling, result.error, window=window, group=group, events=held.events) from result.error

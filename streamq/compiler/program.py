@@ -66,7 +66,7 @@ class Path:
 
     @property
     def multiplies(self) -> bool:
-        """Whether a step may make several rows of one."""
+        """True if a step may make several rows of one."""
         return any(step.multiplies for step in self.steps)
 
     def then(self, step: Step) -> Path:

@@ -38,8 +38,8 @@ class PerWindow(Windowed[S]):
         """Return the events of a stream, group by group and lifetime by lifetime."""
         plan = stream.plan
         names = [name.lower() for name in plan.schema.names]
-        end = "_" * sum(name.startswith("lifetime_") for name in names)
-        bounds = {f"lifetime_{part}{end}": Lifetime(part) for part in ("start", "end")}
+        suffix = "_" * sum(name.startswith("lifetime_") for name in names)
+        bounds = {f"lifetime_{part}{suffix}": Lifetime(part) for part in ("start", "end")}
         payload = [(name, Col(name)) for name in plan.schema.names]
         timed = stream._derive(Select(plan, (*payload, *bounds.items())))
         return cls(timed, (*keys, *bounds), Snapshot(), Clip.FULL, None, tuple(bounds))

@@ -246,7 +246,7 @@ def _no_field(variable: str, name: str, fields: Iterable[str], place: Place) -> 
 
 
 CAST = "Cast one side."
-"""What errors of expressions advise, and a text cannot do."""
+"""The advice of errors of expressions that a text cannot follow."""
 
 
 def _function(name: str, place: Place) -> Callable[[Sequence[Expr]], Expr]:

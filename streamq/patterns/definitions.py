@@ -283,7 +283,7 @@ def _outputs(outputs: Mapping[str, Conjunct], matches: Matches, variables: Varia
 
 
 def _mentions_ids(definition: Definition, fields: Mapping[str, Collection[str]]) -> bool:
-    """Whether a definition asks for ids: names ``id`` or ``contributors`` where the payload has no field that is called so.
+    """Return True if a definition asks for ids: for ``id`` or ``contributors``, and not for a field of the payload called so.
 
     ``fields`` are those of the types that are known.
     """

@@ -25,7 +25,7 @@ from streamq.patterns.source_text import Refusal, SourceText, source_text
 from streamq.patterns.syntax import Definition, Part, Program
 from streamq.plan.expr import Call, Expr, as_expr
 from streamq.plan.node import Node
-from streamq.plan.verbs import Verbs, not_a_stream, tables_behind, takes_deferred
+from streamq.plan.verbs import Verbs, accepts_placeholders, not_a_stream, tables_behind
 from streamq.stream import Stream
 from streamq.time import TIMESTAMP, Duration, length, plain_integer, show_duration
 
@@ -161,7 +161,7 @@ class Pattern(Stream):
         return _pattern(make(this.part, other.part), [this, other])
 
 
-@takes_deferred
+@accepts_placeholders
 def cedr(text: str | bytes, **streams: Stream) -> Pattern:
     """Return the matches of the last definition of a text in the CEDR language; each keyword is an event type and its stream.
 
@@ -189,7 +189,7 @@ def cedr(text: str | bytes, **streams: Stream) -> Pattern:
     return Pattern(Written(parse(text), streams), source_text(text))
 
 
-@takes_deferred
+@accepts_placeholders
 def sequence(*parts: Stream | Contributor, within: Duration) -> Pattern:
     """Events one strictly after the other, within a scope: SEQUENCE.
 
@@ -205,27 +205,27 @@ def sequence(*parts: Stream | Contributor, within: Duration) -> Pattern:
     return _of_parts("sequence", parts, lambda p: syntax.Sequence(p, scope))
 
 
-@takes_deferred
+@accepts_placeholders
 def all_of(*parts: Stream | Contributor, within: Duration) -> Pattern:
     """One event of each part, in any order, within a scope: ALL."""
     scope = _scope(within, "all_of")
     return _of_parts("all_of", parts, lambda p: syntax.All(p, scope))
 
 
-@takes_deferred
+@accepts_placeholders
 def any_of(*parts: Stream | Contributor) -> Pattern:
     """An event of any part: ANY."""
     return _of_parts("any_of", parts, syntax.AnyOf)
 
 
-@takes_deferred
+@accepts_placeholders
 def at_least(count: int, *parts: Stream | Contributor, within: Duration) -> Pattern:
     """Events of ``count`` of the parts, in any order, within a scope: ATLEAST; what a match has not is NULL."""
     number, scope = _count(count, "at_least"), _scope(within, "at_least")
     return _of_parts("at_least", parts, lambda p: syntax.AtLeast(number, p, scope))
 
 
-@takes_deferred
+@accepts_placeholders
 def at_most(count: int, *parts: Stream | Contributor, within: Duration) -> Pattern:
     """An event of any part, with at most ``count`` of all parts in the scope that ends with it, itself among them: ATMOST."""
     number, scope = _count(count, "at_most"), _scope(within, "at_most")

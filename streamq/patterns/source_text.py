@@ -13,10 +13,10 @@ MAX_LENGTH: Final = 1_000_000
 MAX_SIGNS: Final = 105_000
 """The greatest number of words, numbers, strings and other signs of a text: 10,000 comparisons, or about two seconds."""
 MAX_EVENTS: Final = 100
-"""How many events a pattern may be made of: each is a join, and has its columns in every match."""
+"""The greatest number of events of a pattern: each is a join, and has its columns in every match."""
 
 MAX_VALUES: Final = 5_000
-"""How many values IN may list."""
+"""The greatest number of values that IN lists."""
 
 MAX_DEPTH: Final = 64
 """How deep brackets, and operators of an expression, may be nested."""

@@ -159,7 +159,7 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _instructions(code: CodeType) -> list[tuple[str, object]]:
-    """What a function does, instruction by instruction with the values that it loads: no instruction loads its docstring."""
+    """Return the instructions of a function with the values that they load; none of them loads its docstring."""
     return [
         (step.opname, _constant(step.argval) if step.opcode in dis.hasconst else step.argval)
         for step in dis.get_instructions(code)

@@ -27,25 +27,25 @@ class Verbs(ABC):
         """A stream of that plan over the tables of this one and of ``others``."""
 
 
-class Deferred(ABC):
-    """What stands for a stream that is not there yet; a function of streams, called with it, is called once it is."""
+class Placeholder(ABC):
+    """A stand-in for a stream that is not there yet: a function of streams that is called with one runs once it is."""
 
     @abstractmethod
-    def deferred(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def call_later(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return what stands for the result of a call that has this among its arguments."""
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def takes_deferred(function: F) -> F:
+def accepts_placeholders(function: F) -> F:
     """Have a function of streams called later where one of its arguments is not there yet."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         for value in (*args, *kwargs.values()):
-            if isinstance(value, Deferred):
-                return value.deferred(call, args, kwargs)
+            if isinstance(value, Placeholder):
+                return value.call_later(call, args, kwargs)
         return function(*args, **kwargs)
 
     return cast(F, call)

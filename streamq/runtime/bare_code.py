@@ -32,7 +32,7 @@ class _BareCodePickler(CloudPickler):
             reduction: Any = self.dispatch_table[ModuleType](obj)
             make, (name, *held) = reduction
             # of one that workers import there is only the name
-            return make, (name, *map(_of_its_own, held))
+            return make, (name, *map(_without_streamq, held))
         reduced = super().reducer_override(obj)
         if not isinstance(reduced, tuple) or str(getattr(obj, "__module__", "")).partition(".")[0] != PACKAGE:
             return reduced
@@ -43,8 +43,8 @@ class _BareCodePickler(CloudPickler):
         return make, arguments, ({name: v for name, v in fields.items() if not _is_for_readers(name, v)}, more), *rest
 
 
-def _of_its_own(names: dict[str, Any]) -> dict[str, Any]:
-    """What a file of a user's holds but for streamq itself; what it has made by decorators as the code that it was made of.
+def _without_streamq(names: dict[str, Any]) -> dict[str, Any]:
+    """Return the names of a user's file without streamq itself, and with the plain code of what decorators made.
 
     Such a module of streamq's holds what belongs to this process alone, and workers need not have streamq.
     """

@@ -141,7 +141,7 @@ def failed(
 
 
 class Guard(Protocol):
-    """How a module's calls are watched: the seconds that one may take (None: any), and whether it is made twice."""
+    """The watch over a module's calls: the seconds that one may take (None: any), and whether it is made twice."""
 
     @property
     def time_limit(self) -> float | None: ...

@@ -21,7 +21,7 @@ from streamq.time import INFINITY
 
 @dataclass(frozen=True)
 class Meeting:
-    """What brings events together: the streams whose events follow each other, within which scopes, and equal in what.
+    """The streams whose events follow each other, the scopes within which they do, and the columns in which they agree.
 
     inputs: the plans of the streams in the order in which their events may come; scopes: in ticks; columns: in which they agree.
     """
@@ -52,7 +52,7 @@ def met(draw: Draw, plan: Node, intent: Intent, scale: Scale, compared: Sequence
         for place, plan_of_input in enumerate(meeting.inputs):
             for source in (n for n in nodes(plan_of_input) if isinstance(n, Source)):
                 payload = _agreeing(source, meeting.columns, intent, compared)
-                pattern = _Close(place, many, gap, scope, scale)
+                pattern = _CloseLifetimes(place, many, gap, scope, scale)
                 intents.setdefault(source.table, intent.but(payload=payload, pattern=pattern))
     return intents
 
@@ -68,7 +68,7 @@ def _agreeing(source: Source, names: Collection[str], intent: Intent, compared: 
 
 
 @dataclass(frozen=True)
-class _Close:
+class _CloseLifetimes:
     """Lifetimes that start a few gaps behind an instant, or a step beside that; mostly as many as the stream's place."""
 
     place: int

@@ -16,7 +16,7 @@ from streamq.operators.grouped import Grouped
 from streamq.operators.windowed import Windowed
 from streamq.patterns.contributor import Contributor
 from streamq.patterns.pattern import Pattern
-from streamq.plan.verbs import Deferred
+from streamq.plan.verbs import Placeholder
 from streamq.stream import Stream
 from streamq.testing.generate import KINDS, WITH_IDS
 from streamq.testing.intent import Intent
@@ -54,7 +54,7 @@ VERBS = sorted(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Scenario(Deferred):
+class Scenario(Placeholder):
     """A node of an intent tree; verbs applied to it give others, with ``ANY`` for what is left out.
 
     Scenarios compose: one's output is another's input, as the stream that a verb is called on or as an argument.
@@ -81,7 +81,7 @@ class Scenario(Deferred):
             raise UnknownVerb(sentence("scenario", f"no verb {name!r}", there, nearest(name, VERBS)))
         return lambda *args, **kwargs: Scenario(name, self, args, kwargs)
 
-    def deferred(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Scenario:
+    def call_later(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Scenario:
         """A function of streams, over scenarios: ``sq.sequence(t.stream().alias("x"), t.stream().alias("y"), within=9)``."""
         return Scenario(CALL, None, (function, *args), kwargs)
 

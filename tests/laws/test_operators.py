@@ -84,6 +84,10 @@ OPERATORS: dict[str, t.Scenario] = {
     "uda that merges": WHOLE_NUMBERS.hopping_window(ANY, ANY, ANY).select(
         x=MODULES["uda", "merging", False]("v"), y=MODULES["uda", "merging", False]("v", where=sq.col("v") > 1)
     ),
+    "pattern": sq.cedr(  # type: ignore[dict-item]
+        "EVENT E WHEN SEQUENCE(ANY(A, B) AS s, A AS x, 6 seconds) WHERE s.root < x.Vs OUTPUT s.Vs AS at, x.k AS k",
+        **{name: t.stream(columns="k string, v double", axis="timestamp") for name in "AB"},  # type: ignore[arg-type]
+    ),
     "udo": WHOLE_NUMBERS.session_window(ANY, clip_input=ANY).select(MODULES["udo", "incremental", True]("v")),
     "udo that is time-bound": WHOLE_NUMBERS.snapshot_window(clip_input=ANY).select(BOUND["function", lived]("v")),
     "top_k": t.stream().hopping_window(ANY, ANY).top_k(ANY, by="k", desc=ANY, ties=ANY),

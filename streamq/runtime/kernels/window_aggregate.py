@@ -238,7 +238,7 @@ class WindowAggregateKernel:
         return over_windows(rest, low, high, self.keys, self.partials, self.explode_rows, place=self.place)
 
     def place(self, windows: pa.Table) -> Place:
-        """Where the window of a row lies, and its group, for errors."""
+        """Return what tells errors where the window of a row lies, and its group."""
 
         def of(row: int) -> tuple[tuple[int, int], dict[str, Any]]:
             window = windows.slice(row, 1)

@@ -109,7 +109,7 @@ class Evaluation:
             events = self.pattern(part.pattern)
             if part.variable is not None:
                 for e in events:
-                    e.bound[part.variable] = {"@Vs": e.vs, "@root": e.root}
+                    e.bound[part.variable] = {"@Vs": moment(e.vs, self.axis), "@root": moment(e.root, self.axis)}
         return [e for e in events if self.holds(e.bound)]
 
     def pattern(self, pattern: s.Pattern) -> list[Match]:
