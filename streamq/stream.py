@@ -125,14 +125,15 @@ class Stream(
         consistency: str | Consistency = "middle",
         output: str = "final",
         ctis: bool = False,
+        early: bool = False,
     ) -> None:
         """Print the logical plan, the rules that fired (and why others did not), the incremental plan and the stages.
 
         ``mode`` picks one part: "logical", "rules", "incremental" or "physical", of a pattern "pattern" too, which says what
         each of its operators keeps; ``format`` is "text", "html" or "json".
-        ``consistency``, ``output`` and ``ctis`` are those of :meth:`run`: the stages are those of such a run.
+        ``consistency``, ``output``, ``ctis`` and ``early`` are those of :meth:`run`: the stages are those of such a run.
         """
-        print(self.explanation(mode, format, consistency=consistency, output=output, ctis=ctis))
+        print(self.explanation(mode, format, consistency=consistency, output=output, ctis=ctis, early=early))
 
     def explanation(
         self,
@@ -142,17 +143,19 @@ class Stream(
         consistency: str | Consistency = "middle",
         output: str = "final",
         ctis: bool = False,
+        early: bool = False,
     ) -> str:
         """What :meth:`explain` prints."""
         from streamq.compiler.egress import egress
         from streamq.compiler.explain import explain
-        from streamq.compiler.options import Options
+        from streamq.compiler.options import Options, check_early
         from streamq.compiler.results import Results
 
         form = chosen(OutputForm, output, "output", "explain")
         level = consistency_of(consistency, self.plan.schema.axis, "explain")
         out = egress(self.plan, form, ctis=ctis, verb="explain")
-        options = Options(egresses=(out,), level=level)
+        check_early(early, (out,), level, "explain")
+        options = Options(egresses=(out,), level=level, early=early)
         return explain(Results((self.plan,)), mode, format, options, self._explained_first())
 
     def _explained_first(self) -> Sequence[Part]:

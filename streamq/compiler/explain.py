@@ -219,6 +219,7 @@ def _physical_part(plan: Results, options: Options) -> Part:
     several = len(program.results) > 1
     lines = [f"output{f' {r.number + 1}' if several else ''}: {r.described()}" for r in program.results]
     lines.append(f"consistency: {_level(options, program.axis)}")
+    lines += ["early: rows are told as soon as they are there, and corrected until they are final"] * options.early
     for stage in program.stages:
         most = program.buckets(stage.number, len(program.stages))
         buckets = "1 bucket" if most < stage.buckets else f"up to {stage.buckets} buckets"

@@ -59,6 +59,9 @@ class Path:
     open_end: int | None = None
     """The place among the steps of the first that reads an end which may still move."""
 
+    moving: frozenset[str] = frozenset()
+    """The columns that change as such an end moves."""
+
     @property
     def digest(self) -> str:
         """What tells it from every other path: where it begins, and its steps."""
@@ -73,7 +76,8 @@ class Path:
         """One more step."""
         first = len(self.steps) if self.moves and step.reads_open_end else None
         open_end = first if self.open_end is None else self.open_end
-        path = replace(self, schema=step.schema, steps=(*self.steps, step), open_end=open_end)
+        moving = step.moving_columns(self.moving) if self.moves else self.moving
+        path = replace(self, schema=step.schema, steps=(*self.steps, step), open_end=open_end, moving=moving)
         if step.carrier is None:
             return path
         is_point, moves = step.schema.shape == POINT, self.moves and step.keeps_end

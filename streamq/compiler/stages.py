@@ -139,11 +139,16 @@ class _Compiler:
         evaluation = node.evaluation()
         ports = []
         for columns, child, paths in zip(evaluation.inputs, node.children, inputs, strict=True):
-            paths = [self._settle_before_open_end(p) for p in paths]
+            waits = evaluation.waiting is not None
+            paths = [self._settle_before_open_end(p) if not waits or _moves_members(p, columns) else p for p in paths]
             moving = [p for p in paths if p.moves]
-            if moving and (evaluation.settled or columns.reads_ends):
-                waiting = self._host_settle(moving, child.schema, f"settle:{child.digest}")
-                paths = [*(p for p in paths if not p.moves), waiting]
+            reads_ends = evaluation.reads_ends or columns.reads_ends or any(p.open_end is not None for p in paths)
+            if moving and reads_ends:
+                if evaluation.waiting is not None:
+                    evaluation = replace(evaluation, evaluator=evaluation.waiting, pointwise=())
+                else:
+                    settled = self._host_settle(moving, child.schema, f"settle:{child.digest}")
+                    paths = [*(p for p in paths if not p.moves), settled]
             lifetimes = (LE,) if all(p.points for p in paths) else (LE, RE)
             if any(p.retracts for p in paths):
                 lifetimes = (*lifetimes, WEIGHT)
@@ -153,7 +158,7 @@ class _Compiler:
         run_by = self.strategy.run_by[node.digest]
         has_own_kernel = run_by == RunBy.OWN_KERNEL
         ends_move = any(p.moves for p in ports[0].paths)
-        kernel = _kernel(node, evaluation, has_own_kernel, ends_move=ends_move, late_output=self.options.late_output)
+        kernel = _kernel(node, evaluation, has_own_kernel, ends_move=ends_move, options=self.options)
         lines = (
             f"{node.title} {node.detail()}".rstrip(),
             f"run by: {run_by}",
@@ -241,8 +246,9 @@ class _Compiler:
         windows = node.grid_windows()
         assert windows is not None
         final = node.digest not in self.unsettled
-        # what a filter lets in once an end has moved must not come into a window that is final
-        paths = [self._settle_before_open_end(p) if p.filters_open_end else p for p in paths]
+        columns = (*((key, Col(key)) for key in windows.keys), *windows.arguments)
+        port = PortColumns(columns, windows.keys)
+        paths = [self._settle_before_open_end(p) if _moves_members(p, port) else p for p in paths]
         retracts = any(p.retracts for p in paths)
         reads_moving_end = any(p.moves for p in paths) and _reads_end(windows, paths)
         kernel = WindowAggregateKernel(
@@ -255,8 +261,8 @@ class _Compiler:
             infinite=windows.input.traits.infinite,
             reads_end=reads_moving_end,
             final=final,
+            early=self.options.early and not final,
         )
-        columns = (*((key, Col(key)) for key in windows.keys), *windows.arguments)
         lifetimes = (LE,) if kernel.points else (LE, RE)
         if retracts:
             lifetimes = (*lifetimes, WEIGHT)
@@ -265,10 +271,10 @@ class _Compiler:
             keys = [f for f in node.schema.fields if f.name in windows.keys]
             schema = node.schema.with_fields([*keys, *_partial_fields(windows.partials)])
         lines = window_lines(node, windows, kernel)
-        events = PortInput(paths, PortColumns(columns, windows.keys), lifetimes)
+        events = PortInput(paths, port, lifetimes)
         name = f"window:{node.digest}"
-        port = Port(name=name, kernel=kernel, inputs=[events], schema=schema, lines=lines, node=node)
-        path = self._host(port, retracts=not final)
+        hosted = Port(name=name, kernel=kernel, inputs=[events], schema=schema, lines=lines, node=node)
+        path = self._host(hosted, retracts=not final)
         return path if windows.combined else path.then(Select(_Placeholder.of(schema), windows.outputs))
 
     def _host_settle(self, paths: list[Path], schema: Schema, name: str) -> Path:
@@ -304,7 +310,7 @@ class _Placeholder(Node):
 
 
 def _kernel(
-    node: EvaluatedOperator, evaluation: Evaluation, has_own_kernel: bool, *, ends_move: bool, late_output: bool
+    node: EvaluatedOperator, evaluation: Evaluation, has_own_kernel: bool, *, ends_move: bool, options: Options
 ) -> Kernel:
     """The kernel of an operator: its own, or ``RecomputeKernel`` over its evaluator.
 
@@ -321,12 +327,19 @@ def _kernel(
     unmoved = None if ends_move else evaluation.unmoved
     evaluator = evaluation.evaluator if unmoved is None else unmoved
     kind = ScanKernel if evaluation.keeps_states else RecomputeKernel
-    kernel = kind(evaluator, schemas, names, bound=evaluation.bound, pointwise=evaluation.pointwise)
+    kernel = kind(
+        evaluator, schemas, names, early=options.early, bound=evaluation.bound, pointwise=evaluation.pointwise
+    )
     if not evaluation.calls_modules:
         return kernel
     return CallModulesKernel(
-        **{f.name: getattr(kernel, f.name) for f in fields(kernel) if f.init}, sets_aside=late_output
+        **{f.name: getattr(kernel, f.name) for f in fields(kernel) if f.init}, sets_aside=options.late_output
     )
+
+
+def _moves_members(path: Path, port: PortColumns) -> bool:
+    """Whether an event may come into another window, of another group, as its end moves: that window may be final already."""
+    return path.filters_open_end or not path.moving.isdisjoint((*port.hashed, *port.ordered))
 
 
 def _reads_end(windows: GridWindows, paths: list[Path]) -> bool:

@@ -55,7 +55,7 @@ class DistinctIds(EvaluatedOperator):
             evaluator=DistinctIdsEvaluator(self.ids, self.schema.names, self.within),
             inputs=(PortColumns(all_columns(self.schema), self.ids),),
             schema=self.schema,
-            settled=True,
+            reads_ends=True,
             moves=Moves.NEVER,
         )
 

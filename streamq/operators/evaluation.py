@@ -25,10 +25,12 @@ class PortColumns:
     """The columns that a kernel or evaluator reads of one input, as expressions over that input.
 
     Events with equal values of the columns ``hashed`` are processed in the same bucket; without such columns all events are.
+    The order of the columns ``ordered`` decides, beside those, which events are taken together.
     """
 
     columns: Columns
     hashed: tuple[str, ...] = ()
+    ordered: tuple[str, ...] = ()
 
     @property
     def reads_ends(self) -> bool:
@@ -70,8 +72,14 @@ class Evaluation:
     pointwise: tuple[int, ...] = ()
     """The inputs, by number, whose events the evaluator sees as points at their starts."""
 
-    settled: bool = False
-    """Whether rows whose ends may still move wait before the operator until they are settled."""
+    reads_ends: bool = False
+    """Whether rows depend on the ends of events, not only on who is alive when."""
+
+    waiting: Evaluator | None = None
+    """The evaluator of an operator that reads ends which may still move: its rows wait for the events that they are made of.
+
+    None: such events wait before the operator until they are settled.
+    """
 
     moves: Moves = Moves.ALWAYS
     """Whether ends in the result move."""

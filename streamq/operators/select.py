@@ -13,7 +13,7 @@ from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
 from streamq.plan.node import Node, node
-from streamq.plan.passes import reads_end
+from streamq.plan.passes import columns, reads_end
 from streamq.plan.resolve import Given, named, resolve
 from streamq.plan.schema import Field, Schema, check_names
 from streamq.plan.tree import show
@@ -60,6 +60,9 @@ class Select(ExpressionStep):
     @property
     def reads_open_end(self) -> bool:
         return any(reads_end(e) for _, e in self.columns)
+
+    def moving_columns(self, moving: frozenset[str]) -> frozenset[str]:
+        return frozenset(name for name, e in self.columns if reads_end(e) or not moving.isdisjoint(columns(e)))
 
     def detail(self) -> str:
         return ", ".join(

@@ -136,6 +136,10 @@ class Step(Operator):
         """
         return False
 
+    def moving_columns(self, moving: frozenset[str]) -> frozenset[str]:
+        """Return the columns of the output that change as an end moves, where the columns ``moving`` of the input do."""
+        return moving
+
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Apply the step to the whole input."""
         return self.on_spark(BatchRows(inputs[0], self.input.schema, run.tables)).frame

@@ -19,6 +19,7 @@ from streamq.operators.window import (
     show_policies,
     show_window,
     totally_ordered,
+    window_order,
     window_traits,
 )
 from streamq.operators.window_aggregate import WindowAggregate
@@ -137,11 +138,12 @@ class TopK(EvaluatedOperator):
         )
         return Evaluation(
             evaluator=evaluator,
-            inputs=(PortColumns((*all_columns(source), ("__by", self.by)), self.keys),),
+            inputs=(PortColumns((*all_columns(source), ("__by", self.by)), self.keys, window_order(window)),),
             schema=self.schema,
             bound=of_window.bound,
             pointwise=of_window.pointwise,
-            settled=of_window.settled,
+            reads_ends=of_window.reads_ends,
+            waiting=of_window.waiting(evaluator),
             moves=of_window.moves,
         )
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from streamq.choices import Clip, Stamp
 from streamq.operators.evaluation import Moves
 from streamq.plan.node import Traits
 from streamq.plan.schema import Schema
 from streamq.runtime.endpoints import Bound
+from streamq.runtime.evaluators.windows import TopKEvaluator, WindowEvaluator
 from streamq.time import show_duration, show_ticks
 from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot, Window, default_stamp
 
@@ -52,13 +54,16 @@ def show_keys(keys: tuple[str, ...]) -> str:
     return f" by {', '.join(keys)}" if keys else ""
 
 
+W = TypeVar("W", WindowEvaluator, TopKEvaluator)
+
+
 @dataclass(frozen=True)
 class WindowEvaluation:
-    """What the kind of window says of a :class:`Evaluation`: its bound, pointwise, settled and moves."""
+    """What the kind of window says of an :class:`Evaluation`: its bound, pointwise, reads_ends, moves and waiting."""
 
     bound: Bound
     pointwise: tuple[int, ...]
-    settled: bool
+    reads_ends: bool
     moves: Moves
 
     @staticmethod
@@ -68,17 +73,28 @@ class WindowEvaluation:
         bound = Bound.NONE
         if isinstance(window, Hopping | Landmark):
             bound = Bound.ENDLESS if isinstance(window, Hopping) else Bound.ALWAYS
-        is_unclipped = not clip.cuts_ends
         # the CTI of the others is at most the start of a window that is not final: what is before it has its last end
         has_moving_ends = isinstance(window, Snapshot) and stamp != Stamp.POINT_AT_END and not is_time_sensitive
         has_moving_ends |= stamp == Stamp.TIME_BOUND
         return WindowEvaluation(
             bound,
             pointwise=(0,) if by_starts and not is_time_sensitive else (),
-            # what a time-bound operator makes of ends that may still move, it has promised to make of them as they move
-            settled=is_time_sensitive and stamp != Stamp.TIME_BOUND and (by_starts or is_unclipped),
+            # a time-bound operator accepts moving ends of lifetimes, so nothing waits
+            reads_ends=is_time_sensitive and stamp != Stamp.TIME_BOUND and not clip.cuts_ends,
             moves=Moves.ALWAYS if has_moving_ends else Moves.NEVER,
         )
+
+    def waiting(self, evaluator: W) -> W | None:
+        """Return the evaluator whose windows wait for their members to settle; None for a time-bound operator.
+
+        Of values that are computed of moving ends a time-bound operator has promised nothing.
+        """
+        return None if evaluator.stamp is Stamp.TIME_BOUND else replace(evaluator, waits_for_members=True)
+
+
+def window_order(window: Window) -> tuple[str, ...]:
+    """Return the columns by which the events of one start are ordered, if a window goes by the places of events."""
+    return window.order_by if isinstance(window, Rows) else ()
 
 
 def totally_ordered(window: Window, source: Schema) -> Window:

@@ -24,6 +24,7 @@ from streamq.operators.window import (
     show_policies,
     show_window,
     totally_ordered,
+    window_order,
     window_traits,
 )
 from streamq.operators.window_members import ENDS, STARTS, MemberWindows, stamped, window_members
@@ -42,7 +43,7 @@ from streamq.plan.tree import show
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.evaluators.windows import WindowEvaluator
 from streamq.runtime.event import LE
-from streamq.windows import Count, Hopping, Rows, Snapshot, Window
+from streamq.windows import Hopping, Rows, Snapshot, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -55,7 +56,8 @@ class WindowAggregate(EvaluatedOperator):
     CTI: hopping: start of the earliest window not final; snapshot: c, under a time-sensitive aggregate the start of the
         earliest window not final; count: the (n-1)-th greatest instant below c; rows: the start of the first row of the
         earliest incomplete window; session: the least start of a session not final; landmark: the landmark of the earliest
-        window not final; at point_at_end c
+        window not final; at point_at_end c; time-sensitive: where a time-sensitive aggregate reads ends that are not clipped,
+        at most the start (at point_at_end the end) of the earliest window not final
     Final: hopping, count, rows, session, landmark: windows that end at or before c; snapshot: windows that end before c;
         time-sensitive: where a time-sensitive aggregate reads ends that are not clipped, once their members are settled
     State: hopping: members of windows not final; snapshot: events not settled, and those alive since the endpoint before c;
@@ -82,10 +84,8 @@ class WindowAggregate(EvaluatedOperator):
 
     @property
     def case(self) -> tuple[str, ...]:
-        # what is cut at the window's end does not wait for the end of a member, unless its start alone made it one
-        starts = isinstance(self.window, Rows) or (isinstance(self.window, Count) and self.window.by == "start")
-        waits = starts or not self.clip.cuts_ends
-        sensitive = waits and self.timed
+        # what is cut at the window's end does not wait for the end of a member
+        sensitive = self.timed and not self.clip.cuts_ends
         holds_of = {self.window.name: True, "mergeable": self.is_grid, "time-sensitive": sensitive}
         return tuple(name for name, holds in holds_of.items() if holds)
 
@@ -182,7 +182,7 @@ class WindowAggregate(EvaluatedOperator):
         reductions = tuple(_reduction(name, a, source, column) for name, a in reducing)
         order = tuple(column(Col(n)) for n in source.names) if self.ordered else ()
         window = totally_ordered(self.window, source)
-        for name in getattr(window, "order_by", ()):
+        for name in window_order(window):
             columns[name] = Col(name)
         fields = [Field(k, source.type_of(k)) for k in self.keys] + [Field(COUNT, t.LongType())]
         fields += partial_fields(split.partials)
@@ -191,23 +191,25 @@ class WindowAggregate(EvaluatedOperator):
         of_window = WindowEvaluation.of(window, self.clip, self.stamp, self.timed)
         # of equal rows the first to end comes first
         by_ends = isinstance(window, Rows) and any(reads_end(e) for e in columns.values())
+        evaluator = WindowEvaluator(
+            window,
+            self.keys,
+            clip=self.clip,
+            stamp=self.stamp,
+            sensitive=self.timed,
+            partials=split.partials,
+            reductions=reductions,
+            order=order,
+        )
         return Evaluation(
-            evaluator=WindowEvaluator(
-                window,
-                self.keys,
-                clip=self.clip,
-                stamp=self.stamp,
-                sensitive=self.timed,
-                partials=split.partials,
-                reductions=reductions,
-                order=order,
-            ),
-            inputs=(PortColumns(tuple(columns.items()), self.keys),),
+            evaluator=evaluator,
+            inputs=(PortColumns(tuple(columns.items()), self.keys, window_order(window)),),
             schema=self.schema.with_fields(fields),
             outputs=(*((k, Col(k)) for k in self.keys), *((n, outputs[n]) for n, _ in self.aggregates)),
             bound=of_window.bound,
             pointwise=() if by_ends else of_window.pointwise,
-            settled=of_window.settled,
+            reads_ends=of_window.reads_ends,
+            waiting=of_window.waiting(evaluator),
             moves=of_window.moves,
             calls_modules=any(isinstance(r, ModuleReduction) for r in reductions),
         )

@@ -55,6 +55,7 @@ class RunArguments:
     finish: bool = False
     buckets: int | None = None
     progress_log: bool = False
+    early: bool = False
 
     def check(self) -> None:
         """Raise PlanError for a sink that is none, and for arguments that do not go together."""

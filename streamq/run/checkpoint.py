@@ -57,6 +57,7 @@ def identity_of(plan: Results, program: Program) -> Identity:
         buckets=options.buckets,
         late_sink=options.late_output,
         ctis=tuple(egress.ctis for egress in options.egresses),
+        early=options.early,
         plan=(*part.lines, *_module_lines(plan)),
     )
 

@@ -45,6 +45,7 @@ class StreamRequest:
     late_output: bool = False
     control: ControlFolder | None = None
     buckets: int | None = None
+    early: bool = False
     checkpoint: str | None = None
 
 
@@ -78,7 +79,7 @@ class PreparedStream:
 def prepare(request: StreamRequest) -> PreparedStream:
     """Compile queries for their session; raise PlanError, SessionError or CheckpointError where they cannot run as requested."""
     from streamq.compiler.egress import egress
-    from streamq.compiler.options import Options
+    from streamq.compiler.options import Options, check_early
     from streamq.compiler.results import Results, rewritten
     from streamq.compiler.stages import compile_stages
     from streamq.plan.node import numbered
@@ -92,6 +93,7 @@ def prepare(request: StreamRequest) -> PreparedStream:
         egress(r.query.plan, chosen(OutputForm, r.output, "output", verb), ctis=r.ctis, verb=verb)
         for r in request.results
     ]
+    check_early(request.early, egresses, level, verb)
     bound = tables_behind([result.query for result in request.results], verb)
     spark = session_of(bound.values(), verb)
     prepare_for_streams(spark, verb)
@@ -104,6 +106,7 @@ def prepare(request: StreamRequest) -> PreparedStream:
         late_output=request.late_output,
         buckets=buckets or _default_buckets(spark),
         level=level,
+        early=request.early,
     )
     program = compile_stages(rewritten(plan), options)
     tables = {names[name]: table for name, table in bound.items() if name in names}

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class Rehearsal:
     """A query over literal or Arrow tables, fed micro-batch by micro-batch, without Spark.
 
-    ``output`` and ``consistency`` as in ``run``; ``clock`` gives the time of day that ``why`` and
+    ``output``, ``consistency`` and ``early`` as in ``run``; ``clock`` gives the time of day that ``why`` and
     ``metrics`` tell. Raises PlanError where a source is a DataFrame.
 
     >>> import streamq as sq
@@ -53,10 +53,11 @@ class Rehearsal:
         output: str = "final",
         clock: Callable[[], dt.datetime] | None = None,
         consistency: str | Consistency = "middle",
+        early: bool = False,
     ):
         from streamq.compiler.egress import egress
         from streamq.compiler.local import LocalRun
-        from streamq.compiler.options import Options
+        from streamq.compiler.options import Options, check_early
         from streamq.compiler.results import Results, rewritten
         from streamq.compiler.stages import compile_stages
         from streamq.plan.node import numbered
@@ -68,7 +69,8 @@ class Rehearsal:
         level = consistency_of(consistency, root.schema.axis, "rehearsal")
         form = chosen(OutputForm, output, "output", "rehearsal")
         self._egress = egress(query.plan, form, verb="rehearsal")
-        options = Options(egresses=(self._egress,), buckets=4, level=level)
+        check_early(early, (self._egress,), level, "rehearsal")
+        options = Options(egresses=(self._egress,), buckets=4, level=level, early=early)
         self._local = LocalRun(compile_stages(rewritten(root), options), static=self._tables)
         self.program = self._local.program
         self._arrived = {r.source.table: 0 for r in self.program.sources if r.source}

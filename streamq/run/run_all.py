@@ -43,6 +43,7 @@ def run_all(
     finish: bool = False,
     buckets: int | None = None,
     progress_log: bool = False,
+    early: bool = False,
 ) -> Run:
     """Start several queries as one stream, each result with its own output and sink.
 
@@ -81,6 +82,7 @@ def run_all(
         finish=finish,
         buckets=buckets,
         progress_log=progress_log,
+        early=early,
     )
     return start_run(arguments)
 

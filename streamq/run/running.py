@@ -47,6 +47,7 @@ def start_run(arguments: RunArguments) -> Run:
         late_output=arguments.late_sink is not None,
         control=ControlFolder(f"{path}/streamq/control"),
         buckets=arguments.buckets,
+        early=arguments.early,
         checkpoint=path,
     )
     prepared = prepare(request)

@@ -26,11 +26,12 @@ class RunVerbs(Verbs):
         ctis: bool = False,
         control: str | None = None,
         buckets: int | None = None,
+        early: bool = False,
     ) -> DataFrame:
         """The query as a streaming DataFrame for a ``writeStream`` of your own (output mode append).
 
-        ``consistency``, ``output`` and ``ctis`` are those of :meth:`run`: "final" rows have payload, start, end; those of a
-        "changelog" kind, payload, start, end, new_end; those of an "upsert" op, payload, start, end. ``control`` is a
+        ``consistency``, ``output``, ``ctis`` and ``early`` are those of :meth:`run`: "final" rows have payload, start, end; those
+        of a "changelog" kind, payload, start, end, new_end; those of an "upsert" op, payload, start, end. ``control`` is a
         folder, made if need be, into which CTIs from outside can be written, as rows ``source string, cti bigint, until
         bigint``; it must live as long as the checkpoint, which goes on only with it if it began with it, and only without if
         without. ``buckets`` must stay what they were for as long as the checkpoint lives; by default they go by
@@ -58,6 +59,7 @@ class RunVerbs(Verbs):
             consistency=consistency,
             control=None if control is None else ControlFolder(control),
             buckets=buckets,
+            early=early,
         )
         with spark_errors("to_stream", "Spark does not plan the query"):
             prepared = prepare(request)
@@ -78,6 +80,7 @@ class RunVerbs(Verbs):
         finish: bool = False,
         buckets: int | None = None,
         progress_log: bool = False,
+        early: bool = False,
     ) -> Run:
         """Start the query as a stream.
 
@@ -89,6 +92,10 @@ class RunVerbs(Verbs):
         consistency: "middle" (at once, and repaired for as long as it takes), "strong" (only what disorder can no longer
         change), ``sq.weak(m)`` (repaired for ``m`` only, then forgotten) or ``sq.level(B, M)``; of final rows the first two
         are the same. It may be another in the next run on the checkpoint.
+
+        early: a changelog, and upserts, have a window as soon as it has a member, and every other row as soon as it is there, not
+        only once the watermark reaches its end: after each micro-batch what they tell is the batch answer over the rows so far,
+        but for what waits until ends that are read no longer move. At "middle" and ``sq.weak(m)``, which hold nothing back.
 
         ctis: a changelog also has rows of kind "cti", at most one a micro-batch: before their start nothing changes any
         more. One task writes it then, each micro-batch in order of sync time, the CTI last; at the strong level the whole
@@ -132,5 +139,6 @@ class RunVerbs(Verbs):
             finish=finish,
             buckets=buckets,
             progress_log=progress_log,
+            early=early,
         )
         return start_run(arguments)

@@ -11,7 +11,7 @@ from typing import Any
 from streamq.errors import CheckpointError, sentence
 from streamq.runtime.basket import Baskets
 
-STATE_VERSION = 13
+STATE_VERSION = 14
 """Changes when the layout of the state, of the identity beside it or of the folders of a sink does."""
 
 SHOWN = 3
@@ -36,6 +36,7 @@ class Identity:
     buckets: int
     late_sink: bool
     ctis: tuple[bool, ...]
+    early: bool
     plan: tuple[str, ...]
     folders: tuple[str, ...] = ()
 
@@ -43,7 +44,7 @@ class Identity:
     def mark(self) -> str:
         """A short text that two identities share if they agree in all but their folders."""
         outputs = ",".join(f"{o}{'+ctis' if ctis else ''}" for o, ctis in zip(self.outputs, self.ctis, strict=True))
-        return f"{self.version}/{self.query}/{outputs}/{self.buckets}/{int(self.late_sink)}"
+        return f"{self.version}/{self.query}/{outputs}/{self.buckets}/{int(self.late_sink)}/{int(self.early)}"
 
     def to_json(self) -> str:
         """Return the identity as one line of JSON, which :func:`read_identity` reads."""
@@ -105,6 +106,7 @@ def changes(stored: Identity | OtherLayout, own: Identity) -> list[str]:
         ("buckets", str(stored.buckets), str(own.buckets)),
         ("late_sink", "given" if stored.late_sink else "none", "given" if own.late_sink else "none"),
         ("ctis", _each(stored.ctis), _each(own.ctis)),
+        ("early", str(stored.early), str(own.early)),
         ("the folders written into", _listed(stored.folders), _listed(own.folders)),
     )
     return differences + [f"{what} ({before}, now {now})" for what, before, now in shown if before != now]

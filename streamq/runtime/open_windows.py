@@ -12,12 +12,22 @@ import pyarrow.compute as pc
 from streamq.plan.partial import COUNT
 from streamq.runtime.columnar import codes, concat, group, ints
 from streamq.runtime.event import RE
-from streamq.runtime.values import Ints
+from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Hopping
 
 LO, HI = "__lo", "__hi"
 """The first and the last window of a partial result."""
+
+LAST_END = "__last_end"
+"""The greatest end of the members of the window that a row is of; where ends are read that may still move."""
+
+
+def waits_for_members(rows: pa.Table, c: int) -> Mask:
+    """Mark the rows of windows with a member that is not settled at CTI ``c``; none of rows without LAST_END."""
+    if LAST_END not in rows.column_names or c == INFINITY:
+        return np.zeros(rows.num_rows, bool)
+    return ints(rows, LAST_END) >= c
 
 
 class OpenWindows:

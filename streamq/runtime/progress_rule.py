@@ -29,6 +29,7 @@ class Cti(StrEnum):
     SESSION = "the least start of a session not final; none: c"
     LANDMARK = "the landmark of the earliest window not final; none: c"
     UNSETTLED = "the least start of a row not settled, at most c"
+    WINDOW_END = "the least end of a window not final, at most c"
     LEFT_BEHIND = "the least start of a left event that lives on at c, at least c, at most the left input's CTI"
     OPEN_EDGE = "the least open start, at most c"
     OPEN_END = "the least start of such a row, at most c"
@@ -115,6 +116,10 @@ class ProgressRule:
     def when_final(self) -> ProgressRule:
         """The same rule where every row waits until it is final, whatever the level of consistency."""
         return replace(self, early=None)
+
+    def at_once(self) -> ProgressRule:
+        """The same rule where no row waits: each is told as soon as it is there, and corrected until it is final."""
+        return replace(self, early=Release.AT_ONCE) if self.holds else self
 
 
 AT_ONCE = ProgressRule()

@@ -9,13 +9,14 @@ import pyarrow as pa
 
 from streamq.runtime.columnar import ints
 from streamq.runtime.event import LE, RE
-from streamq.runtime.values import Mask
+from streamq.runtime.lifetimes import saturating
+from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY
 
 
 class Release(Enum):
     """What lets a row go, by CTI or by watermark: the column of the lifetime's end that counts, and whether progress must be
-    a tick past it.
+    a tick past it. AT_ONCE: any row goes as soon as it is there.
 
     PAST_START: the row has started. PAST_END: it is settled. AT_END: its window has ended. Of a window whose row is a point at
     the window's end the row's start is that end: AT_WINDOW_END, PAST_WINDOW_END.
@@ -26,6 +27,7 @@ class Release(Enum):
     AT_END = (RE, False, "end")
     AT_WINDOW_END = (LE, False, "end")
     PAST_WINDOW_END = (LE, True, "end")
+    AT_ONCE = (LE, False, "start")
 
     @property
     def past(self) -> bool:
@@ -39,13 +41,15 @@ class Release(Enum):
 
     def lets_go(self, rows: pa.Table, progress: int) -> Mask:
         """Which rows go at this CTI, or at this watermark; at the end of the input all do."""
-        if progress == INFINITY:
+        if progress == INFINITY or self is Release.AT_ONCE:
             return np.ones(rows.num_rows, bool)
         at = ints(rows, self.value[0])
         return at < progress if self.past else at <= progress
 
+    def dues(self, rows: pa.Table) -> Ints:
+        """The least progress that lets each of these rows go; INFINITY: the end of the input."""
+        return saturating(ints(rows, self.value[0]), int(self.past))
+
     def due(self, rows: pa.Table) -> int | None:
         """The least progress that lets one of these rows go; INFINITY: the end of the input; None: there is no row."""
-        if not rows.num_rows:
-            return None
-        return min(INFINITY, int(ints(rows, self.value[0]).min()) + self.past)
+        return int(self.dues(rows).min()) if rows.num_rows else None

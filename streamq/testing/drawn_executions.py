@@ -34,8 +34,10 @@ def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
     )
     # what reads a changelog back goes by the CTIs that come with it
     ctis = st.sampled_from([False, False, True]) if output == OutputForm.CHANGELOG else st.just(False)
+    # what goes early is blocked by nothing
+    early = st.sampled_from([False, False, False, True]) if output == OutputForm.CHANGELOG else st.just(False)
     return st.builds(
-        lambda rules, host, restart, slack, blocks, remember, ctis: Execution(
+        lambda rules, host, restart, slack, blocks, remember, ctis, early: Execution(
             STREAM,
             output,
             rules,
@@ -43,11 +45,12 @@ def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
             restart=restart,
             slack=slack,
             watch=host[1],
-            blocks=blocks,
+            blocks=(0,) if early else blocks,
             remember=remember,
             ctis=ctis,
+            early=early,
         ),
-        *(subsets(), st.sampled_from(hosts), st.booleans(), slack, blocks, remember, ctis),
+        *(subsets(), st.sampled_from(hosts), st.booleans(), slack, blocks, remember, ctis, early),
     )
 
 
@@ -71,13 +74,21 @@ def on_spark(backend: str) -> st.SearchStrategy[tuple[Execution, ...]]:
         )
     return st.tuples(
         st.builds(
-            lambda output, restart, started, zone, silent: Execution(
-                SPARK, output, buckets=2, restart=restart, started=started, zone=zone, silent=silent
+            lambda output, restart, started, zone, silent, early: Execution(
+                SPARK,
+                output,
+                buckets=2,
+                restart=restart,
+                started=started,
+                zone=zone,
+                silent=silent,
+                early=early and output == OutputForm.CHANGELOG,
             ),
             st.sampled_from([OutputForm.FINAL, OutputForm.CHANGELOG]),
             st.booleans(),
             st.sampled_from(STARTS),
             st.sampled_from(ZONES),
+            st.booleans(),
             st.booleans(),
         )
     )

@@ -31,7 +31,8 @@ class Execution:
     ``rules`` are names of rewrite rules (None: all); ``restart``: from the state, after every micro-batch; ``slack``: how
     far the promises that sources make after each micro-batch stay behind what is true of the future, cyclically (None
     within it: none; empty: only what the sources' own policies say); ``watch``: whether kernels are watched; ``ctis``: whether
-    a changelog comes with its CTIs, which are then held against what follows; ``blocks``: how long a changelog's input is
+    a changelog comes with its CTIs, which are then held against what follows; ``early``: whether a changelog tells of rows before
+    the watermark reaches them; ``blocks``: how long a changelog's input is
     blocked, in ticks (None: until it is final), another from restart to restart; ``remember``: for how long history is
     remembered, in ticks (None: for ever), likewise.
 
@@ -52,6 +53,7 @@ class Execution:
     zone: str = ""
     silent: bool = False
     ctis: bool = False
+    early: bool = False
 
     @property
     def whole(self) -> bool:
@@ -78,7 +80,7 @@ class Execution:
         parts += [f"promises {self.slack} behind"] * bool(self.slack) + ["watched"] * self.watch
         parts += [f"input blocked for {self.blocks}"] * (self.blocks != (0,))
         parts += [f"history remembered for {self.remember}"] * (self.remember != (None,))
-        parts += ["with its CTIs"] * self.ctis
+        parts += ["with its CTIs"] * self.ctis + ["early"] * self.early
         parts += [f"started by {self.started}"] * (self.started != RUN) + ["silent at the end"] * self.silent
         parts += [f"a session of Spark's own in {self.zone}"] * bool(self.zone)
         return ", ".join(parts)

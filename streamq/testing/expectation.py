@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from streamq.choices import CountedAs
 from streamq.testing.admission import admitted, legal
@@ -33,13 +34,17 @@ class Expectation:
     spared: bool = False
 
 
-def expectation(case: Case, how: Execution) -> Expectation:
-    """What a case is to give run in some way: what is late depends on the cut, and on how long history is remembered."""
+def expectation(case: Case, how: Execution, promised: Sequence[Any] | None = None) -> Expectation:
+    """What a case is to give run in some way: what is late depends on the cut, and on how long history is remembered.
+
+    ``promised``: the CTIs that came from outside with each micro-batch, where they are not those of :func:`promises`.
+    """
     counts = repetitions(case)
     if how.whole:
         return Expectation(case, counts)
     remember = [level.remember for level in (how.levels if how.restart else how.levels[:1])]
-    promised = promises(case, how.slack) if how.slack else []
+    if promised is None:
+        promised = promises(case, how.slack) if how.slack else []
     ctis = _greatest_ctis(pair for batch in promised for pair in batch)
     seen = admitted(case, promised, remember)
     if not seen:

@@ -28,6 +28,7 @@ from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput, as_history, summed
 from streamq.testing.execution import LITERAL, STREAM, Execution
 from streamq.testing.expectation import Expectation, count_key, expectation, promises
+from streamq.testing.so_far import check_so_far
 from streamq.testing.source_progress import limits
 from streamq.testing.watch import ProgressViolation, changes_before, watched
 from streamq.time import INFINITY
@@ -44,11 +45,11 @@ def executed(case: Case, how: Execution, expected: Expectation | None = None) ->
     return summed(played(case, how, expected), how.output)
 
 
-def unfinished(case: Case, output: OutputForm) -> pa.Table:
+def unfinished(case: Case, how: Execution) -> pa.Table:
     """The history, in-process, of a case's query that nobody has ended: what the rows that came have made final."""
-    *out, last = played(case, Execution(STREAM, output))
+    *out, last = played(case, Execution(STREAM, how.output, early=how.early))
     # there may have been no micro-batch at all
-    return summed([last.slice(0, 0), *out], output)
+    return summed([last.slice(0, 0), *out], how.output)
 
 
 def played(case: Case, how: Execution, expected: Expectation | None = None) -> list[pa.Table]:
@@ -70,6 +71,7 @@ def played(case: Case, how: Execution, expected: Expectation | None = None) -> l
     out.append(_checked(run, partial(run.finish, case.until)))
     if how.ctis and run.cti != INFINITY:
         raise ProgressViolation(f"the result does not end with its inputs: its CTI is {run.cti}")
+    check_so_far(case, how, compiled[0], promised, out[:-1])
     if how.output == OutputForm.CHANGELOG and how.blocks != (0,) and not how.ctis:
         _check_blocked(case, how, promised, out, expected)
     counted: Counter[str] = Counter()
@@ -80,7 +82,7 @@ def played(case: Case, how: Execution, expected: Expectation | None = None) -> l
 
 
 def _options(case: Case, how: Execution, level: Level) -> Options:
-    return Options(egresses=(Egress(how.output, ctis=how.ctis),), buckets=how.buckets, level=level)
+    return Options(egresses=(Egress(how.output, ctis=how.ctis),), buckets=how.buckets, level=level, early=how.early)
 
 
 def _checked(run: LocalRun, step: Callable[[], pa.Table]) -> pa.Table:

@@ -127,9 +127,9 @@ def _run(query: Stream, how: Execution, folder: Path, last: Sequence[int | dt.da
     """An instalment by ``run``; the one that ends the stream has the bound of its windows as its ``last``."""
     where: dict[str, Any] = {"checkpoint": str(folder / "checkpoint"), "sink": str(folder / "out")}
     if not last:
-        query.run(**where, output=how.output, buckets=how.buckets, trigger="available_now")
+        query.run(**where, output=how.output, buckets=how.buckets, early=how.early, trigger="available_now")
     for until in last:
-        with query.run(**where, output=how.output, buckets=how.buckets) as run:
+        with query.run(**where, output=how.output, buckets=how.buckets, early=how.early) as run:
             run.finish(until)
 
 
@@ -138,7 +138,7 @@ def _write(query: Stream, how: Execution, folder: Path, last: Sequence[int | dt.
     control = str(folder / "control") if how.started == CONTROLLED else None
 
     def start() -> None:
-        rows = query.to_stream(output=how.output, control=control, buckets=how.buckets)
+        rows = query.to_stream(output=how.output, control=control, buckets=how.buckets, early=how.early)
         writer = rows.writeStream.format("parquet").option("path", str(folder / "out"))
         writer = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
         writer.start().awaitTermination()

@@ -212,10 +212,11 @@ HOW: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "zone": (lambda value: isinstance(value, str), "a text"),
     "silent": (_flag, "true or false"),
     "ctis": (_flag, "true or false"),
+    "early": (_flag, "true or false"),
 }
 """The parts of an Execution: what fits, and how that is called."""
 
-ADDED = {"blocks", "remember", "started", "zone", "silent", "ctis"}
+ADDED = {"blocks", "remember", "started", "zone", "silent", "ctis", "early"}
 """The parts that older files have not."""
 
 

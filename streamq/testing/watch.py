@@ -63,6 +63,9 @@ class Watched:
         for port, of_port in itertools.groupby(sorted(arrivals, key=lambda a: a.port), key=lambda a: a.port):
             # what the map side has combined are partial results, no deltas
             tables = [a.table for a in of_port if a.judge is None and isinstance(self.kernel, Uncombined)]
+            if self.progress_rule.waits_for_members:
+                # columns that read an end move with it
+                tables = [table.select([n for n in (LE, RE, WEIGHT) if n in table.column_names]) for table in tables]
             promised = clock.c_before
             if isinstance(self.kernel, CtisKernel):
                 # rows whose ends are read move as long as those do, which it takes off the CTI itself

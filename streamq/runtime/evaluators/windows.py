@@ -17,12 +17,13 @@ from pyspark.sql.types import LongType
 from streamq.choices import Clip, Stamp
 from streamq.plan.partial import COUNT, Partial, Place
 from streamq.plan.reduction import RangedMembers, Reduction
-from streamq.runtime.columnar import ints, runs, with_column
+from streamq.runtime.columnar import ints, matching, runs, with_column
 from streamq.runtime.evaluators.numbering import changes, places
 from streamq.runtime.evaluators.reductions import payload_order, reduced
 from streamq.runtime.event import LE, RE
+from streamq.runtime.open_windows import LAST_END, waits_for_members
 from streamq.runtime.overlap import grouped_codes
-from streamq.runtime.partial import PartialMin
+from streamq.runtime.partial import PartialMax, PartialMin
 from streamq.runtime.partials import INDEX, over_windows
 from streamq.runtime.release import Release
 from streamq.runtime.rendering import python_rows
@@ -54,8 +55,10 @@ class Membership:
 class _OverWindows:
     """What aggregates and top_k have in common: membership, stamps, progress.
 
-    keys: the group's columns; clip: how members' lifetimes are cut before they are read; holds_back: whether a row waits for its
-    window to be final even where rows could be corrected at no cost to progress (a time-sensitive result).
+    keys: the group's columns; clip: how members' lifetimes are cut before they are read; sensitive: whether a row waits for its
+    window to be final even where rows could be corrected at no cost to progress (a time-sensitive result); waits_for_members:
+    whether a window is final only once its members are settled, because their ends are read and may move. Rows then have the
+    column LAST_END.
     """
 
     window: Window
@@ -63,6 +66,7 @@ class _OverWindows:
     clip: Clip
     stamp: Stamp
     sensitive: bool
+    waits_for_members: bool = field(default=False, kw_only=True)
     kind: Kind = field(init=False)
 
     def __post_init__(self) -> None:
@@ -115,6 +119,7 @@ class _OverWindows:
             early=Release.PAST_START if snapshot and not (point or self.sensitive) else at_end,
             windows=True,
             grid=self.window if isinstance(self.window, Hopping) else None,
+            waits_for_members=self.waits_for_members,
             wanted=self._rows_wanted,
         )
 
@@ -133,7 +138,9 @@ class _OverWindows:
         from streamq.runtime.progress_rule import Cti
 
         if self._sends_c:
-            return Cti.INPUT
+            if not self.waits_for_members:
+                return Cti.INPUT
+            return Cti.WINDOW_END if self.stamp == Stamp.POINT_AT_END else Cti.EARLIEST_WINDOW
         match self.window:
             case Snapshot() | Hopping():
                 return Cti.EARLIEST_WINDOW
@@ -157,19 +164,31 @@ class _OverWindows:
         return None
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """What windows are made of that may still be asked for."""
+        """What windows are made of that may still be asked for; in groups with windows that wait for members, of all those."""
         table = inputs[0]
-        return [self.kind.needed(grouped_codes(table, self.keys), table, c)]
+        group = grouped_codes(table, self.keys)
+        is_needed = self.kind.needed(group, table, c)
+        is_waiting = waits_for_members(rows, c)
+        if is_waiting.any():
+            least_end = min(c, int(ints(rows, RE)[is_waiting].min()))
+            waiting = rows.filter(pa.array(is_waiting))
+            in_waiting_group = matching(table, waiting, list(self.keys)) if self.keys else True
+            is_needed |= in_waiting_group & self.kind.needed(group, table, least_end)
+        return [is_needed]
 
     def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
         """What the rule says of these events."""
         (c,) = progress
-        if c in (INFINITY, MINUS_INFINITY) or self._sends_c:
+        if c in (INFINITY, MINUS_INFINITY):
             return c
+        start = ints(rows, LE)
+        least_waiting = int(start[waits_for_members(rows, c)].min(initial=c))
+        if self._sends_c:
+            return least_waiting
         if isinstance(self.window, Snapshot):
-            return min(c, int(ints(rows, LE)[ints(rows, RE) >= c].min(initial=c)))
+            return min(least_waiting, int(start[ints(rows, RE) >= c].min(initial=c)))
         table = inputs[0]
-        return self.kind.aligned_progress(grouped_codes(table, self.keys), table, c)
+        return min(least_waiting, self.kind.aligned_progress(grouped_codes(table, self.keys), table, c))
 
 
 @dataclass(frozen=True)
@@ -204,6 +223,9 @@ class WindowEvaluator(_OverWindows):
         for partial in self.partials:
             columns |= partial.of_events(events)
         partials = (*self.partials, PartialMin(HEAD, HEAD, LongType()))
+        if self.waits_for_members:
+            columns[LAST_END] = events.column(RE)
+            partials = (*partials, PartialMax(LAST_END, LAST_END, LongType()))
 
         def place(windows: pa.Table) -> Place:
             def of(row: int) -> tuple[tuple[int, int], dict[str, Any]]:
@@ -219,11 +241,17 @@ class WindowEvaluator(_OverWindows):
         start, end = ranges.where(ints(windows, OWNER), ints(windows, INDEX))
         columns_of_result = {k: table.column(k).take(windows.column(HEAD)) for k in self.keys}
         names = [COUNT, *(name for partial in self.partials for name in partial.columns)]
+        names += [LAST_END] * self.waits_for_members
         columns_of_result |= {name: windows.column(name) for name in names}
         if self.reductions:
             groups = pa.table({HEAD: windows.column(HEAD), **columns_of_result}).select(list(self.keys))
             members = self._spanned(table, ranges, windows, (start, end), groups)
-            asked = None if is_asked is None else is_asked(self._stamped(groups, start, end))
+            asked = None
+            if is_asked is not None:
+                lifetimes = self._stamped(groups, start, end)
+                if self.waits_for_members:
+                    lifetimes = with_column(lifetimes, LAST_END, windows.column(LAST_END))
+                asked = is_asked(lifetimes)
             columns_of_result |= reduced(replace(members, memory=memory, asked=asked), self.reductions)
         is_reported = self._reported(end)
         return self._stamped(
@@ -300,9 +328,16 @@ class TopKEvaluator(_OverWindows):
             rank = np.maximum.accumulate(np.where(new, number, 0)) - first + 1
         number = number - first
         is_best = rank <= self.k if self.ties == "keep" else number < self.k
+        last_end = np.zeros(0, np.int64)
+        if self.waits_for_members and len(order):
+            of_window = np.flatnonzero(changes(members.owner[order], members.index[order]))
+            last_ends = np.maximum.reduceat(ints(table, RE)[members.event[order]], of_window)
+            last_end = np.repeat(last_ends, np.diff(np.append(of_window, len(order))))[is_best]
         order, rank, number = order[is_best], rank[is_best], number[is_best]
         rows = table.select(list(self.payload)).take(pa.array(members.event[order]))
         rows = rows.append_column(self.rank, pa.array(rank, pa.int32()))
+        if self.waits_for_members:
+            rows = rows.append_column(LAST_END, pa.array(last_end))
         if self.row_number:
             rows = rows.append_column(self.row_number, pa.array(number + 1, pa.int32()))
         return self._stamped(rows, members.start[order], members.end[order])

@@ -78,7 +78,7 @@ class CallModulesKernel(RecomputeKernel):
         deltas = net(concat(fresh[0])) if fresh[0] else None
         memory = CallMemory.of(state.read(CALLS, BIN), deltas, self.sets_aside)
         is_asked = partial(self._is_sent, clock=clock)
-        rows = self._windows.rows(histories, open_since(clock), upto, memory, is_asked)
+        rows = self._windows.rows(histories, open_since(clock, state), upto, memory, is_asked)
         if memory.now != memory.before:
             state.replace(CALLS, BIN, memory.table)
         for calling, failure in memory.failures:

@@ -23,6 +23,8 @@ from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined
 from streamq.runtime.lateness import weighted_events
+from streamq.runtime.lifetimes import saturating
+from streamq.runtime.open_windows import LAST_END, waits_for_members
 from streamq.runtime.release import Release
 from streamq.runtime.values import Mask
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -44,6 +46,9 @@ class RecomputeKernel(Uncombined):
 
     final: bool = False
     """Whether a row is sent only once it is final; else already when the watermark reaches it (``early_release``)."""
+
+    early: bool = False
+    """Whether a row that is not final is sent as soon as it is there, before the watermark reaches it."""
 
     bound: Bound = Bound.NONE
     """Which windows (or pieces) of lifetimes without an end are sent once the input has ended."""
@@ -74,10 +79,17 @@ class RecomputeKernel(Uncombined):
         return True
 
     @property
+    def _sends_at_once(self) -> bool:
+        """Whether rows are sent before the watermark reaches them."""
+        return self.early_release is Release.AT_ONCE
+
+    @property
     def progress_rule(self) -> ProgressRule:
         """The evaluator's rule, without early rows if the kernel sends only final ones."""
         rule = self.evaluator.progress_rule
-        return rule.when_final() if self.final else rule
+        if self.final:
+            return rule.when_final()
+        return rule.at_once() if self.early else rule
 
     def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
         """Return the endpoints of these deltas; None where no windows need a bound at the end of the stream."""
@@ -104,7 +116,10 @@ class RecomputeKernel(Uncombined):
             if table.num_rows:
                 fresh[arrival.port].append(table.select([*self.inputs[arrival.port].names, LE, RE, WEIGHT]))
         upto = self._upto(state, clock)
-        if not any(fresh) and not clock.has_moved:
+        is_further = self._sends_at_once and state.values.get("upto") != upto
+        if self._sends_at_once:
+            state.values["upto"] = upto
+        if not any(fresh) and not clock.has_moved and not is_further:
             return Output(None, int(state.values.get("cti", MINUS_INFINITY)), totals, state.values.get("due"))
 
         histories: list[pa.Table] = []
@@ -112,20 +127,22 @@ class RecomputeKernel(Uncombined):
             held = state.read(f"in{port}", BIN)
             histories.append(_history([t for t in (held, *fresh[port]) if t is not None], schema))
         rows = self._evaluated(state, histories, fresh, clock, upto=upto, totals=totals)
-        reported = rows.select([*self.result, LE, RE]).filter(pa.array(self._is_sent(rows, clock)))
-        delta = self._difference(state, reported, clock.c_before)
+        reported = rows.select(self._reported_columns(rows)).filter(pa.array(self._is_sent(rows, clock)))
+        change = self._difference(state, reported, clock.c_before)
+        delta = net(change.drop_columns([LAST_END])) if LAST_END in change.column_names else change
 
         progress = clock.by_port or (clock.c,) * len(self.inputs)
         cti = self.evaluator.cti(histories, rows, progress) if clock.c != MINUS_INFINITY else MINUS_INFINITY
         cti = max(cti, int(state.values.get("cti", MINUS_INFINITY)))
         waiting = rows.filter(pa.array(~self._is_reached(rows, clock)))
         state.values["cti"], state.values["due"] = cti, self._due(waiting, histories, clock)
+        state.values["open"] = int(ints(rows, RE)[self._is_open(rows, clock.c)].min(initial=INFINITY))
         if clock.c == INFINITY:
             for basket in (*(f"in{port}" for port in range(len(self.inputs))), "reported"):
                 state.drop(basket, BIN)
         else:
-            self._keep(state, fresh, histories, rows, delta, clock.c)
-        return Output(delta if delta is not None and delta.num_rows else None, cti, totals, state.values["due"])
+            self._keep(state, fresh, histories, rows, change, clock.c)
+        return Output(delta if delta.num_rows else None, cti, totals, state.values["due"])
 
     def _evaluated(
         self,
@@ -138,12 +155,21 @@ class RecomputeKernel(Uncombined):
         totals: Totals,
     ) -> pa.Table:
         """The evaluator's rows; a kernel that keeps more than events overrides it. ``fresh``: the deltas of this micro-batch."""
-        return self.evaluator.rows(histories, open_since(clock), upto)
+        return self.evaluator.rows(histories, open_since(clock, state), upto)
 
     def _due(self, waiting: pa.Table, histories: Sequence[pa.Table], clock: Clock) -> int | None:
         """Return the least progress that sends one of the rows ``waiting``; None: no row waits."""
         release = self.early_release or self.final_release
-        return release.due(waiting) if release is not None else None
+        if release is None or not waiting.num_rows:
+            return None
+        dues = release.dues(waiting)
+        if LAST_END in waiting.column_names and self.early_release is None:
+            dues = np.maximum(dues, saturating(ints(waiting, LAST_END), 1))
+        return int(dues.min())
+
+    def _reported_columns(self, rows: pa.Table) -> list[str]:
+        """Return the names of what is kept of rows that have been sent."""
+        return [*self.result, LE, RE, *([LAST_END] if LAST_END in rows.column_names else [])]
 
     def _is_sent(self, rows: pa.Table, clock: Clock) -> Mask:
         """Mark the rows that have been sent after a micro-batch, by it or by one before, and could change in it."""
@@ -151,28 +177,33 @@ class RecomputeKernel(Uncombined):
 
     def _is_reached(self, rows: pa.Table, clock: Clock) -> Mask:
         """Mark the rows that progress lets go."""
-        return _lets_go(self.final_release, rows, clock.c) | _lets_go(self.early_release, rows, clock.m)
+        return self._is_final(rows, clock.c) | _lets_go(self.early_release, rows, clock.m)
+
+    def _is_final(self, rows: pa.Table, c: int) -> Mask:
+        """Mark the rows that the CTI ``c`` makes final."""
+        return _lets_go(self.final_release, rows, c) & ~waits_for_members(rows, c)
 
     def _is_open(self, rows: pa.Table, c: int) -> Mask:
         """Mark the rows that may still change at CTI ``c``.
 
         A row that is final is not one of them, even if its floats, added up in another order, now come out differently.
         """
-        return (ints(rows, RE) >= c) & ~_lets_go(self.final_release, rows, c)
+        return ((ints(rows, RE) >= c) | waits_for_members(rows, c)) & ~self._is_final(rows, c)
 
     # taking in
 
     def _upto(self, state: Scope, clock: Clock) -> int:
         """Return the instant before which windows (or pieces) of lifetimes without an end start in this micro-batch.
 
-        That is one tick past the progress so far (``clock.m``); once the input has ended, the bound of all of them
-        (``runtime.endpoints``); INFINITY for operators that need no bound. Adds the endpoints announced to the state.
+        That is one tick past the progress so far (``clock.m``); once the input has ended, and as if it had where rows are sent at
+        once, the bound of all of them (``runtime.endpoints``); INFINITY for operators that need no bound. Adds the endpoints
+        announced to the state.
         """
         if self.bound is Bound.NONE:
             return INFINITY
         endpoints = Endpoints(state.values)
         endpoints.add([e for note in clock.notes for e in note.endpoints], clock.reach)
-        if clock.c != INFINITY:
+        if clock.c != INFINITY and not self._sends_at_once:
             return clock.m + 1 if clock.m > MINUS_INFINITY else clock.m
         return endpoints.limit(self.bound, clock.reach, clock.until)
 
@@ -193,10 +224,10 @@ class RecomputeKernel(Uncombined):
         fresh: list[list[pa.Table]],
         histories: list[pa.Table],
         rows: pa.Table,
-        delta: pa.Table,
+        change: pa.Table,
         c: int,
     ) -> None:
-        """Append the new events and the deltas sent to the state.
+        """Append the new events and the change of the rows sent to the state.
 
         Where a basket has too many chunks, or has grown by what is settled, rewrite it without the rows that no longer matter.
         """
@@ -216,11 +247,12 @@ class RecomputeKernel(Uncombined):
             state.replace(
                 f"in{port}", BIN, net(with_column(needed_events, WEIGHT, np.ones(needed_events.num_rows, np.int64)))
             )
-        state.append("reported", BIN, delta)
+        state.append("reported", BIN, change)
         is_due = needed is not None or state.chunks("reported", BIN) > self.compact_at
         reported = state.read("reported", BIN) if is_due else None
         if reported is not None and (needed is not None or state.crowded("reported", BIN, reported, self.compact_at)):
-            state.replace("reported", BIN, net(reported.filter(pc.greater_equal(reported.column(RE), c))))
+            still_changes = (ints(reported, RE) >= c) | waits_for_members(reported, c)
+            state.replace("reported", BIN, net(reported.filter(pa.array(still_changes))))
 
     def _outgrown(self, state: Scope, port: int, history: pa.Table, c: int) -> bool:
         """Whether a history has doubled since it was rewritten, and half of its events are settled."""
@@ -228,9 +260,11 @@ class RecomputeKernel(Uncombined):
         return history.num_rows > least and int((ints(history, RE) < c).sum()) > history.num_rows // 2
 
 
-def open_since(clock: Clock) -> int:
+def open_since(clock: Clock, state: Scope) -> int:
     """Return the instant after which rows end that could still change before a micro-batch."""
-    return clock.c_before if clock.c_before in (INFINITY, MINUS_INFINITY) else clock.c_before - 1
+    if clock.c_before in (INFINITY, MINUS_INFINITY):
+        return clock.c_before
+    return min(clock.c_before, int(state.values.get("open", INFINITY))) - 1
 
 
 def _lets_go(release: Release | None, rows: pa.Table, progress: int) -> Mask:

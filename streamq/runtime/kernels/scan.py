@@ -66,7 +66,9 @@ class ScanKernel(RecomputeKernel):
 
     def _reached(self, clock: Clock) -> int:
         """Return the progress before which events are stepped over."""
-        return clock.c if self.final else clock.m
+        if self.final:
+            return clock.c
+        return INFINITY if self.early else clock.m
 
 
 __all__ = ["ScanKernel"]

@@ -46,7 +46,7 @@ class WindowAggregateKernel:
     points: declared points, no ``__re``; merges: input is insert-only, so partial results may be merged for good;
     combines: partial results are made on the map side; infinite: lifetimes may never end; reads_end: an argument reads an
     end that may still move, so a window waits for its members to settle; final: report windows once they are final, else at
-    the watermark;
+    the watermark; early: report them as soon as they have a member;
     explode_rows: copies of partials beyond which ranges are cut into dyadic nodes.
     """
 
@@ -59,6 +59,7 @@ class WindowAggregateKernel:
     infinite: bool = False
     reads_end: bool = False
     final: bool = False
+    early: bool = False
     explode_rows: int = EXPLODE_ROWS
 
     @property
@@ -76,7 +77,9 @@ class WindowAggregateKernel:
             waits_for_members=self.reads_end,
             may_be_empty=True,
         )
-        return rule.when_final() if self.final else rule
+        if self.final:
+            return rule.when_final()
+        return rule.at_once() if self.early else rule
 
     # map side
 
@@ -115,6 +118,9 @@ class WindowAggregateKernel:
 
         if self.final:
             report_from, report_to = open_before, open_now - 1 if open_now != INFINITY else last_of_all
+        elif self.early:
+            # every window is corrected from the start: none is reported for the first time at its end
+            report_from, report_to = INFINITY, MINUS_INFINITY
         else:
             report_from = grid.first_ending_after(clock.m_before)
             report_to = grid.first_ending_after(clock.m) - 1 if clock.m != INFINITY else last_of_all
@@ -123,8 +129,11 @@ class WindowAggregateKernel:
         held = self._held(state) if needed else None
         closed = OpenWindows.of(held, self.keys, clock.c_before) if self.reads_end and held is not None else None
         dirty = None
-        if new is not None and not self.final and report_from != MINUS_INFINITY:
-            dirty = self._touched(new, least_open(closed, open_before), report_from - 1)
+        first_dirty = least_open(closed, open_before)
+        if self.early:
+            dirty = self._touched_early(state, new, first_dirty, last_of_all)
+        elif new is not None and not self.final and report_from != MINUS_INFINITY:
+            dirty = self._touched(new, first_dirty, report_from - 1)
         if dirty is not None and not needed:
             needed, held = True, self._held(state)
         all_of = [t for t in (held, new) if t is not None]
@@ -142,13 +151,15 @@ class WindowAggregateKernel:
         elif everything is not None:
             out += self._rows(everything, report_from, report_to)
         if dirty is not None and everything is not None:
-            out += self._corrected(state, everything, dirty)
+            out += self._corrected(state, everything, dirty, last_of_all)
         if not self.final and out and clock.c != INFINITY:
             self._remember(state, out, least)
         if new is not None and clock.c != INFINITY:
             self._store(state, new)
         self._forget(state, least)
-        due = Spans(state.values).due(grid, least if self.final else grid.first_ending_after(clock.m))
+        due = None
+        if not self.early:
+            due = Spans(state.values).due(grid, least if self.final else grid.first_ending_after(clock.m))
         return Output(self._deltas(out), self._start(least), totals, due)
 
     # taking in
@@ -253,7 +264,11 @@ class WindowAggregateKernel:
 
     def _touched(self, new: pa.Table, first: int, last: int) -> pa.Table | None:
         """The already reported, not yet final windows that new partials change: keys and ``__i``."""
-        low, high = np.maximum(ints(new, LO), first), np.minimum(ints(new, HI), last)
+        low, high = ints(new, LO), ints(new, HI)
+        low, high = (
+            np.maximum(low, first),
+            np.where(high == INFINITY, last, high) if self.early else np.minimum(high, last),
+        )
         inside = low <= high
         if not inside.any():
             return None
@@ -265,12 +280,45 @@ class WindowAggregateKernel:
         )
         return group(with_column(keys, INDEX, index), [*self.keys, INDEX], {})
 
-    def _corrected(self, state: Scope, everything: pa.Table, dirty: pa.Table) -> list[pa.Table]:
-        """Rows taken back and rows put in their place, for the windows in ``dirty``; unchanged ones cancel out."""
+    def _touched_early(self, state: Scope, new: pa.Table | None, first: int, last_of_all: int) -> pa.Table | None:
+        """The windows, from ``first`` on, that change where all with members are told: keys and ``__i``.
+
+        Those are the windows of new partials, and of lifetimes without an end those by which the last one, ``last_of_all``, has
+        moved. INFINITY: there are no such lifetimes.
+        """
+        last_before = state.values.get("last", MINUS_INFINITY)
+        last_now = last_of_all if last_of_all != INFINITY else MINUS_INFINITY
+        state.values["last"] = last_now
+        least, last = min(last_before, last_now), max(last_before, last_now)
+        touched = [] if new is None else [self._touched(new, first, last)]
+        endless = state.read("partials", "inf", self._compacted) if least < last else None
+        if endless is not None:
+            touched.append(self._touched(self._unpacked(endless), max(first, least + 1), last))
+        if last_of_all < INFINITY:
+            # the end of the input may bound windows that have been told
+            touched += [
+                w for b in state.bins("reported") if (w := self._reported_behind(state, b, last_of_all)) is not None
+            ]
+        some = [windows for windows in touched if windows is not None]
+        return group(concat(some), [*self.keys, INDEX], {}) if some else None
+
+    def _reported_behind(self, state: Scope, bin: str, last_of_all: int) -> pa.Table | None:
+        """The windows of a bin that have been told and lie behind ``last_of_all``."""
+        if (int(bin) + 1) * REPORTED_BIN <= last_of_all + 1:
+            return None
+        reported = state.read("reported", bin, net)
+        behind = None if reported is None else reported.filter(pc.greater(reported.column(INDEX), last_of_all))
+        return behind.select([*self.keys, INDEX]) if behind is not None and behind.num_rows else None
+
+    def _corrected(self, state: Scope, everything: pa.Table, dirty: pa.Table, last_of_all: int) -> list[pa.Table]:
+        """Rows taken back and rows put in their place, for the windows in ``dirty``; unchanged ones cancel out.
+
+        Where windows are told early, lifetimes without an end have none behind ``last_of_all``.
+        """
         index = ints(dirty, INDEX)
         first, last = int(index.min()), int(index.max())
         touched = everything.filter(pa.array(matching(everything, dirty, list(self.keys)))) if self.keys else everything
-        fresh = self._rows(touched, first, last)
+        fresh = self._rows(touched, first, min(last, last_of_all) if self.early else last)
         bins = [b for b in state.bins("reported") if first // REPORTED_BIN <= int(b) <= last // REPORTED_BIN]
         old = [t for b in bins if (t := state.read("reported", b, net)) is not None]
         old = [with_column(t, WEIGHT, pc.negate(t.column(WEIGHT))) for t in old]
