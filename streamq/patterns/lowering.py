@@ -23,7 +23,7 @@ from streamq.patterns.checks import chooses
 from streamq.patterns.choosing import Choice, shared_events
 from streamq.patterns.conditions import Unplaced
 from streamq.patterns.correlation import Correlation
-from streamq.patterns.ids import ORDINAL, event_id, match_id, numbered, placed_id
+from streamq.patterns.ids import ORDINAL, check_identified, event_id, match_id, numbered, placed_id
 from streamq.patterns.matches import (
     Matches,
     all_of,
@@ -118,6 +118,7 @@ class Lowering:
         kind, name = self.types[pattern.name], part.variable or pattern.name
         points = kind.stream.to_points()
         if self.has_ids and kind.id is None:
+            check_identified(pattern, kind.fields, points.schema)
             points = numbered(points, ORDINAL)
         columns: dict[str, Expr] = {of(name, f): Col(f) for f in kind.fields}
         columns[at(name)] = Lifetime("start")
