@@ -12,7 +12,7 @@ from pyspark.sql.types import DataType
 
 from streamq.choices import OnError, chosen
 from streamq.errors import PlanError, sentence
-from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, WindowPlace
+from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Options, WindowPlace
 from streamq.plan.expr import Alias, Col, Expr, as_expr
 from streamq.plan.module_properties import Property, declared, mergeable, order_insensitive
 from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction
@@ -66,6 +66,10 @@ class WindowModule(UserModule, AggregateFunction):
         parts = [self.returns.json(), self.fingerprint, self.told_options, str(self.time_sensitive)]
         parts += [",".join(self.columns), ",".join(self.properties), str(self.time_limit), str(self.checked)]
         return f"{self.kind} {self.name}:{':'.join([*parts, self.on_error])}"
+
+    def shown_options(self, options: Options) -> Options:
+        """None: they are a stamp and names of arguments."""
+        return ()
 
     @property
     def ordered(self) -> bool:  # type: ignore[override]

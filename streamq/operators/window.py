@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from streamq.choices import Clip, Stamp
 from streamq.operators.evaluation import Moves
 from streamq.plan.node import Traits
+from streamq.plan.own_names import shown_name
 from streamq.plan.schema import Schema
 from streamq.runtime.endpoints import Bound
 from streamq.time import show_duration, show_ticks
@@ -49,7 +50,7 @@ def show_policies(window: Window, clip: str, stamp: str) -> str:
 
 def show_keys(keys: tuple[str, ...]) -> str:
     """`` by zone, kind`` or nothing."""
-    return f" by {', '.join(keys)}" if keys else ""
+    return f" by {', '.join(map(shown_name, keys))}" if keys else ""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
 from streamq.plan.node import Node
+from streamq.plan.own_names import shown_name
 from streamq.plan.passes import columns, reads_lifetime
 from streamq.plan.tree import show
 
@@ -103,9 +104,9 @@ def _obstacle(window: WindowAggregate, applied: Aggregate, part: Expr) -> str | 
             if not facts(argument).deterministic:
                 return f"{show(argument)} is not known to be deterministic"
             if not is_plain(argument) and not is_cheap(argument):
-                return f"{name} = {show(argument)} would be evaluated twice"
+                return f"{shown_name(name)} = {show(argument)} would be evaluated twice"
             if reads_lifetime(argument):
-                return f"{name} = {show(argument)} reads the lifetime of the events"
+                return f"{shown_name(name)} = {show(argument)} reads the lifetime of the events"
         if isinstance(kind, t.FloatType | t.DoubleType) or not isinstance(kind, t.AtomicType):
             return f"{name} is {kind.simpleString()}: values that are equal may differ"
     if operator.filters_above:
