@@ -143,11 +143,11 @@ def users_line() -> Line:
 def warn(text: str, line: Line | None = None) -> None:
     """Warn at a line; by default at the user's."""
     at = line or users_line()
-    warnings.warn_explicit(text, StreamqWarning, at.file, at.number, at.module, at.registry)
+    warnings.warn_explicit(shortened_text(text), StreamqWarning, at.file, at.number, at.module, at.registry)
 
 
 LONGEST = 2_000
-"""An error shows so many characters at most of what is wrong, of what was observed, and of its hint."""
+"""An error shows so many characters at most of each of its parts, and a warning of itself."""
 
 
 class Sentence(str):
@@ -170,7 +170,7 @@ def sentence(verb: str, wrong: str, observed: str = "", hint: str = "") -> Sente
 
     Each of them is shortened in its middle where it is longer than LONGEST characters.
     """
-    wrong, observed, hint = map(shortened_text, (wrong, observed, hint))
+    verb, wrong, observed, hint = map(shortened_text, (verb, wrong, observed, hint))
     claim = f"{verb}: {wrong}"
     if observed:
         claim += f"; {observed}"
