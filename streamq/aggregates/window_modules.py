@@ -15,6 +15,7 @@ from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Options, WindowPlace
 from streamq.plan.expr import Alias, Col, Expr, as_expr
 from streamq.plan.module_properties import Property, declared, mergeable, order_insensitive
+from streamq.plan.own_names import argument
 from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction
 from streamq.plan.tree import show
 from streamq.plan.user_code import Called, check_aggregating, check_call, has_states
@@ -162,7 +163,7 @@ class WindowModule(UserModule, AggregateFunction):
         count = len(column.args)
         return Calling(
             module=unchanging_module(self.module) if self.checked else self.module,
-            names=names or self._parameters(count) or tuple(f"x{i}" for i in range(count)),
+            names=names or self._parameters(count) or tuple(map(argument, range(count))),
             to=column.type,
             shown_type=self.returns.simpleString(),
             axis=column.axis,

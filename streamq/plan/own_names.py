@@ -48,6 +48,16 @@ def shown_name(name: str) -> str:
     return name.lstrip("@.") if name.startswith("@") else name
 
 
+def argument(number: int) -> str:
+    """What an argument is called whose parameter has no name of its own, counted from 0."""
+    return f"__{number}"
+
+
+def show_argument(name: str, value: str) -> str:
+    """An argument as messages show it: ``name = value``, or the value alone where its parameter has no name."""
+    return value if name.startswith("__") else f"{name} = {value}"
+
+
 def show_equality(left: str, right: str) -> str:
     """A pair of key columns: the name of both, or ``left = right``."""
     return shown_name(left) if left == right else f"{shown_name(left)} = {shown_name(right)}"
@@ -67,4 +77,14 @@ def shown_group(group: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-__all__ = ["carried_key", "group_depth", "group_flag", "group_value", "show_equality", "shown_group", "shown_name"]
+__all__ = [
+    "argument",
+    "carried_key",
+    "show_argument",
+    "group_depth",
+    "group_flag",
+    "group_value",
+    "show_equality",
+    "shown_group",
+    "shown_name",
+]

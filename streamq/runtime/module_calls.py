@@ -19,7 +19,7 @@ import pyarrow as pa
 from streamq.choices import Stamp
 from streamq.errors import ModuleFailed, sentence
 from streamq.plan.named import Named
-from streamq.plan.own_names import shown_group
+from streamq.plan.own_names import show_argument, shown_group
 from streamq.runtime.module import Module
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.user_results import Lifetime, RowShape, Unfit, fit, plain_result, reason_of, shortened
@@ -121,7 +121,9 @@ class FirstEvents:
     count: int
 
     def __str__(self) -> str:
-        shown = "; ".join(", ".join(f"{n} = {shortened(value)}" for n, value in row.items()) for row in self.rows)
+        shown = "; ".join(
+            ", ".join(show_argument(n, shortened(value)) for n, value in row.items()) for row in self.rows
+        )
         return f"the first of {self.count} events: {shown}" if self.count > len(self.rows) else f"events: {shown}"
 
 

@@ -16,6 +16,7 @@ from streamq.choices import Stamp
 from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.module_properties import time_bound
+from streamq.plan.own_names import shown_name
 from streamq.plan.reduction import ReducedColumn
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.module import States
@@ -99,7 +100,7 @@ def checked_decorated(
     states |= {"result": result, "any_order": called.any_order or order_insensitive}
     return Checked(
         **states,
-        fields=(*(("start", "end") if module.time_sensitive else ()), *names),
+        fields=(*(("start", "end") if module.time_sensitive else ()), *map(shown_name, names)),
         events=events,
         reference=None if reference is None else referred,
         time_bound=str(time_bound) in module.properties,

@@ -28,6 +28,8 @@ ROWS = [(at, at + 3, {"k": "ab"[at % 2], "v": at, "w": 0.5}) for at in range(6)]
 Query = Callable[[Any, Any, Any], Any]
 
 fails = sq.uda("bigint", name="fails")(lambda values: 1 // 0)
+fails_on_any = sq.uda("bigint", name="fails_on_any")(lambda *values: 1 // 0)
+fails_on_any_step = sq.udso("y bigint", name="fails_on_any_step", initial=0)(lambda state, *values: 1 // 0)
 fails_on_events = sq.udo("y bigint", name="fails_on_events", time_sensitive=True)(lambda events, window: [(1, 2, 3, 4)])
 fails_on_one = sq.udf("bigint", name="fails_on_one")(lambda value: 1 // 0)
 fails_on_a_step = sq.udso("y bigint", name="fails_on_a_step", initial=0)(lambda state, value: 1 // 0)
@@ -88,6 +90,8 @@ OVER: dict[str, Callable[[sq.Stream, str], Any]] = {
 RUNNING: dict[str, Callable[[sq.Stream, str], Any]] = {
     "a function": lambda q, c: q.select(y=fails_on_one(c)),
     "a module": lambda q, c: q.group_by(c).tumbling_window(5).select(y=fails(c)),
+    "a module of any arguments": lambda q, c: q.tumbling_window(5).select(y=fails_on_any(c, sq.start())),
+    "steps of any arguments": lambda q, c: q.to_points().scan(fails_on_any_step(c, sq.start())),
     "a module in a group": lambda q, c: q.group_by(c).apply(lambda g: g.tumbling_window(5).select(y=fails(c))),
     "a module in a group that is joined": lambda q, c: q.group_by(c).apply(
         lambda g: g.join(g.snapshot_window().select(fails_on_events(c)), suffixes=("", "_r"))

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.errors import ModuleFailed, sentence
-from streamq.plan.own_names import shown_group
+from streamq.plan.own_names import show_argument, shown_group
 from streamq.runtime.columnar import codes, concat, ints, with_column
 from streamq.runtime.evaluators.reductions import payload_order
 from streamq.runtime.event import LE, RE
@@ -192,7 +192,7 @@ class _Walk:
             return {n: python_values(event.column(c))[0] for n, c in zip(names, columns, strict=True)}
 
         def shown(values: Mapping[str, Any]) -> str:
-            return ", ".join(f"{name} = {shortened(value)}" for name, value in values.items())
+            return ", ".join(show_argument(name, shortened(value)) for name, value in values.items())
 
         instant = show_ticks(int(self.start[at]), TIMESTAMP if pa.types.is_timestamp(scan.axis) else INTEGER)
         group = shown(shown_group(values_of(scan.keys, scan.keys)))
