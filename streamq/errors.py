@@ -143,26 +143,46 @@ def users_line() -> Line:
 def warn(text: str, line: Line | None = None) -> None:
     """Warn at a line; by default at the user's."""
     at = line or users_line()
-    warnings.warn_explicit(text, StreamqWarning, at.file, at.number, at.module, at.registry)
+    warnings.warn_explicit(shortened_text(text), StreamqWarning, at.file, at.number, at.module, at.registry)
 
 
 LONGEST = 2_000
-"""An error shows so many characters of what was observed at most."""
+"""An error shows so many characters at most of each of its parts, and a warning of itself."""
 
 
-def sentence(verb: str, wrong: str, observed: str = "", hint: str = "") -> str:
+class Sentence(str):
+    """The text of an error: ``claim`` is what is wrong and what was observed, ``hint`` what to do instead."""
+
+    claim: str
+    hint: str
+
+    def __new__(cls, claim: str, hint: str = "") -> Sentence:
+        text = super().__new__(cls, f"{claim} {hint}".rstrip())
+        text.claim, text.hint = claim, hint
+        return text
+
+    def __reduce__(self) -> tuple[type[Sentence], tuple[str, str]]:
+        return Sentence, (self.claim, self.hint)
+
+
+def sentence(verb: str, wrong: str, observed: str = "", hint: str = "") -> Sentence:
     """Return the text of an error: *verb: what is wrong; what was observed. Hint.*
 
-    What is observed is shortened in its middle where it is longer than LONGEST characters.
+    Each of them is shortened in its middle where it is longer than LONGEST characters.
     """
-    if len(observed) > LONGEST:
-        half = LONGEST // 2
-        observed = f"{observed[:half]} … ({len(observed) - LONGEST:,} characters more) … {observed[-half:]}"
-    text = f"{verb}: {wrong}"
+    verb, wrong, observed, hint = map(shortened_text, (verb, wrong, observed, hint))
+    claim = f"{verb}: {wrong}"
     if observed:
-        text += f"; {observed}"
-    text = text if text.endswith((".", "?", "!")) else text + "."
-    return f"{text} {hint}".rstrip()
+        claim += f"; {observed}"
+    return Sentence(claim if claim.endswith((".", "?", "!")) else claim + ".", hint)
+
+
+def shortened_text(text: str) -> str:
+    """Return a text of more than LONGEST characters without its middle."""
+    if len(text) <= LONGEST:
+        return text
+    half = LONGEST // 2
+    return f"{text[:half]} … ({len(text) - LONGEST:,} characters more) … {text[-half:]}"
 
 
 def kind_of(value: object) -> str:

@@ -198,7 +198,7 @@ NOTES = [
         [
             "changes: order: members come sorted by (start, payload)",
             "changes: time_bound: not used under stamp='align'",
-            "changes: filters_on(k): filters on k stay above, for snapshot windows depend on all events",
+            "changes: filters_on(k): filters on k move into its calls, for snapshot windows depend on all events",
             "changes: one_output_per_group: output='upsert' goes with it",
         ],
     ),

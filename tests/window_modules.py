@@ -208,6 +208,15 @@ def in_order(values: pd.Series) -> int:
     return total
 
 
+@sq.udo("v bigint, n bigint", name="per_value", time_sensitive=True, columns=["v"], properties=[sq.filters_on("v")])
+def per_value(events: pd.DataFrame, window: Any) -> Iterator[tuple[int | None, int]]:
+    """A row for each value, with a number that tells most lifetimes apart."""
+    numbers: Counter[int | None] = Counter()
+    for (a, b, v), n in of_events(events).items():
+        numbers[v] += (5 * a + 7 * (-1 if b is None else b)) * n
+    yield from sorted(numbers.items(), key=repr)
+
+
 # windows, and the ways to use modules over them
 
 Windows = Callable[..., Any]

@@ -135,18 +135,20 @@ class UserOperator(WindowModule):
         assert isinstance(self.returns, t.StructType)
         return tuple(self.returns.fields)
 
-    def filters_above(self, window: Window, *, endless: bool) -> str | None:
-        """Why filters on its columns stay above it in spite of ``filters_on``; None if they may move below.
+    @property
+    def filters_above(self) -> str:
+        """Why filters on its columns stay above it in spite of ``filters_on``; nothing if they may move."""
+        is_set_aside = self.on_error is OnError.QUARANTINE
+        return f"what fails of {self.name} is set aside with all members of its window" if is_set_aside else ""
+
+    def events_that_stay(self, window: Window, *, endless: bool) -> str:
+        """Why events that a filter on its columns drops must stay in the window's input; nothing if they need not.
 
         endless: whether events may never end.
         """
         if not isinstance(window, Hopping):
             return f"{window.name} windows depend on all events"
-        if endless:
-            return "events may never end, and then the windows of some depend on the endpoints of all"
-        if self.on_error is OnError.QUARANTINE:
-            return f"what fails of {self.name} is set aside with all members of its window"
-        return None
+        return "events may never end, and then the windows of some depend on the endpoints of all" if endless else ""
 
     def notes(self, applied: Aggregate, place: WindowPlace) -> tuple[str, ...]:
         stamp = Stamp(str(applied.options[0]))
@@ -167,14 +169,13 @@ class UserOperator(WindowModule):
         return f"not time_bound: CTI is the {place.progress}; sq.time_bound would give c"
 
     def _filters_note(self, applied: Aggregate, place: WindowPlace) -> str:
-        above = self.filters_above(place.window, endless=place.endless)
+        above, staying = self.filters_above, self.events_that_stay(place.window, endless=place.endless)
+        moves = f"move into its calls, for {staying}" if staying else "move below"
         if self.filter_columns:
             names = ", ".join(self.filter_columns)
-            return f"filters_on({names}): filters on {names} " + (f"stay above, for {above}" if above else "move below")
+            return f"filters_on({names}): filters on {names} " + (f"stay above, for {above}" if above else moves)
         names = ", ".join(name for name in self.arguments(applied) if name in {f.name for f in self.fields})
-        return (
-            f"no filters_on: sq.filters_on(...) would let filters on {names} move below" if names and not above else ""
-        )
+        return f"no filters_on: sq.filters_on(...) would let filters on {names} {moves}" if names and not above else ""
 
     def _single_note(self, stamp: Stamp, place: WindowPlace) -> str:
         is_keyed = stamp not in OWN_LIFETIMES and not has_equal_starts(place.window, stamp)

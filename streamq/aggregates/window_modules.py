@@ -12,9 +12,10 @@ from pyspark.sql.types import DataType
 
 from streamq.choices import OnError, chosen
 from streamq.errors import PlanError, sentence
-from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, WindowPlace
+from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Options, WindowPlace
 from streamq.plan.expr import Alias, Col, Expr, as_expr
 from streamq.plan.module_properties import Property, declared, mergeable, order_insensitive
+from streamq.plan.own_names import argument
 from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction
 from streamq.plan.tree import show
 from streamq.plan.user_code import Called, check_aggregating, check_call, has_states
@@ -66,6 +67,10 @@ class WindowModule(UserModule, AggregateFunction):
         parts = [self.returns.json(), self.fingerprint, self.told_options, str(self.time_sensitive)]
         parts += [",".join(self.columns), ",".join(self.properties), str(self.time_limit), str(self.checked)]
         return f"{self.kind} {self.name}:{':'.join([*parts, self.on_error])}"
+
+    def shown_options(self, options: Options) -> Options:
+        """None: they are a stamp and names of arguments."""
+        return ()
 
     @property
     def ordered(self) -> bool:  # type: ignore[override]
@@ -158,7 +163,7 @@ class WindowModule(UserModule, AggregateFunction):
         count = len(column.args)
         return Calling(
             module=unchanging_module(self.module) if self.checked else self.module,
-            names=names or self._parameters(count) or tuple(f"x{i}" for i in range(count)),
+            names=names or self._parameters(count) or tuple(map(argument, range(count))),
             to=column.type,
             shown_type=self.returns.simpleString(),
             axis=column.axis,

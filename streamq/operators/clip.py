@@ -12,6 +12,7 @@ from streamq.operators.join_arguments import On, check_pairs, pairs
 from streamq.operators.operator import BatchRun, not_of_the_group
 from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node, node
+from streamq.plan.own_names import show_equality
 from streamq.plan.schema import Schema, key_types, quote
 from streamq.plan.verbs import Verbs, not_a_stream
 from streamq.runtime.evaluators.joins import ClipEvaluator
@@ -46,7 +47,7 @@ class Clip(EvaluatedOperator):
         return ours
 
     def detail(self) -> str:
-        return "on " + (", ".join(a if a == b else f"{a} = {b}" for a, b in self.on) or "no key")
+        return "on " + (", ".join(show_equality(a, b) for a, b in self.on) or "no key")
 
     def evaluation(self) -> Evaluation:
         keys = KeyColumns.of(self.input.schema, self.by.schema, self.on)

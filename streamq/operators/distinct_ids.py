@@ -12,6 +12,7 @@ from streamq.operators.operator import BatchRun
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node, node
+from streamq.plan.own_names import shown_name
 from streamq.plan.schema import Schema, quote
 from streamq.plan.verbs import Verbs
 from streamq.runtime.evaluators.spans import DistinctIdsEvaluator
@@ -48,7 +49,7 @@ class DistinctIds(EvaluatedOperator):
         return self.input.schema
 
     def detail(self) -> str:
-        return f"{', '.join(self.ids)} within {show_duration(self.within, self.schema.axis)}"
+        return f"{', '.join(map(shown_name, self.ids))} within {show_duration(self.within, self.schema.axis)}"
 
     def evaluation(self) -> Evaluation:
         return Evaluation(

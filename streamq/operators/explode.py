@@ -11,6 +11,7 @@ from pyspark.sql import types as t
 from streamq.errors import TypeMismatch, sentence
 from streamq.operators.step import SparkRows, Step
 from streamq.plan.node import Node, node
+from streamq.plan.own_names import shown_name
 from streamq.plan.schema import Field, Schema, check_names
 from streamq.plan.verbs import Verbs
 
@@ -65,7 +66,7 @@ class Explode(Step):
         return (self.column,)
 
     def detail(self) -> str:
-        return f"{self.column}{', flatten' if self.flatten else ''}"
+        return f"{shown_name(self.column)}{', flatten' if self.flatten else ''}"
 
     def on_spark(self, rows: SparkRows) -> SparkRows:
         """Spark's own explode."""

@@ -7,7 +7,7 @@ grouped query is a plan like any other, and the rewriter, the backends and the o
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from pyspark.sql import types as t
 
@@ -19,6 +19,7 @@ from streamq.plan.case import Case
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
 from streamq.plan.folding import fold
 from streamq.plan.node import Node, expanded, nodes
+from streamq.plan.own_names import group_depth, group_flag, group_value
 from streamq.plan.schema import Schema
 
 
@@ -40,17 +41,22 @@ class Group(Node):
         """The grouped stream."""
         return (self.input,)
 
+    def with_children(self, children: Sequence[Node]) -> Group:
+        """The groups of another stream."""
+        (source,) = children
+        return Group(source, self.keys)
+
 
 def applied(result: Node, group: Group) -> Node:
     """The sub-plan ``result`` over one group, for every group; its columns follow the keys it does not have itself."""
-    result = expanded(result)
+    source, result, group = group.input, expanded(result), expanded(group)
     parts = nodes(result)
     matched = any(isinstance(n, Operator) and n.matches_keys for n in parts)
     # an apply within the sub-plan carries keys of its own
     used_names = {name for n in (group.input, *parts) for name in n.schema.names}
     carried = _columns(group, matched, used_names)
     hidden = tuple(name for name, _ in carried)
-    plan, is_keyed = fold(result, lambda n, inputs: _carried(n, inputs, group, carried))
+    plan, is_keyed = fold(result, lambda n, inputs: _carried(n, inputs, group, source, carried))
     if not is_keyed:
         raise PlanError(
             sentence(
@@ -70,16 +76,16 @@ Columns = tuple[tuple[str, Expr], ...]
 def _columns(group: Group, matched: bool, used_names: Collection[str]) -> Columns:
     """The keys under names of their own; where they are matched, a NULL is told by a flag, for a group of NULLs is a group."""
     depth = 0
-    while any(n.startswith(f"__g{depth}_") for n in used_names):
+    while any(n.startswith(group_depth(depth)) for n in used_names):
         depth += 1
     kinds = [group.input.schema.type_of(k) for k in group.keys]
     if not matched:
-        return tuple((f"__g{depth}_{i}", Col(k)) for i, k in enumerate(group.keys))
+        return tuple((group_value(depth, k), Col(k)) for k in group.keys)
     values = [
-        (f"__g{depth}_{i}", Call(COALESCE, (Col(k), _some(kind, k))))
-        for i, (k, kind) in enumerate(zip(group.keys, kinds, strict=True))
+        (group_value(depth, k), Call(COALESCE, (Col(k), _some(kind, k))))
+        for k, kind in zip(group.keys, kinds, strict=True)
     ]
-    return (*values, *((f"__g{depth}_{i}n", Col(k).is_null()) for i, k in enumerate(group.keys)))
+    return (*values, *((group_flag(depth, k), Col(k).is_null()) for k in group.keys))
 
 
 def _some(kind: t.DataType, name: str) -> Expr:
@@ -105,11 +111,13 @@ def _some(kind: t.DataType, name: str) -> Expr:
     return Cast(Lit(0), kind)
 
 
-def _carried(node: Node, inputs: list[tuple[Node, bool]], group: Group, carried: Columns) -> tuple[Node, bool]:
-    """The node with the keys behind its columns, and whether it is of the group at all."""
+def _carried(
+    node: Node, inputs: list[tuple[Node, bool]], group: Group, source: Node, carried: Columns
+) -> tuple[Node, bool]:
+    """The node with the keys behind its columns, and whether it is of the group at all, which is of the rows of ``source``."""
     hidden = tuple(name for name, _ in carried)
     if node == group:
-        return Select(inputs[0][0], (*((n, Col(n)) for n in group.schema.names), *carried)), True
+        return Select(source, (*((n, Col(n)) for n in group.schema.names), *carried)), True
     if not any(keyed for _, keyed in inputs):
         return node, False
     assert isinstance(node, Operator)

@@ -26,6 +26,7 @@ from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, node
+from streamq.plan.own_names import show_equality
 from streamq.plan.passes import calls_python
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
@@ -94,7 +95,7 @@ class Join(Pairing):
         return self.left.schema.with_fields([*ours, *theirs]).with_consumed(self.right.schema)
 
     def detail(self) -> str:
-        keys = ", ".join(a if a == b else f"{a} = {b}" for a, b in self.on)
+        keys = ", ".join(show_equality(a, b) for a, b in self.on)
         parts = [f"on {keys}"] if keys else ["on no key"]
         if self.where is not None:
             parts.append(f"where {show(self.where)}")

@@ -14,6 +14,7 @@ from streamq.operators.join_arguments import On, check_pairs, check_suffixes, pa
 from streamq.operators.step import SparkRows, Step
 from streamq.operators.tables import source_name, static_table
 from streamq.plan.node import Node, node
+from streamq.plan.own_names import show_equality
 from streamq.plan.schema import Field, Schema, check_names, key_types, quote
 from streamq.plan.verbs import Verbs
 from streamq.runtime.arrow_types import arrow_type
@@ -54,7 +55,7 @@ class JoinTable(Step):
         return source.with_fields([*source.fields, *(Field(to, table.type_of(n)) for n, to in self.names)])
 
     def detail(self) -> str:
-        keys = ", ".join(a if a == b else f"{a} = {b}" for a, b in self.on)
+        keys = ", ".join(show_equality(a, b) for a, b in self.on)
         return f"{self.table.removeprefix('#')} on {keys}" + ("" if self.how == JoinKind.INNER else f", {self.how}")
 
     def on_spark(self, rows: SparkRows) -> SparkRows:

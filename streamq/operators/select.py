@@ -13,6 +13,7 @@ from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
 from streamq.plan.node import Node, node
+from streamq.plan.own_names import shown_name
 from streamq.plan.passes import columns, reads_end
 from streamq.plan.resolve import Given, named, resolve
 from streamq.plan.schema import Field, Schema, check_names
@@ -66,7 +67,8 @@ class Select(ExpressionStep):
 
     def detail(self) -> str:
         return ", ".join(
-            name if isinstance(e, Col) and e.name == name else f"{name} = {show(e)}" for name, e in self.columns
+            show(e) if isinstance(e, Col) and e.name == name else f"{shown_name(name)} = {show(e)}"
+            for name, e in self.columns
         )
 
     def apply(self, rows: Rows[V]) -> Rows[V]:

@@ -11,6 +11,7 @@ from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.operator import BatchRun
 from streamq.plan.keys import check_key
 from streamq.plan.node import Node, Traits, node
+from streamq.plan.own_names import shown_name
 from streamq.plan.schema import SIGNAL, Schema, quote
 from streamq.plan.verbs import Verbs
 from streamq.runtime.evaluators.spans import SignalEvaluator
@@ -45,7 +46,7 @@ class ToSignal(EvaluatedOperator):
         return Traits(self.input.traits.retracts, True, True)
 
     def detail(self) -> str:
-        return f"by {', '.join(self.keys)}" if self.keys else "one signal"
+        return f"by {', '.join(map(shown_name, self.keys))}" if self.keys else "one signal"
 
     def evaluation(self) -> Evaluation:
         columns = PortColumns(all_columns(self.schema), self.keys)

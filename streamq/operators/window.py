@@ -8,6 +8,7 @@ from typing import TypeVar
 from streamq.choices import Clip, Stamp
 from streamq.operators.evaluation import Moves
 from streamq.plan.node import Traits
+from streamq.plan.own_names import shown_name
 from streamq.plan.schema import Schema
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.windows import TopKEvaluator, WindowEvaluator
@@ -51,7 +52,7 @@ def show_policies(window: Window, clip: str, stamp: str) -> str:
 
 def show_keys(keys: tuple[str, ...]) -> str:
     """`` by zone, kind`` or nothing."""
-    return f" by {', '.join(keys)}" if keys else ""
+    return f" by {', '.join(map(shown_name, keys))}" if keys else ""
 
 
 W = TypeVar("W", WindowEvaluator, TopKEvaluator)

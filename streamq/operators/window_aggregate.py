@@ -35,6 +35,7 @@ from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import instant, lifetime, spark_expression
 from streamq.plan.node import Node, Traits, node
+from streamq.plan.own_names import shown_name
 from streamq.plan.partial import COUNT, Summed, spark_partials
 from streamq.plan.passes import columns, reads_end
 from streamq.plan.reduction import ReducedColumn, Reduction
@@ -123,7 +124,7 @@ class WindowAggregate(EvaluatedOperator):
         return window_traits(self.window, self.stamp, self.input.traits)
 
     def detail(self) -> str:
-        shown = ", ".join(f"{name} = {show(a)}" for name, a in self.aggregates)
+        shown = ", ".join(f"{shown_name(name)} = {show(a)}" for name, a in self.aggregates)
         policies = show_policies(self.window, self.clip, self.stamp)
         return f"{show_window(self.window, self.schema.axis)}{policies}{show_keys(self.keys)}: {shown}"
 

@@ -20,6 +20,7 @@ from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, Traits, node
+from streamq.plan.own_names import show_equality
 from streamq.plan.schema import INTERVAL, Field, Schema, quote
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
@@ -80,7 +81,7 @@ class WindowedJoin(Pairing):
         return self.window
 
     def detail(self) -> str:
-        keys = ", ".join(a if a == b else f"{a} = {b}" for a, b in self.on) or "no key"
+        keys = ", ".join(show_equality(a, b) for a, b in self.on) or "no key"
         shown = f"{show_window(self.window, self.schema.axis)}, on {keys}"
         return shown + (f", where {show(self.where)}" if self.where is not None else "")
 

@@ -154,15 +154,17 @@ def _check_pattern(pattern: Pattern, defined: Mapping[str, int]) -> None:
             raise Refusal(pattern.place, "SEQUENCE of one", "", "It takes two patterns or more.")
         case AtLeast(count, parts) if not 1 <= count <= len(parts):
             observed = f"found {count} of {len(parts)}"
-            raise Refusal(pattern.place, "the count of ATLEAST is between 1 and the number of its patterns", observed)
+            raise Refusal(
+                pattern.count_place, "the count of ATLEAST is between 1 and the number of its patterns", observed
+            )
         case AtMost(count) if count < 1:
-            raise Refusal(pattern.place, "the count of ATMOST is 1 or more", f"found {count}")
+            raise Refusal(pattern.count_place, "the count of ATMOST is 1 or more", f"found {count}")
         case Unless(part, negated, _, nth):
             _check_negated(negated)
             available = contributor_count(part.pattern, defined)
             if nth is not None and not 1 <= nth <= available:
                 observed = f"found {nth}, and the pattern has {available}"
-                raise Refusal(pattern.place, "UNLESS counts from a contributor that is not there", observed)
+                raise Refusal(pattern.count_place, "UNLESS counts from a contributor that is not there", observed)
         case Not(negated, part):
             _check_negated(negated)
             _check_negation_scope(part, defined)

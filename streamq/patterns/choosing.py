@@ -40,7 +40,7 @@ from streamq.operators.union import Union
 from streamq.patterns import syntax
 from streamq.patterns.conditions import Conjunct, Unplaced, on_matches
 from streamq.patterns.correlation import Correlation
-from streamq.patterns.matches import Matches, all_of, at, filtered, greatest, key, least, of, so_many
+from streamq.patterns.matches import Matches, all_of, as_written, at, filtered, greatest, key, least, of, so_many
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Part
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
@@ -266,7 +266,7 @@ def _check_evaluable(where: Expr, schema: Schema, conjunct: Conjunct) -> None:
         check(where, schema, "cedr")
     except NeedsSpark as error:
         wrong = "a condition between parameters that select or consume calls what only Spark has"
-        raise Refusal(conjunct.place, wrong, f"found {show_to_user(where)}") from error
+        raise Refusal(conjunct.place, wrong, f"found {show_to_user(as_written(conjunct.condition))}") from error
 
 
 __all__ = ["Choice", "shared_events"]

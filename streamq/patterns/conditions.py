@@ -12,7 +12,19 @@ from pyspark.sql import types as t
 from streamq.aggregates import built_in
 from streamq.errors import StreamqError, nearest
 from streamq.functions.builder import builder
-from streamq.patterns.matches import Matches, Named, at, contributors_of, filtered, id_of, of, root_of
+from streamq.patterns.advice import of_name, refused
+from streamq.patterns.matches import (
+    Matches,
+    Named,
+    as_written,
+    at,
+    contributors_of,
+    filtered,
+    id_of,
+    of,
+    root_of,
+    written_name,
+)
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import (
     NOWHERE,
@@ -30,6 +42,7 @@ from streamq.plan.inference import infer
 from streamq.plan.passes import columns as columns_of
 from streamq.plan.passes import rewrite
 from streamq.plan.repository import modules
+from streamq.plan.schema import Field as Attribute
 from streamq.plan.schema import Schema
 from streamq.plan.spark_names import AGGREGATES, function_names
 
@@ -219,20 +232,17 @@ def condition_on(conjunct: Conjunct, matches: Mapping[str, Named], schema: Schem
 def typed(expr: Expr, matches: Mapping[str, Named], schema: Schema, place: Place, *, boolean: bool = False) -> Expr:
     """An expression with the instants of sub-patterns written out; raises Refusal where its types do not fit."""
     own = {name: column for named in matches.values() for name, column in named.columns.items()}
-    expr = rewrite(expr, lambda e: own.get(e.name) if isinstance(e, Col) else None)
+    columns = sorted(columns_of(expr))
+    kinds = [infer(own[name], schema, "cedr") if name in own else schema.type_of(name) for name in columns]
+    fields = (Attribute(written_name(name), kind) for name, kind in zip(columns, kinds, strict=True))
+    written = Schema(tuple(fields), schema.axis)
     try:
-        kind = infer(expr, schema, "cedr")
+        kind = infer(as_written(expr), written, "cedr")
     except StreamqError as error:
-        text = str(error).removeprefix("cedr: ").removesuffix(CAST)
-        hint = (
-            "A text has no CAST: give the stream a column of that type first, by with_columns."
-            if CAST in str(error)
-            else ""
-        )
-        raise Refusal(place, text.strip(), "", hint) from error
+        raise refused(place, error, "cedr") from error
     if boolean and not isinstance(kind, t.BooleanType | t.NullType):
         raise Refusal(place, "a condition is true or false", f"found {kind.simpleString()}")
-    return expr
+    return rewrite(expr, lambda e: own.get(e.name) if isinstance(e, Col) else None)
 
 
 def asks_for_ids(conjuncts: Iterable[Conjunct]) -> bool:
@@ -243,10 +253,6 @@ def asks_for_ids(conjuncts: Iterable[Conjunct]) -> bool:
 def _no_field(variable: str, name: str, fields: Iterable[str], place: Place) -> Refusal:
     every = [*fields, *OWN]
     return Refusal(place, f"no field {name!r} of {variable}", f"there are: {', '.join(every)}", nearest(name, every))
-
-
-CAST = "Cast one side."
-"""The advice of errors of expressions that a text cannot follow."""
 
 
 def _function(name: str, place: Place) -> Callable[[Sequence[Expr]], Expr]:
@@ -261,14 +267,16 @@ def _function(name: str, place: Place) -> Callable[[Sequence[Expr]], Expr]:
             raise Refusal(
                 place, f"{name!r} is of a window's events", "", "Put a window over the matches: .tumbling_window(...)."
             )
-        raise Refusal(place, f"no function {name!r}", "", hint or "A function of your own is made by @sq.udf.")
+        raise Refusal(
+            place, f"no function {name!r}", "", of_name(name) or hint or "A function of your own is made by @sq.udf."
+        )
 
     def called(arguments: Sequence[Expr]) -> Expr:
         try:
             expression: Expr = call(*arguments)
             return expression
         except StreamqError as error:
-            raise Refusal(place, str(error)) from error
+            raise refused(place, error, "cedr") from error
 
     return called
 

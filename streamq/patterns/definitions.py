@@ -12,6 +12,7 @@ from streamq.operators.instants import instant_ticks
 from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.select import Select
 from streamq.patterns import syntax
+from streamq.patterns.advice import refused
 from streamq.patterns.checks import parts_of
 from streamq.patterns.conditions import Conjunct, Unplaced, Variables, asks_for_ids, condition_on, typed
 from streamq.patterns.correlation import correlation
@@ -69,14 +70,16 @@ def mentions_ids(program: Program, fields: Mapping[str, Collection[str]]) -> boo
     return any(_mentions_ids(definition, fields) for definition in program.definitions)
 
 
-def used_types(program: Program) -> tuple[str, ...]:
-    """Return the names of the types that the program takes from outside, in the order of the text."""
-    names: dict[str, None] = {}
+def used_types(program: Program) -> tuple[syntax.Type, ...]:
+    """Return the types that the program takes from outside, each where it stands first, in the order of the text."""
+    kinds: dict[str, syntax.Type] = {}
     defined: set[str] = set()
     for definition in program.definitions:
-        names |= {kind.name: None for kind in _types_in(definition.pattern) if kind.name not in defined}
+        for kind in _types_in(definition.pattern):
+            if kind.name not in defined:
+                kinds.setdefault(kind.name, kind)
         defined.add(definition.name)
-    return tuple(names)
+    return tuple(kinds.values())
 
 
 def cancelling_nothing(program: Program, primitive: Collection[str]) -> Iterator[str]:
@@ -86,6 +89,12 @@ def cancelling_nothing(program: Program, primitive: Collection[str]) -> Iterator
             match part.pattern:
                 case syntax.CancelWhen(Part(syntax.Type(name))) if name in primitive:
                     yield name
+
+
+def no_type(kind: syntax.Type, types: Collection[str]) -> Refusal:
+    """Return the refusal of a type that is none of ``types``."""
+    there = f"there are: {', '.join(types)}" if types else "there is none"
+    return Refusal(kind.place, f"no event type {kind.name!r}", there, nearest(kind.name, types))
 
 
 def _types_in(whole: Part) -> Iterator[syntax.Type]:
@@ -131,8 +140,8 @@ def _defined(
 def _longest(part: Part, lowering: Lowering) -> int:
     """How long a match lives at most behind its span, in ticks: so far from its root a cut may move its start."""
     match part.pattern:
-        case syntax.Unless(_, _, within) | syntax.AtMost(_, _, within):
-            return lowering.scope(within, part.pattern.place)
+        case syntax.Unless() | syntax.AtMost():
+            return lowering.scope(part.pattern)
         case syntax.Not(_, inner) | syntax.CancelWhen(inner):
             return _longest(inner, lowering)
     return 0
@@ -156,8 +165,7 @@ def _events(whole: Part) -> dict[str, syntax.Type]:
 def _check_types(definition: Definition, types: Mapping[str, EventType]) -> None:
     for kind in _events(definition.pattern).values():
         if kind.name not in types:
-            there = f"there are: {', '.join(types)}" if types else "there is none"
-            raise Refusal(kind.place, f"no event type {kind.name!r}", there, nearest(kind.name, types))
+            raise no_type(kind, types)
     axes = {types[kind.name].stream.schema.axis: kind for kind in reversed(_events(definition.pattern).values())}
     if len(axes) > 1:
         (other, second), (one, first) = axes.items()
@@ -269,7 +277,7 @@ def _read_outputs(definition: Definition, variables: Variables) -> dict[str, Con
         try:
             check_names([field.name], "cedr")
         except StreamqError as error:
-            raise Refusal(field.place, str(error).removeprefix("cedr: ")) from error
+            raise refused(field.place, error, "cedr", "Write AS and another name behind it.") from error
         outputs[field.name] = output
     return outputs
 
@@ -301,4 +309,4 @@ def _mentions_ids(definition: Definition, fields: Mapping[str, Collection[str]])
     return False
 
 
-__all__ = ["Where", "cancelling_nothing", "matches_of", "mentions_ids", "used_types", "variables_of"]
+__all__ = ["Where", "cancelling_nothing", "matches_of", "mentions_ids", "no_type", "used_types", "variables_of"]

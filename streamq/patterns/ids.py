@@ -5,16 +5,17 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 
-from pyspark.sql import types as t
-
 from streamq.aggregates.counts import count
 from streamq.functions.builder import builder
 from streamq.functions.catalogue import by_name
-from streamq.functions.choice import COALESCE
+from streamq.functions.identifying import Identifying
 from streamq.functions.structures import SEQUENCE
 from streamq.operators.instants import instant_ticks
 from streamq.patterns.matches import so_many
+from streamq.patterns.source_text import Refusal
+from streamq.patterns.syntax import Type
 from streamq.plan.expr import Call, Col, Expr, Lit
+from streamq.plan.keys import has_equality
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.schema import Schema
 from streamq.stream import Stream
@@ -40,20 +41,19 @@ def event_id(name: str, fields: Sequence[str], schema: Schema) -> Expr:
     name = name if name.isidentifier() else f"{len(name)}:{name}"
     starts = instant_ticks(Lifetime("start"), schema.axis_type)
     parts: list[Expr] = [Lit(f"{name} "), starts.cast("string"), Lit(" "), Col(ORDINAL).cast("string")]
-    for name_of_field in fields:
-        text = _as_text(Col(name_of_field), schema.type_of(name_of_field))
-        length = Call(by_name("length"), (text,)).cast("string")
-        parts.append(Call(COALESCE, (Call(by_name("concat"), (Lit(" "), length, Lit(":"), text)), Lit(" -"))))
+    parts += [Call(Identifying(schema.type_of(field)), (Col(field),)) for field in fields]
     return Call(by_name("concat"), tuple(parts))
 
 
-def _as_text(column: Expr, kind: t.DataType) -> Expr:
-    """A value as a text that no other value of its type has."""
-    if isinstance(kind, t.BinaryType):
-        return builder("hex")(column)
-    if isinstance(kind, t.ArrayType | t.MapType | t.StructType):
-        return builder("to_json")(column)
-    return column.cast("string")
+def check_identified(pattern: Type, fields: Sequence[str], schema: Schema) -> None:
+    """Raise Refusal for a type with a field whose values cannot be told apart: ids are made of all fields."""
+    for field in fields:
+        if not has_equality(schema.type_of(field)):
+            observed = f"found {schema.type_of(field).simpleString()} in {field!r}"
+            hint = "Leave it out of the stream, by select."
+            raise Refusal(
+                pattern.place, f"no ids of {pattern.name!r}: values of a field are not compared", observed, hint
+            )
 
 
 def match_id(operator: str, ids: Sequence[Expr], starts: Expr) -> Expr:
@@ -74,4 +74,4 @@ def _a_tick(stream: Stream) -> Duration:
     return dt.timedelta(microseconds=1) if stream.schema.axis == TIMESTAMP else 1
 
 
-__all__ = ["ORDINAL", "event_id", "match_id", "numbered", "placed_id"]
+__all__ = ["ORDINAL", "check_identified", "event_id", "match_id", "numbered", "placed_id"]

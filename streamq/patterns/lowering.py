@@ -19,11 +19,12 @@ from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.select import Select
 from streamq.operators.union import Union
 from streamq.patterns import syntax
+from streamq.patterns.advice import refused
 from streamq.patterns.checks import chooses
 from streamq.patterns.choosing import Choice, shared_events
 from streamq.patterns.conditions import Unplaced
 from streamq.patterns.correlation import Correlation
-from streamq.patterns.ids import ORDINAL, event_id, match_id, numbered, placed_id
+from streamq.patterns.ids import ORDINAL, check_identified, event_id, match_id, numbered, placed_id
 from streamq.patterns.matches import (
     Matches,
     all_of,
@@ -42,7 +43,7 @@ from streamq.patterns.matches import (
 )
 from streamq.patterns.pairs import Pair
 from streamq.patterns.source_text import Refusal
-from streamq.patterns.syntax import Part, Place
+from streamq.patterns.syntax import Part
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.passes import rewrite
@@ -91,10 +92,10 @@ class Lowering:
                 return self.conditions.holding(self._type(part, part.pattern))
             case syntax.Sequence():
                 matches = self._sequence(part.pattern)
-            case syntax.AtLeast(count, parts, within):
-                matches = self._at_least(count, parts, self.scope(within, part.pattern.place))
-            case syntax.All(parts, within):
-                matches = self._at_least(len(parts), parts, self.scope(within, part.pattern.place))
+            case syntax.AtLeast(count, parts):
+                matches = self._at_least(count, parts, self.scope(part.pattern))
+            case syntax.All(parts):
+                matches = self._at_least(len(parts), parts, self.scope(part.pattern))
             case syntax.AnyOf(parts):
                 matches = self._at_least(1, parts, 1)
             case syntax.Unless():
@@ -118,6 +119,7 @@ class Lowering:
         kind, name = self.types[pattern.name], part.variable or pattern.name
         points = kind.stream.to_points()
         if self.has_ids and kind.id is None:
+            check_identified(pattern, kind.fields, points.schema)
             points = numbered(points, ORDINAL)
         columns: dict[str, Expr] = {of(name, f): Col(f) for f in kind.fields}
         columns[at(name)] = Lifetime("start")
@@ -170,15 +172,15 @@ class Lowering:
         placed = tuple(placed_id(number, one) for number, one in enumerate(identified.ids, start=1))
         return replace(identified, id=match_id(operator, placed, matches.starts))
 
-    def scope(self, within: syntax.Duration, place: Place) -> int:
-        """A scope in ticks; raises Refusal for one that is not positive, or no duration of the axis."""
+    def scope(self, pattern: syntax.ScopedPattern) -> int:
+        """A pattern's scope in ticks; raises Refusal for one that is not positive, or no duration of the axis."""
         axis = next(iter(self.types.values())).stream.schema.axis
         try:
-            scope = ticks(within, axis, "cedr")
+            scope = ticks(pattern.within, axis, "cedr")
         except StreamqError as error:
-            raise Refusal(place, str(error).removeprefix("cedr: ")) from error
+            raise refused(pattern.scope_place, error, "cedr", "Write a unit behind it: 5 minutes.") from error
         if scope <= 0:
-            raise Refusal(place, "a scope is positive", f"found {within!r}")
+            raise Refusal(pattern.scope_place, "a scope is positive", f"found {pattern.within!r}")
         return scope
 
     def _pair(self, left: Matches, right: Matches) -> Pair:
@@ -193,7 +195,7 @@ class Lowering:
     # one after the other
 
     def _sequence(self, pattern: syntax.Sequence) -> Matches:
-        scope = self.scope(pattern.within, pattern.place)
+        scope = self.scope(pattern)
         if chooses(pattern.parts):
             parts, matches = self._chosen(pattern.parts, Gathering.SEQUENCE, count=len(pattern.parts), within=scope)
         else:
@@ -273,7 +275,7 @@ class Lowering:
         return opened._derive(Select(joined, tuple((n, columns[n]) for n in one.schema.names)), one.stream)
 
     def _at_most(self, pattern: syntax.AtMost) -> Matches:
-        scope = self.scope(pattern.within, pattern.place)
+        scope = self.scope(pattern)
         parts, matches = self._chosen(pattern.parts, Gathering.AT_MOST, count=pattern.count, within=scope)
         optional = frozenset(matches.events) if len(parts) > 1 else parts[0].optional
         matches = replace(
@@ -302,7 +304,7 @@ class Lowering:
     # nothing of another
 
     def _unless(self, pattern: syntax.Unless) -> Matches:
-        scope = self.scope(pattern.within, pattern.place)
+        scope = self.scope(pattern)
         matches, negated = self.lowered(pattern.pattern), self.lowered(pattern.negated)
         contributor = matches.starts if pattern.nth is None else matches.contributors[pattern.nth - 1]
         is_own = contributor is matches.starts
@@ -323,7 +325,7 @@ class Lowering:
         negated, matches = self.lowered(pattern.negated), self.lowered(pattern.pattern)
         inner = pattern.pattern.pattern
         assert isinstance(inner, syntax.Sequence | syntax.AtLeast | syntax.All)
-        return self._without_between(matches, negated, matches.contributors[0], self.scope(inner.within, inner.place))
+        return self._without_between(matches, negated, matches.contributors[0], self.scope(inner))
 
     def _cancel_when(self, pattern: syntax.CancelWhen) -> Matches:
         matches, negated = self.lowered(pattern.pattern), self.lowered(pattern.negated)

@@ -17,7 +17,8 @@ from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.instants import instant_ticks
 from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.where import Where
-from streamq.plan.expr import Call, Expr, Lit
+from streamq.plan.expr import Call, Col, Expr, Lit
+from streamq.plan.passes import rewrite
 from streamq.plan.schema import Schema
 from streamq.stream import Stream
 
@@ -50,6 +51,17 @@ def contributors_of(variable: str) -> str:
 def contributor_of(variable: str, number: int) -> str:
     """The column of the instant at which a contributor of a variable's match starts."""
     return f"{variable}.@.{number}"
+
+
+def as_written(expr: Expr) -> Expr:
+    """An expression over columns of matches with the names that a text has for them: ``x.Vs``, ``x.id``, ``x.v``."""
+    return rewrite(expr, lambda e: Col(written_name(e.name)) if isinstance(e, Col) else None)
+
+
+def written_name(column: str) -> str:
+    """The name that a text has for a column of matches."""
+    variable, _, name = column.partition(".")
+    return f"{variable}.Vs" if name == "@" else f"{variable}.{name.removeprefix('@.')}"
 
 
 def key(name: str) -> str:

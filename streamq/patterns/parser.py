@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, cast
 
 from streamq.errors import CedrError
+from streamq.patterns.advice import unexpected_at
 from streamq.patterns.checks import check_program
 from streamq.patterns.legal_words import KEYWORDS, OPERATORS, keyword_like, keywords_of, legal, sign_at
 from streamq.patterns.source_text import Refusal, SourceText, source_text
@@ -18,13 +19,6 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"[\w-]+")
 _WORD_BEFORE = re.compile(r"(?<![\w.`])([^\W\d][\w-]*)\s*\Z")
-_HINTS = {
-    '"': "Strings stand in single quotes, names in backticks.",
-    "‘": "Strings stand in plain single quotes: '.",
-    "’": "Strings stand in plain single quotes: '.",
-    "“": "Strings stand in plain single quotes: '.",
-    "`": "A name in backticks has at least one character.",
-}
 
 
 def parse(text: str | bytes) -> Program:
@@ -80,6 +74,6 @@ def _unexpected(source: SourceText, unexpected: UnexpectedInput) -> CedrError:
     elif before and (near := keyword_like(before[1], KEYWORDS, likeness=0.8)):
         hint = f"Did you mean {near!r} for the word before it, {before[1]!r}?"
     else:
-        is_twice = text[max(0, offset - 1) : offset + 1] == "=="
-        hint = "Equality is one =." if is_twice else _HINTS.get(text[offset : offset + 1], "")
+        offset, signs, hint = unexpected_at(text, offset, frozenset(tokens))
+        observed = f"found {signs!r}" if signs else observed
     return source.error(source.place(offset), "this cannot stand here", observed, f"{hint} {legal(tokens)}".strip())

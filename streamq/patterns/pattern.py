@@ -16,7 +16,7 @@ from streamq.patterns import syntax
 from streamq.patterns.checks import check_program, orders_of_one_type, parts_of
 from streamq.patterns.conditions import Variables
 from streamq.patterns.contributor import AliasVerbs, Contributor, Function
-from streamq.patterns.definitions import cancelling_nothing, used_types, variables_of
+from streamq.patterns.definitions import cancelling_nothing, no_type, used_types, variables_of
 from streamq.patterns.detect import Definitions, Detect, event_type
 from streamq.patterns.parser import parse
 from streamq.patterns.picture import explained
@@ -60,7 +60,11 @@ class Written:
     def plan(self) -> Detect:
         """Return the plan of its matches; raises Refusal at the place of what is wrong."""
         check_program(self.program)
-        names = tuple(name for name in used_types(self.program) if name in self.types)
+        used = used_types(self.program)
+        for kind in used:
+            if kind.name not in self.types:
+                raise no_type(kind, [*self.types, *(d.name for d in self.program.definitions[:-1])])
+        names = tuple(kind.name for kind in used)
         inputs = tuple(self.types[name].plan for name in names)
         primitive = {name for name, plan in zip(names, inputs, strict=True) if not isinstance(plan, Detect)}
         for name in cancelling_nothing(self.program, primitive):

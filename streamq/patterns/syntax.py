@@ -30,6 +30,20 @@ class Placed:
     place: Place = field(default=NOWHERE, compare=False, repr=False)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Scoped(Placed):
+    """An operator with a scope, and where that stands."""
+
+    scope_place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted(Scoped):
+    """An operator with a scope and a count, and where that stands."""
+
+    count_place: Place = field(default=NOWHERE, compare=False, repr=False)
+
+
 # --- expressions of WHERE and OUTPUT
 
 
@@ -120,7 +134,7 @@ class Type(Placed):
 
 
 @dataclass(frozen=True)
-class Sequence(Placed):
+class Sequence(Scoped):
     """One event of each part, strictly one after the other, within a scope."""
 
     parts: tuple[Part, ...]
@@ -128,7 +142,7 @@ class Sequence(Placed):
 
 
 @dataclass(frozen=True)
-class AtLeast(Placed):
+class AtLeast(Counted):
     """Events of ``count`` of the parts, in any order of the parts, within a scope."""
 
     count: int
@@ -137,7 +151,7 @@ class AtLeast(Placed):
 
 
 @dataclass(frozen=True)
-class All(Placed):
+class All(Scoped):
     """One event of each part, in any order, within a scope."""
 
     parts: tuple[Part, ...]
@@ -152,7 +166,7 @@ class AnyOf(Placed):
 
 
 @dataclass(frozen=True)
-class AtMost(Placed):
+class AtMost(Counted):
     """An event of a part with no more than ``count`` events of the parts in the scope that ends with it."""
 
     count: int
@@ -161,7 +175,7 @@ class AtMost(Placed):
 
 
 @dataclass(frozen=True)
-class Unless(Placed):
+class Unless(Counted):
     """A match that no event of ``negated`` follows within a scope.
 
     The scope starts with the match, or at its ``nth`` contributor, counted from 1.
@@ -190,6 +204,9 @@ class CancelWhen(Placed):
 
 
 Pattern = Type | Sequence | AtLeast | All | AnyOf | AtMost | Unless | Not | CancelWhen
+
+ScopedPattern = Sequence | AtLeast | All | AtMost | Unless
+"""Those with a scope."""
 
 # --- definitions
 

@@ -9,8 +9,11 @@ from lark import Token, Transformer, v_args
 
 from streamq.choices import Consumption, Selection
 from streamq.errors import TimeError
+from streamq.patterns.advice import refused
+from streamq.patterns.numbers import Number, duration, number, place_of, unquoted, whole_number, written
 from streamq.patterns.source_text import MAX_DEPTH, Refusal
 from streamq.patterns.syntax import (
+    NOWHERE,
     All,
     AnyOf,
     Apply,
@@ -21,7 +24,6 @@ from streamq.patterns.syntax import (
     Condition,
     CorrelationKey,
     Definition,
-    Duration,
     Expression,
     Field,
     Literal,
@@ -37,14 +39,6 @@ from streamq.patterns.syntax import (
     Unless,
 )
 from streamq.time import length
-
-MAX_DIGITS = 100
-"""The greatest length of a number or a duration, so that reading one takes bounded time."""
-
-
-def place_of(token: Token) -> Place:
-    """Return where a token begins."""
-    return Place(token.line or 0, token.column or 0)
 
 
 class TreeBuilder(Transformer[Token, Program]):
@@ -98,37 +92,40 @@ class TreeBuilder(Transformer[Token, Program]):
     @v_args(inline=True)
     def sequence(self, keyword: Token, *arguments: Any) -> Sequence:
         *parts, scope = arguments
-        return Sequence(tuple(parts), required(scope, keyword), place=place_of(keyword))
+        within = required(scope, keyword)
+        return Sequence(tuple(parts), within.value, place=place_of(keyword), scope_place=within.place)
 
     @v_args(inline=True)
-    def at_least(self, keyword: Token, count: int, *arguments: Any) -> AtLeast:
+    def at_least(self, keyword: Token, count: Number, *arguments: Any) -> AtLeast:
         *parts, scope = arguments
-        return AtLeast(count, tuple(parts), required(scope, keyword), place=place_of(keyword))
+        return AtLeast(count.value, tuple(parts), **counted(keyword, count, required(scope, keyword)))
 
     @v_args(inline=True)
-    def at_most(self, keyword: Token, count: int, *arguments: Any) -> AtMost:
+    def at_most(self, keyword: Token, count: Number, *arguments: Any) -> AtMost:
         *parts, scope = arguments
-        return AtMost(count, tuple(parts), required(scope, keyword), place=place_of(keyword))
+        return AtMost(count.value, tuple(parts), **counted(keyword, count, required(scope, keyword)))
 
     @v_args(inline=True)
     def all_of(self, keyword: Token, *arguments: Any) -> All:
         *parts, scope = arguments
-        return All(tuple(parts), required(scope, keyword), place=place_of(keyword))
+        within = required(scope, keyword)
+        return All(tuple(parts), within.value, place=place_of(keyword), scope_place=within.place)
 
     @v_args(inline=True)
     def any_of(self, keyword: Token, *arguments: Any) -> AnyOf:
         *parts, scope = arguments
         if scope is not None:
             hint = "For events within a scope write ATLEAST(1, ..., scope)."
-            raise Refusal(place_of(keyword), "ANY has no scope", f"found {scope!r}", hint)
+            raise Refusal(scope.place, "ANY has no scope", f"found {scope.value!r}", hint)
         return AnyOf(tuple(parts), place=place_of(keyword))
 
     @v_args(inline=True)
     def unless(
-        self, keyword: Token, pattern: Part, negated: Part, nth: int | None = None, scope: Duration | None = None
+        self, keyword: Token, pattern: Part, negated: Part, nth: Number | None = None, scope: Number | None = None
     ) -> Unless:
         within = required(scope, keyword, "an unscoped negation: ")
-        return Unless(pattern, negated, within, nth, place=place_of(keyword))
+        number = None if nth is None else nth.value
+        return Unless(pattern, negated, nth=number, **counted(keyword, nth, within))
 
     @v_args(inline=True)
     def not_between(self, keyword: Token, negated: Part, pattern: Part) -> Not:
@@ -138,18 +135,18 @@ class TreeBuilder(Transformer[Token, Program]):
     def cancel_when(self, keyword: Token, pattern: Part, negated: Part) -> CancelWhen:
         return CancelWhen(pattern, negated, place=place_of(keyword))
 
-    def count(self, tokens: list[Token]) -> int:
-        return whole_number(tokens, "a count")
+    def count(self, tokens: list[Token]) -> Number:
+        return Number(whole_number(tokens, "a count"), place_of(tokens[0]))
 
-    def scope(self, tokens: list[Token]) -> Duration:
-        within = duration(tokens)
+    def scope(self, tokens: list[Token]) -> Number:
+        within, place = duration(tokens), place_of(tokens[0])
         try:
             ticks = length(within, "scope")
-        except TimeError as e:
-            raise Refusal(place_of(tokens[0]), str(e).removeprefix("scope: ")) from None
+        except TimeError as error:
+            raise refused(place, error, "scope", "Write 5 minutes, or '5 minutes'.") from None
         if ticks <= 0:
-            raise Refusal(place_of(tokens[0]), "a scope that is not positive", f"found {written(tokens)}")
-        return within
+            raise Refusal(place, "a scope that is not positive", f"found {written(tokens)}")
+        return Number(within, place)
 
     # --- conditions and expressions
 
@@ -246,7 +243,7 @@ class TreeBuilder(Transformer[Token, Program]):
     @v_args(inline=True)
     def output_field(self, expression: Expression, name: Token | None) -> OutputField:
         if name is not None:
-            return OutputField(expression, str(name), place=expression.place)
+            return OutputField(expression, str(name), place=place_of(name))
         if isinstance(expression, Field):
             return OutputField(expression, expression.name, place=expression.place)
         raise Refusal(expression.place, "an output field without a name", "", "Write AS and a name behind it.")
@@ -262,12 +259,19 @@ class TreeBuilder(Transformer[Token, Program]):
     validity = occurrence
 
 
-def required(scope: Duration | None, keyword: Token, wrong: str = "") -> Duration:
+def required(scope: Number | None, keyword: Token, wrong: str = "") -> Number:
     """Return a scope; refuse an operator that has none."""
     if scope is None:
         hint = "Write one behind the last pattern, such as 5 minutes."
         raise Refusal(place_of(keyword), f"{wrong}{keyword.upper()} without a scope", "", hint)
     return scope
+
+
+def counted(keyword: Token, count: Number | None, within: Number) -> dict[str, Any]:
+    """What an operator with a count and a scope has beside its parts and the count: the scope, and places."""
+    count_place = NOWHERE if count is None else count.place
+    places = {"place": place_of(keyword), "count_place": count_place, "scope_place": within.place}
+    return {"within": within.value, **places}
 
 
 def applied(function: str, arguments: tuple[Expression, ...], place: Place) -> Apply:
@@ -295,41 +299,3 @@ def perhaps_inverted(function: str, children: list[Any]) -> Apply:
     operand, inverse, *others = children
     comparison = applied(function, (operand, *others), operand.place)
     return applied("not", (comparison,), operand.place) if inverse is not None else comparison
-
-
-def unquoted(token: Token) -> str:
-    return token[1:-1].replace("''", "'")
-
-
-def written(tokens: list[Token]) -> str:
-    """Tokens as a text has them: a sign before its number, else with blanks between."""
-    return " ".join(tokens).replace("- ", "-")
-
-
-def number(tokens: list[Token]) -> int | float:
-    """The number of a token, behind a sign or not."""
-    digits = tokens[-1]
-    if len(digits) > MAX_DIGITS:
-        raise Refusal(place_of(tokens[0]), f"a number of more than {MAX_DIGITS} characters")
-    value = int(digits) if digits.isdigit() else float(digits)
-    if math.isinf(value):
-        raise Refusal(place_of(tokens[0]), "a number beyond the range of doubles", f"found {written(tokens)}")
-    return -value if len(tokens) == 2 else value
-
-
-def whole_number(tokens: list[Token], what: str) -> int:
-    value = number(tokens)
-    if not isinstance(value, int):
-        raise Refusal(place_of(tokens[0]), f"{what} is a whole number", f"found {written(tokens)}")
-    return value
-
-
-def duration(tokens: list[Token]) -> Duration:
-    """A duration in one form: a number of ticks, or a string in lower case with single blanks."""
-    if max(map(len, tokens)) > MAX_DIGITS or len(tokens) > MAX_DIGITS:
-        raise Refusal(place_of(tokens[0]), f"a duration of more than {MAX_DIGITS} characters")
-    if tokens[0].type == "STRING":
-        return " ".join(unquoted(tokens[0]).lower().split())
-    if tokens[-1].type == "NUMBER":
-        return whole_number(tokens, "a scope without a unit")
-    return written(tokens).lower()

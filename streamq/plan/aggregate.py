@@ -173,6 +173,10 @@ class AggregateFunction(Named, ABC):
     drawing: Drawing = Drawing()
     """How tests draw it."""
 
+    def shown_options(self, options: Options) -> Options:
+        """Those of the plain parameters that a user has written, for explain and messages."""
+        return tuple(option for option in options if option != "")
+
     @property
     def reads_window(self) -> bool:
         """Whether Spark's form of it reads the interval of the window."""
@@ -242,6 +246,7 @@ class Aggregate(Expr):
         return Aggregate(self.function, tuple(children[:n]), None if self.where is None else children[n], self.options)
 
     def shown_over(self, parts: Sequence[Text]) -> Text:
-        args = ", ".join([*(p.text for p in parts[: len(self.args)]), *(repr(o) for o in self.options if o != "")])
+        options = self.function.shown_options(self.options)
+        args = ", ".join([*(p.text for p in parts[: len(self.args)]), *map(repr, options)])
         args = args or self.function.of_nothing
         return Text(f"{self.name}({args}{f' where {parts[-1].text}' if self.where is not None else ''})")

@@ -10,13 +10,14 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from pyspark.sql.types import DataType
 
 from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.plan.function import Function, Text
+from streamq.plan.own_names import shown_name
 from streamq.plan.plain import hint_for, plain_value
 from streamq.plan.refusals import NoValue
 from streamq.plan.spark_types import parse_type
@@ -32,6 +33,9 @@ _UFUNCS = {
 @dataclass(frozen=True, eq=False, repr=False)
 class Expr(NoValue, Tree):
     """A node of an expression; compare trees with ``a.digest == b.digest``, for ``==`` builds a comparison."""
+
+    called: ClassVar[str] = "an expression"
+    """What messages call it where it is not what was asked for."""
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -206,7 +210,7 @@ class Col(Expr):
         return f'"{self.name}"'
 
     def shown_over(self, parts: Sequence[Text]) -> Text:
-        return Text(self.name)
+        return Text(shown_name(self.name))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

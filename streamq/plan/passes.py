@@ -9,6 +9,7 @@ from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col, Expr, Opaque
 from streamq.plan.folding import fold
 from streamq.plan.lifetime import Lifetime
+from streamq.plan.own_names import carried_key
 from streamq.plan.tree import show
 
 
@@ -78,6 +79,8 @@ def show_to_user(root: Expr) -> str:
     def described(node: Expr) -> Expr | None:
         if not isinstance(node, Col) or not node.name.startswith("__"):
             return None
+        if (key := carried_key(node.name)) is not None:
+            return Col(key)
         own = _OWN.fullmatch(node.name)
         kind, part = own.groups() if own else ("value", None)
         return Col({None: kind or "count", "n": "count", "mean": "avg"}.get(part, "var") + "(...)")

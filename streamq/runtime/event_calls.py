@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamq.errors import PlanError, sentence
+from streamq.plan.own_names import argument
 from streamq.plan.user_code import (
     STEPWISE,
     Called,
@@ -144,7 +145,7 @@ def _with_options(function: Callable[..., Any], options: Mapping[str, Any]) -> C
 
 def _parameters(step: Any, count: int) -> tuple[str, ...]:
     """Return the names of a step's first ``count`` parameters."""
-    unnamed = [f"x{i}" for i in range(count)]
+    unnamed = list(map(argument, range(count)))
     signature = signature_without_self(step)
     if signature is None:
         return tuple(unnamed)

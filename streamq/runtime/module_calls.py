@@ -19,6 +19,7 @@ import pyarrow as pa
 from streamq.choices import Stamp
 from streamq.errors import ModuleFailed, sentence
 from streamq.plan.named import Named
+from streamq.plan.own_names import show_argument, shown_group
 from streamq.runtime.module import Module
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.user_results import Lifetime, RowShape, Unfit, fit, plain_result, reason_of, shortened
@@ -120,7 +121,9 @@ class FirstEvents:
     count: int
 
     def __str__(self) -> str:
-        shown = "; ".join(", ".join(f"{n} = {shortened(value)}" for n, value in row.items()) for row in self.rows)
+        shown = "; ".join(
+            ", ".join(show_argument(n, shortened(value)) for n, value in row.items()) for row in self.rows
+        )
         return f"the first of {self.count} events: {shown}" if self.count > len(self.rows) else f"events: {shown}"
 
 
@@ -134,7 +137,7 @@ def failed(
 ) -> ModuleFailed:
     """Return the error that names the module, the window, the group and the first events."""
     start, end = (calling.shown_instant(ticks) if ticks != INFINITY else "NULL" for ticks in window)
-    of_group = "".join(f", {name} = {shortened(value)}" for name, value in group.items())
+    of_group = "".join(f", {name} = {shortened(value)}" for name, value in shown_group(group).items())
     what = " ".join(f"{reason_of(error)}; window [{start}, {end}){of_group}; {events}".split())
     hint = "Only a run with a late_sink sets what fails aside." if calling.quarantine else ""
     return ModuleFailed(sentence(calling.name, "it failed", what, hint))

@@ -16,6 +16,7 @@ from streamq.choices import Stamp
 from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.module_properties import time_bound
+from streamq.plan.own_names import shown_name
 from streamq.plan.reduction import ReducedColumn
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.module import States
@@ -55,15 +56,22 @@ def checked_decorated(
     ``reference`` is called as a function of that kind is: with Series, or events and window. Raises PlanError where a
     time-sensitive module has no names for its arguments, or others.
     """
+    if not kinds:
+        # what takes lifetimes alone; else the error of a call without a column
+        module.applied((), None, {}, ())
     if module.time_sensitive and len(names) != len(kinds):
         found = f"found {len(kinds)} types, {len(names)} names"
         hint = f"Say columns=[...] where it is declared, or check {module.name}('v'), with the columns that it is for."
+        hint += f" If it reads lifetimes alone, check {module.name}()." if not names else ""
         raise PlanError(sentence("check_module", f"what {module.name} calls its arguments is not known", found, hint))
-    names = names or tuple(f"x{i}" if i else "x" for i in range(len(kinds)))
     called, instants = module.module, arrow_type(axis)
-    calling = module.calling(
-        ReducedColumn("", names, arrow_type(module.returns), axis=instants), _calling_names(module, names)
-    )
+    column = ReducedColumn("", tuple(f"x{i}" for i in range(len(kinds))), arrow_type(module.returns), axis=instants)
+    calling = module.calling(column, _calling_names(module, names))
+    names = calling.names
+    if unnamed := [name for name in module.filter_columns if name not in names]:
+        what = f"filters_on({unnamed[0]}) is never used, for no argument of {module.name} is called that"
+        hint = f"Say columns= in its decorator, with {unnamed[0]!r} among them."
+        raise PlanError(sentence("check_module", what, f"there are: {', '.join(names)}", hint))
     asked = (calling.interval(WINDOW),) if module.time_sensitive else ()
 
     def events(rows: Rows) -> Any:
@@ -92,10 +100,11 @@ def checked_decorated(
     states |= {"result": result, "any_order": called.any_order or order_insensitive}
     return Checked(
         **states,
-        fields=(*(("start", "end") if module.time_sensitive else ()), *names),
+        fields=(*(("start", "end") if module.time_sensitive else ()), *map(shown_name, names)),
         events=events,
         reference=None if reference is None else referred,
         time_bound=str(time_bound) in module.properties,
+        filters_on=module.filter_columns,
     )
 
 

@@ -50,7 +50,8 @@ class Checked(States):
     """States, and what its laws are asked of; ``fields`` name the values of an event.
 
     events: rows as the methods take them; reference: what else says the result over rows, if anything does; foreign: whether
-    its methods may keep something, or change what they are given; time_bound: whether it promises that.
+    its methods may keep something, or change what they are given; time_bound: whether it promises that; filters_on: the columns
+    of which it promises that; by_event: whether its result is a list of what it gives for each event.
     """
 
     fields: tuple[str, ...]
@@ -58,6 +59,8 @@ class Checked(States):
     reference: Callable[[Rows], Any] | None = None
     foreign: bool = True
     time_bound: bool = False
+    filters_on: tuple[str, ...] = ()
+    by_event: bool = False
 
     def has(self, need: str) -> bool:
         """Whether a law that needs this has something to say."""

@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from streamq.errors import sentence
-from streamq.runtime.user_results import FAILURES, LASTS, START
+from streamq.runtime.user_results import FAILURES, LASTS, START, plain_result
 from streamq.testing.module_forms import Checked, Rows
 
 Bags = dict[str, Rows]
@@ -253,6 +254,30 @@ def _cut(row: dict[str, Any], at: int) -> dict[str, Any] | None:
     return None if start >= at else {"start": start, "end": end, **values}
 
 
+def _filters_on(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
+    """Events of one value of what the operator filters on give the rows of that value that all events give, and no others."""
+    events, columns = [*first, *then], m.filters_on
+    places = [m.fields.index(name) for name in columns]
+    # to pandas, and so to the code, NaN is NULL
+    of_event = [[plain_result(event[i]) for i in places] for event in events]
+    rows = [([row[name] for name in columns], row) for row in plain(m.over(events))]
+    values: list[list[Any]] = []
+    for value in [*of_event, *(value for value, _ in rows)]:
+        values += [value] if not any(same(value, other, 0.0) for other in values) else []
+    for value in values:
+        alone = [event for event, own in zip(events, of_event, strict=True) if same(own, value, 0.0)]
+        shown = ", ".join(f"{name} = {v!r}" for name, v in zip(columns, value, strict=True))
+        of_all = [row for own, row in rows if same(own, value, 0.0)]
+        claim = f"the rows with {shown} are those of the events with {shown}"
+        yield claim, of_all, outcome(partial(m.over, alone)) if alone else []
+
+
+def _apart(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
+    together = outcome(lambda: m.over([*first, *then]))
+    claim = "what it gives for an event goes by that event alone"
+    yield claim, together, outcome(lambda: [result for event in (*first, *then) for result in m.over([event])])
+
+
 def _reference(m: Checked, events: Rows) -> Iterator[Claim]:
     assert m.reference is not None
     reference = m.reference
@@ -271,6 +296,8 @@ LAWS = (
     Law("remove", "remove", {"rest": "a"}, _remove_copies),
     Law("merge", "merge", {"first": "a", "second": "b", "third": "c"}, _merge),
     Law("time_bound", "time_bound", {"events": "a", "later": "b"}, _time_bound),
+    Law("filters_on", "filters_on", {"first": "a", "then": "b"}, _filters_on),
+    Law("apart", "by_event", {"first": "a", "then": "b"}, _apart),
     Law("reference", "reference", {"events": "a"}, _reference),
 )
 """In the order in which they are checked: what a module breaks first is most of the time the cause of the rest."""

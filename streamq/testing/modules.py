@@ -19,9 +19,10 @@ from pyspark.sql.types import DataType, LongType, TimestampType
 
 from streamq.choices import check_word
 from streamq.errors import PlanError, TypeMismatch, sentence
-from streamq.functions.user_functions import UserFunction
+from streamq.plan.aggregate import Aggregate
 from streamq.plan.spark_types import parse_type
 from streamq.testing.decorated_modules import WINDOW, checked_decorated, decorated
+from streamq.testing.event_functions import checked_function, event_function
 from streamq.testing.module_forms import (
     HOP,
     SIZE,
@@ -60,7 +61,9 @@ def check_module(
 
     - what ``sq.uda`` or ``sq.udo`` has made, with the properties, the options and the sense of time that it was declared with;
       its results must be of its type. A time-sensitive one without ``columns=`` comes applied, ``load("v")``, so that its
-      arguments have names; its events lie in one window of an ``axis``, "integer" or "timestamp";
+      arguments have names, or ``alive()`` if it reads lifetimes alone; its events lie in one window of an ``axis``, "integer" or
+      "timestamp";
+    - what ``sq.udf`` has made, with its options, or applied, ``size("v")``: a result for each event;
     - what ``sq.udso`` has made, with its options, or applied, ``delta("v")``: events come one after the other, and its answer
       are the rows of all of them and the state behind the last; a time-sensitive one is given starts that rise;
     - an object, or a class without parameters, with ``initial()``, ``add(state, values)``, ``result(state)`` and maybe
@@ -72,7 +75,7 @@ def check_module(
     - an aggregate, such as ``sq.sum("v")``, or a list of them as in one ``select``: checked in every way it is computed.
 
     ``types`` are the arguments' in SQL, ``"double, string"``; for aggregates those of the columns in the order in which they
-    are named, or one for all.
+    are named, or one for all; ``""`` for what takes no column.
 
     The laws:
 
@@ -83,6 +86,8 @@ def check_module(
     - *remove*: what is added and removed leaves no trace. No float may be subtracted back out of a running sum;
     - *merge*: parts merged are the whole, associative and commutative;
     - *time_bound*, of an operator that promises it: what starts at an instant changes no row before it;
+    - *filters_on*, of an operator that promises it: events of one value give the rows of that value that all events give;
+    - *apart*, of a function of one event's values: what it gives for an event goes by that event alone;
     - *reference*: it gives what ``reference``, a function of Series, gives; of an aggregate, what the oracle does.
 
     Each law is tried on about ``examples`` small bags of events: NULLs, NaN, infinities, -0.0, duplicates, great numbers,
@@ -108,9 +113,6 @@ def check_module(
     """
     if isinstance(examples, bool) or not isinstance(examples, int) or examples < 1:
         raise PlanError(sentence(VERB, "examples is how many bags are tried, from 1", f"found {examples!r}"))
-    if isinstance(module, UserFunction):
-        what = f"{module.name} is called for one event, and has neither states nor windows"
-        raise PlanError(sentence(VERB, "not an aggregate or operator", what, "Check a query with it by verify(query)."))
     kinds = _kinds(types)
     tried = settings(
         max_examples=examples,
@@ -120,27 +122,32 @@ def check_module(
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
-    is_decorated = decorated(module) is not None or stateful(module) is not None
-    aggregates = None if is_decorated else given_aggregates(module)
     check_word(axis, (INTEGER, TIMESTAMP), "axis", VERB)
-    made, walked = decorated(module), stateful(module)
+    window_module, walked, function = decorated(module), stateful(module), event_function(module)
     instants = TimestampType() if axis == TIMESTAMP else LongType()
-    if walked is not None:
-        asks = reference is not None or order_insensitive
-        forms = [checked_stateful(*walked, kinds, instants, aggregates=asks)]
-        bags = _Bags(kinds if walked[1] != 0 else [], values, follows=walked[0].time_sensitive)
-    elif made is not None:
-        forms = [checked_decorated(*made, kinds, instants, reference, order_insensitive=order_insensitive)]
-        bags = _Bags(kinds, values, timed=made[0].time_sensitive)
-    elif aggregates is None:
-        _check_made(module)
-        forms = [checked_module(module, kinds, order_insensitive, reference)]
+    if function is not None:
+        forms = [checked_function(function, kinds, reference, order_insensitive=order_insensitive)]
         bags = _Bags(kinds, values)
-    else:
+    elif walked is not None:
+        asks = reference is not None or order_insensitive
+        kinds = [] if walked[1] == 0 else kinds
+        forms = [checked_stateful(*walked, kinds, instants, aggregates=asks)]
+        bags = _Bags(kinds, values, follows=walked[0].time_sensitive)
+    elif window_module is not None:
+        kinds = [] if isinstance(module, Aggregate) and not module.args else kinds
+        forms = [checked_decorated(*window_module, kinds, instants, reference, order_insensitive=order_insensitive)]
+        bags = _Bags(kinds, values, timed=window_module[0].time_sensitive)
+    elif (aggregates := given_aggregates(module)) is not None:
         select = selected(aggregates, kinds)
         forms = aggregate_forms(select)
         bags = _Bags([f.type for f in select.payload.fields[1:]], values, GROUPS)
         tried = settings(tried, max_examples=max(1, examples // GROUPS))
+    else:
+        _check_made(module)
+        if not kinds:
+            raise PlanError(sentence(VERB, "no types", "it is called with a Series an argument", 'Say "double".'))
+        forms = [checked_module(module, kinds, order_insensitive, reference)]
+        bags = _Bags(kinds, values)
     for form in forms:
         broken = _Search(bags, tried, seed, tolerance).broken(form)
         if broken is not None:
@@ -154,7 +161,9 @@ def _kinds(types: Any) -> list[DataType]:
     if not isinstance(types, str):
         hint = 'Write names in SQL, "double, string".'
         raise TypeMismatch(sentence(VERB, "not the types of the arguments", f"found {types!r}", hint))
-    kinds = []
+    kinds: list[DataType] = []
+    if not types.strip():
+        return kinds
     for part in re.split(r",(?![^(<]*[)>])", types):
         try:
             kinds.append(parse_type(part))
@@ -213,7 +222,7 @@ class _Bags:
         return groups.map(lambda drawn: [(g, *row) for g, rows in enumerate(drawn) for row in rows])
 
     def _row(self, huge: bool) -> st.SearchStrategy[tuple[Any, ...]]:
-        if self.values is None:
+        if self.values is None or not self.kinds:
             return st.tuples(*(values_of(kind, huge) for kind in self.kinds))
         return self.values if len(self.kinds) > 1 else self.values.map(lambda v: (v,))
 

@@ -72,7 +72,6 @@ def checked_stateful(
     if aggregates:
         what = f"{operator.name} goes from event to event"
         raise PlanError(sentence("check_module", "reference and order_insensitive are of aggregates", what))
-    kinds = [] if count == 0 else kinds
     if count is not None and count != len(kinds):
         found = f"found {len(kinds)} types, {count} columns"
         raise PlanError(sentence("check_module", f"{operator.name} is applied to other columns", found))

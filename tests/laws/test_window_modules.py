@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 import streamq as sq
 from streamq import testing as t
 from streamq.choices import OutputForm
+from streamq.compiler.rewriter import rewrite
 from streamq.errors import PlanError
 from streamq.testing.case import Case
 from streamq.testing.execution import STREAM, Execution
@@ -34,6 +35,7 @@ from tests.window_modules import (
     at_last,
     in_order,
     lived,
+    per_value,
     refused,
 )
 
@@ -103,6 +105,16 @@ def test_every_choice(window: str) -> None:
 def test_members_come_in_their_order(window: str) -> None:
     grouped, of_all = WINDOWS[window](S.group_by("k")), WINDOWS[window](S)
     query = grouped.select(x=in_order("v")).union(of_all.select(k=sq.lit("all"), x=in_order("v")))
+    t.verify(query, DATA, profile=t.Profile(examples=SOAK, batch=0, streams=0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("window", WINDOWS)
+def test_a_filter_on_what_an_operator_filters_on_changes_nothing(window: str) -> None:
+    grouped, of_all = (WINDOWS[window](s, clip_input="right").select(per_value("v")) for s in (S.group_by("k"), S))
+    missing = of_all.where(sq.col("v").is_null()).select(sq.lit("all").alias("k"), "v", "n")
+    query = grouped.where(sq.col("v") == 3).union(missing)
+    assert {f.rule.name for f in rewrite(query.plan).firings} >= {"push_where_below_udo"}
     t.verify(query, DATA, profile=t.Profile(examples=SOAK, batch=0, streams=0))
 
 

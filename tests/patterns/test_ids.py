@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql import types as t
 
 import streamq as sq
+from streamq.errors import NeedsSpark
+from streamq.functions.identifying import Identifying
+from streamq.plan.expr import Call
+from streamq.plan.schema import Field
+from streamq.runtime.arrow_expr import check, evaluate
+from streamq.runtime.values import numbered
+from tests.spark.nasty_values import SCHEMA, nasty
 
 A = sq.events([(1, 2, {"m": 1}), (3, 4, {"m": None}), (20, 21, {"m": 1}), (20, 22, {"m": 1})], name="a")
 B = sq.events([(5, 6, {"m": 1}), (6, 7, {"m": 2})], name="b")
@@ -26,7 +34,7 @@ def test_an_event_is_told_by_its_type_start_number_and_payload() -> None:
 
 
 def test_a_field_that_is_called_id_is_the_payloads() -> None:
-    """Nothing is computed of other fields then: of a double there is no text in-process."""
+    """Nothing is computed of other fields then."""
     events = sq.events([(1, 2, {"id": 7, "x": 0.5})], name="e")
     assert sq.cedr("EVENT E WHEN A AS a WHERE a.id > 1 OUTPUT a.id AS id", A=events).to_arrow().to_pylist() == [
         {"id": 7, "start": 1, "end": 2}
@@ -78,3 +86,41 @@ def test_no_two_matches_have_one_id(pattern: str) -> None:
 def test_a_type_of_several_words_is_told_from_a_type_and_a_start() -> None:
     found = sq.cedr("EVENT E WHEN `A 1` AS x OUTPUT x.id AS id", **{"A 1": A}).to_arrow()
     assert found.column("id").to_pylist()[0] == "3:A 1 1 0 1:1"
+
+
+@pytest.mark.parametrize("field", SCHEMA.fields, ids=lambda field: field.name)
+def test_values_have_one_text_where_they_are_equal_and_nowhere_else(field: Field) -> None:
+    """At any depth; of intervals only Spark has texts."""
+    array = nasty()[field.name]
+    text = Call(Identifying(field.type), (sq.col(field.name),))
+    if isinstance(field.type, t.DayTimeIntervalType):
+        with pytest.raises(NeedsSpark):
+            check(text, SCHEMA, "test")
+        return
+    texts = evaluate(text, SCHEMA, {field.name: array}, lambda _: array, len(array))
+    values, _ = numbered(array)
+    assert (
+        len(set(zip(values.tolist(), texts.to_pylist(), strict=True)))
+        == len({*values.tolist()})
+        == len({*texts.to_pylist()})
+    )
+
+
+def test_an_event_with_floats_is_told_by_their_bits() -> None:
+    schema = {"v": "double", "of": "array<float>"}
+    values = [{"v": 0.5, "of": [0.1, None]}, {"v": float("nan"), "of": []}, {"v": -0.0, "of": None}]
+    events = sq.events([(i, i + 1, row) for i, row in enumerate(values)], schema=schema)
+    assert sq.cedr("EVENT E WHEN A AS a OUTPUT a.id AS id", A=events).to_arrow().column("id").to_pylist() == [
+        "A 0 0 8:0x1.0p-1 19: 13:0x1.99999ap-4 -",
+        "A 1 0 3:NaN 0:",
+        "A 2 0 7:0x0.0p0 -",
+    ]
+
+
+def test_events_with_maps_have_no_ids() -> None:
+    events = sq.events([(1, 2, {"m": None})], schema={"m": "map<string,int>"})
+    assert sq.cedr("EVENT E WHEN A AS a OUTPUT a.m AS m", A=events).to_arrow().num_rows == 1
+    with pytest.raises(
+        sq.StreamqError, match=r"column 14: no ids of 'A': .*; found map<string,int> in 'm'. Leave it out"
+    ):
+        sq.cedr("EVENT E WHEN A AS a OUTPUT a.id AS id", A=events)

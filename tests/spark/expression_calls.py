@@ -12,6 +12,7 @@ from streamq import functions as f
 from streamq.errors import NeedsSpark, TypeMismatch
 from streamq.expressions import col, lit, when
 from streamq.functions.catalogue import by_name
+from streamq.functions.identifying import Identifying
 from streamq.plan.expr import Call, Expr, Lit
 from streamq.plan.passes import nodes
 from streamq.runtime.arrow_casts import can_cast
@@ -299,6 +300,11 @@ def calls() -> Iterator[Expr]:
     )
     yield from (Call(by_name(f"timestamp_{u}"), (c(a),)) for u in ("seconds", "millis", "micros") for a in "bhi")
     yield f.timestamp_seconds(when(c("l") > 10**9, c("l")))
+
+
+def identifying() -> Iterator[Expr]:
+    """The texts that tell values apart, of every type."""
+    yield from (Call(Identifying(field.type), (c(field.name),)) for field in SCHEMA.fields)
 
 
 def distinct(exprs: Iterator[Expr]) -> list[Expr]:

@@ -144,7 +144,20 @@ POOLS: dict[str, tuple[t.DataType, list[Any]]] = {
 }
 """Columns by name; each exists a second time with a 2 after it, in another order."""
 
-SCHEMA = Schema(tuple(Field(n + again, kind) for n, (kind, _) in POOLS.items() for again in ("", "2")), "timestamp")
+LISTS = {"la": "d", "lb": "s", "lc": "y", "ld": "z"}
+"""Columns of lists by name, and the column whose values they have."""
+
+STRUCT = t.StructType([t.StructField("x", t.FloatType()), t.StructField("a b", t.ArrayType(t.StringType()))])
+
+SCHEMA = Schema(
+    (
+        *(Field(n + again, kind) for n, (kind, _) in POOLS.items() for again in ("", "2")),
+        *(Field(name, t.ArrayType(POOLS[of][0])) for name, of in LISTS.items()),
+        Field("st", STRUCT),
+        Field("sl", t.ArrayType(STRUCT)),
+    ),
+    "timestamp",
+)
 
 
 def nasty() -> dict[str, pa.Array]:
@@ -155,4 +168,15 @@ def nasty() -> dict[str, pa.Array]:
         for again in ("", "2"):
             values = [pool[k % len(pool)] if k < len(pool) and not again else chosen.choice(pool) for k in range(ROWS)]
             columns[name + again] = pa.array(values, arrow_type(kind))
-    return columns
+
+    def several(pool: list[Any]) -> list[Any] | None:
+        return None if chosen.random() < 0.1 else [chosen.choice(pool) for _ in range(chosen.randrange(3))]
+
+    def struct() -> dict[str, Any] | None:
+        parts = {"x": chosen.choice(POOLS["x"][1]), "a b": several(["", "a", " 1:a", " -", None])}
+        return None if chosen.random() < 0.1 else parts
+
+    structs = [struct() for _ in range(ROWS)]
+    nested = {name: [several(POOLS[of][1]) for _ in range(ROWS)] for name, of in LISTS.items()}
+    nested |= {"st": structs, "sl": [several(structs) for _ in range(ROWS)]}
+    return columns | {n: pa.array(values, arrow_type(SCHEMA.type_of(n))) for n, values in nested.items()}

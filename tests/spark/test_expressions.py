@@ -33,7 +33,7 @@ from streamq.runtime.arrow_expr import arrow_type, attempt
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
-from tests.spark.expression_calls import c, calls, casts, distinct, lazy, operators
+from tests.spark.expression_calls import c, calls, casts, distinct, identifying, lazy, operators
 from tests.spark.nasty_values import ROWS, SCHEMA, nasty
 
 
@@ -64,7 +64,7 @@ def exact(array: pa.Array) -> list[Any]:
     return array.to_pylist()
 
 
-@pytest.mark.parametrize("group", [operators, lazy, casts, calls], ids=lambda g: g.__name__)
+@pytest.mark.parametrize("group", [operators, lazy, casts, calls, identifying], ids=lambda g: g.__name__)
 def test_values_types_and_errors_are_sparks(spark: SparkSession, group: Any) -> None:
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F

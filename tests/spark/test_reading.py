@@ -19,7 +19,8 @@ def test_a_backfill_in_bounded_micro_batches(spark: SparkSession, tmp_path: Path
     land(tmp_path / "in", parts)
     sizes = {f.stat().st_size for f in (tmp_path / "in").glob("*.parquet")}
     batches = {}
-    for name, how in {"default": {}, "two": {"at_once": 2 * max(sizes)}}.items():
+    own = {"options": {"maxBytesPerTrigger": 2 * max(sizes)}}
+    for name, how in {"default": {}, "two": {"at_once": 2 * max(sizes)}, "own": own}.items():
         s = sq.points(sq.read_stream(str(tmp_path / "in"), **how), time="at", name="s")
         out = str(tmp_path / name)
         query = s.tumbling_window(10).select(n=sq.count())
@@ -28,7 +29,7 @@ def test_a_backfill_in_bounded_micro_batches(spark: SparkSession, tmp_path: Path
         found = spark.read.parquet(out).select("start", "end", "n").collect()
         assert sorted(tuple(row) for row in found) == [(10 * i, 10 * i + 10, 8) for i in range(6)]
     # the end is one more
-    assert batches == {"default": 2, "two": 4}
+    assert batches == {"default": 2, "two": 4, "own": 4}
 
 
 def test_what_is_no_folder_to_read(spark: SparkSession, tmp_path: Path) -> None:

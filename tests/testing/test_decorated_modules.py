@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -113,6 +114,58 @@ def test_a_promise_to_be_time_bound_that_is_broken() -> None:
     broken = law_broken_by(counts, values=SMALL)
     assert broken.law == "time_bound"
     assert "what comes from 0 on changes no row before it" in str(broken)
+
+
+PER_K = {"properties": [sq.filters_on("k")], "name": "own"}
+
+
+def sums(k: pd.Series, v: pd.Series) -> Iterator[Any]:
+    """The sum of v for each k."""
+    for one in k.drop_duplicates():
+        of_one = k.isna() if pd.isna(one) else k.eq(one).fillna(False)
+        yield one, int(v[of_one].sum())
+
+
+def shares(k: pd.Series, v: pd.Series) -> Iterator[Any]:
+    """How much each k has of all, which goes by the others."""
+    for one, total in sums(k, v):
+        yield one, total * 100 // int(v.sum() or 1)
+
+
+def shifted(k: pd.Series, v: pd.Series) -> Iterator[Any]:
+    """Each sum under the k that comes next."""
+    rows = list(sums(k, v))
+    return ((after[0], row[1]) for row, after in zip(rows, [*rows[1:], rows[0]], strict=True))
+
+
+def with_total(k: pd.Series, v: pd.Series) -> Iterator[Any]:
+    """A row of a k that no event has."""
+    yield from sums(k, v)
+    yield "total", int(v.sum())
+
+
+@pytest.mark.parametrize("wrong", [shares, shifted, with_total])
+def test_a_promise_to_filter_on_a_column(wrong: Any) -> None:
+    texts = st.tuples(st.sampled_from(["a", "b", None]), st.integers(0, 3))
+    kept = sq.udo("k string, n bigint", **PER_K)(sums)
+    assert check_module(kept, "string, bigint", values=texts, examples=20)[-1] == "filters_on"
+    broken = law_broken_by(sq.udo("k string, n bigint", **PER_K)(wrong), "string, bigint", values=texts)
+    assert broken.law == "filters_on"
+    # the query that goes wrong by it
+    events = sq.events([(1, 2, {"k": k, "v": v}) for k, v in (("a", 1), ("b", 2))]).to_points()
+    rows = events.tumbling_window(4).select(sq.udo("k string, n bigint", **PER_K)(wrong)("k", "v"))
+    of_one = rows.where(sq.col("k") == ("total" if wrong is with_total else "a")).to_arrow()
+    assert of_one.to_pylist() != [row for row in rows.to_arrow().to_pylist() if row["k"] in ("a", "total")]
+
+
+@pytest.mark.parametrize("kind", ["bigint", "double", "float", "timestamp", "boolean", "decimal(10, 2)", "string"])
+def test_a_promise_that_is_kept_is_not_refuted_whatever_the_column(kind: str) -> None:
+    @sq.udo(f"k {kind}, n bigint", name="own", time_sensitive=True, columns=["k"], properties=[sq.filters_on("k")])
+    def counts(events: pd.DataFrame, window: Any) -> Iterator[Any]:
+        # what is missing is NaN, NA, NaT or None by the type, and both zeros are one value
+        return iter(Counter(None if pd.isna(k) else k for k in events.k).items())
+
+    assert check_module(counts, kind, examples=30)[-1] == "filters_on"
 
 
 def test_what_is_refused() -> None:

@@ -6,6 +6,7 @@ from streamq.compiler.rules.substitution import facts, fits, inlined, is_plain, 
 from streamq.operators import Select
 from streamq.plan.expr import Col
 from streamq.plan.node import Node
+from streamq.plan.own_names import shown_name
 from streamq.plan.tree import show
 
 
@@ -33,9 +34,9 @@ def why_not(node: Node) -> str | None:
             renamed = {e.name for _, e in outer if isinstance(e, Col)}
             for name, e in inner:
                 if count[name] > 1 and not is_plain(e):
-                    return f"{name} = {show(e)} would be evaluated {count[name]} times"
+                    return f"{shown_name(name)} = {show(e)} would be evaluated {count[name]} times"
                 if count[name] and name not in renamed and not facts(e).deterministic:
-                    return f"{name} = {show(e)} is not deterministic"
+                    return f"{shown_name(name)} = {show(e)} is not deterministic"
             for name, e in outer:
                 if not fits(e, dict(inner)):
                     return f"{name} would become too large"

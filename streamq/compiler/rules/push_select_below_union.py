@@ -5,6 +5,7 @@ from __future__ import annotations
 from streamq.compiler.rules.substitution import facts
 from streamq.operators import Select, Union
 from streamq.plan.node import Node
+from streamq.plan.own_names import shown_name
 from streamq.plan.tree import show
 
 
@@ -22,5 +23,5 @@ def why_not(node: Node) -> str | None:
         case Select(Union(), columns):
             for name, e in columns:
                 if not facts(e).deterministic:
-                    return f"{name} = {show(e)} is not known to be deterministic"
+                    return f"{shown_name(name)} = {show(e)} is not known to be deterministic"
     return None

@@ -8,6 +8,7 @@ from streamq.functions.logic import conjunction, conjuncts
 from streamq.operators import Select, Source, Where
 from streamq.plan.expr import Col, Expr
 from streamq.plan.node import Node
+from streamq.plan.own_names import shown_name
 from streamq.plan.tree import show
 
 
@@ -57,12 +58,12 @@ def _obstacle(select: Select, part: Expr) -> str | None:
     x = select.exprs
     for name, e in x.items():
         if not facts(e).deterministic:
-            return f"{name} = {show(e)} is not known to be deterministic"
+            return f"{shown_name(name)} = {show(e)} is not known to be deterministic"
     if not facts(part).deterministic:
         return f"{show(part)} is not known to be deterministic"
     for name in sorted(facts(part).uses):
         if not is_plain(x[name]) and not is_cheap(x[name]):
-            return f"{name} = {show(x[name])} would be evaluated twice"
+            return f"{shown_name(name)} = {show(x[name])} would be evaluated twice"
     if not fits(part, x):
         return "the predicate would become too large"
     return None

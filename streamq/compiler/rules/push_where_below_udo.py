@@ -15,6 +15,7 @@ from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
 from streamq.plan.node import Node
+from streamq.plan.own_names import shown_name
 from streamq.plan.passes import columns, reads_lifetime
 from streamq.plan.tree import show
 
@@ -24,9 +25,11 @@ def push_where_below_udo(node: Node) -> Node | None:
 
     ``p[f]`` is p with the arguments of f in the place of the columns that they are called as; p may read keys, too. By the
     promise a row with one k depends on events with that k alone, and without any there is none. It is about what a window
-    holds, so the window must lie where it lies whatever the events are: hopping windows do, over events that all end. A module
-    whose failures are set aside forbids the rule, for a window that fails takes all its rows along. Else the side conditions
-    are those of ``push_where_below_window``. Where p is a conjunction, each part goes below that may.
+    holds, so the window must lie where it lies whatever the events are: hopping windows do, over events that all end. Where
+    another window's place depends on all events, they stay, and f alone takes those for which p holds:
+    ``explode(window(a, f where p[f]))``. A module whose failures are set aside forbids both, for a window that fails takes all
+    its rows along. Else the side conditions are those of ``push_where_below_window``. Where p is a conjunction, each part goes
+    below that may.
     """
     match node:
         case Where(Explode(input=WindowAggregate() as window) as explode, p) if (f := _operator(explode)) is not None:
@@ -34,7 +37,7 @@ def push_where_below_udo(node: Node) -> Node | None:
             going = [part for part in parts if _obstacle(window, f, part) is None]
             if going:
                 below = conjunction(inlined(part, _meaning(window, f)) for part in going)
-                filtered = replace(explode, input=replace(window, input=Where(window.input, below)))
+                filtered = replace(explode, input=_filtered(window, explode.column, below))
                 staying = [part for part in parts if _obstacle(window, f, part) is not None]
                 return Where(filtered, conjunction(staying)) if staying else filtered
     return None
@@ -55,6 +58,17 @@ def _operator(explode: Explode) -> Aggregate | None:
     assert isinstance(explode.input, WindowAggregate)
     applied = dict(explode.input.aggregates).get(explode.column)
     return applied if applied is not None and isinstance(applied.function, UserOperator) else None
+
+
+def _filtered(window: WindowAggregate, column: str, below: Expr) -> WindowAggregate:
+    """The window over events that pass, or, where they place it, with an operator that takes only those of its members."""
+    applied = dict(window.aggregates)[column]
+    assert isinstance(applied.function, UserOperator)
+    if not applied.function.events_that_stay(window.window, endless=window.input.traits.infinite):
+        return replace(window, input=Where(window.input, below))
+    passing = replace(applied, where=below if applied.where is None else conjunction([applied.where, below]))
+    aggregates = tuple((name, passing if name == column else other) for name, other in window.aggregates)
+    return replace(window, aggregates=aggregates)
 
 
 def _meaning(window: WindowAggregate, applied: Aggregate) -> dict[str, Expr]:
@@ -90,13 +104,13 @@ def _obstacle(window: WindowAggregate, applied: Aggregate, part: Expr) -> str | 
             if not facts(argument).deterministic:
                 return f"{show(argument)} is not known to be deterministic"
             if not is_plain(argument) and not is_cheap(argument):
-                return f"{name} = {show(argument)} would be evaluated twice"
+                return f"{shown_name(name)} = {show(argument)} would be evaluated twice"
             if reads_lifetime(argument):
-                return f"{name} = {show(argument)} reads the lifetime of the events"
+                return f"{shown_name(name)} = {show(argument)} reads the lifetime of the events"
         if isinstance(kind, t.FloatType | t.DoubleType) or not isinstance(kind, t.AtomicType):
             return f"{name} is {kind.simpleString()}: values that are equal may differ"
-    if above := operator.filters_above(window.window, endless=window.input.traits.infinite):
-        return above
+    if operator.filters_above:
+        return operator.filters_above
     if not fits(part, meaning):
         return "the predicate would become too large"
     below = inlined(part, meaning)

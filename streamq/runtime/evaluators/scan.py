@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.errors import ModuleFailed, sentence
+from streamq.plan.own_names import show_argument, shown_group
 from streamq.runtime.columnar import codes, concat, ints, with_column
 from streamq.runtime.evaluators.reductions import payload_order
 from streamq.runtime.event import LE, RE
@@ -143,6 +144,9 @@ class _Walk:
             if self.is_before[end - 1]:
                 at = end - 1
                 self._keep(first, state)
+        except ModuleFailed:
+            # a function within a condition of streamq's own operators says itself what failed
+            raise
         except FAILURES as error:
             raise self._failure(error, at) from error
 
@@ -184,12 +188,15 @@ class _Walk:
         """The error that names the module, the event and its group."""
         scan, event = self.scan, self.events.slice(int(self.order[at]), 1)
 
-        def shown(names: Sequence[str], columns: Sequence[str]) -> str:
-            values = [python_values(event.column(column))[0] for column in columns]
-            return ", ".join(f"{name} = {shortened(value)}" for name, value in zip(names, values, strict=True))
+        def values_of(names: Sequence[str], columns: Sequence[str]) -> dict[str, Any]:
+            return {n: python_values(event.column(c))[0] for n, c in zip(names, columns, strict=True)}
+
+        def shown(values: Mapping[str, Any]) -> str:
+            return ", ".join(show_argument(name, shortened(value)) for name, value in values.items())
 
         instant = show_ticks(int(self.start[at]), TIMESTAMP if pa.types.is_timestamp(scan.axis) else INTEGER)
-        group, values = shown(scan.keys, scan.keys), shown(scan.calling.names, scan.args)
+        group = shown(shown_group(values_of(scan.keys, scan.keys)))
+        values = shown(values_of(scan.calling.names, scan.args))
         place = f"event at {instant}{group and ', '}{group}{values and '; '}{values}"
         what = " ".join(f"{reason_of(error)}; {place}".split())
         return ModuleFailed(sentence(scan.calling.name, "it failed", what))

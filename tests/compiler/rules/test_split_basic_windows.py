@@ -43,4 +43,4 @@ def test_equal_parts_are_computed_once() -> None:
 def test_a_count_of_its_own_is_a_partial_result() -> None:
     made, partial = split(WindowAggregate(TRIPS, (), HOPPING, (("n", Aggregate(COUNT, (V,))),)))
     assert [(one.title, one.exact) for one in partial.partials] == [("count", True)]
-    assert made.detail() == "n = __count0"
+    assert made.detail() == "n = count0"

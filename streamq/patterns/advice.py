@@ -1,0 +1,109 @@
+"""Advice of errors for who writes a text: what this language has instead of what others have; nothing that only Python has."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from streamq.errors import Sentence, StreamqError
+from streamq.patterns.source_text import Refusal
+from streamq.patterns.syntax import Place
+
+_SIGNS: Final = "=<>!&|"
+_OF_SIGNS: Final = {
+    "==": "Equality is one =.",
+    "===": "Equality is one =.",
+    "=<": "Write <=.",
+    "=>": "Write >=.",
+    "<=>": "Write a = b OR a IS NULL AND b IS NULL.",
+    "!": "Write NOT before a condition, and <> between values.",
+    "!==": "Write <>.",
+    "&": "Write AND.",
+    "&&": "Write AND.",
+    "|": "Write OR.",
+    "||": "Write OR; concat(a, b) puts texts together.",
+}
+"""What to write instead of signs that stand together."""
+
+_OF_CHARACTERS: Final = {
+    '"': "Strings stand in single quotes, names in backticks.",
+    "‘": "Strings stand in plain single quotes: '.",
+    "’": "Strings stand in plain single quotes: '.",
+    "“": "Strings stand in plain single quotes: '.",
+    "`": "A name in backticks has at least one character.",
+    "~": "Write x LIKE 'a%', or rlike(x, 'a.*').",
+    "^": "Write power(a, b).",
+    ":": "Equality is one =.",
+}
+"""What to write instead of a character that cannot stand anywhere, or not there."""
+
+NO_CAST: Final = "A text has no CAST: give the stream a column of that type first, by with_columns."
+_NO_CASE: Final = "A text has no CASE and no IF: give the stream a column of it first, by with_columns."
+_NO_AGGREGATE: Final = "An aggregate is of a window's events: put a window over the matches, .tumbling_window(...)."
+_NO_STAR: Final = "Without OUTPUT a match has all fields of its events."
+
+_BEFORE: Final = (
+    (re.compile(r"\b(?:TRY_)?CAST\s*\([^()]*\Z", re.IGNORECASE), re.compile(r"AS\b", re.IGNORECASE), NO_CAST),
+    (re.compile(r"\bCASE\s*\Z", re.IGNORECASE), re.compile(r""), _NO_CASE),
+    (re.compile(r"\bcount\s*\(\s*\Z", re.IGNORECASE), re.compile(r"\*"), _NO_AGGREGATE),
+    (re.compile(r"\bOUTPUT\b[^@#]*\Z", re.IGNORECASE), re.compile(r"\*"), _NO_STAR),
+    (re.compile(r"\bIN\s*\Z", re.IGNORECASE), re.compile(r"[\[{]"), "Write IN (1, 2)."),
+    (re.compile(r"\bIS(?:\s+NOT)?\s*\Z", re.IGNORECASE), re.compile(r""), "IS is for NULL; write = or <>."),
+    (re.compile(r"\bATLEAST\s*\(\s*\d+\s*\Z", re.IGNORECASE), re.compile(r"of\b", re.IGNORECASE),
+     "Write ATLEAST(2, A, B, C, 5 minutes)."),
+    (re.compile(r""), re.compile(r"WITHIN\b", re.IGNORECASE), "A scope stands behind a comma: SEQUENCE(A, B, 5 minutes)."),
+    (re.compile(r"\bWITHIN\s*\Z", re.IGNORECASE), re.compile(r""), "A scope stands behind a comma: SEQUENCE(A, B, 5 minutes)."),
+)  # fmt: skip
+"""What ends before a place, what stands there, and what to write instead; the first that fits counts."""
+
+_COMPARISON: Final = frozenset({"=", "<>", "!=", "<", "<=", ">", ">="})
+_TWO_SIDES: Final = "A comparison has two sides: write a = b AND b = c."
+_ONLY_IN_PYTHON: Final = re.compile(r"\bsq\.|\.\w+\(|\btimedelta\b|\bschema=")
+_CASTS: Final = re.compile(r"\bcast\b", re.IGNORECASE)
+_LOOK_BACK: Final = 100
+
+
+def unexpected_at(text: str, offset: int, legal: frozenset[str]) -> tuple[int, str, str]:
+    """Return where signs begin of which one cannot stand at an offset, the signs, and what to write instead of it.
+
+    ``legal`` are the tokens that could stand there. Without signs that belong together the first is the offset, the second is
+    empty.
+    """
+    first = last = offset
+    if text[offset : offset + 1] in _SIGNS:
+        while first and text[first - 1] in _SIGNS:
+            first -= 1
+        while text[last : last + 1] and text[last] in _SIGNS:
+            last += 1
+    signs = text[first:last]
+    if signs in _OF_SIGNS:
+        return first, signs, _OF_SIGNS[signs]
+    if signs in _COMPARISON and "_AND" in legal and "COMPARISON" not in legal:
+        return offset, "", _TWO_SIDES
+    before = text[max(0, offset - _LOOK_BACK) : offset]
+    for ends, stands, hint in _BEFORE:
+        if stands.match(text, offset) and ends.search(before):
+            return offset, "", hint
+    return offset, "", _OF_CHARACTERS.get(text[offset : offset + 1], "")
+
+
+def of_name(name: str) -> str:
+    """Return what to write instead of a call that other languages have; nothing for another name."""
+    return {"cast": NO_CAST, "try_cast": NO_CAST, "if": _NO_CASE, "iff": _NO_CASE, "iif": _NO_CASE}.get(
+        name.lower(), ""
+    )
+
+
+def refused(place: Place, error: StreamqError, verb: str, instead: str = "") -> Refusal:
+    """Return the refusal that an error of a ``verb`` is at a place; ``instead``: its advice, where that is for Python alone."""
+    said = error.args[0]
+    assert isinstance(said, Sentence)
+    hint = said.hint
+    if _CASTS.search(hint):
+        hint = NO_CAST
+    elif _ONLY_IN_PYTHON.search(hint):
+        hint = instead
+    return Refusal(place, said.claim.removeprefix(f"{verb}: ").removesuffix("."), "", hint)
+
+
+__all__ = ["NO_CAST", "of_name", "refused", "unexpected_at"]

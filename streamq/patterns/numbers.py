@@ -1,0 +1,68 @@
+"""The numbers, counts, scopes and strings of a text, from their tokens, and where they stand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from lark import Token
+
+from streamq.patterns.source_text import Refusal
+from streamq.patterns.syntax import Duration, Place
+
+
+class Number(NamedTuple):
+    """A count or a scope, and where it stands."""
+
+    value: Any
+    place: Place
+
+
+MAX_DIGITS = 100
+"""The greatest length of a number or a duration, so that reading one takes bounded time."""
+
+
+def place_of(token: Token) -> Place:
+    """Return where a token begins."""
+    return Place(token.line or 0, token.column or 0)
+
+
+def unquoted(token: Token) -> str:
+    return token[1:-1].replace("''", "'")
+
+
+def written(tokens: list[Token]) -> str:
+    """Tokens as a text has them: a sign before its number, else with blanks between."""
+    return " ".join(tokens).replace("- ", "-")
+
+
+def number(tokens: list[Token]) -> int | float:
+    """The number of a token, behind a sign or not."""
+    digits = tokens[-1]
+    if len(digits) > MAX_DIGITS:
+        raise Refusal(place_of(tokens[0]), f"a number of more than {MAX_DIGITS} characters")
+    value = int(digits) if digits.isdigit() else float(digits)
+    if math.isinf(value):
+        raise Refusal(place_of(tokens[0]), "a number beyond the range of doubles", f"found {written(tokens)}")
+    return -value if len(tokens) == 2 else value
+
+
+def whole_number(tokens: list[Token], what: str) -> int:
+    value = number(tokens)
+    if not isinstance(value, int):
+        raise Refusal(place_of(tokens[0]), f"{what} is a whole number", f"found {written(tokens)}")
+    return value
+
+
+def duration(tokens: list[Token]) -> Duration:
+    """A duration in one form: a number of ticks, or a string in lower case with single blanks."""
+    if max(map(len, tokens)) > MAX_DIGITS or len(tokens) > MAX_DIGITS:
+        raise Refusal(place_of(tokens[0]), f"a duration of more than {MAX_DIGITS} characters")
+    if tokens[0].type == "STRING":
+        return " ".join(unquoted(tokens[0]).lower().split())
+    if tokens[-1].type == "NUMBER":
+        return whole_number(tokens, "a scope without a unit")
+    return written(tokens).lower()
+
+
+__all__ = ["Number", "duration", "number", "place_of", "unquoted", "whole_number", "written"]

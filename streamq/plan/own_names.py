@@ -1,0 +1,90 @@
+"""Columns of streamq's own: what they are called in plans, and how messages and explain show them to users."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_OF_PATTERNS = re.compile(r"(?P<variable>[^@]+)\.@(?:\.(?P<own>[^~]+))?(?P<other>~?)", re.DOTALL)
+_OF_GROUPS = re.compile(r"__g\d+_(?P<kind>[vn])_(?P<key>.*)", re.DOTALL)
+
+
+def group_depth(depth: int) -> str:
+    """How the columns begin that carry the keys of a group; ``depth`` tells groups within groups apart."""
+    return f"__g{depth}_"
+
+
+def group_value(depth: int, key: str) -> str:
+    """The column that carries the values of a group's key."""
+    return f"{group_depth(depth)}v_{key}"
+
+
+def group_flag(depth: int, key: str) -> str:
+    """The column that says where a group's key is NULL."""
+    return f"{group_depth(depth)}n_{key}"
+
+
+def carried_key(name: str) -> str | None:
+    """The key of a group whose values a column carries, or of which it says where it is NULL; None for another column."""
+    carried = _OF_GROUPS.fullmatch(name)
+    return None if carried is None else carried["key"]
+
+
+def shown_name(name: str) -> str:
+    """A column as explain shows it: a group's key as its own, those of patterns as a text has them, others without underscores.
+
+    >>> shown_name("zone"), shown_name("__g0_v_zone"), shown_name("__g0_n_zone"), shown_name("__rows"), shown_name("x.@")
+    ('zone', 'group.zone', 'group.zone is null', 'rows', 'x.Vs')
+    """
+    if carried := _OF_GROUPS.fullmatch(name):
+        return f"group.{carried['key']}{' is null' * (carried['kind'] == 'n')}"
+    if of_pattern := _OF_PATTERNS.fullmatch(name):
+        return f"{of_pattern['variable']}.{of_pattern['own'] or 'Vs'}{of_pattern['other']}"
+    if name == "__n":
+        return "count"
+    if name.startswith("__"):
+        return name[2:].replace("__", "_")
+    return name.lstrip("@.") if name.startswith("@") else name
+
+
+def argument(number: int) -> str:
+    """What an argument is called whose parameter has no name of its own, counted from 0."""
+    return f"__{number}"
+
+
+def show_argument(name: str, value: str) -> str:
+    """An argument as messages show it: ``name = value``, or the value alone where its parameter has no name."""
+    return value if name.startswith("__") else f"{name} = {value}"
+
+
+def show_equality(left: str, right: str) -> str:
+    """A pair of key columns: the name of both, or ``left = right``."""
+    return shown_name(left) if left == right else f"{shown_name(left)} = {shown_name(right)}"
+
+
+def shown_group(group: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a group's keys by the names that users know."""
+    values: dict[str, Any] = {}
+    for name, value in group.items():
+        carried = _OF_GROUPS.fullmatch(name)
+        if carried is None:
+            values[name] = value
+        elif carried["kind"] == "v":
+            values[carried["key"]] = value
+        elif value:
+            values[carried["key"]] = None
+    return values
+
+
+__all__ = [
+    "argument",
+    "carried_key",
+    "show_argument",
+    "group_depth",
+    "group_flag",
+    "group_value",
+    "show_equality",
+    "shown_group",
+    "shown_name",
+]

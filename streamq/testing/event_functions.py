@@ -1,0 +1,75 @@
+"""Functions that ``sq.udf`` has made, as states whose laws are checked: a state is the events, the result a value for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from streamq.errors import PlanError, sentence
+from streamq.functions.user_functions import UserFunction
+from streamq.plan.expr import Call, Col
+from streamq.plan.passes import nodes
+from streamq.plan.schema import Field, Schema
+from streamq.plan.tree import show
+from streamq.runtime.arrow_expr import evaluate
+from streamq.runtime.arrow_types import arrow_type
+from streamq.testing.module_forms import Checked, Rows
+from streamq.time import INTEGER
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+
+def event_function(subject: Any) -> UserFunction | Call | None:
+    """A function of one event's values, as it was declared or applied to columns; None for what is none."""
+    is_applied = isinstance(subject, Call) and isinstance(subject.function, UserFunction)
+    return subject if isinstance(subject, UserFunction) or is_applied else None
+
+
+def checked_function(
+    subject: UserFunction | Call,
+    kinds: Sequence[DataType],
+    reference: Callable[..., Any] | None,
+    *,
+    order_insensitive: bool,
+) -> Checked:
+    """The function over events of these types, a column each, of an applied one in the order in which they are named.
+
+    ``reference`` is a function of one event's values. Raises PlanError where the function does not take so many columns.
+    """
+    call = subject if isinstance(subject, Call) else subject(*(f"x{i}" for i in range(len(kinds))))
+    names = tuple(dict.fromkeys(part.name for part in nodes(call) if isinstance(part, Col)))
+    if order_insensitive:
+        wrong = f"order_insensitive is of aggregates; {call.function.name} is called for one event"
+        raise PlanError(sentence("check_module", wrong))
+    if len(names) != len(kinds):
+        shown = f"{show(call)} reads {', '.join(names) or 'none'}"
+        raise PlanError(sentence("check_module", f"{len(kinds)} types for {len(names)} columns", shown))
+    schema = Schema(tuple(Field(name, kind) for name, kind in zip(names, kinds, strict=True)), INTEGER)
+
+    def events(rows: Rows) -> pa.Table:
+        columns = list(zip(*rows, strict=True)) or [()] * len(kinds)
+        by_name = zip(names, columns, kinds, strict=True)
+        return pa.table({n: pa.array(list(column), arrow_type(kind), from_pandas=False) for n, column, kind in by_name})
+
+    def result(table: pa.Table) -> list[Any]:
+        arrays = {name: table.column(name).combine_chunks() for name in names}
+        return list(evaluate(call, schema, arrays, arrays.__getitem__, table.num_rows).to_pylist())
+
+    return Checked(
+        name=call.function.name,
+        initial=lambda: events(()),
+        add=lambda _, table: table,
+        result=result,
+        in_parts=False,
+        any_order=False,
+        by_event=True,
+        fields=names,
+        events=events,
+        reference=None if reference is None else lambda rows: [reference(*row) for row in rows],
+    )
+
+
+__all__ = ["checked_function", "event_function"]
