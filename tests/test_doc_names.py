@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import builtins
 import functools
 import importlib
+import inspect
 import keyword
 import re
 import tomllib
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from streamq.operators.grouped import Grouped
 from streamq.operators.windowed import Windowed
 from streamq.run.running import Run
 from streamq.stream import Stream
-from tests.parsed import parsed, python_files
+from tests.parsed import python_files
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "tests" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -66,21 +67,26 @@ def files() -> frozenset[str]:
 
 
 @functools.cache
-def trees() -> dict[Path, ast.Module]:
-    return {path: parsed(path) for folder in CODE for path in python_files(folder)}
+def codes() -> dict[Path, list[CodeType]]:
+    """The compiled code of each module and of all that is defined in it."""
+    compiled = {path: path.read_text(encoding="utf-8") for folder in CODE for path in python_files(folder)}
+    return {path: parts_of(compile(text, str(path), "exec", dont_inherit=True)) for path, text in compiled.items()}
 
 
-def symbols_in(tree: ast.Module) -> set[str]:
+def parts_of(code: CodeType) -> list[CodeType]:
+    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return [code, *(part for one in inner for part in parts_of(one))]
+
+
+def symbols_in(codes: list[CodeType]) -> set[str]:
     """The names that a module defines or uses: of functions, classes, variables, attributes, arguments, columns."""
     names: set[str] = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name) | ast.Attribute(attr=name):
-                names.add(name)
-            case ast.arg(arg=name) | ast.keyword(arg=str(name)):
-                names.add(name)
-            case ast.Constant(value=str(text)) if text.isidentifier():
-                names.add(text)
+    for code in codes:
+        names.update(code.co_names, code.co_varnames, code.co_cellvars)
+        for constant in code.co_consts:
+            # several constants, or the names of a call's arguments, are a tuple or a set of them
+            texts = constant if isinstance(constant, tuple | frozenset) else (constant,)
+            names.update(text for text in texts if isinstance(text, str) and text.isidentifier())
     return names
 
 
@@ -88,13 +94,18 @@ def symbols_in(tree: ast.Module) -> set[str]:
 def symbols() -> frozenset[str]:
     """The names of the whole code, but for those that this module lists."""
     own = Path(__file__)
-    return frozenset().union(*(symbols_in(tree) for path, tree in trees().items() if path != own))
+    return frozenset().union(*(symbols_in(parts) for path, parts in codes().items() if path != own))
 
 
 @functools.cache
 def arguments() -> frozenset[str]:
     """The parameters of all functions."""
-    return frozenset(node.arg for tree in trees().values() for node in ast.walk(tree) if isinstance(node, ast.arg))
+    return frozenset(name for parts in codes().values() for code in parts for name in arguments_of(code))
+
+
+def arguments_of(code: CodeType) -> tuple[str, ...]:
+    gathering = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + gathering]
 
 
 def exists(code: str, page: Path) -> bool:
@@ -150,10 +161,10 @@ def name_exists(parts: list[str]) -> bool:
         # a metric is called as the object that has it: query.rows, run.sql
         is_metric = head in ("query", "run") and rest[0] in symbols()
         return hasattr(OWNERS[head], rest[0]) or is_metric
-    modules = [path for path in trees() if path.stem == head]
+    modules = [path for path in codes() if path.stem == head]
     if rest and modules and head not in symbols():
-        return any(rest[0] in symbols_in(trees()[path]) for path in modules)
-    known = symbols() | {path.stem for path in trees()} | set(ELSEWHERE) | set(dir(builtins)) | set(keyword.kwlist)
+        return any(rest[0] in symbols_in(codes()[path]) for path in modules)
+    known = symbols() | {path.stem for path in codes()} | set(ELSEWHERE) | set(dir(builtins)) | set(keyword.kwlist)
     return all(name in known or name in files() for name in parts if name)
 
 

@@ -88,8 +88,9 @@ def test_public_names_and_links_exist(page: Path) -> None:
 
 def test_the_language_page_is_what_the_docstrings_say() -> None:
     page = importlib.import_module("scripts.language_page")
-    assert page.PAGE.read_text(encoding="utf-8") == page.page(), "make docs"
-    assert all(f"](#{page.anchor(e.name)})" in page.page() for entries in page.sections().values() for e in entries)
+    text = page.page()
+    assert page.PAGE.read_text(encoding="utf-8") == text, "make docs"
+    assert all(f"](#{page.anchor(e.name)})" in text for entries in page.sections().values() for e in entries)
 
 
 def test_the_tables_of_expressions_are_what_the_functions_say() -> None:

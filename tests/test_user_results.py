@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 import streamq as sq
 from streamq.errors import ModuleFailed
+from tests.pairwise import covering
 
 WINDOW = sq.events([(1, 4, {"v": 2}), (3, 4, {"v": 6})]).tumbling_window(5)
 
@@ -52,17 +54,18 @@ NO_INSTANTS = {
 
 @pytest.mark.parametrize("axis", NO_INSTANTS)
 def test_what_is_no_instant_of_the_axis_is_refused(axis: str) -> None:
-    """As a start and as an end, of a row in a list and in a DataFrame, by every stamp that keeps lifetimes."""
+    """As a start and as an end, of a row in a list and in a DataFrame, by every stamp that keeps lifetimes; every two meet."""
     span = (1, 4) if axis == "integer" else (MOMENT, MOMENT + dt.timedelta(seconds=3))
     source = sq.events([(*span, {"v": 2})])
-    for stamp in ("unchanged", "clip", "time_bound"):
+    stamps, places, forms = ("unchanged", "clip", "time_bound"), ("start", "end"), ("list", "DataFrame")
+    every = list(itertools.product(enumerate(NO_INSTANTS[axis]), stamps, places, forms))
+    for (_, instant), stamp, place, form in covering(every, lambda one: (one[0][0], *one[1:])):
+        row = (instant, span[1], 1) if place == "start" else (span[0], instant, 1)
+        rows = [row] if form == "list" else pd.DataFrame([row], columns=["start", "end", "x"], dtype=object)
+        code = sq.udo("x int", time_sensitive=True, properties=[sq.time_bound], name="own")
         window = source.tumbling_window(5 if axis == "integer" else "5 seconds", stamp=stamp)
-        for instant in NO_INSTANTS[axis]:
-            for row in ((instant, span[1], 1), (span[0], instant, 1)):
-                for rows in ([row], pd.DataFrame([row], columns=["start", "end", "x"], dtype=object)):
-                    code = sq.udo("x int", time_sensitive=True, properties=[sq.time_bound], name="own")
-                    with pytest.raises(ModuleFailed, match="is no instant of the query"):
-                        window.select(code(lambda events, window, rows=rows: rows)("v")).to_arrow()
+        with pytest.raises(ModuleFailed, match="is no instant of the query"):
+            window.select(code(lambda events, window, rows=rows: rows)("v")).to_arrow()
 
 
 def test_instants_of_an_axis() -> None:

@@ -114,8 +114,9 @@ class _Phase:
 
     def skipped(self, rules: Sequence[Rule], plan: Node) -> list[Skipped]:
         """Return the rules that do not apply to a plan in normal form, each with the node and the reason."""
-        skipped = [Skipped(r, n, reason) for r in rules if r.why_not for n in nodes(plan) if (reason := r.why_not(n))]
-        digests = {n.digest for n in nodes(plan)}
+        parts = nodes(plan)
+        skipped = [Skipped(r, n, reason) for r in rules if r.why_not for n in parts if (reason := r.why_not(n))]
+        digests = {n.digest for n in parts}
         return [*skipped, *(s for s in self.refused.values() if s.node.digest in digests and s.rule in rules)]
 
     def _become(self, node: Node, normal: Node) -> None:

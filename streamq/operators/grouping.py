@@ -30,16 +30,11 @@ class Group(Node):
 
     def __init__(self, input: Node, keys: tuple[str, ...]):
         self.input, self.keys = input, keys
-        self.schema, self.traits = self._schema(), input.traits
+        self.schema, self.traits, self.children = self._schema(), input.traits, (input,)
         self.digest = f"group by {','.join(keys)}: {input.digest}"
 
     def _schema(self) -> Schema:
         return self.input.schema
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        """The grouped stream."""
-        return (self.input,)
 
     def with_children(self, children: Sequence[Node]) -> Group:
         """The groups of another stream."""

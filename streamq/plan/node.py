@@ -51,15 +51,18 @@ class Node(ABC):
 
     What is the same of all nodes of a class a subclass gives as an attribute: ``title = "where"``. The docstring states what
     STATED names; a clause of it may begin with some of ``cases``, and then holds of a node whose ``case`` has one of them.
+    ``children`` are the input nodes, in the order of the fields.
     """
 
     schema: Schema
     traits: Traits
     digest: str
+    children: tuple[Node, ...]
     cases: ClassVar[tuple[str, ...]] = ()
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "children", tuple(self._inputs()))
         object.__setattr__(self, "schema", self._schema())
         object.__setattr__(self, "traits", self._traits())
         fields = dataclasses.fields(self)
@@ -104,9 +107,7 @@ class Node(ABC):
         """The node's own parameters, for explain."""
         return ""
 
-    @property
-    def children(self) -> tuple[Node, ...]:
-        """The input nodes, in field order."""
+    def _inputs(self) -> list[Node]:
         inputs: list[Node] = []
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
@@ -114,7 +115,7 @@ class Node(ABC):
                 inputs.append(value)
             elif isinstance(value, tuple):
                 inputs.extend(v for v in value if isinstance(v, Node))
-        return tuple(inputs)
+        return inputs
 
     def with_children(self, children: Sequence[Node]) -> Node:
         """The same node over other inputs."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
+import os
 import sys
 import sysconfig
-from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 STREAMQ = __name__.partition(".")[0]
 
-INSTALLED = frozenset(Path(folder).resolve() for folder in sysconfig.get_paths().values())
-"""The folders of Python's own library and of what is installed."""
+INSTALLED = tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in sysconfig.get_paths().values())
+"""What the paths of Python's own library and of what is installed begin with."""
 
 
 def module_of_code(code: Any) -> str:
@@ -34,7 +33,7 @@ def is_own(module: str) -> bool:
         return True
     if package not in sys.modules:
         return False
-    return any(INSTALLED.isdisjoint(Path(place).resolve().parents) for place in _places(sys.modules[package]))
+    return not all(os.path.realpath(place).startswith(INSTALLED) for place in _places(sys.modules[package]))
 
 
 def own_packages(package: str) -> list[str]:
@@ -55,11 +54,13 @@ def _places(package: ModuleType) -> list[str]:
 
 
 def _modules_of(package: str) -> list[ModuleType]:
-    return [m for name, m in list(sys.modules.items()) if package_of(name) == package and isinstance(m, ModuleType)]
+    below = f"{package}."
+    modules = [m for name, m in list(sys.modules.items()) if name == package or name.startswith(below)]
+    return [m for m in modules if isinstance(m, ModuleType)]
 
 
 def _modules_read(module: ModuleType) -> set[str]:
     """The names of the modules whose functions and classes a module has names for, and of those it has names for."""
     values = list(vars(module).values())
     names = {v.__name__ for v in values if isinstance(v, ModuleType)}
-    return names | {str(v.__module__) for v in values if inspect.isfunction(v) or inspect.isclass(v)}
+    return names | {str(v.__module__) for v in values if isinstance(v, FunctionType | type)}

@@ -5,6 +5,7 @@ Each event is placed beside the ones before it; shrinking leads to few events in
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -125,16 +126,12 @@ def _lasting(duration: str, scale: Scale) -> st.SearchStrategy[tuple[int, int] |
             return st.one_of(point, short, long, st.none())
 
 
-@st.composite
-def lifetimes(draw: Draw, intent: Intent, scale: Scale) -> list[tuple[int, int]]:
-    """Starts and ends, each event placed beside the ones before it."""
-    if intent.pattern is not None:
-        many, seed = draw(st.integers(0, intent.events)), draw(st.integers(0, 2**32 - 1))
-        return _patterned(intent.pattern(random.Random(seed), many))
-    overlaps, durations = intent.choices("overlap"), intent.choices("duration")
-    every = [draw(st.sampled_from(overlaps))] if draw(st.booleans()) else overlaps
+@functools.lru_cache(128)
+def _recipes(
+    overlaps: tuple[str, ...], durations: tuple[str, ...], scale: Scale, most: int
+) -> st.SearchStrategy[list[_Placed]]:
+    """How events lie, at most so many; a third of the time of drawing them went into making this anew for each case."""
     steps = st.sampled_from([0, 0, 0, -1, 1]) if scale.units[0] > scale.step else st.just(0)
-    apart = set(every) <= APART
     # an end is often where something else begins or ends
     meets = st.tuples(st.integers(0, 5), st.sampled_from([0, 0, -1, 1]))
     meeting: st.SearchStrategy[tuple[int, int] | None] = st.one_of(st.none(), st.none(), meets)
@@ -142,12 +139,24 @@ def lifetimes(draw: Draw, intent: Intent, scale: Scale) -> list[tuple[int, int]]
         lambda place, unit, lasts, by, meets: _Placed(
             place, unit, lasts, by if lasts and any(lasts) else 0, meets if lasts and any(lasts) else None
         ),
-        st.one_of(*(_places(overlap, scale) for overlap in every)),
+        st.one_of(*(_places(overlap, scale) for overlap in overlaps)),
         st.sampled_from(scale.units),
         st.one_of(*(_lasting(duration, scale) for duration in durations)),
         steps,
-        st.none() if apart else meeting,
+        st.none() if set(overlaps) <= APART else meeting,
     )
+    return some(placed, most)
+
+
+@st.composite
+def lifetimes(draw: Draw, intent: Intent, scale: Scale) -> list[tuple[int, int]]:
+    """Starts and ends, each event placed beside the ones before it."""
+    if intent.pattern is not None:
+        many, seed = draw(st.integers(0, intent.events)), draw(st.integers(0, 2**32 - 1))
+        return _patterned(intent.pattern(random.Random(seed), many))
+    overlaps, durations = intent.choices("overlap"), intent.choices("duration")
+    every = (draw(st.sampled_from(overlaps)),) if draw(st.booleans()) else tuple(overlaps)
+    apart = set(every) <= APART
     spans: list[tuple[int, int]] = []
     latest = -INFINITY
     longest = max(LONGEST[duration] for duration in durations)
@@ -156,7 +165,7 @@ def lifetimes(draw: Draw, intent: Intent, scale: Scale) -> list[tuple[int, int]]
     grid = (
         COARSE * scale.units[0] if {"medium", "high", "boundary"} & set(every) and draw(st.booleans()) else scale.step
     )
-    recipes = draw(some(placed, intent.events))
+    recipes = draw(_recipes(every, tuple(durations), scale, intent.events))
     for i, recipe in enumerate(recipes):
         start, end = recipe.lifetime(spans[-1] if spans else None, latest, scale, sorted(instants), longest)
         early = 0 if recipe.exact else (start - scale.anchor) % grid

@@ -100,7 +100,8 @@ def rows(*given: Any) -> Any:
 
 
 def test_every_class_is_written_and_read() -> None:
-    plans = [plan for written in every_plan() for plan in (written, expanded(written))]
+    # most have no expansion
+    plans = {plan.digest: plan for written in every_plan() for plan in (written, expanded(written))}.values()
     written: set[str] = set()
     for plan in plans:
         same(plan)
@@ -126,9 +127,13 @@ def test_values_come_back_as_they_were(value: Any) -> None:
     assert (type(read), repr(read)) == (type(value), repr(value))
 
 
+ZONES = ("Europe/Berlin", "America/St_Johns", "Asia/Kathmandu", "Australia/Lord_Howe", "Pacific/Apia")
+"""Whole hours and parts of them, summers of an hour and of half of one, a day that was left out."""
+
 plain = st.one_of(
     *(st.none(), st.booleans(), st.integers(), st.text(), st.floats(), st.binary(), st.decimals(), st.dates()),
-    st.datetimes(timezones=st.one_of(st.none(), st.just(dt.UTC), st.timezones())),
+    # of all zones that the machine has, the list alone takes a second
+    st.datetimes(timezones=st.sampled_from([None, dt.UTC, *map(ZoneInfo, ZONES)])),
     st.timedeltas(),
 )
 

@@ -83,7 +83,7 @@ def check_on_every_host(
     assert rows(query(sq.points(spark.read.parquet(str(folder / "in")), time="t")).to_df()) == answer
     streaming = query(sq.points(stream(spark, folder / "in", table.schema), time="t"))
     places = {"checkpoint": str(folder / "checkpoint"), "sink": str(folder / "out")}
-    streaming.run(**places, trigger="available_now", finish=True)
+    ended(streaming, **places)
     assert rows(spark.read.parquet(str(folder / "out"))) == answer
 
 

@@ -240,13 +240,7 @@ def test_what_a_sinks_function_raises_is_told(spark: SparkSession, tmp_path: Pat
     with pytest.raises(QueryFailed, match=r"run: Spark does not start the query; .*\[DATA_SOURCE_NOT_FOUND\].*nosuch"):
         q.run(sink={"format": "nosuch"}, checkpoint=str(tmp_path / "nosuch"))
     # what has never begun binds nobody
-    q.run(
-        sink=str(tmp_path / "mended"),
-        checkpoint=str(tmp_path / "nosuch"),
-        trigger="available_now",
-        finish=True,
-        buckets=2,
-    )
+    ended(q, sink=str(tmp_path / "mended"), checkpoint=str(tmp_path / "nosuch"), buckets=2)
     assert spark.read.parquet(str(tmp_path / "mended")).count() == 1
     with pytest.raises(PlanError, match="source s has literal rows; a checkpoint reads .* Give control='a folder'."):
         sq.events([(1, 2, {"v": 1})], name="s").to_stream()

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 import streamq as sq
 from streamq import col
 from streamq.errors import ModuleFailed, PlanError
-from tests.spark.replay import check_on_every_host, land, stream
+from tests.spark.replay import check_on_every_host, ended, land, stream
 
 pytestmark = pytest.mark.usefixtures("plain")
 
@@ -126,5 +126,5 @@ def test_a_function_in_a_file_of_the_users_runs_on_workers(
     # the map side computes p, and the kernel of the join the condition
     pairs = points.join(points, where=lambda a, b: price(a.v) < price(b.v), how="left", suffixes=("", "_r"))
     places = {"checkpoint": str(tmp_path / "checkpoint"), "sink": str(tmp_path / "out")}
-    pairs.run(**places, trigger="available_now", finish=True)
+    ended(pairs, **places)
     assert sorted(spark.read.parquet(places["sink"]).toArrow().column("p").to_pylist()) == [6.0, 6.0, 11.0]

@@ -19,7 +19,8 @@ def reach(node: Node, plan: Node, run: Run) -> int | None:
     """
     match node:
         case Source():
-            return _latest([_start(node, run), _promise(node, run), _followed(node, plan, run)])
+            start = _start(node, run)
+            return _latest([start, _promise(node, start, run), _followed(node, plan, run)])
     return None if run.reach is None else moved(node, run.reach, run)
 
 
@@ -56,10 +57,9 @@ def _start(node: Source, run: Run) -> int | None:
     return None if greatest is None else int(greatest)
 
 
-def _promise(node: Source, run: Run) -> int | None:
-    """The greatest finite CTI of a source: of its rows, made from them, or promised by others."""
+def _promise(node: Source, latest: int | None, run: Run) -> int | None:
+    """The greatest finite CTI of a source: of its rows, made from their latest start, or promised by others."""
     own = None
-    latest = _start(node, run)
     if node.policy.delay is not None and latest is not None:
         own = (latest - node.policy.delay) // node.policy.every * node.policy.every
     elif isinstance(node, Physical) and node.policy.delay is None:
@@ -74,7 +74,7 @@ def _followed(node: Source, plan: Node, run: Run) -> int | None:
     other = node
     while other.policy.follow is not None:
         other = sources[other.policy.follow]
-    return None if other is node else _promise(other, run)
+    return None if other is node else _promise(other, _start(other, run), run)
 
 
 __all__ = ["moved", "reach"]

@@ -46,8 +46,8 @@ class Run:
 
     ``ctis`` are what sources were promised beside their rows; ``reach``: how far the input of the operator that is being
     defined has come (``streamq.testing.oracle.reach``), None if nothing has arrived. ``functions`` are those in Python that
-    SQL calls; ``evaluated`` makes them of expressions, None where expressions are translated. ``histories`` are the tables of
-    the nodes so far, by digest; ``define`` makes that of another plan.
+    SQL calls; ``evaluated`` makes them of expressions, None where expressions are translated. ``registered_sources`` are the
+    tables of the sources' rows and ``histories`` those of the nodes so far, by digest; ``define`` makes that of another plan.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -58,6 +58,7 @@ class Run:
     ctis: Mapping[str, int] = field(default_factory=dict)
     reach: int | None = None
     names: list[str] = field(default_factory=list)
+    registered_sources: dict[str, str] = field(default_factory=dict)
     histories: dict[str, str] = field(default_factory=dict)
     define: Callable[[Node], str] = str
 
@@ -93,8 +94,12 @@ class Run:
 
     def value(self, query: str) -> Any:
         """A query's only value; None if there is no row."""
-        rows = self.connection.execute(query).fetchall()
+        rows = self.rows(query)
         return rows[0][0] if rows else None
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """A query's rows."""
+        return self.connection.execute(query).fetchall()
 
     def registered(self, rows: pa.Table) -> str:
         """The name of a table that holds these rows."""
@@ -105,8 +110,13 @@ class Run:
     def source(self, node: Source) -> str:
         """A source's rows: ``n``, their number in order of arrival, and ``x0, x1, ...`` as in ``node.columns``.
 
-        Times are ticks.
+        Times are ticks. They are registered once, however often they are asked for.
         """
+        if node.digest not in self.registered_sources:
+            self.registered_sources[node.digest] = self.registered(self._source_rows(node))
+        return self.registered_sources[node.digest]
+
+    def _source_rows(self, node: Source) -> pa.Table:
         rows = self.tables[node.table]
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_pandas(rows, preserve_index=False)
         columns: dict[str, Any] = {"n": pa.array(range(table.num_rows), pa.int64())}
@@ -116,7 +126,7 @@ class Run:
                 raise SourceError(sentence("oracle", f"no column {f.name!r} in {node.table!r}", f"there are: {there}"))
             column = table[f.name]
             columns[f"x{i}"] = ticks(column) if f.name in _times(node) else to_duckdb(column, f.type)
-        return self.registered(pa.table(columns))
+        return pa.table(columns)
 
     def static(self, node: JoinTable) -> str:
         """The rows of a static table: ``c0, c1, ...`` as in ``node.columns``."""

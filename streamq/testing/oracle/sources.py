@@ -31,12 +31,13 @@ def _no_start(time: str, last: int = INFINITY - 1) -> str:
 
 
 def _events(node: Source, run: Run, query: str) -> str:
-    """A table of the rows of a query whose column ``bad`` is NULL; under ``invalid="fail"`` all have to be."""
+    """What FROM reads of the rows of a query whose column ``bad`` is NULL; under ``invalid="fail"`` all have to be."""
     rows = run.table(query)
-    bad = run.value(f"SELECT min(bad) FROM {rows}")
-    if bad is not None and node.policy.invalid_in(False) == Invalid.FAIL:
-        raise InvalidEvent(sentence(f"source {node.shown_name()}", "a row is no event", bad))
-    return run.table(f"SELECT * EXCLUDE (bad) FROM {rows} WHERE bad IS NULL")
+    if node.policy.invalid_in(False) == Invalid.FAIL:
+        bad = run.value(f"SELECT min(bad) FROM {rows}")
+        if bad is not None:
+            raise InvalidEvent(sentence(f"source {node.shown_name()}", "a row is no event", bad))
+    return f"(SELECT * EXCLUDE (bad) FROM {rows} WHERE bad IS NULL)"
 
 
 def _keyed(node: Source, run: Run, rows: str) -> str:
