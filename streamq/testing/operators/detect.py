@@ -21,8 +21,8 @@ from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.values import from_duckdb, to_duckdb
 from streamq.testing.patterns.conditions import Unjudged
 from streamq.testing.patterns.functions import parts_of_condition
-from streamq.testing.patterns.wording import misread
 from streamq.testing.patterns.rules import EventType, matches_by_rules, primitives, rows_of
+from streamq.testing.patterns.wording import misread
 from streamq.testing.scale import lengths
 from streamq.time import ticks
 
