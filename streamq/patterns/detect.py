@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from streamq.functions.logic import conjuncts
 from streamq.patterns.conditions import Conjunct, Variables
 from streamq.patterns.definitions import matches_of, mentions_ids
 from streamq.patterns.lowering import EventType
@@ -29,11 +30,16 @@ class Definitions:
     text: str
 
     @classmethod
-    def of(cls, program: Program) -> Definitions:
-        """Return a program's definitions; errors keep the places that they have in the user's own text."""
+    def of(cls, program: Program, source: str | None = None) -> Definitions:
+        """Return a program's definitions; errors keep the places that they have in the user's own text, ``source``."""
         definitions = cls(render(program))
-        definitions.__dict__["program"] = program
+        definitions.__dict__.update(program=program, source=source)
         return definitions
+
+    @cached_property
+    def source(self) -> str | None:
+        """The text that the user wrote; None where it is not known, or not all that is said."""
+        return None
 
     @cached_property
     def program(self) -> Program:
@@ -83,7 +89,8 @@ class Detect(Node):
         return matches_of(program, types, self._conjuncts, has_ids=has_ids)
 
     def _conjuncts(self, variables: Variables) -> Iterator[Conjunct]:
-        return (variables.conjunct(condition) for condition in self.conditions)
+        """The parts of the conditions that AND connects, each of which goes where its variables meet."""
+        return (variables.conjunct(part) for condition in self.conditions for part in conjuncts(condition))
 
     def detail(self) -> str:
         """The definitions on one line."""

@@ -11,7 +11,6 @@ from typing import Any
 from streamq.compiler.explain_html import Part as Explained
 from streamq.compiler.explain_html import page
 from streamq.errors import PlanError, kind_of, nearest, sentence, warn
-from streamq.functions.logic import AND
 from streamq.patterns import syntax
 from streamq.patterns.checks import check_program, orders_of_one_type, parts_of
 from streamq.patterns.conditions import Variables
@@ -23,7 +22,7 @@ from streamq.patterns.picture import explained
 from streamq.patterns.rendering import render
 from streamq.patterns.source_text import Refusal, SourceText, source_text
 from streamq.patterns.syntax import Definition, Part, Program
-from streamq.plan.expr import Call, Expr, as_expr
+from streamq.plan.expr import Expr, as_expr
 from streamq.plan.node import Node
 from streamq.plan.verbs import Verbs, accepts_placeholders, not_a_stream, tables_behind
 from streamq.stream import Stream
@@ -41,6 +40,9 @@ class Written:
     types: Mapping[str, Any]
     functions: tuple[Function, ...] = ()
 
+    source: str | None = None
+    """The text that says all of the program, if there is one."""
+
     @property
     def last(self) -> Definition:
         """The definition whose matches are the result."""
@@ -48,7 +50,7 @@ class Written:
 
     def with_last(self, definition: Definition, **more: Any) -> Written:
         """The same with another definition as the last."""
-        return replace(self, program=Program((*self.program.definitions[:-1], definition)), **more)
+        return replace(self, program=Program((*self.program.definitions[:-1], definition)), source=None, **more)
 
     @property
     def is_bare(self) -> bool:
@@ -78,7 +80,7 @@ class Written:
                     f"cedr: each {together} events of {name} are {orders} matches, one in each order of the parts that they fit; "
                     f"write SEQUENCE({name} AS a, {name} AS b, ...), which has them once, in the order of time"
                 )
-        return Detect(inputs, names, Definitions.of(self.program), self._conditions(names, inputs))
+        return Detect(inputs, names, Definitions.of(self.program, self.source), self._conditions(names, inputs))
 
     def _conditions(self, names: Sequence[str], inputs: Sequence[Node]) -> tuple[Expr, ...]:
         """The conditions that its functions compute."""
@@ -86,7 +88,7 @@ class Written:
             return ()
         types = {name: event_type(plan, has_ids=False) for name, plan in zip(names, inputs, strict=True)}
         variables = variables_of(self.program, types)
-        return tuple(c for f in self.functions for c in _parts_of_and(_called(f, variables, "where")))
+        return tuple(_called(f, variables, "where") for f in self.functions)
 
 
 class Pattern(Stream):
@@ -190,7 +192,8 @@ def cedr(text: str | bytes, **streams: Stream) -> Pattern:
             raise PlanError(sentence(f"cedr, {name}", "not a stream", "found a stream under an alias", hint))
         if not isinstance(given, Stream):
             not_a_stream(f"cedr, {name}", given)
-    return Pattern(Written(parse(text), streams), source_text(text))
+    source = source_text(text)
+    return Pattern(Written(parse(text), streams, source=source.text), source)
 
 
 @accepts_placeholders
@@ -304,17 +307,6 @@ def _of_its_own(part: Part, where: Iterable[syntax.Condition]) -> Iterator[synta
                     yield from (syntax.Apply(sign, two) for two in fields)
             case _:
                 yield condition
-
-
-def _parts_of_and(condition: Expr) -> Iterator[Expr]:
-    """The conditions that AND connects, each of which goes where its variables meet."""
-    waiting = [condition]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, Call) and part.function is AND:
-            waiting += reversed(part.args)
-        else:
-            yield part
 
 
 class _Variable:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.compiler.program import Program
-from streamq.runtime.basket import Scope
+from streamq.runtime.basket import COMPACT_AT, Scope
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Kernel, Output, Uncombined
 from streamq.runtime.kernels.call_modules import CallModulesKernel
@@ -34,19 +34,22 @@ class ProgressViolation(AssertionError):
     """A kernel changed what it, or its input, had promised not to change."""
 
 
+class CrowdedState(Scope):
+    """A kernel's state in which every bin counts as one of many chunks: reading it rewrites it."""
+
+    def __init__(self, state: Scope):
+        super().__init__(state.baskets, state.prefix)
+
+    def chunks(self, basket: str, bin: str) -> int:
+        many = super().chunks(basket, bin)
+        return many and many + COMPACT_AT
+
+
 @dataclass(frozen=True)
-class Watched:
-    """A kernel whose micro-batches are held against the CTIs that it was promised and that it has sent.
+class Crowded:
+    """A kernel whose state is rewritten whenever it may be, as it is in a run of many micro-batches."""
 
-    ``grid``: where a hopping window is the first to take a source's rows, its CTIs count as rounded down to a window's end
-    for the window and for what judges lateness before it; ``judges``: the kernel is the latter.
-    """
-
-    name: str
     kernel: Kernel
-    grid: Hopping | None = None
-    judges: bool = False
-    sent: dict[str, int] = field(default_factory=dict)
 
     def combine(self, port: int, table: pa.Table) -> pa.Table:
         return self.kernel.combine(port, table)
@@ -58,6 +61,23 @@ class Watched:
     def progress_rule(self) -> ProgressRule:
         """That of the kernel."""
         return self.kernel.progress_rule
+
+    def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+        return self.kernel.advance(CrowdedState(state), arrivals, clock)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched(Crowded):
+    """A kernel whose micro-batches are held against the CTIs that it was promised and that it has sent.
+
+    ``grid``: where a hopping window is the first to take a source's rows, its CTIs count as rounded down to a window's end
+    for the window and for what judges lateness before it; ``judges``: the kernel is the latter.
+    """
+
+    name: str
+    grid: Hopping | None = None
+    judges: bool = False
+    sent: dict[str, int] = field(default_factory=dict)
 
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         for port, of_port in itertools.groupby(sorted(arrivals, key=lambda a: a.port), key=lambda a: a.port):
@@ -73,7 +93,7 @@ class Watched:
             changed = changes_before(self._counts(promised), tables)
             if changed:
                 self._refuse(f"its input {port} changes before its CTI {promised}: {changed}")
-        output = self.kernel.advance(state, arrivals, clock)
+        output = super().advance(state, arrivals, clock)
         before = self.sent.get(self.name, MINUS_INFINITY)
         tables = [self._promised_rows(output.table)] if output.table is not None else []
         changed = changes_before(self._counts(before) if self.judges else before, tables)
@@ -120,7 +140,7 @@ def changes_before(c: int, tables: Sequence[pa.Table]) -> list[Any]:
 
 
 def watched(program: Program, held_to_ctis: bool = True) -> Program:
-    """Return the program with kernels that forget all they may in every micro-batch and merge ranges of windows as if many.
+    """Return the program with kernels that forget, and rewrite, all they may in every micro-batch and merge ranges as if many.
 
     With ``held_to_ctis`` each is a :class:`Watched`, which raises where a CTI is broken.
     """
@@ -136,9 +156,9 @@ def watched(program: Program, held_to_ctis: bool = True) -> Program:
             case WindowAggregateKernel():
                 kernel = replace(kernel, explode_rows=0)
         if not held_to_ctis:
-            return kernel
+            return Crowded(kernel)
         grid = next((grids[name] for name in (hosted.name, *hosted.inputs) if grids.get(name)), None)
-        return Watched(hosted.name, kernel, grid, hosted.name in grids)
+        return Watched(kernel, name=hosted.name, grid=grid, judges=hosted.name in grids)
 
     stages = [replace(s, hosted=tuple(replace(h, kernel=watch(h)) for h in s.hosted)) for s in program.stages]
     return replace(program, stages=stages)

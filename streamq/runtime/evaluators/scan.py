@@ -107,7 +107,8 @@ class ScanEvaluator:
             return codes(events, self.keys)[0], {}
         bodies = states.column(STATE).to_pylist()
         if not self.keys:
-            return np.zeros(events.num_rows, np.int64), dict.fromkeys([0], bodies[-1])
+            # of states that nobody needs any more none is left
+            return np.zeros(events.num_rows, np.int64), dict.fromkeys([0], bodies[-1]) if bodies else {}
         both = concat([events.select(self.keys), states.select(self.keys)])
         number, _ = codes(both, self.keys)
         return number[: events.num_rows], dict(zip(number[events.num_rows :].tolist(), bodies, strict=True))

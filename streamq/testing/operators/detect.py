@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import types as t
@@ -14,12 +15,14 @@ from streamq.plan.node import Node
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_types import arrow_type
 from streamq.testing.meetings import Meeting, meeting_of
-from streamq.testing.oracle.definitions import defines
+from streamq.testing.oracle.definitions import FalseClaim, defines
 from streamq.testing.oracle.expressions import listed, payload
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.values import from_duckdb, to_duckdb
 from streamq.testing.patterns.conditions import Unjudged
+from streamq.testing.patterns.functions import parts_of_condition
 from streamq.testing.patterns.rules import EventType, matches_by_rules, primitives, rows_of
+from streamq.testing.patterns.wording import misread
 from streamq.testing.scale import lengths
 from streamq.time import ticks
 
@@ -27,6 +30,9 @@ from streamq.time import ticks
 @defines(Detect)
 def detect(node: Detect, inputs: Sequence[str], run: Run) -> str:
     """The matches, one by one, by the rules of the language (SEMANTICS of patterns in docs/patterns.md)."""
+    definitions = node.definitions
+    if definitions.source is not None and (wrong := misread(definitions.source, definitions.text)) is not None:
+        raise FalseClaim(f"of a pattern's text {wrong}")
     try:
         matches = _matches(node, run)
     except Unjudged:
@@ -44,10 +50,11 @@ def detect(node: Detect, inputs: Sequence[str], run: Run) -> str:
 
 def _matches(node: Detect, run: Run) -> EventType:
     """The matches of a pattern; raises Unjudged where the rules do not evaluate it."""
-    if node.conditions:
-        raise Unjudged("conditions that are functions")
+    *earlier, last = node.definitions.program.definitions
+    of_functions = (part for condition in node.conditions for part in parts_of_condition(condition))
+    program = syntax.Program((*earlier, replace(last, where=(*last.where, *of_functions))))
     types = {name: _events(name, plan, run) for name, plan in node.types.items()}
-    return matches_by_rules(node.definitions.program, types, node.schema.axis)
+    return matches_by_rules(program, types, node.schema.axis)
 
 
 def _events(name: str, plan: Node, run: Run) -> EventType:

@@ -28,6 +28,7 @@ from streamq.testing.drawn_expressions import Draw, evaluable, exact, exact_colu
 from streamq.testing.drawn_operators import over_one
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import listed
+from streamq.testing.oracle.modules import plain_value
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.values import from_duckdb, to_duckdb
 from streamq.testing.oracle.windows import events_in_groups, order_of
@@ -91,7 +92,8 @@ def _results(
             fields = getattr(row, "_fields", getattr(row, "__fields__", ())) if isinstance(row, tuple) else ()
             row = dict(zip(fields, row, strict=True)) if fields else row
             parts = [row[n] for n in names] if isinstance(row, dict) else row if isinstance(row, tuple) else [row]
-            yield at, list(parts)
+            # what a pattern's scan gives are values of events, as they are
+            yield at, [plain_value(p) for p in parts] if isinstance(operator, StatefulOperator) else list(parts)
 
 
 def _code_of(operator: EventOperator, values: int) -> tuple[Callable[[], Any], Callable[..., Any]]:

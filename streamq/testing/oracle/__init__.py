@@ -26,9 +26,10 @@ from streamq.plan.node import Node
 from streamq.plan.schema import POINT
 from streamq.testing import operators  # noqa: F401 (its rooms define the operators)
 from streamq.testing.oracle import sources  # noqa: F401 (it defines those)
-from streamq.testing.oracle.definitions import ORACLE
+from streamq.testing.oracle.definitions import ORACLE, FalseClaim
 from streamq.testing.oracle.evaluated import Evaluated
 from streamq.testing.oracle.expressions import Untranslated, listed, own_keys, payload, sql
+from streamq.testing.oracle.identities import one_digest_for_two
 from streamq.testing.oracle.python_functions import PythonFunctions
 from streamq.testing.oracle.reach import reach
 from streamq.testing.oracle.run import Run, TooMuch, database
@@ -73,6 +74,9 @@ def oracle(
     if expressions not in (TRANSLATED, EVALUATED):
         there = f"there are: {TRANSLATED}, {EVALUATED}"
         raise PlanError(sentence("oracle", f"no way of expressions called {expressions!r}", there))
+    alike = one_digest_for_two(plan)
+    if alike is not None:
+        raise FalseClaim(f"{alike[0]!r} and {alike[1]!r} have one digest")
     connection = database().cursor()
     functions = PythonFunctions(connection)
     evaluated = Evaluated(functions, SparkSession.getActiveSession) if expressions == EVALUATED else None
@@ -105,10 +109,6 @@ def oracle(
     kinds = [t.LongType(), t.LongType(), *(f.type for f in plan.schema.fields)]
     columns = [from_duckdb(column, kind) for column, kind in zip(answer.columns, kinds, strict=True)]
     return pa.table(columns, names=["start", "end", *plan.schema.names])
-
-
-class FalseClaim(AssertionError):
-    """A plan says of an operator's rows what is not so: that they are points, or that none lives for ever."""
 
 
 def _hold_claims(node: Node, history: str, run: Run) -> None:

@@ -17,6 +17,10 @@ ORACLE: dict[type[Node], Definition] = {}
 """The definition of every operator that users write."""
 
 
+class FalseClaim(AssertionError):
+    """A plan says what is not so: that an operator's rows are points, that none lives for ever, that two of its parts are one."""
+
+
 def defines(kind: type[Node]) -> Callable[[D], D]:
     """Make a function the oracle's definition of a node: ``@defines(Where)``."""
 
@@ -27,4 +31,4 @@ def defines(kind: type[Node]) -> Callable[[D], D]:
     return register
 
 
-__all__ = ["ORACLE", "Definition", "defines"]
+__all__ = ["ORACLE", "Definition", "FalseClaim", "defines"]

@@ -97,7 +97,7 @@ class ModuleValue:
             result = _over_events(self._module, events, Interval(*(self._instant(ticks) for ticks in window)))
         else:
             result = _over_values(self._module, columns)
-        return self._rows(result, window) if is_operator else _value(result)
+        return self._rows(result, window) if is_operator else plain_value(result)
 
     # time-sensitive
 
@@ -131,7 +131,7 @@ class ModuleValue:
         rows = []
         for row in _each(result):
             start, end, values = _parts(row, names, window)
-            placed = {name: _value(value) for name, value in zip(names, values, strict=True)}
+            placed = {name: plain_value(value) for name, value in zip(names, values, strict=True)}
             if self._stamp in OWN_LIFETIMES:
                 placed |= self._lifetime(start, end, window)
             rows.append(placed)
@@ -199,7 +199,7 @@ def _series(column: pa.Array) -> pd.Series:
 # results
 
 
-def _value(result: Any) -> Any:
+def plain_value(result: Any) -> Any:
     """A plain value of Python's; NaN, NA and NaT are NULL."""
     if result is pd.NA or result is pd.NaT:
         return None
@@ -237,4 +237,4 @@ def _ticks(instant: Any) -> int:
     return int(moment.asm8.astype("datetime64[us]").astype(np.int64))
 
 
-__all__ = ["ModuleValue"]
+__all__ = ["ModuleValue", "plain_value"]
