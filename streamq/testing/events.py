@@ -198,11 +198,12 @@ def edges(draw: Draw, payloads: Payloads, key: Sequence[str], intent: Intent, sc
     steps = st.tuples(
         payloads, st.integers(1, 6), st.sampled_from(["start", "end", "both"]), st.sampled_from(scale.units)
     )
-    for payload, gap, kind, unit in draw(some(steps, intent.events)):
+    beside = st.sampled_from([0, 0, 0, -1, 1]) if scale.is_coarse else st.just(0)
+    for (payload, gap, kind, unit), by in draw(some(st.tuples(steps, beside), intent.events)):
         k = tuple(comparable(payload[name]) for name in key)
         if k not in at:
             at[k] = scale.anchor + draw(st.integers(-12, 5)) * unit
-        at[k] += gap * unit
+        at[k] += gap * unit + by * scale.step
         both = (CLOSE, OPEN) if kind == "both" else (OPEN if kind == "start" else CLOSE,)
         for edge in both if k in living else (OPEN,):
             chained += [(len(chained), Item(edge, at[k], payload=payload))] * draw(_copies(intent))
