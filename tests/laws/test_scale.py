@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -66,5 +67,5 @@ def lifetimes(case: Case) -> list[int]:
     """The lengths of the finite lifetimes that arrive; of edges the distances of one to the next of its key."""
     spans = [item.end - item.start for _, item in case.arrival if item.end is not None and item.start is not None]
     edges = sorted((repr(item.payload["k"]), item.start) for _, item in case.arrival if item.kind in ("open", "close"))
-    spans += [b - a for (k, a), (other, b) in zip(edges, edges[1:], strict=False) if k == other and b > a]
+    spans += [b - a for (k, a), (other, b) in itertools.pairwise(edges) if k == other and b > a]
     return [lasts for lasts in spans if lasts > 0]
