@@ -34,8 +34,10 @@ def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
     )
     # what reads a changelog back goes by the CTIs that come with it
     ctis = st.sampled_from([False, False, True]) if output == OutputForm.CHANGELOG else st.just(False)
+    # with one nothing is combined ahead
+    late_outputs = st.sampled_from([False, False, False, True])
     return st.builds(
-        lambda rules, host, restart, slack, blocks, remember, ctis: Execution(
+        lambda rules, host, restart, slack, blocks, remember, ctis, late_output: Execution(
             STREAM,
             output,
             rules,
@@ -46,8 +48,9 @@ def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
             blocks=blocks,
             remember=remember,
             ctis=ctis,
+            late_output=late_output,
         ),
-        *(subsets(), st.sampled_from(hosts), st.booleans(), slack, blocks, remember, ctis),
+        *(subsets(), st.sampled_from(hosts), st.booleans(), slack, blocks, remember, ctis, late_outputs),
     )
 
 

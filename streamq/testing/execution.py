@@ -35,7 +35,7 @@ class Execution:
     within it: none; empty: only what the sources' own policies say); ``watch``: whether kernels are watched; ``ctis``: whether
     a changelog comes with its CTIs, which are then held against what follows; ``blocks``: how long a changelog's input is
     blocked, in ticks (None: until it is final), another from restart to restart; ``remember``: for how long history is
-    remembered, in ticks (None: for ever), likewise.
+    remembered, in ticks (None: for ever), likewise; ``late_output``: whether it has one, whose rows are compared too.
 
     On Spark: ``started`` is one of STARTS; ``zone`` is the time zone of a session with Spark's own settings ("": a session as
     streamq makes it); ``silent``: a source that has no more rows brings no more files either.
@@ -54,6 +54,7 @@ class Execution:
     zone: str = ""
     silent: bool = False
     ctis: bool = False
+    late_output: bool = False
 
     def in_units(self, unit: int) -> Execution:
         """The same with durations in units of so many ticks, but for those of one tick, which stay."""
@@ -93,7 +94,7 @@ class Execution:
         parts += ["watched"] * self.watch
         parts += [f"input blocked {_durations(self.blocks, axis, 'until it is final')}"] * (self.blocks != (0,))
         parts += [f"history remembered {_durations(self.remember, axis, 'for ever')}"] * (self.remember != (None,))
-        parts += ["with its CTIs"] * self.ctis
+        parts += ["with its CTIs"] * self.ctis + ["with a late output"] * self.late_output
         parts += [f"started by {self.started}"] * (self.started != RUN) + ["silent at the end"] * self.silent
         parts += [f"a session of Spark's own in {self.zone}"] * bool(self.zone)
         return ", ".join(parts)

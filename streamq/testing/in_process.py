@@ -28,6 +28,7 @@ from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput, as_history, summed
 from streamq.testing.execution import LITERAL, STREAM, Execution
 from streamq.testing.expectation import Expectation, count_key, expectation, promises
+from streamq.testing.late_output import check_late_output
 from streamq.testing.source_progress import limits
 from streamq.testing.timeline import interval, shown
 from streamq.testing.watch import ProgressViolation, changes_before, watched
@@ -83,11 +84,14 @@ def played(case: Case, how: Execution, expected: Expectation | None = None) -> l
     if any(n and key.endswith(f"|{CountedAs.QUARANTINED}") for key, n in counted.items()):
         raise WindowQuarantined
     _check_counts(case, counted, expected)
+    if how.late_output:
+        check_late_output(case, run.late, counted, expected)
     return out
 
 
 def _options(case: Case, how: Execution, level: Level) -> Options:
-    return Options(egresses=(Egress(how.output, ctis=how.ctis),), buckets=how.buckets, level=level)
+    egresses = (Egress(how.output, ctis=how.ctis),)
+    return Options(egresses=egresses, late_output=how.late_output, buckets=how.buckets, level=level)
 
 
 def _checked(run: LocalRun, axis: str, step: Callable[[], pa.Table]) -> pa.Table:

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from streamq.choices import CountedAs
 from streamq.runtime import lateness
 from streamq.runtime.columnar import ints
 from streamq.runtime.event import LE, RE
@@ -14,7 +16,7 @@ from streamq.runtime.kernels import edges
 from streamq.runtime.kernels.edges import EdgesKernel
 from streamq.runtime.kernels.physical import PhysicalKernel
 from streamq.runtime.packer import Packer
-from tests.mutation.mutant import MISCOUNTED, Mutant, wrapped
+from tests.mutation.mutant import LATE_OUTPUT, MISCOUNTED, Mutant, wrapped
 
 
 def early_retraction_lost(kernel: PhysicalKernel, *given: Any) -> None:
@@ -32,6 +34,19 @@ def a_tick_too_eager(right: Any, packer: Packer, batch: pa.Table, message: Any) 
     right(packer, batch, message)
     if packer.source.delay is not None:
         message.c += 1
+
+
+def adjusted_not_written(right: Any, table: Any, mask: Any, reason: Any, judge: Any, c: Any, totals: Any) -> None:
+    written = list(totals.rows)
+    right(table, mask, reason, judge, c, totals)
+    if reason == CountedAs.ADJUSTED:
+        totals.rows[:] = written
+
+
+def as_adjusted(right: Any, source: str, reason: str, table: pa.Table, c: int | None) -> pa.Table:
+    rows = right(source, reason, table, c)
+    late = reason in (CountedAs.DROPPED, CountedAs.ADJUSTED) and c is not None
+    return rows if not late else rows.set_column(2, "start", pc.max_element_wise(rows.column("start"), c))
 
 
 def duplicates_dropped(right: Any, table: pa.Table, *given: Any) -> pa.Table:
@@ -69,6 +84,20 @@ MUTANTS = (
         "intervals",
         (wrapped(Packer, "_read_progress", a_tick_too_eager),),
         MISCOUNTED,
+    ),
+    Mutant(
+        "adjusted rows not written",
+        "the late output has the rows that are dropped, and lacks those that are adjusted",
+        "intervals",
+        (wrapped(lateness, "count_late", adjusted_not_written),),
+        LATE_OUTPUT,
+    ),
+    Mutant(
+        "late rows written as they act",
+        "a late row stands in the late output with the start that is left of it",
+        "intervals",
+        (wrapped(lateness, "late_rows", as_adjusted),),
+        LATE_OUTPUT,
     ),
     Mutant(
         "duplicates dropped",
