@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 from streamq.choices import CountedAs
 from streamq.runtime import lateness
 from streamq.runtime.columnar import ints
-from streamq.runtime.event import LE, RE
+from streamq.runtime.event import LE, NEW_END, RE
 from streamq.runtime.kernels import edges
 from streamq.runtime.kernels.edges import EdgesKernel
 from streamq.runtime.kernels.physical import PhysicalKernel
 from streamq.runtime.packer import Packer
+from streamq.runtime.retractions import place
 from tests.mutation.mutant import LATE_OUTPUT, MISCOUNTED, Mutant, wrapped
 
 
@@ -34,6 +35,25 @@ def a_tick_too_eager(right: Any, packer: Packer, batch: pa.Table, message: Any) 
     right(packer, batch, message)
     if packer.source.delay is not None:
         message.c += 1
+
+
+def tried_twice(kernel: PhysicalKernel, state: Any, matched: Any, open_moves: Any, batch: Any) -> Any:
+    where: dict[Any, list[int]] = {}
+    for i, row in enumerate(matched.rows):
+        where.setdefault(place(row), []).append(i)
+    for _ in range(2):
+        unmatched = []
+        for number, move in open_moves:
+            events = where.get(place(move))
+            if not events:
+                unmatched.append((number, move))
+                continue
+            i = events.pop()
+            kernel._move(matched, i, number, move[NEW_END], batch)
+            matched.applied.append(number)
+            where.setdefault(place(matched.rows[i]), []).append(i)
+        open_moves = unmatched
+    return open_moves if kernel.id is None else kernel._not_again(state, open_moves, matched)
 
 
 def adjusted_not_written(right: Any, table: Any, mask: Any, reason: Any, judge: Any, c: Any, totals: Any) -> None:
@@ -84,6 +104,12 @@ MUTANTS = (
         "intervals",
         (wrapped(Packer, "_read_progress", a_tick_too_eager),),
         MISCOUNTED,
+    ),
+    Mutant(
+        "moves tried twice",
+        "of three moves of one event that come in reverse the last one finds no end to move",
+        "physical",
+        ((PhysicalKernel, "_applied", tried_twice),),
     ),
     Mutant(
         "adjusted rows not written",
