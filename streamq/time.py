@@ -34,6 +34,10 @@ _MICROSECONDS: Final = {
     "day": 86_400_000_000, "d": 86_400_000_000,
     "week": 604_800_000_000, "w": 604_800_000_000,
 }  # fmt: skip
+_SHOWN: Final = ("day", "hour", "minute", "second", "millisecond", "microsecond")
+"""The units that durations are shown in, from the largest."""
+_MANY: Final = 10_000
+"""So many of one unit are too many to read."""
 _UNITS: Final = ("microseconds", "ms", "seconds", "minutes", "hours", "days", "weeks")
 """The units as messages call them."""
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*,?")
@@ -167,12 +171,24 @@ def show_ticks(value: int, axis: str) -> str:
 
 
 def show_duration(value: int, axis: str) -> str:
-    """Return a duration as text in the largest unit that divides it, as ``"90 minutes"``; on an integer axis the number."""
+    """Return a duration as text; on an integer axis the number.
+
+    That is in the largest unit that divides it, as ``"90 minutes"``, or if those are too many to read, in several units, as
+    ``"1 hour 1 microsecond"``.
+    """
     if axis == INTEGER:
         return str(value)
-    for unit in ("day", "hour", "minute", "second", "millisecond", "microsecond"):
-        size = _MICROSECONDS[unit]
-        if value % size == 0 and (value or unit == "second"):
-            count = value // size
-            return f"{count} {unit}" + ("" if count == 1 else "s")
-    return f"{value} microseconds"
+    if value == 0:
+        return "0 seconds"
+    unit = next(unit for unit in _SHOWN if value % _MICROSECONDS[unit] == 0)
+    if -_MANY < value // _MICROSECONDS[unit] < _MANY:
+        return _counted(value // _MICROSECONDS[unit], unit)
+    parts, rest, sign = [], abs(value), 1 if value > 0 else -1
+    for unit in _SHOWN:
+        count, rest = divmod(rest, _MICROSECONDS[unit])
+        parts += [_counted(sign * count, unit)] * bool(count)
+    return " ".join(parts)
+
+
+def _counted(count: int, unit: str) -> str:
+    return f"{count} {unit}" + ("" if count == 1 else "s")

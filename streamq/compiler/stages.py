@@ -303,6 +303,7 @@ class _Placeholder(Node):
     def of(schema: Schema) -> Node:
         placeholder = _Placeholder()
         placeholder.schema, placeholder.traits, placeholder.digest = schema, Traits(), f"given:{schema.names}"
+        placeholder.children = ()
         return placeholder
 
     def _schema(self) -> Schema:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from streamq.runtime.event import CTI
+from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.arrival import Item, bounds
 from streamq.testing.drawn_lifetimes import Draw
 from streamq.testing.intent import Intent
@@ -23,20 +23,41 @@ SLIGHT, OUT_OF_ORDER, HIGHLY = 2, 5, 12
 
 @st.composite
 def arranged(draw: Draw, items: Sequence[tuple[int, Item]], intent: Intent, causal: bool) -> list[Item]:
-    """Items (chain, item), in order of sync time but for lags; if causal, those of a chain keep their order."""
+    """Items (chain, item), in order of sync time but for lags; if causal, those of a chain keep their order.
+
+    Far out of order, what changes events may come after all events, when windows that it changes have been reported; and
+    retractions of one event in reverse.
+    """
     kind = draw(st.sampled_from(intent.choices("disorder")))
     most = {"in_order": 0, "slight": SLIGHT, "out_of_order": OUT_OF_ORDER}.get(kind, HIGHLY)
     lags = draw(st.lists(st.integers(0, most), max_size=8, min_size=min(most, 4))) if most else []
-    order = sorted(range(len(items)), key=lambda i: items[i][1].sync)
+    far = most >= OUT_OF_ORDER and any(item.kind == RETRACT for _, item in items)
+    afterwards = far and draw(st.booleans())
+    backwards = far and not causal and draw(st.sampled_from([False, True, True, True]))
+    firsts = {chain: i for i, (chain, _) in reversed(list(enumerate(items)))}
+    # an event that has moved comes right behind its deletion
+    behind = [i - (item.kind == INSERT and firsts[chain] < i) for i, (chain, item) in enumerate(items)]
+    order = sorted(range(len(items)), key=lambda i: (afterwards and firsts[items[i][0]] != i, items[behind[i]][1].sync))
     if lags:
         late_by = [i + lag for i, lag in zip(range(len(order)), itertools.cycle(lags))]
         order = [order[i] for i in sorted(range(len(order)), key=lambda i: (late_by[i], i))]
+    if backwards:
+        order = _backwards(items, order)
     if not causal:
         return [items[i][1] for i in order]
     chains: dict[int, list[int]] = {}
     for i in sorted(order):
         chains.setdefault(items[i][0], []).append(i)
     return [items[chains[items[i][0]].pop(0)][1] for i in order]
+
+
+def _backwards(items: Sequence[tuple[int, Item]], order: Sequence[int]) -> list[int]:
+    """The retractions of each event in reverse, in the places where they come."""
+    moves: dict[int, list[int]] = {}
+    for i in range(len(items)):
+        if items[i][1].kind == RETRACT:
+            moves.setdefault(items[i][0], []).append(i)
+    return [moves[items[i][0]].pop() if items[i][1].kind == RETRACT else i for i in order]
 
 
 @st.composite

@@ -5,23 +5,28 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import pyarrow as pa
 
 from streamq.operators import Source
 from streamq.plan.node import Node, nodes
+from streamq.policies import SourcePolicy
 from streamq.runtime.event import INSERT, RETRACT
 from streamq.stream import Stream
 from streamq.testing.arrival import Item, closed, is_event, table
 from streamq.testing.oracle import oracle
 from streamq.testing.program import program
+from streamq.testing.program_text import instant
 from streamq.testing.timeline import Axis
-from streamq.time import INTEGER, TIMESTAMP, show_ticks
+from streamq.testing.timeline import shown as show_instant
+from streamq.time import INTEGER, TIMESTAMP, show_duration
 
 Arrival = tuple[tuple[str, Item], ...]
 IMPORT = "import datetime as dt"
+DURATIONS = ("delay", "every", "max_ahead")
+"""The parts of a source's policy that are durations in ticks."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,11 @@ class Case:
     cut: tuple[int, ...]
     until: int | None = None
     static: Mapping[str, pa.Table] = field(default_factory=dict)
+
+    @property
+    def axis(self) -> str:
+        """The time axis of the query."""
+        return self.plan.schema.axis
 
     @property
     def sources(self) -> dict[str, Source]:
@@ -69,7 +79,7 @@ class Case:
     @property
     def instant(self) -> int | dt.datetime | None:
         """``until`` as a user gives it."""
-        if self.until is None or self.plan.schema.axis != TIMESTAMP:
+        if self.until is None or self.axis != TIMESTAMP:
             return self.until
         return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=self.until)
 
@@ -99,17 +109,16 @@ class Case:
         """
         of = iter([name for name, _ in self.arrival])
         batches = " | ".join(" ".join(itertools.islice(of, n)) for n in self.cut)
-        until = "" if self.until is None else f"until={self.until}"
+        until = "" if self.until is None else f"until={instant(self.until, self.axis)}"
         text = program(self.plan, self.tables).rstrip("\n")
-        if until and self.plan.schema.axis == TIMESTAMP:
-            until = f"until=dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds={self.until})"
+        if until and self.axis == TIMESTAMP:
             text = text if IMPORT in text else f"{IMPORT}\n\n{text}"
         return f"{text}\nprint(q.to_pandas({until}))\n# micro-batches: {batches}\n"
 
     def drawn(self) -> str:
         """What arrives, by micro-batch, each lifetime drawn along the time axis."""
         rows = [lifetime(item) for _, item in self.arrival]
-        axis, items = Axis(rows, self.plan.schema.axis), iter(self.arrival)
+        axis, items = Axis(rows, self.axis), iter(self.arrival)
         wide = max((len(name) for name, _ in self.arrival), default=0)
         lines = []
         for i, n in enumerate(self.cut, start=1):
@@ -117,7 +126,7 @@ class Case:
             for name, item in itertools.islice(items, n):
                 start, end = lifetime(item)
                 body = axis.mark(start) if end == start else axis.draw(start, end)
-                lines.append(f"  {name.ljust(wide)}  {body}  {shown(item, self.plan.schema.axis)}")
+                lines.append(f"  {name.ljust(wide)}  {body}  {shown(item, self.axis)}")
         return "\n".join(lines)
 
     def coarser(self, most: int = 4) -> Case:
@@ -133,9 +142,9 @@ class Case:
             inputs = ", ".join(names[c.digest] for c in node.children)
             lines.append(f"  {names[node.digest]} = {node.title}({inputs}) {node.detail()}".rstrip())
             if isinstance(node, Source):
-                lines[-1] += f"; {node.policy}"
+                lines[-1] += f"; {shown_policy(node.policy, self.axis)}"
         lines += [f"  {line}" for line in self.drawn().splitlines()]
-        return "\n".join(lines) + (f"\n  until {self.until}" if self.until is not None else "")
+        return "\n".join(lines) + (f"\n  until {show_instant(self.until, self.axis)}" if self.until is not None else "")
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         # else Hypothesis and IPython show the fields
@@ -152,12 +161,19 @@ def lifetime(item: Item) -> tuple[int, int]:
 
 def shown(item: Item, axis: str = INTEGER) -> str:
     """``insert [1, 5) v=3``."""
-    end, new = (show_ticks(closed(time), axis) for time in (item.end, item.new_end))
-    start = "NULL" if item.start is None else show_ticks(item.start, axis)
+    end, new = (show_instant(closed(time), axis) for time in (item.end, item.new_end))
+    start = "NULL" if item.start is None else show_instant(item.start, axis)
     spans = item.kind in (INSERT, RETRACT)
     moved = f" -> {new}" if item.kind == RETRACT else ""
     payload = ", ".join(f"{name}={value!r}" for name, value in item.payload.items())
     return f"{item.kind} {f'[{start}, {end})' if spans else start}{moved} {payload}".rstrip()
+
+
+def shown_policy(policy: SourcePolicy, axis: str) -> str:
+    """``delay=5 minutes, late=drop``: what a policy says beside the defaults, with durations of the axis."""
+    parts = {f.name: getattr(policy, f.name) for f in fields(policy) if getattr(policy, f.name) != f.default}
+    durations = {name: show_duration(parts[name], axis) for name in DURATIONS if parts.get(name) is not None}
+    return ", ".join(f"{name}={part}" for name, part in (parts | durations).items())
 
 
 __all__ = ["Arrival", "Case", "shown"]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from streamq.operators import Source, WindowAggregate
 from streamq.plan.aggregate import Aggregate, Computes
 from streamq.plan.case import Case
-from streamq.plan.expr import Alias, Call, Col, Expr, Lit
+from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit
 from streamq.plan.node import Node, expanded, nodes
 from streamq.plan.passes import columns, is_opaque
 from streamq.plan.passes import nodes as parts_of
+from streamq.runtime.arrow_types import BITS
 from streamq.testing.scale import expressions, literals
 
 MOST_LITERALS = 6
@@ -66,12 +68,22 @@ NO_USES = Uses(frozenset(), frozenset())
 
 
 def near(plan: Node) -> list[Any]:
-    """Values that a plan's expressions compare with, some of each type."""
+    """Values that a plan's expressions compare with, some of each type; of casts to integers, the greatest floats that fit."""
     by_kind: dict[type, dict[str, Any]] = {}
     for node in nodes(expanded(plan)):
-        for value in literals(node):
+        for value in (*_bounds_of_casts(node), *literals(node)):
             by_kind.setdefault(type(value), {}).setdefault(repr(value), value)
     return [v for values in by_kind.values() for v in list(values.values())[:MOST_LITERALS]]
+
+
+def _bounds_of_casts(node: Node) -> Iterator[float]:
+    """The least and the greatest floats that casts to integral types take."""
+    for expr in expressions(node):
+        for part in parts_of(expr):
+            if isinstance(part, Cast) and type(part.type) in BITS:
+                bound = 2.0 ** (BITS[type(part.type)] - 1)
+                # a cast truncates, so that fractions beyond the greatest integer fit; of bigint the bound itself does
+                yield from (bound - 0.5, -bound - 0.5)
 
 
 __all__ = ["NO_USES", "Uses", "near", "uses"]

@@ -14,16 +14,21 @@ from streamq.runtime.egress import changelog_rows
 from streamq.runtime.event import INSERT, LE, RE, RETRACT, WEIGHT
 from streamq.testing.history import history
 from streamq.testing.python_values import keys
+from streamq.testing.timeline import interval
+from streamq.time import INTEGER
 
 
 class WrongOutput(AssertionError):
     """An output that is no history at all: a row taken back that was never there, or a final row taken back."""
 
 
-def summed(out: Sequence[pa.Table], output: str) -> pa.Table:
-    """The history that outputs of micro-batches add up to; raises WrongOutput where they add up to none."""
+def summed(out: Sequence[pa.Table], output: str, axis: str = INTEGER) -> pa.Table:
+    """The history that outputs of micro-batches add up to; raises WrongOutput where they add up to none.
+
+    ``axis``: how the error shows instants.
+    """
     if output == OutputForm.CHANGELOG:
-        return net([_read_back(deltas) for deltas in out])
+        return net([_read_back(deltas) for deltas in out], axis)
     table = pa.concat_tables(out)
     if pc.any(pc.not_equal(table.column(WEIGHT), 1)).as_py():
         raise WrongOutput("a final row is taken back")
@@ -59,8 +64,11 @@ def _weighed(rows: pa.Table, weight: int) -> pa.Table:
     return ticked.rename_columns(names).append_column(WEIGHT, pa.array([weight] * ticked.num_rows, pa.int64()))
 
 
-def net(tables: Sequence[pa.Table]) -> pa.Table:
-    """Deltas summed into a history; WrongOutput where after some micro-batch a weight is below zero."""
+def net(tables: Sequence[pa.Table], axis: str = INTEGER) -> pa.Table:
+    """Deltas summed into a history; WrongOutput where after some micro-batch a weight is below zero.
+
+    ``axis``: how the error shows instants.
+    """
     table = pa.concat_tables(tables)
     names = [n for n in table.column_names if n != WEIGHT]
     weights: Counter[Any] = Counter()
@@ -76,7 +84,9 @@ def net(tables: Sequence[pa.Table]) -> pa.Table:
         # within a micro-batch order means nothing
         for one in touched:
             if weights[one] < 0:
-                raise WrongOutput(f"a row is taken back that was not there: {dict(zip(names, one, strict=True))}")
+                row = dict(zip(names, one, strict=True))
+                lifetime = interval(row.pop(LE), row.pop(RE), axis)
+                raise WrongOutput(f"a row is taken back that was not there: {lifetime} {row}")
         touched = set()
     copies = [rows[key] for key, n in weights.items() for _ in range(n)]
     return as_history(table.select(names).take(pa.array(copies, pa.int64())))

@@ -36,8 +36,10 @@ def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
     ctis = st.sampled_from([False, False, True]) if output == OutputForm.CHANGELOG else st.just(False)
     # what goes early is blocked by nothing
     early = st.sampled_from([False, False, False, True]) if output == OutputForm.CHANGELOG else st.just(False)
+    # with one nothing is combined ahead
+    late_outputs = st.sampled_from([False, False, False, True])
     return st.builds(
-        lambda rules, host, restart, slack, blocks, remember, ctis, early: Execution(
+        lambda rules, host, restart, slack, blocks, remember, ctis, early, late_output: Execution(
             STREAM,
             output,
             rules,
@@ -49,8 +51,9 @@ def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
             remember=remember,
             ctis=ctis,
             early=early,
+            late_output=late_output,
         ),
-        *(subsets(), st.sampled_from(hosts), st.booleans(), slack, blocks, remember, ctis, early),
+        *(subsets(), st.sampled_from(hosts), st.booleans(), slack, blocks, remember, ctis, early, late_outputs),
     )
 
 

@@ -93,7 +93,7 @@ def _places(overlap: str, scale: Scale) -> st.SearchStrategy[tuple[str, int, int
         case "low":
             return st.tuples(st.just("start"), st.integers(2, 12), zero, beside)
         case "medium":
-            return st.tuples(st.just("anchor"), st.integers(-12, 25), zero, beside if scale.units[0] > 1 else zero)
+            return st.tuples(st.just("anchor"), st.integers(-12, 25), zero, beside if scale.is_coarse else zero)
         case "boundary" if scale.lengths:
             away = st.tuples(st.sampled_from(["start", "end"]), zero, st.sampled_from(scale.lengths), beside)
             edges = scale.edges(scale.anchor)
@@ -115,15 +115,17 @@ def _lasting(duration: str, scale: Scale) -> st.SearchStrategy[tuple[int, int] |
     point = st.just((0, 0))
     if scale.lengths:
         short = st.one_of(short, st.tuples(st.just(0), st.sampled_from(scale.lengths)))
+    # beside windows of many ticks a tick is as good as nothing
+    spans = [short] * 4 if scale.is_coarse else [short]
     match duration:
         case "point":
             return point
         case "short":
-            return st.one_of(point, short)
+            return st.one_of(point, *spans)
         case "long":
-            return st.one_of(point, short, long)
+            return st.one_of(point, *spans, *[long] * len(spans))
         case _:
-            return st.one_of(point, short, long, st.none())
+            return st.one_of(point, *spans, *[long] * len(spans), st.none(), *[st.none()] * scale.is_coarse)
 
 
 @functools.lru_cache(128)
@@ -131,7 +133,7 @@ def _recipes(
     overlaps: tuple[str, ...], durations: tuple[str, ...], scale: Scale, most: int
 ) -> st.SearchStrategy[list[_Placed]]:
     """How events lie, at most so many; a third of the time of drawing them went into making this anew for each case."""
-    steps = st.sampled_from([0, 0, 0, -1, 1]) if scale.units[0] > scale.step else st.just(0)
+    steps = st.sampled_from([0, 0, 0, -1, 1]) if scale.is_coarse else st.just(0)
     # an end is often where something else begins or ends
     meets = st.tuples(st.integers(0, 5), st.sampled_from([0, 0, -1, 1]))
     meeting: st.SearchStrategy[tuple[int, int] | None] = st.one_of(st.none(), st.none(), meets)

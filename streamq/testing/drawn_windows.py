@@ -15,19 +15,25 @@ from pyspark.sql import types as t
 from streamq.aggregates import built_in
 from streamq.aggregates.counts import COUNT
 from streamq.aggregates.window_bounds import WINDOW_EDGES
-from streamq.choices import Clip, Stamp
+from streamq.choices import Anchor, Clip, LengthKind, Stamp
 from streamq.errors import NeedsSpark, TypeMismatch
 from streamq.expressions import duration
-from streamq.operators import Points, Select, TopK, WindowAggregate
+from streamq.operators import AlterLifetime, Points, Select, TopK, WindowAggregate
+from streamq.operators.lifetime_change import Length, Start
+from streamq.operators.user_rows import rows_of
 from streamq.plan.aggregate import Aggregate, AggregateFunction
 from streamq.plan.expr import Col, Expr
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.node import Node
-from streamq.plan.schema import Field, Schema
+from streamq.plan.schema import POINT, Field, Schema
 from streamq.run.query import local_history
 from streamq.runtime.arrow_types import arrow_type
 from streamq.testing.drawn_expressions import Draw, exact, is_a, matched, numbers, predicates
+from streamq.testing.drawn_modules import COLUMN, OWN_STAMPS, time_bound_over
 from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot, Window
+
+UNEVEN = ((5, 2), (7, 3), (8, 5), (3, 2))
+"""Sizes and hops of windows that overlap, where the hop does not divide the size."""
 
 
 def grids(most: int = 9) -> st.SearchStrategy[Hopping]:
@@ -65,11 +71,24 @@ def windows(draw: Draw, schema: Schema, exact_columns: frozenset[str]) -> tuple[
 
 @st.composite
 def aggregated(draw: Draw, plan: Node, label: str = "a", reads_end: bool = True) -> Node:
-    """A group_by (or none), a window and one to three aggregates called ``label0, ...``, or its greatest members."""
+    """A group_by (or none), a window and one to three aggregates called ``label0, ...``, or its greatest members.
+
+    Or, now and then, the rows of an operator that gives its own lifetimes; or windows that overlap unevenly over points that
+    are derived.
+    """
+    derived = plan.schema.shape != POINT and draw(st.sampled_from([False] * 7 + [True]))
+    if derived:
+        anchor = draw(st.sampled_from([Anchor.LE, Anchor.RE] if reads_end else [Anchor.LE]))
+        plan = AlterLifetime(plan, Start(anchor), Length(LengthKind.FIXED, 1))
     schema, exact_columns = plan.schema, exact(plan)
     groupable = matched(schema, exact_columns)
     keys = tuple(draw(st.lists(st.sampled_from(groupable), unique=True, max_size=2))) if groupable else ()
     window, clip, stamp = draw(windows(schema, exact_columns))
+    if derived:
+        size, hop = draw(st.sampled_from(UNEVEN))
+        window = Hopping(size, hop, draw(st.integers(-3, 3)))
+    elif reads_end and COLUMN not in schema.names and draw(st.sampled_from([False] * 6 + [True])):
+        return rows_of(time_bound_over(window), plan, keys, window, clip, draw(st.sampled_from(OWN_STAMPS)))
     whole = exact_columns >= set(schema.names)
     sortable = [name for name in groupable if not isinstance(schema.type_of(name), t.ArrayType | t.StructType)]
     if sortable and whole and "rank" not in schema.names and draw(st.sampled_from([False] * 5 + [True])):

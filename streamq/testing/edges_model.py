@@ -10,7 +10,7 @@ from typing import Any
 from streamq.choices import CountedAs
 from streamq.operators import Edges, Source
 from streamq.runtime.event import INSERT
-from streamq.testing.arrival import OPEN, Item, start_of
+from streamq.testing.arrival import CLOSE, OPEN, Item, start_of
 from streamq.testing.python_values import comparable
 from streamq.testing.source_model import Admitted, SourceModel
 from streamq.testing.source_progress import Reach
@@ -30,6 +30,11 @@ class _Edge:
     payload: Mapping[str, Any]
     gone: bool = False
     passed: bool = False
+
+    @property
+    def item(self) -> Item:
+        """The edge as it arrived."""
+        return Item(OPEN if self.opens else CLOSE, self.time, payload=self.payload)
 
 
 class EdgesModel(SourceModel):
@@ -58,7 +63,7 @@ class EdgesModel(SourceModel):
             # an event that it opens, or the payload that it brings to one, may be equal to what was there
             changes |= any(edge is opened for _, _, opened, _ in lifetimes)
             changes |= self._brings_payload and any(edge is by for *_, by in lifetimes) and not edge.opens
-            self._count(CountedAs.ADJUSTED if changes and not edge.gone else CountedAs.DROPPED)
+            self._count(CountedAs.ADJUSTED if changes and not edge.gone else CountedAs.DROPPED, edge.item)
 
     def _pass(self, at: Reach) -> None:
         for chain in self.chains.values():
@@ -72,12 +77,12 @@ class EdgesModel(SourceModel):
                 # what it would end was dropped, or had ended before it could have effect
                 is_idle = any(edge is other for other in closing) and not any(edge is by for by in ends)
                 if is_idle or any(edge is other for other in lost):
-                    self._count(CountedAs.DROPPED)
+                    self._count(CountedAs.DROPPED, edge.item)
                 elif not any(edge is other for other in closing):
                     # its start can still come by the source's own word: it is late by the level
                     level = edge.time >= at.promised
                     self.admitted.late += level
-                    self._count(CountedAs.DROPPED if level else CountedAs.INVALID)
+                    self._count(CountedAs.DROPPED if level else CountedAs.INVALID, edge.item)
 
     def end(self) -> Admitted:
         super().end()

@@ -8,6 +8,7 @@ framework, section 5.)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -80,7 +81,9 @@ def physical(
     whether a retraction may not arrive before what it takes back (None: drawn).
     """
     lengths, ends = (
-        (["shorten"], ["delete"]) if apart(intent) else (["shorten", "extend", "meet"], ["delete", "delete", "open"])
+        (["shorten"], ["delete"])
+        if apart(intent)
+        else (["shorten", "extend", "meet", "pass", "pass"], ["delete", "delete", "open"])
     )
     moves = st.one_of(
         st.tuples(st.sampled_from(lengths), st.integers(0, 12)), st.tuples(st.sampled_from(ends), st.just(0))
@@ -91,23 +94,39 @@ def physical(
     chain = 0
     once = _Once(intent)
     spans = draw(lifetimes(intent, scale))
+    if intent.overlap is None and intent.pattern is None and draw(st.sampled_from([False, True])):
+        spans = _in_pairs(spans)
+    confined = apart(intent) or intent.pattern is not None
+    moving = most > 0 and not confined and draw(st.sampled_from([False, False, False, True]))
     instants = sorted({time for span in spans for time in span if time < INFINITY} | set(scale.edges(scale.anchor)))
     for start, end in spans:
         payload, chosen = draw(payloads), draw(moved)
+        if moving and draw(st.booleans()):
+            chosen = [("delete", 0)]
         if not once.is_new(Item(INSERT, start, payload=payload)):
             continue
         for copy in range(draw(_copies(intent))):
             whose = {**payload, id: numbered(chain)} if id else payload
             # a copy mostly stays; else both move at once, each its own way
             of_copy = draw(moved) if copy and draw(st.booleans()) else ()
-            items = _chain(start, end, of_copy if copy else chosen, whose, scale, instants)
+            others = [other for at, other in spans if at == start and other not in (end, INFINITY)]
+            items = _chain(start, end, of_copy if copy else chosen, whose, scale, instants, others)
             if id:
                 items = _apart(items)
                 items += _again(items, draw(st.integers(0, len(items) - 1))) if draw(_copies(intent)) > 1 else []
             chained += [(chain, item) for item in items]
             chain += 1
         last = items[-1]
-        if last.kind == RETRACT and last.new_end == start and draw(st.booleans()):
+        if last.kind == RETRACT and last.new_end == start and (moving or draw(st.booleans())):
+            # the event has moved: the same one, before or after where another starts
+            to = draw(st.sampled_from(spans))[0] + draw(st.sampled_from([-1, 1])) * scale.step
+            moved_to = Item(INSERT, to, _opened(end if end == INFINITY else end - start + to), payload=payload)
+            if to != start and not confined and once.is_new(Item(INSERT, to, payload=payload)):
+                whose = {**payload, id: numbered(chain)} if id else payload
+                # of the chain of the one that is deleted, which it follows
+                chained.append((chain - 1, replace(moved_to, payload=whose)))
+                chain += 1
+        elif last.kind == RETRACT and last.new_end == start and draw(st.booleans()):
             # a correction: another payload takes the place of the one that is deleted, or the same but for a column
             corrected = draw(payloads)
             if id is None and draw(st.booleans()):
@@ -116,7 +135,7 @@ def physical(
                 whose = {**corrected, id: numbered(chain)} if id else corrected
                 chained.append((chain, Item(INSERT, start, last.end, payload=whose)))
                 chain += 1
-    causal = draw(st.booleans()) if causal is None else causal
+    causal = draw(st.sampled_from([False, False, True])) if causal is None else causal
     items = draw(arranged(chained, intent, causal))
     return draw(with_ctis(items, intent, scale)) if explicit else items
 
@@ -128,8 +147,12 @@ def _chain(
     payload: Mapping[str, Any],
     scale: Scale,
     instants: Sequence[int],
+    others: Sequence[int],
 ) -> list[Item]:
-    """An insert and the retractions that follow it, each naming the end that the one before made; ``instants``: of others."""
+    """An insert and the retractions that follow it, each naming the end that the one before made.
+
+    ``instants``: of others; ``others``: the finite ends of those that start together with it.
+    """
     items = [Item(INSERT, start, _opened(end), payload=payload)]
     step, unit = scale.step, scale.units[0]
     for kind, by in moved:
@@ -138,7 +161,11 @@ def _chain(
             to = start + step + (by * unit if end == INFINITY else by * unit % (end - start - step) // step * step)
         elif kind == "extend" and end < INFINITY:
             to = end + step + by * unit
-        elif kind == "meet" and (after := [time for time in instants if time > start]):
+        elif kind == "pass" and others:
+            # it was to end before another one, and ends after it
+            other = others[by % len(others)]
+            to = other + step if end <= other else max(start + step, other - step)
+        elif kind in ("meet", "pass") and (after := [time for time in instants if time > start]):
             to = after[by % len(after)]
         elif kind == "open":
             to = INFINITY
@@ -150,6 +177,15 @@ def _chain(
         if end == start:
             break
     return items
+
+
+def _in_pairs(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The lifetimes, every second one moved to where the one before it starts, so that ends put them in order."""
+    paired = []
+    for i, (start, end) in enumerate(spans):
+        to = spans[i - 1][0] if i % 2 else start
+        paired.append((to, end if end == INFINITY else end - start + to))
+    return paired
 
 
 def _one_of(payload: Mapping[str, Any], which: int) -> dict[str, Any]:
@@ -198,11 +234,12 @@ def edges(draw: Draw, payloads: Payloads, key: Sequence[str], intent: Intent, sc
     steps = st.tuples(
         payloads, st.integers(1, 6), st.sampled_from(["start", "end", "both"]), st.sampled_from(scale.units)
     )
-    for payload, gap, kind, unit in draw(some(steps, intent.events)):
+    beside = st.sampled_from([0, 0, 0, -1, 1]) if scale.is_coarse else st.just(0)
+    for (payload, gap, kind, unit), by in draw(some(st.tuples(steps, beside), intent.events)):
         k = tuple(comparable(payload[name]) for name in key)
         if k not in at:
             at[k] = scale.anchor + draw(st.integers(-12, 5)) * unit
-        at[k] += gap * unit
+        at[k] += gap * unit + by * scale.step
         both = (CLOSE, OPEN) if kind == "both" else (OPEN if kind == "start" else CLOSE,)
         for edge in both if k in living else (OPEN,):
             chained += [(len(chained), Item(edge, at[k], payload=payload))] * draw(_copies(intent))

@@ -10,7 +10,7 @@ from typing import Any
 
 from streamq.choices import CountedAs
 from streamq.testing.admission import admitted, legal
-from streamq.testing.arrival import bounds, repeated, unmatched
+from streamq.testing.arrival import Item, bounds, repeated, unmatched
 from streamq.testing.case import Case
 from streamq.testing.execution import Execution
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -20,7 +20,8 @@ from streamq.time import INFINITY, MINUS_INFINITY
 class Expectation:
     """What a run of a case is to give: the answer of ``case``, in which nothing is late, and what is counted meanwhile.
 
-    ``ctis``: how far sources come beside what the rows of ``case`` say; ``sure_duplicates``: by source, how many rows must
+    ``ctis``: how far sources come beside what the rows of ``case`` say; ``set_aside``: by source what goes to a late output, of
+    those of which something is late; ``sure_duplicates``: by source, how many rows must
     count as duplicates even if they are late; ``filtered``: sources of whose late items only those are counted that pass a
     filter; ``refused``: a late item fails the run; ``spared``: unless a filter drops that item before it is judged.
     """
@@ -28,6 +29,7 @@ class Expectation:
     case: Case
     counts: Counter[str]
     ctis: Mapping[str, int] = field(default_factory=dict)
+    set_aside: Mapping[str, Sequence[tuple[CountedAs, Item]]] = field(default_factory=dict)
     sure_duplicates: Mapping[str, int] = field(default_factory=dict)
     filtered: frozenset[str] = frozenset()
     refused: bool = False
@@ -61,6 +63,7 @@ def expectation(case: Case, how: Execution, promised: Sequence[Any] | None = Non
         legal(case, seen),
         counts,
         ctis=ctis,
+        set_aside={name: one.set_aside for name, one in seen.items()},
         sure_duplicates=sure_duplicates,
         filtered=filtered,
         refused=bool(refused),

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from streamq.testing.case import Case
 from streamq.testing.difference import Difference
 from streamq.testing.execution import Execution
-
-if TYPE_CHECKING:
-    pass
 
 
 class VerificationFailed(AssertionError):
@@ -33,7 +29,7 @@ class VerificationFailed(AssertionError):
     def says(self) -> str:
         """What is wrong, without the case."""
         wrong = str(self.difference) if self.difference is not None else f"{type(self.error).__name__}: {self.error}"
-        return f"not the oracle's history ({self.how})\n{wrong}"
+        return f"not the oracle's history ({self.how.shown(self.case.axis)})\n{wrong}"
 
     def __str__(self) -> str:
         again = (

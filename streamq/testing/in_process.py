@@ -22,16 +22,22 @@ from streamq.operators import Join, JoinTable, Select, Source, Union, Where
 from streamq.plan.node import nodes
 from streamq.policies import Level
 from streamq.run.query import local_history
-from streamq.runtime.event import LE, WEIGHT
+from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.testing.arrival import is_event
 from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput, as_history, summed
 from streamq.testing.execution import LITERAL, STREAM, Execution
 from streamq.testing.expectation import Expectation, count_key, expectation, promises
+from streamq.testing.late_output import check_late_output
 from streamq.testing.so_far import check_so_far
 from streamq.testing.source_progress import limits
+from streamq.testing.timeline import interval, shown
 from streamq.testing.watch import ProgressViolation, changes_before, watched
 from streamq.time import INFINITY
+
+
+class WindowQuarantined(Exception):
+    """A module failed in a run, which set the window aside: its answer is another one than the query's."""
 
 
 def executed(case: Case, how: Execution, expected: Expectation | None = None) -> pa.Table:
@@ -42,14 +48,14 @@ def executed(case: Case, how: Execution, expected: Expectation | None = None) ->
     if how.backend == LITERAL:
         answer = local_history(case.plan, case.tables, how.chosen, case.until)
         return as_history(answer.drop_columns([WEIGHT]))
-    return summed(played(case, how, expected), how.output)
+    return summed(played(case, how, expected), how.output, case.axis)
 
 
 def unfinished(case: Case, how: Execution) -> pa.Table:
     """The history, in-process, of a case's query that nobody has ended: what the rows that came have made final."""
     *out, last = played(case, Execution(STREAM, how.output, early=how.early))
     # there may have been no micro-batch at all
-    return summed([last.slice(0, 0), *out], how.output)
+    return summed([last.slice(0, 0), *out], how.output, case.axis)
 
 
 def played(case: Case, how: Execution, expected: Expectation | None = None) -> list[pa.Table]:
@@ -65,32 +71,37 @@ def played(case: Case, how: Execution, expected: Expectation | None = None) -> l
     out = []
     promised = promises(case, how.slack) if how.slack else [[]] * len(case.cut)
     for batch, ctis in zip(case.batches, promised, strict=True):
-        out.append(_checked(run, partial(run.batch, batch, ctis)))
+        out.append(_checked(run, case.axis, partial(run.batch, batch, ctis)))
         if how.restart:
             run = replace(run.restart(), program=next(programs))
-    out.append(_checked(run, partial(run.finish, case.until)))
+    out.append(_checked(run, case.axis, partial(run.finish, case.until)))
     if how.ctis and run.cti != INFINITY:
-        raise ProgressViolation(f"the result does not end with its inputs: its CTI is {run.cti}")
+        raise ProgressViolation(f"the result does not end with its inputs: its CTI is {shown(run.cti, case.axis)}")
     check_so_far(case, how, compiled[0], promised, out[:-1])
     if how.output == OutputForm.CHANGELOG and how.blocks != (0,) and not how.ctis:
         _check_blocked(case, how, promised, out, expected)
     counted: Counter[str] = Counter()
     for totals in run.totals.values():
         counted.update(totals)
+    if any(n and key.endswith(f"|{CountedAs.QUARANTINED}") for key, n in counted.items()):
+        raise WindowQuarantined
     _check_counts(case, counted, expected)
+    if how.late_output:
+        check_late_output(case, run.late, counted, expected)
     return out
 
 
 def _options(case: Case, how: Execution, level: Level) -> Options:
-    return Options(egresses=(Egress(how.output, ctis=how.ctis),), buckets=how.buckets, level=level, early=how.early)
+    egresses = (Egress(how.output, ctis=how.ctis),)
+    return Options(egresses=egresses, late_output=how.late_output, buckets=how.buckets, level=level, early=how.early)
 
 
-def _checked(run: LocalRun, step: Callable[[], pa.Table]) -> pa.Table:
+def _checked(run: LocalRun, axis: str, step: Callable[[], pa.Table]) -> pa.Table:
     """A step's deltas; raises ProgressViolation where they change what lies before the CTI that came with earlier ones."""
     before = run.cti
     deltas = step()
-    if changed := changes_before(before, [deltas]):
-        raise ProgressViolation(f"the result changes before its CTI {before}: {changed}")
+    if changed := changes_before(before, [deltas], axis):
+        raise ProgressViolation(f"the result changes before its CTI {shown(before, axis)}: {changed}")
     return deltas
 
 
@@ -120,12 +131,14 @@ def _check_blocked(
     for n, limit, table in zip(case.cut, limits(case, promised, blocks), out, strict=False):
         early = pc.greater_equal(table.column(LE), limit)
         if pc.any(early).as_py():
-            raise WrongOutput(f"items are held from {limit} on, and let go is {table.filter(early).to_pylist()[0]}")
+            row = table.filter(early).to_pylist()[0]
+            lifetime = interval(row.pop(LE), row.pop(RE), case.axis)
+            raise WrongOutput(f"items are held from {shown(limit, case.axis)} on, and let go is {lifetime} {row}")
         arrived_items, released = arrived_items + n, released + table.num_rows
         arrived = [item for of, item in case.arrival[:arrived_items] if of == name and is_event(item)]
         due = sum(item.start is not None and item.start < limit for item in arrived)
         if whole and released != due:
-            raise WrongOutput(f"items are held from {limit} on, so {due} are let go, not {released}")
+            raise WrongOutput(f"items are held from {shown(limit, case.axis)} on, so {due} are let go, not {released}")
 
 
 def _check_counts(case: Case, counted: Counter[str], expected: Expectation) -> None:
@@ -148,4 +161,4 @@ def _check_counts(case: Case, counted: Counter[str], expected: Expectation) -> N
         raise WrongOutput(f"counted are {dict(+counted)}, not {wanted}")
 
 
-__all__ = ["executed", "played", "unfinished"]
+__all__ = ["WindowQuarantined", "executed", "played", "unfinished"]

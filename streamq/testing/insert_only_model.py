@@ -35,10 +35,10 @@ class InsertOnlyModel(SourceModel):
             start, end, whole = start_of(item), closed(item.end), self._whole(item)
             if self.source.ids and self.standing[self._name(item)] != whole:
                 self.admitted.contradicted = True
-                self._count(CountedAs.INVALID)
+                self._count(CountedAs.INVALID, item)
                 continue
             if self.source.ids and whole in self.seen:
-                self._count(CountedAs.DUPLICATES)
+                self._count(CountedAs.DUPLICATES, item)
                 self.admitted.sure_duplicates += end >= at.c
                 continue
             self.seen.add(whole)
@@ -47,10 +47,10 @@ class InsertOnlyModel(SourceModel):
                 continue
             self.admitted.late += 1
             if self._acts(start, at) and end > at.c:
-                self._count(CountedAs.ADJUSTED)
+                self._count(CountedAs.ADJUSTED, item)
                 self.admitted.events.append(replace(item, start=at.c))
             else:
-                self._count(CountedAs.DROPPED)
+                self._count(CountedAs.DROPPED, item)
 
     def _name(self, item: Item) -> Any:
         return (item.start, *(comparable(item.payload[name]) for name in self.source.ids))

@@ -84,7 +84,7 @@ class _CloseLifetimes:
             start = self.scale.anchor + gaps * self.gap + random.choice([0, 0, 0, -1, 1]) * self.scale.step
             # some at once, some behind all of these
             start += random.choice([0, 0, 0, self.many * self.gap + self.scope])
-            lasts = random.choice([self.scale.step, self.scope, None])
+            lasts = random.choice([self.scale.step, self.gap, self.scope, self.scope, None])
             spans.append((start, None if lasts is None else min(INFINITY - 1, start + lasts)))
         return spans
 

@@ -117,7 +117,7 @@ def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path) -> 
     arrive(batches[instalment:], instalment)
     start(query, how, folder, [case.instant])
     out = spark.read.parquet(str(folder / "out")).toArrow()
-    answer = history(out) if how.output == OutputForm.FINAL else net([from_changelog(out)])
+    answer = history(out) if how.output == OutputForm.FINAL else net([from_changelog(out)], case.axis)
     return answer.rename_columns(
         [name.removesuffix(long) if name in own.values() else name for name in answer.column_names]
     )

@@ -60,10 +60,10 @@ class PhysicalModel(SourceModel):
         self.admitted.late += 1
         if not self._acts(start, at):
             event.gone, event.pieces = True, []
-            self._count(CountedAs.DROPPED)
+            self._count(CountedAs.DROPPED, item)
             return
         event.pieces = [(at.c, max(at.c, end))]
-        self._count(CountedAs.ADJUSTED if end > at.c else CountedAs.DROPPED)
+        self._count(CountedAs.ADJUSTED if end > at.c else CountedAs.DROPPED, item)
 
     def _retract(self, item: Item, at: Reach) -> None:
         event = self.live.get(self.name(item))
@@ -75,12 +75,12 @@ class PhysicalModel(SourceModel):
         late = item.sync < at.c
         self.admitted.late += late
         if event.gone:
-            self._count(CountedAs.DROPPED)
+            self._count(CountedAs.DROPPED, item)
             return
         if late and not self._acts(item.sync, at):
             # past its end it goes on as an event of its own from c on: that is dropped, with all that follows
             event.gone = end < at.c <= new_end
-            self._count(CountedAs.DROPPED)
+            self._count(CountedAs.DROPPED, item)
             return
         start, own_end = event.pieces[-1]
         if late:
@@ -89,12 +89,12 @@ class PhysicalModel(SourceModel):
             # what ended before c is settled: only what is added from c on is seen, and that is what later ones move
             event.pieces.append((at.c, new_end))
             if late and new_end == at.c:
-                self._count(CountedAs.DROPPED)
+                self._count(CountedAs.DROPPED, item)
                 return
         else:
             event.pieces[-1] = (start, max(start, new_end))
         if late:
-            self._count(CountedAs.ADJUSTED)
+            self._count(CountedAs.ADJUSTED, item)
 
     def _wait(self, item: Item, at: Reach) -> None:
         """Keep a retraction whose event has not come, to wait for it; if c shows that the event has ended, decide at once."""
@@ -106,7 +106,7 @@ class PhysicalModel(SourceModel):
         elif acts:
             self._begin(item, at)
         else:
-            self._count(CountedAs.DROPPED)
+            self._count(CountedAs.DROPPED, item)
 
     def _pass(self, at: Reach) -> None:
         over = [(item, late) for item, late in self.waiting if closed(item.end) < at.c or at.c == INFINITY]
@@ -117,13 +117,13 @@ class PhysicalModel(SourceModel):
                 self.admitted.late += 1
                 self._begin(item, at)
             else:
-                self._count(CountedAs.DROPPED if late else CountedAs.INVALID)
+                self._count(CountedAs.DROPPED if late else CountedAs.INVALID, item)
 
     def _begin(self, item: Item, at: Reach) -> None:
         """Admit the part from c on of an event that is known only by a retraction, because its insert did not come in time."""
         start, end = start_of(item), closed(item.new_end)
         self.live[self.name(item)] = _Event(start, end, item.payload, [(at.c, max(at.c, end))])
-        self._count(CountedAs.ADJUSTED if end > at.c else CountedAs.DROPPED)
+        self._count(CountedAs.ADJUSTED if end > at.c else CountedAs.DROPPED, item)
 
     def end(self) -> Admitted:
         super().end()

@@ -43,6 +43,11 @@ class Scale:
     lengths: tuple[int, ...] = ()
     grids: tuple[Hopping, ...] = ()
 
+    @property
+    def is_coarse(self) -> bool:
+        """Whether the query's lengths are many steps long."""
+        return self.units[0] > self.step
+
     def edges(self, near: int, many: int = 3) -> list[int]:
         """Where windows and pieces begin and end, from about an instant on."""
         return sorted({
@@ -68,6 +73,8 @@ def scale(plan: Node) -> Scale:
     query_lengths = [n for node in [*nodes(plan), *every] for n in (*lengths(node), *spans(node)) if n > 0]
     dense = [n for node in every for n in recurrences(node)]
     step = max((tick(n) for n in nodes(plan) if isinstance(n, Source)), default=1)
+    # points last a tick, which is no length that anything goes by
+    query_lengths = [n for n in query_lengths if n > step] or query_lengths
     units = {max(step, n // 4 // step * step) if n >= SMALL else step for n in query_lengths}
     least = min(dense, default=INFINITY)
     units = {u for u in units if u <= least * DENSE} or {max(step, min(least, min(units, default=step)))}

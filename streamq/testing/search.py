@@ -16,7 +16,7 @@ from streamq.testing.failure import VerificationFailed
 from streamq.testing.oracle import TRANSLATED, TooMuch
 from streamq.testing.oracle_answers import Answers
 from streamq.testing.profiles import Profile
-from streamq.testing.report import Verified
+from streamq.testing.report import FAILS, HUGE, Verified
 from streamq.testing.trial import Trial, hold
 
 if TYPE_CHECKING:
@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 REDRAWS = 3
 """How often a case is drawn again because its answer is empty: of two empty answers little is told."""
 
-MOST_HUGE = 1_000
-"""So many cases whose answers do not fit into memory are drawn again."""
+SET_ASIDE = 3
+"""So many cases are set aside at most for each that is to be judged."""
+
+LEAST_SET_ASIDE = 60
+"""So many cases may be set aside however few are to be judged."""
 
 NOT_SIMPLEST = st.integers(0, 1 << 40).filter(bool)
 """Costs a draw and nothing else where Hypothesis begins with the simplest example."""
@@ -47,19 +50,27 @@ class Search:
         self.begun, self.expressions = begun, expressions
         self.failures: dict[str, VerificationFailed] = {}
         self.number = self.searches = self.redraws = 0
-        self.refused = ""
-        self.huge = 0
         self.give_up = float("inf")
 
     def run(self, trials: Sequence[st.SearchStrategy[Trial]], examples: int, spark: SparkSession | None = None) -> None:
-        """Try so many, of each kind in turn; raises VerificationFailed with the smallest that fails."""
-        for i in range(examples):
-            cases_before, self.redraws = self.report.cases, REDRAWS
-            while self.report.cases == cases_before:
+        """Judge so many, of each kind in turn; raises VerificationFailed with the smallest that fails.
+
+        A case without an answer to compare is set aside, and another is drawn in its place, within a bound.
+        """
+        report, judged, set_aside = self.report, self.report.cases, self.report.set_aside.total()
+        most = max(LEAST_SET_ASIDE, SET_ASIDE * examples)
+        turn = 0
+        while (missing := examples - (report.cases - judged)) > 0:
+            if report.set_aside.total() - set_aside >= most:
+                report.missing += missing
+                return
+            before, self.redraws = (report.cases, report.set_aside.total()), REDRAWS
+            while (report.cases, report.set_aside.total()) == before:
                 over = self.profile.seconds is not None and time.monotonic() - self.begun > self.profile.seconds
-                if over and self.report.cases:
+                if over and report.cases:
                     return
-                self._search(trials[i % len(trials)], spark)
+                self._search(trials[turn % len(trials)], spark)
+            turn += 1
 
     def _search(self, trials: st.SearchStrategy[Trial], spark: SparkSession | None) -> None:
         """One fresh trial, and smaller ones if it fails.
@@ -118,31 +129,32 @@ class Search:
         case, ways = trial
         is_counted = not self.failures
         self.number += is_counted
+        reason = ""
         try:
             answers = Answers(case, self.expressions)
             expected, *_ = [answers.of(how) for how in ways]
         except TooMuch:
-            # a query can multiply the rows that arrive: another is drawn
-            self.number -= is_counted
-            self.huge += 1
-            if self.huge > MOST_HUGE:
-                raise
-            return
+            reason = HUGE
         except QueryFailed as error:
-            if is_counted:
-                self.report.cases += 1
-                self.report.failing += 1
-                self.refused = self.refused or str(error)
+            reason = FAILS
+            self.report.first_failure = self.report.first_failure or str(error).splitlines()[0]
+        if reason:
+            self.report.set_aside[reason] += is_counted
             return
         if is_counted and not expected.num_rows and self.redraws:
             self.number -= 1
             self.redraws -= 1
             return
-        hold(case, ways, answers, spark)
-        if is_counted:
-            self.report.cases += 1
-            self.report.empty += not expected.num_rows
-            self.report.executions.update(how.backend for how in ways)
+        reasons = hold(case, ways, answers, spark)
+        compared = [how for how, reason in zip(ways, reasons, strict=True) if not reason]
+        if not is_counted:
+            return
+        if not compared:
+            self.report.set_aside[reasons[0]] += 1
+            return
+        self.report.cases += 1
+        self.report.empty += not expected.num_rows
+        self.report.executions.update(how.backend for how in compared)
 
 
 __all__ = ["Search"]

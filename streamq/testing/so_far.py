@@ -55,7 +55,7 @@ def check_so_far(
         watermark = max((max(source.c, source.w) for source in reaches[number].values()), default=MINUS_INFINITY)
         answer = answer.filter(pa.array(release.lets_go(answer.rename_columns(_ticks(answer)), watermark)))
         # great values that cancel each other out leave what rounding does to them
-        difference = same_history(summed(out[:number], how.output), answer, tolerance=1e-6)
+        difference = same_history(summed(out[:number], how.output, case.axis), answer, tolerance=1e-6)
         if difference is not None:
             difference = replace(difference, axis=case.plan.schema.axis)
             raise WrongOutput(f"told by the end of micro-batch {number} is not what its rows say\n{difference}")

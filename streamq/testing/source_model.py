@@ -24,6 +24,9 @@ class Admitted:
     counts: Counter[str] = field(default_factory=Counter)
     """How many items were dropped, adjusted, invalid and duplicates."""
 
+    set_aside: list[tuple[CountedAs, Item]] = field(default_factory=list)
+    """These items, and as what each was counted: the rows of the late output."""
+
     late: int = 0
 
     sure_duplicates: int = 0
@@ -52,7 +55,9 @@ class SourceModel(ABC):
         """Process a micro-batch; ``at`` is how far the source had come before it."""
         self._pass(at)
         events = [item for item in items if is_event(item)]
-        self._count(CountedAs.INVALID, len(items) - len(events))
+        for item in items:
+            if not is_event(item):
+                self._count(CountedAs.INVALID, item)
         self._take(events, at)
 
     def end(self) -> Admitted:
@@ -68,9 +73,9 @@ class SourceModel(ABC):
     def _take(self, items: Sequence[Item], at: Reach) -> None:
         """Process the items of a micro-batch that are events."""
 
-    def _count(self, reason: CountedAs, n: int = 1) -> None:
-        if n:
-            self.admitted.counts[reason] += n
+    def _count(self, reason: CountedAs, item: Item) -> None:
+        self.admitted.counts[reason] += 1
+        self.admitted.set_aside.append((reason, item))
 
     def _acts(self, sync: int, at: Reach) -> bool:
         """Whether an item takes effect, if only from c on: it is in time by the CTI promised, or the policy is to adjust it."""

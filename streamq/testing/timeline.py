@@ -13,6 +13,11 @@ def shown(t: int, axis: str) -> str:
     return show_ticks(t, axis).replace(".000000Z", "Z")
 
 
+def interval(start: int, end: int, axis: str) -> str:
+    """``[1, 5)``, a lifetime as a person reads it."""
+    return f"[{shown(start, axis)}, {shown(end, axis)})"
+
+
 class Axis:
     """A piece of the time axis that holds all of some rows ``(start, end, ...)``, drawn at most WIDTH characters wide.
 
@@ -49,11 +54,11 @@ class Axis:
         return (" " * (self._last() if t == INFINITY else self._place(t)) + "!").ljust(self._last() + 2)
 
     def _label(self, start: int, end: int) -> str:
-        return f"[{shown(start, self.axis)}, {shown(end, self.axis)})"
+        return interval(start, end, self.axis)
 
     def label(self, start: int, end: int) -> str:
         """``[1, 5)``, padded."""
         return self._label(start, end).ljust(self.wide)
 
 
-__all__ = ["Axis", "shown"]
+__all__ = ["Axis", "interval", "shown"]

@@ -17,10 +17,12 @@ from streamq.testing.difference import same_history
 from streamq.testing.execution import CONTROLLED, LITERAL, STREAM, WRITTEN, Execution
 from streamq.testing.expectation import Expectation
 from streamq.testing.failure import VerificationFailed
-from streamq.testing.in_process import executed, unfinished
+from streamq.testing.in_process import WindowQuarantined, executed, unfinished
 from streamq.testing.on_spark import executed_on_spark, session_of
 from streamq.testing.oracle import TRANSLATED
 from streamq.testing.oracle_answers import Answers
+from streamq.testing.report import QUARANTINED, REFUSED
+from streamq.testing.scale import scale
 from streamq.testing.so_far import fails_on_the_way
 
 if TYPE_CHECKING:
@@ -31,9 +33,13 @@ Trial = tuple[Case, tuple[Execution, ...]]
 
 
 def bounded(trial: Trial) -> Trial:
-    """A trial whose windows end where its ways of running say, and whose history is forgotten only where the oracle can."""
+    """A trial whose windows end where its ways of running say, and whose history is forgotten only where the oracle can.
+
+    Its durations are at the scale of the query.
+    """
     # all at once, windows of lifetimes without an end go by the greatest endpoint, as show() and to_df() have it
     case, ways = trial
+    ways = tuple(how.in_units(scale(case.plan).units[0]) for how in ways)
     if ways[0].backend == LITERAL:
         return replace(case, until=None), ways
     # what is late by a level is told of what the model of late items holds for
@@ -65,8 +71,12 @@ def check(
     return True
 
 
-def hold(case: Case, ways: Sequence[Execution], answers: Answers, spark: SparkSession | None = None) -> None:
-    """Run a case; raises VerificationFailed where an answer is not the oracle's, and where a way fails that must not."""
+def hold(case: Case, ways: Sequence[Execution], answers: Answers, spark: SparkSession | None = None) -> list[str]:
+    """Run a case; raises VerificationFailed where an answer is not the oracle's, and where a way fails that must not.
+
+    Returns for each way why it gave no answer to compare, "" where its answer is the oracle's.
+    """
+    reasons = []
     for how in ways:
         refused = answers.expectation(how).refused
         try:
@@ -78,8 +88,12 @@ def hold(case: Case, ways: Sequence[Execution], answers: Answers, spark: SparkSe
             raise
         except LateEvent as error:
             if refused:
+                reasons.append(REFUSED)
                 continue
             raise VerificationFailed(case, how, None, error) from error
+        except WindowQuarantined:
+            reasons.append(QUARANTINED)
+            continue
         except Exception as error:
             if how.early and fails_on_the_way(case, how):
                 # rows that are told early may be taken back, but they have been computed
@@ -87,7 +101,9 @@ def hold(case: Case, ways: Sequence[Execution], answers: Answers, spark: SparkSe
             raise VerificationFailed(case, how, None, error) from error
         difference = same_history(answer, expected)
         if difference is not None:
-            raise VerificationFailed(case, how, replace(difference, axis=case.plan.schema.axis))
+            raise VerificationFailed(case, how, replace(difference, axis=case.axis))
+        reasons.append("")
+    return reasons
 
 
 def _ended(case: Case, how: Execution, answers: Answers) -> tuple[Execution, pa.Table]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -56,9 +55,13 @@ def verify(
     :class:`Profile`; ``examples`` and ``seed`` override its own. The same seed tries the same. ``name`` is that of the file
     into which a failing case is saved, where the profile, or the one loaded, has a folder for them.
 
+    A case of which no answer can be compared (the query fails over it, ``late="fail"`` refuses an item, a window is
+    quarantined) is set aside and counts for nothing: others are drawn, up to three for each case asked for.
+
     Raises :class:`VerificationFailed` with the smallest case found, what differs drawn as a timeline, the case as a
     program, and where it is saved; :class:`streamq.errors.PlanError` for what cannot be generated or
-    translated; NeedsSpark where only Spark can run the query and the profile has no cases there.
+    translated, and where all cases are set aside; NeedsSpark where only Spark can run the query and the profile has no
+    cases there.
 
     >>> import streamq as sq
     >>> from streamq import testing as t
@@ -94,8 +97,8 @@ def verify(
             search.run(local, examples)
         except NeedsSpark as error:
             # those that ran had nothing in them that would have had to be computed
-            report.executions, report.cases, report.failing, report.empty = Counter(), 0, 0, 0
-            report.left_out["in-process"] = str(error)
+            left_out = {**report.left_out, "in-process": str(error)}
+            vars(report).update(vars(Verified(left_out=left_out)))
 
     try:
         without_spark(min(chosen.examples, FIRST))
@@ -114,7 +117,7 @@ def verify(
         # without the frames of the search: what failed is its cause
         raise failed.with_traceback(None) from failed.error
     if not report.executions:
-        _refuse(report, search.refused)
+        _refuse(report)
     report.seconds = time.monotonic() - begun
     REPORTS.append(report)
     return report
@@ -128,16 +131,16 @@ def _check_arguments(query: Any, intent: Any) -> None:
         raise PlanError(sentence("verify", "not an intent", f"found {intent!r}", 'Write t.Intent(disorder="high").'))
 
 
-def _refuse(report: Verified, refused: str) -> NoReturn:
+def _refuse(report: Verified) -> NoReturn:
     """A verification of nothing is none."""
+    if report.set_aside:
+        instead = f"all {report.set_aside.total()} cases were set aside: {report.reasons}"
+        raise PlanError(
+            sentence("verify", "nothing could be judged", instead, "Say which values do: t.Intent(payload=...).")
+        )
     if report.left_out:
         why = next(iter(report.left_out.values()))
         raise NeedsSpark(sentence("verify", "nothing could be run", why, "Use a profile that runs cases on Spark."))
-    if report.failing:
-        instead = f"all {report.failing} cases fail by Spark's rules, the first with: {refused}"
-        raise PlanError(
-            sentence("verify", "nothing could be run", instead, "Say which values do: t.Intent(payload=...).")
-        )
     raise PlanError(sentence("verify", "nothing is tried", "the profile has no examples", "Give some: examples=50."))
 
 

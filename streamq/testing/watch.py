@@ -26,7 +26,8 @@ from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.progress_rule import ProgressRule
 from streamq.runtime.stage import Hosted
 from streamq.testing.python_values import comparable, plain_values
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.testing.timeline import interval, shown
+from streamq.time import INFINITY, INTEGER, MINUS_INFINITY
 from streamq.windows import Hopping
 
 
@@ -71,12 +72,14 @@ class Watched(Crowded):
     """A kernel whose micro-batches are held against the CTIs that it was promised and that it has sent.
 
     ``grid``: where a hopping window is the first to take a source's rows, its CTIs count as rounded down to a window's end
-    for the window and for what judges lateness before it; ``judges``: the kernel is the latter.
+    for the window and for what judges lateness before it; ``judges``: the kernel is the latter; ``axis``: how errors show
+    instants.
     """
 
     name: str
     grid: Hopping | None = None
     judges: bool = False
+    axis: str = INTEGER
     sent: dict[str, int] = field(default_factory=dict)
 
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
@@ -90,17 +93,17 @@ class Watched(Crowded):
             if isinstance(self.kernel, CtisKernel):
                 # rows whose ends are read move as long as those do, which it takes off the CTI itself
                 promised = min(promised, self.sent.get(self.name, MINUS_INFINITY))
-            changed = changes_before(self._counts(promised), tables)
+            changed = changes_before(self._counts(promised), tables, self.axis)
             if changed:
-                self._refuse(f"its input {port} changes before its CTI {promised}: {changed}")
+                self._refuse(f"its input {port} changes before its CTI {shown(promised, self.axis)}: {changed}")
         output = super().advance(state, arrivals, clock)
         before = self.sent.get(self.name, MINUS_INFINITY)
         tables = [self._promised_rows(output.table)] if output.table is not None else []
-        changed = changes_before(self._counts(before) if self.judges else before, tables)
+        changed = changes_before(self._counts(before) if self.judges else before, tables, self.axis)
         if changed:
-            self._refuse(f"it changes before the CTI {before} that it has sent: {changed}")
+            self._refuse(f"it changes before the CTI {shown(before, self.axis)} that it has sent: {changed}")
         if output.c < before:
-            self._refuse(f"its CTI goes back, from {before} to {output.c}")
+            self._refuse(f"its CTI goes back, from {shown(before, self.axis)} to {shown(output.c, self.axis)}")
         if clock.c == INFINITY and output.c < INFINITY:
             self._refuse("it does not end with its inputs")
         self.sent[self.name] = output.c
@@ -120,10 +123,10 @@ class Watched(Crowded):
         raise ProgressViolation(f"{self.name}: {why}")
 
 
-def changes_before(c: int, tables: Sequence[pa.Table]) -> list[Any]:
-    """What a micro-batch changes before c once deltas are folded into retractions, as (row, start, end, weight).
+def changes_before(c: int, tables: Sequence[pa.Table], axis: str) -> str:
+    """What a micro-batch changes before c once deltas are folded into retractions, as text: weights, lifetimes and rows.
 
-    Rows that start before c must pair up, and both ends of each pair lie at or after c.
+    Rows that start before c must pair up, and both ends of each pair lie at or after c. Empty if nothing changes.
     """
     weights: Counter[Any] = Counter()
     for table in tables:
@@ -136,7 +139,8 @@ def changes_before(c: int, tables: Sequence[pa.Table]) -> list[Any]:
     total: Counter[Any] = Counter()
     for (whose, _), weight in weights.items():
         total[whose] += weight
-    return [(*whose, until, w) for (whose, until), w in weights.items() if w and (until < c or total[whose])]
+    changes = [(*whose, until, w) for (whose, until), w in weights.items() if w and (until < c or total[whose])]
+    return ", ".join(f"{w:+d} {interval(le, until, axis)} {row}" for row, le, until, w in changes)
 
 
 def watched(program: Program, held_to_ctis: bool = True) -> Program:
@@ -146,6 +150,7 @@ def watched(program: Program, held_to_ctis: bool = True) -> Program:
     """
 
     every = [h for s in program.stages for h in s.hosted]
+    axis = program.results[0].plan.schema.axis
     grids = {h.name: h.kernel.round_to for h in every if isinstance(h.kernel, InsertIngressKernel)}
 
     def watch(hosted: Hosted) -> Kernel:
@@ -158,7 +163,7 @@ def watched(program: Program, held_to_ctis: bool = True) -> Program:
         if not held_to_ctis:
             return Crowded(kernel)
         grid = next((grids[name] for name in (hosted.name, *hosted.inputs) if grids.get(name)), None)
-        return Watched(kernel, name=hosted.name, grid=grid, judges=hosted.name in grids)
+        return Watched(kernel, name=hosted.name, grid=grid, judges=hosted.name in grids, axis=axis)
 
     stages = [replace(s, hosted=tuple(replace(h, kernel=watch(h)) for h in s.hosted)) for s in program.stages]
     return replace(program, stages=stages)

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from streamq.aggregates import distinct
 from streamq.plan.partial import COUNT, Partial
-from streamq.runtime import partial
+from streamq.runtime import arrow_casts, partial, values
+from streamq.runtime.arrow_types import BITS
 from streamq.runtime.columnar import group, ints, with_column
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.partial import PartialCount, PartialMax, PartialMoments, PartialSum
@@ -62,7 +63,36 @@ def each_stretch_counted(of: Any, low: Any, high: Any) -> Any:
     return of, low, high
 
 
+def nan_by_its_bits(right: Any, array: Any, zeros_equal: bool = False) -> Any:
+    numbers = right(array, zeros_equal)
+    whole = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    if not pa.types.is_floating(whole.type):
+        return numbers
+    floats = whole.to_numpy(zero_copy_only=False).astype(float)
+    negative = pa.array(np.isnan(floats) & np.signbit(floats))
+    return pc.if_else(pc.fill_null(negative, False), pc.add(numbers, 1), numbers)
+
+
+def not_truncated_first(right: Any, array: Any, kind: Any, to: Any) -> Any:
+    values, limit = np.asarray(array.to_numpy(zero_copy_only=False), float), 2.0 ** (BITS[type(to)] - 1) - 1
+    cast, faults = right(array, kind, to)
+    beyond = (np.abs(values) > limit) & (np.abs(values) < limit + 1)
+    return (cast, arrow_casts.fault(beyond, "[CAST_OVERFLOW]")) if beyond.any() else (cast, faults)
+
+
 MUTANTS = (
+    Mutant(
+        "NaN told by its bits",
+        "results and values that are NaN are equal only if all their bits are",
+        "except of greatest values",
+        (wrapped(values, "sortable", nan_by_its_bits),),
+    ),
+    Mutant(
+        "cast compared before it truncates",
+        "a float whose fraction lies beyond the greatest integer fails as an overflow",
+        "cast",
+        (wrapped(arrow_casts, "_truncate", not_truncated_first),),
+    ),
     Mutant(
         "float subtracted",
         "a retracted float is subtracted from a running sum",

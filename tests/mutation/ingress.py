@@ -6,15 +6,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from streamq.choices import CountedAs
 from streamq.runtime import lateness
 from streamq.runtime.columnar import ints
-from streamq.runtime.event import LE, RE
+from streamq.runtime.event import LE, NEW_END, RE
 from streamq.runtime.kernels import edges
 from streamq.runtime.kernels.edges import EdgesKernel
 from streamq.runtime.kernels.physical import PhysicalKernel
 from streamq.runtime.packer import Packer
-from tests.mutation.mutant import MISCOUNTED, Mutant, wrapped
+from streamq.runtime.retractions import place
+from tests.mutation.mutant import LATE_OUTPUT, MISCOUNTED, Mutant, wrapped
 
 
 def early_retraction_lost(kernel: PhysicalKernel, *given: Any) -> None:
@@ -32,6 +35,38 @@ def a_tick_too_eager(right: Any, packer: Packer, batch: pa.Table, message: Any) 
     right(packer, batch, message)
     if packer.source.delay is not None:
         message.c += 1
+
+
+def tried_twice(kernel: PhysicalKernel, state: Any, matched: Any, open_moves: Any, batch: Any) -> Any:
+    where: dict[Any, list[int]] = {}
+    for i, row in enumerate(matched.rows):
+        where.setdefault(place(row), []).append(i)
+    for _ in range(2):
+        unmatched = []
+        for number, move in open_moves:
+            events = where.get(place(move))
+            if not events:
+                unmatched.append((number, move))
+                continue
+            i = events.pop()
+            kernel._move(matched, i, number, move[NEW_END], batch)
+            matched.applied.append(number)
+            where.setdefault(place(matched.rows[i]), []).append(i)
+        open_moves = unmatched
+    return open_moves if kernel.id is None else kernel._not_again(state, open_moves, matched)
+
+
+def adjusted_not_written(right: Any, table: Any, mask: Any, reason: Any, judge: Any, c: Any, totals: Any) -> None:
+    written = list(totals.rows)
+    right(table, mask, reason, judge, c, totals)
+    if reason == CountedAs.ADJUSTED:
+        totals.rows[:] = written
+
+
+def as_adjusted(right: Any, source: str, reason: str, table: pa.Table, c: int | None) -> pa.Table:
+    rows = right(source, reason, table, c)
+    late = reason in (CountedAs.DROPPED, CountedAs.ADJUSTED) and c is not None
+    return rows if not late else rows.set_column(2, "start", pc.max_element_wise(rows.column("start"), c))
 
 
 def duplicates_dropped(right: Any, table: pa.Table, *given: Any) -> pa.Table:
@@ -69,6 +104,26 @@ MUTANTS = (
         "intervals",
         (wrapped(Packer, "_read_progress", a_tick_too_eager),),
         MISCOUNTED,
+    ),
+    Mutant(
+        "moves tried twice",
+        "of three moves of one event that come in reverse the last one finds no end to move",
+        "physical",
+        ((PhysicalKernel, "_applied", tried_twice),),
+    ),
+    Mutant(
+        "adjusted rows not written",
+        "the late output has the rows that are dropped, and lacks those that are adjusted",
+        "intervals",
+        (wrapped(lateness, "count_late", adjusted_not_written),),
+        LATE_OUTPUT,
+    ),
+    Mutant(
+        "late rows written as they act",
+        "a late row stands in the late output with the start that is left of it",
+        "intervals",
+        (wrapped(lateness, "late_rows", as_adjusted),),
+        LATE_OUTPUT,
     ),
     Mutant(
         "duplicates dropped",

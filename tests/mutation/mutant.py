@@ -20,6 +20,7 @@ HISTORY = "history differs"
 FINAL_TAKEN_BACK = "final row taken back"
 NEVER_WAS = "row taken back that never was"
 MISCOUNTED = "counted wrongly"
+LATE_OUTPUT = "late output differs"
 BREACHED = "CTI breached"
 GOES_BACK = "CTI goes back"
 ENDLESS = "does not end"
@@ -29,6 +30,7 @@ SAID = (
     (WrongOutput, "a final row is taken back", FINAL_TAKEN_BACK),
     (WrongOutput, "a row is taken back that was not there", NEVER_WAS),
     (WrongOutput, "counted are", MISCOUNTED),
+    (WrongOutput, "the late output", LATE_OUTPUT),
     (ProgressViolation, "its CTI goes back", GOES_BACK),
     (ProgressViolation, "changes before", BREACHED),
     (ProgressViolation, "it does not end", ENDLESS),

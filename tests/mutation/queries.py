@@ -71,6 +71,12 @@ QUERIES: dict[str, t.Scenario] = {
     .group_by("k")
     .tumbling_window(4)
     .select(n=sq.count()),
+    "except of greatest values": events()
+    .snapshot_window()
+    .select(most=sq.max("v"))
+    .except_(events().select(most=col("v"))),
+    "cast": events().select("k", n=col("v").cast("int")),
+    "filtered keys": totals(events().group_by("k").hopping_window(4, 2)).where(col("k") == "a"),
     "sequence": pattern("SEQUENCE(A, B, 6) WHERE A.k = B.k"),
     "sequence by key": pattern("SEQUENCE(A, B, 8) WHERE CorrelationKey(k, EQUAL)"),
     "sequence that chooses": pattern("SEQUENCE(A FIRST CONSUME, B, 8)"),

@@ -28,6 +28,11 @@ def any_column_below(right: Any, below: WindowAggregate, part: Any) -> str | Non
     return None if there and not below.input.traits.infinite else right(below, part)
 
 
+def endless_below(right: Any, below: WindowAggregate, part: Any) -> str | None:
+    obstacle: str | None = right(below, part)
+    return None if obstacle and obstacle.startswith("events may never end") else obstacle
+
+
 def first_branch_only(right: Any, node: Any) -> Any:
     made = right(node)
     if not isinstance(made, Union):
@@ -61,6 +66,12 @@ MUTANTS = (
         "a filter on an aggregate goes below the window where a column has its name",
         "filtered sum",
         (wrapped(push_where_below_window, "_obstacle", any_column_below),),
+    ),
+    Mutant(
+        "filter on keys below windows of endless events",
+        "a filter on keys goes below windows whose last one depends on the events of all keys",
+        "filtered keys",
+        (wrapped(push_where_below_window, "_obstacle", endless_below),),
     ),
     Mutant(
         "branch of a union lost",

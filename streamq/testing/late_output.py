@@ -1,0 +1,86 @@
+"""The late output of a run, held against what sources counted and against the model of what is late."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from streamq.choices import CountedAs
+from streamq.operators import Edges, Points, Source
+from streamq.testing.arrival import Item, closed
+from streamq.testing.case import Case
+from streamq.testing.deltas import WrongOutput
+from streamq.testing.expectation import Expectation, count_key
+from streamq.testing.timeline import interval, shown
+from streamq.time import INFINITY
+
+REASONS = {"dropped": CountedAs.DROPPED, "adjusted": CountedAs.ADJUSTED, "duplicate": CountedAs.DUPLICATES}
+"""What the reasons of a late output are counted as; every other reason is that of a row that is no event."""
+
+LATE = (CountedAs.DROPPED, CountedAs.ADJUSTED)
+
+Row = tuple[str, int | None, int | None]
+"""What it is counted as, its start, its end where it has one."""
+
+
+def check_late_output(
+    case: Case, tables: Sequence[pa.Table], counted: Mapping[str, int], expected: Expectation
+) -> None:
+    """Raise WrongOutput where a late output has other rows than were counted, or other late ones than the model says."""
+    rows = [row for table in tables for row in table.to_pylist()]
+    for name, source in case.sources.items():
+        own = [row for row in rows if row["source"] == source.shown_name()]
+        written = Counter(REASONS.get(row["reason"], CountedAs.INVALID) for row in own)
+        for reason in (*LATE, CountedAs.DUPLICATES, CountedAs.INVALID):
+            many = counted.get(count_key(case, name, reason), 0)
+            if written[reason] != many:
+                raise WrongOutput(
+                    f"{many} rows of {name} are counted as {reason}, and the late output has {written[reason]}"
+                )
+        if name in expected.set_aside and not source.ids:
+            late = [row for row in own if row["reason"] in LATE]
+            wanted = [(reason, item) for reason, item in expected.set_aside[name] if reason in LATE]
+            _check_rows(case, source, late, wanted, is_whole=name not in expected.filtered)
+
+
+def _check_rows(
+    case: Case, source: Source, rows: Sequence[Any], wanted: Sequence[tuple[str, Item]], *, is_whole: bool
+) -> None:
+    """Raise WrongOutput where late rows are others; ``is_whole``: no filter may have left out some of those wanted."""
+    has_ends = not isinstance(source, Points | Edges)
+    written = Counter(_row(row["reason"], row["start"], row["end"] if has_ends else None) for row in rows)
+    expected = Counter(_row(reason, item.start, item.end if has_ends else None) for reason, item in wanted)
+    wrong = written - expected
+    missing = expected - written if is_whole else Counter[Row]()
+    if wrong or missing:
+        (reason, start, end), *_ = [*wrong, *missing]
+        lifetime = (
+            interval(start, closed(end), case.axis) if has_ends and start is not None else shown(start or 0, case.axis)
+        )
+        has = "has" if wrong else "lacks"
+        raise WrongOutput(f"the late output {has} {lifetime} as {reason}, of {source.table}")
+    arrived = [(reason, item.start, item.payload) for reason, item in wanted]
+    for row in rows:
+        payload = json.loads(row["payload"])
+        same = [p for reason, start, p in arrived if (reason, start) == (row["reason"], row["start"])]
+        if not any(_agrees(payload, other) for other in same):
+            raise WrongOutput(f"the late output has {payload} as {row['reason']}, which {source.table} did not bring")
+
+
+def _row(reason: str, start: int | None, end: int | None) -> Row:
+    return reason, start, None if end == INFINITY else end
+
+
+def _agrees(written: Mapping[str, Any], arrived: Mapping[str, Any]) -> bool:
+    """Whether a row's columns are those of an item, as far as JSON has values of their types."""
+    return all(
+        name in arrived and (written[name] == value if isinstance(value, str | bool | int) or value is None else True)
+        for name, value in ((name, arrived.get(name)) for name in written)
+    )
+
+
+__all__ = ["check_late_output"]
