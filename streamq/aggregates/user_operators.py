@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.aggregates.window_modules import WindowModule, module_arguments
-from streamq.choices import OnError, Stamp
+from streamq.choices import Stamp
 from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import Aggregate, Application, WindowPlace
 from streamq.plan.expr import Expr
@@ -144,7 +144,7 @@ class UserOperator(WindowModule):
             return f"{window.name} windows depend on all events"
         if endless:
             return "events may never end, and then the windows of some depend on the endpoints of all"
-        if self.on_error is OnError.QUARANTINE:
+        if self.sets_aside:
             return f"what fails of {self.name} is set aside with all members of its window"
         return None
 

@@ -7,7 +7,8 @@ a step makes paths longer, and a stateful operator ends them in a kernel, from w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as t
@@ -317,16 +318,15 @@ def _kernel(
     names = evaluation.schema.names
     if has_own_kernel:
         assert evaluation.kernel is not None
-        return evaluation.kernel(schemas, names)
+        kernel: Any = evaluation.kernel(schemas, names)
+        return replace(kernel, sets_aside=late_output) if evaluation.sets_aside else kernel
     unmoved = None if ends_move else evaluation.unmoved
     evaluator = evaluation.evaluator if unmoved is None else unmoved
-    kind = ScanKernel if evaluation.keeps_states else RecomputeKernel
-    kernel = kind(evaluator, schemas, names, bound=evaluation.bound, pointwise=evaluation.pointwise)
-    if not evaluation.calls_modules:
-        return kernel
-    return CallModulesKernel(
-        **{f.name: getattr(kernel, f.name) for f in fields(kernel) if f.init}, sets_aside=late_output
-    )
+    options: dict[str, Any] = {"bound": evaluation.bound, "pointwise": evaluation.pointwise}
+    if not (evaluation.keeps_states or evaluation.calls_modules):
+        return RecomputeKernel(evaluator, schemas, names, **options)
+    kind = ScanKernel if evaluation.keeps_states else CallModulesKernel
+    return kind(evaluator, schemas, names, **options, sets_aside=late_output and evaluation.sets_aside)
 
 
 def _reads_end(windows: GridWindows, paths: list[Path]) -> bool:

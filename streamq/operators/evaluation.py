@@ -82,6 +82,9 @@ class Evaluation:
     calls_modules: bool = False
     """Whether it calls code of a user's, whose calls are remembered from one micro-batch to the next."""
 
+    sets_aside: bool = False
+    """Whether a module of a user's sets aside what it fails for: ``rows`` of the evaluator then takes a ``SetAside``, too."""
+
     keeps_states: bool = False
     """Whether the evaluator goes on from states, which take the place of the events before them."""
 
