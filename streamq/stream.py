@@ -221,7 +221,7 @@ class Stream(
             raise PlanError(sentence("show", "n is a number of rows", f"found {n!r}"))
         print(as_text(answer(self.plan, self.tables, until, "show"), n))
 
-    def quarantine(self, rows: Any = None, until: int | dt.datetime | None = None) -> Quarantine:
+    def quarantine(self, rows: Any = None, until: int | dt.datetime | None = None) -> Quarantine[Self]:
         """What modules with ``on_error="quarantine"`` failed for: whole events with their lifetimes, window, group and reason.
 
         Without ``rows``, of the answer over the whole of a batch input, as :meth:`to_df`, :meth:`to_pandas` and :meth:`show` give

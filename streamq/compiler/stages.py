@@ -318,8 +318,7 @@ def _kernel(
     names = evaluation.schema.names
     if has_own_kernel:
         assert evaluation.kernel is not None
-        kernel: Any = evaluation.kernel(schemas, names)
-        return replace(kernel, sets_aside=late_output) if evaluation.sets_aside else kernel
+        return evaluation.kernel(schemas, names, late_output)
     unmoved = None if ends_move else evaluation.unmoved
     evaluator = evaluation.evaluator if unmoved is None else unmoved
     options: dict[str, Any] = {"bound": evaluation.bound, "pointwise": evaluation.pointwise}

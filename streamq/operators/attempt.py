@@ -72,7 +72,7 @@ class Attempt(EvaluatedOperator):
             settled=any(reads_end(e) for _, e in self.columns),
             moves=Moves.AS_INPUTS,
             sets_aside=True,
-            kernel=lambda _, __: AttemptKernel(evaluator),
+            kernel=lambda schemas, names, late_output: AttemptKernel(evaluator, late_output),
         )
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:

@@ -88,8 +88,9 @@ class Evaluation:
     keeps_states: bool = False
     """Whether the evaluator goes on from states, which take the place of the events before them."""
 
-    kernel: Callable[[tuple[pa.Schema, ...], tuple[str, ...]], Kernel] | None = None
-    """Makes the kernel that runs the operator in place of ``recompute``, from its ports' schemas and the result's columns."""
+    kernel: Callable[[tuple[pa.Schema, ...], tuple[str, ...], bool], Kernel] | None = None
+    """Makes the kernel that runs the operator in place of ``recompute``, from its ports' schemas, the result's columns, and
+    whether there is a late output."""
 
 
 def all_columns(schema: Schema) -> Columns:

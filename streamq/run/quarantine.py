@@ -5,13 +5,17 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from streamq.errors import PlanError, nearest, sentence, unknown_column
+from streamq.operators import Points, Source
+from streamq.operators.intervals import Intervals
 from streamq.operators.operator import EventsAside, set_aside
+from streamq.operators.tables import input_table, source_name
 from streamq.plan.node import expanded
 from streamq.plan.schema import POINT
 from streamq.plan.verbs import Verbs
+from streamq.policies import source_policy
 from streamq.run.failure import spark_errors
 from streamq.run.query import batch_frames, events_set_aside
 from streamq.run.tables import as_frames, is_dataframe, is_literal
@@ -22,10 +26,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from streamq.stream import Stream
+S = TypeVar("S", bound=Verbs)
 
 
-class Quarantine:
+class Quarantine(Generic[S]):
     """The events that modules of a query failed for; ``rows`` are those of a late output, None: those of the answer in batch.
 
     A row is an event and a call that failed: ``source`` is the module, ``reason`` what went wrong, ``start`` and ``end`` the
@@ -33,7 +37,7 @@ class Quarantine:
     and ``window_end`` the window in ticks (NULL where there is none), ``group`` the group's keys as JSON.
     """
 
-    def __init__(self, query: Verbs, rows: Any = None, until: int | dt.datetime | None = None):
+    def __init__(self, query: S, rows: Any = None, until: int | dt.datetime | None = None):
         self._query, self._rows, self._until = query, rows, until
         self._aside = set_aside(expanded(query.plan))
 
@@ -81,21 +85,36 @@ class Quarantine:
 
         print(as_text(self.to_arrow(), n))
 
-    def events(self, module: str) -> Stream:
+    def events(self, module: str, *, on_windows: bool = False) -> S:
         """Return the events that a module failed for as a stream over the columns of the operator's input, to be replayed.
 
         A module over windows failed for a window: each event then comes once a window, with ``window_start`` and ``window_end``
-        (instants of the axis; NULL: without end). Grouped by these two, and by the groups' columns, the events of a group are the
-        members of one window, so that the mended module over windows of the same kind gives, where ``window_start`` is the
-        start, what was missing. The events are held in this process. Raises PlanError for a module that sets nothing aside.
+        (instants of the axis; NULL: without end). ``on_windows``: events live on their windows, not on their own lifetimes, so
+        that ``per_window()``, grouped as the query is, has the members of each window together again. The events are held in
+        this process. Raises PlanError for a module that sets nothing aside, or has no windows to live on.
         """
-        import streamq as sq
+        import pyarrow as pa
 
         aside = self._of(module)
         table = self._events(aside)
-        if aside.schema.shape == POINT:
-            return sq.points(table.drop_columns(["end"]), time="start")
-        return sq.intervals(table, start="start", end="end")
+        if on_windows:
+            if not aside.in_windows:
+                raise PlanError(
+                    sentence("quarantine", f"{module} fails for events, not for windows", "on_windows=True")
+                )
+            times = {"start": table.column("window_start"), "end": table.column("window_end")}
+            table = pa.table({name: times.get(name, table.column(name)) for name in table.column_names})
+        elif aside.schema.shape == POINT:
+            table = table.drop_columns(["end"])
+        policy = source_policy("quarantine", aside.schema.axis, None, "drop", None)
+        source: Source
+        if "end" in table.column_names:
+            source = Intervals(source_name(None), input_table(table, "quarantine").columns, "start", "end", policy, ())
+        else:
+            source = Points(source_name(None), input_table(table, "quarantine").columns, "start", policy, ())
+        stream_of: Any = type(self._query)
+        events: S = stream_of(source, {source.table: table})
+        return events
 
     def __repr__(self) -> str:
         return f"Quarantine({', '.join(self.modules) or 'no module sets anything aside'})"
