@@ -10,6 +10,7 @@ MODULES = {
     "streaming": "benchmarks.streaming_hopping",
     "intervals": "benchmarks.intervals",
     "modules": "benchmarks.modules",
+    "first_events": "benchmarks.first_events",
     "patterns": "benchmarks.patterns",
     "streaming_patterns": "benchmarks.streaming_patterns",
     "arrival": "benchmarks.arrival",

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from streamq.compiler.explain_html import Part
+    from streamq.run.quarantine import Quarantine
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -222,6 +223,28 @@ class Stream(
         if not isinstance(n, int) or isinstance(n, bool) or n < 0:
             raise PlanError(sentence("show", "n is a number of rows", f"found {n!r}"))
         print(as_text(answer(self.plan, self.tables, until, "show"), n))
+
+    def quarantine(self, rows: Any = None, until: int | dt.datetime | None = None) -> Quarantine[Self]:
+        """What modules with ``on_error="quarantine"`` failed for: whole events with their lifetimes, window, group and reason.
+
+        Without ``rows``, of the answer over the whole of a batch input, as :meth:`to_df`, :meth:`to_pandas` and :meth:`show` give
+        it; those leave it out, with a warning. ``rows``: those of a run's ``late_sink``, a DataFrame, or an Arrow or pandas
+        table. The rows come as a table, or, of one module, as a stream that can be replayed. Raises UnknownColumn for ``rows``
+        without the columns of a late output. (docs/modules.md, "What fails")
+
+        >>> import streamq as sq
+        >>> inverse = sq.udf("double", name="inverse", on_error="quarantine")(lambda v: 1 / v)
+        >>> s = sq.events([(1, 5, {"v": 0}), (2, 4, {"v": 8})])
+        >>> aside = s.select(x=inverse("v")).quarantine()
+        >>> aside.to_arrow().column("reason").to_pylist()
+        ['inverse: it failed; ZeroDivisionError: division by zero; of v = 0.']
+        >>> aside.events("inverse").show()
+        v  start  end
+        0      1    5
+        """
+        from streamq.run.quarantine import Quarantine
+
+        return Quarantine(self, rows, until)
 
     def __repr__(self) -> str:
         return f"Stream({self.schema.describe()})"

@@ -233,9 +233,9 @@ def test_decorators_say_what_they_are_given() -> None:
         (
             sq.udf,
             "time_sensitive",
-            r"udf: no option 'time_sensitive'; there are: takes, name. It is an option of uda and udo",
+            r"udf: no option 'time_sensitive'; there are: takes, name, .*, on_error. It is an option of uda and udo",
         ),
-        (sq.udso, "on_error", "udso: no option 'on_error'; there are: initial, .* It is an option of uda and udo."),
+        (sq.udso, "columns", "udso: no option 'columns'; there are: initial, .* It is an option of uda and udo."),
         (sq.uda, "time_limits", "uda: no option 'time_limits'; .* Did you mean 'time_limit'?"),
         (sq.udo, "takes", "udo: no option 'takes'; .* It is an option of udf."),
     ],

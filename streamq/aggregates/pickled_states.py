@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,56 +17,59 @@ from pyspark.sql.types import BinaryType, BooleanType, DataType
 from streamq.plan.partial import COUNT, Ints, Partial, Place, Values, nowhere
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.columnar import ints, with_column
-from streamq.runtime.module_calls import FIRST, Calling, FirstEvents, failed, first_rows, pickled
+from streamq.runtime.module_calls import FIRST, Calling, FirstEvents, failed, pickled
+from streamq.runtime.rendering import python_values
 from streamq.runtime.user_results import FAILURES, Unfit, reason_of
 
 NOTHING = b""
 """The state over no event, for which the module is not called; None may be a state of its own."""
 
 
-@dataclass(frozen=True)
-class _PartState:
-    """A state over ``events``, of which the first are shown should the module fail; ``error``: why there is none.
+Rows = tuple[tuple[Any, ...], ...]
+"""The first events of a state, as their arguments in order."""
+
+
+class _PartState(NamedTuple):
+    """A state over so many ``events``, of which the ``first`` are shown should the module fail; ``error``: why there is none.
 
     A call that fails for a part of a window fails for each window that the part lies in, and is reported as that window's.
     """
 
     state: Any
-    events: FirstEvents
+    first: Rows
+    events: int
     error: BaseException | None = None
 
     def merged(self, merge: Callable[[Any, Any], Any], other: _PartState) -> _PartState:
         """The state over the events of both."""
-        rows = [*self.events.rows, *other.events.rows][:FIRST]
-        events = FirstEvents(rows, self.events.count + other.events.count)
-        error = self.error or other.error
-        return (
-            _part_state(lambda: merge(self.state, other.state), events)
-            if error is None
-            else _PartState(None, events, error)
-        )
+        first = self.first if len(self.first) >= FIRST else (self.first + other.first)[:FIRST]
+        events, error = self.events + other.events, self.error or other.error
+        if error is not None:
+            return _PartState(None, first, events, error)
+        try:
+            return _PartState(merge(self.state, other.state), first, events)
+        except FAILURES as failure:
+            return _PartState(None, first, events, failure)
 
     @property
     def pickle(self) -> bytes:
         """Everything as bytes, which :func:`_unpickled` reads; a state that cannot be pickled is an error of its module."""
-        parts = [self.events.rows, self.events.count]
         try:
-            return pickled((self.state, *parts, self.error))
+            return pickled(tuple(self))
         except FAILURES as error:
             why = error if self.error is None else self.error
-            return pickled((None, *parts, Unfit(reason_of(why))))
+            return pickled((None, self.first, self.events, Unfit(reason_of(why))))
 
 
-def _part_state(compute: Callable[[], Any], events: FirstEvents) -> _PartState:
+def _part_state(compute: Callable[[], Any], first: Rows, events: int) -> _PartState:
     try:
-        return _PartState(compute(), events)
+        return _PartState(compute(), first, events)
     except FAILURES as error:
-        return _PartState(None, events, error)
+        return _PartState(None, first, events, error)
 
 
 def _unpickled(body: bytes) -> _PartState:
-    state, rows, count, error = pickle.loads(body)
-    return _PartState(state, FirstEvents(rows, count), error)
+    return _PartState(*pickle.loads(body))
 
 
 @dataclass(frozen=True)
@@ -163,16 +166,20 @@ class PickledState(Partial):
         columns = {
             name: column.combine_chunks() for name, column in zip(self.calling.names, events.columns, strict=True)
         }
-        event_ends = _ends(number[order[counts]], bound).tolist()
+        ends_of_events = _ends(number[order[counts]], bound)
+        first_events, event_ends = self._first_events(columns, ends_of_events), ends_of_events.tolist()
         is_alone = np.diff(ends) == 1
         states: list[bytes | None] = []
         for i, (a, b) in enumerate(pairwise(ends.tolist())):
             if is_alone[i]:
                 states.append(pickles[a])
                 continue
+            parts = [_unpickled(state) for state in pickles[a:b] if state is not None and state != NOTHING]
             first, last = event_ends[i], event_ends[i + 1]
-            arguments = {name: column.slice(first, last - first) for name, column in columns.items()}
-            states.append(self._merged(pickles[a:b], arguments, last - first))
+            if last > first:
+                arguments = {name: column.slice(first, last - first) for name, column in columns.items()}
+                parts.insert(0, self._added(arguments, first_events[i]))
+            states.append(self._merged(parts))
         first_rows = table.select(self._value_names).take(pa.array(order[ends[:-1]][at]))
         keeps = pa.array(is_alone[at])
         merged_columns = {n: pc.if_else(keeps, first_rows.column(n), None) for n in self._value_names}
@@ -189,12 +196,10 @@ class PickledState(Partial):
             table = with_column(table, name, pa.nulls(table.num_rows, table.schema.field(name).type))
         return table
 
-    def _merged(self, states: list[bytes | None], arguments: Mapping[str, pa.Array], events: int) -> bytes:
-        """The state over so many events and the other states; NOTHING where there is nothing that counts."""
+    def _merged(self, parts: Sequence[_PartState]) -> bytes:
+        """The state over the events of all parts; NOTHING where there is nothing that counts."""
         merge = self.calling.module.merge
         assert merge is not None
-        parts = [self._added(arguments)] if events else []
-        parts += [_unpickled(state) for state in states if state is not None and state != NOTHING]
         if not parts:
             return NOTHING
         merged = parts[0]
@@ -202,11 +207,22 @@ class PickledState(Partial):
             merged = merged.merged(merge, part)
         return merged.pickle
 
-    def _added(self, arguments: Mapping[str, pa.Array]) -> _PartState:
-        """The state over events."""
-        module, rows = self.calling.module, pa.table(dict(arguments))
-        events = FirstEvents(first_rows(rows), rows.num_rows)
-        return _part_state(lambda: module.add(module.initial(), module.read(arguments)), events)
+    def _first_events(self, columns: Mapping[str, pa.Array], ends: Ints) -> list[Rows]:
+        """The first events of each group of rows, which lie between two neighbours of ``ends``: all columns are read at once."""
+        if not ends[-1]:
+            return [()] * (len(ends) - 1)
+        lengths = np.minimum(np.diff(ends), FIRST)
+        places = np.concatenate([[0], np.cumsum(lengths)])
+        at = pa.array(np.repeat(ends[:-1] - places[:-1], lengths) + np.arange(places[-1]))
+        rows = list(zip(*(python_values(column.take(at)) for column in columns.values()), strict=True))
+        return [tuple(rows[a:b]) for a, b in pairwise(places.tolist())]
+
+    def _added(self, arguments: Mapping[str, pa.Array], first: Rows | None = None) -> _PartState:
+        """The state over events; ``first`` are the first of them, where they have been read."""
+        module, count = self.calling.module, len(next(iter(arguments.values())))
+        if first is None:
+            (first,) = self._first_events(arguments, np.array([0, count]))
+        return _part_state(lambda: module.add(module.initial(), module.read(arguments)), first, count)
 
     def _arguments(self, rows: pa.Table) -> dict[str, pa.Array]:
         columns = (rows.column(name).combine_chunks() for name in self._value_names[:-1])
@@ -220,10 +236,13 @@ class PickledState(Partial):
         held = self._added(self._arguments(row)) if state is None else _unpickled(state)
         result = held
         if held.error is None:
-            result = _part_state(lambda: calling.value(calling.module.result(held.state), (0, 0)), held.events)
+            result = _part_state(
+                lambda: calling.value(calling.module.result(held.state), (0, 0)), held.first, held.events
+            )
         if result.error is not None:
             window, group = place()
-            raise failed(calling, result.error, window=window, group=group, events=held.events) from result.error
+            events = FirstEvents([dict(zip(calling.names, row, strict=True)) for row in held.first], held.events)
+            raise failed(calling, result.error, window=window, group=group, events=events) from result.error
         return result.state
 
 

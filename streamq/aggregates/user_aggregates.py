@@ -48,9 +48,8 @@ def uda(
     ``time_sensitive``: the code reads lifetimes, too. ``columns``: what it calls its arguments, in their order; by default a
     time-sensitive one finds them under the names that the query has for them. ``properties`` are promises, such as
     ``sq.order_insensitive``. ``time_limit``: the seconds that one window may take. ``checked``: every call is made twice, and
-    fails if the results differ. ``on_error``:
-    "fail", or "quarantine", which sets a window aside whose call fails: its members go to the late output, and the query
-    goes on.
+    fails if the results differ. ``on_error``: "fail", or "quarantine", which sets a window aside whose call fails: it has
+    no value, its members go to the quarantine, whole, and the query goes on.
 
     Called with columns, names of columns or expressions, it makes an aggregate; a keyword argument is a plain value that a
     function is called, or a class is made with. A time-sensitive function is ``f(events, window)``, where ``events`` is a

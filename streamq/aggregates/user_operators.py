@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.aggregates.window_modules import WindowModule, module_arguments
-from streamq.choices import OnError, Stamp
+from streamq.choices import Stamp
 from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import Aggregate, Application, WindowPlace
 from streamq.plan.expr import Expr
@@ -56,9 +56,8 @@ def udo(
     ``time_sensitive``: the code reads lifetimes, too. ``columns``: what it calls its arguments, in their order; by default a
     time-sensitive one finds them under the names that the query has for them. ``properties`` are promises, such as
     ``sq.order_insensitive``. ``time_limit``: the seconds that one window may take. ``checked``: every call is made twice, and
-    fails if the results differ. ``on_error``:
-    "fail", or "quarantine", which sets a window aside whose call fails: its members go to the late output, and the query
-    goes on.
+    fails if the results differ. ``on_error``: "fail", or "quarantine", which sets a window aside whose call fails: it has
+    no rows, its members go to the quarantine, whole, and the query goes on.
 
     Raises PlanError, TypeMismatch. (docs/modules.md; Ali et al., The Extensibility Framework in Microsoft StreamInsight,
     sections III and V)
@@ -138,8 +137,7 @@ class UserOperator(WindowModule):
     @property
     def filters_above(self) -> str:
         """Why filters on its columns stay above it in spite of ``filters_on``; nothing if they may move."""
-        is_set_aside = self.on_error is OnError.QUARANTINE
-        return f"what fails of {self.name} is set aside with all members of its window" if is_set_aside else ""
+        return f"what fails of {self.name} is set aside with all members of its window" if self.sets_aside else ""
 
     def events_that_stay(self, window: Window, *, endless: bool) -> str:
         """Why events that a filter on its columns drops must stay in the window's input; nothing if they need not.

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import DataType
 
-from streamq.choices import OnError, chosen
 from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Options, WindowPlace
 from streamq.plan.expr import Alias, Col, Expr, as_expr
@@ -19,7 +18,7 @@ from streamq.plan.own_names import argument
 from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction
 from streamq.plan.tree import show
 from streamq.plan.user_code import Called, check_aggregating, check_call, has_states
-from streamq.plan.user_module import UserModule
+from streamq.plan.user_module import UserModule, checked_guards
 from streamq.runtime.module import Module, module_of
 from streamq.runtime.module_calls import Calling, unchanging_module
 from streamq.runtime.module_windows import module_results
@@ -37,9 +36,6 @@ class WindowModule(UserModule, AggregateFunction):
     time_sensitive: bool = False
     columns: tuple[str, ...] = ()
     filter_columns: tuple[str, ...] = ()
-    time_limit: float | None = None
-    checked: bool = False
-    on_error: OnError = OnError.FAIL
 
     filters_arguments = False
 
@@ -84,7 +80,7 @@ class WindowModule(UserModule, AggregateFunction):
     def runs_by_window(self) -> str:
         """Why it is called window by window although it merges; nothing if it is not."""
         reasons = {"its time is limited": self.time_limit is not None, "its calls are checked": self.checked}
-        reasons["what fails is set aside"] = self.on_error is OnError.QUARANTINE
+        reasons["what fails is set aside"] = self.sets_aside
         return " and ".join(reason for reason, holds in reasons.items() if holds)
 
     def applied(
@@ -154,6 +150,8 @@ class WindowModule(UserModule, AggregateFunction):
             only = "of the payload, only keys and arguments are read"
             return f"order_insensitive: {f'but {readers[0]} all columns' if readers else only}"
         note = "order: members come sorted by (start, payload)"
+        if self.sets_aside:
+            return note
         if readers or not place.unread:
             return note
         return f"{note}; sq.order_insensitive would leave {place.unread} column{'s' * (place.unread > 1)} unread"
@@ -169,7 +167,7 @@ class WindowModule(UserModule, AggregateFunction):
             axis=column.axis,
             time_limit=self.time_limit,
             checked=self.checked,
-            quarantine=self.on_error is OnError.QUARANTINE,
+            quarantine=self.sets_aside,
         )
 
     def _parameters(self, count: int) -> tuple[str, ...]:
@@ -222,7 +220,7 @@ def module_arguments(
     """Return the fields of a WindowModule that its decorator was given, checked; raises PlanError."""
     if not callable(code) and not hasattr(code, "add") and not hasattr(code, "reduce"):
         raise PlanError(sentence(verb, "not code", f"found {code!r}", f"Write @sq.{verb}(...) above a def or a class."))
-    check_time_limit(time_limit, verb)
+    guards = checked_guards(verb, time_limit, on_error)
     promises = declared(properties, verb)
     name = name or str(getattr(code, "__name__", type(code).__name__))
     check_aggregating(name, code, time_sensitive=time_sensitive)
@@ -233,8 +231,7 @@ def module_arguments(
         "columns": _names_of_arguments(columns, verb, promises, time_sensitive=time_sensitive),
         "properties": tuple(str(one) for one in promises),
         "filter_columns": tuple(field for one in promises if one.name == "filters_on" for field in one.fields),
-        "time_limit": time_limit,
-        "on_error": chosen(OnError, on_error, "on_error", verb),
+        **guards,
     }
 
 
@@ -255,11 +252,4 @@ def _names_of_arguments(
     return names
 
 
-def check_time_limit(time_limit: Any, verb: str) -> None:
-    """Raise PlanError for what is neither None nor a number of seconds above 0."""
-    is_number = isinstance(time_limit, int | float) and not isinstance(time_limit, bool)
-    if time_limit is not None and not (is_number and time_limit > 0):
-        raise PlanError(sentence(verb, "time_limit is a number of seconds above 0", f"found {time_limit!r}"))
-
-
-__all__ = ["ModuleReduction", "WindowModule", "check_time_limit", "module_arguments"]
+__all__ = ["ModuleReduction", "WindowModule", "module_arguments"]

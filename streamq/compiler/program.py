@@ -11,16 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from streamq.aggregates.window_modules import WindowModule
-from streamq.choices import CountedAs, OnError, OutputForm
+from streamq.choices import CountedAs, OutputForm
 from streamq.compiler.options import Options
 from streamq.compiler.results import Result, Results
 from streamq.compiler.strategy import Strategy, choose
+from streamq.operators.operator import set_aside
 from streamq.operators.source import Source
 from streamq.operators.step import Step
-from streamq.operators.window_aggregate import WindowAggregate
 from streamq.plan.expr import Expr
-from streamq.plan.node import Node, nodes
+from streamq.plan.node import Node
 from streamq.plan.schema import POINT, Schema
 from streamq.runtime.carried import Carrier
 from streamq.runtime.kernel import Kernel
@@ -208,9 +207,7 @@ class Program:
     @property
     def quarantining(self) -> list[str]:
         """The modules, by name, that set aside what they fail for."""
-        aggregates = [a for n in nodes(self.plan) if isinstance(n, WindowAggregate) for _, a in n.aggregates]
-        functions = [a.function for a in aggregates if isinstance(a.function, WindowModule)]
-        return sorted({f.name for f in functions if f.on_error is OnError.QUARANTINE})
+        return sorted({aside.module for aside in set_aside(self.plan)})
 
     def packer(self, relations: Sequence[Relation]) -> Packer:
         """The map side behind some relations."""

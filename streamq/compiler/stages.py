@@ -7,7 +7,8 @@ a step makes paths longer, and a stateful operator ends them in a kernel, from w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as t
@@ -324,18 +325,18 @@ def _kernel(
     names = evaluation.schema.names
     if has_own_kernel:
         assert evaluation.kernel is not None
-        return evaluation.kernel(schemas, names)
+        return evaluation.kernel(schemas, names, options.late_output)
     unmoved = None if ends_move else evaluation.unmoved
     evaluator = evaluation.evaluator if unmoved is None else unmoved
-    kind = ScanKernel if evaluation.keeps_states else RecomputeKernel
-    kernel = kind(
-        evaluator, schemas, names, early=options.early, bound=evaluation.bound, pointwise=evaluation.pointwise
-    )
-    if not evaluation.calls_modules:
-        return kernel
-    return CallModulesKernel(
-        **{f.name: getattr(kernel, f.name) for f in fields(kernel) if f.init}, sets_aside=options.late_output
-    )
+    parameters: dict[str, Any] = {
+        "early": options.early,
+        "bound": evaluation.bound,
+        "pointwise": evaluation.pointwise,
+    }
+    if not (evaluation.keeps_states or evaluation.calls_modules):
+        return RecomputeKernel(evaluator, schemas, names, **parameters)
+    kind = ScanKernel if evaluation.keeps_states else CallModulesKernel
+    return kind(evaluator, schemas, names, **parameters, sets_aside=options.late_output and evaluation.sets_aside)
 
 
 def _moves_members(path: Path, port: PortColumns) -> bool:

@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
     from streamq.runtime.identity import Identity
 
-LATE_DDL = "source string, reason string, start bigint, `end` bigint, late_by bigint, payload string"
-
-
 IS_EVENT = "__is_event"
 """The column that says of a source's row whether it is an event, and not a CTI or a row to be refused."""
 

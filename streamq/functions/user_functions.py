@@ -23,9 +23,11 @@ from streamq.plan.operand import ArrowForm, Fault, Operand, Value
 from streamq.plan.repository import modules
 from streamq.plan.spark_types import parse_type
 from streamq.plan.user_code import Called, check_call, refuse_unknown
-from streamq.plan.user_module import UserModule
+from streamq.plan.user_module import UserModule, checked_guards
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.module import as_series
+from streamq.runtime.module_calls import guarded, unchanging
+from streamq.runtime.rendering import python_values
 from streamq.runtime.shipping import packed, ship_module_of
 from streamq.runtime.user_results import FAILURES, fit, plain_result, reason_of, shortened
 from streamq.runtime.user_results import Unfit as Misfit
@@ -35,14 +37,23 @@ if TYPE_CHECKING:
 
 
 def udf(
-    returns: str | DataType, *, takes: str | Takes = Takes.VALUES, name: str | None = None, **unknown: Any
+    returns: str | DataType,
+    *,
+    takes: str | Takes = Takes.VALUES,
+    name: str | None = None,
+    time_limit: float | None = None,
+    checked: bool = False,
+    on_error: str = "fail",
+    **unknown: Any,
 ) -> Callable[[Callable[..., Any]], UserFunction]:
     """Make a function of Python's one that expressions can call: in filters, columns, keys and the conditions of joins.
 
     ``returns`` is the type of its results, as in SQL. ``takes``: what it is called with, "values" (one event's values; NULL is
     None), "series" (a pandas Series an argument, over many events) or "arrays" (a pyarrow Array an argument); of the last two
     it gives as many results as there are events. ``name`` is what it is called by explain, errors and ``sq.modules``;
-    by default its own name.
+    by default its own name. ``time_limit``: the seconds that one call may take. ``checked``: every call is made twice, and fails
+    if the results differ, or if it changes what it is given. ``on_error``: "fail", or "quarantine", which sets an event aside
+    for which it fails: the event has no row, and the query goes on. That goes in ``select``, ``with_columns`` and ``where``.
 
     Called with columns, names of columns or literals, it makes an expression; a keyword argument is a plain value that each
     call gets. It must give the same answer each time, and depend on nothing but its arguments. Where it raises on an event,
@@ -67,6 +78,7 @@ def udf(
     if not isinstance(kind, str | DataType):
         hint = 'Write @sq.udf("double") above the function: the type of its results in SQL.'
         raise PlanError(sentence("udf", "no type of the results", f"found {kind!r}", hint))
+    guards = checked_guards("udf", time_limit, on_error)
     how, to = chosen(Takes, takes, "takes", "udf"), parse_type(returns, "udf")
 
     def decorate(code: Callable[..., Any]) -> UserFunction:
@@ -75,7 +87,8 @@ def udf(
                 sentence("udf", "not a function", f"found {code!r}", 'Write @sq.udf("double") above a def.')
             )
         own_name = str(getattr(code, "__name__", type(code).__name__))
-        return modules.register(UserFunction(name=name or own_name, code=code, returns=to, takes=how))
+        function = UserFunction(name=name or own_name, code=code, returns=to, takes=how, checked=checked, **guards)
+        return modules.register(function)
 
     return decorate
 
@@ -97,6 +110,8 @@ class UserFunction(UserModule, Function):
     @property
     def identity(self) -> str:
         parts = [str(self.takes), self.returns.json(), self.fingerprint, self.told_options]
+        if self.checked or self.sets_aside or self.time_limit is not None:
+            parts += [str(self.time_limit), str(self.checked), self.on_error]
         return f"udf {self.name}:{':'.join(parts)}"
 
     def __call__(self, *operands: Any, **options: Any) -> Call:
@@ -152,7 +167,10 @@ class UserFunction(UserModule, Function):
         results, errors = self._results([operand.array for operand in operands])
         faults: dict[str, Fault] = {}
         for i, (message, error) in errors.items():
-            fault = faults.setdefault(message, Fault(np.zeros(len(results), bool), message, ModuleFailed, error))
+            module = self.name if self.sets_aside else ""
+            fault = faults.setdefault(
+                message, Fault(np.zeros(len(results), bool), message, ModuleFailed, error, module)
+            )
             fault.rows[i] = True
         return results, list(faults.values())
 
@@ -160,9 +178,9 @@ class UserFunction(UserModule, Function):
         """The results, and by row the errors: of one event after the other, or of all at once and one by one if that fails."""
         if self.takes == Takes.VALUES:
             calls = zip(*(array.to_pylist() for array in arrays), strict=True)
-            return self._one_by_one((partial(self.code, *values, **self.options), values) for values in calls)
+            return self._one_by_one((partial(self._called, *values), values) for values in calls)
         try:
-            return self._over(arrays), {}
+            return self._over_all(arrays), {}
         except FAILURES as error:
             count = len(arrays[0])
             rows = ([array.slice(i, 1) for array in arrays] for i in range(count))
@@ -174,6 +192,19 @@ class UserFunction(UserModule, Function):
             message = self._failure(error, f"{count} events together, and none of them alone")
             return pa.nulls(count, results.type), dict.fromkeys(range(count), (message, error))
 
+    def _called(self, *arguments: Any) -> Any:
+        code = unchanging(self.code, self.name) if self.checked else self.code
+        return code(*arguments, **self.options)
+
+    def _over_all(self, arrays: Sequence[pa.Array]) -> pa.Array:
+        """The results of one call over whole columns, within its time limit, and in checking mode the same twice."""
+
+        def compute() -> tuple[list[Any], pa.Array]:
+            array = self._over(arrays)
+            return python_values(array) if self.checked else [], array
+
+        return guarded(self, compute)[1]
+
     def _over_one(self, arrays: Sequence[pa.Array]) -> Any:
         return self._over(arrays)[0].as_py()
 
@@ -184,16 +215,20 @@ class UserFunction(UserModule, Function):
         errors: Errors = {}
         for i, (call, values) in enumerate(calls):
             try:
-                results.append(fit(plain_result(call()), to, self.returns.simpleString()))
+                results.append(self._fitting(call, to))
             except FAILURES as error:
                 results.append(None)
                 errors[i] = self._message(error, values), error
         return pa.array(results, to), errors
 
+    def _fitting(self, call: Callable[[], Any], to: pa.DataType) -> Any:
+        """The result of a call, within its time limit, and in checking mode the same twice; raises Unfit for what is none."""
+        return guarded(self, lambda: (fit(plain_result(call()), to, self.returns.simpleString()), None))[0]
+
     def _over(self, arrays: Sequence[pa.Array]) -> pa.Array:
         """The results of code that takes whole columns."""
         to = arrow_type(self.returns)
-        result = self.code(*(as_series(arrays) if self.takes == Takes.SERIES else arrays), **self.options)
+        result = self._called(*(as_series(arrays) if self.takes == Takes.SERIES else arrays))
         if isinstance(result, pa.ChunkedArray):
             result = result.combine_chunks()
         try:

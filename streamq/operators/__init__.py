@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from streamq.operators.alter_lifetime import AlterLifetime
+from streamq.operators.attempt import Attempt
 from streamq.operators.chop import Chop
 from streamq.operators.clip import Clip
 from streamq.operators.distinct_ids import DistinctIds
@@ -36,7 +37,7 @@ def written_operators() -> list[type[Operator]]:
 
 
 __all__ = [
-    "AlterLifetime", "Chop", "Clip", "DistinctIds", "Edges", "Except", "Explode", "Intervals", "Join", "JoinTable",
+    "AlterLifetime", "Attempt", "Chop", "Clip", "DistinctIds", "Edges", "Except", "Explode", "Intervals", "Join", "JoinTable",
     "MergePartials", "PartialAggregate", "Physical", "Points", "Scan", "Select", "Source", "ToSignal", "TopK", "Union", "Where",
     "WindowAggregate", "WindowedJoin", "written_operators",
 ]  # fmt: skip

@@ -12,10 +12,9 @@ import pyarrow.compute as pc
 from streamq.operators.step import Rows
 from streamq.plan.expr import Expr
 from streamq.plan.schema import Schema
-from streamq.runtime.arrow_expr import evaluate
+from streamq.runtime.arrow_expr import evaluate, lifetime_part
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.event import LE, RE
-from streamq.time import INFINITY
 
 
 @dataclass(frozen=True)
@@ -57,15 +56,7 @@ class ArrowRows(Rows[pa.Array]):
         return _array(evaluate(expr, self.schema, dict(self.payload), self._lifetime, self.count))
 
     def _lifetime(self, part: str) -> Any:
-        axis = arrow_type(self.schema.axis_type)
-        if part == "start":
-            return self.starts.cast(axis)
-        is_endless = pc.equal(self.ends, INFINITY)
-        if part == "end":
-            return pc.if_else(is_endless, None, self.ends).cast(axis)
-        # a difference that overflows is longer than the axis: durations saturate
-        duration = pc.subtract(self.ends, self.starts)
-        return pc.if_else(is_endless, None, pc.if_else(pc.less(duration, 0), INFINITY, duration))
+        return lifetime_part(part, self.starts, self.ends, arrow_type(self.schema.axis_type))
 
     def filter(self, is_kept: pa.Array) -> ArrowRows:
         is_kept = pc.fill_null(is_kept, False)

@@ -18,7 +18,7 @@ from streamq.plan.lowering import as_key, lifetime, ship_runtime, spark_expressi
 from streamq.plan.node import Node
 from streamq.plan.schema import quote
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.batch_evaluation import BUCKET, PORT, UNTIL, BatchEvaluation, port_column
+from streamq.runtime.batch_evaluation import ASIDE, ASIDE_TYPE, BUCKET, PORT, UNTIL, BatchEvaluation, port_column
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY
@@ -47,8 +47,11 @@ def evaluate_in_buckets(
     times = [(LE, pa.int64()), (RE, pa.int64())]
     result = pa.schema([*times, *((f.name, arrow_type(f.type)) for f in operator.schema.fields)])
     ship_runtime()
-    evaluation = BatchEvaluation(operator.evaluator, schemas, result)
-    rows = events.groupBy(BUCKET).applyInArrow(lambda bucket: evaluation.rows(bucket), from_arrow_schema(result))
+    evaluation = BatchEvaluation(operator.evaluator, schemas, result, operator.sets_aside)
+    whole = result.append(pa.field(ASIDE, ASIDE_TYPE)) if operator.sets_aside else result
+    rows = events.groupBy(BUCKET).applyInArrow(lambda bucket: evaluation.rows(bucket), from_arrow_schema(whole))
+    if operator.sets_aside:
+        rows = run.without_set_aside(rows)
     if not operator.outputs:
         return rows.select(LE, RE, *(quote(name) for name in operator.schema.names))
     return rows.select(

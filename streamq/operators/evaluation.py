@@ -90,11 +90,15 @@ class Evaluation:
     calls_modules: bool = False
     """Whether it calls code of a user's, whose calls are remembered from one micro-batch to the next."""
 
+    sets_aside: bool = False
+    """Whether a module of a user's sets aside what it fails for: ``rows`` of the evaluator then takes a ``SetAside``, too."""
+
     keeps_states: bool = False
     """Whether the evaluator goes on from states, which take the place of the events before them."""
 
-    kernel: Callable[[tuple[pa.Schema, ...], tuple[str, ...]], Kernel] | None = None
-    """Makes the kernel that runs the operator in place of ``recompute``, from its ports' schemas and the result's columns."""
+    kernel: Callable[[tuple[pa.Schema, ...], tuple[str, ...], bool], Kernel] | None = None
+    """Makes the kernel that runs the operator in place of ``recompute``, from its ports' schemas, the result's columns, and
+    whether there is a late output."""
 
 
 def all_columns(schema: Schema) -> Columns:

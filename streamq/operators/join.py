@@ -122,7 +122,7 @@ class Join(Pairing):
             inputs=inputs,
             schema=self.schema,
             moves=Moves.AS_INPUTS,
-            kernel=lambda schemas, result: InnerJoinKernel(evaluator, schemas, result),
+            kernel=lambda schemas, result, late_output: InnerJoinKernel(evaluator, schemas, result),
         )
 
     @property

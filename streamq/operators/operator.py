@@ -10,24 +10,51 @@ from typing import TYPE_CHECKING, ClassVar
 from streamq.errors import PlanError, sentence
 from streamq.operators.batch_form import BatchChoice
 from streamq.operators.grid_windows import GridWindows
-from streamq.plan.node import Node
+from streamq.plan.node import Node, expressions, nodes
+from streamq.plan.passes import set_aside_by
+from streamq.plan.schema import Schema
+from streamq.plan.tree import show
+from streamq.runtime.batch_evaluation import ASIDE
 from streamq.windows import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+@dataclass(frozen=True)
+class EventsAside:
+    """The events that a module, called by an operator, sets aside: they are of ``schema``, and ``in_windows`` or on their own."""
+
+    module: str
+    schema: Schema
+    in_windows: bool
+
+
 @dataclass
 class BatchRun:
     """A plan on its way to become a DataFrame: its tables by name, and the bound on windows of endless lifetimes, in ticks.
 
-    ``sources`` are the plan's source nodes, by table; ``lowered`` the DataFrames of the nodes so far, by digest.
+    ``sources`` are the plan's source nodes, by table; ``lowered`` the DataFrames of the nodes so far, by digest; ``aside`` what
+    modules have set aside, a DataFrame an operator; ``kept`` those that are persisted, because both are read (``keeps``).
     """
 
     tables: Mapping[str, DataFrame]
     until: int | None = None
     sources: dict[str, Node] = field(default_factory=dict)
     lowered: dict[str, DataFrame] = field(default_factory=dict)
+    keeps: bool = False
+    aside: list[DataFrame] = field(default_factory=list)
+    kept: list[DataFrame] = field(default_factory=list)
+
+    def without_set_aside(self, rows: DataFrame) -> DataFrame:
+        """Return rows without those that modules have set aside, which go to ``aside``."""
+        from pyspark.sql import functions as F
+
+        if self.keeps:
+            self.kept.append(rows.persist())
+        is_aside = F.col(ASIDE).isNotNull()
+        self.aside.append(rows.where(is_aside).select(f"{ASIDE}.*"))
+        return rows.where(~is_aside).drop(ASIDE)
 
 
 class Operator(Node, ABC):
@@ -35,11 +62,22 @@ class Operator(Node, ABC):
 
     ``only_rewritten``: users do not write it, the rewriter makes it. ``keeps_events``: it hands on every event of its inputs,
     with the lifetime that it has. ``matches_keys``: it compares keys of two inputs, of which a NULL equals nothing.
+    ``attempts``: an event for which an expression of it fails may be set aside.
     """
 
     only_rewritten: ClassVar[bool] = False
     matches_keys: ClassVar[bool] = False
     keeps_events: ClassVar[bool] = False
+    attempts: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for expr in () if self.attempts else expressions(self):
+            if calls := set_aside_by(expr):
+                name = calls[0].function.name
+                wrong = "what it fails for is set aside in select, with_columns and where alone"
+                hint = f"Compute it before, in a column of its own: .with_columns(x={show(calls[0])})."
+                raise PlanError(sentence(name, wrong, f"found {show(expr)} in {self.title}", hint))
 
     @abstractmethod
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
@@ -53,6 +91,11 @@ class Operator(Node, ABC):
     @property
     def module_notes(self) -> tuple[str, ...]:
         """What explain says of modules of a user's own below the operator, a line each."""
+        return ()
+
+    @property
+    def set_aside(self) -> tuple[EventsAside, ...]:
+        """The events that modules which it calls set aside where they fail."""
         return ()
 
     @property
@@ -83,6 +126,11 @@ class Operator(Node, ABC):
         raise not_of_the_group(self, "one of its inputs")
 
 
+def set_aside(plan: Node) -> list[EventsAside]:
+    """The events that the modules of a plan set aside where they fail; the plan's nodes are expanded."""
+    return [aside for node in nodes(plan) if isinstance(node, Operator) for aside in node.set_aside]
+
+
 def not_of_the_group(operator: Node, which: str) -> PlanError:
     """The error for an operator in a sub-plan of ``apply`` that takes a stream from outside where it cannot."""
     return PlanError(
@@ -99,4 +147,4 @@ class Passing(Operator):
     """An operator that in a stream hands on the rows of its inputs as they are, to whatever reads it."""
 
 
-__all__ = ["BatchRun", "Operator", "Passing", "not_of_the_group"]
+__all__ = ["BatchRun", "EventsAside", "Operator", "Passing", "not_of_the_group", "set_aside"]

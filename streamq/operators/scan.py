@@ -12,6 +12,7 @@ from pyspark.sql import types as t
 from streamq.errors import PlanError, TypeMismatch, kind_of, sentence
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, Moves, PortColumns, all_columns
+from streamq.operators.operator import EventsAside
 from streamq.operators.stateful_operator import Applied, EventOperator, StatefulOperator
 from streamq.operators.window import show_keys
 from streamq.plan.aggregate import Aggregate
@@ -71,6 +72,11 @@ class Scan(EvaluatedOperator):
         check_names([f.name for f in fields if not f.name.startswith("__")], self.operator.name)
         return source.with_fields(fields).with_shape(POINT)
 
+    @property
+    def set_aside(self) -> tuple[EventsAside, ...]:
+        aside = EventsAside(self.operator.name, self.input.schema, in_windows=False)
+        return (aside,) if self.operator.sets_aside else ()
+
     def _traits(self) -> Traits:
         return Traits(self.input.traits.retracts, False, False)
 
@@ -98,6 +104,7 @@ class Scan(EvaluatedOperator):
             where=where,
             order=source.names,
             axis=arrow_type(source.axis_type),
+            open_ends=source.shape == EDGE,
         )
         return Evaluation(
             evaluator=evaluator,
@@ -106,6 +113,7 @@ class Scan(EvaluatedOperator):
             pointwise=(0,),
             moves=Moves.NEVER,
             keeps_states=True,
+            sets_aside=self.operator.sets_aside,
         )
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:

@@ -8,6 +8,7 @@ from typing import Self
 from pyspark.sql import types as t
 
 from streamq.errors import PlanError, sentence
+from streamq.operators.attempt import attempted, check_attempts
 from streamq.operators.step import ExpressionStep, Rows, V
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
@@ -36,8 +37,10 @@ class Select(ExpressionStep):
 
     title = "select"
     keeps_events = True
+    attempts = True
 
     def _schema(self) -> Schema:
+        check_attempts([e for _, e in self.columns], self.input.schema, "select")
         fields = []
         for name, expr in self.columns:
             kind = infer(expr, self.input.schema, "select")
@@ -52,6 +55,11 @@ class Select(ExpressionStep):
                 )
             fields.append(Field(name, kind))
         return self.input.schema.with_fields(fields)
+
+    @property
+    def expansion(self) -> Node:
+        source, exprs = attempted(self.input, [e for _, e in self.columns])
+        return self if source is self.input else Select(source, tuple(zip(self.exprs, exprs, strict=True)))
 
     @property
     def exprs(self) -> dict[str, Expr]:

@@ -9,7 +9,6 @@ from typing import Any
 
 from pyspark.sql import types as t
 
-from streamq.aggregates.window_modules import check_time_limit
 from streamq.errors import PlanError, sentence
 from streamq.plan.expr import Alias, Expr, as_expr
 from streamq.plan.fingerprint import text_of
@@ -19,7 +18,7 @@ from streamq.plan.schema import check_names
 from streamq.plan.spark_types import parse_fields
 from streamq.plan.tree import show
 from streamq.plan.user_code import refuse_unknown
-from streamq.plan.user_module import UserModule
+from streamq.plan.user_module import UserModule, checked_guards
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.event_calls import EventCalling, check_code, event_calling
 from streamq.runtime.shipping import ship_module_of
@@ -35,6 +34,7 @@ def udso(
     properties: Iterable[Any] = (),
     time_limit: float | None = None,
     checked: bool = False,
+    on_error: str = "fail",
     **unknown: Any,
 ) -> Callable[[Any], StatefulOperator]:
     """Make code of Python's an operator that goes from event to event with a state, for ``scan``.
@@ -47,7 +47,8 @@ def udso(
     A step gives a new state, and leaves the one it is given as it is; states are pickled. ``time_sensitive``: a step takes the
     start of the event before its values, ``step(state, start, *values)``: an integer, or on a timestamp axis a Timestamp in UTC.
     ``properties`` are promises, of which none says anything of such an operator yet. ``time_limit``: the seconds that one step
-    may take. ``checked``: every step is made twice, the second time on copies, and fails if the results differ.
+    may take. ``checked``: every step is made twice, the second time on copies, and fails if the results differ. ``on_error``:
+    "fail", or "quarantine", which sets an event aside whose step fails: the state goes on from before it.
 
     Called with columns, names of columns or expressions, it makes what ``scan`` takes; a keyword argument is a plain value
     that the class is made, or the function called with, ``where`` a filter. It must give the same answer each time. Raises
@@ -69,7 +70,7 @@ def udso(
     refuse_unknown("udso", unknown)
     fields = parse_fields(returns, "udso")
     check_names([f.name for f in fields], "udso")
-    check_time_limit(time_limit, "udso")
+    guards = checked_guards("udso", time_limit, on_error)
     promises = declared(properties, "udso")
     if promises:
         shown = ", ".join(map(str, promises))
@@ -84,8 +85,8 @@ def udso(
             returns=t.StructType(list(fields)),
             initial=initial,
             time_sensitive=time_sensitive,
-            time_limit=time_limit,
             checked=checked,
+            **guards,
         )
         return modules.register(operator)
 
@@ -99,6 +100,11 @@ class EventOperator(ABC):
     """
 
     name: str
+
+    @property
+    def sets_aside(self) -> bool:
+        """Whether events that it fails for are set aside, and the query goes on."""
+        return False
 
     @property
     @abstractmethod
@@ -122,8 +128,6 @@ class StatefulOperator(UserModule, EventOperator):
 
     initial: Any = ...
     time_sensitive: bool = False
-    time_limit: float | None = None
-    checked: bool = False
 
     def __post_init__(self) -> None:
         ship_module_of(self.code, self.registered_in)
@@ -133,7 +137,8 @@ class StatefulOperator(UserModule, EventOperator):
     def identity(self) -> str:
         initial = "" if self.initial is ... else text_of(self.initial)
         parts = [self.returns.json(), self.fingerprint, initial, self.told_options, str(self.time_sensitive)]
-        return f"udso {self.name}:{':'.join([*parts, str(self.time_limit), str(self.checked)])}"
+        parts += [str(self.time_limit), str(self.checked), *([self.on_error] if self.sets_aside else [])]
+        return f"udso {self.name}:{':'.join(parts)}"
 
     @property
     def fields(self) -> tuple[t.StructField, ...]:
@@ -170,6 +175,7 @@ class StatefulOperator(UserModule, EventOperator):
             sensitive=self.time_sensitive,
             time_limit=self.time_limit,
             checked=self.checked,
+            quarantine=self.sets_aside,
         )
 
 

@@ -7,6 +7,9 @@ from typing import Self
 from pyspark.sql import types as t
 
 from streamq.errors import TypeMismatch, sentence
+from streamq.operators.attempt import attempted, check_attempts
+from streamq.operators.evaluation import all_columns
+from streamq.operators.select import Select
 from streamq.operators.step import ExpressionStep, Rows, V
 from streamq.plan.expr import Expr
 from streamq.plan.inference import infer
@@ -33,8 +36,10 @@ class Where(ExpressionStep):
 
     title = "where"
     may_drop = True
+    attempts = True
 
     def _schema(self) -> Schema:
+        check_attempts([self.predicate], self.input.schema, "where")
         kind = infer(self.predicate, self.input.schema, "where")
         if not isinstance(kind, t.BooleanType | t.NullType):
             raise TypeMismatch(
@@ -43,6 +48,13 @@ class Where(ExpressionStep):
                 )
             )
         return self.input.schema
+
+    @property
+    def expansion(self) -> Node:
+        source, (predicate,) = attempted(self.input, [self.predicate])
+        if source is self.input:
+            return self
+        return Select(Where(source, predicate), all_columns(self.input.schema))
 
     @property
     def reads_open_end(self) -> bool:

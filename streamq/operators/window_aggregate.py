@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
 
-from streamq.aggregates.window_modules import ModuleReduction
+from streamq.aggregates.window_modules import ModuleReduction, WindowModule
 from streamq.choices import Clip, Stamp
 from streamq.operators.batch_form import BatchChoice, BatchForm
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, PortColumns
 from streamq.operators.grid import window_lifetime
 from streamq.operators.grid_windows import GridWindows
-from streamq.operators.operator import BatchRun
+from streamq.operators.operator import BatchRun, EventsAside
 from streamq.operators.partial_aggregate import partial_fields
 from streamq.operators.snapshots import snapshots
 from streamq.operators.window import (
@@ -105,6 +105,16 @@ class WindowAggregate(EvaluatedOperator):
         return any(a.function.ordered for _, a in self.aggregates)
 
     @property
+    def set_aside(self) -> tuple[EventsAside, ...]:
+        functions = dict.fromkeys(a.function for _, a in self.aggregates if isinstance(a.function, WindowModule))
+        return tuple(EventsAside(f.name, self.input.schema, in_windows=True) for f in functions if f.sets_aside)
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether it reads all columns of its events: to take them in their order, or to set them aside."""
+        return self.ordered or bool(self.set_aside)
+
+    @property
     def merges(self) -> bool:
         """Whether all aggregates are made of partial results."""
         return all(merges(a, self.input.schema) for _, a in self.aggregates)
@@ -174,6 +184,10 @@ class WindowAggregate(EvaluatedOperator):
         reducing = [(n, filter_in_argument(a)) for n, a in self.aggregates if n not in outputs]
         columns: dict[str, Expr] = {k: Col(k) for k in self.keys} | dict(split.arguments)
         shared = {expr.digest: name for name, expr in split.arguments}
+        payload = source.names if self.set_aside else ()
+        for name in payload:
+            columns[name] = Col(name)
+            shared.setdefault(Col(name).digest, name)
 
         def column(expr: Expr) -> str:
             name = shared.setdefault(expr.digest, f"__arg{len(shared)}")
@@ -181,7 +195,7 @@ class WindowAggregate(EvaluatedOperator):
             return name
 
         reductions = tuple(_reduction(name, a, source, column) for name, a in reducing)
-        order = tuple(column(Col(n)) for n in source.names) if self.ordered else ()
+        order = tuple(column(Col(n)) for n in source.names) if self.reads_all else ()
         window = totally_ordered(self.window, source)
         for name in window_order(window):
             columns[name] = Col(name)
@@ -192,6 +206,7 @@ class WindowAggregate(EvaluatedOperator):
         of_window = WindowEvaluation.of(window, self.clip, self.stamp, self.timed)
         # of equal rows the first to end comes first
         by_ends = isinstance(window, Rows) and any(reads_end(e) for e in columns.values())
+        by_ends |= bool(payload) and not self.input.traits.moves_ends
         evaluator = WindowEvaluator(
             window,
             self.keys,
@@ -201,6 +216,7 @@ class WindowAggregate(EvaluatedOperator):
             partials=split.partials,
             reductions=reductions,
             order=order,
+            payload=payload,
         )
         return Evaluation(
             evaluator=evaluator,
@@ -213,6 +229,7 @@ class WindowAggregate(EvaluatedOperator):
             waiting=of_window.waiting(evaluator),
             moves=of_window.moves,
             calls_modules=any(isinstance(r, ModuleReduction) for r in reductions),
+            sets_aside=bool(payload),
         )
 
     def grid_windows(self) -> GridWindows | None:

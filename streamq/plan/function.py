@@ -99,6 +99,11 @@ class Function(Named, ABC):
     """How a user writes a call in Python, if not as ``sq.functions.name(...)``."""
 
     @property
+    def sets_aside(self) -> bool:
+        """True if the events that it fails for are set aside, and the query goes on."""
+        return False
+
+    @property
     def identity(self) -> str:
         """What tells it from every other function, in digests; the same in every run of a program.
 

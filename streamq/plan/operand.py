@@ -28,12 +28,16 @@ class Operand:
 
 @dataclass(frozen=True)
 class Fault:
-    """The rows on which Spark raises an error, and the error: its text, and its class and cause where those say more than it."""
+    """The rows on which Spark raises an error, and the error: its text, and its class and cause where those say more than it.
+
+    module: the module that sets the events of these rows aside; empty: the query fails.
+    """
 
     rows: Mask
     text: str
     kind: type[StreamqError] = StreamqError
     cause: BaseException | None = None
+    module: str = ""
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,11 @@ def calls_python(root: Expr) -> bool:
     return any(isinstance(n, Call) and n.function.in_python for n in nodes(root))
 
 
+def set_aside_by(root: Expr) -> tuple[Call, ...]:
+    """The calls, in an expression over events, that set aside the events they fail for."""
+    return tuple(n for n in nodes(root) if isinstance(n, Call) and n.function.sets_aside)
+
+
 def is_deterministic(root: Expr) -> bool:
     """Whether equal input gives equal output; of a pyspark Column that is not known."""
     return not any(isinstance(n, Opaque) or (isinstance(n, Call) and not n.function.deterministic) for n in nodes(root))

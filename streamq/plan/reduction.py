@@ -24,7 +24,8 @@ class RangedMembers:
     place: where each row stands in the order of (start, payload, end), if an ordered aggregate asks for it; lifetime: the rows'
     starts and ends in ticks, which ``clip`` cuts to their windows; window: each window's interval; groups: each window's
     group; memory: the calls of modules that a host of streams remembers, for their reductions; asked: the windows whose results
-    somebody reads, None: all.
+    somebody reads, None: all. aside: takes the windows whose calls fail, once they are ``final``; None: there is nothing that
+    takes them. final: the windows that can no longer change, None: all.
     """
 
     rows: pa.Table
@@ -38,6 +39,8 @@ class RangedMembers:
     groups: pa.Table
     memory: Any = None
     asked: Mask | None = None
+    aside: Any = None
+    final: Mask | None = None
 
     def cut(self, row: Ints, window: Ints) -> tuple[Ints, Ints]:
         """The starts and ends of members, each a row in a window, cut as the clip says."""

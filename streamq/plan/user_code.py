@@ -161,10 +161,10 @@ def _lacks_window(own: list[inspect.Parameter], called: Called) -> bool:
 
 
 OPTIONS: Mapping[str, tuple[str, ...]] = {
-    "udf": ("takes", "name"),
+    "udf": ("takes", "name", "time_limit", "checked", "on_error"),
     "uda": ("time_sensitive", "name", "columns", "properties", "time_limit", "checked", "on_error"),
     "udo": ("time_sensitive", "name", "columns", "properties", "time_limit", "checked", "on_error"),
-    "udso": ("initial", "time_sensitive", "name", "properties", "time_limit", "checked"),
+    "udso": ("initial", "time_sensitive", "name", "properties", "time_limit", "checked", "on_error"),
 }
 """The options of each decorator."""
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from pyspark.sql.types import DataType
 
+from streamq.choices import OnError, chosen
 from streamq.errors import PlanError, kind_of, sentence, users_line
 from streamq.plan.expr import Col, Expr, as_expr, is_sparks_column
 from streamq.plan.fingerprint import fingerprint, text_of
@@ -30,8 +31,9 @@ class UserModule(Named, ABC):
     """A user's ``code`` under a name, as a decorator of ``sq`` makes it; plans hold it, and the repository lists it.
 
     returns: the type of the results, of an operator's rows a struct; options: the keyword arguments, plain values, that each
-    call of the code gets; properties: the names of those that it was declared to have; registered_in: the Python module that
-    called the decorator.
+    call of the code gets; properties: the names of those that it was declared to have; time_limit: the seconds that a call may
+    take, None: any; checked: whether each call is made twice; on_error: what becomes of what a call fails for; registered_in: the
+    Python module that called the decorator.
     """
 
     kind: ClassVar[str]
@@ -42,6 +44,9 @@ class UserModule(Named, ABC):
     returns: DataType
     options: Mapping[str, Any] = field(default_factory=dict)
     properties: tuple[str, ...] = ()
+    time_limit: float | None = None
+    checked: bool = False
+    on_error: OnError = OnError.FAIL
     registered_in: str = field(default_factory=lambda: users_line().module)
     memory: dict[str, str] = field(default_factory=dict)
     """The code's fingerprint once it has been asked for; one memory for the module and what it is with other options."""
@@ -55,6 +60,11 @@ class UserModule(Named, ABC):
         except Exception as error:
             what, why = "what it holds cannot be pickled", f"{type(error).__name__}: {error}"
             raise PlanError(sentence(self.name, what, why, "Make it within the code.")) from error
+
+    @property
+    def sets_aside(self) -> bool:
+        """Whether what a call fails for is set aside, and the query goes on."""
+        return self.on_error is OnError.QUARANTINE
 
     @property
     def fingerprint(self) -> str:
@@ -156,9 +166,17 @@ class UserModule(Named, ABC):
         return hash(self.identity)
 
 
+def checked_guards(verb: str, time_limit: Any, on_error: Any) -> dict[str, Any]:
+    """Return the fields of a module that say how its calls are guarded, as its decorator was given them; raises PlanError."""
+    is_number = isinstance(time_limit, int | float) and not isinstance(time_limit, bool)
+    if time_limit is not None and not (is_number and time_limit > 0):
+        raise PlanError(sentence(verb, "time_limit is a number of seconds above 0", f"found {time_limit!r}"))
+    return {"time_limit": time_limit, "on_error": chosen(OnError, on_error, "on_error", verb)}
+
+
 def place_of(module: str) -> str:
     """What a page or a message calls a module of Python's."""
     return SCRIPT if module == "__main__" else module
 
 
-__all__ = ["SCRIPT", "UNNAMED", "UserModule", "place_of"]
+__all__ = ["SCRIPT", "UNNAMED", "UserModule", "checked_guards", "place_of"]

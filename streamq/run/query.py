@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError, sentence, warn
 from streamq.plan.node import Node
 from streamq.run.answers import in_user_form, ordered
 from streamq.run.failure import spark_errors
@@ -18,21 +20,43 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def batch_frame(
+@dataclass(frozen=True)
+class BatchFrames:
+    """An answer as DataFrames that Spark computes when they are read: its ``rows``, and what modules have set aside.
+
+    modules: those that may set something aside, by name; kept: what is persisted, to be computed once for both.
+    """
+
+    rows: DataFrame
+    aside: DataFrame | None
+    modules: Sequence[str]
+    kept: Sequence[DataFrame]
+
+    def forget(self) -> None:
+        """Release what is persisted."""
+        for frame in self.kept:
+            frame.unpersist()
+
+
+def batch_frames(
     plan: Node,
     tables: Mapping[str, Any],
     until: int | dt.datetime | None = None,
     rules: Any = None,
     verb: str = "to_df",
-) -> DataFrame:
-    """Return the answer as a DataFrame that Spark computes when it is read: payload, ``start``, ``end``.
+    *,
+    keeps: bool = False,
+) -> BatchFrames:
+    """Return the answer as DataFrames: payload, ``start``, ``end``; ``keeps``: both of them are going to be read.
 
     Raises PlanError, worded for ``verb``, where a source is a streaming DataFrame.
     """
+    from functools import reduce
+
     from streamq.compiler.batch import lower, to_user
     from streamq.compiler.rewriter import rewrite
     from streamq.operators import Source
-    from streamq.operators.operator import BatchRun
+    from streamq.operators.operator import BatchRun, set_aside
     from streamq.plan.lowering import in_utc
     from streamq.plan.node import nodes, numbered
 
@@ -46,9 +70,12 @@ def batch_frame(
                 wrong = f"source {source.shown_name()} is a streaming DataFrame"
                 raise PlanError(sentence(verb, wrong, "", "Run it: q.run(...), or q.to_stream(...)."))
         rewritten = rewrite(plan).plan if rules is None else rewrite(plan, rules).plan
-        run = BatchRun(frames, instant_ticks(until, plan.schema.axis))
+        modules = sorted({aside.module for aside in set_aside(rewritten)})
+        run = BatchRun(frames, instant_ticks(until, plan.schema.axis), keeps=keeps and bool(modules))
         with in_utc(next(iter(frames.values())).sparkSession):
-            return to_user(lower(rewritten, run), plan.schema)
+            rows = to_user(lower(rewritten, run), plan.schema)
+        aside = reduce(lambda a, b: a.unionAll(b), run.aside) if run.aside else None
+        return BatchFrames(rows, aside, modules, run.kept)
 
 
 def answer(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None, verb: str) -> pa.Table:
@@ -61,10 +88,17 @@ def answer(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | Non
 
     if is_literal(tables):
         _warn_of_units(plan, tables)
-        return in_user_form(local_history(plan, tables, until=instant_ticks(until, plan.schema.axis)), plan.schema)
-    frame = batch_frame(plan, tables, until, verb=verb)
+        history, aside = local_answer(plan, tables, until=instant_ticks(until, plan.schema.axis))
+        _warn_of_set_aside(aside, verb)
+        return in_user_form(history, plan.schema)
+    frames = batch_frames(plan, tables, until, verb=verb, keeps=True)
     with spark_errors("query"):
-        rows = ordered(frame.toArrow(), plan.schema)
+        try:
+            rows = ordered(frames.rows.toArrow(), plan.schema)
+            if frames.aside is not None:
+                _warn_of_set_aside(frames.aside.toArrow(), verb)
+        finally:
+            frames.forget()
     if plan.schema.axis == TIMESTAMP and rows.num_rows:
         w = pc.max(rows.column("start")).cast(pa.int64()).as_py()
         warn_of_units([SourceStatus(name="the result", delay=None, watermark=w, rows=rows.num_rows)], TIMESTAMP)
@@ -96,18 +130,66 @@ def _warn_of_units(plan: Node, tables: Mapping[str, Any]) -> None:
     warn_of_units(sources, TIMESTAMP)
 
 
+def events_set_aside(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None) -> pa.Table:
+    """Compute the answer and return what modules have set aside, as rows of the late output."""
+    from streamq.runtime.lateness import LATE_SCHEMA
+
+    if is_literal(tables):
+        return local_answer(plan, tables, until=instant_ticks(until, plan.schema.axis))[1]
+    aside = batch_frames(plan, tables, until, verb="quarantine").aside
+    with spark_errors("query"):
+        return LATE_SCHEMA.empty_table() if aside is None else aside.toArrow().cast(LATE_SCHEMA)
+
+
+def batch_frame(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None) -> DataFrame:
+    """Return the answer as a DataFrame, with a warning where modules may set something aside, which is not in it."""
+    frames = batch_frames(plan, tables, until)
+    if frames.modules:
+        names = ", ".join(frames.modules)
+        warn(sentence("to_df", f"what {names} fails for is left out of this DataFrame", "it is not counted", TAKE_IT))
+    return frames.rows
+
+
+TAKE_IT = "q.quarantine() has it, whole events with the reason."
+"""How what is set aside is taken."""
+
+
+def _warn_of_set_aside(aside: pa.Table, verb: str) -> None:
+    """Warn where modules have set something aside: of how many events, of which module, and of the first reason."""
+    if not aside.num_rows:
+        return
+    counts = sorted(Counter(aside.column("source").to_pylist()).items())
+    shown = ", ".join(f"{name} {count}" for name, count in counts)
+    wrong = f"{aside.num_rows:,} event(s) are set aside and left out, of {shown}"
+    first = aside.slice(0, 1).to_pylist()[0]
+    warn(sentence(verb, wrong, f"first: {first['source']}: {first['reason']}", TAKE_IT))
+
+
 def local_history(plan: Node, tables: Mapping[str, pa.Table], rules: Any = None, until: int | None = None) -> pa.Table:
     """Compute the answer in-process and return it as deltas: ``__le`` and ``__re`` in ticks, and the payload."""
+    return local_answer(plan, tables, rules, until)[0]
+
+
+def local_answer(
+    plan: Node, tables: Mapping[str, pa.Table], rules: Any = None, until: int | None = None
+) -> tuple[pa.Table, pa.Table]:
+    """Compute the answer in-process: its deltas, and what modules have set aside, as rows of the late output."""
     from streamq.compiler.local import LocalRun
     from streamq.compiler.options import Options
     from streamq.compiler.results import Results, rewritten
     from streamq.compiler.stages import compile_stages
+    from streamq.operators.operator import set_aside
     from streamq.plan.node import numbered
+    from streamq.runtime.columnar import concat
+    from streamq.runtime.lateness import GROUP, LATE_SCHEMA
 
     root, names = numbered(Results((plan,)))
     tables = {names[name]: table for name, table in tables.items() if name in names}
     root = rewritten(root) if rules is None else rewritten(root, rules)
-    run = LocalRun(compile_stages(root, Options(buckets=1, streaming=False)), static=tables)
+    options = Options(buckets=1, streaming=False, late_output=bool(set_aside(root)))
+    run = LocalRun(compile_stages(root, options), static=tables)
 
     # one micro-batch that is the end as well: as in a batch, nothing is late and no watermark comes into it
-    return run.batch(tables, [(None, INFINITY)], until)
+    deltas = run.batch(tables, [(None, INFINITY)], until)
+    late = concat([LATE_SCHEMA.empty_table(), *run.late])
+    return deltas, late.filter(late.column(GROUP).is_valid())

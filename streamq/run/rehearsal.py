@@ -34,7 +34,8 @@ class Rehearsal:
     """A query over literal or Arrow tables, fed micro-batch by micro-batch, without Spark.
 
     ``output``, ``consistency`` and ``early`` as in ``run``; ``clock`` gives the time of day that ``why`` and
-    ``metrics`` tell. Raises PlanError where a source is a DataFrame.
+    ``metrics`` tell; ``late_output``: there is a late sink, whose rows are ``late_rows``. Raises PlanError where a source is a
+    DataFrame.
 
     >>> import streamq as sq
     >>> cars = sq.events([(1, 3, {"v": 1}), (7, 9, {"v": 2})], name="cars", progress=sq.generate())
@@ -53,7 +54,9 @@ class Rehearsal:
         output: str = "final",
         clock: Callable[[], dt.datetime] | None = None,
         consistency: str | Consistency = "middle",
+        *,
         early: bool = False,
+        late_output: bool = False,
     ):
         from streamq.compiler.egress import egress
         from streamq.compiler.local import LocalRun
@@ -70,7 +73,7 @@ class Rehearsal:
         form = chosen(OutputForm, output, "output", "rehearsal")
         self._egress = egress(query.plan, form, verb="rehearsal")
         check_early(early, (self._egress,), level, "rehearsal")
-        options = Options(egresses=(self._egress,), buckets=4, level=level, early=early)
+        options = Options(egresses=(self._egress,), buckets=4, level=level, early=early, late_output=late_output)
         self._local = LocalRun(compile_stages(rewritten(root), options), static=self._tables)
         self.program = self._local.program
         self._arrived = {r.source.table: 0 for r in self.program.sources if r.source}
@@ -111,6 +114,14 @@ class Rehearsal:
         rows = self._batch({}, [END_OF_INPUT])
         self._state = RunState.FINISHED
         return rows
+
+    @property
+    def late_rows(self) -> pa.Table:
+        """The rows that a late sink would have: dropped, adjusted, invalid ones, and events that modules have failed for."""
+        from streamq.runtime.columnar import concat
+        from streamq.runtime.lateness import LATE_SCHEMA
+
+        return concat([LATE_SCHEMA.empty_table(), *self._local.late])
 
     def why(self) -> Why:
         """Say why there is no output, as ``run.why`` does."""

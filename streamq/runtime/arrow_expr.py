@@ -31,6 +31,7 @@ from streamq.plan.schema import Schema
 from streamq.plan.spark_types import literal_type
 from streamq.runtime.arrow_casts import can_cast, cast
 from streamq.runtime.arrow_types import arrow_type, constant_array, true
+from streamq.time import INFINITY
 
 if TYPE_CHECKING:
     from streamq.plan.operand import Mask
@@ -90,6 +91,18 @@ def attempt(
         raise AssertionError(type(node))
 
     return fold(expr, visit)
+
+
+def lifetime_part(part: str, starts: pa.Array, ends: pa.Array, axis: pa.DataType) -> pa.Array:
+    """Return the starts, ends or durations of events, as expressions read them, from their ticks."""
+    if part == "start":
+        return starts.cast(axis)
+    is_endless = pc.equal(ends, INFINITY)
+    if part == "end":
+        return pc.if_else(is_endless, None, ends).cast(axis)
+    # a difference that overflows is longer than the axis: durations saturate
+    duration = pc.subtract(ends, starts)
+    return pc.if_else(is_endless, None, pc.if_else(pc.less(duration, 0), INFINITY, duration))
 
 
 def check(expr: Expr, schema: Schema, verb: str) -> None:
@@ -219,4 +232,4 @@ def _plain(array: Any, kind: DataType) -> pa.Array:
     return array if array.type == to else array.cast(to, safe=False)
 
 
-__all__ = ["arrow_type", "check", "evaluate"]
+__all__ = ["arrow_type", "attempt", "check", "evaluate", "lifetime_part"]

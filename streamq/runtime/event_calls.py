@@ -34,8 +34,8 @@ class EventCalling:
     initial: makes the state before the first event of a group; step: gives the next state and the rows of an event; names: those
     of the event's values, for errors; rows: the shape of the rows; sensitive: whether ``step`` takes the event's start before
     the values; at_once: whether it takes, in their place, a list of the values of all events of one start; time_limit: seconds
-    that a call may take, None: any; checked: whether each call is repeated; needed_until: gives the last start of an event for
-    which a state differs from the first one, None: it may for good.
+    that a call may take, None: any; checked: whether each call is repeated; quarantine: whether an event whose call fails is set
+    aside; needed_until: gives the last start of an event for which a state differs from the first one, None: it may for good.
     """
 
     name: str
@@ -47,6 +47,7 @@ class EventCalling:
     at_once: bool = False
     time_limit: float | None = None
     checked: bool = False
+    quarantine: bool = False
     needed_until: Callable[[Any], int] | None = None
 
     def after(self, state: Any, values: Sequence[Any]) -> tuple[Any, list[dict[str, Any]]]:
@@ -87,6 +88,7 @@ def event_calling(
     sensitive: bool,
     time_limit: float | None,
     checked: bool,
+    quarantine: bool,
 ) -> EventCalling:
     """Return how a user's code is called for events of so many ``values``; raises PlanError for what cannot be called so.
 
@@ -121,6 +123,7 @@ def event_calling(
         sensitive=sensitive,
         time_limit=time_limit,
         checked=checked,
+        quarantine=quarantine,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from streamq.runtime.rendering import python_rows
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
+WINDOW_START, WINDOW_END, GROUP = "window_start", "window_end", "group"
+"""The columns of the late output that say where a module failed."""
+
 LATE_SCHEMA = pa.schema(
     [
         ("source", pa.string()),
@@ -27,9 +31,16 @@ LATE_SCHEMA = pa.schema(
         ("end", pa.int64()),
         ("late_by", pa.int64()),
         ("payload", pa.string()),
+        (WINDOW_START, pa.int64()),
+        (WINDOW_END, pa.int64()),
+        (GROUP, pa.string()),
     ]
 )
-"""start and end in ticks (NULL end: still alive), late_by in ticks behind the CTI (NULL for rows that are not late)."""
+"""start and end in ticks (NULL end: still alive), late_by in ticks behind the CTI (NULL for rows that are not late).
+
+source is a source, or a module that failed: then group is the group's keys as JSON, and the window, where there is one, in ticks.
+Of rows of a source these three are NULL.
+"""
 
 
 def late_rows(source: str, reason: str, table: pa.Table, c: int | None) -> pa.Table:
@@ -49,9 +60,9 @@ def late_rows(source: str, reason: str, table: pa.Table, c: int | None) -> pa.Ta
         if names
         else ["{}"] * n
     )
-    return pa.table(
-        [pa.array([source] * n), pa.array([reason] * n), start, end, by, pa.array(payload)], schema=LATE_SCHEMA
-    )
+    own = [pa.array([source] * n), pa.array([reason] * n), start, end, by, pa.array(payload, pa.string())]
+    where = [pa.nulls(n, LATE_SCHEMA.field(name).type) for name in (WINDOW_START, WINDOW_END, GROUP)]
+    return pa.table([*own, *where], schema=LATE_SCHEMA)
 
 
 @dataclass(eq=False, repr=False)
@@ -161,4 +172,6 @@ def count_duplicates(rows: pa.Table, judge: Judge, totals: Totals) -> None:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, dt.timedelta):
+        return value // dt.timedelta(microseconds=1)
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

@@ -29,6 +29,9 @@ from streamq.time import INFINITY, INTEGER, TIMESTAMP, show_ticks
 FIRST = 3
 """How many events of a window an error shows."""
 
+NOBODY_TAKES = "Give the run a late_sink, which takes what fails."
+"""The hint of an error where a module would set aside what it fails for, and there is nothing that takes it."""
+
 
 class TimeUp(Unfit):
     """A call has run for longer than its module may."""
@@ -98,22 +101,6 @@ class Calling(Named):
 
 
 @dataclass(frozen=True)
-class Failure:
-    """A window whose call failed: its interval in ticks, its group, what went wrong, and its members."""
-
-    name: str
-    window: tuple[int, int]
-    group: Mapping[str, Any]
-    error: BaseException
-    events: pa.Table
-
-    def raised(self, calling: Calling) -> ModuleFailed:
-        """Return the error that names the module, the window, the group and the first events."""
-        events = FirstEvents(first_rows(self.events), self.events.num_rows)
-        return failed(calling, self.error, window=self.window, group=self.group, events=events)
-
-
-@dataclass(frozen=True)
 class FirstEvents:
     """The first of so many events, as rows of what a module is called with."""
 
@@ -136,11 +123,18 @@ def failed(
     calling: Calling, error: BaseException, *, window: tuple[int, int], group: Mapping[str, Any], events: FirstEvents
 ) -> ModuleFailed:
     """Return the error that names the module, the window, the group and the first events."""
+    what = reason_for(calling, error, window=window, group=group, events=events)
+    hint = NOBODY_TAKES if calling.quarantine else ""
+    return ModuleFailed(sentence(calling.name, "it failed", what, hint))
+
+
+def reason_for(
+    calling: Calling, error: BaseException, *, window: tuple[int, int], group: Mapping[str, Any], events: FirstEvents
+) -> str:
+    """Return what went wrong, in which window and group, and the first events, on one line."""
     start, end = (calling.shown_instant(ticks) if ticks != INFINITY else "NULL" for ticks in window)
     of_group = "".join(f", {name} = {shortened(value)}" for name, value in shown_group(group).items())
-    what = " ".join(f"{reason_of(error)}; window [{start}, {end}){of_group}; {events}".split())
-    hint = "Only a run with a late_sink sets what fails aside." if calling.quarantine else ""
-    return ModuleFailed(sentence(calling.name, "it failed", what, hint))
+    return " ".join(f"{reason_of(error)}; window [{start}, {end}){of_group}; {events}".split())
 
 
 class Guard(Protocol):
@@ -242,8 +236,8 @@ def pickled(value: Any) -> bytes:
 
 
 __all__ = [
+    "NOBODY_TAKES",
     "Calling",
-    "Failure",
     "FirstEvents",
     "Guard",
     "TimeUp",
@@ -252,6 +246,7 @@ __all__ = [
     "guarded",
     "limited",
     "pickled",
+    "reason_for",
     "unchanging",
     "unchanging_module",
 ]

@@ -16,7 +16,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.egress import ADDED
 from streamq.run.control import CONTROL_DDL
 from streamq.run.masters import master_of
-from streamq.run.query import batch_frame
+from streamq.run.query import batch_frames
 from streamq.run.session import REQUIRED, TUNED, session
 from streamq.stream import Stream
 from streamq.testing.case import Case
@@ -87,7 +87,7 @@ def executed_on_spark(case: Case, how: Execution, spark: SparkSession) -> pa.Tab
     with session_in(spark, how.zone) as session:
         if how.backend == BATCH:
             frames = {name: frame(session, table) for name, table in case.tables.items()}
-            return history(batch_frame(case.plan, frames, case.instant, how.chosen).toArrow())
+            return history(batch_frames(case.plan, frames, case.instant, how.chosen).rows.toArrow())
         with tempfile.TemporaryDirectory(prefix="streamq-verify-", ignore_cleanup_errors=True) as folder:
             return _streamed(case, how, session, Path(folder))
 

@@ -71,7 +71,7 @@ def test_a_node_states_the_progress_that_its_evaluator_promises(plan: Node) -> N
     evaluation = plan.evaluation()
     rule = evaluation.evaluator.progress_rule
     if evaluation.kernel is not None:
-        rule = evaluation.kernel((pa.schema([]),) * len(plan.children), plan.schema.names).progress_rule
+        rule = evaluation.kernel((pa.schema([]),) * len(plan.children), plan.schema.names, False).progress_rule
     promised, *_ = str(rule.cti).replace(";", ",").split(",")
     told = states(plan)
     clauses = [clause.strip() for clause in re.split("[;,]", told["CTI"])]

@@ -88,6 +88,8 @@ def every_plan() -> list[Node]:
         s.plan, Start(LengthKind.GIVEN, 0, Call(by_name("-"), (sq.start(), Cast(col("v"), t.LongType()))), 8), Length()
     )
     bound = Where(s.plan, Call(by_name(">"), (sq.window_start(), Lit(3))))
+    attempted = sq.udf("double", name="attempted", on_error="quarantine")(lambda v: 1 / v)
+    more.append(s.select(x=attempted("v")))
     more.append(sq.cedr("EVENT E WHEN SEQUENCE(A AS x FIRST, A AS y CONSUME, 5) WHERE x.v < y.v", A=s))
     return plans + [q.plan for q in more] + [named, late.plan, early, bound]
 

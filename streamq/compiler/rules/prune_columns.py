@@ -70,8 +70,8 @@ def columns_read(node: Node, wheres: Iterable[Where]) -> frozenset[str] | None:
         return None
     keys = node.keys if isinstance(node, WindowAggregate | PartialAggregate) else ()
     if isinstance(node, WindowAggregate):
-        if isinstance(node.window, Rows) or node.ordered:
-            # equal starts are told apart by the whole payload
+        if isinstance(node.window, Rows) or node.reads_all:
+            # equal starts are told apart by the whole payload, and events are set aside whole
             return None
     return frozenset(keys).union(*(facts(e).uses for e in expressions))
 

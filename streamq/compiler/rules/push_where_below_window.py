@@ -56,6 +56,8 @@ def _obstacle(below: WindowAggregate, part: Expr) -> str | None:
     for key in sorted(columns(part)):
         if isinstance(below.schema.type_of(key), t.FloatType | t.DoubleType):
             return f"key {key} is floating: -0.0 and 0.0 are one group"
+    if below.set_aside:
+        return f"what fails of {below.set_aside[0].module} is set aside, of every group"
     if isinstance(below.window, Landmark):
         return "landmark windows are reported up to the last endpoint of all groups"
     if below.input.traits.infinite:

@@ -17,15 +17,16 @@ from streamq.runtime.columnar import codes, concat, ints, with_column
 from streamq.runtime.evaluators.reductions import payload_order
 from streamq.runtime.event import LE, RE
 from streamq.runtime.event_calls import EventCalling
-from streamq.runtime.module_calls import pickled
-from streamq.runtime.rendering import python_values
+from streamq.runtime.module_calls import NOBODY_TAKES, pickled
+from streamq.runtime.rendering import python_rows, python_values
 from streamq.runtime.user_results import FAILURES, reason_of, shortened
 from streamq.runtime.values import Ints, Mask
 from streamq.runtime.window_interval import instant_of
-from streamq.time import INTEGER, MINUS_INFINITY, TIMESTAMP, show_ticks
+from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, TIMESTAMP, show_ticks
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
+    from streamq.runtime.set_aside import SetAside
 
 STATE = "__state"
 """The column of states, as pickles, beside the keys of their groups."""
@@ -39,7 +40,8 @@ class ScanEvaluator:
     """The rows that ``calling`` gives for each event, as points at the event's start.
 
     keys: of the group; args: the columns of the values that it is called with; where: the column that says whether it is called
-    for an event at all; order: the payload, by which events of one start go; axis: the type of instants.
+    for an event at all; order: the payload, by which events of one start go; axis: the type of instants; open_ends: whether an
+    event is gone over before its end is known.
     """
 
     keys: tuple[str, ...]
@@ -48,6 +50,7 @@ class ScanEvaluator:
     where: str | None
     order: tuple[str, ...]
     axis: pa.DataType
+    open_ends: bool = False
 
     @property
     def group_columns(self) -> tuple[tuple[str, ...], ...]:
@@ -62,9 +65,9 @@ class ScanEvaluator:
 
         return ProgressRule(final=Release.PAST_START, early=Release.PAST_START)
 
-    def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """The rows of all events, from the first state of each group on."""
-        return self.go_on(inputs[0], None, MINUS_INFINITY)[0]
+    def rows(self, inputs: Sequence[pa.Table], since: int, upto: int, aside: SetAside | None = None) -> pa.Table:
+        """The rows of all events, from the first state of each group on; ``aside`` takes those whose steps fail."""
+        return self.go_on(inputs[0], None, MINUS_INFINITY if aside is None else INFINITY, aside)[0]
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
         """Events from c on: who goes on from here keeps the states before."""
@@ -78,18 +81,21 @@ class ScanEvaluator:
         """The events that the module is called for."""
         return events if self.where is None else events.filter(events.column(self.where))
 
-    def go_on(self, events: pa.Table, states: pa.Table | None, c: int) -> tuple[pa.Table, pa.Table]:
+    def go_on(
+        self, events: pa.Table, states: pa.Table | None, c: int, aside: SetAside | None = None
+    ) -> tuple[pa.Table, pa.Table]:
         """Return the rows of events, and the states over all that start before c of the groups that have such events.
 
         ``states``: those that the groups go on from, over all that starts before the first of the events; of several of one group
-        the last. A group without a state begins anew.
+        the last. A group without a state begins anew. An event whose step fails leaves the state as it is; ``aside`` takes it if
+        it starts before c.
         """
         events = self.passing(events)
         group, state_of = self._numbered(events, states)
         le = ints(events, LE)
         order = payload_order(events, self.order, le, ints(events, RE))
         order = order[np.argsort(group[order], kind="stable")]
-        walk = _Walk(self, events, order, c)
+        walk = _Walk(self, events, order, c, aside)
         heads = np.flatnonzero(np.diff(group[order], prepend=-1)).tolist()
         for first, end in pairwise([*heads, len(order)]):
             walk.over_group(first, end, state_of.get(int(group[order[first]])))
@@ -117,8 +123,9 @@ class ScanEvaluator:
 class _Walk:
     """A walk over events in ``order``, group by group: the rows that they have, and the states before c."""
 
-    def __init__(self, scan: ScanEvaluator, events: pa.Table, order: Ints, c: int):
+    def __init__(self, scan: ScanEvaluator, events: pa.Table, order: Ints, c: int, aside: SetAside | None):
         self.scan, self.events, self.order = scan, events, order
+        self.aside = aside if scan.calling.quarantine else None
         self.start = ints(events, LE)[order]
         columns: list[list[Any]] = [events.column(name).take(pa.array(order)).to_pylist() for name in scan.args]
         if scan.calling.sensitive:
@@ -139,7 +146,7 @@ class _Walk:
             for at, values in self._calls(first, end):
                 if at > first and self.is_before[at - 1] and not self.is_before[at]:
                     self._keep(first, state)
-                state, rows = self.scan.calling.after(state, values)
+                state, rows = self._after(state, values, at)
                 self.rows += rows
                 self.source += [at] * len(rows)
             if self.is_before[end - 1]:
@@ -150,6 +157,28 @@ class _Walk:
             raise
         except FAILURES as error:
             raise self._failure(error, at) from error
+
+    def _after(self, state: Any, values: Sequence[Any], at: int) -> tuple[Any, list[dict[str, Any]]]:
+        """The state and the rows of a step; of one that fails, where that is set aside, the state before it, and no rows."""
+        if self.aside is None:
+            return self.scan.calling.after(state, values)
+        before = pickled(state)
+        try:
+            after, rows = self.scan.calling.after(state, values)
+            pickled(after)  # a state that cannot be kept fails here, wherever it is to be kept
+            return after, rows
+        except FAILURES as error:
+            if self.is_before[at]:
+                self._set_aside(error, at)
+            return pickle.loads(before), []
+
+    def _set_aside(self, error: BaseException, at: int) -> None:
+        assert self.aside is not None
+        event = self.events.slice(int(self.order[at]), 1)
+        if self.scan.open_ends:
+            event = with_column(event, RE, [INFINITY])
+        group = next(iter(python_rows(event.select(self.scan.keys))), {})
+        self.aside.add(self.scan.calling.name, self._reason(error, at), event, group=group)
 
     def _calls(self, first: int, end: int) -> Iterator[tuple[int, Sequence[Any]]]:
         """Yield for each call the number of its first event and the values that it takes."""
@@ -187,6 +216,11 @@ class _Walk:
 
     def _failure(self, error: BaseException, at: int) -> ModuleFailed:
         """The error that names the module, the event and its group."""
+        hint = NOBODY_TAKES if self.scan.calling.quarantine and self.aside is None else ""
+        return ModuleFailed(sentence(self.scan.calling.name, "it failed", self._reason(error, at), hint))
+
+    def _reason(self, error: BaseException, at: int) -> str:
+        """What went wrong, with which event of which group."""
         scan, event = self.scan, self.events.slice(int(self.order[at]), 1)
 
         def values_of(names: Sequence[str], columns: Sequence[str]) -> dict[str, Any]:
@@ -199,8 +233,7 @@ class _Walk:
         group = shown(shown_group(values_of(scan.keys, scan.keys)))
         values = shown(values_of(scan.calling.names, scan.args))
         place = f"event at {instant}{group and ', '}{group}{values and '; '}{values}"
-        what = " ".join(f"{reason_of(error)}; {place}".split())
-        return ModuleFailed(sentence(scan.calling.name, "it failed", what))
+        return " ".join(f"{reason_of(error)}; {place}".split())
 
 
 __all__ = ["STATE", "ScanEvaluator"]

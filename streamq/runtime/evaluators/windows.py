@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from streamq.runtime.call_memory import CallMemory
     from streamq.runtime.evaluators.window_kinds import Kind, Ranges
     from streamq.runtime.progress_rule import Cti, ProgressRule, RowsWanted
+    from streamq.runtime.set_aside import SetAside
 
 OWNER, HEAD = "__owner", "__head"
 """Columns of a window: who numbers it, and the first of its members."""
@@ -195,12 +196,13 @@ class _OverWindows:
 class WindowEvaluator(_OverWindows):
     """One row a window with members: keys, the number of members ``__n``, partial results, and reductions of all members.
 
-    order: the payload, by which first, last and collected values go.
+    order: the payload, by which first, last and collected values go. payload: the columns of the events that are set aside.
     """
 
     partials: tuple[Partial, ...] = ()
     reductions: tuple[Reduction, ...] = ()
     order: tuple[str, ...] = ()
+    payload: tuple[str, ...] = ()
 
     def rows(
         self,
@@ -209,11 +211,12 @@ class WindowEvaluator(_OverWindows):
         upto: int,
         memory: CallMemory | None = None,
         is_asked: Callable[[pa.Table], Mask] | None = None,
+        aside: SetAside | None = None,
     ) -> pa.Table:
         """Partial results over ranges of windows; only what needs all members at once has them copied into every window.
 
         ``memory``: the calls of modules in micro-batches before, where there were some. ``is_asked`` marks, by lifetimes, the
-        rows that somebody reads: no module is called for others.
+        rows that somebody reads: no module is called for others. ``aside`` takes the windows whose calls fail.
         """
         table = self._in_order(inputs[0])
         ranges = self._ranges(table, since, upto)
@@ -246,12 +249,12 @@ class WindowEvaluator(_OverWindows):
         if self.reductions:
             groups = pa.table({HEAD: windows.column(HEAD), **columns_of_result}).select(list(self.keys))
             members = self._spanned(table, ranges, windows, (start, end), groups)
-            asked = None
-            if is_asked is not None:
-                lifetimes = self._stamped(groups, start, end)
-                if self.waits_for_members:
-                    lifetimes = with_column(lifetimes, LAST_END, windows.column(LAST_END))
-                asked = is_asked(lifetimes)
+            stamped = self._stamped(groups, start, end)
+            if self.waits_for_members:
+                stamped = with_column(stamped, LAST_END, windows.column(LAST_END))
+            asked = self._reported(end) & (True if is_asked is None else is_asked(stamped))
+            if aside is not None:
+                members = replace(members, aside=aside, final=aside.is_final(stamped))
             columns_of_result |= reduced(replace(members, memory=memory, asked=asked), self.reductions)
         is_reported = self._reported(end)
         return self._stamped(
@@ -276,6 +279,7 @@ class WindowEvaluator(_OverWindows):
             place[payload_order(table, self.order, ints(table, LE), ints(table, RE))] = np.arange(table.num_rows)
             place = place[ranges.event]
         names = dict.fromkeys(a for r in self.reductions for a in (*r.column.args, *filter(None, [r.column.where])))
+        names |= dict.fromkeys(self.payload)
         return RangedMembers(
             table.select([*names, LE]).take(pa.array(ranges.event)),
             first,

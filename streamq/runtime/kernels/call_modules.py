@@ -1,22 +1,22 @@
 """Runs windows of modules on a stream: only windows that are sent and have changed are called, and what fails may be set aside.
 
+A window that fails is set aside once, when it is final: until then its members may change.
+
 State: as of ``recompute``, and the calls of open windows: a digest of their members, the result, and the state of a module that
 has one. Cost: as of ``recompute``, with a hash a member and window, and a call for each window that is sent and has changed.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.choices import CountedAs, Stamp
+from streamq.choices import Stamp
 from streamq.errors import ModuleFailed, sentence
 from streamq.runtime.basket import Scope
 from streamq.runtime.call_memory import CallMemory
@@ -25,10 +25,10 @@ from streamq.runtime.evaluators.windows import WindowEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals
 from streamq.runtime.kernels.recompute import BIN, RecomputeKernel, open_since
-from streamq.runtime.lateness import LATE_SCHEMA
 from streamq.runtime.lifetimes import saturating
-from streamq.runtime.module_calls import Calling, Failure
+from streamq.runtime.module_calls import Calling
 from streamq.runtime.rendering import python_rows
+from streamq.runtime.set_aside import SetAside
 from streamq.runtime.user_results import LASTS, START
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -76,14 +76,14 @@ class CallModulesKernel(RecomputeKernel):
         totals: Totals,
     ) -> pa.Table:
         deltas = net(concat(fresh[0])) if fresh[0] else None
-        memory = CallMemory.of(state.read(CALLS, BIN), deltas, self.sets_aside)
+        memory = CallMemory.of(state.read(CALLS, BIN), deltas)
         is_asked = partial(self._is_sent, clock=clock)
-        rows = self._windows.rows(histories, open_since(clock, state), upto, memory, is_asked)
+        aside = SetAside(lambda rows: ~self._is_open(rows, clock.c)) if self.sets_aside else None
+        rows = self._windows.rows(histories, open_since(clock, state), upto, memory, is_asked, aside)
         if memory.now != memory.before:
             state.replace(CALLS, BIN, memory.table)
-        for calling, failure in memory.failures:
-            totals.add(failure.name, CountedAs.QUARANTINED, 1)
-            totals.rows.append(_set_aside(calling, failure))
+        if aside is not None:
+            aside.count(totals)
         return rows
 
     def _difference(self, state: Scope, reported: pa.Table, c_before: int) -> pa.Table:
@@ -124,18 +124,3 @@ class CallModulesKernel(RecomputeKernel):
     def _calling(self) -> Calling:
         calling: Calling = self._windows.reductions[0].calling  # type: ignore[attr-defined]
         return calling
-
-
-def _set_aside(calling: Calling, failure: Failure) -> pa.Table:
-    """A window that failed as a row of the late output: the payload has its group, what went wrong, and all its members."""
-    start, end = failure.window
-    payload: dict[str, Any] = {"group": dict(failure.group), "events": python_rows(failure.events)}
-    row = {
-        "source": failure.name,
-        "reason": str(failure.raised(replace(calling, quarantine=False))),
-        "start": start,
-        "end": None if end == INFINITY else end,
-        "late_by": None,
-        "payload": json.dumps(payload, default=str, sort_keys=True),
-    }
-    return pa.Table.from_pylist([row], schema=LATE_SCHEMA)

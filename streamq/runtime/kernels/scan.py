@@ -21,6 +21,7 @@ from streamq.runtime.event import LE
 from streamq.runtime.kernel import Clock, Totals
 from streamq.runtime.kernels.recompute import BIN, RecomputeKernel
 from streamq.runtime.release import Release
+from streamq.runtime.set_aside import SetAside
 from streamq.time import INFINITY, MINUS_INFINITY
 
 STATES, STATES_AT = "states", "states_at"
@@ -30,6 +31,9 @@ STATES, STATES_AT = "states", "states_at"
 @dataclass(frozen=True)
 class ScanKernel(RecomputeKernel):
     """A kernel of an evaluator that goes on from states."""
+
+    sets_aside: bool = False
+    """Whether events whose steps fail may be set aside: there is a late output. Each is, once it starts before c."""
 
     @property
     def _scan(self) -> ScanEvaluator:
@@ -51,7 +55,10 @@ class ScanKernel(RecomputeKernel):
         started = events.filter(pa.array(Release.PAST_START.lets_go(events, self._reached(clock))))
         latest = partial(self._scan.latest, since=states_at)
         states = state.read(STATES, BIN, latest) if started.num_rows else None
-        rows, new_states = self._scan.go_on(started, states, clock.c)
+        aside = SetAside() if self.sets_aside else None
+        rows, new_states = self._scan.go_on(started, states, clock.c, aside)
+        if aside is not None:
+            aside.count(totals)
         if clock.c == INFINITY:
             state.drop(STATES, BIN)
         else:

@@ -206,23 +206,48 @@ def inverse(v: pd.Series) -> float:
     return float((1 / v).sum())
 
 
-def test_what_fails_is_set_aside_once_and_the_query_goes_on() -> None:
+def set_aside(live: LocalRun) -> list[dict[str, Any]]:
+    """What has come into the late output so far."""
+    return [row for table in live.late for row in table.to_pylist()]
+
+
+def test_what_fails_is_set_aside_whole_once_it_is_final_and_the_query_goes_on() -> None:
     live = run(lambda s: s.tumbling_window(10).select(x=inverse("v"), n=sq.count()), late_output=True)
-    rows = fed(live, sq.insert(1, 2, v=0), sq.insert(3, 4, v=2), sq.insert(12, 13, v=4), sq.insert(25, 26, v=1))
-    assert rows == [(0, 10, None, 2, 1), (10, 20, 0.25, 1, 1)]
-    (late,) = (table.to_pylist() for table in live.late if table.num_rows)
-    assert [(row["source"], row["start"], row["end"]) for row in late] == [("inverse", 0, 10)]
-    assert "ZeroDivisionError: a zero; window [0, 10)" in late[0]["reason"]
-    assert json.loads(late[0]["payload"])["events"] == [{"v": 0}, {"v": 2}]
-    fed(live, sq.insert(13, 14, v=4))
-    assert sum(table.num_rows for table in live.late) == 1, "its members are what they were"
+    rows = fed(live, sq.insert(1, 2, v=0), sq.insert(3, 14, v=2), sq.insert(12, 13, v=4), sq.insert(25, 26, v=1))
+    assert rows == [(0, 10, None, 2, 1), (10, 20, 1 / 2 + 1 / 4, 2, 1)]
+    assert not set_aside(live), "its members may change until it is final"
+    fed(live, sq.cti(11))
+    first, second = set_aside(live)
+    assert {**first, "reason": ""} == {
+        "source": "inverse",
+        "reason": "",
+        "start": 1,
+        "end": 2,
+        "late_by": None,
+        "payload": '{"v": 0}',
+        "window_start": 0,
+        "window_end": 10,
+        "group": "{}",
+    }
+    assert (second["start"], second["end"], json.loads(second["payload"])) == (3, 14, {"v": 2}), "it is not cut"
+    assert first["reason"] == second["reason"] == "ZeroDivisionError: a zero; window [0, 10); events: v = 0; v = 2"
+    assert {key: n for totals in live.totals.values() for key, n in totals.items() if n} == {"inverse|quarantined": 1}
+    fed(live, sq.insert(13, 14, v=4), sq.cti(12))
+    assert len(set_aside(live)) == 2, "what is final fails once"
+
+
+def test_a_window_that_is_mended_before_it_is_final_is_not_set_aside() -> None:
+    live = run(lambda s: s.tumbling_window(10).select(x=inverse("v"), n=sq.count()), late_output=True)
+    fed(live, sq.insert(1, 2, v=0), sq.insert(3, 4, v=2), sq.insert(25, 26, v=1))
     assert fed(live, sq.retract(1, 2, 1, v=0)) == [(0, 10, 0.5, 1, 1), (0, 10, None, 2, -1)]
+    fed(live, sq.cti(20))
+    assert not set_aside(live)
 
 
 def test_without_a_late_output_nothing_is_set_aside() -> None:
     live = run(lambda s: s.tumbling_window(10).select(x=inverse("v")))
     with pytest.raises(
-        ModuleFailed, match="inverse: it failed; ZeroDivisionError: a zero; .* Only a run with a late_sink"
+        ModuleFailed, match="inverse: it failed; ZeroDivisionError: a zero; .* Give the run a late_sink"
     ):
         fed(live, sq.insert(1, 2, v=0), sq.insert(12, 13, v=4))
 

@@ -1,0 +1,108 @@
+"""Attempt: computes expressions of each event, and sets aside the events for which a user's function in them fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from streamq.errors import PlanError, sentence
+from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.evaluation import Evaluation, Moves, PortColumns, all_columns
+from streamq.operators.operator import EventsAside
+from streamq.plan.expr import Col, Expr
+from streamq.plan.inference import infer
+from streamq.plan.node import Node, Traits, node
+from streamq.plan.passes import reads_end, set_aside_by
+from streamq.plan.schema import Field, Schema
+from streamq.plan.tree import show
+from streamq.runtime.arrow_expr import check
+from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.evaluators.attempt import AttemptEvaluator
+from streamq.runtime.event import LE
+from streamq.runtime.kernels.attempt import AttemptKernel
+
+
+@node
+class Attempt(EvaluatedOperator):
+    """The events of ``input`` with ``columns`` beside their payload, without those for which one of them fails.
+
+    They fail in the function of a user's that sets aside what it fails for; other errors fail the query. The expressions are
+    evaluated by one evaluator in every backend, so that the same events fail.
+
+    CTI: c
+    Final: rows of final events
+    State: none; over events that may be taken back those that have failed, until they are settled
+    Cost: a call for each event
+    """
+
+    input: Node
+    columns: tuple[tuple[str, Expr], ...]
+
+    title = "attempt"
+    only_rewritten = True
+    keeps_events = False
+    attempts = True
+
+    def _schema(self) -> Schema:
+        source = self.input.schema
+        return source.with_fields([*source.fields, *(Field(n, infer(e, source, "attempt")) for n, e in self.columns)])
+
+    def _traits(self) -> Traits:
+        return self.input.traits
+
+    @property
+    def keeps_state(self) -> bool:
+        return True
+
+    @property
+    def set_aside(self) -> tuple[EventsAside, ...]:
+        names = dict.fromkeys(call.function.name for _, e in self.columns for call in set_aside_by(e))
+        return tuple(EventsAside(name, self.input.schema, in_windows=False) for name in names)
+
+    def detail(self) -> str:
+        return ", ".join(f"{name} = {show(e)}" for name, e in self.columns)
+
+    def evaluation(self) -> Evaluation:
+        source = self.input.schema
+        evaluator = AttemptEvaluator(source, self.columns, arrow_type(source.axis_type))
+        return Evaluation(
+            evaluator=evaluator,
+            inputs=(PortColumns(all_columns(source), (LE,)),),
+            schema=self.schema,
+            settled=any(reads_end(e) for _, e in self.columns),
+            moves=Moves.AS_INPUTS,
+            sets_aside=True,
+            kernel=lambda schemas, names, late_output: AttemptKernel(evaluator, late_output),
+        )
+
+    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        return replace(self, input=inputs[0])
+
+
+def attempted(source: Node, exprs: Sequence[Expr]) -> tuple[Node, list[Expr]]:
+    """Return the node that attempts those expressions which set aside what they fail for, and what to write in their place."""
+    tried: dict[str, str] = {}
+    for expr in exprs:
+        if set_aside_by(expr):
+            tried.setdefault(expr.digest, f"__tried{len(tried)}")
+    if not tried:
+        return source, list(exprs)
+    by_digest = {expr.digest: expr for expr in exprs}
+    attempt = Attempt(source, tuple((name, by_digest[digest]) for digest, name in tried.items()))
+    return attempt, [Col(tried[e.digest]) if e.digest in tried else e for e in exprs]
+
+
+def check_attempts(exprs: Sequence[Expr], schema: Schema, verb: str) -> None:
+    """Raise PlanError or NeedsSpark for expressions that set aside what they fail for where that cannot be."""
+    for expr in exprs:
+        if not (calls := set_aside_by(expr)):
+            continue
+        name = calls[0].function.name
+        if any(column.startswith("__") for column in schema.names):
+            hint = "Give the aggregates names, and call it in a select behind them."
+            wrong = "what it fails for is set aside as an event, and here there are results of a window"
+            raise PlanError(sentence(name, wrong, f"found {show(expr)}", hint))
+        check(expr, schema, verb)
+
+
+__all__ = ["Attempt", "attempted", "check_attempts"]

@@ -1,0 +1,185 @@
+"""The quarantine of a query: what its modules failed for, whole events with the reason, to be read and to be replayed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from streamq.errors import PlanError, nearest, sentence, unknown_column
+from streamq.operators import Points, Source
+from streamq.operators.intervals import Intervals
+from streamq.operators.operator import EventsAside, set_aside
+from streamq.operators.tables import input_table, source_name
+from streamq.plan.node import expanded
+from streamq.plan.schema import POINT
+from streamq.plan.verbs import Verbs
+from streamq.policies import source_policy
+from streamq.run.failure import spark_errors
+from streamq.run.query import batch_frames, events_set_aside
+from streamq.run.tables import as_frames, is_dataframe, is_literal
+from streamq.time import TIMESTAMP
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+S = TypeVar("S", bound=Verbs)
+
+
+class Quarantine(Generic[S]):
+    """The events that modules of a query failed for; ``rows`` are those of a late output, None: those of the answer in batch.
+
+    A row is an event and a call that failed: ``source`` is the module, ``reason`` what went wrong, ``start`` and ``end`` the
+    event's lifetime in ticks (NULL: without end), ``payload`` all columns of the operator's input as JSON, ``window_start``
+    and ``window_end`` the window in ticks (NULL where there is none), ``group`` the group's keys as JSON.
+    """
+
+    def __init__(self, query: S, rows: Any = None, until: int | dt.datetime | None = None):
+        self._query, self._rows, self._until = query, rows, until
+        self._aside = set_aside(expanded(query.plan))
+
+    @property
+    def modules(self) -> list[str]:
+        """The modules that set aside what they fail for, by name."""
+        return sorted({aside.module for aside in self._aside})
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as an Arrow table, ordered by source, window, start and payload."""
+        import pyarrow.compute as pc
+
+        from streamq.runtime.lateness import GROUP
+
+        table = self._table()
+        table = table.filter(table.column(GROUP).is_valid())
+        order = ("source", GROUP, "window_start", "window_end", "start", "end", "payload", "reason")
+        return table.take(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in order]))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a pandas DataFrame, in the order of :meth:`to_arrow`."""
+        from streamq.plan.schema import Schema
+        from streamq.run.answers import to_pandas
+
+        return to_pandas(self.to_arrow(), Schema((), self._query.plan.schema.axis))
+
+    def to_df(self) -> DataFrame:
+        """The rows as a DataFrame of Spark's, which computes them when it is read, apart from the query's own ``to_df``."""
+        from pyspark.sql import functions as F
+
+        from streamq.run.active import session_of
+
+        if is_dataframe(self._rows):
+            return self._rows.where(F.col("group").isNotNull())
+        if self._rows is None and not is_literal(self._query.tables):
+            aside = batch_frames(self._query.plan, self._query.tables, self._until, verb="quarantine").aside
+            if aside is not None:
+                return aside
+        session_of(self._query.tables.values(), "quarantine")
+        return as_frames({"rows": self.to_arrow()}, "quarantine")["rows"]
+
+    def show(self, n: int = 20) -> None:
+        """Print the first ``n`` rows as a table."""
+        from streamq.run.answers import as_text
+
+        print(as_text(self.to_arrow(), n))
+
+    def events(self, module: str, *, on_windows: bool = False) -> S:
+        """Return the events that a module failed for as a stream over the columns of the operator's input, to be replayed.
+
+        A module over windows failed for a window: each event then comes once a window, with ``window_start`` and ``window_end``
+        (instants of the axis; NULL: without end). ``on_windows``: events live on their windows, not on their own lifetimes, so
+        that ``per_window()``, grouped as the query is, has the members of each window together again. The events are held in
+        this process. Raises PlanError for a module that sets nothing aside, or has no windows to live on.
+        """
+        import pyarrow as pa
+
+        aside = self._of(module)
+        table = self._events(aside)
+        if on_windows:
+            if not aside.in_windows:
+                raise PlanError(
+                    sentence("quarantine", f"{module} fails for events, not for windows", "on_windows=True")
+                )
+            times = {"start": table.column("window_start"), "end": table.column("window_end")}
+            table = pa.table({name: times.get(name, table.column(name)) for name in table.column_names})
+        elif aside.schema.shape == POINT:
+            table = table.drop_columns(["end"])
+        policy = source_policy("quarantine", aside.schema.axis, None, "drop", None)
+        source: Source
+        if "end" in table.column_names:
+            source = Intervals(source_name(None), input_table(table, "quarantine").columns, "start", "end", policy, ())
+        else:
+            source = Points(source_name(None), input_table(table, "quarantine").columns, "start", policy, ())
+        stream_of: Any = type(self._query)
+        events: S = stream_of(source, {source.table: table})
+        return events
+
+    def __repr__(self) -> str:
+        return f"Quarantine({', '.join(self.modules) or 'no module sets anything aside'})"
+
+    def _table(self) -> pa.Table:
+        import pyarrow as pa
+
+        from streamq.runtime.lateness import LATE_SCHEMA
+
+        if self._rows is None:
+            return events_set_aside(self._query.plan, self._query.tables, self._until)
+        rows: Any = self._rows
+        with spark_errors("quarantine"):
+            table = rows.toArrow() if is_dataframe(rows) else rows
+        table = table if isinstance(table, pa.Table) else pa.Table.from_pandas(table, preserve_index=False)
+        for name in LATE_SCHEMA.names:
+            if name not in table.column_names:
+                unknown_column("quarantine", name, table.column_names, lifetime=False)
+        return table.select(LATE_SCHEMA.names).cast(LATE_SCHEMA)
+
+    def _of(self, module: str) -> EventsAside:
+        """What a module sets aside; raises PlanError where that is nothing, or of several inputs with other columns."""
+        of_name = list(dict.fromkeys(aside for aside in self._aside if aside.module == module))
+        if not of_name:
+            wrong, shown = (
+                f"no module {module!r} that sets anything aside",
+                f"there are: {', '.join(self.modules) or 'none'}",
+            )
+            raise PlanError(sentence("quarantine", wrong, shown, nearest(module, self.modules)))
+        if len(of_name) > 1:
+            shown = "; ".join(", ".join(aside.schema.names) for aside in of_name)
+            hint = "Give it another name for each: sq.uda(..., name=...)."
+            raise PlanError(
+                sentence("quarantine", f"{module} is called over different inputs", f"they have {shown}", hint)
+            )
+        (aside,) = of_name
+        return aside
+
+    def _events(self, aside: EventsAside) -> pa.Table:
+        """The events as they were in the operator's input, with their windows, where there are such."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from streamq.runtime.arrow_types import arrow_type
+        from streamq.runtime.json_values import from_json_value
+
+        rows = self.to_arrow()
+        rows = rows.filter(pc.equal(rows.column("source"), aside.module))
+        payloads = [json.loads(text) for text in rows.column("payload").to_pylist()]
+        columns: dict[str, Any] = {}
+        for field in aside.schema.fields:
+            kind = arrow_type(field.type)
+            columns[field.name] = pa.array([from_json_value(p.get(field.name), kind) for p in payloads], kind)
+        axis = pa.timestamp("us", "UTC") if aside.schema.axis == TIMESTAMP else pa.int64()
+        windows = ("window_start", "window_end") if aside.in_windows else ()
+        _check_free(windows, aside.schema.names)
+        columns |= {name: rows.column(name).cast(axis) for name in (*windows, "start", "end")}
+        return pa.table(columns)
+
+
+def _check_free(windows: Sequence[str], names: Sequence[str]) -> None:
+    for name in windows:
+        if name in names:
+            hint = "Rename it before the window: .rename({...})."
+            raise PlanError(sentence("quarantine", "a column that the events get", f"the input has {name!r}", hint))
+
+
+__all__ = ["Quarantine"]

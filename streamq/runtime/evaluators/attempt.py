@@ -1,0 +1,100 @@
+"""Expressions of each event, and the events for which a user's function in them fails; the evaluator of expressions decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.plan.expr import Expr
+from streamq.plan.operand import Fault
+from streamq.plan.schema import Schema
+from streamq.runtime.arrow_expr import attempt, lifetime_part
+from streamq.runtime.event import LE, RE
+from streamq.runtime.module_calls import NOBODY_TAKES
+from streamq.runtime.values import Mask
+
+if TYPE_CHECKING:
+    from streamq.runtime.progress_rule import ProgressRule
+    from streamq.runtime.set_aside import SetAside
+
+MODULE, REASON = "__module", "__reason"
+"""Beside an event that has failed: the module, and what went wrong."""
+
+
+@dataclass(frozen=True)
+class AttemptEvaluator:
+    """``columns`` of each event beside its payload, which ``schema`` types; axis: the type of instants."""
+
+    schema: Schema
+    columns: tuple[tuple[str, Expr], ...]
+    axis: pa.DataType
+
+    @property
+    def group_columns(self) -> tuple[tuple[str, ...], ...]:
+        """Each event stands for itself."""
+        return ((LE,),)
+
+    @property
+    def progress_rule(self) -> ProgressRule:
+        """Events go on as they come."""
+        from streamq.runtime.progress_rule import AT_ONCE
+
+        return AT_ONCE
+
+    def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
+        """No event."""
+        return [np.zeros(inputs[0].num_rows, bool)]
+
+    def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
+        """c."""
+        return min(progress)
+
+    def rows(self, inputs: Sequence[pa.Table], since: int, upto: int, aside: SetAside | None = None) -> pa.Table:
+        """The events with their columns; ``aside`` takes those that fail."""
+        rows, failed = self.attempted(inputs[0], is_taken=aside is not None)
+        if aside is not None:
+            set_events_aside(aside, failed)
+        return rows
+
+    def attempted(self, events: pa.Table, *, is_taken: bool) -> tuple[pa.Table, pa.Table]:
+        """Return the events with their columns, and those that fail, with ``MODULE`` and ``REASON``.
+
+        Raises what else an expression raises, and, unless what fails ``is_taken``, ModuleFailed.
+        """
+        payload = {name: events.column(name).combine_chunks() for name in self.schema.names}
+        starts, ends = (events.column(name).combine_chunks() for name in (LE, RE))
+        lifetime = partial(lifetime_part, starts=starts, ends=ends, axis=self.axis)
+        rows, faults = events, list[Fault]()
+        for name, expr in self.columns:
+            value = attempt(expr, self.schema, payload, lifetime, events.num_rows)
+            rows = rows.append_column(name, value.array)
+            faults += value.faults
+        for fault in faults:
+            if not (fault.module and is_taken):
+                text = f"{fault.text} {NOBODY_TAKES}" if fault.module else fault.text
+                raise fault.kind(text) from fault.cause
+        modules = np.full(events.num_rows, None, object)
+        reasons = np.full(events.num_rows, None, object)
+        for fault in reversed(faults):
+            modules[fault.rows], reasons[fault.rows] = fault.module, fault.text
+        is_failed = pa.array(modules, pa.string()).is_valid()
+        told = events.append_column(MODULE, pa.array(modules, pa.string()))
+        told = told.append_column(REASON, pa.array(reasons, pa.string()))
+        return rows.filter(pc.invert(is_failed)), told.filter(is_failed)
+
+
+def set_events_aside(aside: SetAside, failed: pa.Table) -> None:
+    """Set aside events that have failed, one by one."""
+    modules, reasons = failed.column(MODULE).to_pylist(), failed.column(REASON).to_pylist()
+    events = failed.drop_columns([MODULE, REASON])
+    for i, (module, reason) in enumerate(zip(modules, reasons, strict=True)):
+        aside.add(module, reason, events.slice(i, 1), group={})
+
+
+__all__ = ["AttemptEvaluator", "set_events_aside"]

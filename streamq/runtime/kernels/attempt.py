@@ -1,0 +1,61 @@
+"""Computes expressions of events as they come, and sets aside those for which a user's function fails.
+
+State: none; over events that may be taken back those that have failed, until they are settled.
+Cost: a call for each event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.runtime.basket import Scope
+from streamq.runtime.columnar import concat, ints, with_column
+from streamq.runtime.evaluators.attempt import AttemptEvaluator, set_events_aside
+from streamq.runtime.event import WEIGHT
+from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined
+from streamq.runtime.kernels.settle import SettleKernel
+from streamq.runtime.lateness import weighted_events
+from streamq.runtime.set_aside import SetAside
+
+if TYPE_CHECKING:
+    from streamq.runtime.progress_rule import ProgressRule
+
+
+@dataclass(frozen=True)
+class AttemptKernel(Uncombined):
+    """A kernel of one evaluator of events; sets_aside: there is a late output, which takes what fails."""
+
+    evaluator: AttemptEvaluator
+    sets_aside: bool = False
+
+    @property
+    def progress_rule(self) -> ProgressRule:
+        """Events go on as they come."""
+        return self.evaluator.progress_rule
+
+    def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+        """The events that do not fail, with their columns."""
+        totals = Totals()
+        retracts = any(WEIGHT in arrival.table.column_names for arrival in arrivals)
+        tables = [weighted_events(arrival, totals) for arrival in arrivals]
+        rows, failed = None, None
+        if tables:
+            rows, failed = self.evaluator.attempted(concat(tables), is_taken=self.sets_aside)
+        if retracts or state.bins("rows"):
+            # an event that has failed may be taken back until it is settled
+            failures = [Arrival(0, failed)] if failed is not None else []
+            failed = SettleKernel().advance(state, failures, clock).table
+        if failed is not None and failed.num_rows:
+            aside = SetAside()
+            copies = np.repeat(np.arange(failed.num_rows), np.maximum(ints(failed, WEIGHT), 0))
+            set_events_aside(aside, with_column(failed.take(pa.array(copies)), WEIGHT, np.ones(len(copies), np.int64)))
+            aside.count(totals)
+        return Output(rows if rows is not None and rows.num_rows else None, clock.c, totals)
+
+
+__all__ = ["AttemptKernel"]

@@ -1,0 +1,182 @@
+"""What has changed in windows since a module was last called for them: digests of their members tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.plan.reduction import Mask
+from streamq.runtime.bucket import Hashes, beside, hashes
+from streamq.runtime.call_memory import CallMemory, Remembered
+from streamq.runtime.columnar import ints
+from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.module_calls import pickled
+from streamq.runtime.values import Ints, bits
+
+if TYPE_CHECKING:
+    from streamq.runtime.module_windows import Walk
+
+Rows = Ints
+"""Rows of the members' table."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """The windows ``first .. first + n - 1``; the members of one, in order, lie between two neighbours of ``ends`` in ``row``."""
+
+    first: int
+    row: Rows
+    ends: list[int]
+
+
+@dataclass(frozen=True)
+class Members:
+    """The members of one window, as rows and the lifetimes that the module reads (for one that reads none, nothing)."""
+
+    window: int
+    row: Rows
+    start: Ints | None = None
+    end: Ints | None = None
+
+    def some(self, mask: Mask) -> Members:
+        """Those of a mask."""
+        if self.start is None or self.end is None:
+            return Members(self.window, self.row[mask])
+        return Members(self.window, self.row[mask], self.start[mask], self.end[mask])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call gave: a result, the state behind it as a pickle, and, if it failed, why."""
+
+    result: Any
+    state: bytes | None
+    failure: str | None
+
+
+class Changes:
+    """What has changed in the windows of a walk since the micro-batch before."""
+
+    def __init__(self, walk: Walk, memory: CallMemory, passes: Callable[[pa.Table], Mask]):
+        self.walk, self.memory, members = walk, memory, walk.members
+        self.is_ordered = not walk.module.any_order
+        start, end = members.window
+        self.groups = beside([np.ones(members.n, np.uint64), *map(hashes, members.groups.columns)])
+        self.windows = beside([self.groups, start.view(np.uint64), end.view(np.uint64)])
+        # what came now stands behind the members' rows
+        self.fresh = memory.fresh.filter(pa.array(passes(memory.fresh))) if memory.fresh is not None else None
+        self.first_fresh = members.rows.num_rows
+        if self.fresh is not None:
+            of_fresh = self.fresh
+            walk.columns = {
+                n: pa.concat_arrays([column, of_fresh.column(walk.sources[n]).combine_chunks().cast(column.type)])
+                for n, column in walk.columns.items()
+            }
+            keys = [hashes(of_fresh.column(n)) for n in members.groups.column_names]
+            self.fresh_groups = beside([np.ones(of_fresh.num_rows, np.uint64), *keys])
+        self.content = _content(walk.columns, self.first_fresh + (0 if self.fresh is None else self.fresh.num_rows))
+
+    def digests(self, block: Block) -> Hashes:
+        """A number for each window of a block that tells its members, as the module sees them, from others.
+
+        It is a sum over the members, in which those of a module that goes by their order count by their place.
+        """
+        lengths = np.diff(block.ends)
+        member_hashes = self.content[block.row]
+        if self.walk.module.sensitive:
+            window = np.repeat(block.first + np.arange(len(lengths)), lengths)
+            member_hashes = _timed(member_hashes, *self.walk.members.cut(block.row, window))
+        if self.is_ordered:
+            place = np.arange(len(block.row)) - np.repeat(np.asarray(block.ends[:-1]), lengths)
+            member_hashes = beside([member_hashes, place.view(np.uint64)])
+        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(member_hashes)])
+        ends = np.asarray(block.ends)
+        digests: Hashes = sums[ends[1:]] - sums[ends[:-1]]
+        return digests
+
+    def unchanged(self, now: Members, digest: int) -> Remembered | None:
+        """The last call of the window, which is remembered on, if its members are what they were."""
+        key = self._key(now)
+        call = self.memory.before.get(key)
+        if call is None or (call.digest, call.count) != (digest, len(now.row)):
+            return None
+        self.memory.now[key] = call
+        return call
+
+    def since_last_call(self, now: Members, digest: int) -> Change | None:
+        """The way from the window's last call to now, over what came in this micro-batch; None where that does not lead there."""
+        call, fresh = self.memory.before.get(self._key(now)), self.fresh
+        if call is None or call.state is None or fresh is None or self.is_ordered or fresh.num_rows >= len(now.row):
+            return None
+        start, end = (bound[now.window] for bound in self.walk.members.window)
+        le, re, weight = ints(fresh, LE), ints(fresh, RE), ints(fresh, WEIGHT)
+        is_in = (self.fresh_groups == self.groups[now.window]) & (le < end) & (re > start)
+        come, gone = (self._fresh_members(now, is_in, np.maximum(sign * weight, 0)) for sign in (1, -1))
+        if len(gone.row) and self.walk.module.remove is None:
+            return None
+        digest_then = (call.digest + self._sum(come) - self._sum(gone)) % 2**64
+        if (digest_then, call.count + len(come.row) - len(gone.row)) != (digest, len(now.row)):
+            # windows whose members are told by rows or starts, and new lifetimes
+            return None
+        return Change(Pickled(call.state), come, gone)
+
+    def remember(self, now: Members, digest: int, of: Outcome) -> None:
+        """Remember a call that has been made."""
+        body = None if of.result is None else pickled(of.result)
+        self.memory.now[self._key(now)] = Remembered(digest, len(now.row), body, of.state, of.failure)
+
+    def _key(self, now: Members) -> tuple[str, int]:
+        return self.walk.name, int(self.windows[now.window])
+
+    def _sum(self, members: Members) -> int:
+        member_hashes = self.content[members.row]
+        if members.start is not None and members.end is not None:
+            member_hashes = _timed(member_hashes, members.start, members.end)
+        return int(member_hashes.sum(dtype=np.uint64))
+
+    def _fresh_members(self, now: Members, is_in: Mask, copies: Ints) -> Members:
+        assert self.fresh is not None
+        at = np.repeat(np.arange(len(copies)), np.where(is_in, copies, 0))
+        if not self.walk.module.sensitive:
+            return Members(now.window, self.first_fresh + at)
+        le, re = ints(self.fresh, LE)[at], ints(self.fresh, RE)[at]
+        cut = self.walk.members.cut_to(le, re, np.full(len(at), now.window))
+        return Members(now.window, self.first_fresh + at, *cut)
+
+
+@dataclass(frozen=True)
+class Pickled:
+    """A state as the memory keeps it."""
+
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Change:
+    """A state, and the members that have come and gone since."""
+
+    state: Any
+    come: Members
+    gone: Members
+
+    @property
+    def size(self) -> int:
+        """How many members a module is given to go this way."""
+        return len(self.come.row) + len(self.gone.row)
+
+
+def _content(columns: Mapping[str, pa.Array], count: int) -> Hashes:
+    """A number for each row that tells its values from others; of floats their bits count."""
+    parts = [hashes(bits(c) if pa.types.is_floating(c.type) else c) for c in columns.values()]
+    return beside([np.ones(count, np.uint64), *parts])
+
+
+def _timed(row_hashes: Hashes, start: Ints, end: Ints) -> Hashes:
+    return beside([row_hashes, start.view(np.uint64), end.view(np.uint64)])
+
+
+__all__ = ["Block", "Change", "Changes", "Members", "Outcome", "Pickled", "Rows"]
