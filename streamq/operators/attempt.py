@@ -69,7 +69,7 @@ class Attempt(EvaluatedOperator):
             evaluator=evaluator,
             inputs=(PortColumns(all_columns(source), (LE,)),),
             schema=self.schema,
-            settled=any(reads_end(e) for _, e in self.columns),
+            reads_ends=any(reads_end(e) for _, e in self.columns),
             moves=Moves.AS_INPUTS,
             sets_aside=True,
             kernel=lambda schemas, names, late_output: AttemptKernel(evaluator, late_output),

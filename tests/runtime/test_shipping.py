@@ -83,7 +83,7 @@ def test_what_modules_are_called_by_goes_by_value(tmp_path: Path) -> None:
 def test_a_processor_says_what_state_it_has_without_what_its_stage_needs(tmp_path: Path) -> None:
     """Spark asks in a new Python as a query starts; imports would be most of it."""
     ship_runtime()
-    identity = Identity(query="a1", outputs=("final",), buckets=1, late_sink=False, ctis=(False,), plan=())
+    identity = Identity(query="a1", outputs=("final",), buckets=1, late_sink=False, ctis=(False,), early=False, plan=())
     processor = make_processor(
         Stage(0, (), (Channel(0, "source:a", 0, 0, 0, ()),), frozenset(), frozenset(), 1), identity
     )
