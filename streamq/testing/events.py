@@ -109,7 +109,7 @@ def physical(
             whose = {**payload, id: numbered(chain)} if id else payload
             # a copy mostly stays; else both move at once, each its own way
             of_copy = draw(moved) if copy and draw(st.booleans()) else ()
-            others = [other for at, other in spans if at == start and other not in (end, INFINITY)]
+            others = [other for at, other in spans if at == start and other not in (end, start + scale.step, INFINITY)]
             items = _chain(start, end, of_copy if copy else chosen, whose, scale, instants, others)
             if id:
                 items = _apart(items)
@@ -156,7 +156,7 @@ def _chain(
     items = [Item(INSERT, start, _opened(end), payload=payload)]
     step, unit = scale.step, scale.units[0]
     for kind, by in moved:
-        to = end
+        by, to = max(by, int(scale.is_coarse)), end
         if kind == "shorten" and end - start > step:
             to = start + step + (by * unit if end == INFINITY else by * unit % (end - start - step) // step * step)
         elif kind == "extend" and end < INFINITY:
