@@ -213,10 +213,11 @@ HOW: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "silent": (_flag, "true or false"),
     "ctis": (_flag, "true or false"),
     "early": (_flag, "true or false"),
+    "late_output": (_flag, "true or false"),
 }
 """The parts of an Execution: what fits, and how that is called."""
 
-ADDED = {"blocks", "remember", "started", "zone", "silent", "ctis", "early"}
+ADDED = {"blocks", "remember", "started", "zone", "silent", "ctis", "early", "late_output"}
 """The parts that older files have not."""
 
 

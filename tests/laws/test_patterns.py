@@ -52,7 +52,7 @@ def sample() -> Sequence[Case]:
     """A few cases, the same for each text."""
     cases = []
 
-    @some(6)
+    @some(16)
     @given(CASES)
     def draw(case: Case) -> None:
         cases.append(case)
