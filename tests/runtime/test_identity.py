@@ -12,7 +12,13 @@ from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.identity import STATE_VERSION, Identity, check_state
 
 MINE = Identity(
-    query="a1", outputs=("final",), buckets=8, late_sink=False, ctis=(False,), early=False, plan=("where v > 1", "points s")
+    query="a1",
+    outputs=("final",),
+    buckets=8,
+    late_sink=False,
+    ctis=(False,),
+    early=False,
+    plan=("where v > 1", "points s"),
 )
 
 

@@ -33,7 +33,7 @@ def queries() -> dict[str, Any]:
     from tests.laws.test_operators import OPERATORS
     from tests.mutation.queries import QUERIES
 
-    return {f"query {name}": q for name, q in {**QUERIES, **_pairs()}.items()} | {
+    return {f"query {name}": q for name, q in {**{n: make() for n, make in QUERIES.items()}, **_pairs()}.items()} | {
         f"operator {name}": q for name, q in OPERATORS.items()
     }
 

@@ -1,0 +1,211 @@
+"""First queries: what a user of a feature writes first, as it stands in first_steps, language, patterns and modules of docs/.
+
+Faults in rooms drawn at random are verified with them. Data are left open, and no query is made for a fault to be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import streamq as sq
+from streamq import col
+from streamq import testing as t
+
+
+def readings(**given_as: Any) -> t.Scenario:
+    """A stream of numbers by key, from any kind of source."""
+    return t.stream(columns="k string, v double", axis="integer", **given_as)
+
+
+def totals(windows: t.Scenario) -> t.Scenario:
+    return windows.select(n=sq.count(), total=sq.sum("v"))
+
+
+@sq.uda("double", name="change")
+def change(values: Any) -> float | None:
+    """How far the last value of a window is from the first."""
+    return None if values.isna().any() else float(values.iloc[-1] - values.iloc[0])
+
+
+median = sq.uda("double", name="median_of_numpy", properties=[sq.order_insensitive])(np.median)
+
+
+@sq.udo("k string, rise double", name="rises", properties=[sq.filters_on("k")], time_sensitive=True)
+def rises(events: Any, window: Any) -> Iterator[Any]:
+    """Each event that has more than the one before it of its key."""
+    for key, of_key in events.groupby("k"):
+        for before, now in zip(of_key[:-1].itertuples(), of_key[1:].itertuples(), strict=True):
+            if now.v > before.v:
+                yield now.start, now.end, key, now.v - before.v
+
+
+@sq.udso("delta double", name="delta", initial=None)
+def delta(last: float | None, value: float | None) -> tuple[float | None, list[float] | None]:
+    """How far a value is from the one before it."""
+    return value, None if last is None or value is None else [value - last]
+
+
+@sq.uda("bigint", name="running_total")
+class Total:
+    """The sum of the values, which changes by what comes and goes."""
+
+    def initial(self) -> int:
+        return 0
+
+    def add(self, state: int, values: Any) -> int:
+        return state + int(values.sum())
+
+    def remove(self, state: int, values: Any) -> int:
+        return state - int(values.sum())
+
+    def result(self, state: int) -> int:
+        return state
+
+
+@sq.uda("bigint", name="summed")
+class Summed:
+    """The sum, in the shape of Spark's Aggregator, over a buffer that changes."""
+
+    def zero(self) -> list[int]:
+        return [0]
+
+    def reduce(self, buffer: list[int], value: int | None) -> list[int]:
+        buffer[0] += value or 0
+        return buffer
+
+    def merge(self, a: list[int], b: list[int]) -> list[int]:
+        a[0] += b[0]
+        return a
+
+    def finish(self, buffer: list[int]) -> int:
+        return buffer[0]
+
+
+@sq.uda("double", name="weighted", time_sensitive=True, columns=["payload"])
+def weighted(events: Any, window: Any) -> float:
+    """The mean of the payloads by how long they live."""
+    return float((events.payload * (events.end - events.start)).sum() / window.duration)
+
+
+@sq.udso("n bigint", name="numbered", initial=[0])
+def numbered(count: list[int], value: float | None) -> tuple[list[int], list[int]]:
+    """The number of an event in its group."""
+    count[0] += 1
+    return count, [count[0]]
+
+
+@sq.udf("double", takes="series", name="share")
+def share(a: Any, b: Any) -> Any:
+    """What of b a is."""
+    return a / b
+
+
+@sq.udf("string", name="size")
+def size(value: float | None, limit: float = 10) -> str | None:
+    """Whether a value is above a limit."""
+    return None if value is None else "large" if value > limit else "small"
+
+
+def text(pattern: str, *types: str) -> t.Scenario:
+    """The matches of a pattern over streams of readings."""
+    matches: Any = sq.cedr(f"EVENT E WHEN {pattern}", **{name: readings() for name in types})  # type: ignore[arg-type]
+    return matches
+
+
+def parts(*names: str) -> list[Any]:
+    return [readings().alias(name) for name in names]
+
+
+S, WIDE = readings(), t.stream(columns="k string, v double, w double", axis="integer")
+INTEGERS = t.stream(columns="k string, v bigint", axis="integer")
+x, y, z = parts("x", "y", "z")
+
+FIRST_QUERIES: dict[str, Callable[[], t.Scenario]] = {
+    "an hour every minute": lambda: totals(readings(shape="points").group_by("k").hopping_window(60, 1)),
+    "windows of a changelog": lambda: totals(readings(shape="physical").tumbling_window(5)),
+    "windows of a moved changelog": lambda: totals(readings(shape="physical").shift(3).tumbling_window(5)),
+    "no restart after a pair": lambda: (
+        sq.sequence(x, y, within=8).unless(z, 5).where(lambda x, y, z: (x.k == y.k) & (x.k == z.k))
+    ),  # type: ignore[attr-defined]
+    "long events": lambda: S.where(sq.duration() > 3),
+    "changes by key": lambda: readings(shape="points").group_by("k").scan(delta("v")),  # type: ignore[arg-type]
+    "changes of some by key": lambda: (
+        readings(shape="points").group_by("k").scan(delta("v", where=col("v") > 1))  # type: ignore[arg-type]
+    ),
+    "day so far": lambda: totals(S.group_by("k").landmark_window(5, period=20)),
+    "tumbling by key": lambda: totals(S.group_by("k").tumbling_window(5)),
+    "hopping by key": lambda: totals(S.group_by("k").hopping_window(6, 2)),
+    "beside the mean of the window": lambda: S.join(
+        S.group_by("k").tumbling_window(6).select(mean=sq.avg("v")), on="k", suffixes=("", "_mean")
+    ),
+    "since the third last": lambda: S.count_window(3).select(n=sq.count(), since=sq.window_start()),
+    "last rows": lambda: S.group_by("k").rows_window(2).select(total=sq.sum("v")),
+    "clip": lambda: S.clip(readings(), on="k"),
+    "correlation": lambda: WIDE.group_by("k").tumbling_window(5).select(r=sq.corr("v", "w")),
+    "a band": lambda: S.select("k", low=col("v") * 0.9, high=col("v") * 1.1),
+    "join": lambda: S.join(readings(), on="k"),
+    "between integers": lambda: S.select("k", low=sq.functions.floor("v"), high=sq.functions.ceil("v")),
+    "physical with ids": lambda: readings(shape="physical_ids"),
+    "physical": lambda: readings(shape="physical"),
+    "change in a window": lambda: S.group_by("k").tumbling_window(5).select(change=change("v")),
+    "percentile": lambda: S.group_by("k").tumbling_window(6).select(p=sq.percentile("v", 0.9)),
+    "median": lambda: S.group_by("k").hopping_window(6, 2).select(m=sq.median("v")),
+    "sum of integers": lambda: INTEGERS.group_by("k").hopping_window(6, 2).select(total=sq.sum("v")),
+    "classes": lambda: S.select("k", level=sq.when(col("v") > 3, "high").when(col("v") > 1, "middle").otherwise("low")),
+    "rises in sessions": lambda: S.session_window(4).select(rises("k", "v")).where(col("k") == "a"),
+    "rises of one key": lambda: (
+        S.tumbling_window(5).select(rises("k", "v")).where((col("k") == "a") & (col("rise") > 1))
+    ),
+    "how long": lambda: S.select("k", lasts=sq.duration()),
+    "outside a range": lambda: text("SEQUENCE(A, B, 8) WHERE A.k = B.k AND A.v NOT BETWEEN 1 AND 3", "A", "B"),
+    "the first before": lambda: text("SEQUENCE(A FIRST, B, 8) WHERE A.k = B.k", "A", "B"),
+    "at most two": lambda: text("ATMOST(2, A, B, 5)", "A", "B"),
+    "sum of signals": lambda: (
+        readings(shape="points").to_signal(key="k").snapshot_window().select(n=sq.count(), total=sq.sum("v"))
+    ),
+    "spread": lambda: S.group_by("k").hopping_window(6, 2).select(spread=sq.stddev("v")),
+    "spread of all": lambda: S.group_by("k").tumbling_window(5).select(spread=sq.stddev_pop("v")),
+    "edges": lambda: readings(shape="edges"),
+    "both, doubled": lambda: S.union(readings()).select("k", twice=col("v") * 2),
+    "counts of counts": lambda: (
+        S.group_by("k").tumbling_window(4).select(n=sq.count()).tumbling_window(8).select(most=sq.max("n"))
+    ),
+    "count of some": lambda: S.group_by("k").tumbling_window(5).select(n=sq.count(), high=sq.count(where=col("v") > 1)),
+    "points and intervals": lambda: totals(
+        readings(shape="points").union(readings(shape="intervals")).tumbling_window(4)
+    ),
+    "two greatest": lambda: S.tumbling_window(4).top_k(2, by="v"),
+    "elements": lambda: (
+        t.stream(columns="k string, xs array<double>", axis="integer")
+        .explode("xs")
+        .where((col("k") == "a") & (col("xs") > 1))
+    ),
+    "all different": lambda: text("SEQUENCE(A, B, C, 10) WHERE CorrelationKey(k, UNIQUE)", "A", "B", "C"),
+    "running total": lambda: INTEGERS.group_by("k").hopping_window(6, 2).select(total=Total("v")),
+    "triples": lambda: totals(S.group_by("k").count_window(3)),
+    "whole numbers": lambda: S.select("k", n=col("v").cast("int")),
+    "longest of a window": lambda: S.tumbling_window(5).select(longest=sq.max(sq.duration())),
+    "an Aggregator": lambda: INTEGERS.group_by("k").hopping_window(6, 2).select(total=Summed("v")),
+    "two least": lambda: S.tumbling_window(4).top_k(2, by="v", desc=False),
+    "weighted by hand": lambda: S.tumbling_window(5).select(load=weighted("v")),
+    "in the morning": lambda: text("SEQUENCE(A, B, 9) WHERE A.k = B.k # [2, 9)", "A", "B"),
+    "the last five": lambda: totals(readings(shape="points").group_by("k").sliding_window(5)),
+    "load": lambda: S.group_by("k").tumbling_window(5).select(load=sq.time_weighted_avg("v")),
+    "numbered": lambda: S.to_points().group_by("k").scan(numbered("v")),  # type: ignore[arg-type]
+    "windows with an offset": lambda: totals(S.group_by("k").hopping_window(6, 4, 1)),
+    "landmarks of endless ones": lambda: totals(S.landmark_window(5, period=20)),
+    "a ratio of series": lambda: WIDE.select("k", share=share("v", "w")),
+    "sizes": lambda: S.select("k", size=size("v", limit=3)),
+    "different values": lambda: S.tumbling_window(5).select(n=sq.count_distinct("v")),
+    "a tax": lambda: (
+        t.stream(columns="k string, v decimal(8,2)", axis="integer")
+        .with_columns(rate=sq.lit(2))
+        .select("k", tax=col("v") * col("rate"))
+    ),
+    "six of minutes": lambda: totals(readings(shape="points").group_by("k").hopping_window(6, 1)),
+    "a ratio": lambda: WIDE.select("k", ratio=sq.when(col("w") != 0, col("v") / col("w"))),
+    "first and last": lambda: S.group_by("k").tumbling_window(4).select(first=sq.first("v"), last=sq.last("v")),
+}

@@ -1,0 +1,22 @@
+"""Faults in rooms drawn at random: each still is one, and their rooms are those that the seeds name."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.mutation.queries import QUERIES
+from tests.mutation.rooms import ROOMS, Entry, drawn, entries
+
+ENTRIES = entries()
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=[entry.mutant.name for entry in ENTRIES])
+def test_a_fault_changes_a_function_of_its_room(entry: Entry) -> None:
+    (edit,) = entry.mutant.edits
+    assert edit.changes() and entry.mutant.query in QUERIES
+    assert entry.room.removeprefix("streamq/") in ROOMS
+
+
+def test_rooms_are_drawn_by_their_lines_and_at_most_twice() -> None:
+    rooms = list(drawn(28, 60))
+    assert rooms == list(drawn(28, 60)) and max(map(rooms.count, rooms)) == 2
