@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamq.choices import CountedAs
+from streamq.choices import CountedAs, Late
 from streamq.operators import Edges, Source
 from streamq.runtime.event import INSERT
 from streamq.testing.arrival import CLOSE, OPEN, Item, start_of
@@ -21,7 +21,8 @@ from streamq.time import INFINITY
 class _Edge:
     """An edge: its ``time``, and the instant ``since`` which it has effect, later if it came late and was adjusted.
 
-    ``opens``: it is a start; ``gone``: it was dropped; ``passed``: it is an end whose time c has passed.
+    ``opens``: it is a start; ``gone``: it was dropped; ``passed``: it is an end whose time c has passed;
+    ``is_none``: it had no start when c passed it, and is forgotten.
     """
 
     time: int
@@ -30,6 +31,7 @@ class _Edge:
     payload: Mapping[str, Any]
     gone: bool = False
     passed: bool = False
+    is_none: bool = False
 
     @property
     def item(self) -> Item:
@@ -83,6 +85,9 @@ class EdgesModel(SourceModel):
                     level = edge.time >= at.promised
                     self.admitted.late += level
                     self._count(CountedAs.DROPPED if level else CountedAs.INVALID, edge.item)
+                    edge.is_none = not level and self.source.policy.late is not Late.ADJUST
+            # where late edges are dropped, an end without a start is forgotten: it takes no late start from a later end
+            chain[:] = [edge for edge in chain if not edge.is_none]
 
     def end(self) -> Admitted:
         super().end()
