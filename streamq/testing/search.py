@@ -17,7 +17,7 @@ from streamq.testing.oracle import TRANSLATED, TooMuch
 from streamq.testing.oracle_answers import Answers
 from streamq.testing.profiles import Profile
 from streamq.testing.report import FAILS, HUGE, Verified
-from streamq.testing.trial import Trial, hold
+from streamq.testing.trial import Trial, check_failure, hold
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -137,6 +137,7 @@ class Search:
             reason = HUGE
         except QueryFailed as error:
             reason = FAILS
+            check_failure(case, answers, error)
             self.report.first_failure = self.report.first_failure or str(error).splitlines()[0]
         if reason:
             self.report.set_aside[reason] += is_counted

@@ -62,7 +62,7 @@ def check_so_far(
 
 
 def fails_on_the_way(case: Case, how: Execution) -> bool:
-    """Whether the query fails by Spark's rules over some of a case's first micro-batches, of which early rows tell."""
+    """Whether the query fails by Spark's rules over some of a case's first micro-batches, whose rows may be taken back."""
     promised = promises(case, how.slack) if how.slack else [()] * len(case.cut)
     for number in range(1, len(case.cut) + 1):
         try:
@@ -92,16 +92,17 @@ def _release(program: Program, how: Execution) -> Release | None:
     one of a single source, or is changed on the way, or where several operators hold rows.
     """
     kernels = [hosted.kernel for stage in program.stages for hosted in stage.hosted]
-    holding = [kernel for kernel in kernels if kernel.progress_rule.holds and not kernel.progress_rule.sorts]
+    rules = [kernel.progress_rule for kernel in kernels]
+    holding = [rule for rule in rules if rule.holds and not rule.sorts]
     if how.output != OutputForm.CHANGELOG or how.ctis or any(isinstance(k, SettleKernel) for k in kernels):
         return None
     if how.early:
         return Release.AT_ONCE
     changes_progress = any(feed.path.carried for feed in program.feeds)
-    changes_progress |= any(k.progress_rule.cti is not Cti.INPUT for k in kernels if k not in holding)
+    changes_progress |= any(rule.cti is not Cti.INPUT for rule in rules if not rule.holds or rule.sorts)
     if len(holding) != 1 or len(program.sources) != 1 or changes_progress or how.blocks != (0,):
         return None
-    return holding[0].progress_rule.early
+    return holding[0].early
 
 
 __all__ = ["check_so_far", "fails_on_the_way"]

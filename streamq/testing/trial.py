@@ -21,7 +21,7 @@ from streamq.testing.in_process import WindowQuarantined, executed, unfinished
 from streamq.testing.on_spark import executed_on_spark, session_of
 from streamq.testing.oracle import TRANSLATED
 from streamq.testing.oracle_answers import Answers
-from streamq.testing.report import QUARANTINED, REFUSED
+from streamq.testing.report import FAILS, QUARANTINED, REFUSED
 from streamq.testing.scale import scale
 from streamq.testing.so_far import fails_on_the_way
 
@@ -95,8 +95,9 @@ def hold(case: Case, ways: Sequence[Execution], answers: Answers, spark: SparkSe
             reasons.append(QUARANTINED)
             continue
         except Exception as error:
-            if how.early and fails_on_the_way(case, how):
-                # rows that are told early may be taken back, but they have been computed
+            if not how.whole and fails_on_the_way(case, how):
+                # rows that are taken back later have been computed
+                reasons.append(FAILS)
                 continue
             raise VerificationFailed(case, how, None, error) from error
         difference = same_history(answer, expected)
@@ -104,6 +105,27 @@ def hold(case: Case, ways: Sequence[Execution], answers: Answers, spark: SparkSe
             raise VerificationFailed(case, how, replace(difference, axis=case.axis))
         reasons.append("")
     return reasons
+
+
+ALL_AT_ONCE = Execution(LITERAL, rules=())
+"""In-process, without rewrite rules: every expression of a query is evaluated as it was written."""
+
+
+def check_failure(case: Case, answers: Answers, failure: QueryFailed) -> None:
+    """Raise VerificationFailed where the oracle fails over a case by Spark's rules, and the query all at once does not."""
+    try:
+        answers.of(ALL_AT_ONCE)
+    except QueryFailed:
+        pass
+    else:
+        # what fails is late in some other way of running it
+        return
+    try:
+        executed(case, ALL_AT_ONCE)
+    except Exception:
+        return
+    wrong = WrongOutput(f"the query gives an answer, and must fail: {failure}")
+    raise VerificationFailed(case, ALL_AT_ONCE, None, wrong)
 
 
 def _ended(case: Case, how: Execution, answers: Answers) -> tuple[Execution, pa.Table]:
@@ -126,4 +148,4 @@ def _run(case: Case, how: Execution, expected: Expectation, spark: SparkSession 
     return executed_on_spark(case, how, spark or session_of({}))
 
 
-__all__ = ["Trial", "bounded", "check", "hold"]
+__all__ = ["Trial", "bounded", "check", "check_failure", "hold"]

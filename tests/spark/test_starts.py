@@ -66,5 +66,5 @@ def test_a_session_of_sparks_own_has_all_settings_but_those_of_streamq(spark: Sp
 
 
 def test_what_nobody_ends_gives_what_is_final_and_no_more() -> None:
-    ended, so_far = (rows.num_rows for rows in (CASE.answer(), unfinished(CASE, OutputForm.FINAL)))
+    ended, so_far = (rows.num_rows for rows in (CASE.answer(), unfinished(CASE, Execution())))
     assert 2 < so_far < ended

@@ -293,7 +293,7 @@ def test_an_observer_sees_the_frames_of_every_node_of_a_stream(spark: SparkSessi
     query = sq.intervals(frame, "a", "b", name="s").where(sq.col("v") > 0).to_signal("v").shift(3)
     plan, _ = numbered(query.plan)
     program = compiled(rewrite(plan).plan)
-    identity = Identity(query="", outputs=("final",), buckets=2, late_sink=False, ctis=(False,), plan=())
+    identity = Identity(query="", outputs=("final",), buckets=2, late_sink=False, ctis=(False,), early=False, plan=())
     assert chain(Lowering(program, {"s": frame}, Columns()), None, identity).isStreaming
     assert set(columns) == {
         "intervals", "into where", "where", "into to_signal", "to_signal", "into alter_lifetime", "alter_lifetime",

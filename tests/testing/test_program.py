@@ -15,6 +15,7 @@ from pyspark.sql import types as t
 
 import streamq as sq
 from streamq import col, lit
+from streamq.aggregates.user_operators import UserOperator
 from streamq.choices import LengthKind
 from streamq.errors import PlanError
 from streamq.functions.catalogue import by_name
@@ -70,7 +71,8 @@ def has_no_verb(node: Node) -> bool:
             shared = {b for a, b in on if a == b}
             return tuple(n for n, _ in names) != tuple(f.name for f in columns if f.name not in shared)
         case WindowAggregate(aggregates=aggregates):
-            return len({a.digest for _, a in aggregates}) < len(aggregates)
+            gives_rows = any(isinstance(a.function, UserOperator) for _, a in aggregates)
+            return gives_rows or len({a.digest for _, a in aggregates}) < len(aggregates)
         case AlterLifetime(start=start, length=length):
             by_verbs = start == Start() or (start.anchor == "LE" and start.expr is None and length == Length())
             moved = bool(start.by) or (length.kind == LengthKind.SAME and bool(length.by))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis import HealthCheck, Phase, find, given, reject, settings
 
 import streamq as sq
 from streamq import testing as t
@@ -14,6 +14,7 @@ from streamq.errors import PlanError, TimeError, UnknownVerb
 from streamq.operators import Clip, Join, Points, Source, ToSignal, Where, WindowAggregate
 from streamq.plan.node import nodes
 from streamq.testing.arrival import is_event
+from streamq.testing.oracle.run import TooMuch
 
 ANY = t.ANY
 few = settings(max_examples=20, suppress_health_check=list(HealthCheck))
@@ -65,7 +66,12 @@ def test_what_is_left_out_is_sampled(scenario: t.Scenario, wanted: Callable[[Any
 @given(t.concrete(t.composition(3, 6)))
 def test_compositions(case: t.Case) -> None:
     assert 1 <= len(case.sources) <= 2
-    assert case.answer().column_names == ["start", "end", *case.plan.schema.names]
+    try:
+        names = case.answer().column_names
+    except TooMuch:
+        # joins of joins have more rows than the oracle takes
+        reject()
+    assert names == ["start", "end", *case.plan.schema.names]
 
 
 @few

@@ -183,9 +183,9 @@ class _OverWindows:
         if c in (INFINITY, MINUS_INFINITY):
             return c
         start = ints(rows, LE)
-        least_waiting = int(start[waits_for_members(rows, c)].min(initial=c))
+        least_waiting = int(start[waits_for_members(rows, c)].min(initial=INFINITY))
         if self._sends_c:
-            return least_waiting
+            return min(c, least_waiting)
         if isinstance(self.window, Snapshot):
             return min(least_waiting, int(start[ints(rows, RE) >= c].min(initial=c)))
         table = inputs[0]

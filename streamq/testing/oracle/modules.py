@@ -103,7 +103,7 @@ class ModuleValue:
 
     def _frame(self, columns: list[Any], le: list[int], re: list[int], window: tuple[int, int]) -> pd.DataFrame:
         """Events with their arguments by name, and their lifetimes, cut."""
-        names = self.aggregate.options[-len(columns) :]
+        names = self.aggregate.options[len(self.aggregate.options) - len(columns) :]
         if self.clip in (Clip.FULL, Clip.LEFT):
             le = [max(at, window[0]) for at in le]
         if self.clip in (Clip.FULL, Clip.RIGHT):

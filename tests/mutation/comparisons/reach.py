@@ -80,10 +80,10 @@ def measured(query: str, examples: int) -> Reach:
     reach = Reach()
     hold = search.hold
 
-    def counted(*args: Any) -> None:
+    def counted(*args: Any) -> list[str]:
         now.clear()
         try:
-            hold(*args)
+            return hold(*args)
         finally:
             counts.update(now)
             reach.cases += 1
