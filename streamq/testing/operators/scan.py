@@ -155,7 +155,7 @@ def draw_scan(draw: Draw, plan: Node, reads_end: bool) -> Node | None:
     total, columns = Col("total"), []
     for field in schema.fields:
         cast: Expr = total if infer(total, sums.schema, "select") == field.type else Cast(total, field.type)
-        other = cast if evaluable(cast, sums.schema) else Lit(None, field.type)
+        other = cast if evaluable(cast, sums.schema) else Cast(Lit(None), field.type)
         columns.append((field.name, Col(field.name) if field.name in keys else other))
     return Select(sums, tuple(columns))
 
