@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from streamq.errors import LateEvent, NeedsSpark, QueryFailed
+from streamq.errors import LateEvent, NeedsSpark, QueryFailed, StreamqError
 from streamq.testing.admission import is_plain
 from streamq.testing.arrival import contradictions
 from streamq.testing.case import Case
@@ -122,7 +122,7 @@ def check_failure(case: Case, answers: Answers, failure: QueryFailed) -> None:
         return
     try:
         executed(case, ALL_AT_ONCE)
-    except Exception:
+    except StreamqError:
         return
     wrong = WrongOutput(f"the query gives an answer, and must fail: {failure}")
     raise VerificationFailed(case, ALL_AT_ONCE, None, wrong)
