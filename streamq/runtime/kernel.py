@@ -88,6 +88,10 @@ class Clock:
     promised: int = INFINITY
     """Behind a source, the CTI that the source itself has sent, which ``c`` may be ahead of."""
 
+    counted_before: int = MINUS_INFINITY
+    counted: int = MINUS_INFINITY
+    """Behind a source, the CTI by which its items are late, where that is ahead of ``c``: it waits for other sources."""
+
     reach: int = MINUS_INFINITY
     """The watermark as it would be if no input were blocked and none had ended. It bounds those windows without ``until``."""
 

@@ -360,6 +360,8 @@ def _clock(hosted: Hosted, turn: _Turn, notes: tuple[Note, ...]) -> Clock:
         by_port_before=by_port_before,
         by_port=by_port,
         promised=min(now[r].promised for r, _ in channels),
+        counted_before=min(before[r].counted for r, _ in channels),
+        counted=min(now[r].counted for r, _ in channels),
         reach=max(carry(clocks[r].reach, steps) for r, steps in channels),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -10,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.choices import OutputForm
-from streamq.runtime.egress import changelog_rows
+from streamq.runtime.egress import DELETE, changelog_rows, upsert_rows
 from streamq.runtime.event import INSERT, LE, RE, RETRACT, WEIGHT
 from streamq.testing.history import history
 from streamq.testing.python_values import keys
-from streamq.testing.timeline import interval
-from streamq.time import INTEGER
+from streamq.testing.timeline import interval, shown
+from streamq.time import INFINITY, INTEGER, MINUS_INFINITY
 
 
 class WrongOutput(AssertionError):
@@ -28,22 +29,57 @@ def summed(out: Sequence[pa.Table], output: str, axis: str = INTEGER) -> pa.Tabl
     ``axis``: how the error shows instants.
     """
     if output == OutputForm.CHANGELOG:
-        return net([_read_back(deltas) for deltas in out], axis)
+        return net([_read_back(deltas, axis) for deltas in out], axis)
     table = pa.concat_tables(out)
     if pc.any(pc.not_equal(table.column(WEIGHT), 1)).as_py():
         raise WrongOutput("a final row is taken back")
     return as_history(table.drop_columns([WEIGHT]))
 
 
-def _read_back(deltas: pa.Table) -> pa.Table:
-    """Deltas as the rows of their changelog tell them."""
+def _read_back(deltas: pa.Table, axis: str) -> pa.Table:
+    """Deltas as the rows of their changelog tell them, which stand by sync time."""
     payload = [name for name in deltas.column_names if name not in (LE, RE, WEIGHT)]
     # a changelog has names of its own
     numbers = {name: f"p{number}" for number, name in enumerate(payload)}
     rows = changelog_rows(deltas.rename_columns([numbers.get(name, name) for name in deltas.column_names]))
+    _check_order(rows, axis)
     names = {number: name for name, number in numbers.items()}
     deltas_again = from_changelog(rows)
     return deltas_again.rename_columns([names.get(name, name) for name in deltas_again.column_names])
+
+
+def _check_order(rows: pa.Table, axis: str) -> None:
+    """Raise WrongOutput where a row of a micro-batch's changelog stands behind one that changes a later instant."""
+    latest = MINUS_INFINITY
+    for row in rows.select(["kind", "start", "end", "new_end"]).to_pylist():
+        ends = [INFINITY if row[n] is None else row[n] for n in ("end", "new_end")]
+        sync = min(ends) if row["kind"] == RETRACT else row["start"]
+        if sync < latest:
+            raise WrongOutput(f"a changelog's row for {shown(sync, axis)} stands behind one for {shown(latest, axis)}")
+        latest = sync
+
+
+def upserted(out: Sequence[pa.Table], key: Sequence[str], axis: str = INTEGER) -> pa.Table:
+    """The history that the upserts of micro-batches leave: of each ``key`` and start the last row, if it is no tombstone.
+
+    Raises WrongOutput for a tombstone of what is not there.
+    """
+    names = [name for name in out[0].column_names if name != WEIGHT]
+    ticked = [{LE: "start", RE: "end"}.get(name, name) for name in names]
+    of_micro_batches = []
+    rows: dict[Any, tuple[int, int]] = {}
+    for number, deltas in enumerate(out):
+        upserts = upsert_rows(deltas, key)
+        of_micro_batches.append(history(upserts.select(ticked)))
+        whose = keys(upserts.select([*key, "start"]))
+        for place, (one, op) in enumerate(zip(whose, upserts["op"].to_pylist(), strict=True)):
+            if op != DELETE:
+                rows[one] = number, place
+            elif rows.pop(one, None) is None:
+                raise WrongOutput(f"a tombstone of what is not there: {dict(zip((*key, 'start'), one, strict=True))}")
+    before = list(itertools.accumulate((t.num_rows for t in of_micro_batches), initial=0))
+    places = [before[number] + place for number, place in rows.values()]
+    return pa.concat_tables(of_micro_batches).take(pa.array(places, pa.int64()))
 
 
 def from_changelog(rows: pa.Table) -> pa.Table:
@@ -97,4 +133,4 @@ def as_history(table: pa.Table) -> pa.Table:
     return table.rename_columns([{LE: "start", RE: "end"}.get(n, n) for n in table.column_names])
 
 
-__all__ = ["WrongOutput", "as_history", "from_changelog", "net", "summed"]
+__all__ = ["WrongOutput", "as_history", "from_changelog", "net", "summed", "upserted"]

@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.choices import CountedAs, OutputForm
-from streamq.compiler.egress import Egress
+from streamq.compiler.egress import Egress, egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
 from streamq.compiler.results import Results, rewritten
 from streamq.compiler.stages import compile_stages
+from streamq.errors import PlanError
 from streamq.operators import Join, JoinTable, Select, Source, Union, Where
 from streamq.plan.node import nodes
 from streamq.policies import Level
@@ -25,7 +26,8 @@ from streamq.run.query import local_history
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.testing.arrival import is_event
 from streamq.testing.case import Case
-from streamq.testing.deltas import WrongOutput, as_history, summed
+from streamq.testing.deltas import WrongOutput, as_history, summed, upserted
+from streamq.testing.difference import same_history
 from streamq.testing.execution import LITERAL, STREAM, Execution
 from streamq.testing.expectation import Expectation, count_key, expectation, promises
 from streamq.testing.late_output import check_late_output
@@ -48,7 +50,23 @@ def executed(case: Case, how: Execution, expected: Expectation | None = None) ->
     if how.backend == LITERAL:
         answer = local_history(case.plan, case.tables, how.chosen, case.until)
         return as_history(answer.drop_columns([WEIGHT]))
-    return summed(played(case, how, expected), how.output, case.axis)
+    out = played(case, how, expected)
+    answer = summed(out, how.output, case.axis)
+    if how.output == OutputForm.CHANGELOG:
+        _check_upserts(case, out, answer)
+    return answer
+
+
+def _check_upserts(case: Case, out: Sequence[pa.Table], answer: pa.Table) -> None:
+    """Raise WrongOutput where the upserts of a plan that can have them leave another history than its changelog."""
+    try:
+        key = egress(case.plan, OutputForm.UPSERT, verb="verify").columns
+    except PlanError:
+        return
+    difference = same_history(upserted(out, key), answer)
+    if difference is not None:
+        difference = replace(difference, axis=case.axis)
+        raise WrongOutput(f"its upserts by {', '.join((*key, 'start'))} leave another history\n{difference}")
 
 
 def unfinished(case: Case, how: Execution) -> pa.Table:

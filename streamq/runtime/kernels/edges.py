@@ -132,10 +132,11 @@ class EdgesKernel(Uncombined):
 
     def _keep(self, state: Scope, edges: pa.Table, chains: _Chains, judge: Judge, clock: Clock, totals: Totals) -> None:
         """Keep what can still matter; an end that no start can reach any more is no event."""
-        c, promised = clock.c, min(clock.c, clock.promised)
+        c, counted_before, counted = clock.c, max(clock.c_before, clock.counted_before), max(clock.c, clock.counted)
+        promised = min(counted, clock.promised)
         time, opens = chains.time, chains.opens
         # the others were counted before, or as late
-        over = (time < c) & (time >= clock.c_before) & (chains.since == time)
+        over = (time < counted) & (time >= counted_before) & (chains.since == time)
         lost = over & chains.chained & ~opens & ~chains.after_start
         # the event that it would end is gone before it has begun to act: it goes with its start
         is_idle = over & chains.chained & ~opens & chains.after_start & ~chains.closes
@@ -155,6 +156,9 @@ class EdgesKernel(Uncombined):
         dropped = chains.last(time < c) & ghost & (opens | np.isin(chains.number, chains.number[is_open]))
         closing = chains.chained & ~opens & (chains.since >= c)
         is_needed = (time >= c) | is_open | closing | last | dropped
+        if judge.late != Late.ADJUST:
+            # it takes no start that is dropped from the end that belongs to it
+            is_needed &= ~(lost & ~late)
         state.replace("edges", "0", with_column(edges, GHOST, ghost).filter(pa.array(is_needed)))
 
     def _once(self, arrival: Arrival, held: pa.Table | None, judge: Judge, totals: Totals) -> Arrival:
