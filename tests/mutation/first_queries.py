@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 import streamq as sq
 from streamq import col
@@ -109,6 +110,32 @@ def size(value: float | None, limit: float = 10) -> str | None:
     return None if value is None else "large" if value > limit else "small"
 
 
+@sq.udf("double", name="inverse", on_error="quarantine")
+def inverse(value: float) -> float:
+    """One divided by a value."""
+    return 1 / value
+
+
+@sq.uda("bigint", name="above")
+class Above:
+    """How many values are above a limit."""
+
+    def __init__(self, limit: int = 0):
+        self.limit = limit
+
+    def initial(self) -> int:
+        return 0
+
+    def add(self, state: int, values: Any) -> int:
+        return state + int((values > self.limit).sum())
+
+    def merge(self, a: int, b: int) -> int:
+        return a + b
+
+    def result(self, state: int) -> int:
+        return state
+
+
 def text(pattern: str, *types: str) -> t.Scenario:
     """The matches of a pattern over streams of readings."""
     matches: Any = sq.cedr(f"EVENT E WHEN {pattern}", **{name: readings() for name in types})  # type: ignore[arg-type]
@@ -122,6 +149,8 @@ def parts(*names: str) -> list[Any]:
 S, WIDE = readings(), t.stream(columns="k string, v double, w double", axis="integer")
 INTEGERS = t.stream(columns="k string, v bigint", axis="integer")
 x, y, z = parts("x", "y", "z")
+CITIES = pa.table({"k": ["a", "b", None], "city": ["Ulm", "Bonn", "nowhere"]})
+PRICES = t.stream(columns="k string, v decimal(8,2)", axis="integer")
 
 FIRST_QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "an hour every minute": lambda: totals(readings(shape="points").group_by("k").hopping_window(60, 1)),
@@ -208,4 +237,46 @@ FIRST_QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "six of minutes": lambda: totals(readings(shape="points").group_by("k").hopping_window(6, 1)),
     "a ratio": lambda: WIDE.select("k", ratio=sq.when(col("w") != 0, col("v") / col("w"))),
     "first and last": lambda: S.group_by("k").tumbling_window(4).select(first=sq.first("v"), last=sq.last("v")),
+    "median by numpy": lambda: S.group_by("k").hopping_window(6, 2).select(m=median("v")),
+    "ten every three": lambda: totals(readings(shape="points").group_by("k").hopping_window(10, 3)),
+    "inverse or set aside": lambda: readings(shape="physical").select("k", x=inverse("v")),
+    "the last before": lambda: sq.sequence(x.last(), y, within=8).where(lambda x, y: x.k == y.k),  # type: ignore[attr-defined]
+    "a pair without a third": lambda: (
+        sq.sequence(x, y, within=8).where(lambda x, y: x.k == y.k).unless(z, 5)  # type: ignore[attr-defined]
+    ),
+    "samples with ids": lambda: (
+        sq.points(
+            t.table("at bigint, device string, v double", [(0, "a", 1.0)]), time="at", id="device", name="samples"
+        )
+        .tumbling_window(5)
+        .select(n=sq.count(), total=sq.sum("v"))
+    ),
+    "windows of long events": lambda: totals(readings(shape="physical").where(sq.duration() > 6).tumbling_window(4)),
+    "windows of long events, doubled": lambda: totals(
+        readings(shape="physical").where(sq.duration() > 6).with_columns(v=col("v") * 2).tumbling_window(4)
+    ),
+    "sessions by key": lambda: totals(S.group_by("k").session_window(4)),
+    "above two limits": lambda: (
+        INTEGERS.group_by("k").hopping_window(6, 2).select(some=Above("v", limit=1), few=Above("v", limit=3))
+    ),
+    "cities": lambda: S.join_table(CITIES, on="k"),
+    "two means": lambda: WIDE.group_by("k").tumbling_window(5).select(v=sq.avg("v"), w=sq.avg("w")),
+    "two and no more": lambda: S.tumbling_window(4).top_k(2, by="v", ties="break"),
+    "higher ones beside": lambda: S.join(
+        readings(), on="k", where=lambda one, other: one.v < other.v, suffixes=("", "_other")
+    ),
+    "three ends": lambda: totals(S.group_by("k").count_window(3, by="end")),
+    "two of three of a key": lambda: text("ATLEAST(2, A, B, C, 9) WHERE A.k = B.k AND B.k = C.k", "A", "B", "C"),
+    "without a partner": lambda: S.left_anti_join(readings(), on="k"),
+    "remainders": lambda: S.select("k", rest=col("v") % 3),
+    "windows of a left join": lambda: totals(
+        S.join(readings(shape="points"), on="k", how="left", suffixes=("", "_now")).tumbling_window(5)
+    ),
+    "mean price": lambda: PRICES.group_by("k").tumbling_window(5).select(mean=sq.avg("v")),
+    "prices above three": lambda: PRICES.where(col("v") > 3),
+    "names that begin so": lambda: S.where(col("k").like("a%")),
+    "an hour every five minutes": lambda: totals(readings(shape="points").group_by("k").hopping_window(60, 5)),
+    "day so far in sixes": lambda: totals(S.group_by("k").landmark_window(6, period=20)),
+    "key of another name": lambda: S.join(t.stream(columns="id string, w double", axis="integer"), on=[("k", "id")]),
+    "each start once": lambda: text("SEQUENCE(A CONSUME, B, 8) WHERE A.k = B.k", "A", "B"),
 }
