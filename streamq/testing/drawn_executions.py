@@ -23,7 +23,7 @@ def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
     """In-process, in micro-batches, in any way."""
     slack = st.one_of(st.just(()), st.lists(st.sampled_from([0, 0, 0, 1, 3, None]), min_size=1, max_size=4).map(tuple))
     # what is watched is one kernel, so one bucket
-    hosts = [(3, False), (1, output == OutputForm.CHANGELOG)]
+    hosts = [(2, False), (1, output == OutputForm.CHANGELOG)]
     # of final rows the level says nothing but what is remembered
     some = st.lists(st.sampled_from([0, 1, 1, 2, 3, 4, 20, None]), min_size=1, max_size=3).map(tuple)
     blocks = st.one_of(st.just((0,)), some) if output == OutputForm.CHANGELOG else st.just((0,))

@@ -8,7 +8,8 @@ thousand rows; every expression stands over a table that exists, so that it is p
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,11 +17,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types as t
 
 from streamq.errors import NeedsSpark, QueryFailed, sentence
-from streamq.plan.expr import Alias, Col, Expr, Lit
+from streamq.functions.user_functions import UserFunction
+from streamq.plan.expr import Alias, Call, Col, Expr, Lit
 from streamq.plan.inference import infer
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.lowering import in_utc
-from streamq.plan.passes import columns, is_opaque, nodes
+from streamq.plan.passes import columns, is_opaque, nodes, rewrite
 from streamq.plan.schema import Schema, quote
 from streamq.plan.spark_form import to_spark
 from streamq.plan.tree import show
@@ -61,11 +63,21 @@ class Evaluated:
                 ) from error
             return _in_spark(expr, operands, spark)
 
+        with_options = rewrite(expr, _with_options)
+
         def compute(arguments: list[pa.Array]) -> pa.Array:
             by_name = {o.name: v for o, v in zip(operands, arguments, strict=True)}
-            return evaluate(expr, schema, by_name, lambda part: by_name[f"__{part}"], len(arguments[0]))
+            return evaluate(with_options, schema, by_name, lambda part: by_name[f"__{part}"], len(arguments[0]))
 
         return compute
+
+
+def _with_options(part: Expr) -> Expr | None:
+    """A call of a user's function whose options are bound here, not by the function itself."""
+    if not isinstance(part, Call) or not isinstance(part.function, UserFunction):
+        return None
+    function = part.function
+    return replace(part, function=replace(function, code=partial(function.code, **function.options), options={}))
 
 
 def _plain(expr: Expr) -> bool:
