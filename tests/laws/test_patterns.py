@@ -47,12 +47,12 @@ def some(examples: int) -> settings:
     )
 
 
-MANY = 60
+MANY = 40
 """Cases among which the one with the most matches of a text is looked for."""
 
 
 @functools.cache
-def sample(count: int = 16) -> Sequence[Case]:
+def sample(count: int = 10) -> Sequence[Case]:
     """A few cases, the same for each text."""
     cases = []
 

@@ -138,11 +138,11 @@ def test_windows_that_fail_are_set_aside_whatever_the_module(window: str) -> Non
     failing = [f for f in FAILING if f.fault != "dawdles"]
     numbers = itertools.count(list(WINDOWS).index(window))
 
-    @settings(quick, max_examples=8)
+    @settings(quick, max_examples=4)
     @given(CASES.filter(lambda case: windows_of(case, window)))
     def law(case: Case) -> None:
         number = next(numbers)
-        check_windows(case, window, [f for i, f in enumerate(failing) if (i - number) % 6 == 0])
+        check_windows(case, window, [f for i, f in enumerate(failing) if (i - number) % 4 == 0])
 
     law()
 
@@ -221,7 +221,7 @@ def test_an_event_that_an_operator_of_scan_fails_for(form: str, fault: str) -> N
 
 @pytest.mark.slow
 def test_events_that_fail_are_set_aside_once_whatever_the_cut_and_the_output() -> None:
-    @settings(quick, max_examples=15)
+    @settings(quick, max_examples=8)
     @given(CASES)
     def law(case: Case) -> None:
         function, operator = function_of("values", "raises", "quarantine"), operator_of("class", "raises", "quarantine")

@@ -58,7 +58,7 @@ STREAMED: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", STREAMED)
-def test_a_stream_is_the_oracles_history(spark: SparkSession, tmp_path: Path, name: str) -> None:
+def test_a_stream_is_the_oracles_history(spark: SparkSession, plain: None, tmp_path: Path, name: str) -> None:
     """In three micro-batches, as final rows or as a changelog that folds to them."""
     sizes = spark.createDataFrame(SIZES.to_pylist(), from_arrow_schema(SIZES.schema))
     for n in "lr":

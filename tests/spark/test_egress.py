@@ -111,7 +111,7 @@ CORRECTED = [
 """Windows that the start at 20 has told of change, and those of b go."""
 
 
-def test_upserts_keep_a_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_upserts_keep_a_table(spark: SparkSession, plain: None, tmp_path: Path) -> None:
     """Written over by key in a function of the sink, beside a late output; the table is the batch answer."""
     table: dict[tuple[Any, ...], dict[str, Any]] = {}
     seen: list[str] = []
@@ -144,7 +144,7 @@ def test_upserts_keep_a_table(spark: SparkSession, tmp_path: Path) -> None:
     assert_same_history(pa.Table.from_pylist(list(table.values()), schema=batch.schema), batch)
 
 
-def test_every_sink_has_the_same(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_sink_has_the_same(spark: SparkSession, plain: None, tmp_path: Path) -> None:
     """Memory, console and a format with options have what Parquet and functions have."""
     s = sq.events([(0, 7, {"k": "a"}), (12, 13, {"k": "b"}), (3, 4, {"k": "a"})], name="s", progress=sq.generate(20))
     windows = s.group_by("k").tumbling_window(5).select(n=sq.count())
@@ -187,7 +187,7 @@ def test_every_sink_has_the_same(spark: SparkSession, tmp_path: Path) -> None:
     assert run.metrics["query"]["inserted"] >= expected.num_rows
 
 
-def test_an_end_that_failed_is_made_up_for(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_end_that_failed_is_made_up_for(spark: SparkSession, plain: None, tmp_path: Path) -> None:
     """The last windows are flushed by the next run, once; then the stream has ended."""
     s = sq.events([(0, 1, {"k": "a"}), (12, 13, {"k": "b"})], name="s", progress=sq.generate(0))
     windows = s.tumbling_window(10).select(n=sq.count())

@@ -78,8 +78,8 @@ def main(spark, folder):
     def query(df):
         s = sq.points(df, time="t", name="p").where(lambda e: e.v != 7)
         s = s.with_columns(size=size("v"))
-        own = s.group_by("k", "size").hopping_window(30, 10).select(n=sq.count(), m=Mean("v"))
-        per = own.group_by("k").tumbling_window(30).select(n=sq.sum("n"), m=sq.modules.get("spread")("m"))
+        own = s.group_by("k", "size").hopping_window(30, 10)
+        per = own.select(n=sq.count(), m=Mean("v"), by=sq.modules.get("spread")("v"))
         return per.tumbling_window(60, clip_input="full").select(numbered("n"))
     batch = query(spark.read.parquet(f"{folder}/in"))
     live = query(spark.readStream.schema("t bigint, k string, v double").parquet(f"{folder}/in"))

@@ -12,7 +12,7 @@ from streamq import testing as t
 from streamq.testing.on_spark import land, stream
 
 
-def test_an_idle_input_lets_the_others_pass(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_idle_input_lets_the_others_pass(spark: SparkSession, plain: None, tmp_path: Path) -> None:
     empty = t.table("at bigint, k string", [])
     progress = sq.generate(2, idle_after="2 seconds")
     a, b = (

@@ -14,7 +14,7 @@ from streamq.errors import InvalidEvent, LateEvent
 from tests.spark.replay import ended, land, stream
 
 
-def test_late_and_invalid_rows_are_counted_and_kept(spark: SparkSession, tmp_path: Path) -> None:
+def test_late_and_invalid_rows_are_counted_and_kept(spark: SparkSession, plain: None, tmp_path: Path) -> None:
     """Behind the CTI, or no event at all: by policy, counted by source and reason, and in the late output."""
     schema = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("v", pa.int64())])
     first = pa.Table.from_pylist(

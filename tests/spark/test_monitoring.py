@@ -57,7 +57,7 @@ def test_a_join_with_an_idle_input_says_which(spark: SparkSession, tmp_path: Pat
     assert run.why().verdict == run.metrics["state"] == "stopped" and repr(run).endswith(", stopped)")
 
 
-def test_an_instalment_holds_its_last_windows(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_instalment_holds_its_last_windows(spark: SparkSession, plain: None, tmp_path: Path) -> None:
     land(tmp_path / "stays", [stays(1, 3)])
     query = source(spark, tmp_path / "stays").tumbling_window(10).select(n=sq.count()).where(sq.col("n") > 9)
     where = {"buckets": 2, "checkpoint": str(tmp_path / "checkpoint"), "trigger": "available_now"}

@@ -26,6 +26,6 @@ def query(points: sq.Stream) -> sq.Stream:
     return left.join(right, where=lambda a, b: call(DIGITS, a.v) == call(DIGITS, b.w), how="left")
 
 
-def test_it_gives_one_answer_on_every_host(spark: SparkSession, tmp_path: Path) -> None:
+def test_it_gives_one_answer_on_every_host(spark: SparkSession, plain: None, tmp_path: Path) -> None:
     readings = pa.Table.from_pylist([{"t": 3 * i, "v": (i * 37) % 120 - 40} for i in range(40)], schema=READINGS)
     check_on_every_host(spark, tmp_path, readings, query, cut=25)

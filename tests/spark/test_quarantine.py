@@ -38,7 +38,9 @@ def query(table: Any) -> sq.Stream:
 
 
 @pytest.mark.usefixtures("plain")
-def test_the_same_is_set_aside_in_process_in_batch_and_on_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_same_is_set_aside_in_process_in_batch_and_on_a_stream(
+    spark: SparkSession, plain: None, tmp_path: Path
+) -> None:
     path = str(tmp_path / "rows")
     spark.createDataFrame(ROWS).coalesce(1).write.parquet(path)
     with pytest.warns(StreamqWarning, match="set aside"):

@@ -13,7 +13,7 @@ from streamq.errors import PlanError, SourceError
 from streamq.testing.on_spark import land
 
 
-def test_a_backfill_in_bounded_micro_batches(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_backfill_in_bounded_micro_batches(spark: SparkSession, plain: None, tmp_path: Path) -> None:
     """As many bytes of files at once as is said, a file at least; the answer is that of all at once."""
     parts = [t.table("at bigint, k string", [(10 * i + n, "ab"[n % 2]) for n in range(8)]) for i in range(6)]
     land(tmp_path / "in", parts)

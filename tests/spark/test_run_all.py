@@ -23,7 +23,7 @@ from tests.spark.replay import land, stream
 LATE = {"from": 3, "to": 5, "k": "a", "v": 1, "w": 0.5}
 
 
-def test_each_result_goes_into_its_own_sink(spark: SparkSession, tmp_path: Path) -> None:
+def test_each_result_goes_into_its_own_sink(spark: SparkSession, plain: None, tmp_path: Path) -> None:
     """As final rows, as a changelog with CTIs and as upserts; two of them over one window, one of no stateful operator."""
     tables = {n: intervals(seed, 30) for seed, n in enumerate("lr")}
     land(tmp_path / "l", [tables["l"].slice(0, 20), tables["l"].slice(20)])

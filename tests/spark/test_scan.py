@@ -69,7 +69,7 @@ def in_ticks(history: pa.Table) -> pa.Table:
     return history
 
 
-def test_batch_and_a_stream_with_a_restart_give_the_same(spark: SparkSession, tmp_path: Path) -> None:
+def test_batch_and_a_stream_with_a_restart_give_the_same(spark: SparkSession, plain: None, tmp_path: Path) -> None:
     history = waited(sq.physical(pa.concat_tables(PARTS))).to_arrow()
     answer = bag(history)
     assert [(row[0], row[2], row[-1]) for row in answer] == [

@@ -65,7 +65,7 @@ def test_changes_in_batch(spark: SparkSession, tmp_path: Path) -> None:
         ).to_pandas()
 
 
-def test_changes_as_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+def test_changes_as_a_stream(spark: SparkSession, plain: None, tmp_path: Path) -> None:
     """A changelog shows a version that is still there, and takes it back when a later batch ends it; the sum is the batch's."""
     strange = log((7, "truncate", 1, 0), (9, "d", 7, 0))
     land(tmp_path / "in", [DEBEZIUM.slice(0, 5), pa.concat_tables([DEBEZIUM.slice(5), FEED, strange])])

@@ -52,7 +52,7 @@ def per_key(points: sq.Stream) -> sq.Stream:
     )
 
 
-def test_instalments_and_restarts(spark: SparkSession, tmp_path: Path) -> None:
+def test_instalments_and_restarts(spark: SparkSession, plain: None, tmp_path: Path) -> None:
     """Each available-now run is one instalment; a restart after each loses nothing; the end flushes the last windows."""
     arrivals = readings(1, 90, late_by=12)
     parts = cut(arrivals, [30, 31], READINGS)
@@ -88,7 +88,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(p): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def test_changelog_takes_back_what_disorder_changed(spark: SparkSession, tmp_path: Path) -> None:
+def test_changelog_takes_back_what_disorder_changed(spark: SparkSession, plain: None, tmp_path: Path) -> None:
     """Speculative output is repaired by retractions, at another level after each restart; what is left is the batch answer."""
     arrivals = readings(2, 60)
     random.Random(3).shuffle(arrivals)
@@ -169,7 +169,7 @@ def query_local(query: Any, rows: list[dict[str, Any]]) -> pa.Table:
     return query(Stream(node, {"#local": table})).to_arrow()
 
 
-def test_literal_physical_stream_runs_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_literal_physical_stream_runs_on_spark(spark: SparkSession, plain: None, tmp_path: Path) -> None:
     """Inserts, retractions and CTIs written down run as a stream too, and end as they do in-process."""
     s = sq.events(
         [
@@ -190,7 +190,7 @@ def test_literal_physical_stream_runs_on_spark(spark: SparkSession, tmp_path: Pa
     assert rows(spark.read.parquet(str(tmp_path / "out"))) == bag(q.to_arrow()) == rows(q.to_df())
 
 
-def test_totals_outlive_a_restart_and_are_no_results(spark: SparkSession, tmp_path: Path) -> None:
+def test_totals_outlive_a_restart_and_are_no_results(spark: SparkSession, plain: None, tmp_path: Path) -> None:
     """A run on a checkpoint says what was late before, also without new input; what ``to_stream`` gives are results alone."""
     parts = [[{"t": 100, "k": "a", "v": 1.0, "n": 1}], [{"t": 5, "k": "a", "v": 1.0, "n": 1}, {"t": None}]]
     land(tmp_path / "in", [pa.Table.from_pylist(part, schema=READINGS) for part in parts])
@@ -223,7 +223,7 @@ def test_totals_outlive_a_restart_and_are_no_results(spark: SparkSession, tmp_pa
             run.advance(7)
 
 
-def test_what_a_sinks_function_raises_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_a_sinks_function_raises_is_told(spark: SparkSession, plain: None, tmp_path: Path) -> None:
     land(tmp_path / "in", [pa.Table.from_pylist([{"t": 1, "k": "a", "v": 1.0, "n": 1}], schema=READINGS)])
 
     def broken(df: Any, number: int) -> None:
@@ -255,7 +255,7 @@ def test_what_a_sinks_function_raises_is_told(spark: SparkSession, tmp_path: Pat
             start()
 
 
-def test_time_from_outside_and_a_write_of_your_own(spark: SparkSession, tmp_path: Path) -> None:
+def test_time_from_outside_and_a_write_of_your_own(spark: SparkSession, plain: None, tmp_path: Path) -> None:
     """``run.advance`` makes final what its CTI has passed, without new input; ``to_stream`` feeds the user's own writer."""
     arrivals = [{"t": t, "k": "a", "v": 1.0, "n": 1} for t in (1, 5, 23)]
     land(tmp_path / "in", [pa.Table.from_pylist(arrivals, schema=READINGS)])
