@@ -49,12 +49,20 @@ def met(draw: Draw, plan: Node, intent: Intent, scale: Scale, compared: Sequence
         scope = draw(st.sampled_from(meeting.scopes or (scale.step,)))
         gap = draw(st.sampled_from([scale.step, max(1, scope // max(1, many - 1)), scope]))
         gap = max(scale.step, gap // scale.step * scale.step)
-        for place, plan_of_input in enumerate(meeting.inputs):
-            for source in (n for n in nodes(plan_of_input) if isinstance(n, Source)):
-                payload = _agreeing(source, meeting.columns, intent, compared)
-                pattern = _CloseLifetimes(place, many, gap, scope, scale)
-                intents.setdefault(source.table, intent.but(payload=payload, pattern=pattern))
+        for source, places in _places(meeting).items():
+            payload = _agreeing(source, meeting.columns, intent, compared)
+            pattern = _CloseLifetimes(places, many, gap, scope, scale)
+            intents.setdefault(source.table, intent.but(payload=payload, pattern=pattern))
     return intents
+
+
+def _places(meeting: Meeting) -> dict[Source, tuple[int, ...]]:
+    """Return the sources of a meeting with the places of the inputs that read them: several, where streams are parts of one."""
+    places: dict[Source, tuple[int, ...]] = {}
+    for place, plan in enumerate(meeting.inputs):
+        for source in (n for n in nodes(plan) if isinstance(n, Source)):
+            places[source] = (*places.get(source, ()), place)
+    return places
 
 
 def _agreeing(source: Source, names: Collection[str], intent: Intent, compared: Sequence[Any]) -> Mapping[str, Any]:
@@ -69,9 +77,9 @@ def _agreeing(source: Source, names: Collection[str], intent: Intent, compared: 
 
 @dataclass(frozen=True)
 class _CloseLifetimes:
-    """Lifetimes that start a few gaps behind an instant, or a step beside that; mostly as many as the stream's place."""
+    """Lifetimes that start a few gaps behind an instant, or a step beside that; mostly as many as one of the stream's places."""
 
-    place: int
+    places: tuple[int, ...]
     many: int
     gap: int
     scope: int
@@ -80,7 +88,7 @@ class _CloseLifetimes:
     def __call__(self, random: Random, events: int) -> list[tuple[int, int | None]]:
         spans = []
         for _ in range(max(1, events)):
-            gaps = random.choice([self.place, self.place, random.randint(0, self.many)])
+            gaps = random.choice([random.choice(self.places), random.choice(self.places), random.randint(0, self.many)])
             start = self.scale.anchor + gaps * self.gap + random.choice([0, 0, 0, -1, 1]) * self.scale.step
             # some at once, some behind all of these
             start += random.choice([0, 0, 0, self.many * self.gap + self.scope])

@@ -33,7 +33,7 @@ QUERIES: dict[str, Query] = {
     "unless": lambda s, d: sq.cedr(f"EVENT E WHEN UNLESS(A, B, {d // MILLISECOND} ms)", A=s, B=s),
 }
 DURATIONS = (dt.timedelta(milliseconds=300), dt.timedelta(minutes=30), dt.timedelta(days=1))
-MANY = 40
+MANY = 20
 
 
 @pytest.mark.parametrize("name", QUERIES)

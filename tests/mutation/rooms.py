@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import resource
 import sys
 import time
 import tomllib
@@ -90,6 +91,9 @@ class _Try:
         from tests.mutation.comparisons.trying import tested
 
         begun = time.process_time()
+        if self.mutant.spark:
+            # a JVM reserves more than it uses
+            resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         speaker.say("verify", ON_SPARK if self.mutant.spark else MINUTE)
         if not self.tests:
             try:
