@@ -39,6 +39,7 @@ from streamq.testing.verbs.streams import Events
 from streamq.testing.verbs.text import text_of
 from streamq.testing.verbs.windows import Groups, Windows
 from tests.laws.test_operators import OPERATORS
+from tests.mutation.first_queries import rises
 from tests.mutation.mutants import MUTANTS
 from tests.mutation.queries import QUERIES
 
@@ -56,6 +57,8 @@ def parts(*names: str) -> list[Any]:
     return [readings().alias(name) for name in names]
 
 
+S: Any
+TIMED: Any
 S, POINTS, LISTS = readings(), readings(shape="points"), readings("k string, xs array<struct<a: int, b: string>>")
 OTHER = readings("id string, K string, v double")
 TIMED = t.stream(columns="k string, v double, at timestamp", axis="timestamp")
@@ -130,6 +133,7 @@ CALLS: dict[str, Any] = {
     ),
     "scan": POINTS.group_by("k").scan(RESETTING_SUM("v", where=col("w") > 1)),
     "scan of all": S.to_points().scan(operator=RESETTING_SUM(col("v") + 1)),
+    "rows of an operator": S.session_window(4, stamp="clip", clip_input="none").select(rises("k", "v")),
     # two streams
     "union": S.union(readings(), readings(), S.shift(1)),
     "except_": S.except_(other=readings()),
@@ -152,6 +156,7 @@ CALLS: dict[str, Any] = {
     # patterns
     "sequence": sq.sequence(x.first(), y.last().consume(), z, within=8).where("CorrelationKey(k, EQUAL)"),
     "all_of": sq.all_of(x.consume(), y, within=8).where(lambda x, y: x.k == y.k).where(condition="x.v < y.v"),
+    "two texts": sq.all_of(x, y, within=8).where("x.k = y.k").where("x.v < y.v AND y.v < 5"),
     "at_least": sq.at_least(1, x, y, within=8),
     "at_most": sq.at_most(2, x, y, within=8),
     "unless": sq.sequence(x, y, within=8).unless(negated=z, within=5, nth=1).alias(name="m"),
@@ -160,8 +165,8 @@ CALLS: dict[str, Any] = {
     "cancel_when": sq.sequence(sq.sequence(x, y, within=8).alias("m"), parts("u")[0], within=9).cancel_when(z),
     "verbs of streams": sq.sequence(x, y, within=8).filter(col("x_v") > 1).tumbling_window(4).select(n=sq.count()),
     "by units": sq.sequence(*[TIMED.alias(n) for n in "xy"], within="8 seconds").unless(TIMED.alias("z"), "1 minute"),
-    "cedr": sq.cedr("EVENT A WHEN SEQUENCE(X AS x FIRST, Y, 8) OUTPUT x.k AS k @ [2, 6)", X=S, Y=readings()),
-    "cedr, narrowed": sq.cedr("EVENT E WHEN SEQUENCE(X AS x, Y AS y, 8)", X=S, Y=readings()).where(lambda x, y: x.vs < y.v),
+    "cedr": sq.cedr("EVENT A WHEN SEQUENCE(X AS x FIRST, Y, 8) OUTPUT x.k AS k @ [2, 6)", X=S, Y=S.shift(1)),
+    "cedr, narrowed": sq.cedr("EVENT E WHEN SEQUENCE(X AS x, Y AS y, 8)", X=S, Y=S.shift(1)).where(lambda x, y: x.vs < y.v),
 }  # fmt: skip
 CALLS["unless"] = sq.sequence(CALLS["unless"], parts("u")[0], within=9)
 """Every verb with every argument, those that the queries of mutants are without."""
@@ -255,7 +260,7 @@ def shown_by(program: str) -> list[str]:
 def test_a_verb_that_makes_another_plan_is_seen(tmp_path: Path) -> None:
     mutant = MUTANTS["points that slide a tick longer"]
     with mutant.in_place(), pytest.raises(t.VerificationFailed, match="not the oracle's history") as info:
-        t.verify(SLIDING, profile=replace(FAST, failures=tmp_path))
+        t.verify(SLIDING, profile=replace(FAST, failures=str(tmp_path)))
     failed = info.value
     program = failed.case.program()
     assert "q = a.sliding_window(5).select(n=sq.count())" in program and "a.set_duration(5)" in program
