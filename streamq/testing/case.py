@@ -16,7 +16,7 @@ from streamq.policies import SourcePolicy
 from streamq.runtime.event import INSERT, RETRACT
 from streamq.stream import Stream
 from streamq.testing.arrival import Item, closed, is_event, table
-from streamq.testing.oracle import oracle
+from streamq.testing.oracle import FalseClaim, oracle
 from streamq.testing.program import program
 from streamq.testing.program_text import instant
 from streamq.testing.timeline import Axis
@@ -25,15 +25,26 @@ from streamq.time import INTEGER, TIMESTAMP, show_duration
 
 Arrival = tuple[tuple[str, Item], ...]
 IMPORT = "import datetime as dt"
+COMMENT = "# "
+"""What the verbs begin with, as they were called, where not all that they were called with has a text."""
 DURATIONS = ("delay", "every", "max_ahead")
 """The parts of a source's policy that are durations in ticks."""
+
+
+@dataclass(frozen=True)
+class Meant:
+    """The plan that verbs mean, where they have made another one, and the ``text`` of the verbs as they were called."""
+
+    plan: Node
+    text: str
 
 
 @dataclass(frozen=True)
 class Case:
     """A query and what arrives: ``arrival`` holds (source, item) in order, ``cut`` the lengths of its micro-batches.
 
-    ``static`` are the tables that the query looks up, by name; ``until`` bounds windows of lifetimes without an end.
+    ``static`` are the tables that the query looks up, by name; ``until`` bounds windows of lifetimes without an end. ``meant`` is
+    the plan that the query's verbs mean, by which the oracle answers, where it is not ``plan``.
     ``tables`` are all rows by source, ``batches`` the same by micro-batch, ``answer()`` is the history to expect.
     """
 
@@ -42,6 +53,7 @@ class Case:
     cut: tuple[int, ...]
     until: int | None = None
     static: Mapping[str, pa.Table] = field(default_factory=dict)
+    meant: Meant | None = None
 
     @property
     def axis(self) -> str:
@@ -95,7 +107,18 @@ class Case:
 
     def answer(self, expressions: str = "translated", ctis: Mapping[str, int] | None = None) -> pa.Table:
         """The oracle's history of the plan's answer; the arguments as :func:`streamq.testing.oracle.oracle` takes them."""
-        return oracle(self.plan, self.tables, self.until, expressions, ctis)
+        if self._unread:
+            raise FalseClaim(
+                f"the verbs name {', '.join(self._unread)}, of which the plan that they have made reads nothing"
+            )
+        plan = self.plan if self.meant is None else self.meant.plan
+        return oracle(plan, self.tables, self.until, expressions, ctis)
+
+    @property
+    def _unread(self) -> list[str]:
+        """The sources that the verbs name and their plan does not."""
+        every = [] if self.meant is None else nodes(self.meant.plan)
+        return sorted({node.table for node in every if isinstance(node, Source)} - self.sources.keys())
 
     def with_cut(self, *cut: int) -> Case:
         """The same rows cut otherwise; with no lengths, after every row."""
@@ -110,10 +133,22 @@ class Case:
         of = iter([name for name, _ in self.arrival])
         batches = " | ".join(" ".join(itertools.islice(of, n)) for n in self.cut)
         until = "" if self.until is None else f"until={instant(self.until, self.axis)}"
-        text = program(self.plan, self.tables).rstrip("\n")
+        text = (program(self.plan, self.tables) if self.meant is None else self._as_called(self.meant, until)).rstrip(
+            "\n"
+        )
         if until and self.axis == TIMESTAMP:
             text = text if IMPORT in text else f"{IMPORT}\n\n{text}"
         return f"{text}\nprint(q.to_pandas({until}))\n# micro-batches: {batches}\n"
+
+    def _as_called(self, meant: Meant, until: str) -> str:
+        """A program that shows what the verbs mean, and calls them; where they have no text, the plan that they make."""
+        if not meant.text.startswith(COMMENT) and not self._unread:
+            shown = f"print(meant.to_pandas({until}))\n# what the verbs mean stands above, what they make below\n"
+            text = program(meant.plan, self.tables, "meant", shown + meant.text)
+            if all(f"\n{name} = " in text for name in self.sources):
+                return text
+        called = COMMENT + meant.text.removeprefix(COMMENT).replace("\n", f"\n{COMMENT}")
+        return f"{program(self.plan, self.tables)}{called}\n"
 
     def drawn(self) -> str:
         """What arrives, by micro-batch, each lifetime drawn along the time axis."""
@@ -143,6 +178,7 @@ class Case:
             lines.append(f"  {names[node.digest]} = {node.title}({inputs}) {node.detail()}".rstrip())
             if isinstance(node, Source):
                 lines[-1] += f"; {shown_policy(node.policy, self.axis)}"
+        lines += [] if self.meant is None else [f"  called as {self.meant.text}"]
         lines += [f"  {line}" for line in self.drawn().splitlines()]
         return "\n".join(lines) + (f"\n  until {show_instant(self.until, self.axis)}" if self.until is not None else "")
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
@@ -15,10 +16,10 @@ from pyspark.sql import types as t
 
 from streamq.errors import CedrError, NeedsSpark, PlanError, TimeError, sentence
 from streamq.operators import JoinTable, ToSignal
-from streamq.plan.node import Node, nodes
+from streamq.plan.node import Node, nodes, numbered
 from streamq.plan.schema import Field
 from streamq.stream import Stream
-from streamq.testing.case import Case
+from streamq.testing.case import Case, Meant
 from streamq.testing.drawn_arguments import STREAMS, argument, starts
 from streamq.testing.drawn_windows import aggregated
 from streamq.testing.generate import KINDS, Draw, cases_of, source_of
@@ -26,9 +27,11 @@ from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.operators.join_table import looked_up
 from streamq.testing.payload_types import key_types, value_types
 from streamq.testing.queries import paired, spans
-from streamq.testing.scenario import ANY, STREAM, STREAM_ITSELF, Scenario, stream
+from streamq.testing.scenario import ANY, CALL, OPERATOR, STREAM, STREAM_ITSELF, Scenario, stream
 from streamq.testing.static_tables import static
 from streamq.testing.table import fields_of
+from streamq.testing.verbs import meaning
+from streamq.testing.verbs.text import text_of
 from streamq.time import INTEGER, TIMESTAMP
 
 
@@ -43,11 +46,33 @@ def concrete(scenario: Scenario | Stream, intent: Intent = ANYTHING) -> st.Searc
     return _cases(scenario, intent)
 
 
+@dataclass(frozen=True)
+class Filled:
+    """A scenario with nothing left out: ``written``, the calls; the query that they make; what was said of its sources."""
+
+    written: Scenario
+    query: Stream
+    intents: Mapping[str, Intent]
+
+    @property
+    def meant(self) -> Meant | None:
+        """What the calls mean; None if it is what they make."""
+        plan, _ = numbered(meaning(self.written))
+        return None if plan == numbered(self.query.plan)[0] else Meant(plan, text_of(self.written))
+
+
 @st.composite
 def _cases(draw: Draw, scenario: Scenario | Stream, intent: Intent) -> Case:
+    one = draw(filled(scenario))
+    return draw(cases_of(one.query.plan, intent, one.query.tables, one.intents, one.meant))
+
+
+@st.composite
+def filled(draw: Draw, scenario: Scenario | Stream) -> Filled:
+    """A scenario with its parts that are left out filled in, and the query that its verbs make then."""
     axis = draw(st.sampled_from(_axes(scenario)))
     try:
-        building, query = _built(draw, scenario, axis)
+        building, written, query = _built(draw, scenario, axis)
     except TimeError as error:
         wrong = _UNIT.match(str(error))
         if wrong is None or len(_axes(scenario)) == 1:
@@ -58,14 +83,14 @@ def _cases(draw: Draw, scenario: Scenario | Stream, intent: Intent) -> Case:
         raise TimeError(f"{wrong[0]}. {hint}") from error
     if not isinstance(query, Stream):
         raise PlanError(sentence("scenario", "it does not end in a stream", f"found {scenario!r}"))
-    return draw(cases_of(query.plan, intent, query.tables, building.intents))
+    return Filled(written, query, building.intents)
 
 
 _UNIT = re.compile(r".*: a duration with(out)? a unit on .*(?=\. )")
 """A size that does not fit the time axis, without the hint."""
 
 
-def _built(draw: Draw, scenario: Scenario | Stream, axis: str) -> tuple[_Filler, Any]:
+def _built(draw: Draw, scenario: Scenario | Stream, axis: str) -> tuple[_Filler, Scenario, Any]:
     """A concrete tree over columns of the oddest types drawn that its verbs take; what is wrong over plain ones is wrong."""
     (key, *keys), (value, *values) = draw(key_types()), draw(value_types())
     odd = [(key, value), *((key, v) for v in values[:1]), *((k, value) for k in keys), (keys[0], values[0])]
@@ -73,7 +98,8 @@ def _built(draw: Draw, scenario: Scenario | Stream, axis: str) -> tuple[_Filler,
     for types in dict.fromkeys((*odd, (keys[0], values[-1]), plain)):
         building = _Filler(draw, axis, types)
         try:
-            return building, building.built(scenario)
+            written = building.filled(scenario)
+            return building, written, building.built(written)
         except (PlanError, CedrError, NeedsSpark):
             if types == plain:
                 raise
@@ -81,48 +107,87 @@ def _built(draw: Draw, scenario: Scenario | Stream, axis: str) -> tuple[_Filler,
 
 
 class _Filler:
-    """One concrete tree in the making: what has been drawn for it so far."""
+    """One concrete tree in the making: what has been drawn for it so far.
+
+    A scenario is filled, which gives it once more with nothing left out, and the verbs of that are called at once.
+    """
 
     def __init__(self, draw: Draw, axis: str, types: tuple[t.DataType, t.DataType]):
         self.draw, self.axis, self.types = draw, axis, types
-        self.done: dict[int, tuple[Scenario, Any]] = {}
+        self.done: dict[int, tuple[Any, Scenario]] = {}
+        self.results: dict[int, tuple[Scenario, Any]] = {}
         self.intents: dict[str, Intent] = {}
 
-    def built(self, part: Any) -> Any:
-        """The concrete part in place of a scenario; each node of the tree is built once."""
-        if isinstance(part, Stream):
-            return part
+    def filled(self, part: Scenario | Stream) -> Scenario:
+        """The scenario with nothing left out; each node of the tree is filled once."""
         if id(part) not in self.done:
             # beside the scenario itself: an object that is gone leaves its id to the next
-            self.done[id(part)] = (part, self._built_node(part))
+            self.done[id(part)] = (part, self._itself(part) if isinstance(part, Stream) else self._filled_node(part))
         return self.done[id(part)][1]
 
-    def _built_node(self, node: Scenario) -> Any:
+    def built(self, written: Any) -> Any:
+        """What the verbs of a filled scenario have made; any other argument of a verb is itself."""
+        return self.results[id(written)][1] if isinstance(written, Scenario) else written
+
+    def _kept(self, written: Scenario, result: Any) -> Scenario:
+        self.results[id(written)] = (written, result)
+        return written
+
+    def _itself(self, stream: Stream) -> Scenario:
+        return self._kept(Scenario(STREAM_ITSELF, None, (stream,)), stream)
+
+    def _filled_node(self, node: Scenario) -> Scenario:
         match node.verb:
             case "stream itself":
-                return node.args[0]
+                return self._itself(node.args[0])
             case "stream":
-                return self._source(node)
+                return self._itself(self._source(node))
             case "operator":
-                return self._operator([self.built(i) for i in node.args])
+                inputs = tuple(self.filled(i) for i in node.args)
+                streams = [self.built(i) for i in inputs]
+                drawn = self._operator(streams)
+                written = Scenario(OPERATOR, None, (drawn, tuple(s.plan for s in streams), inputs))
+                return self._kept(written, drawn)
             case "composition":
-                return self._composition(*node.args)
+                return self._itself(self._composition(*node.args))
             case "call":
                 return self._called(*node.args, **node.kwargs)
         assert node.target is not None
-        target = self.built(node.target)
+        before = self.filled(node.target)
+        target = self.built(before)
         method = getattr(target, node.verb)
         bound = inspect.signature(method).bind(*node.args, **node.kwargs)
+        if node.verb == "apply" and callable(*bound.args):
+            return self._applied(before, target, *bound.args)
         self._complete(node.verb, bound, target)
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
         for name, value in bound.arguments.items():
             kind = bound.signature.parameters[name].kind
             if kind is inspect.Parameter.VAR_POSITIONAL:
-                bound.arguments[name] = tuple(self._filled(node.verb, name, v, target) for v in value)
+                args += [self._argument(node.verb, name, v, target) for v in value]
             elif kind is inspect.Parameter.VAR_KEYWORD:
-                bound.arguments[name] = {n: self._filled(node.verb, n, v, target, True) for n, v in value.items()}
+                kwargs |= {n: self._argument(node.verb, n, v, target, True) for n, v in value.items()}
+            elif len(args) < len(node.args):
+                args.append(self._argument(node.verb, name, value, target))
             else:
-                bound.arguments[name] = self._filled(node.verb, name, value, target)
-        return method(*bound.args, **bound.kwargs)
+                kwargs[name] = self._argument(node.verb, name, value, target)
+        return self._kept(Scenario(node.verb, before, tuple(args), kwargs), self._result(method, args, kwargs))
+
+    def _result(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return function(*map(self.built, args), **{name: self.built(value) for name, value in kwargs.items()})
+
+    def _applied(self, before: Scenario, target: Any, sub_plan: Callable[[Any], Any]) -> Scenario:
+        """``apply`` with its sub-plan, filled while that is called: the stream of a group, and what is made of it."""
+        parts: list[Scenario] = []
+
+        def of_group(group: Stream) -> Any:
+            argument = self._itself(group)
+            parts[:] = [argument, self.filled(sub_plan(argument))]
+            return self.built(parts[1])
+
+        result = target.apply(of_group)
+        return self._kept(Scenario("apply", before, tuple(parts)), result)
 
     def _complete(self, verb: str, bound: inspect.BoundArguments, target: Any) -> None:
         """Add the arguments that depend on each other, and suffixes for names that meet in a join, which nobody writes out."""
@@ -140,17 +205,18 @@ class _Filler:
             elif arguments.get("start") is ANY and self.draw(st.booleans()):
                 arguments["start"] = None
 
-    def _called(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _called(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Scenario:
         """A function of streams, over those of its scenarios."""
         bound = inspect.signature(function).bind(*args, **kwargs)
-        parts = [self.built(a) for a in (*args, *kwargs.values()) if isinstance(a, Scenario)]
+        parts = [self.built(self.filled(a)) for a in (*args, *kwargs.values()) if isinstance(a, Scenario)]
         target = next((p if isinstance(p, Stream) else next(iter(p.types.values())) for p in parts), None)
         filled = [
-            self._filled(function.__name__, n, v, target)
+            self._argument(function.__name__, n, v, target)
             for n, v in zip(bound.signature.parameters, args, strict=False)
         ]
-        filled += [self._filled(function.__name__, "", v, target) for v in args[len(filled) :]]
-        return function(*filled, **{n: self._filled(function.__name__, n, v, target) for n, v in kwargs.items()})
+        filled += [self._argument(function.__name__, "", v, target) for v in args[len(filled) :]]
+        named = {n: self._argument(function.__name__, n, v, target) for n, v in kwargs.items()}
+        return self._kept(Scenario(CALL, None, (function, *filled), named), self._result(function, filled, named))
 
     def _source(self, node: Scenario) -> Stream:
         kwargs = dict(node.kwargs)
@@ -184,7 +250,7 @@ class _Filler:
         raise AssertionError(kind)
 
     def _composition(self, least: int, most: int) -> Stream:
-        inputs = [self.built(stream()) for _ in range(self.draw(st.integers(1, 2)))]
+        inputs = [self.built(self.filled(stream())) for _ in range(self.draw(st.integers(1, 2)))]
         query, left = inputs[0], inputs[1:]
         many = self.draw(st.integers(least, most))
         for i in range(many):
@@ -200,16 +266,13 @@ class _Filler:
                 query = self._over(query, kind, f"x{i}")
         return query
 
-    def _filled(self, verb: str, name: str, value: Any, target: Any, named: bool = False) -> Any:
+    def _argument(self, verb: str, name: str, value: Any, target: Any, named: bool = False) -> Any:
+        """An argument with nothing left out; a stream is a filled scenario."""
         if value is ANY and (verb, name) in STREAMS:
-            return self.built(stream())
+            return self.filled(stream())
         if value is ANY:
             return argument(self.draw, verb, name, target, named)
-        if isinstance(value, Scenario):
-            return self.built(value)
-        if verb == "apply" and callable(value):
-            return lambda inner: self.built(value(Scenario(STREAM_ITSELF, None, (inner,))))
-        return value
+        return self.filled(value) if isinstance(value, Scenario | Stream) else value
 
 
 def _axes(root: Scenario | Stream) -> list[str]:
@@ -226,4 +289,4 @@ def _axes(root: Scenario | Stream) -> list[str]:
     return [INTEGER, TIMESTAMP]
 
 
-__all__ = ["concrete"]
+__all__ = ["Filled", "concrete", "filled"]

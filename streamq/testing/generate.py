@@ -21,7 +21,7 @@ from streamq.plan.node import Node, expanded, nodes, numbered
 from streamq.plan.schema import Field, Schema
 from streamq.testing import events
 from streamq.testing.arrival import Item, delay_for
-from streamq.testing.case import Arrival, Case
+from streamq.testing.case import Arrival, Case, Meant
 from streamq.testing.column_uses import NO_USES, Uses, near, uses
 from streamq.testing.drawn_expressions import matched
 from streamq.testing.drawn_lifetimes import apart
@@ -154,10 +154,12 @@ def cases_of(
     intent: Intent = ANYTHING,
     tables: Mapping[str, Any] | None = None,
     intents: Mapping[str, Intent] | None = None,
+    meant: Meant | None = None,
 ) -> Case:
     """A given query over what an intent describes; ``tables`` are those that it looks up.
 
-    ``intents`` say of single sources what the common one leaves open.
+    ``intents`` say of single sources what the common one leaves open; ``meant`` is what the query's verbs mean, where they have
+    made another plan.
 
     The query is as given but for its sources' policies, and for what an intent of speculation or duplicates puts above
     its sources.
@@ -180,9 +182,16 @@ def cases_of(
     rarely = [False] * 5 + [True] * (not apart(intent))
     double = draw(st.sampled_from({True: [True], False: [False], None: rarely}[intent.duplicates]))
 
+    if meant is not None:
+        # so that the verbs as they were called are over the sources themselves
+        speculate = double = False
+
     def visit(node: Node, inputs: list[Node]) -> Node:
         if not isinstance(node, Source):
             return node.with_children(inputs)
+        if node.table not in arrivals:
+            # verbs name it, and the plan that they have made is without it
+            return node
         above: Node = arrivals[node.table][0]
         if speculate and not isinstance(node, Physical):
             above = speculative(above)
@@ -196,7 +205,9 @@ def cases_of(
     looked_up = {n.table: tables[n.table] for n in nodes(plan) if isinstance(n, JoinTable)}
     delays = [(source.policy.delay, items) for source, items in arrivals.values()]
     finely = any(delay is not None and delay < delay_for(items) for delay, items in delays)
-    case = Case(fold(plan, visit), arrival, draw(cuts(len(arrival), finely)), static=looked_up)
+    if meant is not None:
+        meant = replace(meant, plan=fold(meant.plan, visit))
+    case = Case(fold(plan, visit), arrival, draw(cuts(len(arrival), finely)), static=looked_up, meant=meant)
     return replace(case, until=draw(untils(case, query_scale)))
 
 

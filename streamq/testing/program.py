@@ -41,12 +41,13 @@ _LONGEST_CHAIN = 30
 """A chain of more verbs gets a name in between."""
 
 
-def program(plan: Node, tables: Mapping[str, pa.Table], result: str = "q") -> str:
+def program(plan: Node, tables: Mapping[str, pa.Table], result: str = "q", last: str = "") -> str:
     """A program that builds the query in the public API, with its tables in it, and calls it ``result``.
 
     ``tables`` are the rows of the sources and of static tables by name, as :func:`streamq.testing.oracle.oracle` takes
-    them. What is used twice has a name, other verbs stand in chains. The query that the program builds has the plan's digest
-    (of :func:`numbered` plans). A part of the plan that no public verb gives is read from its JSON, by ``sq.from_json``.
+    them; ``last``: statements behind it. What is used twice has a name, other verbs stand in chains. The query that the program
+    builds has the plan's digest (of :func:`numbered` plans). A part of the plan that no public verb gives is read from its JSON,
+    by ``sq.from_json``.
     Raises PlanError where a table is missing, and for a pyspark Column.
 
     >>> import streamq as sq
@@ -80,7 +81,7 @@ def program(plan: Node, tables: Mapping[str, pa.Table], result: str = "q") -> st
     fields = {name: _fields(nodes_) for name, nodes_ in readers.items()}
     steps = _steps(numbered_plan, readers, fields)
     rows = {name: _table(fields[name], tables_by_number[name]) for name in readers}
-    body = _body(steps, rows, result)
+    body = "\n".join([_body(steps, rows, result), *([last] if last else [])])
     return f"{_head(body)}\n\n{body}\n"
 
 

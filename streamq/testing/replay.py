@@ -21,7 +21,7 @@ from streamq.operators import Edges, JoinTable, Physical, Source
 from streamq.plan.node import Node, nodes
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.arrival import CLOSE, OPEN, Item, row, table_of
-from streamq.testing.case import Arrival, Case
+from streamq.testing.case import Arrival, Case, Meant
 from streamq.testing.execution import BATCH, LITERAL, SPARK, STARTS, STREAM, Execution
 from streamq.testing.oracle import EVALUATED, TRANSLATED
 from streamq.testing.python_values import plain_values
@@ -38,7 +38,13 @@ OUTPUTS = (OutputForm.FINAL, OutputForm.CHANGELOG)
 WAYS = (TRANSLATED, EVALUATED)
 
 PARTS = ("format", "how", "cut", "until", "arrival", "static", "plan")
-"""The parts of a file; besides, ``says`` is for a reader, and older files have no ``expressions``."""
+"""The parts of a file; besides, ``says`` is for a reader, and older files have no ``expressions``.
+
+``meant`` has the plan that the verbs mean and how they were called, where they have made another plan.
+"""
+
+OPTIONAL = ("says", "expressions", "meant")
+"""Parts that a file may be without."""
 
 AGAIN = "Delete it, or save the case again."
 
@@ -72,6 +78,9 @@ def case_to_json(case: Case, how: Execution, says: str = "", expressions: str = 
     parts.append(f'"arrival": [\n  {lines}\n]' if items else '"arrival": []')
     parts.append(f'"static": {json.dumps(static, ensure_ascii=False)}')
     parts.append(f'"plan": {json.dumps(plan_to_json(case.plan), ensure_ascii=False)}')
+    if case.meant is not None:
+        meant = {"text": case.meant.text.splitlines(), "plan": plan_to_json(case.meant.plan)}
+        parts.append(f'"meant": {json.dumps(meant, ensure_ascii=False)}')
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
@@ -83,7 +92,8 @@ def case_from_json(text: str, file: str = "") -> tuple[Case, Execution, str | No
     try:
         document = _document(text)
         how = _how(document["how"])
-        plan = _plan(document["plan"])
+        plan = _plan("plan", document["plan"])
+        meant = _meant(document.get("meant"))
         arrival = _arrival(document["arrival"], plan)
         cut = _cut(document["cut"], len(arrival))
         until = document["until"]
@@ -96,7 +106,7 @@ def case_from_json(text: str, file: str = "") -> tuple[Case, Execution, str | No
     except _Wrong as error:
         where = f"not a case in {file!r}" if file else "not a case"
         raise PlanError(sentence("replay", where, str(error), AGAIN)) from error.__cause__
-    return Case(plan, arrival, cut, until, static), how, expressions
+    return Case(plan, arrival, cut, until, static, meant), how, expressions
 
 
 def replay(path: str | Path) -> None:
@@ -178,8 +188,8 @@ def _document(text: str) -> dict[str, Any]:
         _wrong("text", f"found {type(document).__name__}, not an object of parts")
     if "format" in document and document["format"] != FORMAT:
         _wrong("format", f"found {document['format']!r}, this streamq reads {FORMAT}")
-    for name in document.keys() - {*PARTS, "says", "expressions"}:
-        _wrong(name, f"no such part. {nearest(name, [*PARTS, 'says', 'expressions'])}".rstrip(". "))
+    for name in document.keys() - {*PARTS, *OPTIONAL}:
+        _wrong(name, f"no such part. {nearest(name, [*PARTS, *OPTIONAL])}".rstrip(". "))
     for name in PARTS:
         if name not in document:
             _wrong(name, "is not there")
@@ -239,11 +249,20 @@ def _how(part: Any) -> Execution:
     return Execution(**written)
 
 
-def _plan(part: Any) -> Node:
+def _plan(name: str, part: Any) -> Node:
     try:
         return plan_from_json(part)
     except StreamqError as error:
-        _wrong("plan", _brief(error), error)
+        _wrong(name, _brief(error), error)
+
+
+def _meant(part: Any) -> Meant | None:
+    match part:
+        case None:
+            return None
+        case {"text": list(lines), "plan": plan} if all(isinstance(line, str) for line in lines):
+            return Meant(_plan("meant", plan), "\n".join(lines))
+    _wrong("meant", "is not an object of text and plan")
 
 
 def _cut(lengths: Any, many: int) -> tuple[int, ...]:

@@ -1,0 +1,86 @@
+"""Expressions as verbs take them: names, plain values, and functions of events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from streamq.plan.expr import Alias, Col, Expr, as_expr
+from streamq.plan.folding import fold
+from streamq.plan.lifetime import Lifetime, WindowBound
+from streamq.plan.schema import Schema
+
+
+class Row:
+    """An event in a function: an attribute or an item is a column, behind the event's own ``prefix``."""
+
+    def __init__(self, prefix: str = ""):
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> Expr:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: str) -> Expr:
+        return Col(self._prefix + name)
+
+
+def over(value: Any, schema: Schema) -> Expr:
+    """Return what a verb was given as an expression over the columns of a stream; ``a.b`` may be a field of column a."""
+    is_function = callable(value) and not isinstance(value, Expr)
+    expression = as_expr(value(Row()) if is_function else value)
+
+    def plain(part: Expr) -> Expr | None:
+        match part:
+            case WindowBound(part=bound):
+                # behind the window a row's lifetime is what its window's was
+                return Lifetime(bound)
+            case Col(name=name) if name in schema.names:
+                return Col(name)
+            case Col(name=name):
+                column, _, field = name.partition(".")
+                return Col(column)[field]
+        return None
+
+    return changed(expression, plain)
+
+
+def changed(root: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
+    """Return an expression with parts of it changed, operands first (None: as it is).
+
+    By the fields of expressions alone: how they themselves go over to other operands is not asked.
+    """
+
+    def visit(node: Expr, parts: list[Expr]) -> Expr:
+        instead = {id(old): new for old, new in zip(node.children, parts, strict=True) if old is not new}
+
+        def part(value: Any) -> Any:
+            return tuple(map(part, value)) if isinstance(value, tuple) else instead.get(id(value), value)
+
+        if instead:
+            node = replace(node, **{f.name: part(getattr(node, f.name)) for f in fields(node) if f.init})
+        result = change(node)
+        return node if result is None else result
+
+    return fold(root, visit)
+
+
+def column(value: Any) -> Any:
+    """A text is a column's name where a verb takes columns."""
+    return Col(value) if isinstance(value, str) else value
+
+
+def outputs(positional: Iterable[Any], keywords: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the columns of a ``select`` by name: columns by their own, aliases, keywords, whose texts are texts."""
+    for value in positional:
+        match column(value):
+            case Col(name=name) as one:
+                yield name, one
+            case Alias(name=name, arg=one):
+                yield name, one
+    yield from keywords.items()
+
+
+__all__ = ["Row", "changed", "column", "outputs", "over"]

@@ -1,0 +1,226 @@
+"""Streams: the verbs over the payload, over lifetimes, and over two streams."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import types as t
+
+from streamq.choices import Anchor, JoinKind, LengthKind
+from streamq.errors import column_names
+from streamq.operators import (
+    AlterLifetime,
+    Chop,
+    Clip,
+    DistinctIds,
+    Except,
+    Explode,
+    Join,
+    JoinTable,
+    Select,
+    ToSignal,
+    Union,
+    Where,
+    WindowedJoin,
+)
+from streamq.operators.instants import instant_ticks
+from streamq.operators.lifetime_change import Length, Start, length_of
+from streamq.operators.tables import source_name, static_table
+from streamq.patterns.syntax import Part, Type
+from streamq.plan.expr import Cast, Col, Expr, Lit
+from streamq.plan.inference import infer
+from streamq.plan.lifetime import Lifetime
+from streamq.plan.node import Node
+from streamq.testing.verbs.expressions import outputs, over
+from streamq.testing.verbs.joins import Pair, keys
+from streamq.testing.verbs.pieces import Piece
+from streamq.testing.verbs.windows import Groups, Windowable
+from streamq.time import TIMESTAMP
+from streamq.windows import Hopping
+
+
+@dataclass(frozen=True)
+class Events(Windowable):
+    """A stream: its plan as it is meant."""
+
+    plan: Node
+    keys = ()
+
+    def of(self, plan: Node) -> Events:
+        """Return the stream of another plan."""
+        return Events(plan)
+
+    _events = of
+
+    def _selected(self, columns: Mapping[str, Any]) -> Events:
+        schema = self.plan.schema
+        return self.of(Select(self.plan, tuple((name, over(value, schema)) for name, value in columns.items())))
+
+    # the payload
+
+    def where(self, predicate: Any) -> Events:
+        return self.of(Where(self.plan, over(predicate, self.plan.schema)))
+
+    filter = where
+
+    def select(self, *columns: Any, **named_columns: Any) -> Events:
+        return self._selected(dict(outputs(columns, named_columns)))
+
+    def with_columns(self, **named_columns: Any) -> Events:
+        """Columns of the same name are replaced where they stand, others come behind."""
+        return self._selected({name: Col(name) for name in self.plan.schema.names} | named_columns)
+
+    def drop(self, *names: str) -> Events:
+        return self._selected({name: Col(name) for name in self.plan.schema.names if name not in names})
+
+    def rename(self, names: Mapping[str, str] | None = None, **more: str) -> Events:
+        change = {**(names or {}), **more}
+        return self._selected({change.get(name, name): Col(name) for name in self.plan.schema.names})
+
+    def explode(self, column: str, *, flatten: bool = False) -> Events:
+        return self.of(Explode(self.plan, column, flatten))
+
+    def distinct_ids(self, within: Any, *, id: Any) -> Events:
+        return self.of(DistinctIds(self.plan, column_names(id, "distinct_ids", "the id"), self._ticks(within)))
+
+    def group_by(self, *names: str, **named_keys: Any) -> Groups:
+        """Keys that are computed are columns from here on."""
+        return Groups(self.with_columns(**named_keys) if named_keys else self, (*names, *named_keys))
+
+    # lifetimes
+
+    def _altered(self, start: Start, length: Length) -> Events:
+        return self.of(AlterLifetime(self.plan, start, length))
+
+    def shift(self, by: Any) -> Events:
+        return self._altered(Start(by=self._ticks(by)), Length())
+
+    def extend(self, by: Any) -> Events:
+        return self._altered(Start(), Length(by=self._ticks(by)))
+
+    def to_points(self) -> Events:
+        return self._altered(Start(), Length(LengthKind.FIXED, 1))
+
+    def to_points_at_end(self) -> Events:
+        return self._altered(Start(Anchor.RE), Length(LengthKind.FIXED, 1))
+
+    def set_duration(self, duration: Any) -> Events:
+        """None: without an end."""
+        for_ever = Length(LengthKind.GIVEN, 0, Cast(Lit(None), t.LongType()))
+        return self._altered(Start(), for_ever if duration is None else self._length(duration))
+
+    def alter_lifetime(self, start: Any = None, duration: Any = None, *, within: Any = None) -> Events:
+        return self._altered(self._start(start, within), self._length(duration))
+
+    def _start(self, start: Any, within: Any) -> Start:
+        if start is None:
+            return Start()
+        expression, axis = over(start, self.plan.schema), self.plan.schema.axis
+        match expression:
+            case Lifetime(part="start"):
+                return Start()
+            case Lifetime(part="end"):
+                return Start(Anchor.RE)
+        kind = infer(expression, self.plan.schema, "alter_lifetime")
+        at = instant_ticks(expression, kind) if axis == TIMESTAMP else _as_long(expression, kind)
+        return Start(Anchor.GIVEN, 0, at, None if within is None else self._ticks(within))
+
+    def _length(self, duration: Any) -> Length:
+        if duration is None:
+            return Length()
+        if isinstance(duration, str | int | dt.timedelta):
+            return Length(LengthKind.FIXED, self._ticks(duration))
+        expression = over(duration, self.plan.schema)
+        if isinstance(expression, Lifetime) and expression.part == "duration":
+            return Length()
+        kind = infer(expression, self.plan.schema, "alter_lifetime")
+        if isinstance(kind, t.DayTimeIntervalType):
+            # how many ticks an interval has is no matter of the verb
+            return length_of(expression, self.plan)
+        return Length(LengthKind.GIVEN, 0, _as_long(expression, kind))
+
+    def to_signal(self, key: Any = ()) -> Events:
+        return self.of(ToSignal(self.plan, column_names(key, "to_signal", "the key")))
+
+    def chop(self, period: Any, offset: Any = 0) -> Events:
+        return self.of(Chop(self.plan, self._ticks(period), self._ticks(offset)))
+
+    # two streams
+
+    def union(self, *others: Events) -> Events:
+        return self.of(Union((self.plan, *(other.plan for other in others))))
+
+    def except_(self, other: Events) -> Events:
+        return self.of(Except(self.plan, other.plan))
+
+    def clip(self, by: Events, on: Any = ()) -> Events:
+        return self.of(Clip(self.plan, by.plan, keys(on)))
+
+    def join(
+        self, other: Events, on: Any = (), where: Any = None, how: str = "inner", *, suffixes: Any = None
+    ) -> Events:
+        pair = Pair(self.plan, other.plan, keys(on), suffixes)
+        return self.of(
+            Join(
+                pair.left,
+                pair.right,
+                pair.on,
+                pair.condition(where),
+                JoinKind(how),
+                left_names=pair.left_names,
+                right_names=pair.right_names,
+            )
+        )
+
+    def left_anti_join(self, other: Events, on: Any = (), where: Any = None) -> Events:
+        return self.join(other, on, where, "anti")
+
+    def windowed_join(
+        self,
+        other: Events,
+        on: Any = (),
+        *,
+        size: Any,
+        hop: Any = None,
+        offset: Any = 0,
+        where: Any = None,
+        suffixes: Any = None,
+    ) -> Events:
+        pair = Pair(self.plan, other.plan, keys(on), suffixes)
+        grid = Hopping(self._ticks(size), self._ticks(size if hop is None else hop), self._ticks(offset))
+        return self.of(
+            WindowedJoin(
+                pair.left,
+                pair.right,
+                grid,
+                pair.on,
+                pair.condition(where),
+                left_names=pair.left_names,
+                right_names=pair.right_names,
+            )
+        )
+
+    def join_table(
+        self, table: Any, on: Any, how: str = "inner", *, suffixes: Any = None, name: str | None = None
+    ) -> Events:
+        """A key of the table that is called as the stream's is not in the result; other names that meet get a suffix."""
+        columns, pairs = static_table(table).columns, keys(on)
+        taken = {one.lower() for one in self.plan.schema.names}
+        beside = [f.name for f in columns if (f.name, f.name) not in pairs]
+        names = tuple((one, one + suffixes[1] if one.lower() in taken else one) for one in beside)
+        return self.of(JoinTable(self.plan, source_name(name), columns, pairs, JoinKind(how), names))
+
+    # patterns
+
+    def alias(self, name: str) -> Piece:
+        return Piece(Part(Type(name), name), {name: self})
+
+
+def _as_long(expression: Expr, kind: t.DataType) -> Expr:
+    return expression if isinstance(kind, t.LongType) else Cast(expression, t.LongType())
+
+
+__all__ = ["Events"]

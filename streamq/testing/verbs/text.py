@@ -1,0 +1,120 @@
+"""The verbs of a filled scenario as they were called, as a statement of a program."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from streamq.operators import JoinTable, Source
+from streamq.operators.grouping import Group
+from streamq.plan.expr import Col, Expr, as_expr
+from streamq.plan.lifetime import WindowBound
+from streamq.plan.node import Node
+from streamq.plan.passes import nodes as parts
+from streamq.stream import Stream
+from streamq.testing.case import COMMENT
+from streamq.testing.program_text import Unwritable, call, expression, is_name, string, value
+from streamq.testing.program_verbs import inputs, verbs
+from streamq.testing.scenario import CALL, OPERATOR, STREAM_ITSELF, Scenario
+
+WIDTH = 90
+"""A statement that fits into so many characters stands on a line."""
+
+GROUP = "g"
+"""The stream of a group in the function of an ``apply``."""
+
+
+def text_of(written: Scenario) -> str:
+    """Return ``q = ...`` over sources by their names; a comment where not all of it can be written."""
+    try:
+        chain = _chain(written)
+    except Unwritable:
+        return f"{COMMENT}called as: {written!r}".replace("\n", " ")
+    line = f"q = {''.join(chain)}"
+    if len(line) <= WIDTH:
+        return line
+    first, *rest = chain
+    indented = [part.replace("\n", "\n    ") for part in (first + "".join(rest[:1]), *rest[1:])]
+    return "q = (\n" + "\n".join(f"    {part}" for part in indented) + "\n)"
+
+
+def _chain(node: Scenario) -> list[str]:
+    """What a chain of verbs begins with, and the verbs."""
+    match node.verb:
+        case str(verb) if verb == STREAM_ITSELF:
+            return _stream(node.args[0])
+        case str(verb) if verb == OPERATOR:
+            raise Unwritable("an operator that was drawn")
+        case str(verb) if verb == CALL:
+            function, *args = node.args
+            return [call(f"sq.{function.__name__}", [*map(_argument, args), *_keywords(node)])]
+    assert node.target is not None
+    if node.verb == "apply":
+        return [*_chain(node.target), f".apply(lambda {GROUP}: {''.join(_chain(node.args[1]))})"]
+    return [*_chain(node.target), call(f".{node.verb}", [*map(_argument, node.args), *_keywords(node)])]
+
+
+def _keywords(node: Scenario) -> list[str]:
+    if not all(map(is_name, node.kwargs)):
+        raise Unwritable("a name that is no keyword")
+    return [f"{name}={_argument(one)}" for name, one in node.kwargs.items()]
+
+
+def _stream(stream: Stream) -> list[str]:
+    """A source by its name, and what stands over it; of other streams nothing is said."""
+    node: Node = stream.plan
+    chain: list[str] = []
+    while len(node.children) == 1 and not isinstance(node, Group | JoinTable):
+        chain = [*verbs(node, {}, {}), *chain]
+        (node,) = inputs(node)
+    if isinstance(node, Group):
+        return [GROUP, *chain]
+    if not isinstance(node, Source) or not is_name(node.table):
+        raise Unwritable("a stream without a name")
+    return [node.table, *chain]
+
+
+def _argument(given: Any) -> str:
+    match given:
+        case Scenario():
+            return "".join(_chain(given))
+        case Expr():
+            return expression(given, None, any(isinstance(part, WindowBound) for part in parts(given)))
+        case tuple() | list() | dict() | str() | int() | float() | None:
+            return value(given)
+    if inspect.isfunction(given):
+        return _function(given)
+    text = value(given)
+    if not text.startswith(("dt.", "Decimal(")):
+        raise Unwritable(type(given).__name__)
+    return text
+
+
+class _Event:
+    """A parameter of a function; its columns are shown as the function has them."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __getattr__(self, name: str) -> Expr:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: str) -> Expr:
+        return Col(f"{self._name}.{name}" if is_name(name) else f"{self._name}[{string(name)}]")
+
+
+def _function(function: Callable[..., Any]) -> str:
+    """A function of events as what it gives for any."""
+    names = list(inspect.signature(function).parameters)
+    try:
+        given = as_expr(function(*map(_Event, names)))
+    except Exception as error:
+        # whatever it does with an event, it is none whose text could be shown
+        raise Unwritable("a function") from error
+    return f"lambda {', '.join(names)}: {expression(given, lambda name: name)}"
+
+
+__all__ = ["text_of"]

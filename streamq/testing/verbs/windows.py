@@ -1,0 +1,210 @@
+"""Windows, over a whole stream or by group, and what is made of their members."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streamq.aggregates.user_operators import UserOperator
+from streamq.aggregates.window_bounds import WINDOW_END, WINDOW_START
+from streamq.choices import Clip, LengthKind, Stamp
+from streamq.errors import column_names
+from streamq.operators import AlterLifetime, Scan, Select, TopK, WindowAggregate
+from streamq.operators.lifetime_change import Length, Start
+from streamq.operators.user_rows import rows_of
+from streamq.plan.aggregate import Aggregate
+from streamq.plan.expr import Col, Expr
+from streamq.plan.lifetime import Lifetime
+from streamq.plan.node import Node
+from streamq.plan.schema import POINT
+from streamq.testing.verbs.expressions import changed, column, outputs, over
+from streamq.time import instant_ticks, ticks
+from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot, Window
+
+if TYPE_CHECKING:
+    from streamq.testing.verbs.streams import Events
+
+
+class Windowable(ABC):
+    """What windows can be put over: a stream, or its groups by ``keys``."""
+
+    plan: Node
+    keys: tuple[str, ...]
+
+    @abstractmethod
+    def _events(self, plan: Node) -> Events:
+        """The stream of a plan."""
+
+    def _ticks(self, duration: Any) -> int:
+        return ticks(duration, self.plan.schema.axis)
+
+    def _in(self, window: Window, clip: str, stamp: str | None, plan: Node | None = None) -> Windows:
+        stamped = None if stamp is None else Stamp(stamp)
+        return Windows(self._events(plan or self.plan), self.keys, window, Clip(clip), stamped)
+
+    def hopping_window(
+        self, size: Any, hop: Any, offset: Any = 0, *, clip_input: str = "full", stamp: str | None = None
+    ) -> Windows:
+        return self._in(Hopping(*map(self._ticks, (size, hop, offset))), clip_input, stamp)
+
+    def tumbling_window(
+        self, size: Any, offset: Any = 0, *, clip_input: str = "full", stamp: str | None = None
+    ) -> Windows:
+        return self.hopping_window(size, size, offset, clip_input=clip_input, stamp=stamp)
+
+    def snapshot_window(self, *, clip_input: str = "full", stamp: str | None = None) -> Windows:
+        return self._in(Snapshot(), clip_input, stamp)
+
+    def sliding_window(self, duration: Any, *, clip_input: str = "full", stamp: str | None = None) -> Windows:
+        """Points live for the duration, other events longer by it; then snapshots."""
+        is_point = self.plan.schema.shape == POINT
+        length = Length(LengthKind.FIXED if is_point else LengthKind.SAME, self._ticks(duration))
+        return self._in(Snapshot(), clip_input, stamp, AlterLifetime(self.plan, Start(), length))
+
+    def count_window(
+        self, n: int, by: str = "start", *, clip_input: str | None = None, stamp: str | None = None
+    ) -> Windows:
+        return self._in(Count(n, by), clip_input or {"start": "full", "end": "right"}[by], stamp)
+
+    def rows_window(
+        self, n: int, step: int = 1, *, order_by: Any = (), clip_input: str = "full", stamp: str | None = None
+    ) -> Windows:
+        return self._in(Rows(n, step, column_names(order_by, "rows_window", "order_by")), clip_input, stamp)
+
+    def session_window(self, gap: Any, *, clip_input: str = "full", stamp: str | None = None) -> Windows:
+        return self._in(Session(self._ticks(gap)), clip_input, stamp)
+
+    def landmark_window(
+        self, hop: Any, *, start: Any = None, period: Any = None, clip_input: str = "full", stamp: str | None = None
+    ) -> Windows:
+        first = 0 if start is None else instant_ticks(start, self.plan.schema.axis)
+        every = None if period is None else self._ticks(period)
+        return self._in(Landmark(self._ticks(hop), first or 0, every), clip_input, stamp)
+
+    def per_window(self) -> Windows:
+        """Groups by lifetime, whose snapshots are those lifetimes; the columns of the lifetimes go again."""
+        names = self.plan.schema.names
+        more = "_" * sum(name.lower().startswith("lifetime_") for name in names)
+        bounds = {f"lifetime_{part}{more}": Lifetime(part) for part in ("start", "end")}
+        timed = Select(self.plan, (*((name, Col(name)) for name in names), *bounds.items()))
+        return Windows(self._events(timed), (*self.keys, *bounds), Snapshot(), Clip.FULL, None, tuple(bounds))
+
+    def scan(self, operator: Any) -> Events:
+        """From event to event of each group, in order."""
+        schema = self.plan.schema
+        where = None if operator.where is None else over(operator.where, schema)
+        args = tuple(over(arg, schema) for arg in operator.args)
+        return self._events(Scan(self.plan, self.keys, operator.operator, args, where))
+
+
+@dataclass(frozen=True)
+class Groups(Windowable):
+    """A stream by groups."""
+
+    events: Events
+    keys: tuple[str, ...]
+
+    @property
+    def plan(self) -> Node:  # type: ignore[override]
+        """The plan of the stream."""
+        return self.events.plan
+
+    def _events(self, plan: Node) -> Events:
+        return self.events.of(plan)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A stream in windows; ``hidden`` are keys that no result has, ``asked`` where results live, None: not said."""
+
+    events: Events
+    keys: tuple[str, ...]
+    window: Window
+    clip: Clip
+    asked: Stamp | None
+    hidden: tuple[str, ...] = ()
+
+    @property
+    def stamp(self) -> Stamp:
+        """Where results live."""
+        usual = Stamp.POINT_AT_END if isinstance(self.window, Count | Rows | Landmark) else Stamp.ALIGN
+        return self.asked or usual
+
+    def _result(self, plan: Node) -> Events:
+        if self.hidden:
+            shown = [name for name in plan.schema.names if name not in self.hidden]
+            plan = Select(plan, tuple((name, Col(name)) for name in shown))
+        return self.events.of(plan)
+
+    def select(self, *columns: Any, **named_columns: Any) -> Events:
+        """A row a window: the keys, then aggregates, or expressions over aggregates, keys and the window's bounds."""
+        source = self.events.plan
+        if len(columns) == 1 and isinstance(columns[0], Aggregate) and isinstance(columns[0].function, UserOperator):
+            return self._result(rows_of(columns[0], source, self.keys, self.window, self.clip, self.asked))
+        reading = _Selected(self.stamp == Stamp.ALIGN)
+        wanted = {}
+        for name, value in outputs(columns, named_columns):
+            if not (name in self.keys and isinstance(value, Col) and value.name == name):
+                wanted[name] = reading.output(name, over(value, source.schema))
+        aggregates = tuple(reading.aggregates.values())
+        plan: Node = WindowAggregate(source, self.keys, self.window, aggregates, self.clip, self.stamp)
+        every = {**{key: Col(key) for key in self.keys}, **wanted}
+        if [(n, Col(n).digest) for n in plan.schema.names] != [(n, e.digest) for n, e in every.items()]:
+            plan = Select(plan, tuple(every.items()))
+        return self._result(plan)
+
+    agg = select
+
+    def top_k(self, k: int, by: Any, *, desc: bool = True, ties: str = "keep", row_number: bool = False) -> Events:
+        """The members with the greatest, or least, values, and their rank."""
+        source = self.events.plan
+        order = over(column(by), source.schema)
+        return self._result(
+            TopK(
+                source,
+                self.keys,
+                self.window,
+                k=k,
+                by=order,
+                desc=desc,
+                ties=ties,
+                clip=self.clip,
+                stamp=self.stamp,
+                row_number=row_number,
+            )
+        )
+
+
+class _Selected:
+    """The aggregates of a window's select, each once: under the column's name where it is all of it, else under its own."""
+
+    def __init__(self, is_aligned: bool):
+        self.is_aligned = is_aligned
+        self.aggregates: dict[str, tuple[str, Aggregate]] = {}
+
+    def output(self, name: str, expression: Expr) -> Expr:
+        """Return a column over the aggregates. Lifetimes inside of one are its members', others the window's."""
+        if isinstance(expression, Aggregate):
+            return self._column(expression, name)
+        reduced = changed(expression, lambda part: self._column(part) if isinstance(part, Aggregate) else None)
+        return reduced if self.is_aligned else changed(reduced, self._bound)
+
+    def _column(self, aggregate: Aggregate, name: str = "") -> Expr:
+        name = name or f"__{aggregate.name}{len(self.aggregates)}"
+        return Col(self.aggregates.setdefault(aggregate.digest, (name, aggregate))[0])
+
+    def _bound(self, part: Expr) -> Expr | None:
+        """The window's interval, where the row does not live on it."""
+        match part:
+            case Lifetime(part="start"):
+                return self._column(Aggregate(WINDOW_START, ()))
+            case Lifetime(part="end"):
+                return self._column(Aggregate(WINDOW_END, ()))
+            case Lifetime(part="duration"):
+                end, start = (self._column(Aggregate(edge, ())) for edge in (WINDOW_END, WINDOW_START))
+                return end - start
+        return None
+
+
+__all__ = ["Groups", "Windowable", "Windows"]
