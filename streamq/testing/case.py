@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -94,6 +95,17 @@ class Case:
         if self.until is None or self.axis != TIMESTAMP:
             return self.until
         return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=self.until)
+
+    def variety(self) -> int:
+        """How much there is of what can go wrong: values, NULLs, instants, endless lifetimes, corrections, CTIs, equal items."""
+        items = [item for _, item in self.arrival]
+        values = {(name, repr(value)) for item in items for name, value in item.payload.items()}
+        nulls = {name for item in items for name, value in item.payload.items() if value is None}
+        instants = {time for item in items for time in item.times}
+        kinds = Counter((of, item.kind, item.end is None) for of, item in self.arrival)
+        twins = len(items) - len({repr(item) for item in items})
+        few = (min(twins, 3), *(min(n, 3) for n in kinds.values()))
+        return min(len(values), 12) + 4 * len(nulls) + min(len(instants), 12) + sum(few)
 
     @property
     def size(self) -> tuple[int, int]:

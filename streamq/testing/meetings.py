@@ -10,7 +10,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from streamq.operators import Source
+from streamq.functions.logic import conjuncts
+from streamq.operators import Source, Where
+from streamq.plan.expr import Call, Col, Lit
 from streamq.plan.node import Node, nodes
 from streamq.testing.drawn_lifetimes import Draw
 from streamq.testing.intent import Intent
@@ -47,11 +49,13 @@ def met(draw: Draw, plan: Node, intent: Intent, scale: Scale, compared: Sequence
     for meeting in meetings:
         many = len(meeting.inputs)
         scope = draw(st.sampled_from(meeting.scopes or (scale.step,)))
-        gap = draw(st.sampled_from([scale.step, max(1, scope // max(1, many - 1)), scope]))
+        # of many events the first and the last lie within a scope, or just beside it
+        gap = draw(st.sampled_from([scale.step, max(1, scope // max(1, many - 1)), max(1, scope // max(1, many - 2))]))
         gap = max(scale.step, gap // scale.step * scale.step)
         for source, places in _places(meeting).items():
-            payload = _agreeing(source, meeting.columns, intent, compared)
-            pattern = _CloseLifetimes(places, many, gap, scope, scale)
+            agreeing = _agreeing(source, meeting.columns, intent, compared)
+            payload = {**_passing(meeting, source), **agreeing}
+            pattern = _CloseLifetimes(places, many, min(2 * len(places) - 1, intent.events), gap, scope, scale)
             intents.setdefault(source.table, intent.but(payload=payload, pattern=pattern))
     return intents
 
@@ -63,6 +67,19 @@ def _places(meeting: Meeting) -> dict[Source, tuple[int, ...]]:
         for source in (n for n in nodes(plan) if isinstance(n, Source)):
             places[source] = (*places.get(source, ()), place)
     return places
+
+
+def _passing(meeting: Meeting, source: Source) -> dict[str, Any]:
+    """Values by column: of columns that the inputs compare with constants, where they read a source, mostly those constants."""
+    payload: dict[str, Any] = {}
+    for plan in meeting.inputs:
+        parts = nodes(plan)
+        equations = [c for n in parts if source in parts and isinstance(n, Where) for c in conjuncts(n.predicate)]
+        for equation in equations:
+            match equation:
+                case Call(function, (Col(name=name), Lit(value=value))) if function.name == "==":
+                    payload.setdefault(name, []).append(value)
+    return payload
 
 
 def _agreeing(source: Source, names: Collection[str], intent: Intent, compared: Sequence[Any]) -> Mapping[str, Any]:
@@ -81,13 +98,14 @@ class _CloseLifetimes:
 
     places: tuple[int, ...]
     many: int
+    least: int
     gap: int
     scope: int
     scale: Scale
 
     def __call__(self, random: Random, events: int) -> list[tuple[int, int | None]]:
         spans = []
-        for _ in range(max(1, events)):
+        for _ in range(max(self.least, events)):
             gaps = random.choice([random.choice(self.places), random.choice(self.places), random.randint(0, self.many)])
             start = self.scale.anchor + gaps * self.gap + random.choice([0, 0, 0, -1, 1]) * self.scale.step
             # some at once, some behind all of these

@@ -22,7 +22,7 @@ from streamq.testing.trial import Trial, check_failure, hold
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-REDRAWS = 3
+REDRAWS = 6
 """How often a case is drawn again because its answer is empty: of two empty answers little is told."""
 
 SET_ASIDE = 3

@@ -67,7 +67,10 @@ def test_what_is_set_aside_is_bounded() -> None:
         return 1
 
     report = t.verify(
-        TRIPS.tumbling_window(40).select(x=picky("fare")), t.Intent(late="none", invalid=False), profile=FAST, examples=7
+        TRIPS.tumbling_window(40).select(x=picky("fare")),
+        t.Intent(late="none", invalid=False),
+        profile=FAST,
+        examples=7,
     )
     assert report.cases + report.missing == 7 and report.missing > 0
     assert report.set_aside.total() == 60 and "fewer than asked for" in str(report)

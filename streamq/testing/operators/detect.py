@@ -92,4 +92,12 @@ def meeting(node: Detect) -> Meeting:
                     fields |= set(attributes)
                 case syntax.Apply("=", (syntax.Field(_, one), syntax.Field(_, other))):
                     fields |= {one, other}
-    return Meeting(node.inputs, tuple(scopes(node)), frozenset(fields))
+    # as often as the text names it, an event of a type may be needed
+    leaves = (p.pattern for d in node.definitions.program.definitions for p in parts_of(d.pattern))
+    named = [leaf.name for leaf in leaves if isinstance(leaf, syntax.Type) and leaf.name in node.types]
+    inputs = tuple(node.types[name] for name in named)
+    return Meeting(inputs if len(inputs) <= MANY else node.inputs, tuple(scopes(node)), frozenset(fields))
+
+
+MANY = 12
+"""Of a pattern with more parts the events come in the order of its types."""
