@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from streamq.plan.repository import modules
 from streamq.run.session import session
 
 if TYPE_CHECKING:
@@ -55,6 +56,15 @@ def pytest_collection_finish() -> None:
 
 def pytest_sessionfinish() -> None:
     gc.unfreeze()
+
+
+@pytest.fixture(autouse=True)
+def _own_modules() -> Iterator[None]:
+    """A module that a test registers is gone after it: pages and docstrings take names that tests have as well."""
+    before = dict(modules._own)
+    yield
+    modules._own.clear()
+    modules._own.update(before)
 
 
 @pytest.fixture(scope="session")
