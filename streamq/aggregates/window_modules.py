@@ -202,6 +202,11 @@ class ModuleReduction(RangeReduction):
     def depends_on_order(self) -> bool:
         return self.calling.module.any_order and not self.calling.module.in_parts
 
+    @property
+    def may_be_none(self) -> bool:
+        rows = self.calling.rows
+        return self.calling.quarantine or (rows is not None and not rows.single)
+
     def over_ranges(self, members: RangedMembers) -> pa.Array:
         return pa.array(module_results(self.calling, self.column, members, self.passes), self.column.type)
 

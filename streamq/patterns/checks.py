@@ -84,6 +84,11 @@ def parts_of(whole: Part) -> Iterator[Part]:
         waiting += reversed(children(part.pattern))
 
 
+def variables_below(whole: Part) -> list[str]:
+    """Return what the events below a part are called: by their variables, those without one by their types."""
+    return [part.variable or part.pattern.name for part in parts_of(whole) if isinstance(part.pattern, Type)]
+
+
 def chooses(parts: Iterable[Part]) -> bool:
     """Whether a parameter does not just take each event, again and again."""
     return any(p.selection != Selection.EACH or p.consumption != Consumption.REUSE for p in parts)

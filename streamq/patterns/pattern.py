@@ -12,7 +12,7 @@ from streamq.compiler.explain_html import Part as Explained
 from streamq.compiler.explain_html import page
 from streamq.errors import PlanError, kind_of, nearest, sentence, warn
 from streamq.patterns import syntax
-from streamq.patterns.checks import check_program, orders_of_one_type, parts_of
+from streamq.patterns.checks import check_program, orders_of_one_type, variables_below
 from streamq.patterns.conditions import Variables
 from streamq.patterns.contributor import AliasVerbs, Contributor, Function
 from streamq.patterns.definitions import cancelling_nothing, no_type, used_types, variables_of
@@ -294,7 +294,7 @@ def _contributor(stream: Any, name: str | None = None, verb: str = "pattern") ->
 
 def _of_its_own(part: Part, where: Iterable[syntax.Condition]) -> Iterator[syntax.Condition]:
     """Conditions over all variables of a pattern as conditions over these alone, once it is a part of another one."""
-    names = [p.variable or p.pattern.name for p in parts_of(part) if isinstance(p.pattern, syntax.Type)]
+    names = variables_below(part)
     for condition in where:
         match condition:
             case syntax.AttributeEquals(attribute, value):

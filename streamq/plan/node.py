@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -44,6 +44,20 @@ class Traits:
             self.infinite or other.infinite,
             longest,
         )
+
+
+@dataclass(frozen=True)
+class WrittenPattern:
+    """A pattern as its user wrote it: the name and text of a definition, and the variables of its events."""
+
+    name: str
+    text: str
+    variables: frozenset[str]
+
+    def variables_in(self, columns: Iterable[str]) -> list[str]:
+        """Return those of its variables of whose events there are columns, which are called ``x.m`` and ``x.@``, in order."""
+        owners = {column.partition(".")[0] for column in columns if "." in column}
+        return sorted(owners & self.variables)
 
 
 class Node(ABC):
@@ -102,6 +116,11 @@ class Node(ABC):
     def expansion(self) -> Node:
         """The plan that the compiler puts in its place before anything else; the node itself if it can be executed."""
         return self
+
+    @property
+    def patterns(self) -> tuple[WrittenPattern, ...]:
+        """The definitions of the pattern that it is, as written; none of any other node."""
+        return ()
 
     def detail(self) -> str:
         """The node's own parameters, for explain."""

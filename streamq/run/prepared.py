@@ -108,7 +108,7 @@ def prepare(request: StreamRequest) -> PreparedStream:
         level=level,
         early=request.early,
     )
-    program = compile_stages(rewritten(plan), options)
+    program = compile_stages(rewritten(plan), options, plan)
     tables = {names[name]: table for name, table in bound.items() if name in names}
     return PreparedStream(
         spark=spark,
