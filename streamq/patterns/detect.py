@@ -68,6 +68,9 @@ class Detect(Node):
     def _schema(self) -> Schema:
         return self.expansion.schema
 
+    def _mixes_windows(self) -> bool:
+        return False
+
     def _traits(self) -> Traits:
         return self.expansion.traits
 

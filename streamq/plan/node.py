@@ -70,6 +70,7 @@ class Node(ABC):
 
     schema: Schema
     traits: Traits
+    mixes_windows: bool = False
     digest: str
     children: tuple[Node, ...]
     cases: ClassVar[tuple[str, ...]] = ()
@@ -79,6 +80,7 @@ class Node(ABC):
         object.__setattr__(self, "children", tuple(self._inputs()))
         object.__setattr__(self, "schema", self._schema())
         object.__setattr__(self, "traits", self._traits())
+        object.__setattr__(self, "mixes_windows", self._mixes_windows())
         fields = dataclasses.fields(self)
         values = [type(self).__name__, *(canonical(getattr(self, f.name)) for f in fields if "added" not in f.metadata)]
         added = {f.name for f in fields if "added" in f.metadata}.intersection(written_fields(self))
@@ -88,6 +90,10 @@ class Node(ABC):
     @abstractmethod
     def _schema(self) -> Schema:
         """The schema of its rows; raises PlanError where its parameters do not fit its inputs."""
+
+    def _mixes_windows(self) -> bool:
+        """Whether results of several windows that overlap live at one instant, so that windows over them hold several."""
+        return any(child.mixes_windows for child in self.children)
 
     def _traits(self) -> Traits:
         return reduce(or_, (child.traits for child in self.children)) if self.children else Traits()
