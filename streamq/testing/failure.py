@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from streamq.plan.called_modules import called_modules
 from streamq.testing.case import Case
 from streamq.testing.difference import Difference
 from streamq.testing.execution import Execution
@@ -29,7 +30,14 @@ class VerificationFailed(AssertionError):
     def says(self) -> str:
         """What is wrong, without the case."""
         wrong = str(self.difference) if self.difference is not None else f"{type(self.error).__name__}: {self.error}"
-        return f"not the oracle's history ({self.how.shown(self.case.axis)})\n{wrong}"
+        return f"not the oracle's history ({self.how.shown(self.case.axis)})\n{self.suspects}{wrong}"
+
+    @property
+    def suspects(self) -> str:
+        """A line on the modules of a user's own that the query calls, and how to check them alone; nothing without any."""
+        names = [module.name for module in called_modules(self.case.plan) if not module.is_of_streamq]
+        checks = " and ".join(f"t.check_module({name})" for name in names)
+        return f"the query calls {', '.join(names)}: what breaks a law of modules shows in {checks}\n" if names else ""
 
     def __str__(self) -> str:
         again = (
