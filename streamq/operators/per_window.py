@@ -36,9 +36,7 @@ class PerWindow(Windowed[S]):
     def of(cls, stream: S, keys: tuple[str, ...]) -> Self:
         """Return the events of a stream, group by group and lifetime by lifetime."""
         plan = stream.plan
-        names = [name.lower() for name in plan.schema.names]
-        suffix = "_" * sum(name.startswith("lifetime_") for name in names)
-        bounds = {f"lifetime_{part}{suffix}": Lifetime(part) for part in ("start", "end")}
+        bounds = {f"__lifetime_{part}": Lifetime(part) for part in ("start", "end")}
         payload = [(name, Col(name)) for name in plan.schema.names]
         timed = stream._derive(Select(plan, (*payload, *bounds.items())))
         return cls(timed, (*keys, *bounds), Snapshot(), Clip.FULL, None, tuple(bounds))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import perm
 
 from streamq.choices import Consumption, Selection
+from streamq.patterns.rendering import shown_expression
 from streamq.patterns.source_text import MAX_DEPTH, MAX_EVENTS, MAX_VALUES, Refusal
 from streamq.patterns.syntax import (
     All,
@@ -19,6 +20,7 @@ from streamq.patterns.syntax import (
     Condition,
     CorrelationKey,
     Definition,
+    Literal,
     Not,
     Part,
     Pattern,
@@ -63,6 +65,22 @@ def orders_of_one_type(program: Program) -> Iterator[tuple[str, int, int]]:
                 together = min(count, number)
                 if together > 1:
                     yield name, together, perm(number, together)
+
+
+def compared_with_null(program: Program) -> Iterator[str]:
+    """Yield each comparison with NULL in the conditions of a program, as written: none is ever true."""
+    for definition in program.definitions:
+        waiting: list[object] = list(definition.where)
+        while waiting:
+            expression = waiting.pop()
+            if isinstance(expression, Apply):
+                waiting += expression.arguments
+                nulls = [argument for argument in expression.arguments if isinstance(argument, Literal)]
+                if expression.function in COMPARISONS and any(null.value is None for null in nulls):
+                    yield shown_expression(expression)
+
+
+COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
 
 def children(pattern: Pattern) -> tuple[Part, ...]:

@@ -12,7 +12,7 @@ from streamq.compiler.explain_html import Part as Explained
 from streamq.compiler.explain_html import page
 from streamq.errors import PlanError, kind_of, nearest, sentence, warn
 from streamq.patterns import syntax
-from streamq.patterns.checks import check_program, orders_of_one_type, variables_below
+from streamq.patterns.checks import check_program, compared_with_null, orders_of_one_type, variables_below
 from streamq.patterns.conditions import Variables
 from streamq.patterns.contributor import AliasVerbs, Contributor, Function
 from streamq.patterns.definitions import cancelling_nothing, no_type, used_types, variables_of
@@ -74,6 +74,8 @@ class Written:
                 f"cedr: CANCEL_WHEN over the events of a type, here {name}, cancels none: they begin where they happen; "
                 "write CANCEL_WHEN(pattern, negated)"
             )
+        for comparison in compared_with_null(self.program):
+            warn(f"cedr: {comparison} is never true, as NULL is equal to nothing; write IS NULL, or IS NOT NULL")
         for name, together, orders in orders_of_one_type(self.program):
             if orders >= MANY_ORDERS:
                 warn(
