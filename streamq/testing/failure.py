@@ -16,7 +16,8 @@ class VerificationFailed(AssertionError):
     ``case`` is the smallest found, ``how`` the way it was run, ``difference`` what tells the histories apart or None if
     it failed with ``error``; ``saved`` is the file it was written to, if any. ``first`` is the failure that was found
     first, of which the search went on to smaller ones (itself, if none was smaller), ``number`` the number of that trial;
-    ``shrinking`` is after how many seconds it stopped, None if it came to an end.
+    ``shrinking`` is after how many seconds it stopped, None if it came to an end. ``is_steady``: whether the oracle, asked
+    again, gives the same; only modules make it differ.
     """
 
     def __init__(self, case: Case, how: Execution, difference: Difference | None, error: Exception | None = None):
@@ -24,6 +25,7 @@ class VerificationFailed(AssertionError):
         self.case, self.how, self.difference, self.error = case, how, difference, error
         self.saved: Path | None = None
         self.first, self.number = self, 0
+        self.is_steady = True
         self.shrinking: float | None = None
 
     @property
@@ -37,7 +39,10 @@ class VerificationFailed(AssertionError):
         """A line on the modules of a user's own that the query calls, and how to check them alone; nothing without any."""
         names = [module.name for module in called_modules(self.case.plan) if not module.is_of_streamq]
         checks = " and ".join(f"t.check_module({name})" for name in names)
-        return f"the query calls {', '.join(names)}: what breaks a law of modules shows in {checks}\n" if names else ""
+        if not names:
+            return ""
+        unsteady = "" if self.is_steady else "what they give differs from call to call, in the oracle alone too; "
+        return f"the query calls {', '.join(names)}: {unsteady}what breaks a law of modules shows in {checks}\n"
 
     def __str__(self) -> str:
         again = (

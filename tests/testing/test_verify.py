@@ -98,7 +98,9 @@ def test_a_failure_names_the_modules_of_the_query_and_how_to_check_them() -> Non
         calls.append(len(values))
         return len(calls)
 
-    with pytest.raises(t.VerificationFailed, match="not the oracle's history .*\nthe query calls rising: ") as caught:
+    with pytest.raises(
+        t.VerificationFailed, match="not the oracle's history .*\nthe query calls rising: what they give differs"
+    ) as caught:
         t.verify(TRIPS.tumbling_window(5).select(n=rising("fare")), profile=replace(FAST, failures=None))
     assert "shows in t.check_module(rising)\n" in str(caught.value)
     with mock.patch.object(SettleKernel, "advance", lost), pytest.raises(t.VerificationFailed) as caught:
