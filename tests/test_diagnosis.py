@@ -189,6 +189,11 @@ def test_rows_that_filters_leave_out_before_and_behind_a_window() -> None:
     run.arrive()
     assert run.why().verdict == "filtered"
     assert run.why().summary.startswith("1 rows came out of hopping")
+    none = sq.udo("v bigint", name="none")(lambda values: [])
+    run = rehearsal(events("a", 1, 25).tumbling_window(10).select(none("v")))
+    run.arrive()
+    assert run.why().verdict == "filtered"
+    assert run.why().summary.startswith("1 windows of hopping") and "the module gave none" in run.why().summary
     run = rehearsal(events("a", 1).where(sq.col("v") > 99), "changelog")
     run.arrive()
     assert run.why().verdict == "filtered"

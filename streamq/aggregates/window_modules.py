@@ -204,8 +204,9 @@ class ModuleReduction(RangeReduction):
 
     @property
     def may_be_none(self) -> bool:
+        # of an aggregate that is set aside the window has a row, with NULL
         rows = self.calling.rows
-        return self.calling.quarantine or (rows is not None and not rows.single)
+        return rows is not None and (self.calling.quarantine or not rows.single)
 
     def over_ranges(self, members: RangedMembers) -> pa.Array:
         return pa.array(module_results(self.calling, self.column, members, self.passes), self.column.type)

@@ -194,6 +194,11 @@ def _filtered_at_the_end(case: Waiting) -> Answer | None:
     for relation in dict.fromkeys(feed.path.relation for feed in case.program.result_feeds):
         inserted = (case.readings.kernel(relation).inserted or 0) - case.history.inserted_before.get(relation, 0)
         if case.history.last_with_results is None and inserted > 0:
+            hosted = case.kernels.get(relation)
+            rule = None if hosted is None else hosted.kernel.progress_rule
+            if rule is not None and rule.windows and rule.may_be_none is not None:
+                left = "no row of theirs is there: the module gave none, or the filters behind it leave them out"
+                return Answer(Verdict.FILTERED, f"{inserted:,} windows of {case.shown(relation)} are over, and {left}.")
             text = f"{inserted:,} rows came out of {case.shown(relation)}, and none passed the filters behind it."
             return Answer(Verdict.FILTERED, text)
     return None
