@@ -77,8 +77,8 @@ def sections() -> dict[str, list[Entry]]:
     return {
         "Sources": [Entry(f"sq.{n}", f) for module in (sources, reading) for n, f in public(module) if hasattr(sq, n)],
         "Progress and consistency": [Entry(f"sq.{n}", f) for n, f in public(policies) if hasattr(sq, n)],
-        "Verbs": [e for room in rooms if room not in (WindowVerbs, GroupVerbs) for e in methods("stream", room)],
-        "Windows": [Entry(f"stream.{n}_window", getattr(WindowVerbs, f"{n}_window")) for n in WINDOWS],
+        "Verbs": [e for room in rooms if room not in (WindowVerbs, GroupVerbs) for e in verbs_of(room)],
+        "Windows": of_groups(methods("stream", WindowVerbs)),
         "Groups": [Entry("stream.group_by", GroupVerbs.group_by), Entry("group.apply", Grouped.apply)],
         "What a window makes of its members": methods("window", Windowed),
         "Aggregates": [Entry(f"sq.{n}", f) for n, f in functions_of(sq) if f.__module__.startswith(AGGREGATES)],
@@ -97,6 +97,7 @@ def sections() -> dict[str, list[Entry]]:
         ],
         "Seeing and running": [
             *methods("stream", Stream),
+            *values("stream", Stream),
             Entry("sq.from_json", sq.from_json),
             *methods("stream", RunVerbs),
             *(Entry(f"sq.{name}", function) for name, function in public(run_all)),
@@ -124,6 +125,16 @@ def methods(owner: str, cls: type) -> list[Entry]:
     found = {n: f for n, f in vars(cls).items() if inspect.isfunction(f) and not n.startswith("_")}
     also = {f: tuple(n for n, g in found.items() if g is f and n != f.__name__) for f in found.values()}
     return [Entry(f"{owner}.{n}", f, also[f]) for n, f in found.items() if f.__name__ == n]
+
+
+def verbs_of(room: type) -> list[Entry]:
+    """The verbs of a room, those that groups have as well called so."""
+    return of_groups(methods("stream", room)) if issubclass(Grouped, room) else methods("stream", room)
+
+
+def of_groups(entries: list[Entry]) -> list[Entry]:
+    """The same, with their names as verbs of groups beside those of streams."""
+    return [e._replace(also=(*e.also, e.name.replace("stream.", "group."))) for e in entries]
 
 
 def values(owner: str, cls: type) -> list[Entry]:

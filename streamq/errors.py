@@ -220,7 +220,8 @@ def unknown_column(
     columns = ", ".join(names) if names else "none"
     if not isinstance(name, str):
         raise PlanError(sentence(verb, "a column name is a string", f"found {name!r}; there are: {columns}"))
-    hint = nearest(name, names)
+    ending = [repr(own) for own in names if own.endswith(f"_{name}")]
+    hint = f"Did you mean {' or '.join(ending)}?" if len(ending) > 1 else nearest(name, names)
     if lifetime and name.lower() in ("start", "end", "duration"):
         hint = "The lifetime is sq.start(), sq.end(), sq.duration()."
     elif consumed and name in consumed:

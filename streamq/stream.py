@@ -237,7 +237,7 @@ class Stream(
         >>> s = sq.events([(1, 5, {"v": 0}), (2, 4, {"v": 8})])
         >>> aside = s.select(x=inverse("v")).quarantine()
         >>> aside.to_arrow().column("reason").to_pylist()
-        ['inverse: it failed; ZeroDivisionError: division by zero; of v = 0.']
+        ['ZeroDivisionError: division by zero; of v = 0']
         >>> aside.events("inverse").show()
         v  start  end
         0      1    5

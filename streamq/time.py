@@ -40,6 +40,8 @@ _MANY: Final = 10_000
 """So many of one unit are too many to read."""
 _UNITS: Final = ("microseconds", "ms", "seconds", "minutes", "hours", "days", "weeks")
 """The units as messages call them."""
+_SHORT: Final = ", ".join(unit for unit in _MICROSECONDS if len(unit) <= 3 and unit != "day")
+"""Their short forms, as messages list them."""
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*,?")
 
 
@@ -125,7 +127,7 @@ def _parse(text: str, verb: str) -> int:
         if part is None or size is None:
             # a month or a year is no fixed length, and of one letter nobody knows which unit it is near to
             is_guessed = len(unit) > 1 and unit.removesuffix("s") not in ("month", "year")
-            hint = (nearest(unit, _UNITS) if is_guessed else "") or f"Units: {', '.join(_UNITS)}."
+            hint = (nearest(unit, _UNITS) if is_guessed else "") or f"Units: {', '.join(_UNITS)}; in short {_SHORT}."
             if re.fullmatch(r"\s*[+-]?\d+\s*", text):
                 hint = f"Write '{int(text)} seconds', or {int(text)} without quotes on an integer axis."
             raise TimeError(sentence(verb, "not a duration", f"found {text!r}", hint))

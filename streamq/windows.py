@@ -30,6 +30,11 @@ class Hopping:
     name: ClassVar[str] = "hopping"
 
     @property
+    def overlap(self) -> bool:
+        """Return whether two windows of one group may have an instant in common."""
+        return self.size > self.hop
+
+    @property
     def n(self) -> int:
         """Return the greatest number of windows that contain one instant: size / hop, rounded up."""
         return -(-self.size // self.hop)
@@ -75,6 +80,11 @@ class Snapshot:
 
     name: ClassVar[str] = "snapshot"
 
+    @property
+    def overlap(self) -> bool:
+        """Return whether two windows of one group may have an instant in common."""
+        return False
+
 
 @dataclass(frozen=True)
 class Count:
@@ -88,6 +98,11 @@ class Count:
     by: str = "start"
 
     name: ClassVar[str] = "count"
+
+    @property
+    def overlap(self) -> bool:
+        """Return whether two windows of one group may have an instant in common."""
+        return self.n > 1
 
 
 @dataclass(frozen=True)
@@ -104,6 +119,11 @@ class Rows:
 
     name: ClassVar[str] = "rows"
 
+    @property
+    def overlap(self) -> bool:
+        """Return whether two windows of one group may have an instant in common."""
+        return self.n > self.step
+
 
 @dataclass(frozen=True)
 class Session:
@@ -116,6 +136,11 @@ class Session:
     gap: int
 
     name: ClassVar[str] = "session"
+
+    @property
+    def overlap(self) -> bool:
+        """Return whether two windows of one group may have an instant in common."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -131,6 +156,11 @@ class Landmark:
     period: int | None = None
 
     name: ClassVar[str] = "landmark"
+
+    @property
+    def overlap(self) -> bool:
+        """Return whether two windows of one group may have an instant in common."""
+        return True
 
 
 Window = Hopping | Snapshot | Count | Rows | Session | Landmark

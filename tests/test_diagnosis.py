@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -127,6 +128,44 @@ def test_an_inner_join_with_an_input_that_never_came(windowed: bool) -> None:
     assert [(w.operator, w.least) for w in run.why().waits] == [("inner join on k", "b")]
 
 
+FAILURES = events("log", 1, 2)
+FAIL, OK = FAILURES.where(sq.col("v") < 5), FAILURES.where(sq.col("v") > 5)
+SEQUENCE = "SEQUENCE(FAIL AS a, FAIL AS b, OK AS d, 5)"
+
+
+@pytest.mark.parametrize(
+    ("query", "missing"),
+    [
+        (lambda: FAIL.join(OK.rename(v="w"), on="k"), "a first row from the right is missing, in inner join on k."),
+        (lambda: OK.join(FAIL.rename(v="w"), on="k"), "a first row from the left is missing, in inner join on k."),
+        (lambda: OK.left_anti_join(FAIL, on="k"), "a first row from the left is missing, in anti join on k."),
+        (
+            lambda: sq.cedr(f"EVENT Brute WHEN {SEQUENCE} WHERE CorrelationKey(k, EQUAL)", FAIL=FAIL, OK=OK),
+            f"a first row for d is missing, in pattern Brute: {SEQUENCE}.",
+        ),
+        (
+            lambda: sq.cedr("EVENT Brute WHEN UNLESS(SEQUENCE(FAIL AS a, OK AS d, 5), FAIL AS r, 9)", FAIL=FAIL, OK=OK),
+            "a first row for d is missing, in pattern Brute, its a, d: UNLESS(SEQUENCE(FAIL AS a, OK AS d, 5), FAIL AS r, 9).",
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("output", ["final", "changelog"])
+def test_rows_of_one_source_that_reach_one_side_of_a_join_alone(
+    query: Callable[[], sq.Stream], missing: str, output: str
+) -> None:
+    run = rehearsal(query(), output)
+    run.arrive()
+    came = "No two rows met: 2 rows of log came, and none passed the filters on that side"
+    assert (run.why().verdict, run.why().summary) == ("no_match", f"{came}; {missing}")
+
+
+def test_a_pattern_that_holds_rows_is_called_as_it_is_written() -> None:
+    pattern = "UNLESS(SEQUENCE(FAIL AS a FIRST, FAIL AS b, 5), OK AS r, 9)"
+    run = rehearsal(sq.cedr(f"EVENT Brute WHEN {pattern}", FAIL=FAIL, OK=OK))
+    run.arrive()
+    assert [wait.operator for wait in run.why().waits] == [f"pattern Brute, its a, b: {pattern}"]
+
+
 def test_a_join_that_nothing_matches() -> None:
     run = rehearsal(events("a", 10).join(events("b", 11), on="k", suffixes=("", "_b")))
     run.arrive()
@@ -150,6 +189,11 @@ def test_rows_that_filters_leave_out_before_and_behind_a_window() -> None:
     run.arrive()
     assert run.why().verdict == "filtered"
     assert run.why().summary.startswith("1 rows came out of hopping")
+    none = sq.udo("v bigint", name="none")(lambda values: [])
+    run = rehearsal(events("a", 1, 25).tumbling_window(10).select(none("v")))
+    run.arrive()
+    assert run.why().verdict == "filtered"
+    assert run.why().summary.startswith("1 windows of hopping") and "the module gave none" in run.why().summary
     run = rehearsal(events("a", 1).where(sq.col("v") > 99), "changelog")
     run.arrive()
     assert run.why().verdict == "filtered"

@@ -5,16 +5,25 @@ from __future__ import annotations
 import contextlib
 import doctest
 import importlib
+import inspect
 import io
 import itertools
 import json
 import re
 from pathlib import Path
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import pytest
 
 import streamq
+from streamq.operators.grouped import Grouped
+from streamq.operators.per_window import PerWindow
+from streamq.operators.windowed import Windowed
+from streamq.patterns.contributor import Contributor
+from streamq.patterns.pattern import Pattern
+from streamq.run.running import Run
+from streamq.stream import Stream
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -91,6 +100,40 @@ def test_the_language_page_is_what_the_docstrings_say() -> None:
     text = page.page()
     assert page.PAGE.read_text(encoding="utf-8") == text, "make docs"
     assert all(f"](#{page.anchor(e.name)})" in text for entries in page.sections().values() for e in entries)
+
+
+OWNERS: dict[type, tuple[str, ...]] = {
+    Stream: ("stream",),
+    Grouped: ("group",),
+    Windowed: ("window",),
+    PerWindow: ("window",),
+    Pattern: ("pattern", "stream"),
+    Contributor: ("contributor",),
+    Run: ("run",),
+}
+"""What the language page calls the objects whose verbs it lists."""
+
+NO_VERBS = {"group.select", "group.agg", "window.stamp"}
+"""Two that refuse for want of a window, and where results live."""
+
+
+def is_verb(member: Any) -> bool:
+    return isinstance(member, FunctionType | property)
+
+
+def test_the_language_page_has_every_verb_and_an_example_of_it() -> None:
+    page = importlib.import_module("scripts.language_page")
+    entries = [entry for entries in page.sections().values() for entry in entries]
+    listed = {e.name for e in entries}
+    listed |= {n if "." in n else f"{e.name.partition('.')[0]}.{n}" for e in entries for n in e.also}
+    for cls, owners in OWNERS.items():
+        for name in (n for n, f in inspect.getmembers_static(cls, is_verb) if not n.startswith("_")):
+            named = {f"{owner}.{name}" for owner in owners}
+            assert named & (listed | NO_VERBS), f"{cls.__name__}.{name} is not on the page"
+    owned = ("Verbs", "Windows", "Groups", "What a window makes of its members", "Aggregates", "Patterns")
+    for title in owned:
+        plain = {e.name for e in page.sections()[title] if ">>> " not in (e.function.__doc__ or "")}
+        assert plain <= {"pattern.text"}, title
 
 
 def test_the_tables_of_expressions_are_what_the_functions_say() -> None:

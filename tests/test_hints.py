@@ -17,7 +17,7 @@ import pytest
 
 import streamq as sq
 from streamq import functions
-from streamq.errors import PlanError, StreamqError, StreamqWarning, TypeMismatch, UnknownColumn, UnknownVerb
+from streamq.errors import PlanError, StreamqError, StreamqWarning, TimeError, TypeMismatch, UnknownColumn, UnknownVerb
 from streamq.plan.expr import Lit, as_expr
 from streamq.plan.hints import _OF_OTHER_NAMES, for_method
 from streamq.plan.spark_names import OURS
@@ -231,3 +231,36 @@ def test_names_of_other_libraries_at_the_top(name: str, hint: str) -> None:
         getattr(sq, name)
     assert hint in str(error.value)
     assert not hasattr(sq, name)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("v > 2", 'write col("v") > 2.'),
+        ("txt = 'abc'", """write col("txt") == 'abc'."""),
+        ("v<>2", 'write col("v") != 2.'),
+        ("v IS NULL", 'write col("name") > 20.'),
+    ],
+)
+def test_a_text_is_no_predicate(text: str, hint: str) -> None:
+    with pytest.raises(TypeMismatch) as refused:
+        EVENTS.where(text)
+    assert str(refused.value).endswith(f"SQL is no predicate here: {hint}")
+
+
+def test_a_column_of_several_sides_is_guessed_by_its_ending() -> None:
+    pairs = EVENTS.select("v").join(EVENTS.select("v"), suffixes=("_a", "_b")).rename(v_a="a_v", v_b="b_v")
+    with pytest.raises(UnknownColumn, match="no column 'v'; there are: a_v, b_v. Did you mean 'a_v' or 'b_v'?"):
+        pairs.select(x=lambda pair: pair.v)
+
+
+def test_columns_of_streamqs_own_are_no_columns_of_windows() -> None:
+    for windows in (EVENTS.per_window(), EVENTS.group_by("v").per_window()):
+        with pytest.raises(UnknownColumn, match="no column 'lifetime_start'; there are: v, x, txt, xs, ok."):
+            windows.select(n=sq.sum("lifetime_start"))
+
+
+@pytest.mark.parametrize("unit", ["hr", "m"])
+def test_a_unit_that_there_is_not_lists_the_short_forms(unit: str) -> None:
+    with pytest.raises(TimeError, match="in short us, ms, sec, s, min, h, d, w."):
+        sq.events([(dt.datetime(2024, 5, 1), None, {"v": 1})]).tumbling_window(f"5 {unit}")

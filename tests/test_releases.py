@@ -69,6 +69,31 @@ RELEASED: dict[str, Callable[[], sq.Stream]] = {
 }
 
 
+@sq.udo("v bigint", name="great")
+def great(values: Any) -> Any:
+    yield from (int(v) for v in values if v > 20)
+
+
+@sq.udso("v bigint", initial=None, name="leap")
+def leap(last: int | None, v: int) -> tuple[int, list[int]]:
+    return v, [v - last] if last is not None and v - last > 9 else []
+
+
+def chosen(selection: str) -> sq.Stream:
+    every = events("a", 1, 9, 10, 17).to_points()
+    small, great = every.where(sq.col("v") < 9), every.where(sq.col("v") >= 9)
+    return sq.cedr(f"EVENT e WHEN SEQUENCE(S AS x {selection}, G AS y, 9)", S=small, G=great)
+
+
+MAY_BE_NONE: dict[str, Callable[[], sq.Stream]] = {
+    "an operator's rows": lambda: events("a", 1, 28, 44, 61).tumbling_window(5).select(great("v")),
+    "a scan": lambda: events("a", 1, 8, 19, 31).to_points().group_by("k").scan(leap("v")),
+    "a pattern that consumes": lambda: chosen("FIRST CONSUME"),
+    "a pattern that selects": lambda: chosen("LAST"),
+}
+"""What progress lets go may be nothing here, and some of it is rows."""
+
+
 def advanced(run: Rehearsal, wait: Wait) -> tuple[list[Any], list[Any]]:
     """The rows of a tick before what is told, and of that."""
     call = TOLD.search(" ".join(wait.release))
@@ -103,6 +128,16 @@ def test_what_would_release_a_window_does_and_not_a_tick_earlier(name: str, leve
             assert wait.window is None or all((row["start"], row["end"]) == wait.window for row in then)
         released += len(before) + len(then)
     assert released and exact
+
+
+@pytest.mark.parametrize("name", MAY_BE_NONE)
+def test_a_release_of_what_may_be_nothing_says_so(name: str) -> None:
+    run = rehearsal(MAY_BE_NONE[name]())
+    sizes = []
+    for _ in range(4):
+        sizes.append(run.arrive(a=1).num_rows)
+        assert [(w.exact, w.proviso[:18]) for w in run.why().waits] == [(False, "rows come only if ")]
+    assert any(sizes) and not all(sizes[1:])
 
 
 ROW = re.compile(r"a row of a at or after (-?\d+)")

@@ -202,6 +202,12 @@ class ModuleReduction(RangeReduction):
     def depends_on_order(self) -> bool:
         return self.calling.module.any_order and not self.calling.module.in_parts
 
+    @property
+    def may_be_none(self) -> bool:
+        # of an aggregate that is set aside the window has a row, with NULL
+        rows = self.calling.rows
+        return rows is not None and (self.calling.quarantine or not rows.single)
+
     def over_ranges(self, members: RangedMembers) -> pa.Array:
         return pa.array(module_results(self.calling, self.column, members, self.passes), self.column.type)
 

@@ -19,7 +19,7 @@ from streamq.operators.operator import set_aside
 from streamq.operators.source import Source
 from streamq.operators.step import Step
 from streamq.plan.expr import Expr
-from streamq.plan.node import Node
+from streamq.plan.node import Node, WrittenPattern
 from streamq.plan.schema import POINT, Schema
 from streamq.runtime.carried import Carrier
 from streamq.runtime.kernel import Kernel
@@ -127,6 +127,10 @@ class Feed:
         return self.channel.columns[len(self.columns) :]
 
 
+INGRESS = "ingress:"
+"""How relations are called that are the events of a source's items; the source's table follows."""
+
+
 @dataclass(frozen=True)
 class Relation:
     """Rows at one point of the chain: of a source (stage 0) or of kernel ``number`` (made in stage ``stage - 1``)."""
@@ -140,7 +144,10 @@ class Relation:
 
 @dataclass
 class Program:
-    """Plans compiled for streaming: relations, stages in order, and the feeds that connect them; ``nodes`` by kernel number."""
+    """Plans compiled for streaming: relations, stages in order, and the feeds that connect them; ``nodes`` by kernel number.
+
+    ``patterns`` are those that the plans had before they were rewritten.
+    """
 
     plan: Results
     options: Options
@@ -149,6 +156,7 @@ class Program:
     feeds: list[Feed] = field(default_factory=list)
     titles: dict[str, tuple[str, ...]] = field(default_factory=dict)
     nodes: dict[int, Node] = field(default_factory=dict)
+    patterns: tuple[WrittenPattern, ...] = ()
     strategy: Strategy = field(init=False)
 
     def __post_init__(self) -> None:

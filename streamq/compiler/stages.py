@@ -16,7 +16,7 @@ from pyspark.sql import types as t
 from streamq.choices import OutputForm
 from streamq.compiler.options import Options
 from streamq.compiler.ports import Port, PortInput, feed_result, host, host_ctis
-from streamq.compiler.program import Path, Program, Relation
+from streamq.compiler.program import INGRESS, Path, Program, Relation
 from streamq.compiler.results import Result, Results, without_policies
 from streamq.compiler.stage_lines import final_and_cost_lines, window_lines
 from streamq.compiler.strategy import JudgedAt, RunBy
@@ -223,7 +223,7 @@ class _Compiler:
 
     def _host_ingress(self, path: Path, ingress: Ingress) -> Path:
         """Host the kernel that makes events of a source's items; return the path of the events."""
-        name = f"ingress:{path.relation.removeprefix('source:')}"
+        name = f"{INGRESS}{path.relation.removeprefix('source:')}"
         source = self.program.relations[path.relation].source
         assert source is not None
         keeps_nothing = source.insert_only and not source.ids
@@ -362,10 +362,15 @@ def _read_unsettled(program: Program) -> frozenset[str]:
     return frozenset(node.digest for plan in early for node in nodes(plan))
 
 
-def compile_stages(plan: Results, options: Options) -> Program:
+def compile_stages(plan: Results, options: Options, written: Node | None = None) -> Program:
     """Compile (rewritten) plans to one chain of stages. Raises PlanError for a plan that has no streaming form.
+
+    ``written``: the plans before they were rewritten, whose patterns ``why()`` names.
 
     The names of kernels, which name their state in a checkpoint, depend neither on the sources' policies nor on the level of
     consistency: a run may continue from a checkpoint with other policies and at another level.
     """
-    return _Compiler(*without_policies(plan), options).compile()
+    program = _Compiler(*without_policies(plan), options).compile()
+    if written is not None:
+        program.patterns = tuple(pattern for node in nodes(written) for pattern in node.patterns)
+    return program

@@ -52,6 +52,11 @@ class AlterLifetime(Step):
     title = "alter_lifetime"
     may_drop = True
 
+    def _mixes_windows(self) -> bool:
+        # under another length, or from an end, a row lives where its user says, no longer on its window
+        moved = self.start.anchor == Anchor.LE and self.length.kind == LengthKind.SAME
+        return moved and self.input.mixes_windows
+
     @property
     def progress(self) -> str:
         match self.start:

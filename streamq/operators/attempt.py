@@ -12,6 +12,7 @@ from streamq.operators.operator import EventsAside
 from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
 from streamq.plan.node import Node, Traits, node
+from streamq.plan.own_names import shown_name
 from streamq.plan.passes import reads_end, set_aside_by
 from streamq.plan.schema import Field, Schema
 from streamq.plan.tree import show
@@ -60,7 +61,7 @@ class Attempt(EvaluatedOperator):
         return tuple(EventsAside(name, self.input.schema, in_windows=False) for name in names)
 
     def detail(self) -> str:
-        return ", ".join(f"{name} = {show(e)}" for name, e in self.columns)
+        return ", ".join(f"{shown_name(name)} = {show(e)}" for name, e in self.columns)
 
     def evaluation(self) -> Evaluation:
         source = self.input.schema

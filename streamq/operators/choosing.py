@@ -103,6 +103,7 @@ class Choosing(EventOperator):
             rows=rows,
             at_once=self.gathering == Gathering.AT_MOST,
             needed_until=gatherer.needed_until,
+            completes_matches=True,
         )
 
     def _gatherer(self, names: Sequence[str]) -> Chooser | Uncrowded:

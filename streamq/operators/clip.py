@@ -39,6 +39,9 @@ class Clip(EvaluatedOperator):
     title = "clip"
     matches_keys = True
 
+    def _mixes_windows(self) -> bool:
+        return self.input.mixes_windows
+
     def _schema(self) -> Schema:
         ours, theirs = self.input.schema, self.by.schema
         if ours.axis != theirs.axis:

@@ -36,6 +36,9 @@ class Except(EvaluatedOperator):
 
     title = "except"
 
+    def _mixes_windows(self) -> bool:
+        return self.left.mixes_windows
+
     def _schema(self) -> Schema:
         left, right = self.left.schema, self.right.schema
         if left.axis != right.axis or left.fields != right.fields:

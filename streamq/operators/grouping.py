@@ -31,6 +31,7 @@ class Group(Node):
     def __init__(self, input: Node, keys: tuple[str, ...]):
         self.input, self.keys = input, keys
         self.schema, self.traits, self.children = self._schema(), input.traits, (input,)
+        self.mixes_windows = input.mixes_windows
         self.digest = f"group by {','.join(keys)}: {input.digest}"
 
     def _schema(self) -> Schema:

@@ -72,6 +72,9 @@ class Join(Pairing):
     def title(self) -> str:
         return f"{self.how} join"
 
+    def _mixes_windows(self) -> bool:
+        return self.left.mixes_windows or (self.how in (JoinKind.INNER, JoinKind.LEFT) and self.right.mixes_windows)
+
     def _schema(self) -> Schema:
         left, right = self.left.schema, self.right.schema
         if left.axis != right.axis:

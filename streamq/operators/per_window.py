@@ -10,16 +10,15 @@ from typing import Any, Self, TypeVar
 
 from streamq.choices import Clip
 from streamq.errors import warn
-from streamq.operators.explode import Explode
 from streamq.operators.select import Select
-from streamq.operators.where import Where
 from streamq.operators.windowed import Windowed
 from streamq.plan.expr import Col
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.node import Node
 from streamq.plan.resolve import Given
 from streamq.plan.verbs import Verbs
-from streamq.windows import Hopping, Snapshot, Window
+from streamq.time import TIMESTAMP
+from streamq.windows import Snapshot
 
 S = TypeVar("S", bound=Verbs)
 
@@ -37,9 +36,7 @@ class PerWindow(Windowed[S]):
     def of(cls, stream: S, keys: tuple[str, ...]) -> Self:
         """Return the events of a stream, group by group and lifetime by lifetime."""
         plan = stream.plan
-        names = [name.lower() for name in plan.schema.names]
-        suffix = "_" * sum(name.startswith("lifetime_") for name in names)
-        bounds = {f"lifetime_{part}{suffix}": Lifetime(part) for part in ("start", "end")}
+        bounds = {f"__lifetime_{part}": Lifetime(part) for part in ("start", "end")}
         payload = [(name, Col(name)) for name in plan.schema.names]
         timed = stream._derive(Select(plan, (*payload, *bounds.items())))
         return cls(timed, (*keys, *bounds), Snapshot(), Clip.FULL, None, tuple(bounds))
@@ -64,18 +61,14 @@ class PerWindow(Windowed[S]):
         return f"{self.stream!r} per window{by}"
 
 
-def warn_of_neighbours(plan: Node, window: Window, verb: str) -> None:
-    """Warn where windows of a grid are put over results that live on overlapping windows: each would hold several of them."""
-    if not isinstance(window, Hopping) or not plan.on_windows:
-        return
-    below = plan
-    while isinstance(below, Where | Select | Explode):
-        below = below.input
-    results = getattr(below, "window", None)
-    if isinstance(results, Hopping) and results.size > results.hop:
+def warn_of_neighbours(plan: Node, verb: str) -> None:
+    """Warn where windows are put over results that live on overlapping windows: each would hold several of them."""
+    if plan.mixes_windows:
+        tick = '"-1 microsecond"' if plan.schema.axis == TIMESTAMP else "-1"
         warn(
             f"{verb}: windows over the results of overlapping windows; each holds the results of several neighbouring windows. "
-            "For the results of each window by itself write .per_window(), for points at the windows' ends .to_points_at_end()"
+            "For the results of each window by itself write .per_window(), to have each once, at the last instant of its window, "
+            f".to_points_at_end().shift({tick})"
         )
 
 

@@ -214,9 +214,9 @@ def _by_id(node: Physical, df: DataFrame) -> DataFrame:
     start = F.coalesce(F.col("__given")[LE], F.col("__at"))
     # one condition: of several Spark might drop a row by another before the weight is read
     events = F.when(F.col("__given").isNotNull() & (F.col(RE) > start), F.col("__w")).otherwise(0)
-    weight, reason = checked(start, reason, node, False, F.col(RE), events)
-    df = keep_good(df.withColumn(LE, start).withColumn("__w", weight).withColumn(BAD, reason)).where(F.col("__w") > 0)
     payload = {f.name: F.col("__given")[f.name] for f in rest} | {node.id: F.col(id)}
+    weight, reason = checked(start, reason, node, False, F.col(RE), events, payload)
+    df = keep_good(df.withColumn(LE, start).withColumn("__w", weight).withColumn(BAD, reason)).where(F.col("__w") > 0)
     return df.select(LE, RE, *(payload[f.name].alias(f.name) for f in node.payload))
 
 

@@ -77,6 +77,9 @@ class Scan(EvaluatedOperator):
         aside = EventsAside(self.operator.name, self.input.schema, in_windows=False)
         return (aside,) if self.operator.sets_aside else ()
 
+    def _mixes_windows(self) -> bool:
+        return False
+
     def _traits(self) -> Traits:
         return Traits(self.input.traits.retracts, False, False)
 

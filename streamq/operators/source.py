@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -168,11 +169,18 @@ def no_start(le: Column, last: int = INFINITY - 1) -> Column:
 
 
 def checked(
-    le: Column, reason: Column, node: Source, streaming: bool, re: Column | None = None, read: Column | None = None
+    le: Column,
+    reason: Column,
+    node: Source,
+    streaming: bool,
+    re: Column | None = None,
+    read: Column | None = None,
+    payload: Mapping[str, Column] | None = None,
 ) -> tuple[Column, Column]:
     """A source's LE and ``__bad``: under ``invalid="fail"`` the reason says the lifetime, and in batch reading LE raises it.
 
-    ``read``: a bigint column that takes the place of LE. Where rows are filtered by it, LE would be read too late.
+    ``read``: a bigint column that takes the place of LE. Where rows are filtered by it, LE would be read too late. ``payload``:
+    the columns of the payload where they are not under their own names.
     """
     from pyspark.sql import functions as F
 
@@ -183,7 +191,8 @@ def checked(
     end = [] if re is None else [F.lit(", end "), _shown(F.when(re != INFINITY, re), axis)]
     reason = F.when(reason.isNotNull(), F.concat(reason, F.lit(" (start "), _shown(le, axis), *end, F.lit(")")))
     if not streaming:
-        message = F.concat(F.lit(f"[streamq] source {node.shown_name()}: a row is no event: "), reason)
+        wrong = F.lit(f"[streamq] source {node.shown_name()}: a row is no event: ")
+        message = F.concat(wrong, reason, _shown_payload(node, payload))
         raised = F.raise_error(message).cast("bigint")
         return F.when(reason.isNull(), read).otherwise(raised), F.lit(None).cast("string")
     return read, reason
@@ -204,6 +213,21 @@ def once(node: Identified, df: DataFrame) -> DataFrame:
     le, reason = checked(F.col(LE), reason, node, False, F.col(RE))
     df = df.where(F.col("__first") | ~F.col("__same")).withColumn(LE, le).withColumn(BAD, reason)
     return keep_good(df).drop("__first", "__same")
+
+
+def _shown_payload(node: Source, columns: Mapping[str, Column] | None) -> Column:
+    """A row's payload as Python shows a dict, for an error; a double quote would end the error's text."""
+    from pyspark.sql import functions as F
+
+    parts: list[Column] = []
+    for field in node.payload:
+        value = (F.col(quote(field.name)) if columns is None else columns[field.name]).cast("string")
+        if isinstance(field.type, t.BooleanType):
+            value = F.initcap(value)
+        elif not isinstance(field.type, t.NumericType):
+            value = F.concat(F.lit("'"), F.translate(value, '"\n', "' "), F.lit("'"))
+        parts += [F.lit(f"{', ' if parts else ''}{field.name!r}: "), F.coalesce(value, F.lit("None"))]
+    return F.concat(F.lit("; first: {"), *parts, F.lit("}"))
 
 
 def _shown(ticks: Column, axis: str) -> Column:

@@ -42,6 +42,9 @@ class ToSignal(EvaluatedOperator):
             check_key(self.input.schema.require(key, "to_signal"), key, "to_signal")
         return self.input.schema.with_shape(SIGNAL)
 
+    def _mixes_windows(self) -> bool:
+        return False
+
     def _traits(self) -> Traits:
         return Traits(self.input.traits.retracts, True, True)
 

@@ -15,6 +15,7 @@ from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.operator import BatchRun
 from streamq.operators.window import (
     WindowEvaluation,
+    mixes_windows,
     show_keys,
     show_policies,
     show_window,
@@ -75,6 +76,9 @@ class TopK(EvaluatedOperator):
     @property
     def on_windows(self) -> bool:
         return self.stamp == Stamp.ALIGN
+
+    def _mixes_windows(self) -> bool:
+        return mixes_windows(self.input, self.keys, self.window, self.stamp)
 
     @property
     def case(self) -> tuple[str, ...]:

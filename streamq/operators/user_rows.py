@@ -46,7 +46,7 @@ def rows_of(
         raise PlanError(
             sentence(operator.name, "stamp 'time_bound' is a promise of the operator", "it makes none", hint)
         )
-    check_names([*keys, *(f.name for f in operator.fields)], operator.name)
+    check_names([*(k for k in keys if not k.startswith("__")), *(f.name for f in operator.fields)], operator.name)
     bare = resolve(replace(applied, options=(str(stamp), *applied.options[1:])), source, operator.name)
     assert isinstance(bare, Aggregate)
     if any(aggregates_in(part) for part in bare.children):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Self
 
 from pyspark.sql import types as t
@@ -11,7 +12,7 @@ from streamq.operators.attempt import attempted, check_attempts
 from streamq.operators.evaluation import all_columns
 from streamq.operators.select import Select
 from streamq.operators.step import ExpressionStep, Rows, V
-from streamq.plan.expr import Expr
+from streamq.plan.expr import Expr, Lit
 from streamq.plan.inference import infer
 from streamq.plan.node import Node, node
 from streamq.plan.passes import reads_end
@@ -42,11 +43,8 @@ class Where(ExpressionStep):
         check_attempts([self.predicate], self.input.schema, "where")
         kind = infer(self.predicate, self.input.schema, "where")
         if not isinstance(kind, t.BooleanType | t.NullType):
-            raise TypeMismatch(
-                sentence(
-                    "where", "the predicate is not boolean", f"found {kind.simpleString()} in {show(self.predicate)}"
-                )
-            )
+            found = f"found {kind.simpleString()} in {show(self.predicate)}"
+            raise TypeMismatch(sentence("where", "the predicate is not boolean", found, _instead(self.predicate)))
         return self.input.schema
 
     @property
@@ -65,6 +63,18 @@ class Where(ExpressionStep):
 
     def apply(self, rows: Rows[V]) -> Rows[V]:
         return rows.filter(rows.evaluate(self.predicate))
+
+
+_COMPARED = re.compile(r"\s*(\w+)\s*(>=|<=|==|!=|<>|=|>|<)\s*(.+)", re.DOTALL)
+_SIGNS = {"=": "==", "<>": "!="}
+
+
+def _instead(predicate: Expr) -> str:
+    """Return what to write instead of a text, which is a value and no predicate; nothing for what is no text."""
+    if not isinstance(predicate, Lit) or not isinstance(predicate.value, str):
+        return ""
+    name, sign, value = ((compared := _COMPARED.match(predicate.value)) and compared.groups()) or ("name", ">", "20")
+    return f'SQL is no predicate here: write col("{name}") {_SIGNS.get(sign, sign)} {value.strip()}.'
 
 
 class WhereVerbs(Verbs):

@@ -7,7 +7,9 @@ from typing import TypeVar
 
 from streamq.choices import Clip, Stamp
 from streamq.operators.evaluation import Moves
-from streamq.plan.node import Traits
+from streamq.operators.select import Select
+from streamq.plan.lifetime import Lifetime
+from streamq.plan.node import Node, Traits
 from streamq.plan.own_names import shown_name
 from streamq.plan.schema import Schema
 from streamq.runtime.endpoints import Bound
@@ -24,6 +26,16 @@ def window_traits(window: Window, stamp: str, source: Traits) -> Traits:
         return Traits()
     moves = stamp == Stamp.ALIGN and not isinstance(window, Rows)
     return Traits(False, False, moves and source.infinite and isinstance(window, Snapshot | Session))
+
+
+def mixes_windows(source: Node, keys: tuple[str, ...], window: Window, stamp: str) -> bool:
+    """Return whether results of several windows live at one instant; those of ``per_window()`` live where its events did."""
+    if stamp != Stamp.ALIGN:
+        return False
+    exprs = [expr for name, expr in source.columns if name in keys] if isinstance(source, Select) else []
+    parts = {expr.part for expr in exprs if isinstance(expr, Lifetime)}
+    is_per_window = isinstance(window, Snapshot) and {"start", "end"} <= parts
+    return source.mixes_windows if is_per_window else window.overlap
 
 
 def show_window(window: Window, axis: str) -> str:

@@ -20,6 +20,7 @@ from streamq.operators.partial_aggregate import partial_fields
 from streamq.operators.snapshots import snapshots
 from streamq.operators.window import (
     WindowEvaluation,
+    mixes_windows,
     show_keys,
     show_policies,
     show_window,
@@ -82,6 +83,9 @@ class WindowAggregate(EvaluatedOperator):
     @property
     def on_windows(self) -> bool:
         return self.stamp == Stamp.ALIGN
+
+    def _mixes_windows(self) -> bool:
+        return mixes_windows(self.input, self.keys, self.window, self.stamp)
 
     @property
     def case(self) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ class WindowVerbs(ABC, Generic[S]):
     def _windowed(self, make: Callable[[Any], Window], verb: str, clip_input: str, stamp: str | None) -> Windowed[S]:
         stream, keys = self._groups()
         window = make(stream.plan.schema.axis)
-        warn_of_neighbours(stream.plan, window, verb)
+        warn_of_neighbours(stream.plan, verb)
         return windowed(stream, keys, window, clip=clip_input, stamp=stamp, verb=verb)
 
     def per_window(self) -> Windowed[S]:
@@ -156,6 +156,7 @@ class WindowVerbs(ABC, Generic[S]):
             5      6    9
         """
         stream, keys = self._groups()
+        warn_of_neighbours(stream.plan, "sliding_window")
         return windowed(_slid(stream, duration), keys, Snapshot(), clip=clip_input, stamp=stamp, verb="sliding_window")
 
     def count_window(

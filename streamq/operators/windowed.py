@@ -91,7 +91,7 @@ class Windowed(Generic[S]):
         self._check_aligned("aggregates and top_k")
         wanted = list(named(given_columns, named_columns, source.schema, "select"))
         wanted = [(name, e) for name, e in wanted if not (name in self.keys and isinstance(e, Col) and e.name == name)]
-        check_names([*self.keys, *(name for name, _ in wanted)], "select")
+        check_names([*(k for k in self.keys if not k.startswith("__")), *(name for name, _ in wanted)], "select")
         aggregates: dict[str, tuple[str, Aggregate]] = {}
         outputs: list[tuple[str, Expr]] = []
 

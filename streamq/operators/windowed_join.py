@@ -15,6 +15,7 @@ from streamq.operators.interval_join import OTHER_LE, OTHER_RE
 from streamq.operators.join_arguments import On, Pairs, check_pairs, paired
 from streamq.operators.operator import BatchRun
 from streamq.operators.pairing import Pairing
+from streamq.operators.per_window import warn_of_neighbours
 from streamq.operators.window import show_window
 from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
@@ -54,6 +55,9 @@ class WindowedJoin(Pairing):
 
     title = "windowed_join"
     on_windows = True
+
+    def _mixes_windows(self) -> bool:
+        return self.window.overlap
 
     def _schema(self) -> Schema:
         left, right = self.left.schema, self.right.schema
@@ -158,4 +162,6 @@ class WindowedJoinVerbs(Verbs):
             self.plan, other, on, where=where, suffixes=suffixes, how=JoinKind.INNER, verb="windowed_join"
         )
         window = grid(size, size if hop is None else hop, offset, self.plan.schema.axis, "windowed_join")
+        for plan in (self.plan, other.plan):
+            warn_of_neighbours(plan, "windowed_join")
         return self._derive(WindowedJoin(self.plan, other.plan, window, keys, condition, *names), other)

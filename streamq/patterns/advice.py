@@ -40,6 +40,9 @@ _OF_CHARACTERS: Final = {
 NO_CAST: Final = "A text has no CAST: give the stream a column of that type first, by with_columns."
 _NO_CASE: Final = "A text has no CASE and no IF: give the stream a column of it first, by with_columns."
 _NO_AGGREGATE: Final = "An aggregate is of a window's events: put a window over the matches, .tumbling_window(...)."
+_NO_DURATION: Final = (
+    "A condition has no durations: unix_seconds(b.Vs) - unix_seconds(a.Vs) < 120 compares instants, in seconds."
+)
 _NO_STAR: Final = "Without OUTPUT a match has all fields of its events."
 
 _BEFORE: Final = (
@@ -51,6 +54,11 @@ _BEFORE: Final = (
     (re.compile(r"\bIS(?:\s+NOT)?\s*\Z", re.IGNORECASE), re.compile(r""), "IS is for NULL; write = or <>."),
     (re.compile(r"\bATLEAST\s*\(\s*\d+\s*\Z", re.IGNORECASE), re.compile(r"of\b", re.IGNORECASE),
      "Write ATLEAST(2, A, B, C, 5 minutes)."),
+    (re.compile(r"\d\s*\Z"), re.compile(r"(?:(?:micro|milli)?sec|min|hour|day|week)\w*|(?:us|ms|s|h|d|w)\b", re.IGNORECASE),
+     _NO_DURATION),
+    (re.compile(r"\bINTERVAL\s*\Z", re.IGNORECASE), re.compile(r"['\d]"), _NO_DURATION),
+    (re.compile(r"[(,]\s*(?:EACH|FIRST|LAST|REUSE|CONSUME)\s+(?:\w+|`[^`]*`)\s*\Z", re.IGNORECASE),
+     re.compile(r"AS\b", re.IGNORECASE), "FIRST, LAST and CONSUME stand behind the name: A AS a FIRST."),
     (re.compile(r""), re.compile(r"WITHIN\b", re.IGNORECASE), "A scope stands behind a comma: SEQUENCE(A, B, 5 minutes)."),
     (re.compile(r"\bWITHIN\s*\Z", re.IGNORECASE), re.compile(r""), "A scope stands behind a comma: SEQUENCE(A, B, 5 minutes)."),
 )  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import perm
 
 from streamq.choices import Consumption, Selection
+from streamq.patterns.rendering import shown_expression
 from streamq.patterns.source_text import MAX_DEPTH, MAX_EVENTS, MAX_VALUES, Refusal
 from streamq.patterns.syntax import (
     All,
@@ -19,6 +20,7 @@ from streamq.patterns.syntax import (
     Condition,
     CorrelationKey,
     Definition,
+    Literal,
     Not,
     Part,
     Pattern,
@@ -65,6 +67,22 @@ def orders_of_one_type(program: Program) -> Iterator[tuple[str, int, int]]:
                     yield name, together, perm(number, together)
 
 
+def compared_with_null(program: Program) -> Iterator[str]:
+    """Yield each comparison with NULL in the conditions of a program, as written: none is ever true."""
+    for definition in program.definitions:
+        waiting: list[object] = list(definition.where)
+        while waiting:
+            expression = waiting.pop()
+            if isinstance(expression, Apply):
+                waiting += expression.arguments
+                nulls = [argument for argument in expression.arguments if isinstance(argument, Literal)]
+                if expression.function in COMPARISONS and any(null.value is None for null in nulls):
+                    yield shown_expression(expression)
+
+
+COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
+
+
 def children(pattern: Pattern) -> tuple[Part, ...]:
     """Return the parameters of an operator, in the order of the text."""
     match pattern:
@@ -82,6 +100,11 @@ def parts_of(whole: Part) -> Iterator[Part]:
         part = waiting.pop()
         yield part
         waiting += reversed(children(part.pattern))
+
+
+def variables_below(whole: Part) -> list[str]:
+    """Return what the events below a part are called: by their variables, those without one by their types."""
+    return [part.variable or part.pattern.name for part in parts_of(whole) if isinstance(part.pattern, Type)]
 
 
 def chooses(parts: Iterable[Part]) -> bool:

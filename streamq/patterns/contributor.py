@@ -25,15 +25,39 @@ class Contributor:
     functions: tuple[Function, ...] = ()
 
     def first(self) -> Contributor:
-        """Of the instances that fit the first is taken: FIRST."""
+        """Of the instances that fit the first is taken: FIRST.
+
+        >>> import streamq as sq
+        >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
+        >>> sq.sequence(a.alias("x").first(), b.alias("y"), within=10).show()
+        x_v  y_v  root  start  end
+          1    3     1      4   11
+          1    4     1      6   11
+        """
         return self._with(selection=Selection.FIRST)
 
     def last(self) -> Contributor:
-        """Of the instances that fit the last is taken: LAST."""
+        """Of the instances that fit the last is taken: LAST.
+
+        >>> import streamq as sq
+        >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
+        >>> sq.sequence(a.alias("x").last(), b.alias("y"), within=10).show()
+        x_v  y_v  root  start  end
+          2    3     2      4   12
+          2    4     2      6   12
+        """
         return self._with(selection=Selection.LAST)
 
     def consume(self) -> Contributor:
-        """What is in the matches of one last event is in none of a later one: CONSUME."""
+        """What is in the matches of one last event is in none of a later one: CONSUME.
+
+        >>> import streamq as sq
+        >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
+        >>> sq.sequence(a.alias("x").consume(), b.alias("y"), within=10).show()
+        x_v  y_v  root  start  end
+          1    3     1      4   11
+          2    3     2      4   12
+        """
         return self._with(consumption=Consumption.CONSUME)
 
     def __getattr__(self, name: str) -> NoReturn:

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from streamq.functions.logic import conjuncts
+from streamq.patterns.checks import variables_below
 from streamq.patterns.conditions import Conjunct, Variables
 from streamq.patterns.definitions import matches_of, mentions_ids
 from streamq.patterns.lowering import EventType
 from streamq.patterns.parser import parse
-from streamq.patterns.rendering import render
+from streamq.patterns.rendering import render, shown_part
 from streamq.patterns.syntax import Program
 from streamq.plan.expr import Expr
-from streamq.plan.node import Node, Traits, node
+from streamq.plan.node import Node, Traits, WrittenPattern, node
 from streamq.plan.schema import Schema
 from streamq.stream import Stream
 
@@ -67,6 +68,9 @@ class Detect(Node):
     def _schema(self) -> Schema:
         return self.expansion.schema
 
+    def _mixes_windows(self) -> bool:
+        return False
+
     def _traits(self) -> Traits:
         return self.expansion.traits
 
@@ -91,6 +95,13 @@ class Detect(Node):
     def _conjuncts(self, variables: Variables) -> Iterator[Conjunct]:
         """The parts of the conditions that AND connects, each of which goes where its variables meet."""
         return (variables.conjunct(part) for condition in self.conditions for part in conjuncts(condition))
+
+    @property
+    def patterns(self) -> tuple[WrittenPattern, ...]:
+        return tuple(
+            WrittenPattern(d.name, shown_part(d.pattern), frozenset(variables_below(d.pattern)))
+            for d in self.definitions.program.definitions
+        )
 
     def detail(self) -> str:
         """The definitions on one line."""

@@ -12,7 +12,7 @@ from streamq.compiler.explain_html import Part as Explained
 from streamq.compiler.explain_html import page
 from streamq.errors import PlanError, kind_of, nearest, sentence, warn
 from streamq.patterns import syntax
-from streamq.patterns.checks import check_program, orders_of_one_type, parts_of
+from streamq.patterns.checks import check_program, compared_with_null, orders_of_one_type, variables_below
 from streamq.patterns.conditions import Variables
 from streamq.patterns.contributor import AliasVerbs, Contributor, Function
 from streamq.patterns.definitions import cancelling_nothing, no_type, used_types, variables_of
@@ -74,6 +74,8 @@ class Written:
                 f"cedr: CANCEL_WHEN over the events of a type, here {name}, cancels none: they begin where they happen; "
                 "write CANCEL_WHEN(pattern, negated)"
             )
+        for comparison in compared_with_null(self.program):
+            warn(f"cedr: {comparison} is never true, as NULL is equal to nothing; write IS NULL, or IS NOT NULL")
         for name, together, orders in orders_of_one_type(self.program):
             if orders >= MANY_ORDERS:
                 warn(
@@ -135,16 +137,40 @@ class Pattern(Stream):
         """The matches that no event of ``negated`` follows ``within`` a scope, from the match on, or from its nth contributor.
 
         UNLESS(pattern, negated, within) in the CEDR language; the lifetime is ``[start, start + within)``.
+
+        >>> import streamq as sq
+        >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
+        >>> sq.any_of(a.alias("x")).unless(b.alias("y"), within=3).show()
+        x_v  root  start  end
+          1     1      1    4
         """
         scope, number = _scope(within, "unless"), None if nth is None else _count(nth, "unless")
         return self._negation(negated, lambda this, other: syntax.Unless(this, other, scope, number))
 
     def without(self, negated: Stream | Contributor) -> Pattern:
-        """The matches with no event of ``negated`` strictly between their first and last contributor: NOT(negated, pattern)."""
+        """The matches with no event of ``negated`` strictly between their first and last contributor: NOT(negated, pattern).
+
+        >>> import streamq as sq
+        >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
+        >>> c = sq.events([(5, 6, {"v": 5})])
+        >>> sq.sequence(a.alias("x"), b.alias("y"), within=10).without(c.alias("z")).show()
+        x_v  y_v  root  start  end
+          1    3     1      4   11
+          2    3     2      4   12
+        """
         return self._negation(negated, lambda this, other: syntax.Not(other, this))
 
     def cancel_when(self, negated: Stream | Contributor) -> Pattern:
-        """The matches with no event of ``negated`` strictly between their root and their start: CANCEL_WHEN(pattern, negated)."""
+        """The matches with no event of ``negated`` strictly between their root and their start: CANCEL_WHEN(pattern, negated).
+
+        >>> import streamq as sq
+        >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
+        >>> c = sq.events([(5, 6, {"v": 5})])
+        >>> sq.sequence(a.alias("x"), b.alias("y"), within=10).cancel_when(c.alias("z")).show()
+        x_v  y_v  root  start  end
+          1    3     1      4   11
+          2    3     2      4   12
+        """
         return self._negation(negated, syntax.CancelWhen)
 
     def where(self, condition: Any) -> Pattern:
@@ -152,6 +178,12 @@ class Pattern(Stream):
 
         ``condition``: text as behind WHERE, ``"x.m = y.m AND CorrelationKey(k, EQUAL)"``, or a function whose parameters are
         variables, ``lambda x, y: x.m == y.m``.
+
+        >>> import streamq as sq
+        >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
+        >>> sq.sequence(a.alias("x"), b.alias("y"), within=10).where("y.v = 2 * x.v").show()
+        x_v  y_v  root  start  end
+          2    4     2      6   12
         """
         last = self.written.last
         if callable(condition) and not isinstance(condition, Expr):
@@ -214,27 +246,67 @@ def sequence(*parts: Stream | Contributor, within: Duration) -> Pattern:
 
 @accepts_placeholders
 def all_of(*parts: Stream | Contributor, within: Duration) -> Pattern:
-    """One event of each part, in any order, within a scope: ALL."""
+    """One event of each part, in any order, within a scope: ALL.
+
+    >>> import streamq as sq
+    >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
+    >>> c = sq.events([(5, 6, {"v": 5})])
+    >>> sq.all_of(a.alias("x"), c.alias("z"), within=10).show()
+    x_v  z_v  root  start  end
+      1    5     1      5   11
+      2    5     2      5   12
+    """
     scope = _scope(within, "all_of")
     return _of_parts("all_of", parts, lambda p: syntax.All(p, scope))
 
 
 @accepts_placeholders
 def any_of(*parts: Stream | Contributor) -> Pattern:
-    """An event of any part: ANY."""
+    """An event of any part: ANY.
+
+    >>> import streamq as sq
+    >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
+    >>> sq.any_of(a.alias("x"), b.alias("y")).show()
+     x_v   y_v  root  start  end
+       1  NULL     1      1    2
+       2  NULL     2      2    3
+    NULL     3     4      4    5
+    NULL     4     6      6    7
+    """
     return _of_parts("any_of", parts, syntax.AnyOf)
 
 
 @accepts_placeholders
 def at_least(count: int, *parts: Stream | Contributor, within: Duration) -> Pattern:
-    """Events of ``count`` of the parts, in any order, within a scope: ATLEAST; what a match has not is NULL."""
+    """Events of ``count`` of the parts, in any order, within a scope: ATLEAST; what a match has not is NULL.
+
+    >>> import streamq as sq
+    >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
+    >>> c = sq.events([(5, 6, {"v": 5})])
+    >>> sq.at_least(2, a.alias("x"), b.alias("y"), c.alias("z"), within=3).show()
+     x_v   y_v   z_v  root  start  end
+       1     3  NULL     1      4    5
+       2     3  NULL     2      4    5
+       2  NULL     5     2      5    6
+    NULL     3     5     4      5    7
+    NULL     4     5     5      6    8
+    """
     number, scope = _count(count, "at_least"), _scope(within, "at_least")
     return _of_parts("at_least", parts, lambda p: syntax.AtLeast(number, p, scope))
 
 
 @accepts_placeholders
 def at_most(count: int, *parts: Stream | Contributor, within: Duration) -> Pattern:
-    """An event of any part, with at most ``count`` of all parts in the scope that ends with it, itself among them: ATMOST."""
+    """An event of any part, with at most ``count`` of all parts in the scope that ends with it, itself among them: ATMOST.
+
+    >>> import streamq as sq
+    >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
+    >>> sq.at_most(1, a.alias("x"), b.alias("y"), within=2).show()
+     x_v   y_v  root  start  end
+       1  NULL     1      1    3
+    NULL     3     4      4    6
+    NULL     4     6      6    8
+    """
     number, scope = _count(count, "at_most"), _scope(within, "at_most")
     return _of_parts("at_most", parts, lambda p: syntax.AtMost(number, p, scope))
 
@@ -294,7 +366,7 @@ def _contributor(stream: Any, name: str | None = None, verb: str = "pattern") ->
 
 def _of_its_own(part: Part, where: Iterable[syntax.Condition]) -> Iterator[syntax.Condition]:
     """Conditions over all variables of a pattern as conditions over these alone, once it is a part of another one."""
-    names = [p.variable or p.pattern.name for p in parts_of(part) if isinstance(p.pattern, syntax.Type)]
+    names = variables_below(part)
     for condition in where:
         match condition:
             case syntax.AttributeEquals(attribute, value):

@@ -111,6 +111,11 @@ def _call(name: str, *arguments: str) -> str:
     return f"{name}({', '.join(arguments)})"
 
 
+def shown_expression(node: Condition) -> str:
+    """Return a condition or an expression as it is written."""
+    return _expression(node, OR)
+
+
 def shown_duration(within: Duration) -> str:
     """Return a scope as it is written."""
     if isinstance(within, int) or _PLAIN_DURATION.fullmatch(within):

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -46,6 +46,20 @@ class Traits:
         )
 
 
+@dataclass(frozen=True)
+class WrittenPattern:
+    """A pattern as its user wrote it: the name and text of a definition, and the variables of its events."""
+
+    name: str
+    text: str
+    variables: frozenset[str]
+
+    def variables_in(self, columns: Iterable[str]) -> list[str]:
+        """Return those of its variables of whose events there are columns, which are called ``x.m`` and ``x.@``, in order."""
+        owners = {column.partition(".")[0] for column in columns if "." in column}
+        return sorted(owners & self.variables)
+
+
 class Node(ABC):
     """A node of a plan; subclasses are made by ``@node`` and define ``_schema`` and, unless as their inputs, ``_traits``.
 
@@ -56,6 +70,7 @@ class Node(ABC):
 
     schema: Schema
     traits: Traits
+    mixes_windows: bool = False
     digest: str
     children: tuple[Node, ...]
     cases: ClassVar[tuple[str, ...]] = ()
@@ -65,6 +80,7 @@ class Node(ABC):
         object.__setattr__(self, "children", tuple(self._inputs()))
         object.__setattr__(self, "schema", self._schema())
         object.__setattr__(self, "traits", self._traits())
+        object.__setattr__(self, "mixes_windows", self._mixes_windows())
         fields = dataclasses.fields(self)
         values = [type(self).__name__, *(canonical(getattr(self, f.name)) for f in fields if "added" not in f.metadata)]
         added = {f.name for f in fields if "added" in f.metadata}.intersection(written_fields(self))
@@ -74,6 +90,10 @@ class Node(ABC):
     @abstractmethod
     def _schema(self) -> Schema:
         """The schema of its rows; raises PlanError where its parameters do not fit its inputs."""
+
+    def _mixes_windows(self) -> bool:
+        """Whether results of several windows that overlap live at one instant, so that windows over them hold several."""
+        return any(child.mixes_windows for child in self.children)
 
     def _traits(self) -> Traits:
         return reduce(or_, (child.traits for child in self.children)) if self.children else Traits()
@@ -102,6 +122,11 @@ class Node(ABC):
     def expansion(self) -> Node:
         """The plan that the compiler puts in its place before anything else; the node itself if it can be executed."""
         return self
+
+    @property
+    def patterns(self) -> tuple[WrittenPattern, ...]:
+        """The definitions of the pattern that it is, as written; none of any other node."""
+        return ()
 
     def detail(self) -> str:
         """The node's own parameters, for explain."""

@@ -101,6 +101,11 @@ class Reduction(ABC):
         """Whether the result depends on the order in which rows are added up, if only in its last digits."""
         return False
 
+    @property
+    def may_be_none(self) -> bool:
+        """Whether a window with members may have no row at all."""
+        return False
+
     def passes(self, rows: pa.Table) -> Mask:
         """Which rows the filter lets through."""
         if self.column.where is None:

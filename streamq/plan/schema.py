@@ -60,7 +60,9 @@ class Schema:
 
     def unknown(self, name: str, verb: str) -> NoReturn:
         """Raise UnknownColumn for a name that is none of the payload's."""
-        unknown_column(verb, name, self.names, consumed=self.consumed)
+        # those with two underscores are streamq's own
+        names = [own for own in self.names if not own.startswith("__")]
+        unknown_column(verb, name, names, consumed=self.consumed)
 
     def with_fields(self, fields: Iterable[Field]) -> Schema:
         """The same lifetimes over other columns."""

@@ -62,6 +62,11 @@ class UserModule(Named, ABC):
             raise PlanError(sentence(self.name, what, why, "Make it within the code.")) from error
 
     @property
+    def is_of_streamq(self) -> bool:
+        """Whether its code is streamq's own, as of what tests draw; the repository has it, and does not list it."""
+        return str(getattr(self.code, "__module__", "")).partition(".")[0] == __name__.partition(".")[0]
+
+    @property
     def sets_aside(self) -> bool:
         """Whether what a call fails for is set aside, and the query goes on."""
         return self.on_error is OnError.QUARANTINE

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from streamq.errors import CheckpointError, sentence
-from streamq.plan.node import Node, expanded, expressions, nodes
-from streamq.plan.passes import nodes as parts
+from streamq.plan.called_modules import called_modules
+from streamq.plan.node import Node
 from streamq.plan.schema import MICRO_BATCH
-from streamq.plan.user_module import UserModule
 from streamq.run.control import ControlFolder
 from streamq.run.files import path_exists, read_line, write_line
 from streamq.run.sinks import folder_name
@@ -64,13 +63,7 @@ def identity_of(plan: Results, program: Program) -> Identity:
 
 def _module_lines(plan: Node) -> list[str]:
     """A line for each module of a user's own in a plan: its name, and what tells its code from other code."""
-    modules: dict[str, str] = {}
-    for node in nodes(expanded(plan)):
-        called = [getattr(part, "function", None) for expr in expressions(node) for part in parts(expr)]
-        for module in (*called, getattr(node, "operator", None)):
-            if isinstance(module, UserModule):
-                modules.setdefault(module.name, f"module {module.name}: code {module.fingerprint}")
-    return list(modules.values())
+    return [f"module {module.name}: code {module.fingerprint}" for module in called_modules(plan)]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from streamq.run.instants import moment_of
 from streamq.run.micro_batches import RunHistory
 from streamq.run.oddities import oddities
 from streamq.run.source_status import SourceStatus
+from streamq.run.titles import input_title
 from streamq.run.wait import Wait
 from streamq.run.waiting import Waiting
 from streamq.run.why import Why
@@ -147,12 +148,22 @@ def _nothing_waits(case: Waiting) -> Answer:
     """Answer for a run that has read rows, holds none, and wrote none in the last micro-batch."""
     for hosted in case.kernels.values():
         arrived = case.arrived(hosted)
+        if case.handed_on(hosted.name):
+            continue
         for channel in (ch for ch in hosted.channels if not arrived[ch.port]):
             came = case.handed_on(channel.relation)
+            if came and any(arrived.values()):
+                first = f"a first row {input_title(case.program, hosted, channel.port)}"
+                filtered = (
+                    f"{came:,} rows of {case.shown(channel.relation)} came, and none passed the filters on that side"
+                )
+                return Answer(
+                    Verdict.NO_MATCH, f"No two rows met: {filtered}; {first} is missing, in {case.title(hosted)}."
+                )
             if came:
                 text = f"{came:,} rows of {case.shown(channel.relation)} came, and none passed the filters before"
                 return Answer(Verdict.FILTERED, f"{text} {case.title(hosted)}.")
-        if len(arrived) > 1 and all(arrived.values()) and not case.handed_on(hosted.name):
+        if len(arrived) > 1 and all(arrived.values()):
             if hosted.kernel.progress_rule.subtracts:
                 text = f"Nothing is left of the rows that came to {case.title(hosted)}: those of its other input cover them."
                 return Answer(Verdict.NOTHING_HELD, text)
@@ -183,6 +194,11 @@ def _filtered_at_the_end(case: Waiting) -> Answer | None:
     for relation in dict.fromkeys(feed.path.relation for feed in case.program.result_feeds):
         inserted = (case.readings.kernel(relation).inserted or 0) - case.history.inserted_before.get(relation, 0)
         if case.history.last_with_results is None and inserted > 0:
+            hosted = case.kernels.get(relation)
+            rule = None if hosted is None else hosted.kernel.progress_rule
+            if rule is not None and rule.windows and rule.may_be_none is not None:
+                left = "no row of theirs is there: the module gave none, or the filters behind it leave them out"
+                return Answer(Verdict.FILTERED, f"{inserted:,} windows of {case.shown(relation)} are over, and {left}.")
             text = f"{inserted:,} rows came out of {case.shown(relation)}, and none passed the filters behind it."
             return Answer(Verdict.FILTERED, text)
     return None

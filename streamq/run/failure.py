@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from streamq import errors
 from streamq.errors import QueryFailed, StreamqError, sentence
+from streamq.runtime.kernel import MEND_THE_SOURCE
 
 _OURS = re.compile(r"(?<![(\w.])streamq\.errors\.(\w+): ([^\n,][^\n]*)")
 """What streamq raised, in a traceback or by Spark's raise_error; not the literal of one in an expression, behind a bracket."""
@@ -72,7 +73,7 @@ def _read(error: BaseException, verb: str, wrong: str, hint: str, kind: type[Str
         return own(ours.group(2).partition(" SQLSTATE")[0].strip())
     if refused := _BATCH.search(text):
         message = refused.group(1).split(" SQLSTATE")[0].strip().rstrip("'")
-        return errors.InvalidEvent(message if message.endswith(".") else message + ".")
+        return errors.InvalidEvent(f"{message.removesuffix('.')}. {MEND_THE_SOURCE}")
     if "[FOREACH_BATCH_USER_FUNCTION_ERROR]" in text:
         place = _SINK.search(text)
         which = f"the sink of result {place.group(1)} failed" if place else "the sink's function failed"

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from streamq.choices import OutputForm, chosen
-from streamq.errors import CheckpointError, PlanError, sentence
+from streamq.errors import CheckpointError, PlanError, sentence, warn
 from streamq.operators.tables import as_dataframe
 from streamq.plan.node import Node
 from streamq.plan.verbs import tables_behind
@@ -76,6 +76,15 @@ class PreparedStream:
             return chain(Lowering(self.program, self.tables), control, self.identity)
 
 
+def _warn_of_quarantine(program: Program, verb: str) -> None:
+    """Warn of modules that would set aside what they fail for, where nothing takes it: the first such event fails the query."""
+    modules = program.quarantining
+    if modules and not program.options.late_output:
+        what = f"on_error='quarantine' of {', '.join(modules)} sets nothing aside here, for there is no late_sink"
+        hint = "Give late_sink, a path." if verb != "to_stream" else "A run has late_sink: .run(..., late_sink=path)."
+        warn(sentence(verb, f"{what}: the first event that fails there fails the query", "", hint))
+
+
 def prepare(request: StreamRequest) -> PreparedStream:
     """Compile queries for their session; raise PlanError, SessionError or CheckpointError where they cannot run as requested."""
     from streamq.compiler.egress import egress
@@ -108,7 +117,8 @@ def prepare(request: StreamRequest) -> PreparedStream:
         level=level,
         early=request.early,
     )
-    program = compile_stages(rewritten(plan), options)
+    program = compile_stages(rewritten(plan), options, plan)
+    _warn_of_quarantine(program, verb)
     tables = {names[name]: table for name, table in bound.items() if name in names}
     return PreparedStream(
         spark=spark,

@@ -74,7 +74,7 @@ class Rehearsal:
         self._egress = egress(query.plan, form, verb="rehearsal")
         check_early(early, (self._egress,), level, "rehearsal")
         options = Options(egresses=(self._egress,), buckets=4, level=level, early=early, late_output=late_output)
-        self._local = LocalRun(compile_stages(rewritten(root), options), static=self._tables)
+        self._local = LocalRun(compile_stages(rewritten(root), options, root), static=self._tables)
         self.program = self._local.program
         self._arrived = {r.source.table: 0 for r in self.program.sources if r.source}
         self._named = {r.source.shown_name(): r.source.table for r in self.program.sources if r.source}

@@ -222,7 +222,8 @@ class Run:
     def late(self) -> dict[str, int]:
         """What was not taken as it came, so far: ``"source|dropped"``, ``"source|adjusted"``, ``"source|invalid"`` to a count.
 
-        And ``"source|duplicates"``, rows that repeat others. Earlier runs on the checkpoint are counted as well.
+        And ``"source|duplicates"``, rows that repeat others, and ``"module|quarantined"``, the calls of a module that were set
+        aside: windows, or events of functions and of ``scan``. Earlier runs on the checkpoint are counted as well.
         """
         counts = self._watcher.all_micro_batches(self.query).late
         return {reason: counts.get(reason, 0) for reason in self._program.late_reasons}

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from streamq.choices import RunState
+from streamq.compiler.program import INGRESS
 from streamq.policies import MIDDLE
 from streamq.run.idle import ctis_for_silent, silent_sources
 from streamq.run.instants import iso, shown
@@ -24,6 +25,7 @@ from streamq.run.source_status import (
     progress_of_sources,
     source_statuses,
 )
+from streamq.run.titles import title
 from streamq.run.wait import DEPENDS, EMPTIED, ENDS, MOVING, Wait, missing_rows
 from streamq.runtime.carried import Carried, carry
 from streamq.runtime.consistency import AlignAt
@@ -200,6 +202,8 @@ class Waiting:
             return MOVING
         if rule.may_be_empty and any(WEIGHT in channel.columns for channel in hosted.channels):
             return EMPTIED
+        if rule.may_be_none is not None:
+            return str(rule.may_be_none)
         if rule.sorts:
             return DEPENDS if self._taken_back() or rule.cti is Cti.OPEN_END else ""
         # what comes with progress from below may change what waits; on a grid it only comes later than that
@@ -389,10 +393,13 @@ class Waiting:
         return source.events if source is not None else self.readings.kernel(relation).inserted or 0
 
     def title(self, hosted: Hosted) -> str:
-        """Return a kernel's name as explain shows it."""
-        return self.program.titles[hosted.name][0]
+        """Return what a kernel is called."""
+        return title(self.program, hosted)
 
     def shown(self, relation: str) -> str:
-        """Return a source's name, or a kernel's as explain shows it."""
+        """Return what the source of a relation is called, or the kernel."""
+        hosted = self.kernels.get(relation)
+        if hosted is not None and relation.startswith(INGRESS):
+            (relation,) = hosted.inputs
         source = self.sources.get(relation)
         return source.name if source is not None else self.title(self.kernels[relation])

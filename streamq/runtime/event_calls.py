@@ -35,7 +35,8 @@ class EventCalling:
     of the event's values, for errors; rows: the shape of the rows; sensitive: whether ``step`` takes the event's start before
     the values; at_once: whether it takes, in their place, a list of the values of all events of one start; time_limit: seconds
     that a call may take, None: any; checked: whether each call is repeated; quarantine: whether an event whose call fails is set
-    aside; needed_until: gives the last start of an event for which a state differs from the first one, None: it may for good.
+    aside; needed_until: gives the last start of an event for which a state differs from the first one, None: it may for good;
+    completes_matches: whether its rows are the matches of a pattern.
     """
 
     name: str
@@ -49,6 +50,7 @@ class EventCalling:
     checked: bool = False
     quarantine: bool = False
     needed_until: Callable[[Any], int] | None = None
+    completes_matches: bool = False
 
     def after(self, state: Any, values: Sequence[Any]) -> tuple[Any, list[dict[str, Any]]]:
         """Return the state after an event, and the event's rows; raises Unfit for what the code may not give.

@@ -176,11 +176,14 @@ def refuse_late(judge: Judge, n: int, c: int, row: dict[str, Any] | None = None)
         )
 
 
+MEND_THE_SOURCE = 'Mend the source, or say invalid="drop".'
+"""The hint of an error about a row that is no event, in whatever backend it is raised."""
+
+
 def refuse_invalid(source: str, reason: str, row: dict[str, Any], axis: str = INTEGER) -> None:
     """Raise for a row that is no event, showing its own columns; its lifetime, unless the reason says it."""
-    hint = 'Mend the source, or say invalid="drop".'
     wrong = f"a row is no event: {reason}{_lifetime(row, axis)}"
-    raise InvalidEvent(sentence(f"source {source}", wrong, f"first: {_own(row)}", hint))
+    raise InvalidEvent(sentence(f"source {source}", wrong, f"first: {_own(row)}", MEND_THE_SOURCE))
 
 
 def _own(row: dict[str, Any]) -> dict[str, Any]:

@@ -47,6 +47,13 @@ class EndlessRow(StrEnum):
     THE_NEXT = "the next row of its key"
 
 
+class MayBeNone(StrEnum):
+    """What decides beside progress whether any row comes at all once progress lets it go."""
+
+    OF_MODULE = "rows come only if the module gives some"
+    OF_MATCH = "rows come only if the events until then complete a match"
+
+
 @dataclass(frozen=True)
 class RowsWanted:
     """What a window of ``n`` waits for when no progress can close it: the missing rows.
@@ -74,6 +81,7 @@ class ProgressRule:
     sorts: whether rows that wait lie in the basket of what the level of consistency holds back, in order of time.
     may_be_empty: whether nothing comes of the next window if all its members have been taken back.
     subtracts: whether rows of the second input take away from rows of the first.
+    may_be_none: what decides whether any row comes when progress lets it go; None: one is known to.
     """
 
     cti: Cti = Cti.INPUT
@@ -87,6 +95,7 @@ class ProgressRule:
     sorts: bool = False
     may_be_empty: bool = False
     subtracts: bool = False
+    may_be_none: MayBeNone | None = None
 
     @property
     def holds(self) -> bool:

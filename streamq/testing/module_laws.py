@@ -18,6 +18,11 @@ from streamq.errors import sentence
 from streamq.runtime.user_results import FAILURES, LASTS, START, plain_result
 from streamq.testing.module_forms import Checked, Rows
 
+ANSWERS = "answers"
+"""The law that is broken wherever a method raises that is asked for a state or a result."""
+
+ON_PURPOSE = "If it is not for such values, give those that it is for, as a list or a Hypothesis strategy: values=[...]"
+
 Bags = dict[str, Rows]
 Claim = tuple[str, Any, Any]
 """What a law says of some events, the outcome found and the one expected."""
@@ -31,6 +36,8 @@ class LawBroken(AssertionError):
         shown = "; ".join(f"{name} = {rows!r}" for name, rows in values.items())
         results = f"found {found!r}, expected {expected!r}"
         hint = f"The smallest values that show it: {shown}"
+        if law == ANSWERS:
+            hint += f". {ON_PURPOSE}"
         super().__init__(sentence("check_module", f"{module} breaks the law of {law}: {claim}", results, hint))
 
 
@@ -59,12 +66,16 @@ class Law:
                     if not same(actual, expected, allowed):
                         return self._broken(module, bags, claim, *apart(actual, expected, allowed))
         except FAILURES as error:
-            return self._broken(module, bags, "a method raises", Raised(error), "a state")
+            return self._broken(module, bags, "a method raises", Raised(error), "a state", name=ANSWERS)
         return None
 
-    def _broken(self, module: Checked, bags: Bags, claim: str, actual: Any, expected: Any) -> LawBroken:
+    def _broken(
+        self, module: Checked, bags: Bags, claim: str, actual: Any, expected: Any, name: str | None = None
+    ) -> LawBroken:
         shown = {name: shown_rows(rows, module.fields) for name, rows in bags.items()}
-        error = LawBroken(module.name, self.name, claim, shown, actual, expected)
+        error = LawBroken(
+            module.name, name or self.name, claim, shown, with_lifetimes(actual), with_lifetimes(expected)
+        )
         error.__cause__ = next((r.error for r in (actual, expected) if isinstance(r, Raised)), None)
         return error
 
@@ -128,6 +139,18 @@ def apart(a: Any, b: Any, tolerance: float) -> tuple[Any, Any]:
         return a, b
     wrong = [k for k in {**a, **b} if k not in a or k not in b or not same(a[k], b[k], tolerance)]
     return {k: a[k] for k in wrong if k in a}, {k: b[k] for k in wrong if k in b}
+
+
+def with_lifetimes(value: Any) -> Any:
+    """An outcome as a reader wants it: rows that have lifetimes of their own by start and end."""
+    match value:
+        case list():
+            return [with_lifetimes(v) for v in value]
+        case dict() if START in value:
+            start, lasts = value[START], value[LASTS]
+            values = {name: v for name, v in value.items() if name not in (START, LASTS)}
+            return {"start": start, "end": None if lasts is None else start + lasts, **values}
+    return value
 
 
 def shown_rows(rows: Rows, fields: Sequence[str]) -> list[Any]:
@@ -248,10 +271,9 @@ def _time_bound(m: Checked, events: Rows, later: Rows) -> Iterator[Claim]:
 
 def _cut(row: dict[str, Any], at: int) -> dict[str, Any] | None:
     """A row of an operator as it lies before an instant; None: it does not."""
-    values = {name: value for name, value in row.items() if name not in (START, LASTS)}
-    start, lasts = row[START], row[LASTS]
-    end = at if lasts is None else min(start + lasts, at)
-    return None if start >= at else {"start": start, "end": end, **values}
+    row = with_lifetimes(row)
+    end = at if row["end"] is None else min(row["end"], at)
+    return None if row["start"] >= at else {**row, "end": end}
 
 
 def _filters_on(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
@@ -285,7 +307,7 @@ def _reference(m: Checked, events: Rows) -> Iterator[Claim]:
 
 
 LAWS = (
-    Law("answers", "", {"events": "a"}, _answers),
+    Law(ANSWERS, "", {"events": "a"}, _answers),
     Law("deterministic", "foreign", {"events": "a", "others": "b"}, _deterministic, exact=True),
     Law("pure", "foreign", {"events": "a", "others": "b"}, _pure, exact=True),
     Law("zero", "in_parts", {"events": "a"}, _zero),

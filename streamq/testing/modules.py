@@ -51,7 +51,7 @@ def check_module(
     order_insensitive: bool = False,
     examples: int = 100,
     seed: int | None = None,
-    values: st.SearchStrategy[Any] | None = None,
+    values: st.SearchStrategy[Any] | Sequence[Any] | None = None,
     tolerance: float = 1e-9,
     axis: str = INTEGER,
 ) -> tuple[str, ...]:
@@ -91,11 +91,12 @@ def check_module(
     - *reference*: it gives what ``reference``, a function of Series, gives; of an aggregate, what the oracle does.
 
     Each law is tried on about ``examples`` small bags of events: NULLs, NaN, infinities, -0.0, duplicates, great numbers,
-    characters of every width. ``values`` is a Hypothesis strategy for one event's value instead (a tuple for several
-    arguments); floats from it whose sums depend on the order break *add* and *merge*. Floats are equal within ``tolerance``
-    times the greater of them and 1. ``seed``: other examples; without one every run tries the same. Returns the names of the
-    laws that were checked. Raises PlanError for what is no module, and for a class whose objects take arguments; TypeMismatch
-    for a type that does not exist or does not fit.
+    characters of every width. ``values`` are those of one event instead (a tuple for several arguments), for a module that
+    raises for others on purpose: a list, ``[1.0, 2.0]``, or a Hypothesis strategy, ``st.floats(0.5, 100)``. Floats from it
+    whose sums depend on the order break *add* and *merge*. Floats are equal within ``tolerance`` times the greater of them
+    and 1. ``seed``: other examples; without one every run tries the same. Returns the names of the laws that were checked.
+    Raises PlanError for what is no module, for values that are none, and for a class whose objects take arguments;
+    TypeMismatch for a type that does not exist or does not fit.
 
     >>> import streamq as sq
     >>> from streamq.testing.modules import check_module
@@ -113,7 +114,7 @@ def check_module(
     """
     if isinstance(examples, bool) or not isinstance(examples, int) or examples < 1:
         raise PlanError(sentence(VERB, "examples is how many bags are tried, from 1", f"found {examples!r}"))
-    kinds = _kinds(types)
+    kinds, values = _kinds(types), _strategy(values)
     tried = settings(
         max_examples=examples,
         derandomize=seed is None,
@@ -171,6 +172,16 @@ def _kinds(types: Any) -> list[DataType]:
             hint = str(error).partition(". ")[2]
             raise TypeMismatch(sentence(VERB, "no such type", f"found {part.strip()!r} in {types!r}", hint)) from None
     return kinds
+
+
+def _strategy(values: Any) -> st.SearchStrategy[Any] | None:
+    """Return what draws the values of events; raises PlanError for what are none."""
+    if values is None or isinstance(values, st.SearchStrategy):
+        return values
+    if not isinstance(values, list | tuple) or not values:
+        hint = "Write a list, [1.0, 2.0], or a Hypothesis strategy, st.floats(0.5, 100)."
+        raise PlanError(sentence(VERB, "no values", f"found values={values!r}", hint))
+    return st.sampled_from(values)
 
 
 def _check_made(module: Any) -> None:
@@ -245,19 +256,22 @@ class _Search:
     def broken(self, module: Checked) -> LawBroken | None:
         """How the module breaks a law, if it does: all are tried on one example, then the one that failed on smaller ones."""
         laws = [law for law in LAWS if module.has(law.need)]
-        first = self._broken(laws, module, Phase.generate)
+        tried: list[Law] = []
+        first = self._broken(laws, module, tried, Phase.generate)
         if first is None:
             return None
-        broken = [law for law in laws if law.name == first.law]
-        return self._broken(broken, module, Phase.generate, Phase.shrink) or first
+        broken = [law for law in laws if law.name == tried[-1].name]
+        return self._broken(broken, module, tried, Phase.generate, Phase.shrink) or first
 
-    def _broken(self, laws: Sequence[Law], module: Checked, *phases: Phase) -> LawBroken | None:
+    def _broken(self, laws: Sequence[Law], module: Checked, tried: list[Law], *phases: Phase) -> LawBroken | None:
+        """As ``broken``, in some phases of the search; ``tried`` is given each law that is broken on the way."""
         breaches: list[LawBroken] = []
 
         def holds(drawn: Bags) -> None:
             for law in laws:
                 broken = law.broken(module, drawn, self.tolerance)
                 if broken is not None:
+                    tried.append(law)
                     breaches.append(broken)
                     raise broken
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from streamq.errors import LateEvent, NeedsSpark, QueryFailed, StreamqError
+from streamq.plan.called_modules import called_modules
 from streamq.testing.admission import is_plain
 from streamq.testing.arrival import contradictions
 from streamq.testing.case import Case
@@ -102,9 +103,21 @@ def hold(case: Case, ways: Sequence[Execution], answers: Answers, spark: SparkSe
             raise VerificationFailed(case, how, None, error) from error
         difference = same_history(answer, expected)
         if difference is not None:
-            raise VerificationFailed(case, how, replace(difference, axis=case.axis))
+            failed = VerificationFailed(case, how, replace(difference, axis=case.axis))
+            failed.is_steady = _is_steady(case, how, answers, expected)
+            raise failed
         reasons.append("")
     return reasons
+
+
+def _is_steady(case: Case, how: Execution, answers: Answers, expected: pa.Table) -> bool:
+    """Return False where modules give the oracle another answer when it asks again."""
+    if not called_modules(case.plan):
+        return True
+    try:
+        return same_history(_ended(case, how, Answers(case, answers.expressions))[1], expected) is None
+    except QueryFailed:
+        return False
 
 
 ALL_AT_ONCE = Execution(LITERAL, rules=())

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -41,16 +44,91 @@ def test_columns_of_ones_own_keep_their_names() -> None:
     ]
 
 
-def test_windows_over_results_of_overlapping_windows_are_a_warning() -> None:
-    tumbling = S.tumbling_window(4).select(n=sq.count())
+WINDOWS: dict[str, Callable[[Any], Any]] = {
+    "hopping": lambda s: s.hopping_window(4, 2),
+    "tumbling": lambda s: s.tumbling_window(4),
+    "gapped": lambda s: s.hopping_window(2, 4),
+    "snapshot": lambda s: s.snapshot_window(),
+    "sliding": lambda s: s.sliding_window(4),
+    "count": lambda s: s.count_window(2, stamp="align"),
+    "count of one": lambda s: s.count_window(1, stamp="align"),
+    "rows": lambda s: s.rows_window(3, stamp="align"),
+    "rows without overlap": lambda s: s.rows_window(1, 2, stamp="align"),
+    "session": lambda s: s.session_window(2),
+    "landmark": lambda s: s.landmark_window(2, period=6, stamp="align"),
+}
+MORE = S.union(S.shift(9).with_columns(v=sq.col("v") + 2))
+
+
+def has_neighbours(results: sq.Stream) -> bool:
+    lifetimes = sorted({row[:2] for row in answer(results)})
+    return any(after[0] < before[1] for before, after in pairwise(lifetimes))
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows_say_whether_they_overlap(name: str) -> None:
+    counts = WINDOWS[name](MORE).select(v=sq.count())
+    assert counts.plan.mixes_windows == has_neighbours(counts)
+    assert not WINDOWS[name](MORE).select(v=sq.count()).to_points_at_end().plan.mixes_windows
+
+
+MIXED: dict[str, Callable[[], sq.Stream]] = {
+    "results": lambda: COUNTS,
+    "filtered": lambda: COUNTS.where(sq.col("n") > 1),
+    "computed": lambda: COUNTS.with_columns(v=sq.col("n") + 1).select("v"),
+    "exploded": lambda: COUNTS.with_columns(v=sq.functions.array(sq.col("n"))).explode("v"),
+    "moved": lambda: COUNTS.shift(3).extend(1),
+    "in a union": lambda: S.select("k").union(COUNTS.select("k")),
+    "joined": lambda: S.join(COUNTS, on="k"),
+    "without others": lambda: COUNTS.left_anti_join(S.where(sq.col("v") > 1), on="k"),
+    "of pairs": lambda: S.windowed_join(S, on="k", size=4, hop=2, suffixes=("", "_b")),
+    "of rows": lambda: S.hopping_window(4, 2).top_k(1, by="v"),
+    "the best of each window": lambda: COUNTS.per_window().top_k(1, by="n"),
+    "sums of each window": lambda: COUNTS.per_window().select(v=sq.sum("n")),
+}
+PLAIN: dict[str, Callable[[], sq.Stream]] = {
+    "windows that do not overlap": lambda: S.tumbling_window(4).select(v=sq.count()),
+    "points": lambda: COUNTS.to_points(),
+    "points at the end": lambda: COUNTS.to_points_at_end().shift(-1),
+    "of a length of their own": lambda: COUNTS.set_duration(2),
+    "snapshots": lambda: S.snapshot_window().select(v=sq.count()),
+    "without them": lambda: S.left_anti_join(COUNTS, on="k"),
+    "until others": lambda: S.clip(COUNTS, on="k"),
+    "a signal": lambda: COUNTS.to_signal("k"),
+    "the points of landmarks": lambda: S.landmark_window(2, start=0).select(v=sq.count()),
+}
+
+
+@pytest.mark.parametrize("over", WINDOWS)
+@pytest.mark.parametrize("name", [*MIXED, *PLAIN])
+def test_windows_over_results_of_overlapping_windows_are_a_warning(name: str, over: str) -> None:
+    results = (MIXED | PLAIN)[name]()
+    if name in PLAIN:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            WINDOWS[over](results)
+            results.windowed_join(S, size=4, suffixes=("_l", "_r"))
+    else:
+        advice = r"write \.per_window\(\), to have each once, .* \.to_points_at_end\(\)\.shift\(-1\)"
+        for windows in (
+            WINDOWS[over],
+            lambda s: s.windowed_join(S, size=4, suffixes=("_l", "_r")),
+            lambda s: S.windowed_join(s, size=4, suffixes=("_l", "_r")),
+        ):
+            with pytest.warns(StreamqWarning, match=f"each holds the results of several .* {advice}") as warned:
+                windows(results)
+            assert len(warned) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        tumbling.hopping_window(8, 4)
-        COUNTS.to_points_at_end().tumbling_window(4)
-        COUNTS.per_window()
-    for windows in (lambda s: s.hopping_window(4, 2), lambda s: s.where(sq.col("n") > 1).tumbling_window(4)):
-        with pytest.warns(StreamqWarning, match=r"each holds the results of several .* write .per_window\(\)"):
-            windows(COUNTS)
+        results.per_window()
+
+
+def test_each_result_lies_once_in_the_window_of_its_last_instant() -> None:
+    """
+    counts  [-2,2)  [0,4)  [2,6)  [4,8)   of which [0,4) and [4,8) end where a window of four does
+    """
+    once = COUNTS.to_points_at_end().shift(-1).tumbling_window(4).select(results=sq.count())
+    assert sorted(answer(once)) == [(0, 4, 3), (4, 8, 4)]
 
 
 def test_only_broken_ties_are_numbered() -> None:

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import streamq as sq
-from streamq.errors import CedrError, PlanError, StreamqError
+from streamq.errors import CedrError, PlanError, StreamqError, StreamqWarning
 from streamq.patterns.checks import parts_of
 from streamq.patterns.parser import parse
 from streamq.patterns.rendering import render, shown_duration
@@ -159,6 +159,9 @@ CASES = {
     "a slice of instants on an integer axis": "EVENT E WHEN A @ ['2024-05-01', )",
     "a slice of numbers on a timestamp axis": "EVENT E WHEN T @ [1, 5)",
     "an empty slice": "EVENT E WHEN A @ [5, 1)",
+    "a duration in a condition": WHERE + "y.Vs - x.Vs < 2 minutes",
+    "an interval": WHERE + "y.Vs - x.Vs < INTERVAL '2' MINUTE",
+    "a mode before its name": "EVENT E WHEN SEQUENCE(FIRST A AS x, B AS y, 5)",
 }
 
 STREAM = sq.events([(1, 2, {"v": 1, "k": "a", "yes": True})], name="s")
@@ -274,3 +277,12 @@ def test_a_long_line_is_cut_around_the_caret(before: int, behind: int) -> None:
 def test_what_is_no_text(text: object) -> None:
     with pytest.raises(PlanError, match="cedr: the text is a string, or bytes in UTF-8; found "):
         parse(text)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("comparison", ["x.k = NULL", "NULL <> x.k"])
+def test_a_comparison_with_null_is_a_warning(comparison: str) -> None:
+    with pytest.warns(
+        StreamqWarning, match=f"cedr: {comparison} is never true, .* write IS NULL, or IS NOT NULL"
+    ) as warned:
+        sq.cedr(f"EVENT E WHEN A AS x WHERE x.v > 0 AND ({comparison} OR x.v = 1)", **TYPES)
+    assert [w.filename for w in warned] == [__file__]

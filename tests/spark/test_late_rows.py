@@ -71,9 +71,18 @@ def test_late_and_invalid_rows_are_counted_and_kept(spark: SparkSession, plain: 
 
 
 def test_a_batch_refuses_rows_that_are_no_events(spark: SparkSession, tmp_path: Path) -> None:
-    bad = spark.createDataFrame([(5, 3, 1)], "a bigint, b bigint, v bigint")
-    with pytest.raises(InvalidEvent, match=r"intervals1: a row is no event: end not after start \(start 5, end 3\)."):
-        sq.intervals(bad, start="a", end="b").to_pandas()
+    rows = pa.table(
+        {"a": [5], "b": [3], "v": [1], "w": ["it"], "x": [2.5], "y": [True], "z": pa.array([None], "string")}
+    )
+    bad = spark.createDataFrame(rows)
+    texts = []
+    for table in (bad, rows):
+        with pytest.raises(InvalidEvent) as refused:
+            sq.intervals(table, start="a", end="b", name="x").to_pandas()
+        texts.append(str(refused.value))
+    first = "{'v': 1, 'w': 'it', 'x': 2.5, 'y': True, 'z': None}"
+    what = f"source x: a row is no event: end not after start (start 5, end 3); first: {first}."
+    assert texts == [f'{what} Mend the source, or say invalid="drop".'] * 2
     assert sq.intervals(bad, start="a", end="b", invalid="drop").to_pandas().empty
 
 

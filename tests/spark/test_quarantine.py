@@ -59,6 +59,11 @@ def test_the_same_is_set_aside_in_process_in_batch_and_on_a_stream(
 
     schema = spark.read.parquet(path).schema
     stream = query(spark.readStream.schema(schema).parquet(path))
+    with pytest.warns(
+        StreamqWarning, match="to_stream: on_error='quarantine' of .* the first event that fails"
+    ) as warned:
+        stream.to_stream()
+    assert [w.filename for w in warned] == [__file__]
     late, out = str(tmp_path / "late"), str(tmp_path / "out")
     with warnings.catch_warnings():
         warnings.simplefilter("error", StreamqWarning)

@@ -28,6 +28,7 @@ from tests.testing.user_modules import (
     LeftWins,
     Longest,
     MeanOfMeans,
+    RefusesZero,
     RunningMean,
     StartsAtOne,
     SubtractsFloats,
@@ -154,6 +155,7 @@ def test_right_modules_of_every_shape_keep_the_laws() -> None:
         (at_random, "string", "deterministic"),
         (CountsNullsIn, "int", "remove"),
         (ForgetsNulls, "int", "answers"),
+        (RefusesZero, "double", "answers"),
         (TakesTheLast, "int", "order"),
     ],
 )
@@ -176,6 +178,17 @@ def test_what_a_module_raises_is_told() -> None:
     assert broken.values == {"events": [None]}
     assert isinstance(broken.__cause__, ZeroDivisionError)
     assert "found ZeroDivisionError('division by zero'), expected 'a result'" in str(broken)
+
+
+def test_what_raises_on_purpose_is_checked_over_the_values_that_it_is_for() -> None:
+    assert "give those that it is for, as a list or a Hypothesis strategy: values=[...]" in str(
+        law_broken_by(RefusesZero)
+    )
+    for values in ([1.0, 2.0, 4.0], st.sampled_from((1.0, 2.0, 4.0))):
+        assert check_module(RefusesZero, values=values, examples=20)[:3] == ("answers", "deterministic", "pure")
+    for none in ([], 1.0, {1.0}):
+        with pytest.raises(PlanError, match=r"check_module: no values; found values=.* Write a list, \[1.0, 2.0\]"):
+            check_module(RefusesZero, values=none)  # type: ignore[arg-type]
 
 
 def test_a_declared_property_can_be_refuted() -> None:

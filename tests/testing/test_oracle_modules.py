@@ -153,8 +153,17 @@ def test_what_a_module_raises_fails_the_query() -> None:
     def fails(v: pd.Series) -> int:
         raise ZeroDivisionError("of nothing")
 
-    with pytest.raises(QueryFailed, match=r"fails: it failed; ZeroDivisionError: of nothing; window \(0, 10\)"):
+    with pytest.raises(QueryFailed, match=r"fails: it failed; ZeroDivisionError: of nothing; window \[0, 10\)"):
         judged(sq.events([(1, 4, {"v": 2})]).tumbling_window(10).select(x=fails("v")))
+
+
+def test_a_window_of_instants_whose_module_fails_is_told_by_instants_and_no_rule_of_sparks() -> None:
+    fails = sq.uda("bigint", name="fails")(lambda v: 1 // 0)
+    noon = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
+    with pytest.raises(QueryFailed, match=r"oracle: a module fails; .*\[2024-05-01T12:00.*, 2024-05-01T13:00.*\)"):
+        judged(
+            sq.events([(noon, noon + dt.timedelta(minutes=9), {"v": 2})]).tumbling_window("1 hour").select(x=fails("v"))
+        )
 
 
 def test_what_does_not_fit_its_type_fails_the_query() -> None:

@@ -96,6 +96,22 @@ def test_a_case_that_may_not_be_the_smallest_says_so() -> None:
             assert ("the smallest case found in 1e-09 s: with more" in str(caught.value)) == told
 
 
+def test_a_failure_names_the_modules_of_the_query_and_how_to_check_them() -> None:
+    @sq.uda("bigint", name="rising")
+    def rising(values: Any, calls: list[int] = []) -> int:  # noqa: B006
+        calls.append(len(values))
+        return len(calls)
+
+    with pytest.raises(
+        t.VerificationFailed, match="not the oracle's history .*\nthe query calls rising: what they give differs"
+    ) as caught:
+        t.verify(TRIPS.tumbling_window(5).select(n=rising("fare")), profile=replace(FAST, failures=None))
+    assert "shows in t.check_module(rising)\n" in str(caught.value)
+    with mock.patch.object(SettleKernel, "advance", lost), pytest.raises(t.VerificationFailed) as caught:
+        t.verify(EDGES, profile=replace(FAST, failures=None))
+    assert "the query calls" not in str(caught.value)
+
+
 @pytest.mark.slow
 def test_a_wrong_answer_is_shown_by_the_smallest_case(tmp_path: Path) -> None:
     """An operator is made wrong for once: that what is wrong is told is what this is about."""

@@ -196,6 +196,24 @@ class CountsNullsIn(Total):
         return state[0] / state[1] if state[1] else None
 
 
+class RefusesZero:
+    """Raises as it adds, with a message of its own."""
+
+    def initial(self) -> float:
+        return 0.0
+
+    def add(self, state: float, values: pd.Series) -> float:
+        if not (values.abs() > 0).all():
+            raise ValueError("no zeros")
+        return state + float((1 / values).sum())
+
+    def merge(self, a: float, b: float) -> float:
+        return a + b
+
+    def result(self, state: float) -> float:
+        return state
+
+
 class ForgetsNulls(MeanOfMeans):
     """Divides by how many values there are, and there may be none."""
 

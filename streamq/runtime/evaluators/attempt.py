@@ -82,7 +82,9 @@ class AttemptEvaluator:
         modules = np.full(events.num_rows, None, object)
         reasons = np.full(events.num_rows, None, object)
         for fault in reversed(faults):
-            modules[fault.rows], reasons[fault.rows] = fault.module, fault.text
+            # late rows have the name of the module in a column of its own
+            reason = fault.text.removeprefix(f"{fault.module}: it failed; ").removesuffix(".")
+            modules[fault.rows], reasons[fault.rows] = fault.module, reason
         is_failed = pa.array(modules, pa.string()).is_valid()
         told = events.append_column(MODULE, pa.array(modules, pa.string()))
         told = told.append_column(REASON, pa.array(reasons, pa.string()))

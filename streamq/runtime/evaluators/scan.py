@@ -60,10 +60,11 @@ class ScanEvaluator:
     @property
     def progress_rule(self) -> ProgressRule:
         """Rows are final once nothing more can start where they do, and reported once they have started."""
-        from streamq.runtime.progress_rule import ProgressRule
+        from streamq.runtime.progress_rule import MayBeNone, ProgressRule
         from streamq.runtime.release import Release
 
-        return ProgressRule(final=Release.PAST_START, early=Release.PAST_START)
+        may_be_none = MayBeNone.OF_MATCH if self.calling.completes_matches else MayBeNone.OF_MODULE
+        return ProgressRule(final=Release.PAST_START, early=Release.PAST_START, may_be_none=may_be_none)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int, aside: SetAside | None = None) -> pa.Table:
         """The rows of all events, from the first state of each group on; ``aside`` takes those whose steps fail."""

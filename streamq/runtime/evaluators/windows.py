@@ -204,6 +204,15 @@ class WindowEvaluator(_OverWindows):
     order: tuple[str, ...] = ()
     payload: tuple[str, ...] = ()
 
+    @property
+    def progress_rule(self) -> ProgressRule:
+        """The rule of the windows; whether modules give rows for one is known once it is released."""
+        from streamq.runtime.progress_rule import MayBeNone
+
+        rule = super().progress_rule
+        is_open = any(reduction.may_be_none for reduction in self.reductions)
+        return replace(rule, may_be_none=MayBeNone.OF_MODULE) if is_open else rule
+
     def rows(
         self,
         inputs: Sequence[pa.Table],

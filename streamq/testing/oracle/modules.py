@@ -25,7 +25,7 @@ from streamq.plan.aggregate import Aggregate
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.user_results import FAILURES, LASTS, START
 from streamq.testing.oracle.python_functions import Operand, PythonFunctions
-from streamq.time import INFINITY
+from streamq.time import INFINITY, INTEGER, TIMESTAMP, show_ticks
 
 LONG = t.LongType()
 NULLABLE = {
@@ -79,7 +79,9 @@ class ModuleValue:
             try:
                 values.append(self._over_members(columns, le, re, window))
             except FAILURES as error:
-                what = f"{type(error).__name__}: {error}; window {window}"
+                axis = INTEGER if self.instants == LONG else TIMESTAMP
+                start, end = (show_ticks(ticks, axis) for ticks in window)
+                what = f"{type(error).__name__}: {error}; window [{start}, {end})"
                 raise ModuleFailed(sentence(self._module.name, "it failed", what)) from error
         try:
             return pa.array(values, arrow_type(self.result))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from streamq.errors import PlanError, QueryFailed, SourceError, StreamqError, sentence
+from streamq.errors import ModuleFailed, PlanError, QueryFailed, SourceError, StreamqError, sentence
 from streamq.operators import Edges, Intervals, JoinTable, Physical, Points, Source
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node
@@ -82,7 +82,8 @@ class Run:
             if failure is not None and not isinstance(failure, StreamqError):
                 raise failure from error
             reason = str(failure or error).splitlines()[0]
-            raise QueryFailed(sentence("oracle", "the query fails by Spark's rules", reason)) from error
+            wrong = "a module fails" if isinstance(failure, ModuleFailed) else "the query fails by Spark's rules"
+            raise QueryFailed(sentence("oracle", wrong, reason)) from error
         except duckdb.OutOfMemoryException as error:
             wrong = f"an operator's rows do not fit into {MEMORY}"
             raise TooMuch(sentence("oracle", "too many rows", wrong, "Give fewer events, or shorter ones.")) from error

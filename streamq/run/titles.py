@@ -1,0 +1,31 @@
+"""What ``run.why()`` calls the operators of a run, and the inputs of those that have two."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streamq.compiler.program import Program
+    from streamq.runtime.stage import Hosted
+
+
+def title(program: Program, hosted: Hosted) -> str:
+    """Return a kernel's name as explain shows it; of one that computes a part of a pattern, the pattern as it is written."""
+    node = program.nodes.get(hosted.number)
+    columns = [] if node is None else [name for n in (node, *node.children) for name in n.schema.names]
+    there = {pattern: variables for pattern in program.patterns if (variables := pattern.variables_in(columns))}
+    if not there:
+        return program.titles[hosted.name][0]
+    pattern = max(there, key=lambda p: (len(there[p]), -len(p.variables)))
+    part = f", its {', '.join(there[pattern])}" if len(there[pattern]) < len(pattern.variables) else ""
+    return f"pattern {pattern.name}{part}: {pattern.text}"
+
+
+def input_title(program: Program, hosted: Hosted, port: int) -> str:
+    """Return where rows of an input of a join come from, its left or right, or which events of a pattern they are for."""
+    columns = program.nodes[hosted.number].children[port].schema.names
+    variables = dict.fromkeys(v for pattern in program.patterns for v in pattern.variables_in(columns))
+    return f"for {', '.join(variables)}" if variables else f"from the {('left', 'right')[port]}"
+
+
+__all__ = ["input_title", "title"]
