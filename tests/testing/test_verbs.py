@@ -279,6 +279,7 @@ def test_a_verb_that_makes_another_plan_is_seen(tmp_path: Path) -> None:
     assert check(replace(case, plan=case.meant.plan, meant=None), [how])
 
 
+@pytest.mark.slow
 def test_a_verb_that_forgets_a_stream_is_seen() -> None:
     def union(self: Stream, *others: Stream) -> Stream:
         return self.where(True)
@@ -301,6 +302,7 @@ def test_a_lost_column_is_a_difference() -> None:
         t.verify(S.drop("k"), profile=FAST)
 
 
+@pytest.mark.slow
 def test_another_plan_of_the_same_meaning_is_right() -> None:
     def drop(self: Stream, *names: str) -> Stream:
         return self.where(True).select(*(n for n in self.columns if n not in names))
