@@ -70,6 +70,10 @@ _ONLY_IN_PYTHON: Final = re.compile(r"\bsq\.|\.\w+\(|\btimedelta\b|\bschema=")
 _CASTS: Final = re.compile(r"\bcast\b", re.IGNORECASE)
 _LOOK_BACK: Final = 100
 
+_IN_TEXTS: Final = {" == ": " = ", " != ": " <> "}
+_OF_PYTHON: Final = re.compile(r"'(?:[^']|'')*'| == | != ")
+"""Texts in quotes, which stay, and the signs of Python's that texts have others for."""
+
 
 def unexpected_at(text: str, offset: int, legal: frozenset[str]) -> tuple[int, str, str]:
     """Return where signs begin of which one cannot stand at an offset, the signs, and what to write instead of it.
@@ -111,7 +115,8 @@ def refused(place: Place, error: StreamqError, verb: str, instead: str = "") -> 
         hint = NO_CAST
     elif _ONLY_IN_PYTHON.search(hint):
         hint = instead
-    return Refusal(place, said.claim.removeprefix(f"{verb}: ").removesuffix("."), "", hint)
+    claim = said.claim.removeprefix(f"{verb}: ").removesuffix(".")
+    return Refusal(place, _OF_PYTHON.sub(lambda match: _IN_TEXTS.get(match[0], match[0]), claim), "", hint)
 
 
 __all__ = ["NO_CAST", "of_name", "refused", "unexpected_at"]
