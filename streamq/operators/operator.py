@@ -75,7 +75,9 @@ class Operator(Node, ABC):
         for expr in () if self.attempts else expressions(self):
             if calls := set_aside_by(expr):
                 name = calls[0].function.name
-                wrong = "what it fails for is set aside in select, with_columns, where and the columns of group_by alone"
+                wrong = (
+                    "what it fails for is set aside in select, with_columns, where and the columns of group_by alone"
+                )
                 hint = f"Compute it before, in a column of its own: .with_columns(x={show(calls[0])})."
                 raise PlanError(sentence(name, wrong, f"found {show(expr)} in {self.title}", hint))
 

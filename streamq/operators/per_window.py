@@ -22,24 +22,21 @@ from streamq.windows import Snapshot
 
 S = TypeVar("S", bound=Verbs)
 
+BOUNDS = {f"__lifetime_{part}": Lifetime(part) for part in ("start", "end")}
+"""The columns, by name, by which events of equal lifetime are one group."""
+
 
 @dataclass(frozen=True)
 class PerWindow(Windowed[S]):
-    """The events of each lifetime, as the members of one window that is this lifetime.
-
-    ``bounds``: the columns by which events of equal lifetime are one group; no result has them.
-    """
-
-    bounds: tuple[str, ...] = ()
+    """The events of each lifetime, as the members of one window that is this lifetime; no result has BOUNDS."""
 
     @classmethod
     def of(cls, stream: S, keys: tuple[str, ...]) -> Self:
         """Return the events of a stream, group by group and lifetime by lifetime."""
         plan = stream.plan
-        bounds = {f"__lifetime_{part}": Lifetime(part) for part in ("start", "end")}
         payload = [(name, Col(name)) for name in plan.schema.names]
-        timed = stream._derive(Select(plan, (*payload, *bounds.items())))
-        return cls(timed, (*keys, *bounds), Snapshot(), Clip.FULL, None, tuple(bounds))
+        timed = stream._derive(Select(plan, (*payload, *BOUNDS.items())))
+        return cls(timed, (*keys, *BOUNDS), Snapshot(), Clip.FULL, None)
 
     def select(self, *given_columns: Given, **named_columns: Given) -> S:
         """One row a lifetime: the group's keys, then a column a keyword; see :meth:`Windowed.select`."""
@@ -52,11 +49,11 @@ class PerWindow(Windowed[S]):
     agg = select
 
     def _without_bounds(self, rows: S) -> S:
-        names = [name for name in rows.plan.schema.names if name not in self.bounds]
+        names = [name for name in rows.plan.schema.names if name not in BOUNDS]
         return rows._derive(Select(rows.plan, tuple((name, Col(name)) for name in names)))
 
     def __repr__(self) -> str:
-        plain: Any = replace(self, keys=tuple(key for key in self.keys if key not in self.bounds))
+        plain: Any = replace(self, keys=tuple(key for key in self.keys if key not in BOUNDS))
         by = f" by {', '.join(plain.keys)}" if plain.keys else ""
         return f"{self.stream!r} per window{by}"
 
@@ -72,4 +69,4 @@ def warn_of_neighbours(plan: Node, verb: str) -> None:
         )
 
 
-__all__ = ["PerWindow", "warn_of_neighbours"]
+__all__ = ["BOUNDS", "PerWindow", "warn_of_neighbours"]

@@ -30,6 +30,7 @@ from streamq.operators import (
     WindowedJoin,
 )
 from streamq.operators.lifetime_change import Length, Start
+from streamq.operators.per_window import BOUNDS
 from streamq.operators.stateful_operator import StatefulOperator
 from streamq.patterns.detect import Detect
 from streamq.plan.expr import Alias, Call, Col, Expr, Lit
@@ -58,6 +59,9 @@ Names = Mapping[str, str]
 
 def inputs(node: Node) -> tuple[Node, ...]:
     """The streams that the verbs of a node are over: its inputs; those of the window whose select it is."""
+    per_window = _per_window(node)
+    if per_window is not None:
+        return per_window.input.children
     return node.children[0].children if _selects_window(node) else node.children
 
 
@@ -83,6 +87,10 @@ def verbs(node: Node, names: Names, tables: Names) -> list[str]:
             return [call("sq.cedr", [f'r"""\n{node.definitions.text}\n"""', *types])]
         case Where(predicate=predicate):
             return [call(".where", [expression(predicate)])]
+        case Select(input=rows) if (per_window := _per_window(node)) is not None:
+            keys = [string(k) for k in per_window.keys if k not in BOUNDS]
+            *_, last = verbs(rows, names, tables)
+            return [*([call(".group_by", keys)] if keys else []), ".per_window()", last]
         case Select(input=WindowAggregate() as window) if _selects_window(node):
             return [
                 *_windowed(window.keys, window.window, window.clip, window.stamp, axis),
@@ -145,6 +153,16 @@ def _plain_verb(node: Node, names: Names) -> str:
             case _:
                 raise Unwritable(type(node).__name__)
     return call(f".{type(node).__module__.rpartition('.')[2]}", arguments)
+
+
+def _per_window(node: Node) -> WindowAggregate | TopK | None:
+    """Return the operator over the events of each lifetime that ``node`` takes the columns of lifetimes off; else None."""
+    match node:
+        case Select(input=rows) if not BOUNDS.keys() & set(node.schema.names):
+            windows = rows.children[0] if _selects_window(rows) else rows
+            if isinstance(windows, WindowAggregate | TopK) and BOUNDS.keys() <= set(windows.keys):
+                return windows
+    return None
 
 
 def _selects_window(node: Node) -> bool:

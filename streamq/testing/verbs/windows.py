@@ -85,8 +85,7 @@ class Windowable(ABC):
     def per_window(self) -> Windows:
         """Groups by lifetime, whose snapshots are those lifetimes; the columns of the lifetimes go again."""
         names = self.plan.schema.names
-        more = "_" * sum(name.lower().startswith("lifetime_") for name in names)
-        bounds = {f"lifetime_{part}{more}": Lifetime(part) for part in ("start", "end")}
+        bounds = {f"__lifetime_{part}": Lifetime(part) for part in ("start", "end")}
         timed = Select(self.plan, (*((name, Col(name)) for name in names), *bounds.items()))
         return Windows(self._events(timed), (*self.keys, *bounds), Snapshot(), Clip.FULL, None, tuple(bounds))
 
