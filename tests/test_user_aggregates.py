@@ -263,6 +263,7 @@ class Breaks:
 METHODS = ["initial", "add", "remove", "merge", "result", "type", "pickle"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", METHODS)
 def test_whatever_method_fails_over_whatever_windows_names_window_group_and_events(at: str) -> None:
     reasons = {"type": "'nothing' is no double", "pickle": "cannot pickle '_thread.lock' object)"}

@@ -32,7 +32,7 @@ LEVELS = Execution(STREAM, OutputForm.CHANGELOG, restart=True, buckets=2, blocks
 
 WAYS = (FINAL, CHANGELOG, LEVELS)
 
-FAST = list(SETS)[::8]
+FAST = list(SETS)[::24]
 """A few of the texts; the slow tests have all of them, each operator in every other."""
 
 
@@ -88,7 +88,7 @@ def check_choices(text: str, case: Case, ways: Sequence[Execution]) -> bool:
     return bool(expected)
 
 
-@pytest.mark.parametrize("text", list(CHOICES)[::4])
+@pytest.mark.parametrize("text", list(CHOICES)[::9])
 def test_what_is_selected_and_consumed(text: str) -> None:
     """In the first of a few cases in which there is something; as a changelog, which is taken back where something comes late."""
     assert any(check_choices(CHOICES[text], case, [CHANGELOG]) for case in sample(MANY))

@@ -36,7 +36,7 @@ DURATIONS = (dt.timedelta(milliseconds=300), dt.timedelta(minutes=30), dt.timede
 MANY = 20
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", [n if n == "hopping" else pytest.param(n, marks=pytest.mark.slow) for n in QUERIES])
 def test_lifetimes_are_as_long_as_the_durations_of_the_query(name: str) -> None:
     near: Counter[bool] = Counter()
     beside: Counter[int] = Counter()

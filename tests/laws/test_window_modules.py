@@ -103,6 +103,7 @@ def test_every_choice(window: str) -> None:
     law()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS)
 def test_members_come_in_their_order(window: str) -> None:
     grouped, of_all = WINDOWS[window](S.group_by("k")), WINDOWS[window](S)

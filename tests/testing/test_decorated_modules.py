@@ -158,6 +158,7 @@ def test_a_promise_to_filter_on_a_column(wrong: Any) -> None:
     assert of_one.to_pylist() != [row for row in rows.to_arrow().to_pylist() if row["k"] in ("a", "total")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bigint", "double", "float", "timestamp", "boolean", "decimal(10, 2)", "string"])
 def test_a_promise_that_is_kept_is_not_refuted_whatever_the_column(kind: str) -> None:
     @sq.udo(f"k {kind}, n bigint", name="own", time_sensitive=True, columns=["k"], properties=[sq.filters_on("k")])

@@ -96,6 +96,7 @@ def test_a_case_that_may_not_be_the_smallest_says_so() -> None:
             assert ("the smallest case found in 1e-09 s: with more" in str(caught.value)) == told
 
 
+@pytest.mark.slow
 def test_a_failure_names_the_modules_of_the_query_and_how_to_check_them() -> None:
     @sq.uda("bigint", name="rising")
     def rising(values: Any, calls: list[int] = []) -> int:  # noqa: B006
@@ -238,6 +239,7 @@ def test_what_is_wrong_in_the_query_is_said_as_always() -> None:
         t.verify(TRIPS.where(sq.col("fares") > 1))
 
 
+@pytest.mark.slow
 def test_a_verification_of_nothing_is_none() -> None:
     sums = sq.points(t.table("at bigint, v bigint", []), time="at").tumbling_window(10).select(x=sq.sum("v"))
     great = t.Intent(payload={"v": [2**63 - 1]}, events=3, duplicates=True, ctis="eager", disorder="in_order")
