@@ -279,4 +279,28 @@ FIRST_QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "day so far in sixes": lambda: totals(S.group_by("k").landmark_window(6, period=20)),
     "key of another name": lambda: S.join(t.stream(columns="id string, w double", axis="integer"), on=[("k", "id")]),
     "each start once": lambda: text("SEQUENCE(A CONSUME, B, 8) WHERE A.k = B.k", "A", "B"),
+    "by two keys": lambda: (
+        t.stream(columns="k string, g string, v double", axis="integer")
+        .group_by("k", "g")
+        .tumbling_window(5)
+        .select(n=sq.count(), total=sq.sum("v"))
+    ),
+    "change of some": lambda: S.group_by("k").tumbling_window(5).select(change=change("v", where=col("v") > 1)),
+    "change of ratios": lambda: (
+        WIDE.group_by("k").tumbling_window(5).select(change=change(col("v") / col("w"), where=col("w") != 0))
+    ),
+    "windows of elements": lambda: (
+        t.stream(columns="k string, xs array<double>", shape="points", axis="integer")
+        .explode("xs")
+        .group_by("k")
+        .tumbling_window(5)
+        .select(n=sq.count(), total=sq.sum("xs"))
+    ),
+    "values and their sum": lambda: S.group_by("k").hopping_window(6, 2).select(n=sq.count("v"), total=sq.sum("v")),
+    "points by key": lambda: totals(readings(shape="points").group_by("k").tumbling_window(5)),
+    "windows that end late": lambda: totals(S.tumbling_window(5)).where(sq.window_end() > 10),
+    "weights": lambda: S.select("k", weight=sq.when(col("v") > 3, 1).otherwise(0.5)),
+    "logarithms": lambda: S.select("k", level=sq.functions.ln("v")),
+    "every element": lambda: t.stream(columns="k string, xs array<double>", axis="integer").explode("xs"),
+    "a ratio or nothing": lambda: WIDE.select("k", ratio=sq.when(col("w") == 0, 0.0).otherwise(col("v") / col("w"))),
 }
