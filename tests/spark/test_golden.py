@@ -1,6 +1,6 @@
-"""Published examples on Spark: each in batch; as a stream those that have all operators, in one query, each row with its case.
+"""Published examples on Spark: those that have all operators, in batch, and as a stream, all in one query.
 
-What arrives one by one, and what is counted then: ``tests/test_golden_cases.py``.
+All of them, and what arrives one by one: ``tests/test_golden_cases.py``.
 """
 
 from __future__ import annotations
@@ -18,13 +18,6 @@ from streamq.operators import WindowAggregate
 from streamq.plan.node import nodes
 from tests.golden_cases import CASES, Golden, Row
 from tests.spark.replay import replayed
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_batch(spark: SparkSession, plain: None, case: Golden) -> None:
-    query = case.query()
-    found = query.to_df().select("start", "end", *query.columns).collect()
-    assert case.seen(map(tuple, found)) == case.expected
 
 
 def parts(case: Golden) -> set[str]:
@@ -45,7 +38,14 @@ def with_all_parts(cases: Sequence[Golden]) -> list[Golden]:
     return some
 
 
-STREAMED = with_all_parts(CASES)
+SAMPLE = with_all_parts(CASES)
+
+
+@pytest.mark.parametrize("case", SAMPLE, ids=lambda case: case.name)
+def test_batch(spark: SparkSession, plain: None, case: Golden) -> None:
+    query = case.query()
+    found = query.to_df().select("start", "end", *query.columns).collect()
+    assert case.seen(map(tuple, found)) == case.expected
 
 
 def tagged(case: Golden, stream: sq.Stream) -> sq.Stream:
@@ -65,8 +65,8 @@ def untagged(df: DataFrame, queries: Mapping[str, sq.Stream]) -> dict[str, list[
 
 def test_stream(spark: SparkSession, plain: None, tmp_path: Path) -> None:
     """All as one query, in two micro-batches, after which what is final is there already, and at the end the rest."""
-    queries = {case.name: case.query() for case in STREAMED}
-    streams = map(tagged, STREAMED, replayed(spark, queries.values(), tmp_path / "in"))
+    queries = {case.name: case.query() for case in SAMPLE}
+    streams = map(tagged, SAMPLE, replayed(spark, queries.values(), tmp_path / "in"))
     out = str(tmp_path / "out")
     together = next(streams).union(*streams)
     with together.run(checkpoint=str(tmp_path / "checkpoint"), sink=out, buckets=1) as run:
@@ -77,4 +77,4 @@ def test_stream(spark: SparkSession, plain: None, tmp_path: Path) -> None:
     landed = spark.read.parquet(out)
     assert 0 < early < landed.count()
     found = untagged(landed, queries)
-    assert {c.name: c.seen(found[c.name]) for c in STREAMED} == {c.name: c.expected for c in STREAMED}
+    assert {c.name: c.seen(found[c.name]) for c in SAMPLE} == {c.name: c.expected for c in SAMPLE}

@@ -261,7 +261,7 @@ def test_a_batch_gives_the_same(spark: SparkSession, plain: None, aggregated: An
 
 
 @pytest.mark.parametrize("aggregated", [modes, rises], ids=["merging", "not merging"])
-def test_a_stream_gives_the_same(spark: SparkSession, tmp_path: Path, aggregated: Any) -> None:
+def test_a_stream_gives_the_same(spark: SparkSession, plain: None, tmp_path: Path, aggregated: Any) -> None:
     s = sq.events(ROWS)
     query = aggregated(WINDOWS["hopping"](s)).union(*(aggregated(WINDOWS[w](s)) for w in ("snapshot", "count")))
     (live,) = replayed(spark, [query], tmp_path)
