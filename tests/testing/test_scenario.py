@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, find, given, reject, settings
 
 import streamq as sq
 from streamq import testing as t
-from streamq.errors import PlanError, TimeError, UnknownVerb
+from streamq.errors import PlanError, QueryFailed, TimeError, UnknownVerb
 from streamq.operators import Clip, Join, Points, Source, ToSignal, Where, WindowAggregate
 from streamq.plan.node import nodes
 from streamq.testing.arrival import is_event
@@ -68,8 +68,8 @@ def test_compositions(case: t.Case) -> None:
     assert 1 <= len(case.sources) <= 2
     try:
         names = case.answer().column_names
-    except TooMuch:
-        # joins of joins have more rows than the oracle takes
+    except (TooMuch, QueryFailed):
+        # joins of joins have more rows than the oracle takes; what any operators compute may fail by Spark's rules
         reject()
     assert names == ["start", "end", *case.plan.schema.names]
 
