@@ -128,7 +128,7 @@ class Feed:
 
 
 INGRESS = "ingress:"
-"""How relations are called that are the events of a source's items; the source's table follows."""
+"""The names of ingress relations begin with it; the source's table follows."""
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,8 @@ class Where(ExpressionStep):
         check_attempts([self.predicate], self.input.schema, "where")
         kind = infer(self.predicate, self.input.schema, "where")
         if not isinstance(kind, t.BooleanType | t.NullType):
-            found = f"found {kind.simpleString()} in {show(self.predicate)}"
-            raise TypeMismatch(sentence("where", "the predicate is not boolean", found, _instead(self.predicate)))
+            observed = f"found {kind.simpleString()} in {show(self.predicate)}"
+            raise TypeMismatch(sentence("where", "the predicate is not boolean", observed, _instead(self.predicate)))
         return self.input.schema
 
     @property

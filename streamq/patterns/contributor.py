@@ -25,7 +25,7 @@ class Contributor:
     functions: tuple[Function, ...] = ()
 
     def first(self) -> Contributor:
-        """Of the instances that fit the first is taken: FIRST.
+        """Take only the first of the events that fit: FIRST.
 
         >>> import streamq as sq
         >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
@@ -37,7 +37,7 @@ class Contributor:
         return self._with(selection=Selection.FIRST)
 
     def last(self) -> Contributor:
-        """Of the instances that fit the last is taken: LAST.
+        """Take only the last of the events that fit: LAST.
 
         >>> import streamq as sq
         >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
@@ -49,7 +49,7 @@ class Contributor:
         return self._with(selection=Selection.LAST)
 
     def consume(self) -> Contributor:
-        """What is in the matches of one last event is in none of a later one: CONSUME.
+        """Use up the events: those in the matches of one last event are in no match of a later one: CONSUME.
 
         >>> import streamq as sq
         >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])

@@ -92,7 +92,7 @@ class Node(ABC):
         """The schema of its rows; raises PlanError where its parameters do not fit its inputs."""
 
     def _mixes_windows(self) -> bool:
-        """Whether results of several windows that overlap live at one instant, so that windows over them hold several."""
+        """Return True if results of several overlapping windows live at one instant, so that a window over them holds several."""
         return any(child.mixes_windows for child in self.children)
 
     def _traits(self) -> Traits:

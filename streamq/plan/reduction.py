@@ -103,7 +103,7 @@ class Reduction(ABC):
 
     @property
     def may_be_none(self) -> bool:
-        """Whether a window with members may have no row at all."""
+        """True if a window with members may have no row at all."""
         return False
 
     def passes(self, rows: pa.Table) -> Mask:

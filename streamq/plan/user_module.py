@@ -63,7 +63,7 @@ class UserModule(Named, ABC):
 
     @property
     def is_of_streamq(self) -> bool:
-        """Whether its code is streamq's own, as of what tests draw; the repository has it, and does not list it."""
+        """True if the code is streamq's own, which random tests use: the repository has the module, and does not list it."""
         return str(getattr(self.code, "__module__", "")).partition(".")[0] == __name__.partition(".")[0]
 
     @property

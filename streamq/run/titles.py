@@ -1,4 +1,4 @@
-"""What ``run.why()`` calls the operators of a run, and the inputs of those that have two."""
+"""Names of operators, and of the inputs of those that have two, as ``run.why()`` shows them."""
 
 from __future__ import annotations
 

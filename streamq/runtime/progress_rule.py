@@ -48,7 +48,7 @@ class EndlessRow(StrEnum):
 
 
 class MayBeNone(StrEnum):
-    """What decides beside progress whether any row comes at all once progress lets it go."""
+    """The reason why no row may come though progress would let one go; the value is how ``run.why()`` says it."""
 
     OF_MODULE = "rows come only if the module gives some"
     OF_MATCH = "rows come only if the events until then complete a match"

@@ -27,7 +27,7 @@ from streamq.time import INTEGER, TIMESTAMP, show_duration
 Arrival = tuple[tuple[str, Item], ...]
 IMPORT = "import datetime as dt"
 COMMENT = "# "
-"""What the verbs begin with, as they were called, where not all that they were called with has a text."""
+"""The text of verbs is a comment, and begins so, where an argument of theirs has no text."""
 DURATIONS = ("delay", "every", "max_ahead")
 """The parts of a source's policy that are durations in ticks."""
 
@@ -97,7 +97,7 @@ class Case:
         return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=self.until)
 
     def variety(self) -> int:
-        """How much there is of what can go wrong: values, NULLs, instants, endless lifetimes, corrections, CTIs, equal items."""
+        """Return a number that grows with different values, NULLs, instants, endless lifetimes, corrections and equal items."""
         items = [item for _, item in self.arrival]
         values = {(name, repr(value)) for item in items for name, value in item.payload.items()}
         nulls = {name for item in items for name, value in item.payload.items() if value is None}
@@ -145,9 +145,8 @@ class Case:
         of = iter([name for name, _ in self.arrival])
         batches = " | ".join(" ".join(itertools.islice(of, n)) for n in self.cut)
         until = "" if self.until is None else f"until={instant(self.until, self.axis)}"
-        text = (program(self.plan, self.tables) if self.meant is None else self._as_called(self.meant, until)).rstrip(
-            "\n"
-        )
+        text = program(self.plan, self.tables) if self.meant is None else self._as_called(self.meant, until)
+        text = text.rstrip("\n")
         if until and self.axis == TIMESTAMP:
             text = text if IMPORT in text else f"{IMPORT}\n\n{text}"
         return f"{text}\nprint(q.to_pandas({until}))\n# micro-batches: {batches}\n"

@@ -59,7 +59,7 @@ def _check_order(rows: pa.Table, axis: str) -> None:
         latest = sync
 
 
-def upserted(out: Sequence[pa.Table], key: Sequence[str], axis: str = INTEGER) -> pa.Table:
+def upserted(out: Sequence[pa.Table], key: Sequence[str]) -> pa.Table:
     """The history that the upserts of micro-batches leave: of each ``key`` and start the last row, if it is no tombstone.
 
     Raises WrongOutput for a tombstone of what is not there.

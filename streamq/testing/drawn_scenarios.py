@@ -56,7 +56,7 @@ class Filled:
 
     @property
     def meant(self) -> Meant | None:
-        """What the calls mean; None if it is what they make."""
+        """The plan that the calls mean; None if they make that plan."""
         plan, _ = numbered(meaning(self.written))
         return None if plan == numbered(self.query.plan)[0] else Meant(plan, text_of(self.written))
 

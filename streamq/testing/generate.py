@@ -129,17 +129,17 @@ def interleaved(draw: Draw, streams: Mapping[str, Sequence[Item]]) -> Arrival:
 
 
 def cuts(n: int, finely: bool = False) -> st.SearchStrategy[tuple[int, ...]]:
-    """Lengths of the micro-batches that a sequence of ``n`` rows is cut into; ``finely``: mostly one row or two each.
+    """Lengths of the micro-batches that a sequence of ``n`` rows is cut into; ``finely``: half of the time one row or two each.
 
-    An item is late by what came in earlier micro-batches. More than ten of one length are seldom: each costs as much as a row.
+    An item is late by what came in earlier micro-batches. More than ten are seldom: a micro-batch takes longer than its rows.
     """
     if n < 2:
         return st.just((n,) if n else ())
     # all at once there is nothing to be incremental about: that is the dullest, so it comes least
-    each, some = st.just(set(range(1, n))), st.sets(st.integers(1, n - 1), min_size=1)
+    singly, some = st.just(set(range(1, n))), st.sets(st.integers(1, n - 1), min_size=1)
     step = -(-n // 10)
-    every = st.integers(1, step).map(lambda first: set(range(first, n, step)))
-    kinds = [each, every, some, some] if finely else [st.just(set()), every, some, each, every, some]
+    evenly = st.integers(1, step).map(lambda first: set(range(first, n, step)))
+    kinds = [singly, evenly, some, some] if finely else [st.just(set()), evenly, some, singly, evenly, some]
     places = st.sampled_from(kinds).flatmap(lambda kind: kind)
     lengths = places.map(lambda at: tuple(b - a for a, b in itertools.pairwise([0, *sorted(at), n])))
     # now and then a micro-batch brings nothing

@@ -10,6 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from streamq.functions.comparison import EQUAL
 from streamq.functions.logic import conjuncts
 from streamq.operators import Source, Where
 from streamq.plan.expr import Call, Col, Lit
@@ -77,7 +78,7 @@ def _passing(meeting: Meeting, source: Source) -> dict[str, Any]:
         equations = [c for n in parts if source in parts and isinstance(n, Where) for c in conjuncts(n.predicate)]
         for equation in equations:
             match equation:
-                case Call(function, (Col(name=name), Lit(value=value))) if function.name == "==":
+                case Call(function, (Col(name=name), Lit(value=value))) if function is EQUAL:
                     payload.setdefault(name, []).append(value)
     return payload
 

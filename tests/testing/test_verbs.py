@@ -212,16 +212,16 @@ def calls_in(scenario: Any) -> Iterator[t.Scenario]:
 
 
 def test_every_argument_of_every_verb_is_given_somewhere() -> None:
-    said: dict[str, set[str]] = defaultdict(set)
+    arguments_of: dict[str, set[str]] = defaultdict(set)
     for scenario in CALLS.values():
         for call in calls_in(scenario):
             for kind in (kind for kind in READ.values() if hasattr(kind, call.verb)):
                 with contextlib.suppress(TypeError):
                     bound = inspect.signature(getattr(kind, call.verb)).bind(None, *call.args, **call.kwargs)
-                    said[call.verb] |= set(bound.arguments)
+                    arguments_of[call.verb] |= set(bound.arguments)
     for kind in READ:
         for name in verbs_of(kind):
-            assert not set(inspect.signature(getattr(READ[kind], name)).parameters) - said[name], name
+            assert not set(inspect.signature(getattr(READ[kind], name)).parameters) - arguments_of[name], name
 
 
 SCENARIOS: dict[str, Any] = {**OPERATORS, **CALLS, **{f"query {name}": make() for name, make in QUERIES.items()}}

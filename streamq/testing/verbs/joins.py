@@ -54,8 +54,8 @@ class Pair:
     def _named(self, columns: tuple[str, ...], others: tuple[str, ...], side: int) -> Names:
         # where the result has the left columns alone, the right ones are told apart in the condition only
         suffix = (self.suffixes or ("", "__right"))[side]
-        taken = {name.lower() for name in others}
-        return tuple((name, name + suffix if name.lower() in taken else name) for name in columns)
+        lowered = {name.lower() for name in others}
+        return tuple((name, name + suffix if name.lower() in lowered else name) for name in columns)
 
     def condition(self, where: Any) -> Expr | None:
         """Return a condition over the columns of the pair: a function of both events, or an expression over those columns."""

@@ -208,9 +208,9 @@ class Events(Windowable):
     ) -> Events:
         """A key of the table that is called as the stream's is not in the result; other names that meet get a suffix."""
         columns, pairs = static_table(table).columns, keys(on)
-        taken = {one.lower() for one in self.plan.schema.names}
+        lowered = {one.lower() for one in self.plan.schema.names}
         beside = [f.name for f in columns if (f.name, f.name) not in pairs]
-        names = tuple((one, one + suffixes[1] if one.lower() in taken else one) for one in beside)
+        names = tuple((one, one + suffixes[1] if one.lower() in lowered else one) for one in beside)
         return self.of(JoinTable(self.plan, source_name(name), columns, pairs, JoinKind(how), names))
 
     # patterns

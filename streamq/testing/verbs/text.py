@@ -110,11 +110,11 @@ def _function(function: Callable[..., Any]) -> str:
     """A function of events as what it gives for any."""
     names = list(inspect.signature(function).parameters)
     try:
-        given = as_expr(function(*map(_Event, names)))
+        result = as_expr(function(*map(_Event, names)))
     except Exception as error:
         # whatever it does with an event, it is none whose text could be shown
         raise Unwritable("a function") from error
-    return f"lambda {', '.join(names)}: {expression(given, lambda name: name)}"
+    return f"lambda {', '.join(names)}: {expression(result, lambda name: name)}"
 
 
 __all__ = ["text_of"]

@@ -104,6 +104,7 @@ class Groups(Windowable):
     events: Events
     keys: tuple[str, ...]
 
+    # a stream has a field of that name
     @property
     def plan(self) -> Node:  # type: ignore[override]
         """The plan of the stream."""
@@ -126,7 +127,7 @@ class Windows:
 
     @property
     def stamp(self) -> Stamp:
-        """Where results live."""
+        """Where results live; the usual place is said here once more, from the language's own pages."""
         usual = Stamp.POINT_AT_END if isinstance(self.window, Count | Rows | Landmark) else Stamp.ALIGN
         return self.asked or usual
 
