@@ -97,14 +97,20 @@ class Case:
         return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=self.until)
 
     def variety(self) -> int:
-        """Return a number that grows with different values, NULLs, instants, endless lifetimes, corrections and equal items."""
+        """Return a number that grows with different values, NULLs, instants, endless lifetimes, corrections, equal items.
+
+        Starts that sources share count, too.
+        """
         items = [item for _, item in self.arrival]
         values = {(name, repr(value)) for item in items for name, value in item.payload.items()}
         nulls = {name for item in items for name, value in item.payload.items() if value is None}
         instants = {time for item in items for time in item.times}
         kinds = Counter((of, item.kind, item.end is None) for of, item in self.arrival)
         twins = len(items) - len({repr(item) for item in items})
-        few = (min(twins, 3), *(min(n, 3) for n in kinds.values()))
+        starts = [{item.start for item in self.arrived(name)} for name in self.sources]
+        shared = sum(len(a & b) for a, b in itertools.combinations(starts, 2))
+        unknown = sum(None in item.payload.values() for item in items)
+        few = (min(twins, 3), min(unknown, 3), 2 * min(shared, 3), *(min(n, 3) for n in kinds.values()))
         return min(len(values), 12) + 4 * len(nulls) + min(len(instants), 12) + sum(few)
 
     @property

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from streamq.choices import OutputForm
 from streamq.runtime.egress import DELETE, changelog_rows, upsert_rows
 from streamq.runtime.event import INSERT, LE, RE, RETRACT, WEIGHT
+from streamq.testing.answers import ticks_of
 from streamq.testing.history import history
 from streamq.testing.python_values import keys
 from streamq.testing.timeline import interval, shown
@@ -57,6 +58,17 @@ def _check_order(rows: pa.Table, axis: str) -> None:
         if sync < latest:
             raise WrongOutput(f"a changelog's row for {shown(sync, axis)} stands behind one for {shown(latest, axis)}")
         latest = sync
+
+
+def check_ends(rows: pa.Table) -> None:
+    """Raise WrongOutput where rows as a user gets them have the last instant for the end of what never ends: that is NULL."""
+    for name in ("end", "new_end"):
+        # a payload may have a column of this name
+        column = rows[name] if name in rows.column_names else pa.chunked_array([], pa.int64())
+        if (pa.types.is_temporal(column.type) or pa.types.is_integer(column.type)) and pc.any(
+            pc.equal(ticks_of(column), INFINITY)
+        ).as_py():
+            raise WrongOutput(f"the {name} of a row that never ends is no NULL")
 
 
 def upserted(out: Sequence[pa.Table], key: Sequence[str]) -> pa.Table:
@@ -133,4 +145,4 @@ def as_history(table: pa.Table) -> pa.Table:
     return table.rename_columns([{LE: "start", RE: "end"}.get(n, n) for n in table.column_names])
 
 
-__all__ = ["WrongOutput", "as_history", "from_changelog", "net", "summed", "upserted"]
+__all__ = ["WrongOutput", "as_history", "check_ends", "from_changelog", "net", "summed", "upserted"]

@@ -83,7 +83,7 @@ def physical(
     lengths, ends = (
         (["shorten"], ["delete"])
         if apart(intent)
-        else (["shorten", "extend", "meet", "pass", "pass"], ["delete", "delete", "open"])
+        else (["shorten", "extend", "step", "meet", "pass", "pass"], ["delete", "delete", "open"])
     )
     moves = st.one_of(
         st.tuples(st.sampled_from(lengths), st.integers(0, 12)), st.tuples(st.sampled_from(ends), st.just(0))
@@ -161,6 +161,9 @@ def _chain(
             to = start + step + (by * unit if end == INFINITY else by * unit % (end - start - step) // step * step)
         elif kind == "extend" and end < INFINITY:
             to = end + step + by * unit
+        elif kind == "step" and end < INFINITY:
+            # it mostly stays in the window in which it was
+            to = max(start + step, end + (by % 4 - 1) * step)
         elif kind == "pass" and others:
             # it was to end before another one, and ends after it
             other = others[by % len(others)]

@@ -47,9 +47,9 @@ def manners(intent: Intent) -> st.SearchStrategy[str]:
 
 
 def modelled(intent: Intent, source: Source, manner: str) -> Intent:
-    """The intent for late items: far out of order; only sources that recognise duplicates by id deliver rows again."""
+    """The intent for late items: far out of order; only sources whose events are never corrected deliver rows again."""
     disorder = tuple(word for word in intent.choices("disorder") if word not in ("in_order", "slight"))
-    again = manner != Late.FAIL and source.insert_only and bool(source.ids)
+    again = manner != Late.FAIL and source.insert_only
     return intent.but(disorder=disorder or intent.disorder, duplicates=intent.duplicates if again else False)
 
 

@@ -20,7 +20,7 @@ from streamq.run.query import batch_frames
 from streamq.run.session import REQUIRED, TUNED, session
 from streamq.stream import Stream
 from streamq.testing.case import Case
-from streamq.testing.deltas import from_changelog, net
+from streamq.testing.deltas import check_ends, from_changelog, net
 from streamq.testing.execution import BATCH, CONTROLLED, RUN, Execution
 from streamq.testing.history import history
 from streamq.time import INFINITY, instant_ticks
@@ -87,7 +87,9 @@ def executed_on_spark(case: Case, how: Execution, spark: SparkSession) -> pa.Tab
     with session_in(spark, how.zone) as session:
         if how.backend == BATCH:
             frames = {name: frame(session, table) for name, table in case.tables.items()}
-            return history(batch_frames(case.plan, frames, case.instant, how.chosen).rows.toArrow())
+            rows = batch_frames(case.plan, frames, case.instant, how.chosen).rows.toArrow()
+            check_ends(rows)
+            return history(rows)
         with tempfile.TemporaryDirectory(prefix="streamq-verify-", ignore_cleanup_errors=True) as folder:
             return _streamed(case, how, session, Path(folder))
 
@@ -117,6 +119,7 @@ def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path) -> 
     arrive(batches[instalment:], instalment)
     start(query, how, folder, [case.instant])
     out = spark.read.parquet(str(folder / "out")).toArrow()
+    check_ends(out)
     answer = history(out) if how.output == OutputForm.FINAL else net([from_changelog(out)], case.axis)
     return answer.rename_columns(
         [name.removesuffix(long) if name in own.values() else name for name in answer.column_names]
