@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import streamq as sq
 from streamq import policies, reading, sources
-from streamq.operators import MergePartials, PartialAggregate, WindowAggregate, written_operators
+from streamq.operators import MergePartials, PartialAggregate, TopK, WindowAggregate, written_operators
 from streamq.operators.grouped import Grouped, GroupVerbs
 from streamq.operators.window_verbs import WindowVerbs
 from streamq.operators.windowed import Windowed
@@ -28,6 +28,7 @@ from streamq.run import run_all
 from streamq.run.running import Run
 from streamq.run.verbs import RunVerbs
 from streamq.stream import Stream
+from streamq.windows import KINDS, Window
 
 PAGE = Path(__file__).parents[1] / "docs" / "language.md"
 
@@ -236,20 +237,31 @@ def facts() -> str:
     rows = [FACTS_HEAD]
     for kind in (*written_operators(), PartialAggregate, MergePartials):
         told: dict[tuple[str, ...], list[str]] = {}
-        for case in alternatives(kind):
-            found = stated_of(kind, case)
-            told.setdefault(tuple(found[name] for name in STATED), []).extend(case[:1])
+        for label, case, parts in alternatives(kind):
+            statements = stated_of(kind, case, parts)
+            told.setdefault(tuple(statements[name] for name in STATED), []).extend([label] if label else [])
         for cells, cases in told.items():
             name = kind.__name__ + (f": {', '.join(cases)}" if cases else "")
             rows.append("| " + " | ".join([name, *(cell.replace("|", "or") for cell in cells)]) + " |")
     return "\n".join(rows) + "\n"
 
 
-def alternatives(kind: type[Node]) -> list[tuple[str, ...]]:
-    """The cases that exclude each other, each with those that may hold besides."""
-    besides = {n: ("time-sensitive", *(["mergeable"] if n == "hopping" else [])) for n in WINDOWS}
-    windows = kind.cases == WindowAggregate.cases
-    return [(n, *besides.get(n, ())) for n in kind.cases if not windows or n in besides] or [()]
+Alternative = tuple[str, tuple[str, ...], dict[str, type[Any]]]
+"""What a case is called, the names that hold in it, and the kinds of windows or the like that it is over."""
+
+
+def alternatives(kind: type[Node]) -> list[Alternative]:
+    """The cases that exclude each other, each with those that may hold besides; of operators over windows one for each kind."""
+    if kind not in (WindowAggregate, TopK):
+        return [(name, (name,), {}) for name in kind.cases] or [("", (), {})]
+    return [
+        (
+            window.name,
+            ("time-sensitive", *(["mergeable"] if window.grid is not Window.grid else [])),
+            {"window": window},
+        )
+        for window in KINDS
+    ]
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ PACKAGE = Path(__file__).parents[1] / "streamq"
 
 LAYERS = (
     ("streamq.errors", "streamq.choices", "streamq.time"),
-    ("streamq.windows", "streamq.policies"),
+    ("streamq.grid", "streamq.policies"),
     ("streamq.plan",),
     ("streamq.runtime",),
-    ("streamq.functions", "streamq.aggregates"),
+    ("streamq.functions", "streamq.aggregates", "streamq.windows"),
     ("streamq.operators",),
     ("streamq.compiler",),
     ("streamq.run",),

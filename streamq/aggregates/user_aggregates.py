@@ -20,7 +20,6 @@ from streamq.plan.repository import modules
 from streamq.plan.spark_types import parse_type
 from streamq.plan.user_code import refuse_unknown
 from streamq.runtime.arrow_types import arrow_type
-from streamq.windows import Hopping
 
 
 def uda(
@@ -119,7 +118,7 @@ class UserAggregate(WindowModule):
         return Col(state.name)
 
     def _merging_note(self, place: WindowPlace) -> str:
-        module, window = self.module, place.window
+        module, grid = self.module, place.grid
         if module.merges and self.runs_by_window:
             return f"mergeable: not merged, for {self.runs_by_window}"
         if module.merges:
@@ -130,9 +129,9 @@ class UserAggregate(WindowModule):
         if module.in_parts:
             note = "not mergeable: each window is computed of what has come"
             note += " and gone" if module.remove is not None else ", or, if members have gone, of all"
-        if not isinstance(window, Hopping) or place.stamp != Stamp.ALIGN:
+        if grid is None or place.stamp != Stamp.ALIGN:
             return note
-        shared = f"{window.n} windows share basic windows" if window.n > 1 else "parts of a window be merged"
+        shared = f"{grid.n} windows share basic windows" if grid.n > 1 else "parts of a window be merged"
         condition = f", if {place.unmerged_beside[0]} merged too" if place.unmerged_beside else ""
         return f"{note}; merge(a, b) would let {shared}{condition}"
 
@@ -147,8 +146,8 @@ def check_promises(properties: Iterable[Any]) -> None:
 
 def _without_basic_windows(place: WindowPlace) -> str:
     """Why a window has no basic windows, although an aggregate of it merges."""
-    if not isinstance(place.window, Hopping):
-        return f"{place.window.name} windows have no basic windows"
+    if place.grid is None:
+        return f"{place.windows} windows have no basic windows"
     if place.stamp != Stamp.ALIGN:
         return f"stamp={str(place.stamp)!r} goes without basic windows"
     return f"{place.unmerged_beside[0]} beside it does not merge"

@@ -12,6 +12,7 @@ from pyspark.sql.types import DataType
 from streamq.aggregates.window_modules import WindowModule, module_arguments
 from streamq.choices import Stamp
 from streamq.errors import PlanError, sentence
+from streamq.grid import Grid
 from streamq.plan.aggregate import Aggregate, Application, WindowPlace
 from streamq.plan.expr import Expr
 from streamq.plan.module_properties import one_output_per_group, time_bound
@@ -23,7 +24,6 @@ from streamq.plan.user_code import refuse_unknown
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.module_calls import Calling
 from streamq.runtime.user_results import LASTS, START, RowShape
-from streamq.windows import Hopping, Window, has_equal_starts
 
 OWN_LIFETIMES = (Stamp.UNCHANGED, Stamp.CLIP, Stamp.TIME_BOUND)
 """The stamps under which the rows of a time-sensitive operator keep lifetimes of their own."""
@@ -139,13 +139,13 @@ class UserOperator(WindowModule):
         """Why filters on its columns stay above it in spite of ``filters_on``; nothing if they may move."""
         return f"what fails of {self.name} is set aside with all members of its window" if self.sets_aside else ""
 
-    def events_that_stay(self, window: Window, *, endless: bool) -> str:
+    def events_that_stay(self, windows: str, grid: Grid | None, *, endless: bool) -> str:
         """Why events that a filter on its columns drops must stay in the window's input; nothing if they need not.
 
-        endless: whether events may never end.
+        windows: what their kind is called; grid: the one that they lie on; endless: whether events may never end.
         """
-        if not isinstance(window, Hopping):
-            return f"{window.name} windows depend on all events"
+        if grid is None:
+            return f"{windows} windows depend on all events"
         return "events may never end, and then the windows of some depend on the endpoints of all" if endless else ""
 
     def notes(self, applied: Aggregate, place: WindowPlace) -> tuple[str, ...]:
@@ -167,7 +167,7 @@ class UserOperator(WindowModule):
         return f"not time_bound: CTI is the {place.progress}; sq.time_bound would give c"
 
     def _filters_note(self, applied: Aggregate, place: WindowPlace) -> str:
-        above, staying = self.filters_above, self.events_that_stay(place.window, endless=place.endless)
+        above, staying = self.filters_above, self.events_that_stay(place.windows, place.grid, endless=place.endless)
         moves = f"move into its calls, for {staying}" if staying else "move below"
         if self.filter_columns:
             names = ", ".join(self.filter_columns)
@@ -176,10 +176,10 @@ class UserOperator(WindowModule):
         return f"no filters_on: sq.filters_on(...) would let filters on {names} {moves}" if names and not above else ""
 
     def _single_note(self, stamp: Stamp, place: WindowPlace) -> str:
-        is_keyed = stamp not in OWN_LIFETIMES and not has_equal_starts(place.window, stamp)
+        is_keyed = stamp not in OWN_LIFETIMES and not place.equal_starts(stamp)
         if self.gives_one_row:
             return "one_output_per_group: output='upsert' " + (
-                "goes with it" if is_keyed else f"does not go with stamp={str(stamp)!r} of {place.window.name} windows"
+                "goes with it" if is_keyed else f"does not go with stamp={str(stamp)!r} of {place.windows} windows"
             )
         return "no one_output_per_group: with it output='upsert' would go" if is_keyed else ""
 

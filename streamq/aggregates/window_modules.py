@@ -23,7 +23,6 @@ from streamq.runtime.module import Module, module_of
 from streamq.runtime.module_calls import Calling, unchanging_module
 from streamq.runtime.module_windows import module_results
 from streamq.runtime.shipping import ship_module_of
-from streamq.windows import Rows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -145,7 +144,7 @@ class WindowModule(UserModule, AggregateFunction):
         if self.module.in_parts:
             return ""
         readers = [f"{name} beside it reads" for name in place.ordered_beside]
-        readers += ["rows windows read"] if isinstance(place.window, Rows) else []
+        readers += [f"{place.windows} windows read"] if place.by_places else []
         if self.module.any_order:
             only = "of the payload, only keys and arguments are read"
             return f"order_insensitive: {f'but {readers[0]} all columns' if readers else only}"

@@ -18,7 +18,6 @@ from streamq.runtime.egress import CHANGELOG_ADDS, UPSERT_ADDS, changelog_rows, 
 from streamq.runtime.envelope import LATE
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.time import INFINITY
-from streamq.windows import has_equal_starts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -79,7 +78,7 @@ def _upsert_key(plan: Node, verb: str) -> tuple[str, ...]:
     if not isinstance(node, WindowAggregate):
         hint = "It goes with the aggregates of a window, under where and select; else use output='changelog'."
         raise PlanError(sentence(verb, what, f"found {node.title or type(node).__name__}", hint))
-    if has_equal_starts(node.window, node.stamp):
+    if node.window.equal_starts(node.stamp):
         hint = "Use output='changelog'."
         raise PlanError(sentence(verb, what, f"{node.title} windows may share a start", hint))
     columns = []

@@ -6,17 +6,17 @@ from streamq.compiler.strategy import RunBy
 from streamq.operators.grid_windows import GridWindows
 from streamq.operators.merge_partials import MergePartials
 from streamq.operators.partial_aggregate import show_partials
-from streamq.operators.window import show_keys, show_window
+from streamq.operators.window import show_keys
 from streamq.plan.node import Node, stated, states
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 
 
 def window_lines(node: Node, windows: GridWindows, kernel: WindowAggregateKernel) -> tuple[str, ...]:
     """The lines of explain on the kernel of windows of a grid."""
-    grid, shown = show_window(windows.window, node.schema.axis), show_partials(windows.arguments, windows.partials)
+    grid, shown = windows.window.shown(node.schema.axis), show_partials(windows.arguments, windows.partials)
     bound = "windows not final, and members not settled" if kernel.reads_end else "windows not final"
     return (
-        f"hopping {grid}{show_keys(windows.keys)}: {shown}",
+        f"{windows.window.name} {grid}{show_keys(windows.keys)}: {shown}",
         f"run by: {RunBy.MERGED_WINDOWS}",
         ("partial results" if kernel.merges else "values with weights")
         + (", combined before the shuffle" if windows.combined else ""),

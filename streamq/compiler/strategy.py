@@ -12,11 +12,11 @@ from enum import StrEnum
 from streamq.choices import Late
 from streamq.compiler.consumers import Consumer, consumers
 from streamq.compiler.options import Options
+from streamq.grid import Grid
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.operator import Operator
 from streamq.operators.source import Source
 from streamq.plan.node import Node, nodes
-from streamq.windows import Hopping
 
 
 class JudgedAt(StrEnum):
@@ -44,7 +44,7 @@ class Judging:
 
     at: JudgedAt
     reason: str = ""
-    grid: Hopping | None = None
+    grid: Grid | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ def _judging(source: Source, ways: Sequence[Consumer], options: Options) -> Judg
     if source.ingress is not None:
         return Judging(at=JudgedAt.OWN_KERNEL)
     way = ways[0] if len(ways) == 1 else None
-    grid = way.window if way is not None and isinstance(way.window, Hopping) and not way.moves_starts else None
+    grid = way.window.grid if way is not None and way.window is not None and not way.moves_starts else None
     reason = _reason_for_a_stage(source, ways, options)
     return Judging(at=JudgedAt.STAGE if reason else JudgedAt.FIRST_KERNEL, reason=reason, grid=grid)
 
@@ -98,7 +98,7 @@ def _reason_for_a_stage(source: Source, ways: Sequence[Consumer], options: Optio
         return "what may be adjusted is read from the CTI on only"
     if way.bounds_windows:
         return "what bounds windows of endless lifetimes must be on time"
-    if isinstance(way.window, Hopping) and way.window.size % way.window.hop:
+    if way.window is not None and way.window.grid is not None and not way.window.grid.divides:
         return "what is left of a late event cannot be told from windows that overlap unevenly"
     return ""
 

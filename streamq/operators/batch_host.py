@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from streamq.operators.bounded import bounded
 from streamq.operators.evaluation import Evaluation, PortColumns
-from streamq.operators.grid import bounded
 from streamq.operators.operator import BatchRun
 from streamq.plan.inference import infer
 from streamq.plan.lowering import as_key, lifetime, ship_runtime, spark_expression

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 from streamq.errors import TimeError, sentence
+from streamq.grid import Grid
+from streamq.operators.bounded import events_of
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, Moves, PortColumns, all_columns
-from streamq.operators.grid import INDEX, bounded, in_windows, window_lifetime
 from streamq.operators.operator import BatchRun
 from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node, Traits, node
@@ -18,7 +19,8 @@ from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.spans import ChopEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.time import Duration, show_duration, ticks
-from streamq.windows import Hopping
+from streamq.windows.batch import UNTIL
+from streamq.windows.grid_columns import INDEX, in_windows, window_lifetime, windows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,7 +55,7 @@ class Chop(EvaluatedOperator):
         return shown + (f", offset={show_duration(self.offset, self.schema.axis)}" if self.offset else "")
 
     def evaluation(self) -> Evaluation:
-        cells = Hopping(self.period, self.period, self.offset)
+        cells = Grid(self.period, self.period, self.offset)
         return Evaluation(
             evaluator=ChopEvaluator(cells),
             inputs=(PortColumns(all_columns(self.schema), (LE,)),),
@@ -66,15 +68,15 @@ class Chop(EvaluatedOperator):
         """An event copied into each of its cells, its lifetime cut to the cell."""
         from pyspark.sql import functions as F
 
-        cells = Hopping(self.period, self.period, self.offset)
+        cells = Grid(self.period, self.period, self.offset)
         le, re = lifetime(self.input.schema)
         df = inputs[0].select(le, re, *(quote(n) for n in self.schema.names))
-        bound = self.input.traits.infinite or run.until is not None
-        df = bounded(df, [self.input], run) if bound else df
-        df = in_windows(self.input, df, cells, run)
+        events = events_of(self.input, df, run)
+        bound = events.is_bounded
+        df = windows_of(events.bounded(df, Bound.ENDLESS), cells) if bound else in_windows(events, cells)
         start, end = window_lifetime(cells)
         df = df.withColumns({"__from": F.greatest(F.col(LE), start), "__to": F.least(F.col(RE), end)}).drop(INDEX)
-        df = df.where("__from < __until") if bound else df
+        df = df.where(F.col("__from") < F.col(UNTIL)) if bound else df
         return df.select(F.col("__from").alias(LE), F.col("__to").alias(RE), *(quote(n) for n in self.schema.names))
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:

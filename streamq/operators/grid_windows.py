@@ -4,26 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamq.grid import Grid
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node
 from streamq.plan.partial import Partial
-from streamq.windows import Hopping
+from streamq.windows import Window
 
 
 @dataclass(frozen=True, kw_only=True)
 class GridWindows:
-    """Events of ``input``, by ``keys`` and windows, reduced to ``partials`` of the columns ``arguments``.
+    """Events of ``input``, by ``keys`` and windows on a grid, reduced to ``partials`` of the columns ``arguments``.
 
     ``combined``: partial results are made before the shuffle; ``outputs`` are computed over the rows, if there are any.
     """
 
     input: Node
     keys: tuple[str, ...]
-    window: Hopping
+    window: Window
     arguments: tuple[tuple[str, Expr], ...]
     partials: tuple[Partial, ...]
     combined: bool
     outputs: tuple[tuple[str, Expr], ...] = ()
+
+    @property
+    def grid(self) -> Grid:
+        """The grid, which they have."""
+        assert self.window.grid is not None
+        return self.window.grid
 
 
 __all__ = ["GridWindows"]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from streamq.choices import Clip, Stamp
 from streamq.operators.batch_form import BatchChoice, BatchForm
 from streamq.operators.batch_host import evaluate_in_buckets
+from streamq.operators.bounded import events_of
 from streamq.operators.evaluation import Evaluation, PortColumns
-from streamq.operators.grid import COUNT, INDEX, in_windows, window_lifetime
 from streamq.operators.grid_windows import GridWindows
 from streamq.operators.merging import choose_form, merge_partials
 from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.partial_aggregate import PartialAggregate, partial_columns, show_partials
-from streamq.operators.window import show_keys, show_window
+from streamq.operators.window import show_keys
 from streamq.plan.expr import Col
 from streamq.plan.node import Traits, node
 from streamq.plan.partial import SparkPartial, spark_partials
@@ -23,6 +23,7 @@ from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.windows import WindowEvaluator
 from streamq.runtime.progress_rule import Cti
 from streamq.windows import Window
+from streamq.windows.grid_columns import COUNT, INDEX, in_windows, window_lifetime
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,7 +57,7 @@ class MergePartials(Operator):
     def detail(self) -> str:
         part = self.input
         shown = show_partials(part.arguments, part.partials)
-        return f"{show_window(part.window, self.schema.axis)}{show_keys(part.keys)}: {shown}"
+        return f"{part.window.shown(self.schema.axis)}{show_keys(part.keys)}: {shown}"
 
     @property
     def keeps_state(self) -> bool:
@@ -85,7 +86,7 @@ class MergePartials(Operator):
         if partials is None:
             return BatchChoice(form=BatchForm.EVALUATED, reason="partial results that Arrow makes and merges")
         shape = POINT if part.input.schema.shape == POINT else INTERVAL
-        return choose_form(shape, part.window.n, partials)
+        return choose_form(shape, part.grid.n, partials)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """The form that costs least, on DataFrames; by the evaluator, if Spark does not make some partial result."""
@@ -96,25 +97,27 @@ class MergePartials(Operator):
         form = self.batch_choice.form
         if form == BatchForm.DIRECT:
             return self._direct(partials, run)
-        rows = merge_partials(inputs[0], list(part.keys), partials, part.window.n, form, divides=part.window.divides)
-        return rows.select(*window_lifetime(part.window), *(quote(f.name) for f in self.schema.fields))
+        rows = merge_partials(inputs[0], list(part.keys), partials, part.grid.n, form, divides=part.grid.divides)
+        return rows.select(*window_lifetime(part.grid), *(quote(f.name) for f in self.schema.fields))
 
     def _direct(self, partials: Sequence[SparkPartial], run: BatchRun) -> DataFrame:
         """No split: the events themselves in each of their windows, aggregated once."""
         from pyspark.sql import functions as F
 
         part = self.input
-        events = in_windows(part.input, run.lowered[part.input.digest], part.window, run)
+        events = in_windows(events_of(part.input, run.lowered[part.input.digest], run), part.grid)
         columns = [F.count(F.lit(1)).alias(COUNT), *partial_columns(part.arguments, partials, part.input.schema)]
         rows = events.groupBy(*(quote(k) for k in part.keys), INDEX).agg(*columns)
-        return rows.select(*window_lifetime(part.window), *(quote(f.name) for f in self.schema.fields))
+        return rows.select(*window_lifetime(part.grid), *(quote(f.name) for f in self.schema.fields))
 
     def _evaluation(self) -> Evaluation:
         """The evaluator of windows over the events themselves: some partial result only Arrow makes and merges."""
         part = self.input
         columns = (*((k, Col(k)) for k in part.keys), *part.arguments)
         return Evaluation(
-            evaluator=WindowEvaluator(part.window, part.keys, Clip.FULL, Stamp.ALIGN, False, part.partials),
+            evaluator=WindowEvaluator(
+                part.window.assigner(()), part.keys, Clip.FULL, Stamp.ALIGN, False, part.partials
+            ),
             inputs=(PortColumns(columns, part.keys),),
             schema=self.schema,
             bound=Bound.ENDLESS,

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
 
-from streamq.operators.grid import COUNT, HI, LO, members
+from streamq.grid import Grid
+from streamq.operators.bounded import events_of
 from streamq.operators.operator import BatchRun, Passing
-from streamq.operators.window import show_keys, show_window
+from streamq.operators.window import show_keys
 from streamq.plan.expr import Expr
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import spark_expression
@@ -17,7 +18,8 @@ from streamq.plan.node import Node, Traits, node
 from streamq.plan.partial import Partial, SparkPartial, spark_partials
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
-from streamq.windows import Hopping
+from streamq.windows import Window
+from streamq.windows.grid_columns import COUNT, HI, LO, members
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -37,12 +39,18 @@ class PartialAggregate(Passing):
 
     input: Node
     keys: tuple[str, ...]
-    window: Hopping
+    window: Window
     arguments: tuple[tuple[str, Expr], ...]
     partials: tuple[Partial, ...]
 
     title = "partial"
     only_rewritten = True
+
+    @property
+    def grid(self) -> Grid:
+        """The grid of the windows, which they have."""
+        assert self.window.grid is not None
+        return self.window.grid
 
     def _schema(self) -> Schema:
         source = self.input.schema
@@ -58,11 +66,11 @@ class PartialAggregate(Passing):
 
     def detail(self) -> str:
         shown = show_partials(self.arguments, self.partials)
-        return f"{show_window(self.window, self.schema.axis)}{show_keys(self.keys)}: {shown}"
+        return f"{self.window.shown(self.schema.axis)}{show_keys(self.keys)}: {shown}"
 
     @property
     def module_notes(self) -> tuple[str, ...]:
-        notes = (partial.note(self.window.n) for partial in self.partials)
+        notes = (partial.note(self.grid.n) for partial in self.partials)
         return tuple(dict.fromkeys(note for note in notes if note is not None))
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
@@ -73,14 +81,14 @@ class PartialAggregate(Passing):
         if partials is None:
             # what merges them evaluates the events themselves
             return inputs[0]
-        source, window = self.input.schema, self.window
-        events = members(self.input, inputs[0], window, run)
+        source, grid = self.input.schema, self.grid
+        events = members(events_of(self.input, inputs[0], run), grid)
         columns = [F.count(F.lit(1)).alias(COUNT), *partial_columns(self.arguments, partials, source)]
-        single = source.shape == POINT and window.divides
+        single = source.shape == POINT and grid.divides
         ranges = [F.col(HI)] if single else [F.col(LO), F.col(HI)]
         rows = events.groupBy(*(F.col(quote(k)) for k in self.keys), *ranges).agg(*columns)
         if single:
-            rows = rows.withColumn(LO, F.col(HI) - (window.n - 1))
+            rows = rows.withColumn(LO, F.col(HI) - (grid.n - 1))
         return rows.select(*(quote(f.name) for f in self.schema.fields))
 
 

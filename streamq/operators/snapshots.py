@@ -9,15 +9,16 @@ from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from streamq.operators.batch_form import BatchForm
-from streamq.operators.grid import COUNT, INDEX
 from streamq.operators.merging import merge_partials
 from streamq.operators.partial_aggregate import partial_columns, partial_fields
-from streamq.operators.window_members import ENDS, NUMBER, STARTS, numbered, same_keys, snapshot_windows
 from streamq.plan.aggregation import Expansion
 from streamq.plan.lowering import lifetime, spark_expression
 from streamq.plan.partial import SparkPartial, Summed, spark_partials
 from streamq.plan.schema import INTERVAL, Field, Schema, quote
 from streamq.runtime.event import LE, RE
+from streamq.windows.batch import ENDS, NUMBER, STARTS, same_keys
+from streamq.windows.grid_columns import COUNT, INDEX
+from streamq.windows.snapshot import numbered, snapshot_windows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -10,20 +10,11 @@ from pyspark.sql import types as t
 
 from streamq.choices import Clip, Stamp
 from streamq.errors import PlanError, sentence
+from streamq.operators.bounded import events_of
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.operator import BatchRun
-from streamq.operators.window import (
-    WindowEvaluation,
-    mixes_windows,
-    show_keys,
-    show_policies,
-    show_window,
-    totally_ordered,
-    window_order,
-    window_traits,
-)
-from streamq.operators.window_aggregate import WindowAggregate
+from streamq.operators.window import WindowEvaluation, mixes_windows, show_keys
 from streamq.plan.expr import Expr
 from streamq.plan.inference import infer
 from streamq.plan.keys import check_key
@@ -33,7 +24,8 @@ from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
 from streamq.policies import ADDED
 from streamq.runtime.evaluators.windows import TopKEvaluator
-from streamq.windows import Window, default_stamp
+from streamq.windows import Window
+from streamq.windows.batch import stamped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,13 +41,9 @@ class TopK(EvaluatedOperator):
 
     NULL is less than any value, NaN greater. Broken ties go by the payload's columns in order, ascending, then LE, RE.
 
-    CTI: hopping: start of the earliest window not final; snapshot: c; count: the (n-1)-th greatest instant below c; rows: the
-        start of the first row of the earliest incomplete window; session: the least start of a session not final; landmark:
-        the landmark of the earliest window not final; at point_at_end c
-    Final: hopping, count, rows, session, landmark: windows that end at or before c; snapshot: windows that end before c
-    State: hopping: members of windows not final; snapshot: events not settled, and those alive since the endpoint before c;
-        count, rows: events of windows not final, or still to come; session: events of sessions not final; landmark: events
-        since the landmark before c
+    CTI: {window}; at point_at_end c
+    Final: {window}
+    State: {window}
     Cost: a copy of each member in each of its windows that is not final, and a sort of the copies
     """
 
@@ -71,7 +59,6 @@ class TopK(EvaluatedOperator):
     row_number: bool = field(default=False, metadata=ADDED)
 
     title = "top_k"
-    cases = WindowAggregate.cases
 
     @property
     def on_windows(self) -> bool:
@@ -79,10 +66,6 @@ class TopK(EvaluatedOperator):
 
     def _mixes_windows(self) -> bool:
         return mixes_windows(self.input, self.keys, self.window, self.stamp)
-
-    @property
-    def case(self) -> tuple[str, ...]:
-        return (self.window.name,)
 
     def _schema(self) -> Schema:
         source = self.input.schema
@@ -108,26 +91,25 @@ class TopK(EvaluatedOperator):
         return (RANK, ROW_NUMBER) if self.row_number else (RANK,)
 
     def _traits(self) -> Traits:
-        return window_traits(self.window, self.stamp, self.input.traits)
+        return self.window.traits(self.stamp, self.input.traits)
 
     @property
     def event_windows(self) -> Window:
         return self.window
 
     def detail(self) -> str:
-        policies = show_policies(self.window, self.clip, self.stamp)
-        shown = f"{self.window.name} {show_window(self.window, self.schema.axis)}{policies}{show_keys(self.keys)}"
+        window = self.window.shown_with(self.clip, self.stamp, self.schema.axis)
+        shown = f"{self.window.name} {window}{show_keys(self.keys)}"
         way = "greatest" if self.desc else "least"
         ties = "" if self.ties == "keep" else f", ties broken{', numbered' if self.row_number else ''}"
-        stamp = "" if self.stamp == default_stamp(self.window) else f", stamp={self.stamp}"
+        stamp = "" if self.stamp == self.window.default_stamp else f", stamp={self.stamp}"
         return f"{self.k} {way} by {show(self.by)} in {shown}{ties}{stamp}"
 
     def evaluation(self) -> Evaluation:
         source = self.input.schema
-        window = totally_ordered(self.window, source)
-        of_window = WindowEvaluation.of(window, self.clip, self.stamp, False)
+        of_window = WindowEvaluation.of(self.window, self.clip, self.stamp, False)
         evaluator = TopKEvaluator(
-            window,
+            self.window.assigner(source.names),
             self.keys,
             clip=self.clip,
             stamp=self.stamp,
@@ -142,7 +124,9 @@ class TopK(EvaluatedOperator):
         )
         return Evaluation(
             evaluator=evaluator,
-            inputs=(PortColumns((*all_columns(source), ("__by", self.by)), self.keys, window_order(window)),),
+            inputs=(
+                PortColumns((*all_columns(source), ("__by", self.by)), self.keys, self.window.order(source.names)),
+            ),
             schema=self.schema,
             bound=of_window.bound,
             pointwise=of_window.pointwise,
@@ -156,10 +140,8 @@ class TopK(EvaluatedOperator):
         from pyspark.sql import Window as Over
         from pyspark.sql import functions as F
 
-        from streamq.operators.window_members import MemberWindows, stamped, window_members
-
         source = self.input.schema
-        df, by = window_members(MemberWindows(self.input, self.keys, self.window, True), inputs[0], run)
+        df, by = self.window.copies(events_of(self.input, inputs[0], run, self.keys))
         value = spark_expression(self.by, source)
         order = value.desc() if self.desc else value.asc()
         windows = Over.partitionBy(*(quote(k) for k in self.keys), *by)

@@ -22,7 +22,7 @@ from streamq.plan.passes import aggregates as aggregates_in
 from streamq.plan.resolve import resolve
 from streamq.plan.schema import check_names
 from streamq.runtime.user_results import LASTS, START
-from streamq.windows import Window, default_stamp
+from streamq.windows import Window
 
 ROWS = "__rows"
 """The column of the lists."""
@@ -34,7 +34,7 @@ def rows_of(
     """Return the plan of an operator's rows over windows; raises PlanError for a stamp that it cannot have."""
     operator = applied.function
     assert isinstance(operator, UserOperator)
-    stamp = asked_stamp or operator.default_stamp or default_stamp(window)
+    stamp = asked_stamp or operator.default_stamp or window.default_stamp
     if stamp in OWN_LIFETIMES and not operator.time_sensitive:
         wrong, hint = (
             f"stamp {stamp!r} is for operators that give their own lifetimes",

@@ -11,24 +11,14 @@ from pyspark.sql import types as t
 from streamq.aggregates.window_modules import ModuleReduction, WindowModule
 from streamq.choices import Clip, Stamp
 from streamq.operators.batch_form import BatchChoice, BatchForm
+from streamq.operators.bounded import events_of
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, PortColumns
-from streamq.operators.grid import window_lifetime
 from streamq.operators.grid_windows import GridWindows
 from streamq.operators.operator import BatchRun, EventsAside
 from streamq.operators.partial_aggregate import partial_fields
 from streamq.operators.snapshots import snapshots
-from streamq.operators.window import (
-    WindowEvaluation,
-    mixes_windows,
-    show_keys,
-    show_policies,
-    show_window,
-    totally_ordered,
-    window_order,
-    window_traits,
-)
-from streamq.operators.window_members import ENDS, STARTS, MemberWindows, stamped, window_members
+from streamq.operators.window import WindowEvaluation, mixes_windows, show_keys
 from streamq.plan.aggregate import Aggregate, SparkMembers, WindowPlace
 from streamq.plan.aggregation import aggregate_type, application, expand, filter_in_argument, merges
 from streamq.plan.case import Case
@@ -45,7 +35,9 @@ from streamq.plan.tree import show
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.evaluators.windows import WindowEvaluator
 from streamq.runtime.event import LE
-from streamq.windows import Hopping, Rows, Snapshot, Window
+from streamq.windows import Window
+from streamq.windows.batch import ENDS, STARTS, stamped
+from streamq.windows.grid_columns import window_lifetime
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -55,16 +47,11 @@ if TYPE_CHECKING:
 class WindowAggregate(EvaluatedOperator):
     """The members of each window, per group of ``keys``, reduced to ``aggregates``.
 
-    CTI: hopping: start of the earliest window not final; snapshot: c, under a time-sensitive aggregate the start of the
-        earliest window not final; count: the (n-1)-th greatest instant below c; rows: the start of the first row of the
-        earliest incomplete window; session: the least start of a session not final; landmark: the landmark of the earliest
-        window not final; at point_at_end c; time-sensitive: where a time-sensitive aggregate reads ends that are not clipped,
-        at most the start (at point_at_end the end) of the earliest window not final
-    Final: hopping, count, rows, session, landmark: windows that end at or before c; snapshot: windows that end before c;
-        time-sensitive: where a time-sensitive aggregate reads ends that are not clipped, once their members are settled
-    State: hopping: members of windows not final; snapshot: events not settled, and those alive since the endpoint before c;
-        count, rows: events of windows not final, or still to come; session: events of sessions not final; landmark: events
-        since the landmark before c
+    CTI: {window}; at point_at_end c; time-sensitive: where a time-sensitive aggregate reads ends that are not clipped, at most
+        the start (at point_at_end the end) of the earliest window not final
+    Final: {window}; time-sensitive: where a time-sensitive aggregate reads ends that are not clipped, once their members are
+        settled
+    State: {window}
     Cost: O(n log n) in events and windows not final: what is computed of an event is merged over the range of its windows;
         collect and time_weighted_avg have a copy of each member in each of its windows, in a batch all windows but snapshots
         and those of partial results have; mergeable: where all aggregates merge, partial results are made before the shuffle
@@ -78,7 +65,7 @@ class WindowAggregate(EvaluatedOperator):
     clip: Clip = Clip.FULL
     stamp: Stamp = Stamp.ALIGN
 
-    cases = ("hopping", "snapshot", "count", "rows", "session", "landmark", "time-sensitive", "mergeable")
+    cases = ("time-sensitive", "mergeable")
 
     @property
     def on_windows(self) -> bool:
@@ -91,7 +78,7 @@ class WindowAggregate(EvaluatedOperator):
     def case(self) -> tuple[str, ...]:
         # what is cut at the window's end does not wait for the end of a member
         sensitive = self.timed and not self.clip.cuts_ends
-        holds_of = {self.window.name: True, "mergeable": self.is_grid, "time-sensitive": sensitive}
+        holds_of = {"mergeable": self.is_grid, "time-sensitive": sensitive}
         return tuple(name for name, holds in holds_of.items() if holds)
 
     @property
@@ -127,20 +114,18 @@ class WindowAggregate(EvaluatedOperator):
         source = self.input.schema
         for key in self.keys:
             check_key(source.require(key, "group_by"), key)
-        if isinstance(self.window, Rows):
-            for name in self.window.order_by:
-                check_key(source.require(name, "rows_window"), name, "rows_window", "order")
+        self.window.check(source, f"{self.window.name}_window")
         fields = [Field(k, source.type_of(k)) for k in self.keys]
         fields += [Field(name, aggregate_type(a, source)) for name, a in self.aggregates]
         return source.with_fields(fields).with_shape(POINT if self.stamp == Stamp.POINT_AT_END else INTERVAL)
 
     def _traits(self) -> Traits:
-        return window_traits(self.window, self.stamp, self.input.traits)
+        return self.window.traits(self.stamp, self.input.traits)
 
     def detail(self) -> str:
         shown = ", ".join(f"{shown_name(name)} = {show(a)}" for name, a in self.aggregates)
-        policies = show_policies(self.window, self.clip, self.stamp)
-        return f"{show_window(self.window, self.schema.axis)}{policies}{show_keys(self.keys)}: {shown}"
+        window = self.window.shown_with(self.clip, self.stamp, self.schema.axis)
+        return f"{window}{show_keys(self.keys)}: {shown}"
 
     @property
     def module_notes(self) -> tuple[str, ...]:
@@ -157,7 +142,10 @@ class WindowAggregate(EvaluatedOperator):
         others = [a for _, a in self.aggregates if a.function != applied.function]
         read = {*self.keys}.union(*(columns(a) for _, a in self.aggregates))
         return WindowPlace(
-            window=self.window,
+            windows=self.window.name,
+            grid=self.window.grid,
+            by_places=self.window.by_places,
+            equal_starts=self.window.equal_starts,
             stamp=self.stamp,
             progress=self.progress,
             endless=self.input.traits.infinite,
@@ -178,7 +166,7 @@ class WindowAggregate(EvaluatedOperator):
     @property
     def is_grid(self) -> bool:
         """Whether it is made of partial results of basic windows."""
-        return isinstance(self.window, Hopping) and self.stamp == Stamp.ALIGN and self.merges
+        return self.window.grid is not None and self.stamp == Stamp.ALIGN and self.merges
 
     def evaluation(self) -> Evaluation:
         """The evaluator of windows: what merges by partial results, the other aggregates by reductions."""
@@ -200,19 +188,19 @@ class WindowAggregate(EvaluatedOperator):
 
         reductions = tuple(_reduction(name, a, source, column) for name, a in reducing)
         order = tuple(column(Col(n)) for n in source.names) if self.reads_all else ()
-        window = totally_ordered(self.window, source)
-        for name in window_order(window):
+        by_places = self.window.order(source.names)
+        for name in by_places:
             columns[name] = Col(name)
         fields = [Field(k, source.type_of(k)) for k in self.keys] + [Field(COUNT, t.LongType())]
         fields += partial_fields(split.partials)
         fields += [Field(name, self.schema.type_of(name)) for name, _ in reducing]
         outputs |= {name: Col(name) for name, _ in reducing}
-        of_window = WindowEvaluation.of(window, self.clip, self.stamp, self.timed)
+        of_window = WindowEvaluation.of(self.window, self.clip, self.stamp, self.timed)
         # of equal rows the first to end comes first
-        by_ends = isinstance(window, Rows) and any(reads_end(e) for e in columns.values())
+        by_ends = self.window.by_places and any(reads_end(e) for e in columns.values())
         by_ends |= bool(payload) and not self.input.traits.moves_ends
         evaluator = WindowEvaluator(
-            window,
+            self.window.assigner(source.names),
             self.keys,
             clip=self.clip,
             stamp=self.stamp,
@@ -224,7 +212,7 @@ class WindowAggregate(EvaluatedOperator):
         )
         return Evaluation(
             evaluator=evaluator,
-            inputs=(PortColumns(tuple(columns.items()), self.keys, window_order(window)),),
+            inputs=(PortColumns(tuple(columns.items()), self.keys, by_places),),
             schema=self.schema.with_fields(fields),
             outputs=(*((k, Col(k)) for k in self.keys), *((n, outputs[n]) for n, _ in self.aggregates)),
             bound=of_window.bound,
@@ -240,7 +228,6 @@ class WindowAggregate(EvaluatedOperator):
         """Where all aggregates merge, windows of a grid are made of partial results, combined in the kernel."""
         if not self.is_grid:
             return None
-        assert isinstance(self.window, Hopping)
         split = expand(self.aggregates, self.input.schema)
         return GridWindows(
             input=self.input,
@@ -254,9 +241,9 @@ class WindowAggregate(EvaluatedOperator):
 
     @property
     def batch_choice(self) -> BatchChoice:
-        """Snapshots of exact aggregates are swept, those of mergeable ones merged, others evaluated; other windows get copies."""
+        """Pieces of exact aggregates are swept, those of mergeable ones merged, others evaluated; other windows get copies."""
         functions = [aggregate.function for _, aggregate in self.aggregates]
-        if isinstance(self.window, Snapshot):
+        if self.window.is_piecewise:
             split = expand(self.aggregates, self.input.schema) if self.merges else None
             partials = spark_partials(split.partials) if split else None
             if partials is not None and all(isinstance(p, Summed) and p.exact for p in partials):
@@ -283,12 +270,12 @@ class WindowAggregate(EvaluatedOperator):
                 return stamped(rows, self.stamp, self.schema)
         values = [spark_aggregate(a, source, self.clip).alias(name) for name, a in self.aggregates]
         reads_bounds = any(a.function.reads_window for _, a in self.aggregates)
-        windows = MemberWindows(self.input, self.keys, self.window, reads_bounds)
-        members, by = window_members(windows, inputs[0], run)
+        events = events_of(self.input, inputs[0], run, self.keys, reads_bounds=reads_bounds)
+        members, by = self.window.copies(events)
         keys = [quote(k) for k in self.keys]
         rows = members.groupBy(*keys, *by).agg(*values) if values else members.select(*keys, *by).distinct()
-        if isinstance(self.window, Hopping) and STARTS not in by:
-            start, end = window_lifetime(self.window)
+        if self.window.grid is not None and STARTS not in by:
+            start, end = window_lifetime(self.window.grid)
             rows = rows.withColumns({STARTS: start, ENDS: end})
         return stamped(rows, self.stamp, self.schema)
 

@@ -7,22 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from streamq.choices import check_word
-from streamq.errors import PlanError, TimeError, column_names, sentence
-from streamq.operators.grid import grid
+from streamq.errors import TimeError, sentence
 from streamq.operators.per_window import PerWindow, warn_of_neighbours
-from streamq.operators.windowed import Windowed, whole_number, windowed
+from streamq.operators.windowed import Windowed, windowed
 from streamq.plan.schema import POINT
 from streamq.plan.verbs import Verbs, named_after
-from streamq.time import Duration, instant_ticks, ticks
-from streamq.windows import (
-    Count,
-    Landmark,
-    Rows,
-    Session,
-    Snapshot,
-    Window,
-)
+from streamq.time import Duration, ticks
+from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot, Window
 
 S = TypeVar("S", bound=Verbs)
 
@@ -97,7 +88,7 @@ class WindowVerbs(ABC, Generic[S]):
         1      6   10
         """
         return self._windowed(
-            lambda axis: grid(size, hop, offset, axis, "hopping_window"), "hopping_window", clip_input, stamp
+            lambda axis: Hopping.of(size, hop, offset, axis, "hopping_window"), "hopping_window", clip_input, stamp
         )
 
     def tumbling_window(
@@ -118,7 +109,7 @@ class WindowVerbs(ABC, Generic[S]):
         1      4    8
         """
         return self._windowed(
-            lambda axis: grid(size, size, offset, axis, "tumbling_window"), "tumbling_window", clip_input, stamp
+            lambda axis: Hopping.of(size, size, offset, axis, "tumbling_window"), "tumbling_window", clip_input, stamp
         )
 
     def snapshot_window(self, *, clip_input: str = "full", stamp: str | None = None) -> Windowed[S]:
@@ -179,15 +170,8 @@ class WindowVerbs(ABC, Generic[S]):
             8      5    6
             6     10   11
         """
-        check_word(by, ("start", "end"), "by", "count_window")
-        whole_number("count_window", "n", n)
-        clip = clip_input or ("right" if by == "end" else "full")
-        if by == "end" and clip not in ("none", "right"):
-            wrong = "windows of ends clip right or not at all"
-            raise PlanError(
-                sentence("count_window", wrong, f"found {clip!r}", 'Say clip_input="none", or leave it out.')
-            )
-        return self._windowed(lambda axis: Count(n, by), "count_window", clip, stamp)
+        window = Count.of(n, by)
+        return self._windowed(lambda axis: window, "count_window", window.clip(clip_input), stamp)
 
     def rows_window(
         self,
@@ -216,10 +200,8 @@ class WindowVerbs(ABC, Generic[S]):
             8      5    6
             6     10   11
         """
-        whole_number("rows_window", "n", n)
-        whole_number("rows_window", "step", step)
-        names = column_names(order_by, "rows_window", "order_by")
-        return self._windowed(lambda axis: Rows(n, step, names), "rows_window", clip_input, stamp)
+        window = Rows.of(n, step, order_by)
+        return self._windowed(lambda axis: window, "rows_window", clip_input, stamp)
 
     def session_window(self, gap: Duration, *, clip_input: str = "full", stamp: str | None = None) -> Windowed[S]:
         """Maximal chains of events that each start before the last instant alive + ``gap``, where the session ends.
@@ -238,13 +220,7 @@ class WindowVerbs(ABC, Generic[S]):
         2      1    9
         1     20   25
         """
-
-        def make(axis: str) -> Session:
-            if ticks(gap, axis, "session_window") < 2:
-                raise TimeError(sentence("session_window", "gap must be at least two ticks", f"found {gap!r}"))
-            return Session(ticks(gap, axis, "session_window"))
-
-        return self._windowed(make, "session_window", clip_input, stamp)
+        return self._windowed(lambda axis: Session.of(gap, axis), "session_window", clip_input, stamp)
 
     def landmark_window(
         self,
@@ -276,18 +252,7 @@ class WindowVerbs(ABC, Generic[S]):
             8     10   11
             1     15   16
         """
-        if start is None and period is None:
-            raise PlanError(sentence("landmark_window", "no landmark", "", "Say start=..., period=..., or both."))
-
-        def make(axis: str) -> Landmark:
-            at = instant_ticks(start, axis, "landmark_window") if start is not None else 0
-            every = None if period is None else ticks(period, axis, "landmark_window")
-            for name, length in (("hop", ticks(hop, axis, "landmark_window")), ("period", every)):
-                if length is not None and length <= 0:
-                    raise TimeError(sentence("landmark_window", f"{name} must be positive", f"found {length} ticks"))
-            return Landmark(ticks(hop, axis, "landmark_window"), at or 0, every)
-
-        return self._windowed(make, "landmark_window", clip_input, stamp)
+        return self._windowed(lambda axis: Landmark.of(hop, start, period, axis), "landmark_window", clip_input, stamp)
 
 
 def _slid(stream: Any, duration: Duration) -> Any:

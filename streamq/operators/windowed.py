@@ -14,12 +14,11 @@ from streamq.errors import PlanError, StreamqError, UnknownColumn, UnknownVerb, 
 from streamq.operators.select import Select
 from streamq.operators.top_k import TopK
 from streamq.operators.user_rows import rows_of
-from streamq.operators.window import show_keys, show_window
+from streamq.operators.window import show_keys
 from streamq.operators.window_aggregate import WindowAggregate
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
 from streamq.plan.hints import for_aggregate_of
-from streamq.plan.keys import check_key
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.node import Node
 from streamq.plan.passes import columns, nodes, rewrite
@@ -28,7 +27,8 @@ from streamq.plan.schema import check_names
 from streamq.plan.tree import Shown, show
 from streamq.plan.user_module import UserModule
 from streamq.plan.verbs import Verbs, named_after
-from streamq.windows import Rows, Window, default_stamp
+from streamq.windows import Window
+from streamq.windows.arguments import whole_number
 
 S = TypeVar("S", bound=Verbs)
 
@@ -57,7 +57,7 @@ class Windowed(Generic[S]):
     @property
     def stamp(self) -> Stamp:
         """Where the results of aggregates live."""
-        return default_stamp(self.window) if self.asked_stamp is None else self.asked_stamp
+        return self.window.default_stamp if self.asked_stamp is None else self.asked_stamp
 
     if not TYPE_CHECKING:
 
@@ -65,7 +65,7 @@ class Windowed(Generic[S]):
             raise asked_too_early(name, self)
 
     def __repr__(self) -> str:
-        shown = show_window(self.window, self.stream.plan.schema.axis)
+        shown = self.window.shown(self.stream.plan.schema.axis)
         return f"{self.stream!r} in {self.window.name} windows ({shown}){show_keys(self.keys)}"
 
     def select(self, *given_columns: Given, **named_columns: Given) -> S:
@@ -295,16 +295,8 @@ def windowed(
     """
     clipped = chosen(Clip, clip, "clip_input", verb)
     stamped = None if stamp is None else chosen(Stamp, stamp, "stamp", verb)
-    if isinstance(window, Rows):
-        for name in window.order_by:
-            check_key(stream.plan.schema.require(name, verb), name, verb, "order")
+    window.check(stream.plan.schema, verb)
     return Windowed(stream, keys, window, clipped, stamped)
-
-
-def whole_number(verb: str, name: str, number: Any) -> None:
-    """Raise for an argument that is no whole number of at least 1."""
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise PlanError(sentence(verb, f"{name} is a whole number of at least 1", f"found {number!r}"))
 
 
 def check_not_nested(expr: Expr) -> None:

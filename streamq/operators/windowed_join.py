@@ -9,14 +9,14 @@ from pyspark.sql import types as t
 
 from streamq.choices import JoinKind
 from streamq.errors import PlanError, TypeMismatch, sentence
+from streamq.grid import Grid
+from streamq.operators.bounded import bounded
 from streamq.operators.evaluation import Evaluation, KeyColumns, Moves, PortColumns, condition_of
-from streamq.operators.grid import INDEX, bounded, grid, window_lifetime, windows_of
 from streamq.operators.interval_join import OTHER_LE, OTHER_RE
 from streamq.operators.join_arguments import On, Pairs, check_pairs, paired
 from streamq.operators.operator import BatchRun
 from streamq.operators.pairing import Pairing
 from streamq.operators.per_window import warn_of_neighbours
-from streamq.operators.window import show_window
 from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
 from streamq.plan.lowering import spark_expression
@@ -29,7 +29,9 @@ from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.joins import WindowedJoinEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY, Duration
-from streamq.windows import Hopping
+from streamq.windows import Hopping, Window
+from streamq.windows.batch import UNTIL
+from streamq.windows.grid_columns import INDEX, window_lifetime, windows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,7 +49,7 @@ class WindowedJoin(Pairing):
 
     left: Node
     right: Node
-    window: Hopping
+    window: Window
     on: Pairs
     where: Expr | None
     left_names: Pairs
@@ -58,6 +60,11 @@ class WindowedJoin(Pairing):
 
     def _mixes_windows(self) -> bool:
         return self.window.overlap
+
+    @property
+    def _grid(self) -> Grid:
+        assert self.window.grid is not None
+        return self.window.grid
 
     def _schema(self) -> Schema:
         left, right = self.left.schema, self.right.schema
@@ -81,12 +88,12 @@ class WindowedJoin(Pairing):
         return Traits(self.left.traits.retracts or self.right.traits.retracts)
 
     @property
-    def event_windows(self) -> Hopping:
+    def event_windows(self) -> Window:
         return self.window
 
     def detail(self) -> str:
         keys = ", ".join(show_equality(a, b) for a, b in self.on) or "no key"
-        shown = f"{show_window(self.window, self.schema.axis)}, on {keys}"
+        shown = f"{self.window.shown(self.schema.axis)}, on {keys}"
         return shown + (f", where {show(self.where)}" if self.where is not None else "")
 
     def evaluation(self) -> Evaluation:
@@ -95,7 +102,7 @@ class WindowedJoin(Pairing):
         right = tuple((to, Col(n)) for n, to in self.right_names)
         names = tuple(to for to, _ in left), tuple(to for to, _ in right)
         return Evaluation(
-            evaluator=WindowedJoinEvaluator(self.window, keys.on, condition_of(self.where, self.schema), *names),
+            evaluator=WindowedJoinEvaluator(self._grid, keys.on, condition_of(self.where, self.schema), *names),
             inputs=(PortColumns((*left, *keys.left), keys.hashed), PortColumns((*right, *keys.right), keys.hashed)),
             schema=self.schema,
             bound=Bound.ENDLESS,
@@ -112,14 +119,14 @@ class WindowedJoin(Pairing):
         both = left.select(LE, RE).unionAll(right.select(LE, RE))
         copies = []
         for df in (left, right):
-            df = bounded(df, self.children, run, over=both) if bound else df.withColumn("__until", F.lit(INFINITY))
-            copies.append(windows_of(df, self.window).drop(LE, RE, "__until"))
+            df = bounded(df, self.children, run, over=both) if bound else df.withColumn(UNTIL, F.lit(INFINITY))
+            copies.append(windows_of(df, self._grid).drop(LE, RE, UNTIL))
         ours, theirs = copies[0], copies[1].withColumnRenamed(INDEX, "__i2")
         on = [F.col(INDEX) == F.col("__i2"), *(F.col(a) == F.col(b) for a, b in self.key_pairs)]
         if self.where is not None:
             on.append(spark_expression(self.where, self.schema))
         joined = ours.join(theirs, on, "inner")
-        return joined.select(*window_lifetime(self.window), *(quote(n) for n in self.schema.names))
+        return joined.select(*window_lifetime(self._grid), *(quote(n) for n in self.schema.names))
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
         on, left_names, right_names = self.pairs_with_keys(is_keyed, keys)
@@ -161,7 +168,7 @@ class WindowedJoinVerbs(Verbs):
         keys, condition, *names = paired(
             self.plan, other, on, where=where, suffixes=suffixes, how=JoinKind.INNER, verb="windowed_join"
         )
-        window = grid(size, size if hop is None else hop, offset, self.plan.schema.axis, "windowed_join")
+        window = Hopping.of(size, size if hop is None else hop, offset, self.plan.schema.axis, "windowed_join")
         for plan in (self.plan, other.plan):
             warn_of_neighbours(plan, "windowed_join")
         return self._derive(WindowedJoin(self.plan, other.plan, window, keys, condition, *names), other)

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from pyspark.sql.types import DataType
 
 from streamq.choices import Stamp
+from streamq.grid import Grid
 from streamq.plan.expr import Expr
 from streamq.plan.function import Text
 from streamq.plan.named import Named
 from streamq.plan.partial import Partial
 from streamq.plan.reduction import ReducedColumn, Reduction
 from streamq.plan.tree import show
-from streamq.windows import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -131,11 +131,16 @@ class SparkMembers:
 class WindowPlace:
     """The window in which an aggregate stands, for what explain says of it.
 
-    progress: the window's CTI rule; endless: whether events may never end; unread: how many columns of the input neither a key
-    nor an aggregate reads; ordered_beside, unmerged_beside: other aggregates that take members in order, that do not merge.
+    windows: what their kind is called; grid: the one that they lie on; by_places: whether they go by the places of events;
+    equal_starts: whether results of several may start together, by their stamp; progress: their CTI rule; endless: whether
+    events may never end; unread: how many columns of the input neither a key nor an aggregate reads; ordered_beside,
+    unmerged_beside: other aggregates that take members in order, that do not merge.
     """
 
-    window: Window
+    windows: str
+    grid: Grid | None
+    by_places: bool
+    equal_starts: Callable[[Stamp], bool]
     stamp: Stamp
     progress: str
     endless: bool

@@ -205,8 +205,11 @@ STATED = ("CTI", "Final", "State", "Cost")
 """What the docstring of every operator's node states, each on a line of its own (or several); explain and the docs show it."""
 
 
-def stated(kind: type[Node]) -> dict[str, str]:
-    """What a node's docstring states of progress, finality, state and cost; a statement ends at the next, or a blank line."""
+def stated(kind: type[Any]) -> dict[str, str]:
+    """What the docstring of a node's class, or of one of its parts, states of progress, finality, state and cost.
+
+    A statement ends at the next, or at a blank line.
+    """
     statements: dict[str, list[str]] = {name: [] for name in STATED}
     current: list[str] | None = None
     for line in (kind.__doc__ or "").splitlines():
@@ -220,8 +223,12 @@ def stated(kind: type[Node]) -> dict[str, str]:
     return {name: " ".join(parts) for name, parts in statements.items()}
 
 
-def stated_of(kind: type[Node], case: tuple[str, ...]) -> dict[str, str]:
-    """What holds in a case: of clauses ``case, case: ...`` those that name it, of the others all."""
+def stated_of(kind: type[Node], case: tuple[str, ...], parts: Mapping[str, type[Any]]) -> dict[str, str]:
+    """What holds in a case: of clauses ``case, case: ...`` those that name it, of the others all.
+
+    ``parts``: the classes of fields by name; a clause ``{field}`` stands for what such a class states.
+    """
+    of_parts = {f"{{{name}}}": stated(part) for name, part in parts.items()}
 
     def holds(clause: str) -> str:
         names, colon, rest = clause.partition(": ")
@@ -230,13 +237,17 @@ def stated_of(kind: type[Node], case: tuple[str, ...]) -> dict[str, str]:
             return clause
         return rest if labels & set(case) else ""
 
-    statements = {name: [holds(c) for c in text.split("; ")] for name, text in stated(kind).items()}
+    def clauses(name: str, text: str) -> list[str]:
+        whole = [of_parts[c][name] if c in of_parts else c for c in text.split("; ")]
+        return [holds(clause) for clause in whole]
+
+    statements = {name: clauses(name, text) for name, text in stated(kind).items()}
     return {name: "; ".join(c for c in clauses if c) for name, clauses in statements.items()}
 
 
 def states(node: Node) -> dict[str, str]:
     """Return what the docstring of a node's class states of this node."""
-    return stated_of(type(node), node.case)
+    return stated_of(type(node), node.case, {f.name: type(getattr(node, f.name)) for f in dataclasses.fields(node)})
 
 
 def expressions(node: Node) -> list[Expr]:

@@ -11,7 +11,7 @@ Number = Any
 
 
 class Arithmetic(Protocol):
-    """What the three kinds of numbers have each their own form of; SQL's is in ``streamq/operators/grid.py``."""
+    """What the three kinds of numbers have each their own form of; SQL's is in ``streamq/windows/grid_columns.py``."""
 
     def quotient(self, x: Number, by: int) -> Number:
         """``floor(x / by)``, exact."""

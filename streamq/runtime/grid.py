@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from streamq.grid import Grid
 from streamq.runtime.arithmetic import ARRAYS, Arithmetic, Number
 from streamq.runtime.columnar import ints
 from streamq.runtime.event import LE, RE
 from streamq.runtime.values import Ints
 from streamq.time import INFINITY, MINUS_INFINITY
-from streamq.windows import Hopping
 
 
 def grid_index(x: Number, shift: int, hop: int, arithmetic: Arithmetic) -> Number:
@@ -20,45 +20,45 @@ def grid_index(x: Number, shift: int, hop: int, arithmetic: Arithmetic) -> Numbe
     return index - arithmetic.choose(arithmetic.remainder(x, hop) < part, 1, 0) if part else index
 
 
-def first_ending_after(window: Hopping, t: Number, arithmetic: Arithmetic) -> Number:
+def first_ending_after(grid: Grid, t: Number, arithmetic: Arithmetic) -> Number:
     """The number of the first window with ``RE > t``."""
-    return grid_index(t, window.offset + window.size, window.hop, arithmetic) + 1
+    return grid_index(t, grid.offset + grid.size, grid.hop, arithmetic) + 1
 
 
-def last_starting_before(window: Hopping, t: Number, arithmetic: Arithmetic) -> Number:
+def last_starting_before(grid: Grid, t: Number, arithmetic: Arithmetic) -> Number:
     """The number of the last window with ``LE < t``; INFINITY where t is."""
-    last = grid_index(t - 1, window.offset, window.hop, arithmetic)
+    last = grid_index(t - 1, grid.offset, grid.hop, arithmetic)
     return arithmetic.choose(t == INFINITY, INFINITY, last)
 
 
-def window_range(window: Hopping, le: Number, re: Number | None, arithmetic: Arithmetic) -> tuple[Number, Number]:
+def window_range(grid: Grid, le: Number, re: Number | None, arithmetic: Arithmetic) -> tuple[Number, Number]:
     """The numbers of the first and the last window that ``[le, re)`` lies in; None: a point, which lasts one tick.
 
     The first is the first that ends after LE, the last the last that starts before RE, INFINITY for a lifetime without an end.
     The range is empty only for an event in a gap between windows.
     """
-    low = first_ending_after(window, le, arithmetic)
+    low = first_ending_after(grid, le, arithmetic)
     if re is None:
-        return low, grid_index(le, window.offset, window.hop, arithmetic)
-    return low, last_starting_before(window, re, arithmetic)
+        return low, grid_index(le, grid.offset, grid.hop, arithmetic)
+    return low, last_starting_before(grid, re, arithmetic)
 
 
-def grid_range(window: Hopping, table: pa.Table, since: int, upto: int) -> tuple[Ints, Ints]:
+def grid_range(grid: Grid, table: pa.Table, since: int, upto: int) -> tuple[Ints, Ints]:
     """The first and the last window of each event, of those windows that end after ``since`` and start before ``upto``."""
-    low, high = window_range(window, ints(table, LE), ints(table, RE), ARRAYS)
-    low = np.maximum(low, window.first_ending_after(since))
-    high = np.minimum(high, window.last_starting_before(upto))
+    low, high = window_range(grid, ints(table, LE), ints(table, RE), ARRAYS)
+    low = np.maximum(low, grid.first_ending_after(since))
+    high = np.minimum(high, grid.last_starting_before(upto))
     # a lifetime without an end and no bound: nothing says how far
     return low, np.where(high == INFINITY, low - 1, high)
 
 
-def grid_lifetimes(window: Hopping, index: Ints) -> tuple[Ints, Ints]:
+def grid_lifetimes(grid: Grid, index: Ints) -> tuple[Ints, Ints]:
     """LE and RE of the windows of a grid by their numbers, kept on the axis."""
     if len(index) and (
-        int(index.min()) * window.hop + window.offset < MINUS_INFINITY or window.end(int(index.max())) == INFINITY
+        int(index.min()) * grid.hop + grid.offset < MINUS_INFINITY or grid.end(int(index.max())) == INFINITY
     ):
         # at the very ends of the axis, where int64 would overflow
         numbers = index.tolist()
-        return np.array([window.start(i) for i in numbers]), np.array([window.end(i) for i in numbers])
-    start = index * window.hop + window.offset
-    return start, start + window.size
+        return np.array([grid.start(i) for i in numbers]), np.array([grid.end(i) for i in numbers])
+    start = index * grid.hop + grid.offset
+    return start, start + grid.size

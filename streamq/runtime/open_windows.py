@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamq.grid import Grid
 from streamq.plan.partial import COUNT
 from streamq.runtime.columnar import codes, concat, group, ints
 from streamq.runtime.event import RE
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
-from streamq.windows import Hopping
 
 LO, HI = "__lo", "__hi"
 """The first and the last window of a partial result."""
@@ -83,7 +83,7 @@ class Spans:
         """Forget a bin."""
         del self.state[bin]
 
-    def due(self, window: Hopping, first: int) -> int | None:
+    def due(self, window: Grid, first: int) -> int | None:
         """The end of the next window, from ``first`` on, that had members; all of a window's may have been taken back."""
         ends = (window.end(max(span["first"], first)) for span in self.state.values() if span["last"] >= first)
         return min(ends, default=None)

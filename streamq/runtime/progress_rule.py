@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from streamq.runtime.release import Release
 
 if TYPE_CHECKING:
-    from streamq.windows import Hopping
+    from streamq.grid import Grid
 
 
 class Cti(StrEnum):
@@ -88,7 +88,7 @@ class ProgressRule:
     final: Release | None = None
     early: Release | None = None
     windows: bool = False
-    grid: Hopping | None = None
+    grid: Grid | None = None
     waits_for_members: bool = False
     wanted: RowsWanted | None = None
     endless: EndlessRow = EndlessRow.ITS_END

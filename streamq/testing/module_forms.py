@@ -12,6 +12,7 @@ import pyarrow as pa
 import streamq as sq
 from streamq.aggregates.window_modules import WindowModule
 from streamq.errors import PlanError, sentence
+from streamq.grid import Grid
 from streamq.operators import WindowAggregate
 from streamq.operators.evaluation import Evaluation
 from streamq.plan.aggregate import Aggregate
@@ -33,7 +34,6 @@ from streamq.runtime.partials import INDEX, merged, netted, over_windows
 from streamq.testing.oracle import oracle
 from streamq.testing.oracle.aggregates import ORACLE_OF
 from streamq.time import INFINITY, MINUS_INFINITY
-from streamq.windows import Hopping
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -125,10 +125,10 @@ class Select:
         return evaluator
 
     @property
-    def window(self) -> Hopping:
-        """The grid."""
-        assert isinstance(self.plan.window, Hopping)
-        return self.plan.window
+    def grid(self) -> Grid:
+        """The grid of its windows."""
+        assert self.plan.window.grid is not None
+        return self.plan.window.grid
 
     @property
     def has_oracle(self) -> bool:
@@ -235,7 +235,7 @@ def aggregate_forms(select: Select) -> list[Checked]:
 def _partial(select: Select, merges: bool) -> Checked:
     """Partial results by range of windows: merged for good, or as values with weights, of which some can be taken back."""
     keys, partials = list(select.plan.keys), select.evaluator.partials
-    kernel = WindowAggregateKernel(select.plan.keys, select.window, partials, False, merges, combines=True)
+    kernel = WindowAggregateKernel(select.plan.keys, select.grid, partials, False, merges, combines=True)
     by = [*keys, LO, HI]
 
     def merge(a: pa.Table, b: pa.Table) -> pa.Table:
@@ -253,7 +253,7 @@ def _partial(select: Select, merges: bool) -> Checked:
             rest = partial.from_weighted(rest)
         low, high = ints(state, LO), ints(state, HI)
         merged = over_windows(rest.drop_columns([LO, HI]), low, high, keys, partials, place=kernel.place)
-        start, end = grid_lifetimes(select.window, ints(merged, INDEX))
+        start, end = grid_lifetimes(select.grid, ints(merged, INDEX))
         return select.results(with_column(with_column(merged, LE, start), RE, end))
 
     return Checked(

@@ -51,7 +51,7 @@ from streamq.testing.program_text import (
     value,
 )
 from streamq.time import TIMESTAMP
-from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot, Window, default_stamp
+from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot, Window
 
 Names = Mapping[str, str]
 """What streams are called in the program, by the digest of their plan."""
@@ -105,7 +105,7 @@ def verbs(node: Node, names: Names, tables: Names) -> list[str]:
         case Join(right=right, on=on, how=how):
             kind = [] if how == JoinKind.INNER else [f"how={string(how)}"]
             return [call(".join", [names[right.digest], *_on(on), *_condition(node), *kind, *_suffixes(node)])]
-        case WindowedJoin(right=right, on=on, window=window):
+        case WindowedJoin(right=right, on=on, window=Hopping() as window):
             grid = [f"size={duration(window.size, axis)}"]
             grid += [f"hop={duration(window.hop, axis)}"] if window.hop != window.size else []
             grid += [f"offset={duration(window.offset, axis)}"] if window.offset else []
@@ -377,7 +377,7 @@ def _windowed(keys: tuple[str, ...], window: Window, clip: str, stamp: str, axis
     head, arguments = _window(window, axis)
     usual = "right" if isinstance(window, Count) and window.by == "end" else "full"
     arguments += [] if clip == usual else [f"clip_input={string(clip)}"]
-    arguments += [] if stamp == default_stamp(window) else [f"stamp={string(stamp)}"]
+    arguments += [] if stamp == window.default_stamp else [f"stamp={string(stamp)}"]
     grouped = [call(".group_by", [string(k) for k in keys])] if keys else []
     return [*grouped, call(f".{head}_window", arguments)]
 

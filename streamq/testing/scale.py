@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
 
+from streamq.grid import Grid
 from streamq.operators import Source
 from streamq.plan.expr import Expr, Lit
 from streamq.plan.folding import fold as fold_expr
@@ -41,7 +42,7 @@ class Scale:
     step: int = 1
     reach: int = 13
     lengths: tuple[int, ...] = ()
-    grids: tuple[Hopping, ...] = ()
+    grids: tuple[Grid, ...] = ()
 
     @property
     def is_coarse(self) -> bool:
@@ -113,13 +114,13 @@ def recurrences(node: Node) -> Iterator[int]:
 
 
 @singledispatch
-def grids(node: Node) -> Iterator[Hopping]:
+def grids(node: Node) -> Iterator[Grid]:
     """The grids on which windows or pieces begin and end: unless a room says otherwise, that of its window."""
     match getattr(node, "window", None):
         case Hopping() as window:
-            yield window
+            yield window.grid
         case Landmark(hop=hop, start=start, period=period):
-            yield Hopping(hop, period or hop, start)
+            yield Grid(hop, period or hop, start)
 
 
 def expressions(node: Node) -> Iterator[Expr]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from streamq.choices import Stamp
+from streamq.grid import Grid
 from streamq.operators import (
     Edges,
     Source,
@@ -15,11 +16,10 @@ from streamq.operators import (
 from streamq.operators.step import Step
 from streamq.plan.node import Node, expanded, nodes
 from streamq.time import INFINITY, MINUS_INFINITY
-from streamq.windows import Hopping
 
 
-def window_grid(plan: Node, source: Source) -> Hopping | None:
-    """The hopping windows that alone read a source, by which its items then are late; None if it has other readers, too."""
+def window_grid(plan: Node, source: Source) -> Grid | None:
+    """The grid of the windows that alone read a source, by which its items then are late; None if it has other readers, too."""
     paths = _paths(plan, source)
     if len(paths) != 1 or not source.insert_only or isinstance(source, Edges):
         return None
@@ -28,9 +28,7 @@ def window_grid(plan: Node, source: Source) -> Hopping | None:
         return None
     if isinstance(first, WindowAggregate) and first.stamp == Stamp.TIME_BOUND:
         return None
-    if isinstance(first, WindowAggregate | TopK | WindowedJoin) and isinstance(first.window, Hopping):
-        return first.window
-    return None
+    return first.window.grid if isinstance(first, WindowAggregate | TopK | WindowedJoin) else None
 
 
 def is_filtered(plan: Node, source: Source) -> bool:
@@ -38,7 +36,7 @@ def is_filtered(plan: Node, source: Source) -> bool:
     return any(isinstance(step, Where) for steps, _ in _paths(plan, source) for step in steps)
 
 
-def window_end(grid: Hopping, c: int) -> int:
+def window_end(grid: Grid, c: int) -> int:
     """The greatest end of a window that is not after c."""
     if c in (INFINITY, MINUS_INFINITY):
         return c

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.compiler.program import Program
+from streamq.grid import Grid
 from streamq.runtime.basket import COMPACT_AT, Scope
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Kernel, Output, Uncombined
@@ -28,7 +29,6 @@ from streamq.runtime.stage import Hosted
 from streamq.testing.python_values import comparable, plain_values
 from streamq.testing.timeline import interval, shown
 from streamq.time import INFINITY, INTEGER, MINUS_INFINITY
-from streamq.windows import Hopping
 
 
 class ProgressViolation(AssertionError):
@@ -77,7 +77,7 @@ class Watched(Crowded):
     """
 
     name: str
-    grid: Hopping | None = None
+    grid: Grid | None = None
     judges: bool = False
     axis: str = INTEGER
     sent: dict[str, int] = field(default_factory=dict)

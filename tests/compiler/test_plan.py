@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pytest
@@ -17,9 +18,8 @@ from streamq.operators.evaluated import EvaluatedOperator
 from streamq.plan.node import NODES, STATED, Node, nodes, stated, states
 from streamq.plan.schema import Schema
 from streamq.testing.operators.scan import RESETTING_SUM
+from streamq.windows import KINDS
 from tests.programs import compiled
-
-WINDOWS = ("hopping", "snapshot", "count", "rows", "session", "landmark")
 
 
 @pytest.mark.parametrize("kind", NODES.values(), ids=NODES)
@@ -106,6 +106,7 @@ def test_sources_and_grids_state_the_progress_that_their_kernels_promise() -> No
 
 
 def test_a_statement_may_run_over_lines_and_ends_at_a_blank_one() -> None:
+    @dataclass(frozen=True)
     class Told(Node):
         """What it does.
 
@@ -145,12 +146,12 @@ def test_a_window_states_what_holds_of_its_kind() -> None:
     s = sq.events([(1, 2, {"v": 1})])
     made = [s.hopping_window(2, 1), s.snapshot_window(), s.count_window(2), s.rows_window(2), s.session_window(3)]
     made.append(s.landmark_window(2, period=6))
-    assert [w.window.name for w in made] == list(WINDOWS)
+    assert [w.window.name for w in made] == [kind.name for kind in KINDS]
     for w in made:
         for query in (w.select(n=sq.count()), w.top_k(1, by="v")):
             found = states(query.plan)
             assert all(found.values()), found
-            assert not any(f"{name}: " in text for name in WINDOWS for text in found.values())
+            assert not any(f"{name}: " in text for kind in KINDS for name in [kind.name] for text in found.values())
     clipped, unclipped = s.snapshot_window(), s.snapshot_window(clip_input="none")
     assert "members are settled" in states(unclipped.select(v=time_weighted_avg("v")).plan)["Final"]
     assert "members are settled" not in states(clipped.select(v=time_weighted_avg("v")).plan)["Final"]

@@ -7,9 +7,10 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from streamq.compiler import egress
-from streamq.operators import grid, merging
+from streamq.operators import merging
 from streamq.plan.schema import Schema
 from streamq.time import INFINITY
+from streamq.windows import grid_columns
 from tests.mutation.mutant import Mutant, wrapped
 
 
@@ -41,7 +42,7 @@ MUTANTS = (
         "last window too late, in batch",
         "an event is also a member of the window that starts where it ends",
         "tumbling",
-        (wrapped(grid, "window_range", window_of_its_end),),
+        (wrapped(grid_columns, "window_range", window_of_its_end),),
         spark=True,
     ),
     Mutant(

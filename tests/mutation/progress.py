@@ -13,7 +13,6 @@ from streamq.compiler.stages import _Compiler
 from streamq.runtime import bins, packer, partials
 from streamq.runtime.basket import Baskets
 from streamq.runtime.columnar import concat, ints
-from streamq.runtime.evaluators import window_kinds
 from streamq.runtime.evaluators.joins import ExceptEvaluator, JoinEvaluator, WindowedJoinEvaluator
 from streamq.runtime.evaluators.settling import Settling
 from streamq.runtime.evaluators.spans import ChopEvaluator
@@ -23,10 +22,11 @@ from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.progress import Message, Pace, RelationClock
 from streamq.runtime.release import Release
 from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.windows.session import SessionAssigner
 from tests.mutation.mutant import BREACHED, ENDLESS, FINAL_TAKEN_BACK, GOES_BACK, NEVER_WAS, Mutant, wrapped
 
 
-def c_as_it_is(kind: Any, g: Any, table: Any, c: int) -> int:
+def c_as_it_is(assigner: Any, g: Any, table: Any, rows: Any, c: int) -> int:
     return c
 
 
@@ -124,7 +124,7 @@ MUTANTS = (
         "CTI into an open session",
         "a session window sends the CTI that it was sent, though a session may go on",
         "session, on its window",
-        ((window_kinds.SessionKind, "aligned_progress", c_as_it_is),),
+        ((SessionAssigner, "least_open_start", c_as_it_is),),
         BREACHED,
     ),
     Mutant(

@@ -7,21 +7,22 @@ from typing import Any
 
 import numpy as np
 
+from streamq.grid import Grid
 from streamq.runtime import grid
 from streamq.runtime.columnar import ints, with_column
-from streamq.runtime.evaluators import window_kinds, windows
-from streamq.runtime.evaluators.window_kinds import Ranges
+from streamq.runtime.evaluators import windows
+from streamq.runtime.evaluators.assigner import Ranges
 from streamq.runtime.evaluators.windows import WindowEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid import grid_lifetimes, window_range
 from streamq.runtime.kernels import window_aggregate
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.time import INFINITY
-from streamq.windows import Hopping
+from streamq.windows import count, landmark, rows, session, snapshot
 from tests.mutation.mutant import Mutant, wrapped
 
 
-def first_too_early(window: Hopping, le: Any, re: Any, arithmetic: Any) -> Any:
+def first_too_early(window: Grid, le: Any, re: Any, arithmetic: Any) -> Any:
     low, high = window_range(window, le, re, arithmetic)
     return low - 1, high
 
@@ -33,7 +34,7 @@ def end_belongs(right: Any, kernel: WindowAggregateKernel, table: Any) -> Any:
     return right(kernel, with_column(table, RE, np.where(re < INFINITY, re + 1, re)))
 
 
-def offset_subtracted(window: Hopping, index: Any) -> Any:
+def offset_subtracted(window: Grid, index: Any) -> Any:
     return grid_lifetimes(replace(window, offset=-window.offset), index)
 
 
@@ -119,31 +120,31 @@ MUTANTS = (
         "snapshot of its end",
         "an event is also a member of the snapshot that begins where it ends",
         "snapshot",
-        (wrapped(window_kinds.SnapshotKind, "ranges", snapshot_of_its_end),),
+        (wrapped(snapshot.SnapshotAssigner, "ranges", snapshot_of_its_end),),
     ),
     Mutant(
         "session joined at the gap",
         "an event joins a session at just the gap's distance, not only below it",
         "session",
-        (wrapped(window_kinds.SessionKind, "_sessions", joins_at_the_gap),),
+        (wrapped(session.SessionAssigner, "_sessions", joins_at_the_gap),),
     ),
     Mutant(
         "count windows count events",
         "a count window goes over N events, not over N distinct instants",
         "count",
-        ((window_kinds, "distinct", each_event_an_instant),),
+        ((count, "distinct", each_event_an_instant),),
     ),
     Mutant(
         "rows in order of arrival",
         "rows of one instant are numbered as they came, not by order_by",
         "rows",
-        (wrapped(window_kinds.RowsKind, "_ordered", order_by_ignored),),
+        (wrapped(rows.RowsAssigner, "_ordered", order_by_ignored),),
     ),
     Mutant(
         "landmark window not cut",
         "the last window of a landmark runs on beyond the next landmark",
         "landmark",
-        (wrapped(window_kinds.LandmarkKind, "ranges", runs_over_the_next_mark),),
+        (wrapped(landmark.LandmarkAssigner, "ranges", runs_over_the_next_mark),),
     ),
     Mutant(
         "not clipped on the right",

@@ -21,6 +21,7 @@ from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot
 
 GRID = Hopping(6, 2, 1)
 WINDOWS = (GRID, Snapshot(), Count(2), Rows(3, 2, ("v",)), Session(4), Landmark(5, 0, 20))
+ASSIGNERS = tuple(window.assigner(("k", "v")) for window in WINDOWS)
 ON = (("k", "k2"),)
 
 EVALUATORS: list[Evaluator] = [
@@ -28,14 +29,21 @@ EVALUATORS: list[Evaluator] = [
         JoinEvaluator(how, ON, None, ("k", "v"), ("w",), ("k", "v"))
         for how in (JoinKind.INNER, JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI)
     ),
-    WindowedJoinEvaluator(GRID, ON, None, ("k", "v"), ("w",)),
+    WindowedJoinEvaluator(GRID.grid, ON, None, ("k", "v"), ("w",)),
     ExceptEvaluator(("k",)),
     ClipEvaluator(("k", "v"), ON),
     SignalEvaluator(("k",)),
-    ChopEvaluator(Hopping(3, 3)),
+    ChopEvaluator(Hopping(3, 3).grid),
     DistinctIdsEvaluator(("k",), ("k", "v"), 3),
-    *(WindowEvaluator(w, ("k",), "full", stamp, False) for w in WINDOWS for stamp in (Stamp.ALIGN, Stamp.POINT_AT_END)),
-    *(TopKEvaluator(w, ("k",), "full", Stamp.ALIGN, False, 1, "v", payload=("k", "v")) for w in WINDOWS),
+    *(
+        WindowEvaluator(w.assigner(("k", "v")), ("k",), "full", stamp, False)
+        for w in WINDOWS
+        for stamp in (Stamp.ALIGN, Stamp.POINT_AT_END)
+    ),
+    *(
+        TopKEvaluator(w.assigner(("k", "v")), ("k",), "full", Stamp.ALIGN, False, 1, "v", payload=("k", "v"))
+        for w in WINDOWS
+    ),
 ]
 """One of every operator that an evaluator hosts, over columns ``k`` and ``v``, and ``k2`` and ``w`` of a second input."""
 

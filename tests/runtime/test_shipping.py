@@ -17,6 +17,7 @@ from pyspark.sql.types import LongType
 
 import streamq as sq
 from streamq import functions
+from streamq.grid import Grid
 from streamq.operators import written_operators
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.plan.expr import Col
@@ -35,7 +36,6 @@ from streamq.runtime.packer import Packer
 from streamq.runtime.processor import DRIVER_WORKER, make_processor
 from streamq.runtime.shipping import KEPT, WORKER_MEMORY, packed
 from streamq.runtime.stage import Channel, Stage
-from streamq.windows import Hopping
 
 READ = """
 import pickle, sys
@@ -136,9 +136,9 @@ def test_a_condition_takes_along_the_functions_it_calls_and_no_others() -> None:
 
 def test_code_travels_without_what_only_its_readers_use(tmp_path: Path) -> None:
     ship_runtime()
-    bare = dumps((Hopping, Hopping(6, 2)))
-    assert Hopping.__doc__ and Hopping.first_ending_after.__doc__
-    texts = (Hopping.__doc__, Hopping.first_ending_after.__doc__, "__repr__", "__delattr__", "__annotations__")
+    bare = dumps((Grid, Grid(6, 2)))
+    assert Grid.__doc__ and Grid.first_ending_after.__doc__
+    texts = (Grid.__doc__, Grid.first_ending_after.__doc__, "__repr__", "__delattr__", "__annotations__")
     assert not [text for text in texts if text.encode() in bare]
     (tmp_path / "shipped").write_bytes(bare)
     use = """
@@ -148,7 +148,7 @@ print(grid == dataclasses.replace(kind(1, 2), size=6), hash(grid) == hash(kind(6
 print(kind.n.fget.__qualname__, kind.n.fget.__module__, kind.__init__.__qualname__, kind.__init__.__defaults__)
 """
     done = subprocess.run([sys.executable, "-c", READ + use, str(tmp_path / "shipped")], capture_output=True, text=True)
-    assert done.stdout.splitlines() == ["True True 1", "Hopping.n streamq.windows Hopping.__init__ (0,)"], done.stderr
+    assert done.stdout.splitlines() == ["True True 1", "Grid.n streamq.grid Grid.__init__ (0,)"], done.stderr
 
 
 def test_code_that_is_not_streamqs_travels_as_it_was_written() -> None:

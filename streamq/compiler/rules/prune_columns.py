@@ -9,7 +9,6 @@ from streamq.operators import PartialAggregate, Select, Source, Union, Where, Wi
 from streamq.plan.expr import Col, Expr
 from streamq.plan.node import Node
 from streamq.plan.tree import show
-from streamq.windows import Rows
 
 
 def prune_columns(node: Node) -> Node | None:
@@ -70,7 +69,7 @@ def columns_read(node: Node, wheres: Iterable[Where]) -> frozenset[str] | None:
         return None
     keys = node.keys if isinstance(node, WindowAggregate | PartialAggregate) else ()
     if isinstance(node, WindowAggregate):
-        if isinstance(node.window, Rows) or node.reads_all:
+        if node.window.by_places or node.reads_all:
             # equal starts are told apart by the whole payload, and events are set aside whole
             return None
     return frozenset(keys).union(*(facts(e).uses for e in expressions))

@@ -64,7 +64,9 @@ def _filtered(window: WindowAggregate, column: str, below: Expr) -> WindowAggreg
     """The window over events that pass, or, where they place it, with an operator that takes only those of its members."""
     applied = dict(window.aggregates)[column]
     assert isinstance(applied.function, UserOperator)
-    if not applied.function.events_that_stay(window.window, endless=window.input.traits.infinite):
+    if not applied.function.events_that_stay(
+        window.window.name, window.window.grid, endless=window.input.traits.infinite
+    ):
         return replace(window, input=Where(window.input, below))
     passing = replace(applied, where=below if applied.where is None else conjunction([applied.where, below]))
     aggregates = tuple((name, passing if name == column else other) for name, other in window.aggregates)

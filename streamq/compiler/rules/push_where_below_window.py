@@ -14,7 +14,6 @@ from streamq.plan.expr import Expr
 from streamq.plan.node import Node
 from streamq.plan.passes import columns, reads_lifetime
 from streamq.plan.tree import show
-from streamq.windows import Landmark
 
 
 def push_where_below_window(node: Node) -> Node | None:
@@ -49,8 +48,8 @@ def why_not(node: Node) -> str | None:
 def _obstacle(below: WindowAggregate, part: Expr) -> str | None:
     if not facts(part).deterministic:
         return f"{show(part)} is not known to be deterministic"
-    if others := sorted(columns(part) - set(below.keys)):
-        return f"{others[0]} is no key"
+    if no_keys := sorted(columns(part) - set(below.keys)):
+        return f"{no_keys[0]} is no key"
     if reads_lifetime(part):
         return f"{show(part)} reads the window's lifetime"
     for key in sorted(columns(part)):
@@ -58,10 +57,8 @@ def _obstacle(below: WindowAggregate, part: Expr) -> str | None:
             return f"key {key} is floating: -0.0 and 0.0 are one group"
     if below.set_aside:
         return f"what fails of {below.set_aside[0].module} is set aside, of every group"
-    if isinstance(below.window, Landmark):
-        return "landmark windows are reported up to the last endpoint of all groups"
-    if below.input.traits.infinite:
-        return "events may never end, and then the windows of one group depend on the endpoints of all"
+    if reason := below.window.depends_on_other_groups(endless=below.input.traits.infinite):
+        return reason
     if can_fail(part, below.schema):
         return f"{show(part)} may fail, and would see events of no reported window"
     return None

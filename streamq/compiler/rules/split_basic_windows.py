@@ -6,7 +6,6 @@ from streamq.operators import MergePartials, PartialAggregate, Select, WindowAgg
 from streamq.plan.aggregation import expand
 from streamq.plan.expr import Col
 from streamq.plan.node import Node
-from streamq.windows import Hopping
 
 
 def split_basic_windows(node: Node) -> Node | None:
@@ -14,11 +13,11 @@ def split_basic_windows(node: Node) -> Node | None:
 
     Each aggregate is kept as what can be merged: counts, sums, least and greatest values as they are, a mean as sum and
     count, a variance as count, mean and sum of squared differences (DataCell's compensating and expanding replication).
-    It holds for hopping windows whose aggregates all merge. In a batch the merging operator may still take the events directly
+    It holds for windows on a grid whose aggregates all merge. In a batch the merging operator may still take the events directly
     where that is cheaper (``choose_strategy``).
     """
     match node:
-        case WindowAggregate(source, keys, Hopping() as window, aggregates) if node.is_grid:
+        case WindowAggregate(source, keys, window, aggregates) if node.is_grid:
             split = expand(aggregates, source.schema)
             merged = MergePartials(PartialAggregate(source, keys, window, split.arguments, split.partials))
             return Select(merged, (*((k, Col(k)) for k in keys), *split.outputs))

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.choices import JoinKind
+from streamq.grid import Grid
 from streamq.runtime.columnar import concat, ints, runs, with_column
 from streamq.runtime.evaluators.condition import Condition
 from streamq.runtime.evaluators.settling import Settling
@@ -19,7 +20,6 @@ from streamq.runtime.overlap import covered, grouped_codes, matched_codes, next_
 from streamq.runtime.release import Release
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY
-from streamq.windows import Hopping
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
@@ -128,7 +128,7 @@ def beside(left: pa.Table, right: pa.Table, ours: Sequence[str], theirs: Sequenc
 class WindowedJoinEvaluator:
     """Every pair of members of one window of a grid, on the window; ``on``, ``where`` and names as in a join."""
 
-    window: Hopping
+    window: Grid
     on: tuple[tuple[str, str], ...]
     where: Condition | None
     left: tuple[str, ...]

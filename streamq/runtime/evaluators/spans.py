@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from streamq.grid import Grid
 from streamq.runtime.columnar import ints, runs, with_column
 from streamq.runtime.evaluators.settling import Settling
 from streamq.runtime.event import LE, RE
@@ -16,7 +17,6 @@ from streamq.runtime.grid import grid_lifetimes, grid_range
 from streamq.runtime.overlap import grouped_codes, next_after
 from streamq.runtime.values import Ints, Mask, ranks
 from streamq.time import MINUS_INFINITY
-from streamq.windows import Hopping
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
@@ -60,7 +60,7 @@ class SignalEvaluator(Settling):
 class ChopEvaluator(Settling):
     """Lifetimes cut at the points of a grid."""
 
-    cells: Hopping
+    cells: Grid
 
     @property
     def group_columns(self) -> tuple[tuple[str, ...], ...]:

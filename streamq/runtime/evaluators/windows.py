@@ -1,6 +1,6 @@
 """Aggregates and top_k over windows of every kind: what is made of the members of each window.
 
-Where the windows lie, and which events are their members, is said by the kind (``window_kinds.py``). What is made of members is
+Where the windows lie, and which events are their members, is said by the assigner of their kind. What is made of members is
 the same for all kinds: partial results merged over ranges of windows.
 """
 
@@ -18,6 +18,7 @@ from streamq.choices import Clip, Stamp
 from streamq.plan.partial import COUNT, Partial, Place
 from streamq.plan.reduction import RangedMembers, Reduction
 from streamq.runtime.columnar import ints, matching, runs, with_column
+from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.evaluators.numbering import changes, places
 from streamq.runtime.evaluators.reductions import payload_order, reduced
 from streamq.runtime.event import LE, RE
@@ -29,12 +30,10 @@ from streamq.runtime.release import Release
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.values import Ints, Mask, ranks
 from streamq.time import INFINITY, MINUS_INFINITY
-from streamq.windows import Count, Hopping, Rows, Session, Snapshot, Window
 
 if TYPE_CHECKING:
     from streamq.runtime.call_memory import CallMemory
-    from streamq.runtime.evaluators.window_kinds import Kind, Ranges
-    from streamq.runtime.progress_rule import Cti, ProgressRule, RowsWanted
+    from streamq.runtime.progress_rule import Cti, ProgressRule
     from streamq.runtime.set_aside import SetAside
 
 OWNER, HEAD = "__owner", "__head"
@@ -56,30 +55,23 @@ class Membership:
 class _OverWindows:
     """What aggregates and top_k have in common: membership, stamps, progress.
 
-    keys: the group's columns; clip: how members' lifetimes are cut before they are read; sensitive: whether a row waits for its
-    window to be final even where rows could be corrected at no cost to progress (a time-sensitive result); waits_for_members:
-    whether a window is final only once its members are settled, because their ends are read and may move. Rows then have the
-    column LAST_END.
+    assigner: of the kind of windows; keys: the group's columns; clip: how members' lifetimes are cut before they are read;
+    sensitive: whether a row waits for its window to be final even where rows could be corrected at no cost to progress (a
+    time-sensitive result); waits_for_members: whether a window is final only once its members are settled, because their ends
+    are read and may move. Rows then have the column LAST_END.
     """
 
-    window: Window
+    assigner: Assigner
     keys: tuple[str, ...]
     clip: Clip
     stamp: Stamp
     sensitive: bool
     waits_for_members: bool = field(default=False, kw_only=True)
-    kind: Kind = field(init=False)
-
-    def __post_init__(self) -> None:
-        from streamq.runtime.evaluators.window_kinds import kind_of
-
-        # a kind is chosen where the evaluator is made, so that executors get no other
-        object.__setattr__(self, "kind", kind_of(self.window))
 
     def _ranges(self, table: pa.Table, since: int, upto: int) -> Ranges:
         # a point at the end lives one tick longer than its window
         since = since - 1 if self.stamp == Stamp.POINT_AT_END and since > MINUS_INFINITY else since
-        return self.kind.ranges(grouped_codes(table, self.keys), table, since, upto).some()
+        return self.assigner.ranges(grouped_codes(table, self.keys), table, since, upto).some()
 
     def _members(self, ranges: Ranges) -> Membership:
         """Every event in each of its windows that is reported."""
@@ -106,33 +98,39 @@ class _OverWindows:
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """The rule of the kind of window and its stamp; a snapshot may become longer until progress is past its end."""
+        """The rule of the kind of window and its stamp; a piece may become longer until progress is past its end."""
         from streamq.runtime.progress_rule import ProgressRule
 
+        wanted = self.assigner.wanted(grouped=bool(self.keys))
         if self.stamp == Stamp.TIME_BOUND:
-            return ProgressRule(self._cti_rule, Release.PAST_END, Release.PAST_START, wanted=self._rows_wanted)
-        point, snapshot = self.stamp == Stamp.POINT_AT_END, isinstance(self.window, Snapshot)
+            return ProgressRule(
+                self._cti_rule,
+                Release.PAST_END,
+                Release.PAST_START,
+                wanted=wanted,
+            )
+        point, piece = self.stamp == Stamp.POINT_AT_END, self.assigner.is_piecewise
         at_end = Release.AT_WINDOW_END if point else Release.AT_END
         past_end = Release.PAST_WINDOW_END if point else Release.PAST_END
         return ProgressRule(
             self._cti_rule,
-            final=past_end if snapshot else at_end,
-            early=Release.PAST_START if snapshot and not (point or self.sensitive) else at_end,
+            final=past_end if piece else at_end,
+            early=Release.PAST_START if piece and not (point or self.sensitive) else at_end,
             windows=True,
-            grid=self.window if isinstance(self.window, Hopping) else None,
+            grid=self.assigner.grid,
             waits_for_members=self.waits_for_members,
-            wanted=self._rows_wanted,
+            wanted=wanted,
         )
 
     @property
     def _sends_c(self) -> bool:
         """Whether c goes on as it is.
 
-        It does of points at the end of windows, of snapshots, whose corrections cost no progress, and by an operator's promise.
+        It does of points at the end of windows, of pieces, whose corrections cost no progress, and by an operator's promise.
         """
         if self.stamp in (Stamp.POINT_AT_END, Stamp.TIME_BOUND):
             return True
-        return isinstance(self.window, Snapshot) and not self.sensitive
+        return self.assigner.is_piecewise and not self.sensitive
 
     @property
     def _cti_rule(self) -> Cti:
@@ -142,39 +140,19 @@ class _OverWindows:
             if not self.waits_for_members:
                 return Cti.INPUT
             return Cti.WINDOW_END if self.stamp == Stamp.POINT_AT_END else Cti.EARLIEST_WINDOW
-        match self.window:
-            case Snapshot() | Hopping():
-                return Cti.EARLIEST_WINDOW
-            case Count():
-                return Cti.COUNTED
-            case Rows():
-                return Cti.FIRST_ROW
-            case Session():
-                return Cti.SESSION
-        return Cti.LANDMARK
-
-    @property
-    def _rows_wanted(self) -> RowsWanted | None:
-        from streamq.runtime.progress_rule import RowsWanted
-
-        match self.window:
-            case Count(n=n, by=by):
-                return RowsWanted(n, by, bool(self.keys))
-            case Rows(n=n):
-                return RowsWanted(n, "", bool(self.keys))
-        return None
+        return self.assigner.cti
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
         """What windows are made of that may still be asked for; in groups with windows that wait for members, of all those."""
         table = inputs[0]
         group = grouped_codes(table, self.keys)
-        is_needed = self.kind.needed(group, table, c)
+        is_needed = self.assigner.needed(group, table, c)
         is_waiting = waits_for_members(rows, c)
         if is_waiting.any():
             least_end = min(c, int(ints(rows, RE)[is_waiting].min()))
             waiting = rows.filter(pa.array(is_waiting))
             in_waiting_group = matching(table, waiting, list(self.keys)) if self.keys else True
-            is_needed |= in_waiting_group & self.kind.needed(group, table, least_end)
+            is_needed |= in_waiting_group & self.assigner.needed(group, table, least_end)
         return [is_needed]
 
     def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
@@ -186,10 +164,8 @@ class _OverWindows:
         least_waiting = int(start[waits_for_members(rows, c)].min(initial=INFINITY))
         if self._sends_c:
             return min(c, least_waiting)
-        if isinstance(self.window, Snapshot):
-            return min(least_waiting, int(start[ints(rows, RE) >= c].min(initial=c)))
         table = inputs[0]
-        return min(least_waiting, self.kind.aligned_progress(grouped_codes(table, self.keys), table, c))
+        return min(least_waiting, self.assigner.least_open_start(grouped_codes(table, self.keys), table, rows, c))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamq.grid import Grid
 from streamq.runtime.basket import Scope
 from streamq.runtime.bins import hold, reach, starts
 from streamq.runtime.columnar import concat, ints, with_column
@@ -22,7 +23,6 @@ from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined
 from streamq.runtime.lateness import count_duplicates, count_invalid, weighted_events
 from streamq.runtime.repetitions import repetitions
 from streamq.time import INFINITY
-from streamq.windows import Hopping
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
@@ -38,7 +38,7 @@ class InsertIngressKernel(Uncombined):
     """
 
     points: bool
-    round_to: Hopping | None = None
+    round_to: Grid | None = None
     ids: tuple[str, ...] = ()
 
     @property

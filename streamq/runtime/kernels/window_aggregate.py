@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.choices import CountedAs, Late
+from streamq.grid import Grid
 from streamq.plan.partial import COUNT, Partial, Place
 from streamq.runtime.arithmetic import ARRAYS
 from streamq.runtime.basket import Scope
@@ -30,7 +31,6 @@ from streamq.runtime.partials import EXPLODE_ROWS, INDEX, merged, netted, over_w
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.values import Mask
 from streamq.time import INFINITY, MINUS_INFINITY
-from streamq.windows import Hopping
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
@@ -51,7 +51,7 @@ class WindowAggregateKernel:
     """
 
     keys: tuple[str, ...]
-    window: Hopping
+    window: Grid
     partials: tuple[Partial, ...]
     points: bool
     merges: bool

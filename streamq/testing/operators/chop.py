@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from hypothesis import strategies as st
 
+from streamq.grid import Grid
 from streamq.operators import Chop
 from streamq.plan.node import Node
 from streamq.testing.drawn_expressions import Draw
@@ -15,14 +16,13 @@ from streamq.testing.oracle.expressions import listed, payload
 from streamq.testing.oracle.grids import bound, hopping_windows
 from streamq.testing.oracle.run import Run
 from streamq.testing.scale import grids, lengths, recurrences
-from streamq.windows import Hopping
 
 
 @defines(Chop)
 def chop(node: Chop, inputs: Sequence[str], run: Run) -> str:
     """What each cell of the grid shares with the lifetime; pieces start before the bound."""
     until = bound(inputs[0], run)
-    cells = hopping_windows(Hopping(node.period, node.period, node.offset), inputs[0], run)
+    cells = hopping_windows(Grid(node.period, node.period, node.offset), inputs[0], run)
     return f"""
         SELECT {listed("greatest(le, w_le) AS le", "least(re, w_re) AS re", *payload(node.schema))}
         FROM {inputs[0]} JOIN {cells} ON le < w_re AND re > w_le WHERE greatest(le, w_le) < {until}"""
@@ -40,5 +40,5 @@ def period(node: Chop) -> Iterator[int]:
 
 
 @grids.register(Chop)
-def grid_of_pieces(node: Chop) -> Iterator[Hopping]:
-    yield Hopping(node.period, node.period, node.offset)
+def grid_of_pieces(node: Chop) -> Iterator[Grid]:
+    yield Grid(node.period, node.period, node.offset)

@@ -21,7 +21,8 @@ from streamq.testing.oracle.run import Run
 def windowed_join(node: WindowedJoin, inputs: Sequence[str], run: Run) -> str:
     """Per window of the grid every pair of members that agrees."""
     both = run.table(" UNION ALL ".join(f"SELECT le, re FROM {name}" for name in inputs))
-    windows = hopping_windows(node.window, both, run)
+    assert node.window.grid is not None
+    windows = hopping_windows(node.window.grid, both, run)
     pairs = run.table(f"""
         SELECT {listed("w_le AS le", "w_re AS re", *pair_columns(node))} FROM {windows}
         JOIN {inputs[0]} a ON a.le < w_re AND a.re > w_le JOIN {inputs[1]} b ON b.le < w_re AND b.re > w_le

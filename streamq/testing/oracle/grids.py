@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from streamq.errors import sentence
+from streamq.grid import Grid
 from streamq.testing.oracle.run import Run, TooMuch
 from streamq.time import INFINITY, MINUS_INFINITY
-from streamq.windows import Hopping
 
 MOST_WINDOWS = 1_000_000
 """Lifetimes of more hops than this are refused."""
 
 
-def hopping_windows(window: Hopping, events: str, run: Run) -> str:
+def hopping_windows(grid: Grid, events: str, run: Run) -> str:
     """The windows of a grid to report: of every event those that it may overlap, and some more."""
-    size, hop, offset = window.size, window.hop, window.offset
+    size, hop, offset = grid.size, grid.hop, grid.offset
     until = bound(events, run)
     last = f"least(re, {until})"
     if (run.value(f"SELECT max({last}::HUGEINT - le) FROM {events}") or 0) > MOST_WINDOWS * hop:

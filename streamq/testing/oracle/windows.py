@@ -24,7 +24,7 @@ def members(node: WindowAggregate | TopK, events: str, groups: Sequence[str], ru
     match window:
         case Hopping():
             return run.table(
-                f"SELECT {head} FROM {events} a JOIN {hopping_windows(window, events, run)} ON le < w_re AND re > w_le"
+                f"SELECT {head} FROM {events} a JOIN {hopping_windows(window.grid, events, run)} ON le < w_re AND re > w_le"
             )
         case Snapshot():
             ends = (

@@ -10,6 +10,7 @@ import pytest
 from streamq.choices import Invalid, Late, OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.errors import InvalidEvent, LateEvent
+from streamq.grid import Grid
 from streamq.operators import Intervals, Points
 from streamq.operators.tables import table_fields
 from streamq.policies import Level, SourcePolicy
@@ -17,7 +18,6 @@ from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.kernel import Arrival, Clock, Judge
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.time import INFINITY
-from streamq.windows import Hopping
 from tests.programs import compiled
 
 SCHEMA = pa.schema([("t", pa.int64()), ("v", pa.int64())])
@@ -148,7 +148,7 @@ ONE = Judge("s", Late.ADJUST, Invalid.FAIL)
 
 def test_c_is_rounded_down_for_what_is_forgotten_too() -> None:
     """c = 59 judges as 50 in front of windows of ten: what ends at 55 could come again on time."""
-    kernel, baskets = InsertIngressKernel(False, Hopping(10, 10, 0), ("id",)), Baskets(DictStore())
+    kernel, baskets = InsertIngressKernel(False, Grid(10, 10, 0), ("id",)), Baskets(DictStore())
     rows = pa.table({"id": [7], "__le": [51], "__re": [55]})
     given = []
     for before, after in ((0, 59), (59, 59)):

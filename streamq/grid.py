@@ -1,0 +1,59 @@
+"""Grids of windows as values: which intervals of the time axis they are, and which of them an instant lies in.
+
+An interval ``[a, b)`` contains a and not b. All lengths and instants are in ticks: microseconds since 1970 (UTC) on a timestamp
+axis, the column's own unit on an integer axis. The rule for Arrow arrays and Spark columns is in ``streamq/runtime/grid.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamq.time import INFINITY, MINUS_INFINITY
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Window i is ``[offset + i*hop, offset + i*hop + size)``, for every integer i, negative ones too.
+
+    ``size`` and ``hop`` are positive. With ``hop < size`` neighbours overlap, with ``hop > size`` there are gaps.
+    """
+
+    size: int
+    hop: int
+    offset: int = 0
+
+    @property
+    def n(self) -> int:
+        """Return the greatest number of windows that contain one instant: size / hop, rounded up."""
+        return -(-self.size // self.hop)
+
+    @property
+    def divides(self) -> bool:
+        """True if hop divides size: then windows are made of basic windows that are one hop long."""
+        return self.size % self.hop == 0
+
+    def start(self, index: int) -> int:
+        """Return the start of window ``index``; beyond the ends of the time axis, the end of the axis."""
+        return max(MINUS_INFINITY, min(INFINITY, self.offset + index * self.hop))
+
+    def end(self, index: int) -> int:
+        """Return the end of window ``index``; beyond the ends of the time axis, the end of the axis."""
+        return max(MINUS_INFINITY, min(INFINITY, self.offset + index * self.hop + self.size))
+
+    def first_ending_after(self, t: int) -> int:
+        """Return the number of the first window that ends after instant t; for an infinite t, t itself."""
+        if t in (INFINITY, MINUS_INFINITY):
+            return t
+        return (t - self.offset - self.size) // self.hop + 1
+
+    def last_starting_before(self, t: int) -> int:
+        """Return the number of the last window that starts before instant t; for an infinite t, t itself."""
+        if t in (INFINITY, MINUS_INFINITY):
+            return t
+        return (t - 1 - self.offset) // self.hop
+
+    def floor_to_end(self, t: int) -> int:
+        """Return the latest instant, at or before t, at which a window ends; for an infinite t, t itself."""
+        if t in (INFINITY, MINUS_INFINITY):
+            return t
+        return self.end(self.first_ending_after(t) - 1)

@@ -1,0 +1,60 @@
+"""The bound of windows and pieces of lifetimes without an end, in batch; and the events of an input, as windows take them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from streamq.operators.operator import BatchRun
+from streamq.operators.reach import REACH, reach
+from streamq.plan.node import Node
+from streamq.runtime.endpoints import Bound, endpoint, limit
+from streamq.runtime.event import LE, RE
+from streamq.time import INFINITY
+from streamq.windows.batch import UNTIL, BatchEvents
+from streamq.windows.grid_columns import COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def events_of(
+    input: Node, df: DataFrame, run: BatchRun, keys: Sequence[str] = (), *, reads_bounds: bool = True
+) -> BatchEvents:
+    """The events of an input, ``df``; ``keys`` and ``reads_bounds`` as :class:`BatchEvents` has them."""
+    return BatchEvents(
+        df,
+        input.schema,
+        bounded=lambda df, bound: bounded(df, [input], run, bound=bound),
+        is_bounded=input.traits.infinite or run.until is not None,
+        keys=tuple(keys),
+        reads_bounds=reads_bounds,
+    )
+
+
+def bounded(
+    df: DataFrame,
+    inputs: Sequence[Node],
+    run: BatchRun,
+    over: DataFrame | None = None,
+    bound: Bound = Bound.ENDLESS,
+) -> DataFrame:
+    """The input with UNTIL, before which windows and pieces must start (docs/concepts.md, "Windows").
+
+    The caller's bound, or else that of the endpoints of all groups (of ``over``, else of the input) and of how far ``inputs``
+    have come.
+    """
+    from pyspark.sql import functions as F
+
+    if run.until is not None:
+        return df.withColumn(UNTIL, F.lit(run.until))
+    events = over if over is not None else df
+    ends = events.agg(F.max(endpoint(F.col(LE), F.col(RE), COLUMNS)).alias("__end"), F.max(RE).alias("__greatest"))
+    come, last = reach(inputs, run), F.col("__end")
+    if come is not None:
+        ends, last = ends.crossJoin(F.broadcast(come)), F.greatest("__end", REACH)
+    until = limit(bound, last, F.col("__greatest") == INFINITY, COLUMNS)
+    return df.crossJoin(F.broadcast(ends.select(until.alias(UNTIL))))
+
+
+__all__ = ["bounded", "events_of"]

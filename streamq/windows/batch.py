@@ -1,0 +1,74 @@
+"""Windows in batch: each event copied into the windows of its group that it is in, with their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from streamq.choices import Stamp
+from streamq.plan.lowering import lifetime
+from streamq.plan.schema import Schema, quote
+from streamq.runtime.endpoints import Bound
+from streamq.runtime.event import LE, RE
+from streamq.time import INFINITY
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+NUMBER, STARTS, ENDS = "__window", "__wle", "__wre"
+"""A window's number in its group, its start and its end."""
+
+UNTIL = "__until"
+"""The instant before which windows and pieces start."""
+
+
+@dataclass(frozen=True)
+class BatchEvents:
+    """The events of an input, of ``schema``; a group of ``keys``, quoted, has windows of its own.
+
+    bounded: adds the column UNTIL of a bound; is_bounded: whether there is one though all events end; reads_bounds: whether a
+    result needs to know the interval of its window.
+    """
+
+    df: DataFrame
+    schema: Schema
+    bounded: Callable[[DataFrame, Bound], DataFrame]
+    is_bounded: bool
+    keys: tuple[str, ...] = ()
+    reads_bounds: bool = True
+
+    def with_lifetimes(self) -> DataFrame:
+        """Return the events' lifetimes and payload."""
+        return self.df.select(*lifetime(self.schema), *(quote(n) for n in self.schema.names))
+
+
+def stamped(df: DataFrame, stamp: str, schema: Schema) -> DataFrame:
+    """Result rows with ``__wle`` and ``__wre`` on their window, or at its end."""
+    columns = [quote(f.name) for f in schema.fields]
+    start, end = F.col(STARTS), F.col(ENDS)
+    if stamp == Stamp.POINT_AT_END:
+        return df.where(end < INFINITY).select(end.alias(LE), (end + 1).alias(RE), *columns)
+    return df.select(start.alias(LE), end.alias(RE), *columns)
+
+
+def same_keys(left: DataFrame, right: DataFrame, keys: list[str], names: list[str]) -> tuple[DataFrame, Column]:
+    """``right`` with its keys under other names, and the condition that keys agree, NULL with NULL."""
+    renamed = right.select(*(F.col(k).alias(f"__key{i}") for i, k in enumerate(keys)), *names)
+    on = F.lit(True)
+    for i, k in enumerate(keys):
+        on = on & F.col(k).eqNullSafe(F.col(f"__key{i}"))
+    return renamed, on
+
+
+def ranged(keys: list[str], events: DataFrame, windows: DataFrame) -> DataFrame:
+    """Events copied into windows ``__lo .. __hi``, beside the windows' intervals."""
+    copies = events.withColumn("__number", F.explode(F.sequence("__lo", "__hi"))).drop("__lo", "__hi")
+    intervals, on = same_keys(copies, windows, keys, [NUMBER, STARTS, ENDS])
+    members = copies.join(intervals, on & (F.col("__number") == F.col(NUMBER)))
+    return members.drop("__number", *(f"__key{i}" for i in range(len(keys))))
+
+
+__all__ = ["ENDS", "NUMBER", "STARTS", "UNTIL", "BatchEvents", "ranged", "same_keys", "stamped"]

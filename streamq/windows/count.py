@@ -1,0 +1,145 @@
+"""Count windows: a number of consecutive distinct starts, or ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.choices import Clip, Stamp, check_word
+from streamq.errors import PlanError, sentence
+from streamq.plan.schema import quote
+from streamq.runtime.columnar import ints
+from streamq.runtime.evaluators.assigner import Assigner, Ranges
+from streamq.runtime.evaluators.numbering import bounds, distinct, first_in, places
+from streamq.runtime.event import LE, RE
+from streamq.runtime.values import Ints, Mask
+from streamq.time import INFINITY
+from streamq.windows.arguments import whole_number
+from streamq.windows.batch import ENDS, NUMBER, STARTS, BatchEvents, ranged
+from streamq.windows.window import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamq.runtime.progress_rule import Cti, RowsWanted
+
+
+@dataclass(frozen=True)
+class Count(Window):
+    """Count windows: ``[s_i, s_(i+n-1) + 1)``, over the distinct starts ``s_1 < s_2 < ...`` of a group's events.
+
+    With ``by="end"`` the s are the finite ends. A window's members are the events that start (end) in it: n, or more where
+    several start at one instant. Every instant that n - 1 others follow begins a window; fewer than n make none.
+
+    CTI: the (n-1)-th greatest instant below c
+    Final: windows that end at or before c
+    State: events of windows not final, or still to come
+    """
+
+    n: int
+    by: str = "start"
+
+    name = "count"
+    default_stamp = Stamp.POINT_AT_END
+
+    @classmethod
+    def of(cls, n: Any, by: Any) -> Count:
+        """Return windows of n instants; raise PlanError for another number than a whole one of at least 1, or another ``by``."""
+        check_word(by, ("start", "end"), "by", "count_window")
+        whole_number("count_window", "n", n)
+        return cls(n, by)
+
+    def clip(self, asked: str | None) -> str:
+        """Return how members are cut: full, by ends right, unless ``asked`` says otherwise; raises PlanError where it cannot."""
+        clip = asked or (Clip.RIGHT if self.by == "end" else Clip.FULL)
+        if self.by == "end" and clip not in (Clip.NONE, Clip.RIGHT):
+            wrong, hint = "windows of ends clip right or not at all", 'Say clip_input="none", or leave it out.'
+            raise PlanError(sentence("count_window", wrong, f"found {clip!r}", hint))
+        return clip
+
+    @property
+    def overlap(self) -> bool:
+        return self.n > 1
+
+    @property
+    def by_starts(self) -> bool:
+        return self.by == "start"
+
+    def shown(self, axis: str) -> str:
+        return f"{self.n} {self.by}s"
+
+    def assigner(self, names: Sequence[str]) -> Assigner:
+        return CountAssigner(self.n, self.by)
+
+    def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
+        from pyspark.sql import Window as Over
+        from pyspark.sql import functions as F
+
+        keys, at = [quote(k) for k in events.keys], LE if self.by == "start" else RE
+        df = events.with_lifetimes().where(F.col(at) < INFINITY).withColumn("__at", F.col(at))
+        order = Over.partitionBy(*keys).orderBy("__at")
+        instants = df.select(*keys, "__at").distinct()
+        last = F.lead("__at", self.n - 1).over(order) + 1
+        windows = instants.withColumns(
+            {NUMBER: F.row_number().over(order).cast("bigint"), STARTS: F.col("__at"), ENDS: last}
+        )
+        windows = windows.where(F.col(ENDS).isNotNull())
+        rows = df.withColumn("__place", F.dense_rank().over(order).cast("bigint")).drop("__at")
+        first = F.greatest(F.lit(1), F.col("__place") - (self.n - 1))
+        rows = rows.withColumns({"__lo": first, "__hi": F.col("__place")}).drop("__place")
+        return ranged(keys, rows, windows), [STARTS, ENDS]
+
+
+@dataclass(frozen=True)
+class CountAssigner(Assigner):
+    """By the distinct instants of the group."""
+
+    n: int
+    by: str
+
+    @property
+    def cti(self) -> Cti:
+        from streamq.runtime.progress_rule import Cti
+
+        return Cti.COUNTED
+
+    def wanted(self, *, grouped: bool) -> RowsWanted:
+        from streamq.runtime.progress_rule import RowsWanted
+
+        return RowsWanted(self.n, self.by, grouped)
+
+    def _instants(self, table: pa.Table) -> Ints:
+        return ints(table, LE if self.by == "start" else RE)
+
+    def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
+        mine = self._instants(table)
+        finite = np.flatnonzero(mine < INFINITY)
+        g, mine = g[finite], mine[finite]
+        group, at = distinct(g, mine)
+        place, n = places(group, at, g, mine), self.n
+        first, last = bounds(group, g)
+        low = np.maximum(place - n + 1, np.maximum(first, first_in(group, at >= since, g) - n + 1))
+        high = np.minimum(place, last - n + 1)
+        return Ranges(finite, np.zeros_like(g), low, high, lambda _, index: (at[index], at[index + n - 1] + 1))
+
+    def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
+        mine = self._instants(table)
+        group, at = distinct(g, np.minimum(mine, c - 2))
+        _, last = bounds(group, g)
+        return mine >= (at[np.maximum(last - (self.n - 1), bounds(group, g)[0])] if len(at) else mine)
+
+    def least_open_start(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> int:
+        mine = self._instants(table)
+        past = mine < c
+        if self.n == 1 or not past.any():
+            return c
+        group, at = distinct(g[past], mine[past])
+        first, last = bounds(group, g[past])
+        return min(c, int(at[np.maximum(last - (self.n - 2), first)].min()))
+
+
+__all__ = ["Count"]

@@ -1,0 +1,130 @@
+"""Grids of windows as Spark columns: which windows an event lies in, and where a window lies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamq.grid import Grid
+from streamq.plan.lowering import floor_div
+from streamq.plan.schema import INTERVAL, POINT
+from streamq.runtime import grid as rule
+from streamq.runtime.arithmetic import Arithmetic
+from streamq.runtime.endpoints import Bound
+from streamq.runtime.event import LE, RE
+from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.windows.batch import UNTIL, BatchEvents
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+INDEX, LO, HI, COUNT = "__i", "__lo", "__hi", "__n"
+"""A window's number, the range of windows an event or partial result lies in, and the events behind it."""
+
+
+class _Columns:
+    """Arithmetic of bigint columns."""
+
+    def quotient(self, x: Column, by: int) -> Column:
+        return floor_div(x, by)
+
+    def remainder(self, x: Column, by: int) -> Column:
+        from pyspark.sql import functions as F
+
+        return F.pmod(x, F.lit(by).cast("bigint"))
+
+    def choose(self, condition: Column, then: Column | int, otherwise: Column | int) -> Column:
+        from pyspark.sql import functions as F
+
+        return F.when(condition, then).otherwise(otherwise)
+
+
+COLUMNS: Arithmetic = _Columns()
+
+
+def window_range(grid: Grid, shape: str) -> tuple[Column, Column]:
+    """The numbers of the first and the last window an event lies in, by the rule of the grid."""
+    from pyspark.sql import functions as F
+
+    return rule.window_range(grid, F.col(LE), None if shape == POINT else F.col(RE), COLUMNS)
+
+
+def grid_index(x: Column, shift: int, hop: int) -> Column:
+    """``floor((x - shift) / hop)``, by the rule of the grid."""
+    index: Column = rule.grid_index(x, shift, hop, COLUMNS)
+    return index
+
+
+def grid_instant(index: Column, shift: int, hop: int) -> Column:
+    """``shift + index * hop``, kept on the axis."""
+    from pyspark.sql import functions as F
+
+    # before 0 by the next number: the product is on the axis if the instant is
+    whole, part = divmod(shift, hop)
+    number = index + F.lit(whole).cast("bigint")
+    before = number < 0
+    product = F.try_multiply(number + F.when(before, 1).otherwise(0), F.lit(hop).cast("bigint"))
+    rest = F.when(before, F.lit(part - hop)).otherwise(F.lit(part)).cast("bigint")
+    return F.coalesce(F.try_add(product, rest), F.when(before, F.lit(MINUS_INFINITY)).otherwise(F.lit(INFINITY)))
+
+
+def window_lifetime(grid: Grid) -> tuple[Column, Column]:
+    """LE and RE of window ``__i``, kept on the axis."""
+    from pyspark.sql import functions as F
+
+    start, end = (grid_instant(F.col(INDEX), at, grid.hop) for at in (grid.offset, grid.offset + grid.size))
+    return start.alias(LE), end.alias(RE)
+
+
+def _last(grid: Grid) -> Column:
+    """The last window that starts before UNTIL."""
+    from pyspark.sql import functions as F
+
+    last: Column = rule.last_starting_before(grid, F.col(UNTIL), COLUMNS)
+    return last
+
+
+def members(events: BatchEvents, grid: Grid) -> DataFrame:
+    """The events with ``__lo`` and ``__hi``, the range of windows to report them in; those in gaps are gone."""
+    from pyspark.sql import functions as F
+
+    df = events.df
+    low, high = window_range(grid, events.schema.shape)
+    if not events.is_bounded:
+        df = df.withColumns({LO: low, HI: high})
+        return df if grid.hop <= grid.size else df.where(F.col(LO) <= F.col(HI))
+    df = events.bounded(df, Bound.ENDLESS)
+    df = df.withColumns({LO: low, HI: F.least(high, _last(grid))}).where(F.col(LO) <= F.col(HI))
+    return df.drop(UNTIL)
+
+
+def windows_of(df: DataFrame, grid: Grid) -> DataFrame:
+    """Events with lifetimes and UNTIL, a copy for each window they lie in, with its number ``__i``."""
+    from pyspark.sql import functions as F
+
+    low, high = window_range(grid, INTERVAL)
+    df = df.withColumns({LO: low, HI: F.least(high, _last(grid))}).where(F.col(LO) <= F.col(HI))
+    return df.withColumn(INDEX, F.explode(F.sequence(F.col(LO), F.col(HI)))).drop(LO, HI)
+
+
+def in_windows(events: BatchEvents, grid: Grid) -> DataFrame:
+    """The events, one copy for each window they lie in, with its number ``__i``."""
+    from pyspark.sql import functions as F
+
+    df = members(events, grid)
+    one = events.schema.shape == POINT and grid.n == 1
+    return df.withColumn(INDEX, F.col(LO) if one else F.explode(F.sequence(F.col(LO), F.col(HI))))
+
+
+__all__ = [
+    "COLUMNS",
+    "COUNT",
+    "HI",
+    "INDEX",
+    "LO",
+    "grid_index",
+    "grid_instant",
+    "in_windows",
+    "members",
+    "window_lifetime",
+    "windows_of",
+]

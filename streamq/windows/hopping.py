@@ -1,0 +1,112 @@
+"""Hopping windows: those of a grid; tumbling ones among them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.errors import TimeError, sentence
+from streamq.grid import Grid
+from streamq.runtime.columnar import ints
+from streamq.runtime.endpoints import Bound
+from streamq.runtime.evaluators.assigner import Assigner, Ranges
+from streamq.runtime.event import RE
+from streamq.runtime.grid import grid_lifetimes, grid_range
+from streamq.runtime.values import Ints, Mask
+from streamq.time import Duration, show_duration, ticks
+from streamq.windows.batch import ENDS, STARTS, BatchEvents
+from streamq.windows.window import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamq.runtime.progress_rule import Cti
+
+
+@dataclass(frozen=True)
+class Hopping(Window):
+    """Hopping windows: window i is ``[offset + i*hop, offset + i*hop + size)``, for every integer i, negative ones too.
+
+    ``size`` and ``hop`` are positive. With ``hop == size`` they are tumbling windows; with ``hop < size`` (Flink: sliding)
+    neighbours overlap, with ``hop > size`` there are gaps. A grid puts an event into several windows where Flink's assigners
+    would, and also by its *lifetime*: into every window that it overlaps, not those of its start alone.
+
+    CTI: start of the earliest window not final
+    Final: windows that end at or before c
+    State: members of windows not final
+    """
+
+    size: int
+    hop: int
+    offset: int = 0
+
+    name = "hopping"
+    bound = Bound.ENDLESS
+
+    @classmethod
+    def of(cls, size: Duration, hop: Duration, offset: Duration, axis: str, verb: str) -> Hopping:
+        """Return windows of durations; raise TimeError for a size or hop that is not positive or does not fit the axis."""
+        for name, duration in (("size", size), ("hop", hop)):
+            if ticks(duration, axis, verb) <= 0:
+                raise TimeError(sentence(verb, f"{name} must be positive", f"found {duration!r}"))
+        return cls(ticks(size, axis, verb), ticks(hop, axis, verb), ticks(offset, axis, verb))
+
+    @property
+    def overlap(self) -> bool:
+        return self.size > self.hop
+
+    @property
+    def grid(self) -> Grid:
+        return Grid(self.size, self.hop, self.offset)
+
+    def shown(self, axis: str) -> str:
+        shown = f"size={show_duration(self.size, axis)}, hop={show_duration(self.hop, axis)}"
+        return shown + (f", offset={show_duration(self.offset, axis)}" if self.offset else "")
+
+    def assigner(self, names: Sequence[str]) -> Assigner:
+        return HoppingAssigner(self.grid)
+
+    def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
+        from streamq.windows.grid_columns import INDEX, in_windows, window_lifetime
+
+        df = in_windows(events, self.grid)
+        if not events.reads_bounds:
+            return df, [INDEX]
+        start, end = window_lifetime(self.grid)
+        return df.withColumns({STARTS: start, ENDS: end}), [STARTS, ENDS]
+
+
+@dataclass(frozen=True)
+class HoppingAssigner(Assigner):
+    """By the grid."""
+
+    on: Grid
+
+    @property
+    def grid(self) -> Grid:
+        return self.on
+
+    @property
+    def cti(self) -> Cti:
+        from streamq.runtime.progress_rule import Cti
+
+        return Cti.EARLIEST_WINDOW
+
+    def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
+        low, high = grid_range(self.on, table, since, upto)
+        return Ranges(np.arange(len(g)), g, low, high, lambda _, index: grid_lifetimes(self.on, index))
+
+    def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
+        # first_ending_after(x): windows with RE > x; those that end at c - 1 count for points at the end
+        least = self.on.start(self.on.first_ending_after(c - 2))
+        return ints(table, RE) > min(c - 1, least)
+
+    def least_open_start(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> int:
+        return self.on.start(self.on.first_ending_after(c))
+
+
+__all__ = ["Hopping"]

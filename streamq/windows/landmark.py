@@ -1,0 +1,173 @@
+"""Landmark windows: from a landmark on, ever longer."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.choices import Stamp
+from streamq.errors import PlanError, TimeError, sentence
+from streamq.runtime.arithmetic import ARRAYS
+from streamq.runtime.columnar import ints, runs
+from streamq.runtime.endpoints import Bound
+from streamq.runtime.evaluators.assigner import Assigner, Ranges
+from streamq.runtime.evaluators.numbering import beyond
+from streamq.runtime.event import LE, RE
+from streamq.runtime.grid import grid_index
+from streamq.runtime.lifetimes import saturating
+from streamq.runtime.values import Ints, Mask
+from streamq.time import INFINITY, MINUS_INFINITY, Duration, instant_ticks, show_duration, show_ticks, ticks
+from streamq.windows.batch import ENDS, STARTS, UNTIL, BatchEvents
+from streamq.windows.window import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamq.runtime.progress_rule import Cti
+
+
+@dataclass(frozen=True)
+class Landmark(Window):
+    """Landmark windows: from each landmark l the windows ``[l, l + j*hop)``, j = 1, 2, ..., cut at the next landmark.
+
+    The landmarks are ``start + i*period`` for every integer i; without a ``period`` there is one, ``start``. In Flink such
+    windows are cumulative: ``hop`` is the step, ``period`` the greatest size.
+
+    CTI: the landmark of the earliest window not final
+    Final: windows that end at or before c
+    State: events since the landmark before c
+    """
+
+    hop: int
+    start: int = 0
+    period: int | None = None
+
+    name = "landmark"
+    bound = Bound.ALWAYS
+    default_stamp = Stamp.POINT_AT_END
+
+    @classmethod
+    def of(cls, hop: Duration, start: int | dt.datetime | None, period: Duration | None, axis: str) -> Landmark:
+        """Return windows from landmarks; raise PlanError without any, TimeError for a hop or period that is not positive."""
+        if start is None and period is None:
+            raise PlanError(sentence("landmark_window", "no landmark", "", "Say start=..., period=..., or both."))
+        at = instant_ticks(start, axis, "landmark_window") if start is not None else 0
+        every = None if period is None else ticks(period, axis, "landmark_window")
+        for name, length in (("hop", ticks(hop, axis, "landmark_window")), ("period", every)):
+            if length is not None and length <= 0:
+                raise TimeError(sentence("landmark_window", f"{name} must be positive", f"found {length} ticks"))
+        return cls(ticks(hop, axis, "landmark_window"), at or 0, every)
+
+    @property
+    def overlap(self) -> bool:
+        return True
+
+    def equal_starts(self, stamp: Stamp) -> bool:
+        return stamp == Stamp.ALIGN
+
+    def depends_on_other_groups(self, *, endless: bool) -> str:
+        return "landmark windows are reported up to the last endpoint of all groups"
+
+    def shown(self, axis: str) -> str:
+        shown = f"hop={show_duration(self.hop, axis)}, start={show_ticks(self.start, axis)}"
+        return shown + (f", period={show_duration(self.period, axis)}" if self.period is not None else "")
+
+    def assigner(self, names: Sequence[str]) -> Assigner:
+        return LandmarkAssigner(self.hop, self.start, self.period)
+
+    def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
+        from pyspark.sql import functions as F
+
+        from streamq.plan.lowering import floor_div, moved
+        from streamq.windows.grid_columns import grid_index, grid_instant
+
+        hop, at, period = self.hop, self.start, self.period
+        df = events.bounded(events.with_lifetimes(), Bound.ALWAYS)
+        until = F.col(UNTIL)
+        if period is None:
+            df = df.where((F.col(RE) > at) & (F.lit(at) < until)).withColumn("__mark", F.lit(at).cast("bigint"))
+            cut, most = F.lit(INFINITY), F.lit(INFINITY)
+        else:
+            low, high = grid_index(F.col(LE), at, period), grid_index(F.least(F.col(RE), until) - 1, at, period)
+            df = df.withColumns({"__lo": low, "__hi": high}).where("__lo <= __hi")
+            df = df.withColumn("__mark", F.explode(F.sequence("__lo", "__hi"))).drop("__lo", "__hi")
+            df = df.withColumn("__mark", grid_instant(F.col("__mark"), at, period))
+            cut, most = moved(F.col("__mark"), period), F.lit(-(-period // hop)).cast("bigint")
+        mark = F.col("__mark")
+        # what is longer than the axis is cut there
+        beyond = F.lit(INFINITY - 1)
+        low = floor_div(F.greatest(F.coalesce(F.try_subtract(F.col(LE), mark), beyond), F.lit(0)), hop) + 1
+        high = F.least(most, floor_div(F.coalesce(F.try_subtract(until - 1, mark), beyond), hop) + 1)
+        df = df.withColumns({"__lo": low, "__hi": high}).where("__lo <= __hi")
+        df = df.withColumn("__j", F.explode(F.sequence("__lo", "__hi")))
+        end = F.coalesce(F.try_add(mark + (F.col("__j") - 1) * hop, F.lit(hop)), F.lit(INFINITY))
+        df = df.withColumns({STARTS: mark, ENDS: F.least(end, cut)})
+        return df.drop("__mark", "__lo", "__hi", "__j", UNTIL), [STARTS, ENDS]
+
+
+@dataclass(frozen=True)
+class LandmarkAssigner(Assigner):
+    """By the landmarks, each of which numbers its own windows."""
+
+    hop: int
+    start: int
+    period: int | None
+
+    @property
+    def cti(self) -> Cti:
+        from streamq.runtime.progress_rule import Cti
+
+        return Cti.LANDMARK
+
+    def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
+        hop, at, period = self.hop, self.start, self.period
+        le, re = ints(table, LE), ints(table, RE)
+        if period is None:
+            which = np.flatnonzero(re > at)
+            mark, last = np.full(len(which), at), np.full(len(which), INFINITY)
+        else:
+            # landmarks before the bound whose stretch ends after since
+            endless = np.minimum(re, upto) == INFINITY
+            low = grid_index(le, at, period, ARRAYS)
+            high = grid_index(np.where(endless, le, np.minimum(re, upto) - 1), at, period, ARRAYS)
+            if since > MINUS_INFINITY:
+                low = np.maximum(low, (since - at) // period)
+            which, q = runs(low, np.where(endless, low - 1, high))
+            mark, last = at + q * period, np.full(len(which), -(-period // hop))
+        # [l, l + jH) is asked for while l + (j - 1)H lies before the bound, and while it ends after since
+        last = np.minimum(last, beyond(upto - 1, mark) // hop + 1)
+        first = np.maximum(beyond(le[which], mark), 0) // hop + 1
+        if since > MINUS_INFINITY:
+            first = np.maximum(first, beyond(since, mark) // hop + 1)
+        pair = np.stack([g[which], mark])
+        owners, owner = np.unique(pair, axis=1, return_inverse=True)
+
+        def where(owner: Ints, index: Ints) -> tuple[Ints, Ints]:
+            start = owners[1][owner]
+            end = saturating(start + (index - 1) * hop, hop)
+            return start, end if period is None else np.minimum(end, saturating(start, period))
+
+        return Ranges(which, owner.reshape(-1).astype(np.int64), first, last, where)
+
+    def _mark(self, t: int) -> int | None:
+        """The last landmark at or before t."""
+        at, period = self.start, self.period
+        if t < at and period is None:
+            return None
+        return at if period is None else at + (t - at) // period * period
+
+    def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
+        mark = self._mark(c - 2)
+        return ints(table, RE) > (min(c - 1, mark) if mark is not None else MINUS_INFINITY)
+
+    def least_open_start(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> int:
+        mark = self._mark(c)
+        return c if mark is None or c in (INFINITY, MINUS_INFINITY) else min(c, mark)
+
+
+__all__ = ["Landmark"]

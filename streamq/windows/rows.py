@@ -1,0 +1,173 @@
+"""Rows windows: a number of events in an order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.choices import Stamp
+from streamq.errors import column_names
+from streamq.plan.schema import quote
+from streamq.runtime.columnar import ints
+from streamq.runtime.evaluators.assigner import Assigner, Ranges
+from streamq.runtime.evaluators.numbering import bounds, first_in
+from streamq.runtime.event import LE, RE
+from streamq.runtime.values import Ints, Mask, ranks
+from streamq.windows.arguments import whole_number
+from streamq.windows.batch import ENDS, NUMBER, STARTS, BatchEvents, ranged
+from streamq.windows.window import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamq.runtime.progress_rule import Cti, RowsWanted
+
+
+@dataclass(frozen=True)
+class Rows(Window):
+    """Rows windows: of a group's events in the order of start, then ``order_by``, each run of n, a new one every ``step`` events.
+
+    Window j has the events ``j*step .. j*step + n - 1`` as its members, counted from 0, and lasts from the start of the first
+    until one tick after the start of the last. Where events are equal in start and ``order_by``, the rest of the payload decides.
+
+    CTI: the start of the first row of the earliest incomplete window
+    Final: windows that end at or before c
+    State: events of windows not final, or still to come
+    """
+
+    n: int
+    step: int
+    order_by: tuple[str, ...]
+
+    name = "rows"
+    default_stamp = Stamp.POINT_AT_END
+    by_places = True
+
+    @classmethod
+    def of(cls, n: Any, step: Any, order_by: Any) -> Rows:
+        """Return windows of n rows; raise PlanError for numbers that are not whole or below 1, and for no names of columns."""
+        whole_number("rows_window", "n", n)
+        whole_number("rows_window", "step", step)
+        return cls(n, step, column_names(order_by, "rows_window", "order_by"))
+
+    @property
+    def overlap(self) -> bool:
+        return self.n > self.step
+
+    @property
+    def by_starts(self) -> bool:
+        return True
+
+    @property
+    def ordered_by(self) -> tuple[str, ...]:
+        return self.order_by
+
+    def order(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Ties go by the rest of the payload."""
+        return (*self.order_by, *(n for n in names if n not in self.order_by))
+
+    def equal_starts(self, stamp: Stamp) -> bool:
+        return True
+
+    def shown(self, axis: str) -> str:
+        by = f", order_by={', '.join(self.order_by)}" if self.order_by else ""
+        return f"{self.n} rows, step={self.step}{by}"
+
+    def assigner(self, names: Sequence[str]) -> Assigner:
+        return RowsAssigner(self.n, self.step, self.order(names))
+
+    def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
+        from pyspark.sql import Window as Over
+        from pyspark.sql import functions as F
+
+        keys, n, step = [quote(k) for k in events.keys], self.n, self.step
+        order = Over.partitionBy(*keys).orderBy(LE, *(quote(name) for name in self.order(events.schema.names)), RE)
+        last = F.lead(LE, n - 1).over(order) + 1
+        place = F.row_number().over(order).cast("bigint") - 1
+        rows = events.with_lifetimes().withColumns({"__place": place, ENDS: last})
+        windows = rows.where((F.col("__place") % step == 0) & F.col(ENDS).isNotNull())
+        windows = windows.select(
+            *keys, (F.col("__place") / step).cast("bigint").alias(NUMBER), F.col(LE).alias(STARTS), ENDS
+        )
+        low = F.greatest(F.lit(0), F.ceil((F.col("__place") - (n - 1)) / step)).cast("bigint")
+        high = F.floor(F.col("__place") / step).cast("bigint")
+        rows = rows.withColumns({"__lo": low, "__hi": high}).drop("__place", ENDS).where("__lo <= __hi")
+        return ranged(keys, rows, windows), [NUMBER, STARTS, ENDS]
+
+
+@dataclass(frozen=True)
+class RowsAssigner(Assigner):
+    """By the places of the group's events in the order of LE, ``order_by``, RE."""
+
+    n: int
+    step: int
+    order_by: tuple[str, ...]
+
+    @property
+    def cti(self) -> Cti:
+        from streamq.runtime.progress_rule import Cti
+
+        return Cti.FIRST_ROW
+
+    def wanted(self, *, grouped: bool) -> RowsWanted:
+        from streamq.runtime.progress_rule import RowsWanted
+
+        return RowsWanted(self.n, "", grouped)
+
+    def _ordered(self, g: Ints, table: pa.Table) -> tuple[Ints, Ints]:
+        """Events in the order of group, LE, order_by; and each place's number in its group.
+
+        Of equal ones the first to end comes first: an end that may still move is after all that are settled.
+        """
+        order = np.lexsort((ints(table, RE), *reversed(ranks(table, self.order_by)), ints(table, LE), g))
+        first, _ = bounds(g[order], g[order])
+        return order, np.arange(len(order)) - first
+
+    def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
+        order, number = self._ordered(g, table)
+        g, le, n, step = g[order], ints(table, LE)[order], self.n, self.step
+        first, last = bounds(g, g)
+        asked = first_in(g, le >= since, g) - first
+        low = np.maximum(-((n - 1 - np.maximum(number, asked)) // step), 0)
+        high = np.minimum(number, last - first + 1 - n) // step
+
+        def where(owner: Ints, index: Ints) -> tuple[Ints, Ints]:
+            start = owner + index * step
+            return le[start], le[start + n - 1] + 1
+
+        return Ranges(order, first, low, high, where)
+
+    def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
+        order, number = self._ordered(g, table)
+        first, last = bounds(g[order], g[order])
+        le = ints(table, LE)[order]
+        # the last row of a window that is still asked for has LE >= c - 2; rows go by whole steps, so that numbers fit
+        gone = np.zeros(len(order), np.int64)
+        np.add.at(gone, first, (le < c - 2).astype(np.int64))
+        settled = gone[first]
+        earliest = np.maximum(-((self.n - 1 - settled) // self.step), 0) * self.step
+        earliest = np.minimum(earliest, (last - first + 1) // self.step * self.step)
+        is_needed = np.empty(len(order), bool)
+        is_needed[order] = number >= np.minimum(earliest, settled // self.step * self.step)
+        return is_needed
+
+    def least_open_start(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> int:
+        order, _ = self._ordered(g, table)
+        if not len(order):
+            return c
+        first, _ = bounds(g[order], g[order])
+        le = ints(table, LE)[order]
+        past = np.zeros(len(order), np.int64)
+        np.add.at(past, first, (le < c).astype(np.int64))
+        heads = np.unique(first)
+        # the first window whose last row is not there yet, and its first row, if that is
+        j = np.maximum(-((self.n - 1 - past[heads]) // self.step), 0)
+        begun = j * self.step < past[heads]
+        return min(c, int(le[(heads + j * self.step)[begun]].min(initial=c)))
+
+
+__all__ = ["Rows"]

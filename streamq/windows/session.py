@@ -1,0 +1,131 @@
+"""Session windows: chains of events that follow one another within a gap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.choices import Stamp
+from streamq.errors import TimeError, sentence
+from streamq.plan.node import Traits
+from streamq.plan.schema import quote
+from streamq.runtime.columnar import ints
+from streamq.runtime.evaluators.assigner import Assigner, Ranges
+from streamq.runtime.event import LE, RE
+from streamq.runtime.lifetimes import saturating
+from streamq.runtime.values import Ints, Mask
+from streamq.time import INFINITY, Duration, show_duration, ticks
+from streamq.windows.batch import ENDS, STARTS, BatchEvents
+from streamq.windows.window import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from streamq.runtime.progress_rule import Cti
+
+
+@dataclass(frozen=True)
+class Session(Window):
+    """Session windows: the longest chains of a group's events that follow one another within ``gap``.
+
+    An event belongs to the session if it starts before L + gap, where L is the last instant at which an earlier event of the
+    session is alive. The window is ``[least start, L + gap)``. ``gap`` is at least two ticks.
+
+    CTI: the least start of a session not final
+    Final: windows that end at or before c
+    State: events of sessions not final
+    """
+
+    gap: int
+
+    name = "session"
+
+    @classmethod
+    def of(cls, gap: Duration, axis: str) -> Session:
+        """Return sessions of a gap; raise TimeError for one of fewer than two ticks, or that does not fit the axis."""
+        if ticks(gap, axis, "session_window") < 2:
+            raise TimeError(sentence("session_window", "gap must be at least two ticks", f"found {gap!r}"))
+        return cls(ticks(gap, axis, "session_window"))
+
+    @property
+    def overlap(self) -> bool:
+        return False
+
+    def never_ends(self, stamp: Stamp, source: Traits) -> bool:
+        return stamp == Stamp.ALIGN and source.infinite
+
+    def shown(self, axis: str) -> str:
+        return f"gap={show_duration(self.gap, axis)}"
+
+    def assigner(self, names: Sequence[str]) -> Assigner:
+        return SessionAssigner(self.gap)
+
+    def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
+        from pyspark.sql import Window as Over
+        from pyspark.sql import functions as F
+
+        keys = [quote(k) for k in events.keys]
+        order = Over.partitionBy(*keys).orderBy(LE)
+        before = F.max(RE).over(order.rangeBetween(Over.unboundedPreceding, -1))
+
+        def till(re: Column) -> Column:
+            end = F.coalesce(F.try_add(re, F.lit(self.gap - 1)), F.lit(INFINITY))
+            return F.when(re == INFINITY, F.lit(INFINITY)).otherwise(end)
+
+        new = F.when(before.isNull() | (F.col(LE) >= till(before)), F.col(LE))
+        df = events.with_lifetimes().withColumn("__new", new)
+        df = df.withColumn(STARTS, F.max("__new").over(order.rangeBetween(Over.unboundedPreceding, Over.currentRow)))
+        last = F.max(RE).over(Over.partitionBy(*keys, STARTS))
+        return df.withColumn(ENDS, till(last)).drop("__new"), [STARTS, ENDS]
+
+
+@dataclass(frozen=True)
+class SessionAssigner(Assigner):
+    """By the chains of the group's events."""
+
+    gap: int
+
+    @property
+    def cti(self) -> Cti:
+        from streamq.runtime.progress_rule import Cti
+
+        return Cti.SESSION
+
+    def _sessions(self, g: Ints, table: pa.Table) -> tuple[Ints, Ints, Ints, Ints]:
+        """Events in order of group and LE, each one's session, and the sessions' intervals."""
+        le, re = ints(table, LE), ints(table, RE)
+        order = np.lexsort((le, g))
+        g, le, re = g[order], le[order], re[order]
+        if not len(order):
+            return order, order, order, order
+        every = np.unique(re)
+        reached = np.maximum.accumulate(g * (len(every) + 1) + np.searchsorted(every, re))
+        alive = every[reached - g * (len(every) + 1)]
+        new = np.ones(len(order), bool)
+        new[1:] = (g[1:] != g[:-1]) | (le[1:] >= saturating(alive[:-1], self.gap - 1))
+        number = np.cumsum(new) - 1
+        first = np.flatnonzero(new)
+        last = np.append(first[1:], len(order)) - 1
+        return order, number, le[first], saturating(alive[last], self.gap - 1)
+
+    def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
+        order, number, start, end = self._sessions(g, table)
+        low = np.where(end[number] > since, number, number + 1) if len(order) else number
+        return Ranges(order, np.zeros_like(g), low, number, lambda _, index: (start[index], end[index]))
+
+    def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
+        order, number, _, end = self._sessions(g, table)
+        is_needed = np.zeros(len(order), bool)
+        is_needed[order] = end[number] >= c - 1
+        return is_needed
+
+    def least_open_start(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> int:
+        _, _, start, end = self._sessions(g, table)
+        return min(c, int(start[end > c].min(initial=c)))
+
+
+__all__ = ["Session"]

@@ -1,0 +1,123 @@
+"""Snapshot windows: the stretches in which nothing starts or ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.choices import Stamp
+from streamq.plan.node import Traits
+from streamq.plan.schema import quote
+from streamq.runtime.columnar import ints
+from streamq.runtime.evaluators.assigner import Assigner, Ranges
+from streamq.runtime.evaluators.numbering import distinct, first_in, places
+from streamq.runtime.event import LE, RE
+from streamq.runtime.values import Ints, Mask
+from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.windows.batch import ENDS, NUMBER, STARTS, BatchEvents, ranged, same_keys
+from streamq.windows.window import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streamq.runtime.progress_rule import Cti
+
+
+@dataclass(frozen=True)
+class Snapshot(Window):
+    """Snapshot windows: ``[t_j, t_j+1)`` between consecutive distinct starts and ends of a group's events.
+
+    Inside a window no event of the group starts or ends, so its members are the same at every instant.
+
+    CTI: c, under a time-sensitive aggregate the start of the earliest window not final
+    Final: windows that end before c
+    State: events not settled, and those alive since the endpoint before c
+    """
+
+    name = "snapshot"
+    is_piecewise = True
+
+    @property
+    def overlap(self) -> bool:
+        return False
+
+    def never_ends(self, stamp: Stamp, source: Traits) -> bool:
+        return stamp == Stamp.ALIGN and source.infinite
+
+    def shown(self, axis: str) -> str:
+        return "every change"
+
+    def assigner(self, names: Sequence[str]) -> Assigner:
+        return SnapshotAssigner()
+
+    def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
+        df, keys = events.with_lifetimes(), [quote(k) for k in events.keys]
+        windows = snapshot_windows(df, keys)
+        return ranged(keys, numbered(df, windows, keys), windows), [STARTS, ENDS]
+
+
+@dataclass(frozen=True)
+class SnapshotAssigner(Assigner):
+    """By the distinct endpoints of the group."""
+
+    is_piecewise = True
+
+    @property
+    def cti(self) -> Cti:
+        from streamq.runtime.progress_rule import Cti
+
+        return Cti.EARLIEST_WINDOW
+
+    def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
+        le, re = ints(table, LE), ints(table, RE)
+        group, at = distinct(np.concatenate([g, g]), np.concatenate([le, re]))
+        low, high = places(group, at, g, le), places(group, at, g, re) - 1
+        if len(at):
+            # those that end after since
+            ends = np.append(at[1:], INFINITY)
+            low = np.maximum(low, first_in(group, ends > since, g))
+        return Ranges(np.arange(len(g)), np.zeros_like(g), low, high, lambda _, index: (at[index], at[index + 1]))
+
+    def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
+        le, re = ints(table, LE), ints(table, RE)
+        # the window in which a tick before c lies starts at the last endpoint before that, if somebody is alive there
+        c = c - 1
+        least = np.full(int(g.max(initial=0)) + 1, MINUS_INFINITY)
+        for at in (le, re):
+            before = at < c
+            np.maximum.at(least, g[before], at[before])
+        alive = np.zeros(len(least), bool)
+        alive[g[(le < c) & (re >= c)]] = True
+        return re >= np.where(alive, least, c)[g]
+
+    def least_open_start(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> int:
+        return int(ints(rows, LE)[ints(rows, RE) >= c].min(initial=c))
+
+
+def snapshot_windows(df: DataFrame, keys: list[str]) -> DataFrame:
+    """The windows between consecutive endpoints of each group: keys, ``__window``, ``__wle``, ``__wre``."""
+    from pyspark.sql import Window as Over
+    from pyspark.sql import functions as F
+
+    ends = df.select(*keys, F.explode(F.array(LE, RE)).alias(STARTS)).distinct()
+    order = Over.partitionBy(*keys).orderBy(STARTS)
+    return ends.withColumns({NUMBER: F.row_number().over(order).cast("bigint"), ENDS: F.lead(STARTS).over(order)})
+
+
+def numbered(df: DataFrame, windows: DataFrame, keys: list[str]) -> DataFrame:
+    """Events with ``__lo`` and ``__hi``: the window that starts where they do, and the one before that which starts at RE."""
+    from pyspark.sql import functions as F
+
+    for at, name, back in ((LE, "__lo", 0), (RE, "__hi", 1)):
+        starts, on = same_keys(df, windows, keys, [STARTS, NUMBER])
+        starts = starts.withColumnsRenamed({STARTS: "__at", NUMBER: "__number"})
+        df = df.join(starts, on & (F.col(at) == F.col("__at"))).withColumn(name, F.col("__number") - back)
+        df = df.drop("__at", "__number", *(f"__key{i}" for i in range(len(keys))))
+    return df
+
+
+__all__ = ["Snapshot", "numbered", "snapshot_windows"]
