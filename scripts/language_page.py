@@ -38,8 +38,6 @@ Made from the docstrings by `make docs`; do not edit. Durations are `"10 minutes
 ticks on an integer axis. What an operator means is defined over histories: see [concepts](concepts.md).
 """
 
-WINDOWS = ("hopping", "tumbling", "snapshot", "sliding", "count", "rows", "session", "landmark")
-
 
 class Entry(NamedTuple):
     """A function of the page: the name it is called by, its other names, and its parameters as shown (None: its signature)."""

@@ -9,7 +9,8 @@ from typing import Any
 import streamq as sq
 from streamq.choices import Stamp
 from streamq.plan.aggregate import Aggregate
-from streamq.windows import Count, Landmark, Rows, Window
+from streamq.testing.windows.room import room_of
+from streamq.windows import Window
 
 OWN_STAMPS = (Stamp.TIME_BOUND, Stamp.TIME_BOUND, Stamp.UNCHANGED, Stamp.CLIP)
 """Stamps of operators that give their own lifetimes, each as often as it is drawn."""
@@ -44,7 +45,7 @@ def time_bound_over(window: Window) -> Aggregate:
 
     Some kinds are there only once their last members are, so that nothing can be said before their last instant.
     """
-    operator: Any = all_members if isinstance(window, Count | Landmark | Rows) else earlier_members
+    operator: Any = all_members if room_of(window).complete_late else earlier_members
     applied: Aggregate = operator()
     return applied
 

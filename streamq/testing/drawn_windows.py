@@ -30,43 +30,25 @@ from streamq.run.query import local_history
 from streamq.runtime.arrow_types import arrow_type
 from streamq.testing.drawn_expressions import Draw, exact, is_a, matched, numbers, predicates
 from streamq.testing.drawn_modules import COLUMN, OWN_STAMPS, time_bound_over
-from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot, Window
+from streamq.testing.windows.room import rooms
+from streamq.windows import Hopping, Window
 
 UNEVEN = ((5, 2), (7, 3), (8, 5), (3, 2))
 """Sizes and hops of windows that overlap, where the hop does not divide the size."""
 
 
-def grids(most: int = 9) -> st.SearchStrategy[Hopping]:
-    """Tumbling, overlapping and gapped grids, hops that divide the size or do not, offsets of either sign."""
-    length = st.integers(1, most)
-    tumbling = length.map(lambda n: Hopping(n, n))
-    return st.one_of(tumbling, st.builds(Hopping, length, length, st.integers(-most, most)))
-
-
 @st.composite
 def windows(draw: Draw, schema: Schema, exact_columns: frozenset[str]) -> tuple[Window, Clip, Stamp]:
     """A window of any kind, with clip and stamp."""
-    kinds = ["hopping", "hopping", "hopping", "snapshot", "snapshot", "count", "session", "landmark"]
     whole = exact_columns >= set(schema.names)
     ordered = matched(schema, schema.names)
-    kind = draw(st.sampled_from([*kinds, "rows"] if whole else kinds))
+    every = rooms().values()
+    kinds = [room for room in every if not room.takes_whole for _ in range(room.weight)]
+    kinds += [room for room in every if room.takes_whole and whole for _ in range(room.weight)]
+    room = draw(st.sampled_from(kinds))
     stamp, clip = draw(st.sampled_from([Stamp.ALIGN, Stamp.ALIGN, Stamp.POINT_AT_END])), draw(st.sampled_from(Clip))
-    match kind:
-        case "hopping":
-            return draw(grids()), clip, draw(st.sampled_from([Stamp.ALIGN, Stamp.ALIGN, Stamp.ALIGN, stamp]))
-        case "snapshot":
-            return Snapshot(), clip, stamp
-        case "count":
-            by = draw(st.sampled_from(["start", "end"]))
-            clip = draw(st.sampled_from([Clip.NONE, Clip.RIGHT])) if by == "end" else clip
-            return Count(draw(st.integers(1, 3)), by), clip, stamp
-        case "session":
-            return Session(draw(st.integers(2, 6))), clip, stamp
-        case "landmark":
-            period = draw(st.one_of(st.none(), st.integers(2, 15)))
-            return Landmark(draw(st.integers(1, 6)), draw(st.integers(-5, 5)), period), clip, stamp
-    order = draw(st.lists(st.sampled_from(ordered), max_size=1)) if ordered else []
-    return Rows(draw(st.integers(1, 3)), draw(st.integers(1, 4)), tuple(order)), clip, stamp
+    drawn: tuple[Window, Clip, Stamp] = room.drawn(draw, clip, stamp, ordered)
+    return drawn
 
 
 @st.composite

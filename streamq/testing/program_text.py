@@ -247,3 +247,9 @@ def _aggregate(aggregate: Aggregate, parts: list[Text]) -> str:
     name, options = aggregate.function.builder(aggregate.options)
     where = [] if aggregate.where is None else [f"where={parts[-1][0]}"]
     return f"sq.{name}({', '.join([*shown, *map(value, options), *where])})"
+
+
+def one_or_more(names: Iterable[str]) -> str:
+    """A name in quotes, or several as a list."""
+    texts = [string(n) for n in names]
+    return texts[0] if len(texts) == 1 else listed(texts)

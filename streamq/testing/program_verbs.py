@@ -43,15 +43,16 @@ from streamq.testing.program_text import (
     call,
     duration,
     expression,
-    instant,
     is_name,
     listed,
     named,
+    one_or_more,
     string,
     value,
 )
+from streamq.testing.windows.room import room_of
 from streamq.time import TIMESTAMP
-from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot, Window
+from streamq.windows import Hopping, Window
 
 Names = Mapping[str, str]
 """What streams are called in the program, by the digest of their plan."""
@@ -116,11 +117,11 @@ def verbs(node: Node, names: Names, tables: Names) -> list[str]:
         case Clip(by=by, on=on):
             return [call(".clip", [names[by.digest], *_on(on)])]
         case ToSignal(keys=keys):
-            return [call(".to_signal", [f"key={_one_or_more(keys)}"] if keys else [])]
+            return [call(".to_signal", [f"key={one_or_more(keys)}"] if keys else [])]
         case Chop(period=period, offset=offset):
             return [call(".chop", [duration(n, axis) for n in ((period, offset) if offset else (period,))])]
         case DistinctIds(ids=ids, within=within):
-            return [call(".distinct_ids", [f"within={duration(within, axis)}", f"id={_one_or_more(ids)}"])]
+            return [call(".distinct_ids", [f"within={duration(within, axis)}", f"id={one_or_more(ids)}"])]
         case Scan():
             return _scan(node)
         case JoinTable():
@@ -149,7 +150,7 @@ def _plain_verb(node: Node, names: Names) -> str:
             case str() | int() | None:
                 arguments.append(f"{field.name}={string(value) if isinstance(value, str) else repr(value)}")
             case (*parts,) if all(isinstance(part, str) for part in parts):
-                arguments.append(f"{field.name}={_one_or_more(parts)}")
+                arguments.append(f"{field.name}={one_or_more(parts)}")
             case _:
                 raise Unwritable(type(node).__name__)
     return call(f".{type(node).__module__.rpartition('.')[2]}", arguments)
@@ -175,11 +176,6 @@ def _selects_window(node: Node) -> bool:
 
 def _is_keyword(name: str) -> bool:
     return is_name(name) and name != "self"
-
-
-def _one_or_more(names: Iterable[str]) -> str:
-    texts = [string(n) for n in names]
-    return texts[0] if len(texts) == 1 else listed(texts)
 
 
 def _scan(node: Scan) -> list[str]:
@@ -214,9 +210,9 @@ def _source(node: Source, table: str) -> str:
         case _:
             raise Unwritable(type(node).__name__)
     arguments += [f"{n}={string(v)}" for n, v in roles.items()]
-    arguments += [f"id={_one_or_more(node.ids)}"] if node.ids else []
+    arguments += [f"id={one_or_more(node.ids)}"] if node.ids else []
     if isinstance(node, Edges):
-        arguments.append(f"key={_one_or_more(node.key)}")
+        arguments.append(f"key={one_or_more(node.key)}")
         marks = {"open": (node.open, "start"), "close": (node.close, "end")}
         arguments += [
             f"{n}={shown}" for n, (mark, usual) in marks.items() if (shown := argument(mark)) != string(usual)
@@ -333,7 +329,7 @@ def _on(on: tuple[tuple[str, str], ...]) -> list[str]:
     if not on:
         return []
     if all(a == b for a, b in on):
-        return [f"on={_one_or_more(a for a, _ in on)}"]
+        return [f"on={one_or_more(a for a, _ in on)}"]
     keys = [string(a) if a == b else f"({string(a)}, {string(b)})" for a, b in on]
     return [f"on={listed(keys)}"]
 
@@ -374,33 +370,12 @@ def _suffix(names: Iterable[tuple[str, str]]) -> str | None:
 
 
 def _windowed(keys: tuple[str, ...], window: Window, clip: str, stamp: str, axis: str) -> list[str]:
-    head, arguments = _window(window, axis)
-    usual = "right" if isinstance(window, Count) and window.by == "end" else "full"
-    arguments += [] if clip == usual else [f"clip_input={string(clip)}"]
-    arguments += [] if stamp == window.default_stamp else [f"stamp={string(stamp)}"]
+    room = room_of(window)
+    head, arguments = room.written(window, axis)
+    arguments += [] if clip == room.usual_clip(window) else [f"clip_input={string(clip)}"]
+    arguments += [] if stamp == room.usual_stamp else [f"stamp={string(stamp)}"]
     grouped = [call(".group_by", [string(k) for k in keys])] if keys else []
     return [*grouped, call(f".{head}_window", arguments)]
-
-
-def _window(window: Window, axis: str) -> tuple[str, list[str]]:
-    match window:
-        case Hopping(size=size, hop=hop, offset=offset):
-            arguments = [duration(n, axis) for n in ((size,) if size == hop else (size, hop))]
-            arguments += [f"offset={duration(offset, axis)}"] if offset else []
-            return ("tumbling" if size == hop else "hopping"), arguments
-        case Snapshot():
-            return "snapshot", []
-        case Count(n=n, by=by):
-            return "count", [str(n), *([] if by == "start" else [f"by={string(by)}"])]
-        case Rows(n=n, step=step, order_by=order_by):
-            arguments = [str(n), *([] if step == 1 else [str(step)])]
-            return "rows", arguments + ([f"order_by={_one_or_more(order_by)}"] if order_by else [])
-        case Session(gap=gap):
-            return "session", [duration(gap, axis)]
-        case Landmark(hop=hop, start=start, period=period):
-            arguments = [duration(hop, axis)]
-            arguments += [f"start={instant(start, axis)}"] if start or period is None else []
-            return "landmark", arguments + ([f"period={duration(period, axis)}"] if period is not None else [])
 
 
 def _window_select(node: Select, window: WindowAggregate) -> str:

@@ -15,8 +15,9 @@ from streamq.plan.expr import Expr, Lit
 from streamq.plan.folding import fold as fold_expr
 from streamq.plan.node import Node, expanded, nodes
 from streamq.testing.arrival import tick
-from streamq.time import INFINITY, TIMESTAMP
-from streamq.windows import Hopping, Landmark, Session
+from streamq.testing.windows.room import room_of
+from streamq.time import INFINITY
+from streamq.windows import Window
 
 SMALL = 16
 """A query whose lengths are all below is tested tick by tick."""
@@ -96,31 +97,25 @@ def scale(plan: Node) -> Scale:
 @singledispatch
 def lengths(node: Node) -> Iterator[int]:
     """The lengths of time among a node's parameters: unless a room says otherwise, those of its window."""
-    match getattr(node, "window", None):
-        case Hopping(size=size, hop=hop):
-            yield from (size, hop)
-        case Session(gap=gap):
-            yield gap
-        case Landmark(hop=hop, period=period):
-            yield from (hop, period or hop)
+    window = getattr(node, "window", None)
+    if isinstance(window, Window):
+        yield from room_of(window).lengths(window)
 
 
 @singledispatch
 def recurrences(node: Node) -> Iterator[int]:
     """The distances at which a lifetime without an end gives row after row: unless a room says otherwise, its window's hop."""
-    match getattr(node, "window", None):
-        case Hopping(hop=hop) | Landmark(hop=hop):
-            yield hop
+    window = getattr(node, "window", None)
+    if isinstance(window, Window):
+        yield from room_of(window).recurrences(window)
 
 
 @singledispatch
 def grids(node: Node) -> Iterator[Grid]:
     """The grids on which windows or pieces begin and end: unless a room says otherwise, that of its window."""
-    match getattr(node, "window", None):
-        case Hopping() as window:
-            yield window.grid
-        case Landmark(hop=hop, start=start, period=period):
-            yield Grid(hop, period or hop, start)
+    window = getattr(node, "window", None)
+    if isinstance(window, Window):
+        yield from room_of(window).grids(window)
 
 
 def expressions(node: Node) -> Iterator[Expr]:
@@ -164,8 +159,8 @@ def _instants(node: Node) -> Iterator[int]:
             moment = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
             yield (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
     window = getattr(node, "window", None)
-    if isinstance(window, Landmark) and window.period is None and node.schema.axis == TIMESTAMP:
-        yield window.start
+    if isinstance(window, Window):
+        yield from room_of(window).instants(window, node.schema.axis)
 
 
 __all__ = ["TICKS", "Scale", "expressions", "grids", "lengths", "literals", "recurrences", "scale", "spans"]

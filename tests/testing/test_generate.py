@@ -22,7 +22,6 @@ from streamq.testing import events
 from streamq.testing.arrival import Item, bounds, delay_for, late, repeated
 from streamq.testing.case import Case
 from streamq.testing.difference import assert_same_history
-from streamq.testing.drawn_windows import grids
 from streamq.testing.generate import TYPES, Arriving, cases, cuts, sources
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.operators.join_table import looked_up
@@ -30,6 +29,7 @@ from streamq.testing.payloads import rows as payloads
 from streamq.testing.physical_stream import fold_physical
 from streamq.testing.python_values import comparable, keys
 from streamq.testing.scale import TICKS
+from streamq.testing.windows.hopping import hoppings
 from streamq.windows import Hopping
 
 few = settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
@@ -230,7 +230,7 @@ def test_physical_streams_have_every_shape(shape: str) -> None:
     ],
 )
 def test_windows_of_every_kind(wanted: Callable[[Hopping], bool]) -> None:
-    find(grids(), wanted, settings=any_of_many)
+    find(hoppings(), wanted, settings=any_of_many)
 
 
 @pytest.mark.slow

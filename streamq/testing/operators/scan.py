@@ -27,11 +27,11 @@ from streamq.runtime.user_results import FAILURES
 from streamq.testing.drawn_expressions import Draw, evaluable, exact, exact_columns, matched, predicates
 from streamq.testing.drawn_operators import over_one
 from streamq.testing.oracle.definitions import defines
-from streamq.testing.oracle.expressions import listed
+from streamq.testing.oracle.expressions import listed, order_of
 from streamq.testing.oracle.modules import plain_value
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.values import from_duckdb, to_duckdb
-from streamq.testing.oracle.windows import events_in_groups, order_of
+from streamq.testing.oracle.windows import events_in_groups
 from streamq.time import TIMESTAMP
 
 

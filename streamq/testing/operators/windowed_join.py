@@ -9,12 +9,12 @@ from streamq.plan.node import Node
 from streamq.testing.drawn_expressions import Draw, exact_columns
 from streamq.testing.drawn_operators import Pairs, over_two
 from streamq.testing.drawn_pairs import drawn_pairs, exact_of_pairs
-from streamq.testing.drawn_windows import grids
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import listed
 from streamq.testing.oracle.grids import hopping_windows
 from streamq.testing.oracle.pairs import agreement, pair_columns
 from streamq.testing.oracle.run import Run
+from streamq.testing.windows.hopping import hoppings
 
 
 @defines(WindowedJoin)
@@ -33,7 +33,7 @@ def windowed_join(node: WindowedJoin, inputs: Sequence[str], run: Run) -> str:
 @over_two()
 def draw_windowed_join(draw: Draw, one: Node, two: Node, on: Pairs) -> WindowedJoin:
     both = draw(drawn_pairs(one, two, on))
-    grid = draw(grids())
+    grid = draw(hoppings())
     return WindowedJoin(one, two, grid, on, both.where, left_names=both.left_names, right_names=both.right_names)
 
 

@@ -49,6 +49,11 @@ def has_own_key(kind: t.DataType) -> bool:
     return floating(kind) or isinstance(kind, t.ArrayType | t.MapType | t.StructType)
 
 
+def order_of(schema: Schema) -> list[str]:
+    """What an event's payload ``p0, ...`` is ordered by."""
+    return [f"o{i}" if has_own_key(f.type) else f"p{i}" for i, f in enumerate(schema.fields)]
+
+
 def key(column: str, kind: t.DataType, depth: int = 0) -> str:
     """A value that is equal to others, and less than them, as the column's is in Spark.
 
@@ -304,6 +309,7 @@ FUNCTIONS: dict[str, Callable[..., str]] = {
 DEFINED = frozenset({*ARITHMETIC, *COMPARISON, "isin", *COMMON, *FUNCTIONS})
 """The functions that the oracle has a definition of."""
 
-__all__ = ["DEFINED", "Untranslated", "floating", "has_own_key", "key", "keys", "lifetime", "listed", "own_keys",
-    "payload", "same", "sql",
+
+__all__ = ["DEFINED", "Untranslated", "floating", "has_own_key", "key", "keys", "lifetime", "listed", "order_of",
+    "own_keys", "payload", "same", "sql",
 ]  # fmt: skip

@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.aggregates.user_operators import UserOperator
 from streamq.aggregates.window_bounds import WINDOW_END, WINDOW_START
-from streamq.choices import Clip, LengthKind, Stamp
-from streamq.errors import column_names
-from streamq.operators import AlterLifetime, Scan, Select, TopK, WindowAggregate
-from streamq.operators.lifetime_change import Length, Start
+from streamq.choices import Clip, Stamp
+from streamq.operators import Scan, Select, TopK, WindowAggregate
 from streamq.operators.user_rows import rows_of
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.node import Node
-from streamq.plan.schema import POINT
 from streamq.testing.verbs.expressions import changed, column, outputs, over
-from streamq.time import instant_ticks, ticks
-from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot, Window
+from streamq.testing.windows.room import room_of, rooms
+from streamq.time import ticks
+from streamq.windows import Snapshot, Window
 
 if TYPE_CHECKING:
     from streamq.testing.verbs.streams import Events
@@ -43,45 +41,6 @@ class Windowable(ABC):
         stamped = None if stamp is None else Stamp(stamp)
         return Windows(self._events(plan or self.plan), self.keys, window, Clip(clip), stamped)
 
-    def hopping_window(
-        self, size: Any, hop: Any, offset: Any = 0, *, clip_input: str = "full", stamp: str | None = None
-    ) -> Windows:
-        return self._in(Hopping(*map(self._ticks, (size, hop, offset))), clip_input, stamp)
-
-    def tumbling_window(
-        self, size: Any, offset: Any = 0, *, clip_input: str = "full", stamp: str | None = None
-    ) -> Windows:
-        return self.hopping_window(size, size, offset, clip_input=clip_input, stamp=stamp)
-
-    def snapshot_window(self, *, clip_input: str = "full", stamp: str | None = None) -> Windows:
-        return self._in(Snapshot(), clip_input, stamp)
-
-    def sliding_window(self, duration: Any, *, clip_input: str = "full", stamp: str | None = None) -> Windows:
-        """Points live for the duration, other events longer by it; then snapshots."""
-        is_point = self.plan.schema.shape == POINT
-        length = Length(LengthKind.FIXED if is_point else LengthKind.SAME, self._ticks(duration))
-        return self._in(Snapshot(), clip_input, stamp, AlterLifetime(self.plan, Start(), length))
-
-    def count_window(
-        self, n: int, by: str = "start", *, clip_input: str | None = None, stamp: str | None = None
-    ) -> Windows:
-        return self._in(Count(n, by), clip_input or {"start": "full", "end": "right"}[by], stamp)
-
-    def rows_window(
-        self, n: int, step: int = 1, *, order_by: Any = (), clip_input: str = "full", stamp: str | None = None
-    ) -> Windows:
-        return self._in(Rows(n, step, column_names(order_by, "rows_window", "order_by")), clip_input, stamp)
-
-    def session_window(self, gap: Any, *, clip_input: str = "full", stamp: str | None = None) -> Windows:
-        return self._in(Session(self._ticks(gap)), clip_input, stamp)
-
-    def landmark_window(
-        self, hop: Any, *, start: Any = None, period: Any = None, clip_input: str = "full", stamp: str | None = None
-    ) -> Windows:
-        first = 0 if start is None else instant_ticks(start, self.plan.schema.axis)
-        every = None if period is None else self._ticks(period)
-        return self._in(Landmark(self._ticks(hop), first or 0, every), clip_input, stamp)
-
     def per_window(self) -> Windows:
         """Groups by lifetime, whose snapshots are those lifetimes; the columns of the lifetimes go again."""
         names = self.plan.schema.names
@@ -95,6 +54,11 @@ class Windowable(ABC):
         where = None if operator.where is None else over(operator.where, schema)
         args = tuple(over(arg, schema) for arg in operator.args)
         return self._events(Scan(self.plan, self.keys, operator.operator, args, where))
+
+
+for _room in rooms().values():
+    for _name, _verb in _room.verbs.items():
+        setattr(Windowable, _name, _verb)
 
 
 @dataclass(frozen=True)
@@ -128,8 +92,7 @@ class Windows:
     @property
     def stamp(self) -> Stamp:
         """Where results live; the usual place is said here once more, from the language's own pages."""
-        usual = Stamp.POINT_AT_END if isinstance(self.window, Count | Rows | Landmark) else Stamp.ALIGN
-        return self.asked or usual
+        return self.asked or room_of(self.window).usual_stamp
 
     def _result(self, plan: Node) -> Events:
         if self.hidden:

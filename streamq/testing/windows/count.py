@@ -1,0 +1,52 @@
+"""Count windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+from streamq.choices import Clip, Stamp
+from streamq.testing.oracle.expressions import listed, same
+from streamq.testing.oracle.run import Run
+from streamq.testing.program_text import string
+from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom
+from streamq.time import INFINITY
+from streamq.windows import Count
+
+
+def count_window(
+    of: Reading, n: int, by: str = "start", *, clip_input: str | None = None, stamp: str | None = None
+) -> Any:
+    return of._in(Count(n, by), clip_input or {"start": "full", "end": "right"}[by], stamp)
+
+
+class CountRoom(WindowRoom[Count]):
+    """By distinct instants."""
+
+    kind = Count
+    usual_stamp = Stamp.POINT_AT_END
+    complete_late = True
+    verbs = {"count_window": count_window}
+
+    def members(self, window: Count, of: Members, run: Run) -> str:
+        at = "le" if window.by == "start" else "re"
+        instants = f"SELECT DISTINCT {listed(f'{at} AS t', *of.groups)} FROM {of.events} WHERE {at} < {INFINITY}"
+        last = f"lead(t, {window.n - 1}) OVER ({of.by} ORDER BY t) + 1 AS w_re"
+        windows = run.table(f"SELECT {listed('t AS w_le', last, *of.groups)} FROM ({instants})")
+        inside = f"{same(of.groups)} AND a.{at} >= b.w_le AND a.{at} < b.w_re"
+        return run.table(
+            f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {of.events} a JOIN {windows} b ON {inside}"
+        )
+
+    def drawn(self, draw: Draw, clip: Clip, stamp: Stamp, ordered: Sequence[str]) -> tuple[Count, Clip, Stamp]:
+        by = draw(st.sampled_from(["start", "end"]))
+        clip = draw(st.sampled_from([Clip.NONE, Clip.RIGHT])) if by == "end" else clip
+        return Count(draw(st.integers(1, 3)), by), clip, stamp
+
+    def written(self, window: Count, axis: str) -> tuple[str, list[str]]:
+        return "count", [str(window.n), *([] if window.by == "start" else [f"by={string(window.by)}"])]
+
+    def usual_clip(self, window: Count) -> Clip:
+        return Clip.RIGHT if window.by == "end" else Clip.FULL

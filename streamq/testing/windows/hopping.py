@@ -1,0 +1,71 @@
+"""Hopping windows, tumbling ones among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+from streamq.choices import Clip, Stamp
+from streamq.grid import Grid
+from streamq.testing.oracle.expressions import listed
+from streamq.testing.oracle.grids import hopping_windows
+from streamq.testing.oracle.run import Run
+from streamq.testing.program_text import duration
+from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom
+from streamq.windows import Hopping
+
+
+def hoppings(most: int = 9) -> st.SearchStrategy[Hopping]:
+    """Tumbling, overlapping and gapped windows, hops that divide the size or do not, offsets of either sign."""
+    length = st.integers(1, most)
+    tumbling = length.map(lambda n: Hopping(n, n))
+    return st.one_of(tumbling, st.builds(Hopping, length, length, st.integers(-most, most)))
+
+
+def hopping_window(
+    of: Reading, size: Any, hop: Any, offset: Any = 0, *, clip_input: str = "full", stamp: str | None = None
+) -> Any:
+    return of._in(Hopping(*map(of._ticks, (size, hop, offset))), clip_input, stamp)
+
+
+def tumbling_window(
+    of: Reading, size: Any, offset: Any = 0, *, clip_input: str = "full", stamp: str | None = None
+) -> Any:
+    return hopping_window(of, size, size, offset, clip_input=clip_input, stamp=stamp)
+
+
+class HoppingRoom(WindowRoom[Hopping]):
+    """Of every grid."""
+
+    kind = Hopping
+    weight = 3
+    verbs = {"hopping_window": hopping_window, "tumbling_window": tumbling_window}
+
+    def members(self, window: Hopping, of: Members, run: Run) -> str:
+        windows = hopping_windows(window.grid, of.events, run)
+        return run.table(
+            f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {of.events} a JOIN {windows} ON le < w_re AND re > w_le"
+        )
+
+    def drawn(self, draw: Draw, clip: Clip, stamp: Stamp, ordered: Sequence[str]) -> tuple[Hopping, Clip, Stamp]:
+        return draw(hoppings()), clip, draw(st.sampled_from([Stamp.ALIGN, Stamp.ALIGN, Stamp.ALIGN, stamp]))
+
+    def written(self, window: Hopping, axis: str) -> tuple[str, list[str]]:
+        size, hop, offset = window.size, window.hop, window.offset
+        arguments = [duration(n, axis) for n in ((size,) if size == hop else (size, hop))]
+        arguments += [f"offset={duration(offset, axis)}"] if offset else []
+        return ("tumbling" if size == hop else "hopping"), arguments
+
+    def lengths(self, window: Hopping) -> Iterator[int]:
+        yield from (window.size, window.hop)
+
+    def recurrences(self, window: Hopping) -> Iterator[int]:
+        yield window.hop
+
+    def grids(self, window: Hopping) -> Iterator[Grid]:
+        yield window.grid
+
+
+__all__ = ["hoppings"]

@@ -1,0 +1,78 @@
+"""Landmark windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+from streamq.choices import Clip, Stamp
+from streamq.grid import Grid
+from streamq.testing.oracle.expressions import listed
+from streamq.testing.oracle.grids import bound
+from streamq.testing.oracle.run import Run
+from streamq.testing.program_text import duration, instant
+from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom
+from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, instant_ticks
+from streamq.windows import Landmark
+
+
+def landmark_window(
+    of: Reading, hop: Any, *, start: Any = None, period: Any = None, clip_input: str = "full", stamp: str | None = None
+) -> Any:
+    first = 0 if start is None else instant_ticks(start, of.plan.schema.axis)
+    every = None if period is None else of._ticks(period)
+    return of._in(Landmark(of._ticks(hop), first or 0, every), clip_input, stamp)
+
+
+class LandmarkRoom(WindowRoom[Landmark]):
+    """From landmarks on."""
+
+    kind = Landmark
+    usual_stamp = Stamp.POINT_AT_END
+    complete_late = True
+    verbs = {"landmark_window": landmark_window}
+
+    def members(self, window: Landmark, of: Members, run: Run) -> str:
+        """In windows ``[l, l + jH)``, the last one cut at the next landmark, while ``l + (j - 1)H`` lies before the bound."""
+        hop, start, period = window.hop, window.start, window.period
+        until = bound(of.events, run, always=True)
+        if period is None:
+            marks, cut = f"(SELECT {start}::HUGEINT AS l)", str(INFINITY)
+            most = f"({until} - l) // {hop} + 2"
+        else:
+            low, high = (f"CAST(({t}::HUGEINT - {start}) // {period} AS BIGINT)" for t in ("le", f"least(re, {until})"))
+            number = f"unnest(range({low} - 1, {high} + 2))::HUGEINT"
+            marks = f"(SELECT DISTINCT {start} + {period} * {number} AS l FROM {of.events})"
+            cut, most = f"l + {period}", f"{period} // {hop} + 2"
+        end = f"least(l + j * {hop}, {cut}, {INFINITY})"
+        windows = run.table(f"""
+            SELECT DISTINCT CAST(l AS BIGINT) AS w_le, CAST({end} AS BIGINT) AS w_re
+            FROM (SELECT l, unnest(range(1, CAST({most} AS BIGINT) + 1)) AS j FROM {marks})
+            WHERE l >= {MINUS_INFINITY} AND l + (j - 1) * {hop} < least({until}, {cut})""")  # fmt: skip
+        return run.table(
+            f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {of.events} a JOIN {windows} ON le < w_re AND re > w_le"
+        )
+
+    def drawn(self, draw: Draw, clip: Clip, stamp: Stamp, ordered: Sequence[str]) -> tuple[Landmark, Clip, Stamp]:
+        period = draw(st.one_of(st.none(), st.integers(2, 15)))
+        return Landmark(draw(st.integers(1, 6)), draw(st.integers(-5, 5)), period), clip, stamp
+
+    def written(self, window: Landmark, axis: str) -> tuple[str, list[str]]:
+        arguments = [duration(window.hop, axis)]
+        arguments += [f"start={instant(window.start, axis)}"] if window.start or window.period is None else []
+        return "landmark", arguments + ([] if window.period is None else [f"period={duration(window.period, axis)}"])
+
+    def lengths(self, window: Landmark) -> Iterator[int]:
+        yield from (window.hop, window.period or window.hop)
+
+    def recurrences(self, window: Landmark) -> Iterator[int]:
+        yield window.hop
+
+    def grids(self, window: Landmark) -> Iterator[Grid]:
+        yield Grid(window.hop, window.period or window.hop, window.start)
+
+    def instants(self, window: Landmark, axis: str) -> Iterator[int]:
+        if window.period is None and axis == TIMESTAMP:
+            yield window.start

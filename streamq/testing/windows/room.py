@@ -1,0 +1,114 @@
+"""What tests ask of a kind of windows, and which room answers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from hypothesis import strategies as st
+
+from streamq.choices import Clip, Stamp
+from streamq.grid import Grid
+from streamq.plan.node import Node
+from streamq.plan.schema import Schema
+from streamq.testing.oracle.run import Run
+from streamq.windows import KINDS, Window
+
+W = TypeVar("W", bound=Window)
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+
+class Reading(Protocol):
+    """A stream, or its groups, in the second reading of the verbs: what a window verb is read on."""
+
+    @property
+    def plan(self) -> Node:
+        """The plan of the stream."""
+
+    def _ticks(self, duration: Any) -> int: ...
+
+    def _in(self, window: Window, clip: str, stamp: str | None, plan: Node | None = None) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Members:
+    """A table of the oracle with events of ``schema``: columns ``groups`` of their group, the payload as ``p0, ...``."""
+
+    events: str
+    groups: Sequence[str]
+    schema: Schema
+
+    @property
+    def by(self) -> str:
+        """The groups as a window function of SQL takes them."""
+        return f"PARTITION BY {', '.join(self.groups)}" if self.groups else ""
+
+
+class WindowRoom(ABC, Generic[W]):
+    """One kind of windows: its definition, its draws, its verbs, its lengths; a subclass is registered by being there."""
+
+    kind: ClassVar[type[Window]]
+
+    weight: ClassVar[int] = 1
+    """How often it is drawn."""
+
+    takes_whole: ClassVar[bool] = False
+    """Whether it is drawn only over events all of whose columns are exact: their order decides."""
+
+    usual_stamp: ClassVar[Stamp] = Stamp.ALIGN
+    """Where results live unless the user says it, from the language's own pages."""
+
+    complete_late: ClassVar[bool] = False
+    """Whether a window is there only once its last members are, so that nothing can be said of it before its last instant."""
+
+    verbs: ClassVar[Mapping[str, Callable[..., Any]]] = {}
+    """The verbs that make such windows, read a second time, by name."""
+
+    @abstractmethod
+    def members(self, window: W, of: Members, run: Run) -> str:
+        """Return a table of events with ``w`` (which window), ``w_le`` and ``w_re``: a row for each window that they are in."""
+
+    @abstractmethod
+    def drawn(self, draw: Draw, clip: Clip, stamp: Stamp, ordered: Sequence[str]) -> tuple[W, Clip, Stamp]:
+        """Return a window with clip and stamp, those given or others; ``ordered``: columns by which events can be ordered."""
+
+    @abstractmethod
+    def written(self, window: W, axis: str) -> tuple[str, list[str]]:
+        """Return the verb that makes it, without ``_window``, and its arguments as text."""
+
+    def usual_clip(self, window: W) -> Clip:
+        """Return how members are cut unless the user says it."""
+        return Clip.FULL
+
+    def lengths(self, window: W) -> Iterator[int]:
+        """Yield its lengths of time."""
+        yield from ()
+
+    def recurrences(self, window: W) -> Iterator[int]:
+        """Yield the distances at which a lifetime without an end gives row after row."""
+        yield from ()
+
+    def grids(self, window: W) -> Iterator[Grid]:
+        """Yield the grids on which windows begin and end."""
+        yield from ()
+
+    def instants(self, window: W, axis: str) -> Iterator[int]:
+        """Yield the instants that it speaks of."""
+        yield from ()
+
+
+def rooms() -> dict[type[Window], WindowRoom[Any]]:
+    """Return the rooms by kind, in the order of the kinds."""
+    there = {room.kind: room() for room in WindowRoom.__subclasses__()}
+    return {kind: there[kind] for kind in KINDS}
+
+
+def room_of(window: Window) -> WindowRoom[Any]:
+    """Return the room of a window."""
+    return rooms()[type(window)]
+
+
+__all__ = ["Draw", "Members", "Reading", "WindowRoom", "room_of", "rooms"]

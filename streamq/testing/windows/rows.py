@@ -1,0 +1,52 @@
+"""Rows windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+from streamq.choices import Clip, Stamp
+from streamq.errors import column_names
+from streamq.testing.oracle.expressions import listed, order_of, same
+from streamq.testing.oracle.run import Run
+from streamq.testing.program_text import one_or_more
+from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom
+from streamq.windows import Rows
+
+
+def rows_window(
+    of: Reading, n: int, step: int = 1, *, order_by: Any = (), clip_input: str = "full", stamp: str | None = None
+) -> Any:
+    return of._in(Rows(n, step, column_names(order_by, "rows_window", "order_by")), clip_input, stamp)
+
+
+class RowsRoom(WindowRoom[Rows]):
+    """By the places of events."""
+
+    kind = Rows
+    takes_whole = True
+    usual_stamp = Stamp.POINT_AT_END
+    complete_late = True
+    verbs = {"rows_window": rows_window}
+
+    def members(self, window: Rows, of: Members, run: Run) -> str:
+        names = of.schema.names
+        whole = [*window.order_by, *(n for n in names if n not in window.order_by)]
+        order = listed("le", *(f"{order_of(of.schema)[names.index(c)]} NULLS FIRST" for c in whole), "re")
+        rows = run.table(f"SELECT *, row_number() OVER ({of.by} ORDER BY {order}) - 1 AS place FROM {of.events}")
+        last = f"lead(le, {window.n - 1}) OVER ({of.by} ORDER BY place) + 1 AS w_re"
+        windows = run.table(f"""
+            SELECT * FROM (SELECT {listed("place AS w", "le AS w_le", last, *of.groups)} FROM {rows})
+            WHERE w % {window.step} = 0 AND w_re IS NOT NULL""")  # fmt: skip
+        inside = f"{same(of.groups)} AND a.place BETWEEN b.w AND b.w + {window.n - 1}"
+        return run.table(f"SELECT b.w, b.w_le, b.w_re, a.* FROM {rows} a JOIN {windows} b ON {inside}")
+
+    def drawn(self, draw: Draw, clip: Clip, stamp: Stamp, ordered: Sequence[str]) -> tuple[Rows, Clip, Stamp]:
+        order = draw(st.lists(st.sampled_from(ordered), max_size=1)) if ordered else []
+        return Rows(draw(st.integers(1, 3)), draw(st.integers(1, 4)), tuple(order)), clip, stamp
+
+    def written(self, window: Rows, axis: str) -> tuple[str, list[str]]:
+        arguments = [str(window.n), *([] if window.step == 1 else [str(window.step)])]
+        return "rows", arguments + ([f"order_by={one_or_more(window.order_by)}"] if window.order_by else [])

@@ -1,0 +1,47 @@
+"""Session windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+from streamq.choices import Clip, Stamp
+from streamq.testing.oracle.expressions import listed, same
+from streamq.testing.oracle.run import Run
+from streamq.testing.program_text import duration
+from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom
+from streamq.time import INFINITY
+from streamq.windows import Session
+
+
+def session_window(of: Reading, gap: Any, *, clip_input: str = "full", stamp: str | None = None) -> Any:
+    return of._in(Session(of._ticks(gap)), clip_input, stamp)
+
+
+class SessionRoom(WindowRoom[Session]):
+    """Of chains."""
+
+    kind = Session
+    verbs = {"session_window": session_window}
+
+    def members(self, window: Session, of: Members, run: Run) -> str:
+        near = f"{same(of.groups)} AND b.le < a.le AND b.re::HUGEINT - 1 + {window.gap} > a.le"
+        heads = run.table(f"""
+            SELECT DISTINCT {listed("le AS t", *of.groups)} FROM {of.events} a
+            WHERE NOT EXISTS (SELECT 1 FROM {of.events} b WHERE {near})""")  # fmt: skip
+        first = f"(SELECT max(b.t) FROM {heads} b WHERE {same(of.groups)} AND b.t <= a.le)"
+        rows = run.table(f"SELECT {first} AS w_le, a.* FROM {of.events} a")
+        own = f"max(re) OVER (PARTITION BY {listed('w_le', *of.groups)})"
+        end = f"CAST(least({INFINITY}, {own}::HUGEINT - 1 + {window.gap}) AS BIGINT)"
+        return run.table(f"SELECT 0 AS w, w_le, {end} AS w_re, * EXCLUDE (w_le) FROM {rows}")
+
+    def drawn(self, draw: Draw, clip: Clip, stamp: Stamp, ordered: Sequence[str]) -> tuple[Session, Clip, Stamp]:
+        return Session(draw(st.integers(2, 6))), clip, stamp
+
+    def written(self, window: Session, axis: str) -> tuple[str, list[str]]:
+        return "session", [duration(window.gap, axis)]
+
+    def lengths(self, window: Session) -> Iterator[int]:
+        yield window.gap
