@@ -13,7 +13,7 @@ from streamq.operators.windowed import Windowed, windowed
 from streamq.plan.schema import POINT
 from streamq.plan.verbs import Verbs, named_after
 from streamq.time import Duration, ticks
-from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot, Window
+from streamq.windows import Calendar, Count, Hopping, Landmark, Rows, Session, Snapshot, Window
 
 S = TypeVar("S", bound=Verbs)
 
@@ -253,6 +253,31 @@ class WindowVerbs(ABC, Generic[S]):
             1     15   16
         """
         return self._windowed(lambda axis: Landmark.of(hop, start, period, axis), "landmark_window", clip_input, stamp)
+
+    def calendar_window(
+        self, period: str, *, zone: str, clip_input: str = "full", stamp: str | None = None
+    ) -> Windowed[S]:
+        """The days, weeks, months, quarters or years of a time zone, as ``"1 month"`` or ``"2 weeks"``, with its clock changes.
+
+        ``zone``: a name of the tz database. A window begins at midnight of its first day there, so a day has 23 or 25 hours where
+        clocks change; weeks begin on Mondays, and windows are counted from 1970. Where clocks skip midnight, a day begins
+        when it would have been. An event is a member of every window its lifetime overlaps. Raises TimeError.
+
+        ::
+
+            events   3 [31 March 21:00, 22:30)   5 [2 April 10:00, 11:00)     months of Europe/Berlin, where 22:00 UTC is midnight
+            windows  [28 February 23:00, 31 March 22:00): 3   [31 March 22:00, 30 April 22:00): 3 5
+
+        >>> import datetime as dt
+        >>> import streamq as sq
+        >>> march, april = dt.datetime(2026, 3, 31, 21), dt.datetime(2026, 4, 2, 10)
+        >>> s = sq.events([(march, march + dt.timedelta(minutes=90), {"v": 3}), (april, april + dt.timedelta(hours=1), {"v": 5})])
+        >>> s.calendar_window("1 month", zone="Europe/Berlin").select(total=sq.sum("v")).show()
+        total                start                  end
+            3  2026-02-28 23:00:00  2026-03-31 22:00:00
+            8  2026-03-31 22:00:00  2026-04-30 22:00:00
+        """
+        return self._windowed(lambda axis: Calendar.of(period, zone, axis), "calendar_window", clip_input, stamp)
 
 
 def _slid(stream: Any, duration: Duration) -> Any:

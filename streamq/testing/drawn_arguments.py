@@ -22,6 +22,7 @@ from streamq.testing.drawn_windows import aggregate
 from streamq.testing.generate import Draw
 from streamq.testing.payload_values import EPOCH
 from streamq.testing.static_tables import static, table_for
+from streamq.testing.windows.room import rooms
 from streamq.time import INTEGER, TIMESTAMP
 
 
@@ -94,6 +95,7 @@ WORDS: Mapping[Any, tuple[Any, ...]] = {
     ("top_k", "row_number"): (False,),
     ("count_window", "by"): ("start", "end"), "clip_input": tuple(Clip), "stamp": (Stamp.ALIGN, Stamp.POINT_AT_END),
     "ties": ("keep", "break"), "desc": (True, False), "suffixes": (("", "_r"),),
+    **{argument: words for room in rooms().values() for argument, words in room.words.items()},
 }  # fmt: skip
 """Arguments that are words."""
 

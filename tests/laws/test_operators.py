@@ -71,6 +71,9 @@ OPERATORS: dict[str, t.Scenario] = {
     "rows_window": windowed(GROUPED.rows_window(ANY, ANY, order_by=ANY, clip_input=ANY, stamp=ANY)),
     "session_window": windowed(GROUPED.session_window(ANY, clip_input=ANY, stamp=ANY)),
     "landmark_window": windowed(GROUPED.landmark_window(ANY, period=ANY, clip_input=ANY, stamp=ANY)),
+    "calendar_window": windowed(
+        t.stream(axis="timestamp").group_by("k").calendar_window(ANY, zone=ANY, clip_input=ANY, stamp=ANY)
+    ),
     "bounds of windows": windowed(GROUPED.hopping_window(ANY, ANY, ANY, stamp=ANY)).where(ANY).with_columns(more=ANY),
     "landmark_window of one start": windowed(GROUPED.landmark_window(ANY, start=ANY, stamp=ANY)),
     "where above windows": windowed(GROUPED.hopping_window(ANY, ANY)).where(ANY),

@@ -111,6 +111,7 @@ CALLS: dict[str, Any] = {
     "session_window": BY_KEY.session_window(gap=4, **OWN).select(**N),
     "landmark_window": BY_KEY.landmark_window(5, start=3, period=20, **OWN).select(**N),
     "landmark_window, plain": S.landmark_window(hop=5, period=20).select(**N).landmark_window(5, start=-1).select(n=sq.count()),
+    "calendar_window": TIMED.group_by("k").calendar_window(period="2 weeks", zone="Europe/Berlin", **OWN).select(**N),
     "per_window": BY_KEY.hopping_window(6, 2).select(**N).group_by("n").per_window().top_k(1, by="total"),
     "per_window of the whole": BY_KEY.tumbling_window(6).select(lifetime_1=sq.count()).per_window().select(n=sq.count()),
     # what is made of windows

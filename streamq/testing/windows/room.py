@@ -67,6 +67,9 @@ class WindowRoom(ABC, Generic[W]):
     verbs: ClassVar[Mapping[str, Callable[..., Any]]] = {}
     """The verbs that make such windows, read a second time, by name."""
 
+    words: ClassVar[Mapping[tuple[str, str], tuple[Any, ...]]] = {}
+    """Arguments of the verbs, by verb and name, that are none of the usual ones, and what is drawn for them."""
+
     @abstractmethod
     def members(self, window: W, of: Members, run: Run) -> str:
         """Return a table of events with ``w`` (which window), ``w_le`` and ``w_re``: a row for each window that they are in."""

@@ -1,0 +1,118 @@
+"""Calendar windows."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from hypothesis import strategies as st
+
+from streamq.choices import Clip, Stamp
+from streamq.errors import sentence
+from streamq.testing.oracle.expressions import listed
+from streamq.testing.oracle.grids import bound
+from streamq.testing.oracle.run import Run, TooMuch
+from streamq.testing.program_text import string
+from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom
+from streamq.windows import Calendar
+
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+MOST = 10_000
+"""So many windows of one case are too many."""
+
+
+def calendar_window(of: Reading, period: str, *, zone: str, clip_input: str = "full", stamp: str | None = None) -> Any:
+    n, unit = period.split()
+    return of._in(Calendar(int(n), unit.removesuffix("s"), zone), clip_input, stamp)
+
+
+class CalendarRoom(WindowRoom[Calendar]):
+    """Of a zone; random queries have none, for beside windows of ticks those of days would be too many or too few."""
+
+    kind = Calendar
+    weight = 0
+    verbs = {"calendar_window": calendar_window}
+    words = {
+        ("calendar_window", "period"): ("1 day", "2 days", "1 week", "2 weeks", "1 month", "1 quarter"),
+        ("calendar_window", "zone"): ("UTC", "Europe/Berlin", "America/Havana", "Asia/Kolkata"),
+    }
+
+    def members(self, window: Calendar, of: Members, run: Run) -> str:
+        """In windows counted off day by day, or month by month, as the clocks of the zone show them."""
+        least = run.value(f"SELECT min(le) FROM {of.events}")
+        last = run.value(f"SELECT max(least(re, {bound(of.events, run)})) FROM {of.events}")
+        windows = [] if least is None else list(_windows(window, least, last))
+        rows = ", ".join(f"({start}, {end})" for start, end in windows) or "(0, 0)"
+        table = run.table(f"SELECT w_le::BIGINT AS w_le, w_re::BIGINT AS w_re FROM (VALUES {rows}) t(w_le, w_re)")
+        return run.table(
+            f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {of.events} a JOIN {table} ON le < w_re AND re > w_le"
+        )
+
+    def drawn(self, draw: Draw, clip: Clip, stamp: Stamp, ordered: Sequence[str]) -> tuple[Calendar, Clip, Stamp]:
+        zone = draw(st.sampled_from(["Europe/Berlin", "America/Havana", "Asia/Kolkata"]))
+        return Calendar(draw(st.integers(1, 3)), draw(st.sampled_from(["day", "week", "month"])), zone), clip, stamp
+
+    def written(self, window: Calendar, axis: str) -> tuple[str, list[str]]:
+        plural = "" if window.n == 1 else "s"
+        return "calendar", [string(f"{window.n} {window.unit}{plural}"), f"zone={string(window.zone)}"]
+
+    def lengths(self, window: Calendar) -> Iterator[int]:
+        days = {"day": 1, "week": 7, "month": 30, "quarter": 91, "year": 365}[window.unit]
+        yield window.n * days * 86_400_000_000
+
+    def recurrences(self, window: Calendar) -> Iterator[int]:
+        yield from self.lengths(window)
+
+
+def _windows(window: Calendar, least: int, last: int) -> Iterator[tuple[int, int]]:
+    """Yield the windows from the one before an instant until ``last``."""
+    first = _date(least) - dt.timedelta(days=2)
+    begins = _begin(window, first)
+    for _ in range(MOST):
+        following = _after(window, begins)
+        start, end = _instant(begins, window.zone), _instant(following, window.zone)
+        if start >= last:
+            return
+        if start < end:
+            yield start, end
+        begins = following
+    raise TooMuch(sentence("oracle", "too many windows", f"more than {MOST}"))
+
+
+def _date(ticks: int) -> dt.date:
+    try:
+        return (EPOCH + dt.timedelta(microseconds=ticks)).date()
+    except OverflowError as error:
+        raise TooMuch(sentence("oracle", "an instant beyond the calendar", f"found {ticks}")) from error
+
+
+def _begin(window: Calendar, day: dt.date) -> dt.date:
+    """The first day of the window that a day lies in."""
+    match window.unit:
+        case "day":
+            return day - dt.timedelta(days=(day - EPOCH.date()).days % window.n)
+        case "week":
+            monday = dt.date(1969, 12, 29)
+            return day - dt.timedelta(days=(day - monday).days % (7 * window.n))
+    months = window.n * {"month": 1, "quarter": 3, "year": 12}[window.unit]
+    return _month((day.year * 12 + day.month - 1 - 1970 * 12) // months * months)
+
+
+def _after(window: Calendar, first: dt.date) -> dt.date:
+    """The first day of the next window."""
+    if window.unit in ("day", "week"):
+        return first + dt.timedelta(days=window.n * (7 if window.unit == "week" else 1))
+    months = window.n * {"month": 1, "quarter": 3, "year": 12}[window.unit]
+    return _month((first.year - 1970) * 12 + first.month - 1 + months)
+
+
+def _month(number: int) -> dt.date:
+    """The first day of a month, counted from January 1970."""
+    return dt.date(1970 + number // 12, number % 12 + 1, 1)
+
+
+def _instant(day: dt.date, zone: str) -> int:
+    midnight = dt.datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(zone))
+    return (midnight - EPOCH) // dt.timedelta(microseconds=1)

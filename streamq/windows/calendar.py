@@ -1,0 +1,250 @@
+"""Calendar windows: the days, weeks, months or years of a time zone, with its clock changes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo, available_timezones
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.errors import TimeError, nearest, sentence
+from streamq.runtime.columnar import ints
+from streamq.runtime.endpoints import Bound
+from streamq.runtime.evaluators.assigner import Assigner, Ranges
+from streamq.runtime.event import LE, RE
+from streamq.runtime.values import Ints, Mask
+from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
+from streamq.windows.batch import ENDS, STARTS, UNTIL, BatchEvents
+from streamq.windows.window import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from streamq.runtime.progress_rule import Cti
+
+DAY = 86_400_000_000
+"""Ticks of 24 hours."""
+
+FIRST_MONDAY = -3
+"""The day, counted from 1970-01-01, on which week 0 begins: Monday, 1969-12-29."""
+
+CYCLE = 146_097
+"""The days of 400 years, after which the calendar, weekdays included, is the same again."""
+
+UNITS = ("day", "week", "month", "quarter", "year")
+MONTHS = {"month": 1, "quarter": 3, "year": 12}
+"""How many months a unit has, if months make it."""
+
+_PERIOD = re.compile(r"\s*(?:(\d+)\s+)?([a-zA-Z]+?)s?\s*")
+
+
+@dataclass(frozen=True)
+class Calendar(Window):
+    """Calendar windows: the stretches of ``n`` days, weeks, months or years by the clocks of a time zone.
+
+    A window begins at midnight of its first day by those clocks: where they skip midnight, when it would have been, where they
+    show it twice, at the first. A day has 23 or 25 hours where clocks change; one that a zone skipped is none. Weeks begin on
+    Mondays. Windows are counted from 1970-01-01 (weeks: from the week of that day): three months are the quarters of a year.
+
+    CTI: start of the earliest window not final
+    Final: windows that end at or before c
+    State: members of windows not final
+    """
+
+    n: int
+    unit: str
+    zone: str
+
+    name = "calendar"
+    bound = Bound.ENDLESS
+
+    @classmethod
+    def of(cls, period: Any, zone: Any, axis: str) -> Calendar:
+        """Return windows of a period such as ``"1 month"``; raise TimeError for another, an unknown zone, and an integer axis."""
+        if axis != TIMESTAMP:
+            hint = "On an integer axis nobody knows which day it is: take a tumbling_window."
+            raise TimeError(sentence("calendar_window", "no calendar on an integer axis", f"found {period!r}", hint))
+        found = _PERIOD.fullmatch(period) if isinstance(period, str) else None
+        unit = found[2].lower() if found else ""
+        if found is None or unit not in UNITS or int(found[1] or 1) < 1:
+            near = nearest(unit, UNITS) if len(unit) > 1 else ""
+            hint = (
+                near
+                or "Write '1 day', '2 weeks', '1 month', '1 quarter' or '1 year'; shorter ones are tumbling windows."
+            )
+            raise TimeError(sentence("calendar_window", "not a period of the calendar", f"found {period!r}", hint))
+        if not isinstance(zone, str) or zone not in available_timezones():
+            near = nearest(zone, sorted(available_timezones())) if isinstance(zone, str) else ""
+            hint = near or "Write a name of the tz database, such as 'Europe/Berlin' or 'UTC'."
+            raise TimeError(sentence("calendar_window", "no such time zone", f"found {zone!r}", hint))
+        return cls(int(found[1] or 1), unit, zone)
+
+    @property
+    def overlap(self) -> bool:
+        return False
+
+    def shown(self, axis: str) -> str:
+        return f"{self.n} {self.unit}{'' if self.n == 1 else 's'}, zone={self.zone}"
+
+    def assigner(self, names: Sequence[str]) -> Assigner:
+        return CalendarAssigner(self.n, self.unit, self.zone)
+
+    def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
+        from pyspark.sql import functions as F
+
+        df = events.with_lifetimes()
+        if events.is_bounded:
+            df = events.bounded(df, Bound.ENDLESS)
+            last = F.least(F.col(RE), F.col(UNTIL))
+        else:
+            last = F.col(RE)
+        df = df.withColumns({"__lo": self._number(F.col(LE)), "__hi": self._number(last - 1)})
+        df = df.where(F.col("__lo") <= F.col("__hi"))
+        df = df.withColumn("__i", F.explode(F.sequence("__lo", "__hi"))).drop("__lo", "__hi", UNTIL)
+        df = df.withColumns({STARTS: self._start(F.col("__i")), ENDS: self._start(F.col("__i") + 1)})
+        # a day that was skipped is none
+        return df.drop("__i").where(F.col(STARTS) < F.col(ENDS)), [STARTS, ENDS]
+
+    def _number(self, t: Column) -> Column:
+        """The number of the window in which an instant lies."""
+        from pyspark.sql import functions as F
+
+        from streamq.plan.lowering import floor_div
+
+        local = F.unix_micros(F.from_utc_timestamp(F.timestamp_micros(t), self.zone))
+        day = floor_div(local, DAY)
+        if self.unit in MONTHS:
+            on = F.date_add(F.lit("1970-01-01").cast("date"), day.cast("int"))
+            month = (F.year(on).cast("bigint") - 1970) * 12 + F.month(on) - 1
+            number = floor_div(month, self.n * MONTHS[self.unit])
+        elif self.unit == "week":
+            number = floor_div(day - FIRST_MONDAY, self.n * 7)
+        else:
+            number = floor_div(day, self.n)
+        # clocks that are set back may show the day before once more
+        after = F.when(self._start(number + 1) <= t, 1).otherwise(0)
+        return number + after - F.when(self._start(number) > t, 1).otherwise(0)
+
+    def _start(self, number: Column) -> Column:
+        """The instant at which a window starts."""
+        from pyspark.sql import functions as F
+
+        from streamq.plan.lowering import floor_div
+
+        if self.unit in MONTHS:
+            month = number * (self.n * MONTHS[self.unit])
+            year = (floor_div(month, 12) + 1970).cast("int")
+            day = F.unix_date(F.make_date(year, (F.pmod(month, F.lit(12)) + 1).cast("int"), F.lit(1))).cast("bigint")
+        elif self.unit == "week":
+            day = number * (self.n * 7) + FIRST_MONDAY
+        else:
+            day = number * self.n
+        return F.unix_micros(F.to_utc_timestamp(F.timestamp_micros(day * F.lit(DAY)), self.zone))
+
+
+@dataclass(frozen=True)
+class CalendarAssigner(Assigner):
+    """By the calendar of a zone: windows are numbered, 0 holds the first day of 1970."""
+
+    n: int
+    unit: str
+    zone: str
+
+    @property
+    def cti(self) -> Cti:
+        from streamq.runtime.progress_rule import Cti
+
+        return Cti.EARLIEST_WINDOW
+
+    def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
+        le, re = ints(table, LE), ints(table, RE)
+        last = np.minimum(re, upto)
+        # a lifetime without an end and no bound: nothing says how far
+        is_bounded = last < INFINITY
+        low = self._number(le)
+        high = np.where(is_bounded, self._number(np.where(is_bounded, last - 1, le)), low - 1)
+        if since > MINUS_INFINITY:
+            low = np.maximum(low, self._number(np.array([since]))[0])
+        event = np.arange(len(g))
+        for day in _skipped_days(self.zone) if (self.n, self.unit) == (1, "day") else ():
+            around = (low <= day) & (day <= high)
+            event, low, high = (
+                np.concatenate([event, event[around]]),
+                np.concatenate([low, np.full(int(around.sum()), day + 1)]),
+                np.concatenate([np.where(around, day - 1, high), high[around]]),
+            )
+        return Ranges(event, g[event], low, high, lambda _, index: (self._starts(index), self._starts(index + 1)))
+
+    def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
+        return ints(table, RE) > min(c - 1, self._window_of(c - 2))
+
+    def least_open_start(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> int:
+        return self._window_of(c)
+
+    def _window_of(self, t: int) -> int:
+        """The start of the window in which an instant lies; of an infinite one, itself."""
+        if t >= INFINITY - 1 or t <= MINUS_INFINITY + 1:
+            return t
+        return int(self._starts(self._number(np.array([t])))[0])
+
+    def _number(self, t: Ints) -> Ints:
+        """The numbers of the windows in which instants lie."""
+        day = t // DAY
+        if self.unit in MONTHS:
+            month = day.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+            about = month // (self.n * MONTHS[self.unit])
+        elif self.unit == "week":
+            about = (day - FIRST_MONDAY) // (self.n * 7)
+        else:
+            about = day // self.n
+        # a zone's day is a day off at most
+        return about - 1 + (self._starts(about) <= t) + (self._starts(about + 1) <= t)
+
+    def _starts(self, number: Ints) -> Ints:
+        """The instants at which windows start, kept on the axis."""
+        numbers, place = np.unique(number, return_inverse=True)
+        starts = [_midnight(self._first_day(i), self.zone) for i in numbers.tolist()]
+        return np.array(starts, np.int64)[place.reshape(-1)]
+
+    def _first_day(self, number: int) -> int:
+        """The first day of a window, counted from 1970-01-01."""
+        if self.unit in MONTHS:
+            return int(np.datetime64(number * self.n * MONTHS[self.unit], "M").astype("datetime64[D]").astype(np.int64))
+        return number * self.n * 7 + FIRST_MONDAY if self.unit == "week" else number * self.n
+
+
+@lru_cache(100_000)
+def _midnight(day: int, zone: str) -> int:
+    """Midnight of a day, counted from 1970-01-01, in ticks; beyond the ends of the time axis, the end of the axis."""
+    epoch, last = date(1970, 1, 1).toordinal(), date(9998, 12, 31).toordinal()
+    ordinal = day + epoch
+    # outside of Python's calendar by the rules of the years 1 to 400, and of the 400 before the last
+    if ordinal < 2:
+        ordinal = (ordinal - 2) % CYCLE + 2
+    elif ordinal > last:
+        ordinal = last - (last - ordinal) % CYCLE
+    there = datetime.fromordinal(ordinal).replace(tzinfo=ZoneInfo(zone))
+    as_utc = datetime.fromordinal(ordinal).replace(tzinfo=UTC)
+    offset = as_utc - there.astimezone(UTC)
+    ticks = day * DAY - (offset.days * DAY + offset.seconds * 1_000_000 + offset.microseconds)
+    return max(MINUS_INFINITY, min(INFINITY, ticks))
+
+
+@lru_cache(1_000)
+def _skipped_days(zone: str) -> tuple[int, ...]:
+    """The days, counted from 1970-01-01, that a zone has not had, as when it changed to the other side of the date line."""
+    of_zone, epoch = ZoneInfo(zone), date(1970, 1, 1)
+    firsts = [date(year, month, 1) for year in range(1800, 2101) for month in range(1, 13)]
+    offsets = [datetime(d.year, d.month, d.day, tzinfo=of_zone).utcoffset() or timedelta() for d in firsts]
+    changed = [i for i in range(1, len(firsts)) if offsets[i] - offsets[i - 1] > timedelta(hours=20)]
+    days = (day for i in changed for day in range((firsts[i - 1] - epoch).days, (firsts[i] - epoch).days + 1))
+    return tuple(day for day in days if _midnight(day, zone) == _midnight(day + 1, zone))
+
+
+__all__ = ["Calendar"]

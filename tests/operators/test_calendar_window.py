@@ -1,0 +1,113 @@
+"""Days, weeks and months of time zones: where clocks change, and where days are skipped."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+
+import streamq as sq
+from streamq.errors import TimeError
+from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.windows.calendar import UNITS, CalendarAssigner
+
+HOUR = dt.timedelta(hours=1)
+
+
+def windows(first: dt.datetime, last: dt.datetime, period: str, zone: str) -> list[tuple[dt.datetime, dt.datetime]]:
+    """The windows of one event, by the clocks of their zone."""
+    rows = sq.events([(first, last, {"v": 1})]).calendar_window(period, zone=zone).select(n=sq.count())
+    answer = rows.to_pandas().sort_values("start")
+    assert (answer["n"] == 1).all()
+    here = [answer[name].dt.tz_convert(zone).dt.tz_localize(None) for name in ("start", "end")]
+    return [(start.to_pydatetime(), end.to_pydatetime()) for start, end in zip(*here, strict=True)]
+
+
+def utc(*parts: int) -> dt.datetime:
+    return dt.datetime(*parts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("period", "zone", "first", "hours"),
+    [
+        ("1 day", "Europe/Berlin", utc(2026, 3, 28, 23), [23, 24]),
+        ("1 day", "Europe/Berlin", utc(2026, 10, 24, 22), [25]),
+        ("2 days", "Europe/Berlin", utc(2026, 3, 28, 23), [23 + 24]),
+        ("1 week", "Europe/Berlin", utc(2026, 3, 23), [7 * 24 - 1]),
+        ("1 month", "Europe/Berlin", utc(2026, 3, 5), [31 * 24 - 1]),
+        ("1 quarter", "UTC", utc(2026, 5, 5), [91 * 24]),
+        ("3 months", "UTC", utc(2026, 5, 5), [91 * 24]),
+        ("year", "America/New_York", utc(2024, 5, 5), [366 * 24]),
+        # the clocks of Havana skip midnight, those of Apia a day
+        ("1 day", "America/Havana", utc(2026, 3, 8, 12), [23, 24]),
+        ("1 day", "Pacific/Apia", utc(2011, 12, 30, 2), [24, 24]),
+    ],
+)
+def test_windows_are_as_long_as_clocks_say(period: str, zone: str, first: dt.datetime, hours: list[int]) -> None:
+    rows = sq.events([(first, first + 24 * HOUR, {"v": 1})]).calendar_window(period, zone=zone).select(n=sq.count())
+    answer = rows.to_pandas().sort_values("start")
+    lengths = ((answer["end"] - answer["start"]) / HOUR).tolist()
+    assert lengths[: len(hours)] == hours, answer
+
+
+def test_weeks_begin_on_mondays_and_months_on_the_first() -> None:
+    (week,) = windows(utc(2026, 11, 25, 9), utc(2026, 11, 25, 10), "1 week", "Asia/Tokyo")
+    assert week == (dt.datetime(2026, 11, 23), dt.datetime(2026, 11, 30))
+    months = windows(utc(2026, 11, 30, 20), utc(2026, 12, 31, 23, 30), "1 month", "Europe/Berlin")
+    assert months == [
+        (dt.datetime(2026, month, 1), dt.datetime(2026 + month // 12, month % 12 + 1, 1)) for month in (11, 12)
+    ] + [(dt.datetime(2027, 1, 1), dt.datetime(2027, 2, 1))]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/Havana", "Pacific/Apia", "Asia/Manila", "Africa/Cairo"])
+def test_each_instant_lies_in_the_window_of_its_number(zone: str, unit: str) -> None:
+    assigner: Any = CalendarAssigner(1, unit, zone)
+    draws = np.random.default_rng(0)
+    instants = np.concatenate([
+        draws.integers(-(10**16), 10**16, 200),
+        draws.integers(-(2**62), 2**62, 20),
+        np.array([int(dt.datetime(2011, 12, 30, 10, tzinfo=dt.UTC).timestamp()) * 10**6 + by for by in (-1, 0, 1)]),
+    ])  # fmt: skip
+    number = assigner._number(instants)
+    assert ((assigner._starts(number) <= instants) & (instants < assigner._starts(number + 1))).all()
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/Toronto"])
+def test_days_begin_where_zoneinfo_has_midnight(zone: str) -> None:
+    assigner: Any = CalendarAssigner(1, "day", zone)
+    for year in (1919, 1945, 1996, 2026, 2100):
+        for number in range(
+            (dt.date(year, 1, 1) - dt.date(1970, 1, 1)).days, (dt.date(year, 12, 31) - dt.date(1970, 1, 1)).days, 7
+        ):
+            day = dt.date(1970, 1, 1) + dt.timedelta(days=number)
+            midnight = dt.datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(zone))
+            epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+            assert assigner._starts(np.array([number]))[0] == (midnight - epoch) // dt.timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize("c", [MINUS_INFINITY, MINUS_INFINITY + 1, INFINITY, INFINITY - 1])
+def test_at_the_ends_of_the_axis_progress_is_itself(c: int) -> None:
+    assert CalendarAssigner(1, "month", "UTC")._window_of(c) == c
+
+
+@pytest.mark.parametrize(
+    ("period", "zone", "told"),
+    [
+        ("fortnight", "UTC", "not a period of the calendar; found 'fortnight'. Write '1 day', '2 weeks'"),
+        ("0 days", "UTC", "not a period of the calendar; found '0 days'"),
+        ("1 moth", "UTC", "Did you mean 'month'"),
+        (7, "UTC", "not a period of the calendar; found 7"),
+        ("1 day", "Europe/Berln", "no such time zone; found 'Europe/Berln'. Did you mean 'Europe/Berlin'"),
+        ("1 day", None, "no such time zone; found None"),
+    ],
+)
+def test_what_is_no_calendar_is_refused(period: Any, zone: Any, told: str) -> None:
+    events = sq.events([(utc(2026, 1, 1), utc(2026, 1, 2), {"v": 1})])
+    with pytest.raises(TimeError, match=told):
+        events.calendar_window(period, zone=zone)
+    with pytest.raises(TimeError, match="no calendar on an integer axis"):
+        sq.events([(1, 2, {"v": 1})]).calendar_window("1 day", zone="UTC")
