@@ -216,7 +216,7 @@ def test_what_is_wrong_with_a_count_or_a_scope_is_shown_there(name: str) -> None
     assert re.match(r"[0-9'-]" if "found" in str(e) else "[A-Z]+\\(", at)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(programs(), st.randoms(use_true_random=False))
 def test_a_count_or_a_scope_of_nothing_is_shown_wherever_it_stands(program: Program, rng: random.Random) -> None:
     text = render(program)

@@ -48,6 +48,7 @@ pickle.load(open(sys.argv[1], 'rb'))
 """
 
 
+@pytest.mark.slow
 def test_stages_kernels_and_evaluators_go_by_value(tmp_path: Path) -> None:
     ship_runtime()
     modules = (condition, joins, spans, windows, inner_join, recompute, settle, window_aggregate)
@@ -223,6 +224,7 @@ print(pickle.load(open(sys.argv[1], "rb"))(pa.array([True]), pa.array([5])).fiel
 """
 
 
+@pytest.mark.slow
 def test_a_file_that_also_holds_decorated_modules_goes_by_value(tmp_path: Path) -> None:
     """A script's function calls a plain one of it, and the code of a decorated one; workers have neither it nor streamq."""
     for name, text in (("own.py", OWN), ("script.py", SCRIPT), ("used.py", "import pickle, sys" + USED)):

@@ -82,6 +82,7 @@ def test_a_time_sensitive_module_reads_lifetimes_within_a_window_of_either_axis(
     assert {*row} == {"start", "end", "value"}
 
 
+@pytest.mark.slow
 def test_lifetimes_that_are_not_taken_back_are_found() -> None:
     class Forgets:
         def initial(self) -> int:

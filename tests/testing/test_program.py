@@ -292,6 +292,7 @@ def test_a_sub_plan_with_hidden_columns_is_read_from_its_json_over_tables() -> N
     assert '.where(col("n") > 1)' in text
 
 
+@pytest.mark.slow
 def test_long_and_deep_plans() -> None:
     query, deep, shared = NAMED, col("v") + 1, col("v") + 1
     for i in range(400):

@@ -257,6 +257,7 @@ def shown_by(program: str) -> list[str]:
     return re.split(r"\n(?= +n|Empty)", out.getvalue())
 
 
+@pytest.mark.slow
 def test_a_verb_that_makes_another_plan_is_seen(tmp_path: Path) -> None:
     mutant = MUTANTS["points that slide a tick longer"]
     with mutant.in_place(), pytest.raises(t.VerificationFailed, match="not the oracle's history") as info:
@@ -291,6 +292,7 @@ def test_a_verb_that_forgets_a_stream_is_seen() -> None:
         t.verify(S.union(readings()), profile=FAST)
 
 
+@pytest.mark.slow
 def test_a_lost_column_is_a_difference() -> None:
     def drop(self: Stream, *names: str) -> Stream:
         return self.select("v")

@@ -106,6 +106,7 @@ def test_a_fault_is_in_place_in_its_own_process_only(package: Path) -> None:
     assert package.read_text() == "def below(a, b):\n    return a < b\n"
 
 
+@pytest.mark.slow
 def test_processes_end_whatever_they_do() -> None:
     def endless(speaker: Any) -> None:
         used = resource.getrusage(resource.RUSAGE_SELF)

@@ -80,6 +80,7 @@ def test_late_by_policy_with_the_cti_rounded_down_to_a_windows_end(late_output: 
         assert rows == [("adjusted", 19, 1), ("dropped", 3, 17)]
 
 
+@pytest.mark.slow
 @given(
     rows=st.lists(
         st.tuples(st.integers(-40, 40), st.integers(1, 200), st.sampled_from([None, -1.5, 0.0, 2.25])),
