@@ -17,6 +17,7 @@ from streamq.operators.evaluated import EvaluatedOperator
 from streamq.plan.node import NODES, STATED, Node, nodes, stated, states
 from streamq.plan.schema import Schema
 from streamq.testing.operators.scan import RESETTING_SUM
+from tests.each import each
 from tests.programs import compiled
 
 WINDOWS = ("hopping", "snapshot", "count", "rows", "session", "landmark")
@@ -65,7 +66,7 @@ def test_the_plans_hold_every_operator_that_an_evaluator_hosts() -> None:
     assert {type(plan) for plan in queries()} == evaluated
 
 
-@pytest.mark.parametrize("plan", queries(), ids=lambda plan: f"{plan.title} {plan.detail()}")
+@each(queries())
 def test_a_node_states_the_progress_that_its_evaluator_promises(plan: Node) -> None:
     assert isinstance(plan, EvaluatedOperator)
     evaluation = plan.evaluation()

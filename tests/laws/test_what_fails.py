@@ -185,13 +185,19 @@ def test_a_window_that_fails_fails_the_query_and_the_error_says_where(number: in
             check_error(failing, [list(WINDOWS)[(number + i // len(WINDOWS)) % len(WINDOWS)]])
 
 
+def meetings(*kinds: str) -> list[Any]:
+    """Each kind with each fault; who waits for a module that takes too long is slow."""
+    marks = {"dawdles": pytest.mark.slow}
+    return [pytest.param(kind, fault, marks=marks.get(fault, ())) for kind, fault in itertools.product(kinds, FAULTS)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("failing", FAILING, ids=lambda f: f.name)
 def test_every_module_names_every_window_that_it_fails_for(failing: Failing) -> None:
     check_error(failing, WINDOWS)
 
 
-@pytest.mark.parametrize(("takes", "fault"), list(itertools.product(("values", "series", "arrays"), FAULTS)))
+@pytest.mark.parametrize(("takes", "fault"), meetings("values", "series", "arrays"))
 def test_an_event_that_a_function_fails_for(takes: str, fault: str) -> None:
     reason = FAULTS[fault][2]
     strict, lenient = (function_of(takes, fault, on_error) for on_error in ("fail", "quarantine"))
@@ -205,7 +211,7 @@ def test_an_event_that_a_function_fails_for(takes: str, fault: str) -> None:
     assert sorted(aside, key=str) == sorted(((s, t, e) for s, t, e in EVENTS if e["v"] == POISON), key=str)
 
 
-@pytest.mark.parametrize(("form", "fault"), list(itertools.product(("function", "class"), FAULTS)))
+@pytest.mark.parametrize(("form", "fault"), meetings("function", "class"))
 def test_an_event_that_an_operator_of_scan_fails_for(form: str, fault: str) -> None:
     strict, lenient = (operator_of(form, fault, on_error) for on_error in ("fail", "quarantine"))
     points = FEW.to_points()

@@ -74,6 +74,7 @@ def running(last: int, v: int) -> tuple[int, list[int]]:
     return last + v, [last + v]
 
 
+@pytest.mark.slow
 def test_what_modules_are_called_by_goes_by_value(tmp_path: Path) -> None:
     ship_runtime()
     (tmp_path / "shipped").write_bytes(dumps((doubled._on_worker, total.module, running.calling(1))))
@@ -81,6 +82,7 @@ def test_what_modules_are_called_by_goes_by_value(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_processor_says_what_state_it_has_without_what_its_stage_needs(tmp_path: Path) -> None:
     """Spark asks in a new Python as a query starts; imports would be most of it."""
     ship_runtime()

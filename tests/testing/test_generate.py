@@ -111,6 +111,7 @@ def test_the_oracle_folds_as_fold_physical_does(arriving: Arriving) -> None:
         assert case.answer().num_rows == 0
 
 
+@pytest.mark.slow
 @brief
 @given(
     st.one_of(

@@ -34,6 +34,7 @@ from streamq.testing.python_values import keys
 from streamq.testing.table import fields_of, table
 from streamq.time import TIMESTAMP
 from tests.algebra import QUERIES, SIZES, intervals
+from tests.each import each
 
 
 def built(text: str, result: str = "q") -> sq.Stream:
@@ -95,8 +96,7 @@ def test_random_plans(case: Case) -> None:
     assert without_verb <= text.count("sq.from_json(") <= without_verb + operators
 
 
-@pytest.mark.parametrize("named", [True, False], ids=["named", "unnamed"])
-@pytest.mark.parametrize("name", QUERIES)
+@each(QUERIES, [True, False])
 def test_every_query_of_the_algebra(name: str, named: bool) -> None:
     s, z = (sq.intervals(intervals(i, 8), "from", "to", name=f"s{i}" if named else None) for i in (1, 2))
     query = QUERIES[name](s, z, SIZES)

@@ -88,6 +88,7 @@ def test_columns_and_data_of_a_stream(case: t.Case) -> None:
     )
 
 
+@pytest.mark.slow
 @few
 @given(t.concrete(t.stream(axis="timestamp").tumbling_window("10 minutes").select(n=sq.count())))
 def test_durations_of_ones_own_want_an_axis(case: t.Case) -> None:

@@ -38,6 +38,7 @@ from streamq.testing.verbs.pieces import Piece
 from streamq.testing.verbs.streams import Events
 from streamq.testing.verbs.text import text_of
 from streamq.testing.verbs.windows import Groups, Windows
+from tests.each import each
 from tests.laws.test_operators import OPERATORS
 from tests.mutation.first_queries import rises
 from tests.mutation.mutants import MUTANTS
@@ -228,7 +229,7 @@ SCENARIOS: dict[str, Any] = {**OPERATORS, **CALLS, **{f"query {name}": make() fo
 """Every verb with every argument, operators with arguments at random, and the queries of mutants."""
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@each(SCENARIOS)
 def test_without_a_fault_both_readings_are_one(name: str) -> None:
     @once
     @given(filled(SCENARIOS[name]))
