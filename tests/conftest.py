@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # The same examples in every run, so that a red build is red again; `make soak` is what searches.
-settings.register_profile("default", max_examples=20, derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("default", max_examples=10, derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("soak", max_examples=5_000, deadline=None, print_blob=True)
 settings.load_profile("soak" if os.environ.get("STREAMQ_SOAK") else "default")
 

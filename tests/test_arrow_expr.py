@@ -214,6 +214,7 @@ def test_arrow_types_of_the_input_do_not_matter() -> None:
     assert evaluate(f.upper("s"), schema, columns, lifetime, 2).to_pylist() == ["A", "B"]
 
 
+@pytest.mark.slow
 def test_a_deep_tree_does_not_recurse() -> None:
     deep: Expr = f.coalesce("i", 0) * 0
     for k in range(5_000):

@@ -164,8 +164,13 @@ def name_exists(parts: list[str]) -> bool:
     modules = [path for path in codes() if path.stem == head]
     if rest and modules and head not in symbols():
         return any(rest[0] in symbols_in(codes()[path]) for path in modules)
-    known = symbols() | {path.stem for path in codes()} | set(ELSEWHERE) | set(dir(builtins)) | set(keyword.kwlist)
-    return all(name in known or name in files() for name in parts if name)
+    return all(name in words() for name in parts if name)
+
+
+@functools.cache
+def words() -> frozenset[str]:
+    """Every name that may stand by itself: of the code, of its files, of Python, and of others."""
+    return symbols() | {path.stem for path in codes()} | {*ELSEWHERE, *dir(builtins), *keyword.kwlist} | files()
 
 
 def in_library(name: str) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 import streamq
 import streamq.testing
 
@@ -36,6 +38,7 @@ def test_the_import_loads_nothing_that_a_script_may_not_need() -> None:
     assert {"streamq"} == set(loaded) & {*HEAVY, "numpy", "pyarrow", "pyspark", "streamq"}
 
 
+@pytest.mark.slow
 def test_the_language_loads_no_more_than_spark_and_arrow() -> None:
     script = "import sys; from streamq import *; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()

@@ -132,7 +132,9 @@ KEYS = {
 }
 
 
-@pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param("array", marks=pytest.mark.slow), "struct", pytest.param("deep", marks=pytest.mark.slow)]
+)
 def test_keys_and_ids_that_are_arrays_and_structs(kind: str) -> None:
     """Wherever rows are grouped, matched, ordered or told apart."""
     table = pa.table({"at": range(8), "what": ["start"] * 4 + ["end"] * 4, "k": KEYS[kind], "v": range(8)})

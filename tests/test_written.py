@@ -16,6 +16,7 @@ from streamq.plan.node import numbered
 from streamq.stream import Stream
 from streamq.testing.generate import Case, cases
 from tests.algebra import QUERIES, SIZES, intervals
+from tests.each import each
 
 TRIPS = pa.table({"at": [1, 4, 6], "zone": ["a", "b", "a"], "fare": [3, 8, 5]})
 ZONES = pa.table({"zone": ["a", "b"], "city": ["Ulm", "Bonn"]})
@@ -41,7 +42,7 @@ def test_a_query_is_read_back_over_other_tables() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@each(QUERIES)
 def test_unnamed_sources_are_numbered(name: str) -> None:
     s, z = (sq.intervals(intervals(seed), "from", "to") for seed in (1, 2))
     query = QUERIES[name](s, z, SIZES)

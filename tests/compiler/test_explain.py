@@ -259,6 +259,7 @@ def test_html_is_one_page_and_escaped() -> None:
     assert "<script" not in html
 
 
+@pytest.mark.slow
 def test_a_deep_plan_and_a_diamond_are_explained_without_recursion() -> None:
     plan: Node = trips("trips").plan
     for _ in range(40):

@@ -159,6 +159,7 @@ def toll_of_mine(toll, limit=10):
 """
 
 
+@pytest.mark.slow
 def test_another_process_reads_a_query_once_it_has_imported_its_modules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +234,7 @@ except sq.StreamqError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_node_that_holds_a_module_needs_nothing_of_its_own(tmp_path: Path) -> None:
     """In another process, for plans know a node's class from then on."""
     (tmp_path / "node_with_module.py").write_text(NODE, encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import re
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from streamq.plan.node import NODES, STATED, Node, nodes, stated, states
 from streamq.plan.schema import Schema
 from streamq.testing.operators.scan import RESETTING_SUM
 from streamq.windows import KINDS
+from tests.each import each
 from tests.programs import compiled
 
 
@@ -34,6 +36,7 @@ def test_every_node_states_progress_finality_state_and_cost(kind: type[Node]) ->
 def queries() -> list[Node]:
     """A plan for every operator that an evaluator hosts, and every case of it."""
     a, b = sq.events([(1, 2, {"k": 1, "v": 1.0})]), sq.events([(1, 2, {"k": 1, "w": 2.0})])
+    dated = sq.events([(dt.datetime(2026, 1, 1), dt.datetime(2026, 1, 2), {"k": 1, "v": 1.0})])
     windows = [
         lambda **how: a.hopping_window(2, 1, **how),
         lambda **how: a.snapshot_window(**how),
@@ -41,6 +44,7 @@ def queries() -> list[Node]:
         lambda **how: a.rows_window(2, **how),
         lambda **how: a.session_window(3, **how),
         lambda **how: a.landmark_window(2, period=6, **how),
+        lambda **how: dated.calendar_window("1 day", zone="UTC", **how),
     ]
     stamped = [window(stamp=stamp) for window in windows for stamp in ("align", "point_at_end")]
     unclipped = [window(clip_input="none") for window in windows]
@@ -65,7 +69,7 @@ def test_the_plans_hold_every_operator_that_an_evaluator_hosts() -> None:
     assert {type(plan) for plan in queries()} == evaluated
 
 
-@pytest.mark.parametrize("plan", queries(), ids=lambda plan: f"{plan.title} {plan.detail()}")
+@each(queries())
 def test_a_node_states_the_progress_that_its_evaluator_promises(plan: Node) -> None:
     assert isinstance(plan, EvaluatedOperator)
     evaluation = plan.evaluation()
@@ -145,13 +149,14 @@ def test_a_join_states_what_holds_of_its_kind(how: str) -> None:
 def test_a_window_states_what_holds_of_its_kind() -> None:
     s = sq.events([(1, 2, {"v": 1})])
     made = [s.hopping_window(2, 1), s.snapshot_window(), s.count_window(2), s.rows_window(2), s.session_window(3)]
-    made.append(s.landmark_window(2, period=6))
+    dated = sq.events([(dt.datetime(2026, 1, 1), dt.datetime(2026, 1, 2), {"v": 1})])
+    made += [s.landmark_window(2, period=6), dated.calendar_window("1 day", zone="UTC")]
     assert [w.window.name for w in made] == [kind.name for kind in KINDS]
     for w in made:
         for query in (w.select(n=sq.count()), w.top_k(1, by="v")):
             found = states(query.plan)
             assert all(found.values()), found
-            assert not any(f"{name}: " in text for kind in KINDS for name in [kind.name] for text in found.values())
+            assert not any(f"{name}: " in text for text in found.values() for name in [k.name for k in KINDS])
     clipped, unclipped = s.snapshot_window(), s.snapshot_window(clip_input="none")
     assert "members are settled" in states(unclipped.select(v=time_weighted_avg("v")).plan)["Final"]
     assert "members are settled" not in states(clipped.select(v=time_weighted_avg("v")).plan)["Final"]

@@ -101,6 +101,7 @@ def rows(*given: Any) -> Any:
     return pa.table({n: [row[i] for row in values] for i, n in enumerate(names)})
 
 
+@pytest.mark.slow
 def test_every_class_is_written_and_read() -> None:
     # most have no expansion
     plans = {plan.digest: plan for written in every_plan() for plan in (written, expanded(written))}.values()

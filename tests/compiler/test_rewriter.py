@@ -254,6 +254,7 @@ def test_any_rules_in_any_order_come_to_an_end_with_a_legal_plan(plan: Node, rul
     assert rewrite(done.plan, [r for r in rules if r.phase == 0]).firings == () or any(r.phase for r in rules)
 
 
+@pytest.mark.slow
 @given(plan=plans, rules=subsets)
 def test_any_rules_in_any_order_keep_the_history(plan: Node, rules: list[Rule]) -> None:
     assert_same_history(history(plan, rules), history(plan, ()))

@@ -17,6 +17,7 @@ def python(folder: Path, script: str) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "message"),
     [

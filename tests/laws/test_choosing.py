@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
@@ -74,6 +75,7 @@ def answer_of(text: str, histories: dict[str, pa.Table]) -> pa.Table:
     return sq.cedr(text, **streams).to_arrow()
 
 
+@pytest.mark.slow
 @given(texts((*SHAPES, *CROWDED), " AS whole", " OUTPUT whole.id AS id"), DRAWN)
 def test_no_two_matches_have_one_id(text: str, events: dict[str, list[dict[str, Any]]]) -> None:
     ids = answer_of(text, histories_of(events)).column("id").to_pylist()

@@ -16,6 +16,7 @@ from streamq import testing as t
 from streamq.errors import StreamqError, StreamqWarning
 from streamq.plan.schema import Schema
 from tests.algebra import QUERIES, SIZES
+from tests.each import each
 from tests.laws.test_operators import OPERATORS
 from tests.window_modules import per_value
 
@@ -135,7 +136,7 @@ def key_of(schema: Schema) -> str | None:
     return next((f.name for f in schema.fields if f.type.simpleString() in ("string", "int", "bigint")), None)
 
 
-@pytest.mark.parametrize("name", EVERY)
+@each(EVERY)
 def test_a_mistake_over_a_query_is_told_in_its_words(name: str) -> None:
     query = plain(built(name))
     column = key_of(query.schema)
@@ -147,8 +148,7 @@ def test_a_mistake_over_a_query_is_told_in_its_words(name: str) -> None:
     assert all("nope" in said[m] for m in OVER if "unknown" in m or "nothing" in m)
 
 
-@pytest.mark.parametrize("name", EVERY)
-@pytest.mark.parametrize("column", PAYLOAD)
+@each(EVERY, PAYLOAD)
 def test_a_query_over_other_columns_says_which(name: str, column: str) -> None:
     """Without a column, and with one of another type, it is an error that names it, or none."""
     without = message(lambda: built(name, {n: kind for n, kind in PAYLOAD.items() if n != column}))

@@ -52,7 +52,7 @@ MANY = 40
 
 
 @functools.cache
-def sample(count: int = 10) -> Sequence[Case]:
+def sample(count: int = 6) -> Sequence[Case]:
     """A few cases, the same for each text."""
     cases = []
 
@@ -67,14 +67,18 @@ def sample(count: int = 10) -> Sequence[Case]:
 
 def check(text: str, case: Case, ways: Sequence[Execution]) -> None:
     """Hold the answers of a text, over what arrives in a case, against the set definitions."""
-    tables = histories(case)
-    expected = bag(set_answer(text, tables).to_pylist())
-    assert bag(brute_force(text, tables)) == expected
+    expected = bag(set_answer(text, histories(case)).to_pylist())
+    assert bag(brute_force(text, histories(case))) == expected
     for how in ways:
         assert bag(executed(matching(case, text), how).to_pylist()) == expected, how
+
+
+def check_apart(text: str, case: Case, how: Execution) -> None:
+    """Hold the answer with each definition as a type of the next against the set definitions, and the oracle as well."""
     apart = one_by_one(case, text)
     if apart.plan != matching(case, text).plan:
-        assert bag(executed(apart, ways[0]).to_pylist()) == bag(oracle(apart.plan, case.tables).to_pylist()) == expected
+        expected = bag(set_answer(text, histories(case)).to_pylist())
+        assert bag(executed(apart, how).to_pylist()) == bag(oracle(apart.plan, case.tables).to_pylist()) == expected
 
 
 def check_choices(text: str, case: Case, ways: Sequence[Execution]) -> bool:
@@ -123,13 +127,16 @@ def test_the_matches_are_those_of_the_set_definitions(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 def test_every_operator_in_every_other(name: str) -> None:
-    """Where there are most matches, and whatever arrives, in two ways: of both forms, and every level of consistency."""
+    """Where there are most matches, in one way or another; of every third text whatever arrives, in the next way."""
     turn = list(SETS).index(name)
-    check(SETS[name], most_matches(SETS[name]), ways(turn + (name in FAST)))
+    case = most_matches(SETS[name])
+    check(SETS[name], case, ways(turn + (name in FAST)))
+    check_apart(SETS[name], case, WAYS[turn % len(WAYS)])
 
     @some(1)
     @given(CASES)
     def law(case: Case) -> None:
         check(SETS[name], case, ways(turn + 2))
 
-    law()
+    if SOAK > 1 or turn % 3 == 0:
+        law()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -42,6 +43,11 @@ FEW = sq.events(EVENTS, name="s", schema={"k": "string", "v": "bigint"})
 
 NO_VALUE = -1
 """What stands for NULL."""
+
+SOAK = bool(os.environ.get("STREAMQ_SOAK"))
+
+CASES_OF_A_WINDOW = 80 if SOAK else 2
+"""Each with a quarter of the modules: four cases have all, and two kinds of windows after another do."""
 
 quick = settings(
     max_examples=1,
@@ -134,11 +140,11 @@ def check_windows(case: Case, window: str, failing: list[Failing]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS)
 def test_windows_that_fail_are_set_aside_whatever_the_module(window: str) -> None:
-    """Some modules a case, others in the next."""
+    """Some modules a case, others in the next; the next kind of window begins with those."""
     failing = [f for f in FAILING if f.fault != "dawdles"]
-    numbers = itertools.count(list(WINDOWS).index(window))
+    numbers = itertools.count(2 * list(WINDOWS).index(window))
 
-    @settings(quick, max_examples=4)
+    @settings(quick, max_examples=CASES_OF_A_WINDOW)
     @given(CASES.filter(lambda case: windows_of(case, window)))
     def law(case: Case) -> None:
         number = next(numbers)
@@ -179,13 +185,19 @@ def test_a_window_that_fails_fails_the_query_and_the_error_says_where(number: in
             check_error(failing, [list(WINDOWS)[(number + i // len(WINDOWS)) % len(WINDOWS)]])
 
 
+def meetings(*kinds: str) -> list[Any]:
+    """Each kind with each fault; who waits for a module that takes too long is slow."""
+    marks = {"dawdles": pytest.mark.slow}
+    return [pytest.param(kind, fault, marks=marks.get(fault, ())) for kind, fault in itertools.product(kinds, FAULTS)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("failing", FAILING, ids=lambda f: f.name)
 def test_every_module_names_every_window_that_it_fails_for(failing: Failing) -> None:
     check_error(failing, WINDOWS)
 
 
-@pytest.mark.parametrize(("takes", "fault"), list(itertools.product(("values", "series", "arrays"), FAULTS)))
+@pytest.mark.parametrize(("takes", "fault"), meetings("values", "series", "arrays"))
 def test_an_event_that_a_function_fails_for(takes: str, fault: str) -> None:
     reason = FAULTS[fault][2]
     strict, lenient = (function_of(takes, fault, on_error) for on_error in ("fail", "quarantine"))
@@ -199,7 +211,7 @@ def test_an_event_that_a_function_fails_for(takes: str, fault: str) -> None:
     assert sorted(aside, key=str) == sorted(((s, t, e) for s, t, e in EVENTS if e["v"] == POISON), key=str)
 
 
-@pytest.mark.parametrize(("form", "fault"), list(itertools.product(("function", "class"), FAULTS)))
+@pytest.mark.parametrize(("form", "fault"), meetings("function", "class"))
 def test_an_event_that_an_operator_of_scan_fails_for(form: str, fault: str) -> None:
     strict, lenient = (operator_of(form, fault, on_error) for on_error in ("fail", "quarantine"))
     points = FEW.to_points()
@@ -221,7 +233,7 @@ def test_an_event_that_an_operator_of_scan_fails_for(form: str, fault: str) -> N
 
 @pytest.mark.slow
 def test_events_that_fail_are_set_aside_once_whatever_the_cut_and_the_output() -> None:
-    @settings(quick, max_examples=8)
+    @settings(quick, max_examples=4)
     @given(CASES)
     def law(case: Case) -> None:
         function, operator = function_of("values", "raises", "quarantine"), operator_of("class", "raises", "quarantine")

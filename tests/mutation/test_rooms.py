@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.each import each
 from tests.mutation.queries import QUERIES
 from tests.mutation.rooms import ROOMS, Entry, drawn, entries
 
 ENTRIES = entries()
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=[entry.mutant.name for entry in ENTRIES])
+@each(ENTRIES)
 def test_a_fault_changes_a_function_of_its_room(entry: Entry) -> None:
     (edit,) = entry.mutant.edits
     assert edit.changes() and entry.mutant.query in QUERIES

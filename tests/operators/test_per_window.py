@@ -11,6 +11,7 @@ import pytest
 
 import streamq as sq
 from streamq.errors import PlanError, StreamqWarning
+from tests.each import each
 from tests.judged import answer
 
 S = sq.events(
@@ -99,8 +100,7 @@ PLAIN: dict[str, Callable[[], sq.Stream]] = {
 }
 
 
-@pytest.mark.parametrize("over", WINDOWS)
-@pytest.mark.parametrize("name", [*MIXED, *PLAIN])
+@each([*MIXED, *PLAIN], WINDOWS)
 def test_windows_over_results_of_overlapping_windows_are_a_warning(name: str, over: str) -> None:
     results = (MIXED | PLAIN)[name]()
     if name in PLAIN:

@@ -279,6 +279,7 @@ def test_plans_are_written_and_shown(capsys: pytest.CaptureFixture[str]) -> None
     assert len({sq.cedr(other, A=a, B=b).plan.digest for other in [text, *others]}) == 5
 
 
+@pytest.mark.slow
 def test_a_plan_is_read_by_who_has_written_no_pattern(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(query("SEQUENCE(A AS x FIRST, B AS y, 9)", A=A, B=B).to_json())
     read = """
@@ -291,6 +292,7 @@ print(tuple(sq.from_json(open(sys.argv[1]).read(), {"#1": rows, "#2": rows}).col
     assert done.stdout == "('x_n', 'y_n')\n", done.stderr
 
 
+@pytest.mark.slow
 def test_it_reaches_workers_without_streamq(tmp_path: Path) -> None:
     ship_runtime()
     found = query("SEQUENCE(A AS x FIRST CONSUME, B AS y, 9)", "x.v < y.v", A=A, B=B)

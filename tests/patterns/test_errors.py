@@ -22,6 +22,7 @@ from streamq.patterns.checks import parts_of
 from streamq.patterns.parser import parse
 from streamq.patterns.rendering import render, shown_duration
 from streamq.patterns.syntax import AtLeast, AtMost, Program, Scoped, Unless
+from tests.each import each
 from tests.patterns.drawn_programs import programs
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "cedr_errors.txt"
@@ -189,16 +190,12 @@ def golden() -> dict[str, str]:
     return {one.partition("\n")[0]: "=== " + one for one in blocks}
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_message_is_as_in_the_golden_file(name: str, golden: dict[str, str]) -> None:
-    assert block(name) == golden[name]
-
-
-def test_the_golden_file_has_these_cases_and_no_others(golden: dict[str, str]) -> None:
+def test_messages_are_as_in_the_golden_file(golden: dict[str, str]) -> None:
     assert list(golden) == list(CASES)
+    assert {name: block(name) for name in CASES} == golden
 
 
-@pytest.mark.parametrize("name", CASES)
+@each(CASES)
 def test_advice_is_for_a_text_and_in_its_words(name: str) -> None:
     """It names nothing that only Python has, but what is done to a stream before or behind; and no column of a plan's."""
     message, *_ = str(error(CASES[name])).splitlines()

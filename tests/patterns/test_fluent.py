@@ -132,6 +132,7 @@ def test_a_scope_is_a_duration_as_everywhere() -> None:
             sq.sequence(x, y, within=wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_verbs_nest_no_deeper_than_a_text_could() -> None:
     pattern = sq.sequence(X, Y, within=12)
     for number in range(63):

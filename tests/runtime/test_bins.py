@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
 from streamq.runtime.basket import Baskets, DictStore, Scope
 from streamq.runtime.bins import ENDLESS, MOST, hold, reach, starts
@@ -20,6 +21,7 @@ def put(state: Scope, *lives: tuple[int, int]) -> None:
     )
 
 
+@pytest.mark.slow
 def test_bins_get_wider_where_there_would_be_too_many() -> None:
     state = scope()
     put(state, (0, 1), (10, 11))

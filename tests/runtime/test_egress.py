@@ -244,6 +244,7 @@ def test_a_changelog_keeps_its_ctis(
     assert_same_history(fold_physical(typed), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("late", [3, 0])
 def test_under_strong_a_changelog_is_in_order_of_time(late: int) -> None:
     """Windows start before the rows that are out when they are told: those wait for them, over micro-batches and restarts."""

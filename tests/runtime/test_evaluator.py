@@ -18,6 +18,7 @@ from streamq.runtime.evaluators.windows import TopKEvaluator, WindowEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot
+from tests.each import each
 
 GRID = Hopping(6, 2, 1)
 WINDOWS = (GRID, Snapshot(), Count(2), Rows(3, 2, ("v",)), Session(4), Landmark(5, 0, 20))
@@ -87,8 +88,7 @@ def parted(tables: list[pa.Table], by: tuple[tuple[str, ...], ...]) -> list[list
     ]
 
 
-@pytest.mark.parametrize("evaluator", EVALUATORS, ids=IDS)
-@pytest.mark.parametrize("seed", range(3))
+@each(EVALUATORS, range(3))
 def test_the_results_of_the_groups_add_up_to_the_result(evaluator: Evaluator, seed: int) -> None:
     tables = inputs(evaluator, seed)
     groups = parted(tables, evaluator.group_columns)
@@ -98,8 +98,7 @@ def test_the_results_of_the_groups_add_up_to_the_result(evaluator: Evaluator, se
     assert whole and sum(parts, Counter()) == whole
 
 
-@pytest.mark.parametrize("evaluator", EVALUATORS, ids=IDS)
-@pytest.mark.parametrize("since", [5, 30, 58])
+@each(EVALUATORS, [5, 30, 58])
 def test_a_range_of_windows_gives_those_that_end_in_it(evaluator: Evaluator, since: int) -> None:
     tables = inputs(evaluator, 7)
     whole = evaluator.rows(tables, MINUS_INFINITY, INFINITY)

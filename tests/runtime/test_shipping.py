@@ -48,6 +48,7 @@ pickle.load(open(sys.argv[1], 'rb'))
 """
 
 
+@pytest.mark.slow
 def test_stages_kernels_and_evaluators_go_by_value(tmp_path: Path) -> None:
     ship_runtime()
     modules = (condition, joins, spans, windows, inner_join, recompute, settle, window_aggregate)
@@ -73,6 +74,7 @@ def running(last: int, v: int) -> tuple[int, list[int]]:
     return last + v, [last + v]
 
 
+@pytest.mark.slow
 def test_what_modules_are_called_by_goes_by_value(tmp_path: Path) -> None:
     ship_runtime()
     (tmp_path / "shipped").write_bytes(dumps((doubled._on_worker, total.module, running.calling(1))))
@@ -80,6 +82,7 @@ def test_what_modules_are_called_by_goes_by_value(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_processor_says_what_state_it_has_without_what_its_stage_needs(tmp_path: Path) -> None:
     """Spark asks in a new Python as a query starts; imports would be most of it."""
     ship_runtime()
@@ -223,6 +226,7 @@ print(pickle.load(open(sys.argv[1], "rb"))(pa.array([True]), pa.array([5])).fiel
 """
 
 
+@pytest.mark.slow
 def test_a_file_that_also_holds_decorated_modules_goes_by_value(tmp_path: Path) -> None:
     """A script's function calls a plain one of it, and the code of a decorated one; workers have neither it nor streamq."""
     for name, text in (("own.py", OWN), ("script.py", SCRIPT), ("used.py", "import pickle, sys" + USED)):

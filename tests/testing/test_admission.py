@@ -186,20 +186,22 @@ def met(case: Case) -> Iterator[str]:
             c = (greatest - source.policy.delay) // source.policy.every * source.policy.every
 
 
-INDEPENDENT = 300
-"""Of a search of Hypothesis about a third of the examples are independent; ``verify`` draws each afresh, 200 of them."""
+INDEPENDENT = 150
+"""Of a search of Hypothesis about a third of the examples are independent; ``verify`` draws each afresh, 200 of them.
+
+What must be met is met a few times in half as many."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "often"),
     [
-        ("intervals", {"sync is c +0": 15, "sync is c -1": 3, "late, its end is c +0": 1, "late, its end is c +1": 1}),
+        ("intervals", {"sync is c +0": 8, "sync is c -1": 2, "late, its end is c +0": 1, "late, its end is c +1": 1}),
         (
             "physical",
-            {"sync is c +0": 20, "sync is c -1": 5, "new end is c +0": 2, "new end is c -1": 1, "new end is c +1": 2},
+            {"sync is c +0": 10, "sync is c -1": 3, "new end is c +0": 1, "new end is c -1": 1, "new end is c +1": 2},
         ),
-        ("edges", {"sync is c +0": 20, "sync is c -1": 5}),
+        ("edges", {"sync is c +0": 10, "sync is c -1": 3}),
     ],
 )
 def test_boundaries_are_met_often(shape: str, often: dict[str, int]) -> None:
@@ -216,7 +218,7 @@ def test_boundaries_are_met_often(shape: str, often: dict[str, int]) -> None:
         counts["nothing arrives"] += 0 in case.cut
 
     draw()
-    often = {**often, "no event": 3, "no bound": 10, "nothing arrives": 10}
+    often = {**often, "no event": 2, "no bound": 5, "nothing arrives": 5}
     assert {what: n for what, n in often.items() if counts[what] < n} == {}, counts
 
 
@@ -225,7 +227,7 @@ def test_windows_are_met_at_their_edges() -> None:
     """Where lengths are such that no part of one is a part of another."""
     counts: Counter[str] = Counter()
 
-    @settings(max_examples=INDEPENDENT, database=None)
+    @settings(max_examples=2 * INDEPENDENT, database=None)
     @given(t.concrete(t.stream(shape="intervals", axis="integer").hopping_window(1_003, 331, 17).select(n=sq.count())))
     def draw(case: Case) -> None:
         ends = {(name, (time - 17 - part) % 331) for _, item in case.arrival for name, time, part in instants(item)}

@@ -64,6 +64,7 @@ def test_results_must_be_of_the_type() -> None:
     assert "0.5 is no bigint" in str(broken)
 
 
+@pytest.mark.slow
 def test_a_time_sensitive_module_reads_lifetimes_within_a_window_of_either_axis() -> None:
     @sq.uda("double", name="weighted", time_sensitive=True, columns=["value"])
     def weighted(events: pd.DataFrame, window: Any) -> float:
@@ -82,6 +83,7 @@ def test_a_time_sensitive_module_reads_lifetimes_within_a_window_of_either_axis(
     assert {*row} == {"start", "end", "value"}
 
 
+@pytest.mark.slow
 def test_lifetimes_that_are_not_taken_back_are_found() -> None:
     class Forgets:
         def initial(self) -> int:
@@ -144,7 +146,7 @@ def with_total(k: pd.Series, v: pd.Series) -> Iterator[Any]:
     yield "total", int(v.sum())
 
 
-@pytest.mark.parametrize("wrong", [shares, shifted, with_total])
+@pytest.mark.parametrize("wrong", [shares, *(pytest.param(w, marks=pytest.mark.slow) for w in (shifted, with_total))])
 def test_a_promise_to_filter_on_a_column(wrong: Any) -> None:
     texts = st.tuples(st.sampled_from(["a", "b", None]), st.integers(0, 3))
     kept = sq.udo("k string, n bigint", **PER_K)(sums)

@@ -111,6 +111,7 @@ def test_the_oracle_folds_as_fold_physical_does(arriving: Arriving) -> None:
         assert case.answer().num_rows == 0
 
 
+@pytest.mark.slow
 @brief
 @given(
     st.one_of(
@@ -174,6 +175,7 @@ def test_the_oracle_answers_every_query_whatever_the_order(case: Case) -> None:
     assert all(not late([item for of, item in case.arrival if of == name]) for name in case.sources)
 
 
+@pytest.mark.slow
 @few
 @given(cases())
 def test_batches_are_the_tables_in_pieces(case: Case) -> None:

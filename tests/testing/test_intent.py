@@ -200,6 +200,7 @@ def test_edges_last_as_long_as_is_said(case: t.Case) -> None:
     assert {row["end"] - row["start"] for row in case.answer().to_pylist()} <= {1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pairs", [[1, 2], [(1.5, 2)], [(5, 5)], [(3,)], 7])
 def test_patterns_that_are_none(pairs: Any) -> None:
     with pytest.raises(PlanError, match="a pattern gives pairs of start and end, whole ticks"):

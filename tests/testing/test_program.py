@@ -34,6 +34,7 @@ from streamq.testing.python_values import keys
 from streamq.testing.table import fields_of, table
 from streamq.time import TIMESTAMP
 from tests.algebra import QUERIES, SIZES, intervals
+from tests.each import each
 
 
 def built(text: str, result: str = "q") -> sq.Stream:
@@ -95,8 +96,7 @@ def test_random_plans(case: Case) -> None:
     assert without_verb <= text.count("sq.from_json(") <= without_verb + operators
 
 
-@pytest.mark.parametrize("named", [True, False], ids=["named", "unnamed"])
-@pytest.mark.parametrize("name", QUERIES)
+@each(QUERIES, [True, False])
 def test_every_query_of_the_algebra(name: str, named: bool) -> None:
     s, z = (sq.intervals(intervals(i, 8), "from", "to", name=f"s{i}" if named else None) for i in (1, 2))
     query = QUERIES[name](s, z, SIZES)
@@ -292,6 +292,7 @@ def test_a_sub_plan_with_hidden_columns_is_read_from_its_json_over_tables() -> N
     assert '.where(col("n") > 1)' in text
 
 
+@pytest.mark.slow
 def test_long_and_deep_plans() -> None:
     query, deep, shared = NAMED, col("v") + 1, col("v") + 1
     for i in range(400):

@@ -32,6 +32,7 @@ def test_an_equi_join_over_out_of_order_streams(case: t.Case) -> None:
     assert case.plan.schema.names == ("k", "v", "v_r")
 
 
+@pytest.mark.slow
 @few
 @given(t.concrete(EQUI_JOIN.clip(EQUI_JOIN.shift(ANY), on=ANY).tumbling_window(ANY).select(n=ANY)))
 def test_scenarios_compose(case: t.Case) -> None:
@@ -87,6 +88,7 @@ def test_columns_and_data_of_a_stream(case: t.Case) -> None:
     )
 
 
+@pytest.mark.slow
 @few
 @given(t.concrete(t.stream(axis="timestamp").tumbling_window("10 minutes").select(n=sq.count())))
 def test_durations_of_ones_own_want_an_axis(case: t.Case) -> None:
@@ -105,6 +107,7 @@ def test_a_query_is_a_scenario_with_nothing_left_out_but_its_data(case: t.Case) 
     assert all(i.payload["v"] in there for _, i in case.arrival)
 
 
+@pytest.mark.slow
 def test_a_concrete_stream_is_a_node_of_a_scenario() -> None:
     mine = sq.events([(1, 5, {"k": "a", "v": 3})], name="mine")
 

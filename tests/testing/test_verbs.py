@@ -38,6 +38,7 @@ from streamq.testing.verbs.pieces import Piece
 from streamq.testing.verbs.streams import Events
 from streamq.testing.verbs.text import text_of
 from streamq.testing.verbs.windows import Groups, Windows
+from tests.each import each
 from tests.laws.test_operators import OPERATORS
 from tests.mutation.first_queries import rises
 from tests.mutation.mutants import MUTANTS
@@ -229,7 +230,7 @@ SCENARIOS: dict[str, Any] = {**OPERATORS, **CALLS, **{f"query {name}": make() fo
 """Every verb with every argument, operators with arguments at random, and the queries of mutants."""
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@each(SCENARIOS)
 def test_without_a_fault_both_readings_are_one(name: str) -> None:
     @once
     @given(filled(SCENARIOS[name]))
@@ -258,6 +259,7 @@ def shown_by(program: str) -> list[str]:
     return re.split(r"\n(?= +n|Empty)", out.getvalue())
 
 
+@pytest.mark.slow
 def test_a_verb_that_makes_another_plan_is_seen(tmp_path: Path) -> None:
     mutant = MUTANTS["points that slide a tick longer"]
     with mutant.in_place(), pytest.raises(t.VerificationFailed, match="not the oracle's history") as info:
@@ -292,6 +294,7 @@ def test_a_verb_that_forgets_a_stream_is_seen() -> None:
         t.verify(S.union(readings()), profile=FAST)
 
 
+@pytest.mark.slow
 def test_a_lost_column_is_a_difference() -> None:
     def drop(self: Stream, *names: str) -> Stream:
         return self.select("v")

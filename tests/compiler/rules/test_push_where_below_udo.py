@@ -190,7 +190,7 @@ def test_filters_over_an_operator_give_the_same_with_and_without_the_laws() -> N
     """Whatever the windows, stamps and groups, through all laws: the law fires over windows of every kind."""
     rng = random.Random(7)
     fired: Counter[str] = Counter()
-    for i in range(180):
+    for i in range(90):
         stream = drawn_rows(rng)
         grouped: Any = stream.group_by("z") if rng.random() < 0.5 else stream
         kind = [*WINDOWS][i % len(WINDOWS)]
@@ -205,4 +205,4 @@ def test_filters_over_an_operator_give_the_same_with_and_without_the_laws() -> N
         fired[kind] += any(f.rule.name == "push_where_below_udo" for f in done.firings)
         with_laws, without = (local_history(plan, query.tables, ()) for plan in (done.plan, query.plan))
         assert Counter(map(str, with_laws.to_pylist())) == Counter(map(str, without.to_pylist()))
-    assert all(fired[kind] > 5 for kind in WINDOWS)
+    assert all(fired[kind] > 2 for kind in WINDOWS)

@@ -73,6 +73,7 @@ def test_statements_without_an_answer_have_no_faults() -> None:
     assert faults_of("x.py", source) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["streamq/runtime/lateness.py", "streamq/runtime/columnar.py"])
 def test_every_fault_of_a_module_is_one_change_that_parses(file: str) -> None:
     source = (ROOT / file).read_text(encoding="utf-8")
@@ -106,6 +107,7 @@ def test_a_fault_is_in_place_in_its_own_process_only(package: Path) -> None:
     assert package.read_text() == "def below(a, b):\n    return a < b\n"
 
 
+@pytest.mark.slow
 def test_processes_end_whatever_they_do() -> None:
     def endless(speaker: Any) -> None:
         used = resource.getrusage(resource.RUSAGE_SELF)

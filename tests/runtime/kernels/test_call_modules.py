@@ -182,6 +182,7 @@ def test_it_goes_on_from_its_state() -> None:
     assert CALLS[:1] == [("add", 50)]
 
 
+@pytest.mark.slow
 def test_nothing_is_remembered_of_windows_that_are_final() -> None:
     live = run(lambda s: s.tumbling_window(10).select(x=RunningSum("v")))
     for i in range(30):

@@ -202,6 +202,7 @@ def test_a_key_s_last_edge_is_kept_where_a_late_one_may_act() -> None:
         assert all(set(s) == {"manifest"} for s in live.stores.values())
 
 
+@pytest.mark.slow
 def test_state_is_what_can_still_matter() -> None:
     live = run()
     for i in range(100):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 import streamq as sq
 from streamq.choices import OutputForm
@@ -111,6 +112,7 @@ def test_one_very_long_interval_does_not_make_others_be_read() -> None:
     assert join.store.bins(RIGHT) == near | long
 
 
+@pytest.mark.slow
 def test_state_is_forgotten_as_the_cti_moves() -> None:
     join = Join()
     most = 0

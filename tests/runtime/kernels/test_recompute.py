@@ -96,6 +96,7 @@ def test_when_state_is_compacted_does_not_show(query: Any) -> None:
     assert always.finish().num_rows == never.finish().num_rows == doubled.finish().num_rows
 
 
+@pytest.mark.slow
 def test_large_state_does_not_grow_by_what_is_settled() -> None:
     """Few chunks, in which a micro-batch leaves thousands of events behind."""
     live = run(signal)

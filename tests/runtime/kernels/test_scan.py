@@ -136,6 +136,7 @@ def test_it_goes_on_after_a_restart() -> None:
     assert fed(live, put(6, 10)) == [(6, "a", 13, 1), (8, "a", 17, 1), (8, "a", 7, -1)]
 
 
+@pytest.mark.slow
 def test_events_before_the_cti_are_forgotten_and_of_a_group_one_state_is_kept() -> None:
     live = run(sums_by_key)
     for i in range(1, 80):

@@ -80,6 +80,7 @@ def test_late_by_policy_with_the_cti_rounded_down_to_a_windows_end(late_output: 
         assert rows == [("adjusted", 19, 1), ("dropped", 3, 17)]
 
 
+@pytest.mark.slow
 @given(
     rows=st.lists(
         st.tuples(st.integers(-40, 40), st.integers(1, 200), st.sampled_from([None, -1.5, 0.0, 2.25])),
@@ -179,7 +180,16 @@ def test_groups_by_a_key_that_arrow_cannot_sort() -> None:
 LISTS = pa.table({"t": [0, 1, 0, 2], "k": [["a"], ["b", "a"], ["a"], None]})
 
 
-@pytest.mark.parametrize("key", ["array<decimal(38,18)>", "struct<x:int,y:array<string>>", "double"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "double",
+        *(
+            pytest.param(key, marks=pytest.mark.slow)
+            for key in ("array<decimal(38,18)>", "struct<x:int,y:array<string>>")
+        ),
+    ],
+)
 def test_keys_of_any_type_are_held(key: str) -> None:
     """Partial results are stored in an order that every type of key has."""
     events = t.stream(shape="points", columns=f"k {key}, v int", axis="integer")
