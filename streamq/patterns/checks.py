@@ -41,7 +41,7 @@ def check_program(program: Program) -> None:
         _check_uses(definition, names[at:])
         _check_depth(definition.pattern)
         _check_variables(definition)
-        for part in parts_of(definition.pattern):
+        for part in _innermost_first(definition.pattern):
             _check_pattern(part.pattern, contributors)
         for condition in definition.where:
             _check_condition(condition, top=True)
@@ -100,6 +100,16 @@ def parts_of(whole: Part) -> Iterator[Part]:
         part = waiting.pop()
         yield part
         waiting += reversed(children(part.pattern))
+
+
+def _innermost_first(whole: Part) -> list[Part]:
+    """Return a part and all parts below it, each behind its own: what is wrong inside is not told as what is wrong around it."""
+    parts, waiting = [], [whole]
+    while waiting:
+        part = waiting.pop()
+        parts.append(part)
+        waiting += children(part.pattern)
+    return parts[::-1]
 
 
 def variables_below(whole: Part) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-from functools import cache
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -34,7 +33,7 @@ def is_own(module: str) -> bool:
         return True
     if package not in sys.modules:
         return False
-    return not all(_is_installed(place) for place in _places(sys.modules[package]))
+    return not all(os.path.realpath(place).startswith(INSTALLED) for place in _places(sys.modules[package]))
 
 
 def own_packages(package: str) -> list[str]:
@@ -46,11 +45,6 @@ def own_packages(package: str) -> list[str]:
         packages += new
         waiting += new
     return packages
-
-
-@cache
-def _is_installed(place: str) -> bool:
-    return os.path.realpath(place).startswith(INSTALLED)
 
 
 def _places(package: ModuleType) -> list[str]:

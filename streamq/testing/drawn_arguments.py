@@ -39,13 +39,13 @@ def argument(draw: Draw, verb: str, name: str, target: Any, named: bool) -> Any:
             return draw(aggregate(schema, exact_columns))
         column = numbers(schema, draw(st.sampled_from(schema.names)), True)
         return draw(st.one_of(column, column, lifetime_parts()))
+    if (verb, name) in WORDS or name in WORDS:
+        return draw(st.sampled_from(WORDS.get((verb, name)) or WORDS[name]))
     if (verb, name) in INTEGERS or name in INTEGERS:
         low, high = INTEGERS.get((verb, name)) or INTEGERS[name]
         many = draw(st.integers(low, high))
         timed = schema.axis == TIMESTAMP and (verb, name) not in COUNTS and name not in COUNTS
         return dt.timedelta(microseconds=many) if timed else many
-    if (verb, name) in WORDS or name in WORDS:
-        return draw(st.sampled_from(WORDS.get((verb, name)) or WORDS[name]))
     match verb, name:
         case _, "predicate":
             return draw(predicates(schema, exact_columns))

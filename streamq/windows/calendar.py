@@ -89,11 +89,15 @@ class Calendar(Window):
     def overlap(self) -> bool:
         return False
 
+    @property
+    def _is_daily(self) -> bool:
+        return (self.n, self.unit) == (1, "day")
+
     def shown(self, axis: str) -> str:
         return f"{self.n} {self.unit}{'' if self.n == 1 else 's'}, zone={self.zone}"
 
     def assigner(self, names: Sequence[str]) -> Assigner:
-        return CalendarAssigner(self.n, self.unit, self.zone)
+        return CalendarAssigner(self.n, self.unit, self.zone, skipped_days(self.zone) if self._is_daily else ())
 
     def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
         from pyspark.sql import functions as F
@@ -150,11 +154,12 @@ class Calendar(Window):
 
 @dataclass(frozen=True)
 class CalendarAssigner(Assigner):
-    """By the calendar of a zone: windows are numbered, 0 holds the first day of 1970."""
+    """By the calendar of a zone: windows are numbered, 0 holds the first day of 1970; ``skipped`` are those of no length."""
 
     n: int
     unit: str
     zone: str
+    skipped: tuple[int, ...] = ()
 
     @property
     def cti(self) -> Cti:
@@ -172,7 +177,7 @@ class CalendarAssigner(Assigner):
         if since > MINUS_INFINITY:
             low = np.maximum(low, self._number(np.array([since]))[0])
         event = np.arange(len(g))
-        for day in _skipped_days(self.zone) if (self.n, self.unit) == (1, "day") else ():
+        for day in self.skipped:
             around = (low <= day) & (day <= high)
             event, low, high = (
                 np.concatenate([event, event[around]]),
@@ -219,7 +224,6 @@ class CalendarAssigner(Assigner):
         return number * self.n * 7 + FIRST_MONDAY if self.unit == "week" else number * self.n
 
 
-@lru_cache(100_000)
 def _midnight(day: int, zone: str) -> int:
     """Midnight of a day, counted from 1970-01-01, in ticks; beyond the ends of the time axis, the end of the axis."""
     epoch, last = date(1970, 1, 1).toordinal(), date(9998, 12, 31).toordinal()
@@ -237,7 +241,7 @@ def _midnight(day: int, zone: str) -> int:
 
 
 @lru_cache(1_000)
-def _skipped_days(zone: str) -> tuple[int, ...]:
+def skipped_days(zone: str) -> tuple[int, ...]:
     """The days, counted from 1970-01-01, that a zone has not had, as when it changed to the other side of the date line."""
     of_zone, epoch = ZoneInfo(zone), date(1970, 1, 1)
     firsts = [date(year, month, 1) for year in range(1800, 2101) for month in range(1, 13)]

@@ -78,7 +78,9 @@ def every_plan() -> list[Node]:
     log = [(1, "start", "a"), (2, "end", "a")]
     edges = sq.edges(rows("at", "what", "k", log), "at", edge="what", key="k", payload="end", progress=sq.generate(3))
     case = sq.when(col("v") > 1, f.upper("k")).otherwise("y")
-    more = [points, physical, edges, s.union(s, z), s.select(x=case, y=col("v").cast("decimal(20,4)"))]
+    dated = sq.events([(dt.datetime(2026, 1, 1), dt.datetime(2026, 1, 2), {"v": 1})])
+    months = dated.calendar_window("1 month", zone="UTC").select(n=sq.count())
+    more = [months, points, physical, edges, s.union(s, z), s.select(x=case, y=col("v").cast("decimal(20,4)"))]
     named = Select(
         s.plan,
         (("x", Cast(Call(by_name("concat"), (Alias(col("k"), "n"), Lit("x", t.StringType()))), t.StringType())),),

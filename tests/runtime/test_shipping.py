@@ -36,6 +36,7 @@ from streamq.runtime.packer import Packer
 from streamq.runtime.processor import DRIVER_WORKER, make_processor
 from streamq.runtime.shipping import KEPT, WORKER_MEMORY, packed
 from streamq.runtime.stage import Channel, Stage
+from streamq.windows import KINDS, Calendar, Count, Hopping, Landmark, Rows, Session, Snapshot, Window
 
 READ = """
 import pickle, sys
@@ -48,13 +49,20 @@ pickle.load(open(sys.argv[1], 'rb'))
 """
 
 
+A_WINDOW_A_KIND: tuple[Window, ...] = (
+    Hopping(6, 2), Snapshot(), Count(2), Rows(3, 2, ("v",)), Session(4), Landmark(5, 0, 20), Calendar(1, "day", "Pacific/Apia"),
+)  # fmt: skip
+
+
 @pytest.mark.slow
 def test_stages_kernels_and_evaluators_go_by_value(tmp_path: Path) -> None:
     ship_runtime()
     modules = (condition, joins, spans, windows, inner_join, recompute, settle, window_aggregate)
     shipped = [v for m in modules for v in vars(m).values() if isinstance(v, type) and v.__module__ == m.__name__]
     assert len(shipped) >= sum(issubclass(kind, EvaluatedOperator) for kind in written_operators())
-    (tmp_path / "shipped").write_bytes(dumps((Stage, Packer, CarriedByExpr, shipped)))
+    assigners = [window.assigner(("v",)) for window in A_WINDOW_A_KIND]
+    assert {type(window) for window in A_WINDOW_A_KIND} == set(KINDS)
+    (tmp_path / "shipped").write_bytes(dumps((Stage, Packer, CarriedByExpr, shipped, assigners)))
     done = subprocess.run([sys.executable, "-c", READ, str(tmp_path / "shipped")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
